@@ -1,1 +1,9 @@
-//! engine
+//! Experiments carried out: from arms to guests to recordings.
+
+mod collect;
+pub mod guest;
+pub mod plan;
+pub mod run;
+
+pub use plan::{GuestPlan, Plan};
+pub use run::{EngineError, Options, Progress, run};

@@ -1,1 +1,4 @@
 //! instruments
+
+pub mod capability;
+pub mod exact;

@@ -1,1 +1,6 @@
-//! lab
+//! Where packets run: namespaces, and guests that hold some. Boots and carries
+//! bytes; what they mean is others' business.
+
+pub mod channel;
+pub mod netns;
+pub mod vm;

@@ -1,1 +1,8 @@
-//! model
+//! Plain data that every part of Netplumb speaks of: classes, recordings,
+//! experiment files, the messages of a guest. No I/O.
+
+pub mod capability;
+pub mod class;
+pub mod experiment;
+pub mod message;
+pub mod recording;

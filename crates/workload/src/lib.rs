@@ -1,1 +1,6 @@
-//! workload
+//! Senders and receivers: what makes the packets that a measurement is about.
+
+pub mod drops;
+pub mod ends;
+pub mod mark;
+pub mod packets;

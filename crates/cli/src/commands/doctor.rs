@@ -1,0 +1,90 @@
+//! `plumb doctor`: what this machine can measure, and in which lab.
+//!
+//! The trials live with what they try: BPF and perf in `instruments`, QEMU in `lab`. Here they are
+//! run side by side, what follows for each lab is worked out, and the answer is printed.
+
+mod labs;
+mod resources;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::Args;
+use netplumb_instruments::capability;
+use netplumb_instruments::exact::PLUGIN;
+use netplumb_lab::vm::trial;
+use netplumb_model::capability::Doctor;
+
+/// The exit code when no lab at all works here.
+const NO_LAB: u8 = 3;
+
+/// The columns to fill when output goes to no terminal, and the most that reads well on one.
+const COLUMNS: usize = 100;
+
+/// What `plumb doctor` takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DoctorArgs {
+    /// Print the answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Examine this machine and print what was found. `cache` is where kernels are kept.
+pub(crate) fn run(args: DoctorArgs, cache: &Path) -> anyhow::Result<ExitCode> {
+    let doctor = examine(cache, PLUGIN);
+    let text = if args.json {
+        serde_json::to_string_pretty(&doctor).context("could not write the answer as JSON")? + "\n"
+    } else {
+        netplumb_report::capability::render(&doctor, columns())
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        // `plumb doctor | head` has read all that it wanted.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => (),
+        written => written.context("could not write to standard output")?,
+    }
+    Ok(if doctor.any_lab_works() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(NO_LAB)
+    })
+}
+
+/// Try everything. The trials of QEMU mostly wait, so the others run meanwhile.
+fn examine(cache: &Path, plugin: &[u8]) -> Doctor {
+    let start = Instant::now();
+    let (survey, mut capabilities) = std::thread::scope(|scope| {
+        let qemu = scope.spawn(|| trial::try_all(Some(plugin)));
+        let survey = capability::survey();
+        (survey, qemu.join().unwrap_or_default())
+    });
+    capabilities.extend(survey.capabilities);
+    capabilities.extend(resources::try_all(cache));
+    capabilities.sort_by_key(|c| c.group);
+    let labs = labs::judge(&capabilities);
+    let took_ms = (start.elapsed().as_secs_f64() * 1e4).round() / 10.0;
+    Doctor {
+        machine: survey.machine,
+        capabilities,
+        labs,
+        took_ms,
+    }
+}
+
+/// How wide to print.
+fn columns() -> usize {
+    if !io::stdout().is_terminal() {
+        return COLUMNS;
+    }
+    // SAFETY: a structure of plain integers, for which zero is a value.
+    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
+    // SAFETY: the request fills a winsize, and ours outlives the call.
+    let asked = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
+    if asked < 0 || size.ws_col == 0 {
+        COLUMNS
+    } else {
+        usize::from(size.ws_col).min(COLUMNS)
+    }
+}

@@ -1,0 +1,211 @@
+//! Room on disk and in memory, and a kernel to boot.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use netplumb_model::capability::{Capability, Group, Verdict};
+
+/// What a guest, QEMU and we ourselves take together, in MiB.
+const MEMORY_MIB: u64 = 1024;
+
+/// What a distribution's kernel takes, downloaded and unpacked, with room for recordings, in MiB.
+const DISK_MIB: u64 = 1024;
+
+/// Look at all of it.
+pub(super) fn try_all(cache: &Path) -> Vec<Capability> {
+    let tried = |id: &str, group, what: &str, attempt: &dyn Fn() -> Verdict| {
+        let start = Instant::now();
+        let verdict = attempt();
+        let took_ms = (start.elapsed().as_secs_f64() * 1e4).round() / 10.0;
+        Capability {
+            id: id.into(),
+            group,
+            what: what.into(),
+            verdict,
+            took_ms,
+        }
+    };
+    vec![
+        tried("kernel", Group::Vm, "a kernel to boot", &|| {
+            kernel(cache, has_apt())
+        }),
+        tried(
+            "disk",
+            Group::Resources,
+            "room for kernels and recordings",
+            &|| disk(cache),
+        ),
+        tried("memory", Group::Resources, "memory for a guest", &|| {
+            memory(&fs::read_to_string("/proc/meminfo").unwrap_or_default())
+        }),
+        tried(
+            "counters",
+            Group::Resources,
+            "the kernel's own counters",
+            &counters,
+        ),
+    ]
+}
+
+fn has_apt() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join("apt-get").is_file())
+}
+
+/// Every kernel in the cache is a folder with a `kernel.toml`.
+fn kernel(cache: &Path, apt: bool) -> Verdict {
+    let kernels = cache.join("kernels");
+    let count = fs::read_dir(&kernels).map_or(0, |entries| {
+        entries
+            .flatten()
+            .filter(|e| e.path().join("kernel.toml").is_file())
+            .count()
+    });
+    match count {
+        0 if apt => Verdict::partly(
+            "none yet, but apt-get can fetch one",
+            format!("{} holds no kernel", kernels.display()),
+            "plumb kernel add debian",
+        ),
+        0 => Verdict::no(
+            format!(
+                "{} holds no kernel, and there is no apt-get to fetch one",
+                kernels.display()
+            ),
+            "plumb kernel add FILE, with a .deb package, a vmlinuz or a kernel build folder",
+        ),
+        1 => Verdict::yes(format!("1 in {}", kernels.display())),
+        n => Verdict::yes(format!("{n} in {}", kernels.display())),
+    }
+}
+
+/// The folder itself, or the nearest one above it that is there already.
+fn nearest(folder: &Path) -> PathBuf {
+    folder
+        .ancestors()
+        .find(|a| a.is_dir())
+        .unwrap_or(Path::new("/"))
+        .to_owned()
+}
+
+fn disk(cache: &Path) -> Verdict {
+    let folder = nearest(cache);
+    let Ok(name) = CString::new(folder.as_os_str().as_bytes()) else {
+        return Verdict::no("the cache folder's name holds a NUL", "choose another");
+    };
+    // SAFETY: the name is NUL-terminated.
+    if unsafe { libc::access(name.as_ptr(), libc::W_OK) } < 0 {
+        return Verdict::no(
+            format!("{} may not be written to", folder.display()),
+            "set XDG_CACHE_HOME to a folder of your own",
+        );
+    }
+    // SAFETY: a structure of plain integers, for which zero is a value.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the name is NUL-terminated, and the structure outlives the call.
+    if unsafe { libc::statvfs(name.as_ptr(), &raw mut stat) } < 0 {
+        let error = std::io::Error::last_os_error();
+        return Verdict::no(
+            format!("{}: {error}", folder.display()),
+            "check the file system",
+        );
+    }
+    room(&folder, stat.f_bavail.saturating_mul(stat.f_frsize) >> 20)
+}
+
+fn room(folder: &Path, free_mib: u64) -> Verdict {
+    if free_mib >= DISK_MIB {
+        return Verdict::yes(format!("{} free in {}", size(free_mib), folder.display()));
+    }
+    Verdict::no(
+        format!(
+            "only {} free in {}, and a kernel takes up to {}",
+            size(free_mib),
+            folder.display(),
+            size(DISK_MIB)
+        ),
+        "free some, drop a kernel with plumb kernel rm, or set XDG_CACHE_HOME to another disk",
+    )
+}
+
+fn memory(meminfo: &str) -> Verdict {
+    let free = meminfo.lines().find_map(|l| {
+        l.strip_prefix("MemAvailable:")?
+            .split_whitespace()
+            .next()?
+            .parse::<u64>()
+            .ok()
+    });
+    match free.map(|kib| kib / 1024) {
+        None => Verdict::no("/proc/meminfo does not say how much is free", "mount /proc"),
+        Some(mib) if mib >= MEMORY_MIB => Verdict::yes(format!("{} free", size(mib))),
+        Some(mib) => Verdict::no(
+            format!(
+                "only {} free, and a guest with all around it takes {}",
+                size(mib),
+                size(MEMORY_MIB)
+            ),
+            "end what uses it, or use a machine with more",
+        ),
+    }
+}
+
+/// What `rates` reads.
+fn counters() -> Verdict {
+    for file in ["/proc/net/dev", "/proc/stat"] {
+        if let Err(error) = fs::read(file) {
+            return Verdict::no(format!("{file}: {error}"), "mount /proc");
+        }
+    }
+    Verdict::yes("packets, bytes and CPU time can be read")
+}
+
+fn size(mib: u64) -> String {
+    if mib >= 1024 {
+        format!("{:.1} GiB", mib as f64 / 1024.0)
+    } else {
+        format!("{mib} MiB")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a folder counts as a kernel only with its description, and that an empty cache
+    /// says how to fill it, with and without apt-get.
+    #[test]
+    fn kernels_are_counted() {
+        let cache = std::env::temp_dir().join(format!("plumb-doctor-test-{}", std::process::id()));
+        let kernel_folder = cache.join("kernels").join("abc");
+        fs::create_dir_all(&kernel_folder).unwrap();
+        let fetched = kernel(&cache, true);
+        assert!(
+            matches!(fetched, Verdict::Partly { remedy, .. } if remedy == "plumb kernel add debian")
+        );
+        assert!(matches!(kernel(&cache, false), Verdict::No { .. }));
+        fs::write(kernel_folder.join("kernel.toml"), "").unwrap();
+        assert!(matches!(kernel(&cache, false), Verdict::Yes { .. }));
+        fs::remove_dir_all(&cache).unwrap();
+    }
+
+    /// Check that too little room is a no that names the figure.
+    #[test]
+    fn little_room_is_named() {
+        assert!(
+            matches!(room(Path::new("/x"), 10), Verdict::No { reason, .. } if reason.contains("10 MiB"))
+        );
+        let small = "MemTotal: 4000000 kB\nMemAvailable:  512000 kB\n";
+        assert!(matches!(memory(small), Verdict::No { reason, .. } if reason.contains("500 MiB")));
+        assert!(memory("MemAvailable: 2097152 kB\n").works());
+    }
+
+    /// Check that a cache that is not there yet is judged by the folder it will be made in.
+    #[test]
+    fn the_nearest_folder_is_asked() {
+        assert_eq!(nearest(Path::new("/tmp/no/such/folder")), Path::new("/tmp"));
+    }
+}

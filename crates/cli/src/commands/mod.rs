@@ -1,0 +1,4 @@
+//! The subcommands.
+
+pub(crate) mod doctor;
+pub(crate) mod kernel;

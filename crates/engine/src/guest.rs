@@ -1,0 +1,171 @@
+//! What the agent in a guest does for an experiment.
+
+use std::collections::BTreeMap;
+use std::{fs, io};
+
+use netplumb_kernel::config::{ConfigValue, KernelConfig};
+use netplumb_lab::netns::{Namespace, Nic, Topology, TopologyPlan};
+use netplumb_lab::vm::guest::Handler;
+use netplumb_model::message::{Reply, Request, RunPlan};
+use netplumb_workload::ends::Ends;
+use netplumb_workload::mark::{self, mark};
+use netplumb_workload::packets::Traffic;
+
+/// The agent's part that knows of workloads.
+#[derive(Debug, Default)]
+pub struct Agent {
+    topology: Option<Standing>,
+}
+
+/// A topology that stands, and what it was asked to be.
+#[derive(Debug)]
+struct Standing {
+    plan: TopologyPlan,
+    ends: Ends,
+    /// Nothing else holds the router's namespace.
+    _router: Option<Namespace>,
+}
+
+/// Be init of a guest. Does not return unless that failed.
+pub fn be_init() -> io::Error {
+    netplumb_lab::vm::guest::run(&mut Agent::default())
+}
+
+impl Handler for Agent {
+    fn handle(
+        &mut self,
+        request: Request,
+        reply: &mut dyn FnMut(Reply) -> io::Result<()>,
+    ) -> Result<(), String> {
+        match request {
+            Request::Describe => reply(Reply::Facts(facts())).map_err(|e| e.to_string()),
+            Request::Run(plan) => self.run(&plan, reply),
+            other => Err(format!("this agent does not know what to do with {other:?}")),
+        }
+    }
+}
+
+impl Agent {
+    /// The ends for a plan; kept, since NICs can be given away only once.
+    fn ends(&mut self, plan: &RunPlan) -> Result<&Ends, String> {
+        let wanted = TopologyPlan {
+            link: plan.link,
+            family: plan.family,
+            forward: plan.forward,
+            mtu_bytes: plan.mtu_bytes,
+            sysctl: plan.sysctl.clone(),
+        };
+        if self.topology.as_ref().is_none_or(|have| have.plan != wanted) {
+            // The old one first: its NICs come home with its namespaces.
+            self.topology = None;
+            let topology = Topology::build(&wanted, &nics()).map_err(|e| e.to_string())?;
+            let hold = |n: io::Result<_>| n.map_err(|e| format!("hold a namespace: {e}"));
+            let ends = Ends {
+                tx_namespace: hold(topology.tx.try_clone())?,
+                rx_namespace: hold(topology.rx.try_clone())?,
+                tx_address: topology.tx_address,
+                rx_address: topology.rx_address,
+            };
+            self.topology = Some(Standing { plan: wanted, ends, _router: topology.router });
+        }
+        self.topology.as_ref().map(|standing| &standing.ends).ok_or_else(|| "no topology".into())
+    }
+
+    fn run(
+        &mut self,
+        plan: &RunPlan,
+        reply: &mut dyn FnMut(Reply) -> io::Result<()>,
+    ) -> Result<(), String> {
+        let blocks = plan.blocks;
+        let ends = self.ends(plan)?;
+        let mut traffic =
+            Traffic::open(plan, ends).map_err(|e| format!("open {} sockets: {e}", plan.proto))?;
+        mark::<{ mark::ARM }>();
+        traffic.warm_up().map_err(|e| format!("warm-up: {e}"))?;
+        // Told afterwards: what is said between blocks would be in their way.
+        let mut ledgers = Vec::new();
+        for index in 0..blocks {
+            ledgers.push(traffic.block().map_err(|e| format!("block {index}: {e}"))?);
+        }
+        for (index, ledger) in (0..).zip(ledgers) {
+            reply(Reply::BlockDone { index, ledger }).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// The machine's NICs by their addresses, as device.rs numbers them.
+fn nics() -> Vec<Nic> {
+    (0..4).map(|n| Nic { mac: [0x52, 0x54, 0, 0x4e, 0x50, n] }).collect()
+}
+
+fn facts() -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    let mut fact = |key: &str, path: &str| {
+        if let Ok(text) = fs::read_to_string(path) {
+            facts.insert(key.to_string(), text.trim().chars().take(1000).collect());
+        }
+    };
+    fact("kernel.release", "/proc/sys/kernel/osrelease");
+    fact("kernel.version", "/proc/version");
+    fact("kernel.cmdline", "/proc/cmdline");
+    fact(
+        "guest.clocksource",
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+    );
+    let mut loaded: Vec<String> = fs::read_to_string("/proc/modules")
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|l| Some(l.split_whitespace().next()?.to_string()))
+        .collect();
+    loaded.sort();
+    facts.insert("guest.modules".into(), loaded.join(" "));
+    if let Ok(entries) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") {
+        for entry in entries.flatten() {
+            if let Ok(text) = fs::read_to_string(entry.path()) {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                facts.insert(format!("vulnerability.{name}"), text.trim().to_string());
+            }
+        }
+    }
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    if let Some(model) = cpu.lines().find_map(|l| l.strip_prefix("model name")) {
+        facts.insert("guest.cpu".into(), model.trim_start_matches([' ', '\t', ':']).into());
+    }
+    facts
+}
+
+/// What of a kernel's configuration bears on a path's cost.
+pub(crate) fn config_facts(config: &KernelConfig) -> BTreeMap<String, String> {
+    const OPTIONS: &[&str] = &[
+        "HZ",
+        "PREEMPT",
+        "PREEMPT_VOLUNTARY",
+        "PREEMPT_NONE",
+        "PREEMPT_DYNAMIC",
+        "PREEMPT_RT",
+        "DEBUG_NET",
+        "LOCKDEP",
+        "KASAN",
+        "NETFILTER",
+        "NET_NS",
+        "XFRM",
+        "BPF_JIT",
+        "RETPOLINE",
+        "RETHUNK",
+        "DYNAMIC_FTRACE",
+        "CC_VERSION_TEXT",
+    ];
+    OPTIONS
+        .iter()
+        .filter_map(|o| {
+            let value = match config.get(o)? {
+                ConfigValue::Yes => "y".to_string(),
+                ConfigValue::Module => "m".to_string(),
+                ConfigValue::No => "n".to_string(),
+                ConfigValue::Value(text) => text.clone(),
+            };
+            Some((format!("config.{o}"), value))
+        })
+        .collect()
+}

@@ -1,0 +1,113 @@
+//! Which arm runs in which guest. A guest boots once for all arms that agree in
+//! what only a boot can change: the kernel, its command line, the devices.
+
+use netplumb_model::class::Link;
+use netplumb_model::message::RunPlan;
+use netplumb_model::recording::Arm;
+
+/// What is to be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The arms, in the order of the recording.
+    pub arms: Vec<Arm>,
+    /// Packets in a block.
+    pub packets: u32,
+    /// Packets before the first block.
+    pub warmup_packets: u32,
+    /// Blocks of each arm.
+    pub blocks: u32,
+}
+
+/// One boot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestPlan {
+    /// A name that the catalogue of kernels knows.
+    pub kernel: String,
+    /// CPU vulnerability mitigations.
+    pub mitigations: bool,
+    /// More words for the kernel.
+    pub cmdline: String,
+    /// What joins the ends.
+    pub link: Link,
+    /// Whether a router stands between.
+    pub forward: bool,
+    /// The arms, by index.
+    pub arms: Vec<usize>,
+}
+
+impl Plan {
+    /// The boots, in the order in which the arms first need them.
+    pub fn guests(&self) -> Vec<GuestPlan> {
+        let mut guests: Vec<GuestPlan> = Vec::new();
+        for (index, arm) in self.arms.iter().enumerate() {
+            let knob = |name: &str| arm.knobs.get(name).map_or("", String::as_str);
+            let new = GuestPlan {
+                kernel: knob("kernel").to_string(),
+                mitigations: knob("mitigations") == "on",
+                cmdline: knob("cmdline").to_string(),
+                link: arm.link,
+                forward: arm.forward,
+                arms: vec![index],
+            };
+            let same = |g: &&mut GuestPlan| GuestPlan { arms: Vec::new(), ..(*g).clone() }
+                == GuestPlan { arms: Vec::new(), ..new.clone() };
+            match guests.iter_mut().find(same) {
+                Some(guest) => guest.arms.push(index),
+                None => guests.push(new),
+            }
+        }
+        guests
+    }
+
+    /// What the guest is told of one arm.
+    pub fn run_plan(&self, arm: &Arm) -> RunPlan {
+        RunPlan {
+            proto: arm.proto,
+            family: arm.family,
+            link: arm.link,
+            forward: arm.forward,
+            size_bytes: arm.size_bytes,
+            mtu_bytes: arm.knobs.get("mtu_bytes").and_then(|v| v.parse().ok()),
+            packets: self.packets,
+            warmup_packets: self.warmup_packets,
+            blocks: self.blocks,
+            sysctl: arm
+                .knobs
+                .iter()
+                .filter_map(|(k, v)| Some((k.strip_prefix("sysctl.")?.to_string(), v.clone())))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netplumb_model::experiment::Experiment;
+
+    fn plan(text: &str) -> Plan {
+        let experiment = Experiment::parse(text).unwrap();
+        Plan { arms: experiment.arms(), packets: 1, warmup_packets: 0, blocks: 1 }
+    }
+
+    /// Check that arms share a boot unless what differs needs another.
+    #[test]
+    fn boots_are_shared() {
+        let plan = plan(
+            "name = \"x\"\n[vary]\nproto = [\"udp\", \"tcp\"]\nmitigations = [\"on\", \"off\"]\n",
+        );
+        let guests = plan.guests();
+        assert_eq!(guests.len(), 2);
+        assert!(guests.iter().all(|g| g.arms.len() == 2));
+        assert_eq!(guests.iter().filter(|g| g.mitigations).count(), 1);
+    }
+
+    /// Check that settings reach the guest by their own names.
+    #[test]
+    fn settings_are_passed_on() {
+        let plan = plan("name = \"x\"\n[knobs]\nmtu_bytes = 9000\nsysctl.\"net.core.x\" = \"1\"\n");
+        let run = plan.run_plan(&plan.arms[0]);
+        assert_eq!(run.mtu_bytes, Some(9000));
+        assert_eq!(run.sysctl.get("net.core.x").map(String::as_str), Some("1"));
+    }
+}

@@ -1,0 +1,103 @@
+//! What this machine's kernel lets us measure, found by trying.
+//!
+//! Every trial does the real thing, with a program of a few instructions: load it, attach it to a
+//! target where it does no harm, see it run where that is possible, take it off again. Everything
+//! that is made hangs on a descriptor or on a thread, so nothing is left behind, not even by a
+//! process that is killed. A trial that fails is explained from what is known of the kernel and
+//! the process.
+
+mod btf;
+mod context;
+mod explain;
+mod mounts;
+mod packets;
+mod perf;
+mod probes;
+mod program;
+mod sandbox;
+mod tracefs;
+mod tracing;
+
+use std::time::Instant;
+
+use netplumb_model::capability::{Capability, Group, Machine, Verdict};
+
+use context::Context;
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    /// The machine.
+    pub machine: Machine,
+    /// Every trial, in the order of [`Group::ALL`].
+    pub capabilities: Vec<Capability>,
+}
+
+/// Try everything. Works for any user: what is refused is reported as such.
+pub fn survey() -> Survey {
+    // libbpf prints to standard error by default.
+    // SAFETY: "no printer" is a value that libbpf allows.
+    let printer = unsafe { libbpf_sys::libbpf_set_print(None) };
+    let context = Context::read();
+    let families = [
+        tracing::try_all,
+        probes::try_all,
+        perf::try_all,
+        tracefs::try_all,
+        packets::try_all,
+    ];
+    let mut capabilities: Vec<Capability> = std::thread::scope(|scope| {
+        let threads = families.map(|family| {
+            let context = &context;
+            scope.spawn(move || family(context))
+        });
+        threads
+            .into_iter()
+            .flat_map(|t| t.join().unwrap_or_default())
+            .collect()
+    });
+    // SAFETY: the printer is the one that libbpf had.
+    unsafe { libbpf_sys::libbpf_set_print(printer) };
+    capabilities.sort_by_key(|c| c.group);
+    Survey {
+        machine: context.machine(),
+        capabilities,
+    }
+}
+
+/// Run a trial, and time it.
+fn trial(id: &str, group: Group, what: &str, attempt: impl FnOnce() -> Verdict) -> Capability {
+    let start = Instant::now();
+    let verdict = attempt();
+    let took_ms = (start.elapsed().as_secs_f64() * 1e4).round() / 10.0;
+    Capability {
+        id: id.to_owned(),
+        group,
+        what: what.to_owned(),
+        verdict,
+        took_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that every trial answers whoever asks, that no name comes twice, and that every no
+    /// has a reason and a remedy.
+    #[test]
+    fn every_trial_answers() {
+        let survey = survey();
+        let mut ids: Vec<_> = survey.capabilities.iter().map(|c| c.id.as_str()).collect();
+        assert!(ids.len() >= 19, "{ids:?}");
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), survey.capabilities.len());
+        for capability in &survey.capabilities {
+            eprintln!("{capability:?}");
+            if let Verdict::No { reason, remedy } = &capability.verdict {
+                assert!(!reason.is_empty() && !remedy.is_empty(), "{capability:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,584 @@
+//! From blocks that ran to costs of functions.
+
+use std::mem;
+
+use netplumb_kernel::kallsyms::SymbolTable;
+use netplumb_kernel::path_rules::{PathRules, Role};
+use netplumb_model::class::{Context, Direction, Softirq};
+use netplumb_model::recording::NodeId;
+use rustc_hash::FxHashMap;
+
+use super::block::Block;
+use super::stack::{Event, Flow, Frame, Scope, Tag, Task, Why, stack_id};
+use super::stream::{Kind, Mark, Record};
+use super::tree::{Symbol, Tree, UNKNOWN};
+
+/// Deeper than any kernel stack of 16 KiB can be.
+const MAX_DEPTH: usize = 4096;
+
+/// One cost: whose, of what, how much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// What was done with the packet.
+    pub direction: Direction,
+    /// Whose time it was.
+    pub context: Context,
+    /// The function, and how it was reached.
+    pub node: NodeId,
+    /// Times entered.
+    pub calls: u64,
+    /// Instructions.
+    pub insns: u64,
+}
+
+/// What one window held.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Costs, in order of direction, context and node.
+    pub costs: Vec<Counted>,
+    /// Kernel instructions, counted apart from the costs.
+    pub kernel_insns: u64,
+    /// User instructions.
+    pub user_insns: u64,
+    /// Functions entered.
+    pub entered: u64,
+    /// Of these, those that returned.
+    pub returned: u64,
+}
+
+/// What could not be followed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Returns that matched no call that we saw.
+    pub unmatched_returns: u64,
+    /// Calls whose return address was not told.
+    pub calls_without_address: u64,
+    /// Stack addresses outside of the kernel's half.
+    pub bad_addresses: u64,
+    /// Instructions in code that no symbol covers.
+    pub insns_without_symbol: u64,
+    /// Stacks deeper than any kernel's, given up.
+    pub stacks_given_up: u64,
+}
+
+type Slot = FxHashMap<NodeId, (u64, u64)>;
+
+/// A block of which it is not known yet whether it ran to its end.
+#[derive(Debug, Clone, Copy)]
+struct Running {
+    id: u32,
+    ran: Option<u32>,
+    call: Option<u64>,
+    ret: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct OpenWindow {
+    slots: FxHashMap<(Direction, Context), Slot>,
+    kernel_insns: u64,
+    user_insns_before: u64,
+    entered: u64,
+    returned: u64,
+}
+
+/// Takes records, gives windows.
+#[derive(Debug)]
+pub struct Accountant<'a> {
+    symbols: &'a SymbolTable,
+    rules: &'a PathRules,
+    roles: Vec<Role>,
+    blocks: Vec<Option<Block>>,
+    tree: Tree,
+    current: Task,
+    others: FxHashMap<u64, Task>,
+    running: Option<Running>,
+    flow: Flow,
+    switching: bool,
+    window: Option<OpenWindow>,
+    /// Number of the open window, or of the next; frames remember it.
+    window_number: u32,
+    losses: Losses,
+}
+
+impl<'a> Accountant<'a> {
+    /// An accountant for a kernel with these symbols.
+    pub fn new(symbols: &'a SymbolTable, rules: &'a PathRules) -> Self {
+        Accountant {
+            symbols,
+            rules,
+            roles: symbols.symbols().iter().map(|s| rules.role(&s.name)).collect(),
+            blocks: Vec::new(),
+            tree: Tree::default(),
+            current: Task::default(),
+            others: FxHashMap::default(),
+            running: None,
+            flow: Flow::User,
+            switching: false,
+            window: None,
+            window_number: 1,
+            losses: Losses::default(),
+        }
+    }
+
+    /// The calling contexts seen so far.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// What could not be followed so far.
+    pub fn losses(&self) -> Losses {
+        self.losses
+    }
+
+    /// Take one record. A window that it closes is returned.
+    pub fn take(&mut self, record: Record) -> Option<Window> {
+        match record {
+            Record::Block { id, address, kind, sizes } => {
+                let index = id as usize;
+                if self.blocks.len() <= index {
+                    self.blocks.resize(index + 1, None);
+                }
+                self.blocks[index] = Some(Block::new(self.symbols, address, kind, &sizes));
+            }
+            Record::Exec(id) => {
+                self.settle();
+                self.running = Some(Running { id, ran: None, call: None, ret: None });
+            }
+            Record::Partial(ran) => {
+                if let Some(running) = &mut self.running {
+                    running.ran = Some(ran);
+                }
+            }
+            Record::Call(sp) => {
+                if let Some(running) = &mut self.running {
+                    running.call = Some(sp);
+                }
+            }
+            Record::Ret(sp) => {
+                if let Some(running) = &mut self.running {
+                    running.ret = Some(sp);
+                }
+            }
+            Record::User => {
+                self.settle();
+                self.pop_to(0, true);
+                self.flow = Flow::User;
+            }
+            Record::Mark(mark, user_insns) => {
+                self.settle();
+                return self.mark(mark, user_insns);
+            }
+            Record::Loss(total) => self.losses.bad_addresses = u64::from(total),
+        }
+        None
+    }
+
+    fn mark(&mut self, mark: Mark, user_insns: u64) -> Option<Window> {
+        self.current.workload = true;
+        match mark {
+            Mark::Arm => {}
+            Mark::WindowBegin => {
+                self.window =
+                    Some(OpenWindow { user_insns_before: user_insns, ..OpenWindow::default() });
+            }
+            Mark::WindowEnd => {
+                self.window_number += 1;
+                return self.window.take().map(|open| close(open, user_insns));
+            }
+            Mark::TxBegin => self.current.doing = Some(Direction::Tx),
+            Mark::RxBegin => self.current.doing = Some(Direction::Rx),
+            Mark::TxEnd | Mark::RxEnd => self.current.doing = None,
+        }
+        None
+    }
+
+    /// Account for the block that ran last, now that it is known how far.
+    fn settle(&mut self) {
+        let Some(running) = self.running.take() else { return };
+        let Some(block) = self.blocks.get_mut(running.id as usize).and_then(Option::take) else {
+            return;
+        };
+        if let Some(sp) = running.call.or(running.ret)
+            && self.switching
+            && self.current.id != Some(stack_id(sp))
+        {
+            self.enter_block(&block, &running);
+            self.switch_to(stack_id(sp));
+        } else {
+            self.enter_block(&block, &running);
+        }
+        self.flow = self.flow_after(&block, &running);
+        self.blocks[running.id as usize] = Some(block);
+    }
+
+    fn enter_block(&mut self, block: &Block, running: &Running) {
+        let mut left = running.ran.unwrap_or(block.insns);
+        if let Some(window) = &mut self.window {
+            window.kernel_insns += u64::from(left);
+        }
+        for (n, segment) in block.segments.iter().enumerate() {
+            if n > 0 && left == 0 {
+                break;
+            }
+            let flow = if n == 0 { self.flow } else { Flow::Sequential };
+            let entered = self.arrive(flow, segment.symbol, segment.at_entry);
+            // A block may count more than it is long, if `rep` repeats in it.
+            let last = n + 1 == block.segments.len();
+            let insns = if last { left } else { left.min(segment.insns) };
+            left -= insns;
+            if segment.symbol == UNKNOWN {
+                self.losses.insns_without_symbol += u64::from(insns);
+            }
+            self.charge(insns, u32::from(entered));
+        }
+    }
+
+    fn flow_after(&mut self, block: &Block, running: &Running) -> Flow {
+        if running.ran.is_some_and(|ran| ran < block.insns) {
+            return Flow::Sequential;
+        }
+        match (block.kind, running.call, running.ret) {
+            (Kind::Call, Some(sp), _) => Flow::Call { sp, returns_to: block.end },
+            (Kind::Ret, _, Some(sp)) => Flow::Ret { sp },
+            (Kind::Call | Kind::Ret, ..) => {
+                self.losses.calls_without_address += 1;
+                Flow::Sequential
+            }
+            (Kind::Iret, ..) => Flow::Iret,
+            (Kind::Other | Kind::Sysret, ..) => Flow::Sequential,
+        }
+    }
+
+    fn role(&self, symbol: Symbol) -> Role {
+        self.roles.get(symbol as usize).copied().unwrap_or_default()
+    }
+
+    /// Bring the stack to where control is now. Whether a function was entered.
+    fn arrive(&mut self, flow: Flow, symbol: Symbol, at_entry: bool) -> bool {
+        let role = self.role(symbol);
+        if role.interrupt || role.entry {
+            // A stub of the entry code that goes on to the next one.
+            let within = flow == Flow::Sequential
+                && self.current.frames.last().is_some_and(|top| {
+                    let top_role = self.role(top.symbol);
+                    top_role.interrupt || top_role.entry
+                });
+            if !within {
+                if flow == Flow::User {
+                    self.pop_to(0, true);
+                }
+                self.push(symbol, Why::Entered { interrupted: flow });
+                return true;
+            }
+        }
+        match flow {
+            Flow::User => {
+                self.pop_to(0, true);
+                self.push(symbol, Why::Entered { interrupted: flow });
+                true
+            }
+            Flow::Call { sp, returns_to } => {
+                // A call within it (to fill the return buffer) is no switch.
+                if role.task_switch && at_entry {
+                    self.current.id = Some(stack_id(sp));
+                    self.switching = true;
+                }
+                self.push(symbol, Why::Called { sp, returns_to });
+                true
+            }
+            Flow::Ret { sp } => {
+                self.ret(sp);
+                self.on(symbol)
+            }
+            Flow::Iret => {
+                let at = self.current.frames.iter().rposition(|f| matches!(f.why, Why::Entered { .. }));
+                let Some(at) = at else {
+                    self.pop_to(0, false);
+                    return self.on(symbol);
+                };
+                let interrupted = match self.current.frames[at].why {
+                    Why::Entered { interrupted } => interrupted,
+                    _ => Flow::Sequential,
+                };
+                self.pop_to(at, true);
+                // On with what was under way; it can't have been this again.
+                match interrupted {
+                    Flow::Iret | Flow::User => self.on(symbol),
+                    other => self.arrive(other, symbol, at_entry),
+                }
+            }
+            Flow::Sequential => self.on(symbol),
+        }
+    }
+
+    /// Without a call: the same function, the one that jumped here, or a jump.
+    fn on(&mut self, symbol: Symbol) -> bool {
+        let frames = &self.current.frames;
+        let Some(top) = frames.last() else {
+            self.push(symbol, Why::Found);
+            return true;
+        };
+        if top.symbol == symbol {
+            return false;
+        }
+        // Back from a cold part, say: look down the chain of jumps.
+        let mut at = frames.len();
+        while at > 0 && frames[at - 1].why == Why::Jumped {
+            at -= 1;
+            if at > 0 && frames[at - 1].symbol == symbol {
+                self.pop_to(at, true);
+                return false;
+            }
+        }
+        self.push(symbol, Why::Jumped);
+        true
+    }
+
+    fn ret(&mut self, sp: u64) {
+        let frames = &self.current.frames;
+        let floor = frames
+            .iter()
+            .rposition(|f| matches!(f.why, Why::Entered { .. }))
+            .map_or(0, |entry| entry + 1);
+        let found = frames[floor..]
+            .iter()
+            .rposition(|f| matches!(f.why, Why::Called { sp: s, .. } if s == sp));
+        match found {
+            Some(at) => self.pop_to(floor + at, true),
+            None => {
+                if frames[floor..].iter().any(|f| matches!(f.why, Why::Called { .. })) {
+                    self.losses.unmatched_returns += 1;
+                }
+                self.pop_to(floor, false);
+            }
+        }
+    }
+
+    fn push(&mut self, symbol: Symbol, why: Why) {
+        if self.current.frames.len() >= MAX_DEPTH {
+            self.losses.stacks_given_up += 1;
+            self.pop_to(0, false);
+        }
+        let role = self.role(symbol);
+        let below = self.current.frames.last().copied();
+        let task = if self.current.workload { Context::Task } else { Context::OtherTask };
+        let base = Tag { context: Some(task), in_packet: false, completion: false };
+        let mut tag = below.map_or(base, |f| f.tag);
+        let mut parent = below.map(|f| f.node);
+        let mut opens_scope = false;
+        let mut opens_packet = false;
+
+        if role.interrupt && matches!(why, Why::Entered { .. }) {
+            opens_scope = true;
+            parent = None;
+            tag = Tag { context: Some(Context::Hardirq), in_packet: false, completion: false };
+            self.current.scopes.push(Scope { hardirq: true, timer: role.timer, ..Scope::default() });
+        } else if matches!(why, Why::Entered { .. }) {
+            // A fault within the kernel stays what it interrupted, a child of it.
+        } else if role.softirq && below.is_none_or(|f| f.tag.context.is_some()) {
+            opens_scope = true;
+            parent = None;
+            tag = Tag { context: None, in_packet: false, completion: false };
+            self.current.scopes.push(Scope::default());
+        } else if let (Some(vector), None) = (role.vector, tag.context) {
+            tag.context = Some(Context::Softirq(vector));
+        }
+        if let Some(scope) = self.current.scopes.last_mut() {
+            if role.packet && !tag.in_packet && !scope.hardirq {
+                opens_packet = true;
+                tag.in_packet = true;
+                scope.reached = 0;
+            }
+            if tag.in_packet {
+                scope.reached |= role.reaches;
+            }
+            tag.completion |= role.completion;
+        }
+        let node = self.tree.child(parent, symbol, why == Why::Jumped);
+        let mut window = 0;
+        if let Some(open) = &mut self.window {
+            open.entered += 1;
+            window = self.window_number;
+        }
+        self.current.frames.push(Frame {
+            symbol,
+            node,
+            why,
+            tag,
+            opens_scope,
+            opens_packet,
+            window,
+        });
+    }
+
+    /// End all frames from `depth` up; `returned` if they ended as they should.
+    fn pop_to(&mut self, depth: usize, returned: bool) {
+        while self.current.frames.len() > depth {
+            let Some(frame) = self.current.frames.pop() else { return };
+            if let Some(open) = &mut self.window
+                && returned
+                && frame.window == self.window_number
+            {
+                open.returned += 1;
+            }
+            if frame.opens_packet
+                && let Some(scope) = self.current.scopes.last_mut()
+            {
+                let reached = scope.reached;
+                scope.packets.push(reached);
+            }
+            if frame.opens_scope
+                && let Some(scope) = self.current.scopes.pop()
+            {
+                self.resolve(scope);
+            }
+        }
+    }
+
+    fn charge(&mut self, insns: u32, calls: u32) {
+        if self.window.is_none() {
+            return;
+        }
+        let Some(top) = self.current.frames.last() else { return };
+        let (node, tag) = (top.node, top.tag);
+        if let Some(scope) = self.current.scopes.last_mut() {
+            let packet = scope.packets.len() as u32;
+            // Runs of one function are most of the stream.
+            if let Some(last) = scope.events.last_mut()
+                && last.node == node
+                && last.packet == packet
+                && last.tag == tag
+            {
+                last.insns += insns;
+                last.calls += calls;
+                return;
+            }
+            scope.events.push(Event { node, insns, calls, tag, packet });
+            return;
+        }
+        let context = tag.context.unwrap_or(Context::OtherTask);
+        let direction = match context {
+            Context::Task => self.current.doing.unwrap_or(Direction::Other),
+            _ => Direction::Other,
+        };
+        self.add(direction, context, node, calls, insns);
+    }
+
+    fn add(&mut self, direction: Direction, context: Context, node: NodeId, calls: u32, insns: u32) {
+        let Some(window) = &mut self.window else { return };
+        let cost = window.slots.entry((direction, context)).or_default().entry(node).or_default();
+        cost.0 += u64::from(calls);
+        cost.1 += u64::from(insns);
+    }
+
+    /// A scope has ended: give what it did to whom it belongs.
+    fn resolve(&mut self, scope: Scope) {
+        if scope.hardirq {
+            let direction = if scope.timer {
+                Direction::Other
+            } else {
+                scope.softirq_direction.unwrap_or(Direction::Rx)
+            };
+            for event in &scope.events {
+                let direction =
+                    if event.tag.completion && !scope.timer { Direction::Tx } else { direction };
+                let context = event.tag.context.unwrap_or(Context::Hardirq);
+                self.add(direction, context, event.node, event.calls, event.insns);
+            }
+            return;
+        }
+        // What the run was for: the vector that is most about packets.
+        let mut vectors: Vec<Softirq> = Vec::new();
+        let mut completes = false;
+        for event in &scope.events {
+            if let Some(Context::Softirq(vector)) = event.tag.context
+                && !vectors.contains(&vector)
+            {
+                vectors.push(vector);
+            }
+            completes |= event.tag.completion;
+        }
+        let main = [Softirq::NetRx, Softirq::NetTx, Softirq::Tasklet, Softirq::Hi]
+            .into_iter()
+            .find(|v| vectors.contains(v))
+            .or_else(|| vectors.first().copied())
+            .unwrap_or(Softirq::Timer);
+        let packets: Vec<Direction> =
+            scope.packets.iter().map(|reached| self.rules.direction(*reached)).collect();
+        let default = if completes { Direction::Tx } else { Direction::Rx };
+        let first = match main {
+            Softirq::NetRx | Softirq::Tasklet | Softirq::Hi => {
+                packets.first().copied().unwrap_or(default)
+            }
+            Softirq::NetTx => Direction::Tx,
+            _ => Direction::Other,
+        };
+        for event in &scope.events {
+            let vector = match event.tag.context {
+                Some(Context::Softirq(vector)) => vector,
+                _ => main,
+            };
+            let direction = match vector {
+                _ if event.tag.context.is_none() => first,
+                Softirq::NetTx => Direction::Tx,
+                Softirq::NetRx | Softirq::Tasklet | Softirq::Hi if event.tag.completion => {
+                    Direction::Tx
+                }
+                Softirq::NetRx | Softirq::Tasklet | Softirq::Hi => packets
+                    .get(event.packet as usize)
+                    .or(packets.last())
+                    .copied()
+                    .unwrap_or(default),
+                _ => Direction::Other,
+            };
+            self.add(direction, Context::Softirq(vector), event.node, event.calls, event.insns);
+        }
+        if let Some(outer) = self.current.scopes.last_mut()
+            && outer.hardirq
+            && outer.softirq_direction.is_none()
+        {
+            outer.softirq_direction = Some(first);
+        }
+    }
+
+    /// The stack changed: go on with the task that it belongs to.
+    fn switch_to(&mut self, id: u64) {
+        self.switching = false;
+        // A task can be switched from at the end of an interrupt; what that did
+        // so far is accounted for now, the rest when the task comes back.
+        for index in 0..self.current.scopes.len() {
+            let scope = &mut self.current.scopes[index];
+            let done = Scope { events: mem::take(&mut scope.events), ..scope.clone() };
+            self.resolve(done);
+        }
+        let next = self.others.remove(&id).unwrap_or_else(|| Task { id: Some(id), ..Task::default() });
+        let before = mem::replace(&mut self.current, next);
+        if let Some(id) = before.id {
+            self.others.insert(id, before);
+        }
+    }
+}
+
+fn close(open: OpenWindow, user_insns: u64) -> Window {
+    let mut costs: Vec<Counted> = open
+        .slots
+        .into_iter()
+        .flat_map(|((direction, context), slot)| {
+            slot.into_iter().map(move |(node, (calls, insns))| Counted {
+                direction,
+                context,
+                node,
+                calls,
+                insns,
+            })
+        })
+        .collect();
+    costs.sort_unstable_by_key(|c| (c.direction, c.context, c.node));
+    Window {
+        costs,
+        kernel_insns: open.kernel_insns,
+        user_insns: user_insns - open.user_insns_before,
+        entered: open.entered,
+        returned: open.returned,
+    }
+}

@@ -1,0 +1,214 @@
+//! The plugin's stream, word by word: the twin of plugins/qemu/exact.h.
+
+use std::io::{self, Read};
+
+/// EXACT_STREAM_VERSION.
+const VERSION: u32 = 1;
+/// A block has at most 512 instructions of 15 bytes, and a size byte each.
+const MAX_RECORD_WORDS: usize = 4 + 512 * 16 / 4;
+
+/// Why a stream can't be read on.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    /// The pipe failed.
+    #[error("reading the plugin's stream: {0}")]
+    Io(#[from] io::Error),
+    /// It is not ours, or of another version.
+    #[error("the plugin's stream is damaged: {0}")]
+    Damaged(String),
+}
+
+/// What the workload marked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Counting starts.
+    Arm,
+    /// A window opens.
+    WindowBegin,
+    /// It closes.
+    WindowEnd,
+    /// This task sends.
+    TxBegin,
+    /// It has sent.
+    TxEnd,
+    /// This task receives.
+    RxBegin,
+    /// It has received.
+    RxEnd,
+}
+
+impl Mark {
+    fn from_number(n: u32) -> Option<Mark> {
+        Some(match n {
+            1 => Mark::Arm,
+            2 => Mark::WindowBegin,
+            3 => Mark::WindowEnd,
+            4 => Mark::TxBegin,
+            5 => Mark::TxEnd,
+            6 => Mark::RxBegin,
+            7 => Mark::RxEnd,
+            _ => return None,
+        })
+    }
+}
+
+/// How a block's last instruction leaves it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Falls through, or jumps.
+    Other,
+    /// Calls.
+    Call,
+    /// Returns.
+    Ret,
+    /// Returns from an interrupt or exception.
+    Iret,
+    /// Returns from a system call.
+    Sysret,
+}
+
+/// One record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    /// The code of a block that is about to run for the first time.
+    Block {
+        /// Its number.
+        id: u32,
+        /// Its first instruction.
+        address: u64,
+        /// How it ends.
+        kind: Kind,
+        /// Size of each instruction, bytes.
+        sizes: Vec<u8>,
+    },
+    /// A block runs.
+    Exec(u32),
+    /// Of the block before, only so many instructions ran.
+    Partial(u32),
+    /// A call stored its return address at this stack address.
+    Call(u64),
+    /// A return read its address from there.
+    Ret(u64),
+    /// User mode runs.
+    User,
+    /// A marker was executed, with the user instructions so far.
+    Mark(Mark, u64),
+    /// The plugin could not use so many addresses.
+    Loss(u32),
+}
+
+/// Decodes a stream.
+#[derive(Debug)]
+pub struct StreamReader<R> {
+    source: R,
+    buffer: Vec<u8>,
+    at: usize,
+    filled: usize,
+    greeted: bool,
+}
+
+impl<R: Read> StreamReader<R> {
+    /// A reader of what the plugin writes.
+    pub fn new(source: R) -> Self {
+        StreamReader { source, buffer: vec![0; 1 << 18], at: 0, filled: 0, greeted: false }
+    }
+
+    /// A word, or none at the end of the stream.
+    fn word(&mut self) -> Result<Option<u32>, StreamError> {
+        while self.filled - self.at < 4 {
+            self.buffer.copy_within(self.at..self.filled, 0);
+            self.filled -= self.at;
+            self.at = 0;
+            match self.source.read(&mut self.buffer[self.filled..]) {
+                Ok(0) if self.filled == 0 => return Ok(None),
+                Ok(0) => return Err(StreamError::Damaged("it ends within a word".into())),
+                Ok(n) => self.filled += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        let mut four = [0; 4];
+        four.copy_from_slice(&self.buffer[self.at..self.at + 4]);
+        self.at += 4;
+        Ok(Some(u32::from_le_bytes(four)))
+    }
+
+    fn need(&mut self) -> Result<u32, StreamError> {
+        self.word()?.ok_or_else(|| StreamError::Damaged("it ends within a record".into()))
+    }
+
+    /// The next record, or none at the end of the stream.
+    ///
+    /// # Errors
+    /// The pipe failed, or what came through it makes no sense.
+    pub fn next(&mut self) -> Result<Option<Record>, StreamError> {
+        loop {
+            let Some(word) = self.word()? else { return Ok(None) };
+            if word >> 31 == 0 {
+                return Ok(Some(Record::Exec(word)));
+            }
+            let (kind, payload) = ((word >> 24) & 0x7f, word & 0x00ff_ffff);
+            if !self.greeted && kind != 1 {
+                return Err(StreamError::Damaged("it does not begin with a greeting".into()));
+            }
+            return Ok(Some(match kind {
+                1 if payload == VERSION => {
+                    self.greeted = true;
+                    continue;
+                }
+                1 => {
+                    return Err(StreamError::Damaged(format!(
+                        "its version is {payload}, not {VERSION}"
+                    )));
+                }
+                2 => self.block(payload as usize)?,
+                3 => Record::Partial(payload),
+                4 => Record::Call(self.stack_address(payload)?),
+                5 => Record::Ret(self.stack_address(payload)?),
+                6 => Record::User,
+                7 => {
+                    let low = u64::from(self.need()?);
+                    let high = u64::from(self.need()?);
+                    match Mark::from_number(payload) {
+                        Some(mark) => Record::Mark(mark, high << 32 | low),
+                        None => continue,
+                    }
+                }
+                8 => Record::Loss(self.need()?),
+                other => return Err(StreamError::Damaged(format!("a record of type {other}"))),
+            }));
+        }
+    }
+
+    fn stack_address(&mut self, high: u32) -> Result<u64, StreamError> {
+        let low = u64::from(self.need()?);
+        Ok(0xffff << 48 | u64::from(high & 0xffff) << 32 | low)
+    }
+
+    fn block(&mut self, words: usize) -> Result<Record, StreamError> {
+        if !(4..=MAX_RECORD_WORDS).contains(&words) {
+            return Err(StreamError::Damaged(format!("a block of {words} words")));
+        }
+        let id = self.need()?;
+        let address = u64::from(self.need()?) | u64::from(self.need()?) << 32;
+        let shape = self.need()?;
+        let count = (shape & 0xffff) as usize;
+        let mut bytes = Vec::with_capacity((words - 4) * 4);
+        for _ in 4..words {
+            bytes.extend_from_slice(&self.need()?.to_le_bytes());
+        }
+        let kind = match shape >> 16 {
+            0 => Kind::Other,
+            1 => Kind::Call,
+            2 => Kind::Ret,
+            3 => Kind::Iret,
+            4 => Kind::Sysret,
+            other => return Err(StreamError::Damaged(format!("an instruction of kind {other}"))),
+        };
+        if count == 0 || count > bytes.len() {
+            return Err(StreamError::Damaged(format!("a block of {count} instructions")));
+        }
+        bytes.truncate(count);
+        Ok(Record::Block { id, address, kind, sizes: bytes })
+    }
+}

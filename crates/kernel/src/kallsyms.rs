@@ -1,0 +1,387 @@
+//! The running kernel's own symbol table, as `/proc/kallsyms` prints it: which function an
+//! address belongs to.
+
+use std::sync::OnceLock;
+
+/// The size given to the last function of a module, of the kernel or of the BPF programs, where
+/// the next symbol is somewhere else altogether.
+const LAST_SIZE_MAX_BYTES: u64 = 64 << 10;
+
+/// Prefixes of symbols that the compiler puts beside a function and that are not one.
+const NOISE_PREFIXES: [&str; 2] = ["__pfx_", "__cfi_"];
+
+/// Why a symbol table could not be read.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum KallsymsError {
+    /// The kernel hides its addresses.
+    #[error(
+        "the kernel hides its addresses (every one is zero): run as root, or with `sysctl kernel.kptr_restrict=0`"
+    )]
+    Hidden,
+    /// There is no function in it.
+    #[error("the symbol list has no functions: the kernel needs CONFIG_KALLSYMS=y")]
+    Empty,
+    /// A line is not in the format.
+    #[error(
+        "line {line} of the symbol list is not `address type name [module]`: {text:?}; it is cut short, or not from /proc/kallsyms"
+    )]
+    Malformed {
+        /// The line's number, from 1.
+        line: usize,
+        /// How the line begins.
+        text: String,
+    },
+}
+
+/// One function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Symbol {
+    /// Where it begins.
+    pub addr: u64,
+    /// How many bytes up to the next symbol.
+    pub size: u64,
+    /// The name chosen among those at this address.
+    pub name: String,
+    /// The module that it is in; `bpf` for BPF programs, `None` for the kernel itself.
+    pub module: Option<String>,
+    /// The other names at this address, the best first.
+    pub aliases: Vec<String>,
+}
+
+impl Symbol {
+    /// Whether the address is within the function.
+    pub fn contains(&self, addr: u64) -> bool {
+        addr.wrapping_sub(self.addr) < self.size
+    }
+}
+
+/// All functions of a kernel, sorted by address.
+#[derive(Debug, Clone, Default)]
+pub struct SymbolTable {
+    symbols: Vec<Symbol>,
+    /// Every name and alias with the index of its symbol, sorted; made on first use.
+    names: OnceLock<Vec<(Box<str>, u32)>>,
+}
+
+impl SymbolTable {
+    /// Parses what `/proc/kallsyms` printed.
+    ///
+    /// Functions are the symbols of type `t`, `T`, `w` and `W`; symbols of the other types only
+    /// bound them. Where several names share an address one is chosen, always the same: not the
+    /// compiler's `__pfx_` and `__cfi_` marks nor the linker's section marks (`_stext`), then
+    /// global before local before weak, then fewest leading underscores, then shortest, then
+    /// first in the alphabet.
+    pub fn parse(text: &[u8]) -> Result<Self, KallsymsError> {
+        let mut lines = Vec::with_capacity(text.len() / 40);
+        for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
+            if line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let parsed = Line::parse(line).ok_or_else(|| KallsymsError::Malformed {
+                line: index + 1,
+                text: String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned(),
+            })?;
+            lines.push(parsed);
+        }
+        if !lines.iter().any(Line::is_function) {
+            return Err(KallsymsError::Empty);
+        }
+        if lines.iter().all(|line| line.addr == 0) {
+            return Err(KallsymsError::Hidden);
+        }
+        // Stable, and it mostly finds runs that are already in order.
+        lines.sort_by_key(|line| line.addr);
+        Ok(Self {
+            symbols: merge(&lines),
+            names: OnceLock::new(),
+        })
+    }
+
+    /// The functions, sorted by address.
+    pub fn symbols(&self) -> &[Symbol] {
+        &self.symbols
+    }
+
+    /// How many functions there are.
+    pub fn len(&self) -> usize {
+        self.symbols.len()
+    }
+
+    /// Whether there are none, which a parsed table never is.
+    pub fn is_empty(&self) -> bool {
+        self.symbols.is_empty()
+    }
+
+    /// The function that the address is in.
+    pub fn lookup(&self, addr: u64) -> Option<&Symbol> {
+        self.lookup_index(addr).map(|index| &self.symbols[index])
+    }
+
+    /// The same, as an index into [`Self::symbols`].
+    pub fn lookup_index(&self, addr: u64) -> Option<usize> {
+        let index = self
+            .symbols
+            .partition_point(|symbol| symbol.addr <= addr)
+            .checked_sub(1)?;
+        self.symbols[index].contains(addr).then_some(index)
+    }
+
+    /// The functions of that name, by address: several when different files have a static
+    /// function of one name. An alias finds its function too.
+    pub fn by_name(&self, name: &str) -> Vec<&Symbol> {
+        let names = self.names.get_or_init(|| self.index_names());
+        let first = names.partition_point(|(have, _)| have.as_ref() < name);
+        names[first..]
+            .iter()
+            .take_while(|(have, _)| have.as_ref() == name)
+            .map(|&(_, index)| &self.symbols[index as usize])
+            .collect()
+    }
+
+    fn index_names(&self) -> Vec<(Box<str>, u32)> {
+        let mut names: Vec<(Box<str>, u32)> = (0u32..)
+            .zip(&self.symbols)
+            .flat_map(|(index, symbol)| {
+                std::iter::once(&symbol.name)
+                    .chain(&symbol.aliases)
+                    .map(move |name| (name.as_str().into(), index))
+            })
+            .collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+/// One line, borrowed from the text.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    addr: u64,
+    kind: u8,
+    name: &'a str,
+    module: Option<&'a str>,
+}
+
+impl<'a> Line<'a> {
+    fn parse(line: &'a [u8]) -> Option<Self> {
+        let mut words = line
+            .split(u8::is_ascii_whitespace)
+            .filter(|word| !word.is_empty());
+        let addr = parse_hex(words.next()?)?;
+        let &[kind] = words.next()? else { return None };
+        let name = std::str::from_utf8(words.next()?).ok()?;
+        let module = match words.next() {
+            None => None,
+            Some(word) => {
+                let word = word.strip_prefix(b"[")?.strip_suffix(b"]")?;
+                Some(std::str::from_utf8(word).ok()?)
+            }
+        };
+        words.next().is_none().then_some(Self {
+            addr,
+            kind,
+            name,
+            module,
+        })
+    }
+
+    fn is_function(&self) -> bool {
+        matches!(self.kind, b't' | b'T' | b'w' | b'W')
+    }
+
+    /// What the names at one address are ordered by; the least is the one to show.
+    fn rank(&self) -> (bool, u8, usize, usize, &'a str) {
+        let binding = match self.kind {
+            b'T' => 0,
+            b't' => 1,
+            _ => 2,
+        };
+        let underscores = self.name.len() - self.name.trim_start_matches('_').len();
+        (
+            is_noise(self.name),
+            binding,
+            underscores,
+            self.name.len(),
+            self.name,
+        )
+    }
+}
+
+fn parse_hex(word: &[u8]) -> Option<u64> {
+    if word.len() > 16 {
+        return None;
+    }
+    word.iter().try_fold(0u64, |value, &byte| {
+        Some(value << 4 | u64::from(char::from(byte).to_digit(16)?))
+    })
+}
+
+/// Whether a name marks a place and not a function.
+fn is_noise(name: &str) -> bool {
+    NOISE_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || name.starts_with('_')
+            && ["text", "_start", "_end", "_begin"]
+                .iter()
+                .any(|end| name.ends_with(end))
+}
+
+/// Makes one symbol of all functions at an address, bounded by the next address of any symbol.
+fn merge(lines: &[Line<'_>]) -> Vec<Symbol> {
+    let mut symbols = Vec::with_capacity(lines.len());
+    let mut names: Vec<&Line<'_>> = Vec::new();
+    let mut rest = lines;
+    while let Some(first) = rest.first() {
+        let together = rest
+            .iter()
+            .take_while(|line| line.addr == first.addr)
+            .count();
+        let (here, after) = rest.split_at(together);
+        rest = after;
+        // Per-CPU variables sit at zero and just above; no function does.
+        if first.addr == 0 {
+            continue;
+        }
+        names.clear();
+        names.extend(here.iter().filter(|line| line.is_function()));
+        names.sort_by_key(|line| line.rank());
+        names.dedup_by_key(|line| line.name);
+        let Some((best, aliases)) = names.split_first() else {
+            continue;
+        };
+        symbols.push(Symbol {
+            addr: first.addr,
+            size: size(best, after),
+            name: best.name.to_owned(),
+            module: best.module.map(str::to_owned),
+            aliases: aliases.iter().map(|line| line.name.to_owned()).collect(),
+        });
+    }
+    symbols
+}
+
+/// Up to the next symbol; outside of the kernel's own text no more than a cap, for what comes
+/// next may be in another module, or another BPF program, a wide gap further on.
+fn size(symbol: &Line<'_>, after: &[Line<'_>]) -> u64 {
+    let Some(next) = after.first() else {
+        return LAST_SIZE_MAX_BYTES;
+    };
+    let gap = next.addr - symbol.addr;
+    match (symbol.module, next.module) {
+        (None, None) => gap,
+        _ => gap.min(LAST_SIZE_MAX_BYTES),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &[u8] = include_bytes!("../testdata/kallsyms-6.1-small.txt");
+
+    fn table() -> SymbolTable {
+        SymbolTable::parse(SMALL).unwrap()
+    }
+
+    fn name(table: &SymbolTable, addr: u64) -> Option<&str> {
+        table.lookup(addr).map(|symbol| symbol.name.as_str())
+    }
+
+    /// Check that an address finds its function from the first byte to the last and not beyond.
+    #[test]
+    fn looks_up() {
+        let table = table();
+        let start = table.by_name("ip_output")[0].addr;
+        let size = table.by_name("ip_output")[0].size;
+        assert_eq!(name(&table, start), Some("ip_output"));
+        assert_eq!(name(&table, start + size - 1), Some("ip_output"));
+        assert_ne!(name(&table, start + size), Some("ip_output"));
+        assert_eq!(name(&table, 0), None);
+        assert_eq!(name(&table, 0xffff_ffff_8000_0000), None);
+        assert_eq!(name(&table, u64::MAX), None);
+    }
+
+    /// Check that data only bounds functions.
+    #[test]
+    fn data_is_left_out() {
+        let table = table();
+        assert!(table.by_name("__per_cpu_start").is_empty());
+        assert!(table.by_name("linux_banner").is_empty());
+        assert!(table.symbols().is_sorted_by_key(|symbol| symbol.addr));
+    }
+
+    /// Check that the last function before the data ends where the data begins.
+    #[test]
+    fn ends_at_data() {
+        let table = SymbolTable::parse(b"1000 T a\n1400 D b\n2000 T c\n").unwrap();
+        assert_eq!(table.lookup(0x13ff).unwrap().name, "a");
+        assert_eq!(table.lookup(0x1400), None);
+    }
+
+    /// Check that modules and BPF programs keep their owner and do not reach into the gap after.
+    #[test]
+    fn modules_and_bpf() {
+        let table = table();
+        let xmit = table.by_name("e1000_xmit_frame")[0];
+        assert_eq!(xmit.module.as_deref(), Some("e1000"));
+        let last = table.symbols().last().unwrap();
+        assert_eq!(last.module.as_deref(), Some("bpf"));
+        assert_eq!(last.size, LAST_SIZE_MAX_BYTES);
+        let table = SymbolTable::parse(b"1000 t a\t[one]\n9000000 t b\t[two]\n").unwrap();
+        assert_eq!(table.lookup(0x1000 + LAST_SIZE_MAX_BYTES), None);
+    }
+
+    /// Check that of several names one is chosen, whatever their order, and the others are kept.
+    #[test]
+    fn aliases() {
+        let mut lines = [
+            "10 T _stext",
+            "10 t small",
+            "10 W gg",
+            "10 T longer",
+            "10 T __long",
+        ];
+        for _ in 0..lines.len() {
+            lines.rotate_left(1);
+            let table = SymbolTable::parse(lines.join("\n").as_bytes()).unwrap();
+            let [symbol] = table.symbols() else { panic!() };
+            assert_eq!(symbol.name, "longer");
+            assert_eq!(symbol.aliases, ["__long", "small", "gg", "_stext"]);
+            assert_eq!(table.by_name("gg"), [symbol]);
+        }
+    }
+
+    /// Check that functions of one name are all found, in order of address.
+    #[test]
+    fn same_name_twice() {
+        let table = SymbolTable::parse(b"30 t show\n10 t show\n20 T x\n").unwrap();
+        let found: Vec<u64> = table
+            .by_name("show")
+            .iter()
+            .map(|symbol| symbol.addr)
+            .collect();
+        assert_eq!(found, [0x10, 0x30]);
+    }
+
+    /// Check that hidden addresses, no functions and a line cut short are told apart.
+    #[test]
+    fn bad_input() {
+        let hidden = b"0000000000000000 T _text\n0000000000000000 t f\n";
+        assert_eq!(
+            SymbolTable::parse(hidden).unwrap_err(),
+            KallsymsError::Hidden
+        );
+        assert_eq!(SymbolTable::parse(b"").unwrap_err(), KallsymsError::Empty);
+        assert_eq!(
+            SymbolTable::parse(b"10 D d\n").unwrap_err(),
+            KallsymsError::Empty
+        );
+        for bad in [
+            &b"10 T a\n20 T"[..],
+            b"10 T a\nxyz T b",
+            b"1 T a\n\xff\xfe",
+            b"1 TT a\n1 T b",
+        ] {
+            let error = SymbolTable::parse(bad).unwrap_err();
+            assert!(matches!(error, KallsymsError::Malformed { .. }), "{error}");
+        }
+    }
+}

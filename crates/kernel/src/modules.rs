@@ -1,0 +1,433 @@
+//! Kernel modules in a folder: which there are, what each needs, and the order to load them in.
+//!
+//! Everything is read from the modules themselves (their `.modinfo` section) and from the lists
+//! that the kernel's build leaves beside them (`modules.builtin`, `modules.builtin.modinfo`), so
+//! a tree straight out of a package or a build works without `depmod`.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::compression::{self, UnpackError};
+use crate::modinfo::{self, ModuleInfo};
+
+/// The largest module that is read: a big driver with all of its debugging data is under this.
+const MODULE_MAX_BYTES: u64 = 1 << 30;
+/// The largest list file that is read.
+const LIST_MAX_BYTES: u64 = 64 << 20;
+/// How deep folders may nest.
+const DEPTH_MAX: usize = 32;
+/// How many names an error suggests.
+const SUGGESTIONS_MAX: usize = 3;
+
+/// Why modules could not be listed, ordered or read.
+#[derive(Debug, thiserror::Error)]
+pub enum ModuleError {
+    /// The folder or a file in it could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// What was being read.
+        path: PathBuf,
+        /// Why it could not be.
+        source: io::Error,
+    },
+    /// No module has the name.
+    #[error("kernel module {name:?} is not in {}{}{}", root.display(), wanted_text(wanted_by), near_text(near))]
+    Missing {
+        /// The name asked for.
+        name: String,
+        /// The chain of modules that led to it, the one that asks for it last; empty when the
+        /// caller asked for it.
+        wanted_by: Vec<String>,
+        /// Names like it that the tree has.
+        near: Vec<String>,
+        /// The folder that was searched.
+        root: PathBuf,
+    },
+    /// Modules that need each other have no order.
+    #[error("kernel modules depend on each other in a circle: {}", names.join(" needs "))]
+    Circle {
+        /// The circle, which opens and closes with the same name.
+        names: Vec<String>,
+    },
+    /// The file would not unpack.
+    #[error("cannot unpack {}: {source}; copy the module again from where it came", path.display())]
+    Unpack {
+        /// The module's file.
+        path: PathBuf,
+        /// What went wrong.
+        source: UnpackError,
+    },
+    /// The file unpacks to something that is no module.
+    #[error("{} is not a kernel module: {reason}; copy it again from where it came", path.display())]
+    NotAModule {
+        /// The module's file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+fn wanted_text(wanted_by: &[String]) -> String {
+    match wanted_by {
+        [] => String::new(),
+        chain => format!(", and {} needs it", chain.join(" needs ")),
+    }
+}
+
+fn near_text(near: &[String]) -> String {
+    if near.is_empty() {
+        "; is it built for this kernel?".to_owned()
+    } else {
+        format!("; near it there is {}", near.join(", "))
+    }
+}
+
+/// One module to load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModuleFile {
+    /// Its name as the kernel shows it, with `_` for every `-`.
+    pub name: String,
+    /// Its file, perhaps compressed.
+    pub path: PathBuf,
+    /// Whether something asked for fails without it. A soft dependency may fail to load, as
+    /// `modprobe` lets it: `crc32c_intel` does on a CPU without the instruction.
+    pub required: bool,
+}
+
+impl ModuleFile {
+    /// The module's ELF bytes, unpacked.
+    pub fn read(&self) -> Result<Vec<u8>, ModuleError> {
+        let path = &self.path;
+        let data = read_bounded(path, MODULE_MAX_BYTES)?;
+        match compression::sniff(&data) {
+            None => Ok(data),
+            Some(form) => compression::unpack(form, &data, MODULE_MAX_BYTES).map_err(|source| {
+                ModuleError::Unpack {
+                    path: path.clone(),
+                    source,
+                }
+            }),
+        }
+    }
+
+    /// What the module says of itself.
+    pub fn info(&self) -> Result<ModuleInfo, ModuleError> {
+        modinfo::read(&self.read()?).map_err(|reason| ModuleError::NotAModule {
+            path: self.path.clone(),
+            reason,
+        })
+    }
+}
+
+/// The modules of one kernel.
+#[derive(Debug, Clone)]
+pub struct ModuleTree {
+    root: PathBuf,
+    files: BTreeMap<String, PathBuf>,
+    builtin: BTreeSet<String>,
+    builtin_aliases: BTreeSet<String>,
+}
+
+impl ModuleTree {
+    /// Lists the modules under `root`: what is `/lib/modules/RELEASE` on an installed system.
+    ///
+    /// Symbolic links are not followed, so nothing outside of the folder is ever read. A module
+    /// under `updates/` goes before one of the same name elsewhere, as with `depmod`.
+    pub fn open(root: &Path) -> Result<Self, ModuleError> {
+        let mut files = BTreeMap::new();
+        walk(root, root, 0, &mut files)?;
+        let builtin = read_list(&root.join("modules.builtin"))?;
+        let builtin = String::from_utf8_lossy(&builtin)
+            .lines()
+            .filter_map(|line| module_name(Path::new(line.trim())))
+            .collect();
+        let builtin_aliases = read_list(&root.join("modules.builtin.modinfo"))?;
+        let builtin_aliases = modinfo::builtin_aliases(&builtin_aliases);
+        Ok(Self {
+            root: root.to_owned(),
+            files,
+            builtin,
+            builtin_aliases,
+        })
+    }
+
+    /// The folder that was listed.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// How many loadable modules there are.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether there are no loadable modules.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The names of all loadable modules, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.files.keys().map(String::as_str)
+    }
+
+    /// Whether the kernel itself contains the module, so that there is nothing to load.
+    pub fn is_builtin(&self, name: &str) -> bool {
+        self.builtin.contains(&canonical(name))
+    }
+
+    /// The loadable module of that name.
+    pub fn find(&self, name: &str) -> Option<ModuleFile> {
+        let name = canonical(name);
+        let path = self.files.get(&name)?.clone();
+        Some(ModuleFile {
+            name,
+            path,
+            required: true,
+        })
+    }
+
+    /// The modules to load, in order, so that each finds what it needs: dependencies before
+    /// those that need them, otherwise in the order asked for, each once.
+    ///
+    /// Built-in ones are left out. Dependencies are those of `depends=`, which must be there,
+    /// and those of `softdep=pre:`, which are taken where they are there.
+    pub fn resolve(&self, wanted: &[&str]) -> Result<Vec<ModuleFile>, ModuleError> {
+        let mut resolver = Resolver {
+            tree: self,
+            infos: HashMap::new(),
+            position: HashMap::new(),
+            chain: Vec::new(),
+            order: Vec::new(),
+        };
+        for name in wanted {
+            resolver.visit(&canonical(name), true)?;
+        }
+        Ok(resolver.order)
+    }
+
+    /// Names that look like `name`, the likest first.
+    fn near(&self, name: &str) -> Vec<String> {
+        let mut scored: Vec<(f64, &String)> = self
+            .files
+            .keys()
+            .map(|have| (strsim::jaro_winkler(name, have), have))
+            .filter(|&(score, _)| score > 0.8)
+            .collect();
+        scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+        scored
+            .into_iter()
+            .take(SUGGESTIONS_MAX)
+            .map(|(_, have)| have.clone())
+            .collect()
+    }
+}
+
+/// One call of [`ModuleTree::resolve`]: a walk that emits a module after all that it needs.
+struct Resolver<'a> {
+    tree: &'a ModuleTree,
+    infos: HashMap<String, ModuleInfo>,
+    /// Where in `order` each emitted module is.
+    position: HashMap<String, usize>,
+    /// The modules being visited, the outermost first.
+    chain: Vec<String>,
+    order: Vec<ModuleFile>,
+}
+
+impl Resolver<'_> {
+    fn visit(&mut self, name: &str, required: bool) -> Result<(), ModuleError> {
+        if let Some(&at) = self.position.get(name) {
+            if required && !self.order[at].required {
+                self.require(name)?;
+            }
+            return Ok(());
+        }
+        let Some(file) = self.tree.find(name) else {
+            if self.tree.is_builtin(name) {
+                return Ok(());
+            }
+            return Err(ModuleError::Missing {
+                name: name.to_owned(),
+                wanted_by: self.chain.clone(),
+                near: self.tree.near(name),
+                root: self.tree.root.clone(),
+            });
+        };
+        if let Some(at) = self.chain.iter().position(|open| open == name) {
+            let mut names = self.chain[at..].to_vec();
+            names.push(name.to_owned());
+            return Err(ModuleError::Circle { names });
+        }
+
+        let info = self.info(&file)?;
+        self.chain.push(name.to_owned());
+        for soft in &info.soft_before {
+            for found in self.soft_targets(soft)? {
+                // A soft dependency on a module that is being loaded anyhow asks for nothing.
+                if self.chain.contains(&found) {
+                    continue;
+                }
+                let (length, depth) = (self.order.len(), self.chain.len());
+                if self.visit(&found, false).is_err() {
+                    // What the soft one could not complete is not loaded either.
+                    self.chain.truncate(depth);
+                    for dropped in self.order.drain(length..) {
+                        self.position.remove(&dropped.name);
+                    }
+                }
+            }
+        }
+        for needed in &info.depends {
+            self.visit(&canonical(needed), required)?;
+        }
+        self.chain.pop();
+        self.position.insert(name.to_owned(), self.order.len());
+        self.order.push(ModuleFile { required, ..file });
+        Ok(())
+    }
+
+    /// Marks a module that came in softly, and all that it depends on, as required.
+    fn require(&mut self, name: &str) -> Result<(), ModuleError> {
+        let Some(&at) = self.position.get(name) else {
+            return Ok(());
+        };
+        if self.order[at].required {
+            return Ok(());
+        }
+        self.order[at].required = true;
+        let file = self.order[at].clone();
+        for needed in self.info(&file)?.depends {
+            self.require(&canonical(&needed))?;
+        }
+        Ok(())
+    }
+
+    fn info(&mut self, file: &ModuleFile) -> Result<ModuleInfo, ModuleError> {
+        if let Some(info) = self.infos.get(&file.name) {
+            return Ok(info.clone());
+        }
+        let info = file.info()?;
+        self.infos.insert(file.name.clone(), info.clone());
+        Ok(info)
+    }
+
+    /// The modules that a soft dependency stands for: one by that name, or those that claim it
+    /// as an alias, as `crc32c_generic` claims `crc32c`.
+    ///
+    /// There is no index of aliases without `depmod`, and reading every module for one costs
+    /// seconds, so only the modules whose name opens with the alias are asked.
+    fn soft_targets(&mut self, alias: &str) -> Result<Vec<String>, ModuleError> {
+        let name = canonical(alias);
+        if self.tree.files.contains_key(&name) {
+            return Ok(vec![name]);
+        }
+        if self.tree.builtin.contains(&name) || self.tree.builtin_aliases.contains(alias) {
+            return Ok(Vec::new());
+        }
+        let stem = name
+            .rsplit_once(':')
+            .map_or(name.as_str(), |(_, stem)| stem);
+        let stem = stem.strip_prefix("crypto_").unwrap_or(stem).to_owned();
+        let tree = self.tree;
+        let mut found = Vec::new();
+        for candidate in tree.files.range(stem.clone()..).map(|(name, _)| name) {
+            if !candidate.starts_with(&stem) {
+                break;
+            }
+            let Some(file) = tree.find(candidate) else {
+                continue;
+            };
+            if self.info(&file)?.aliases.iter().any(|have| have == alias) {
+                found.push(candidate.clone());
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The kernel's own spelling of a module's name.
+fn canonical(name: &str) -> String {
+    name.replace('-', "_")
+}
+
+/// The module's name, if the file's name is that of a module.
+fn module_name(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let stem = [".ko", ".ko.xz", ".ko.zst", ".ko.gz"]
+        .iter()
+        .find_map(|e| name.strip_suffix(e))?;
+    (!stem.is_empty()).then(|| canonical(stem))
+}
+
+fn walk(
+    root: &Path,
+    folder: &Path,
+    depth: usize,
+    files: &mut BTreeMap<String, PathBuf>,
+) -> Result<(), ModuleError> {
+    if depth > DEPTH_MAX {
+        return Ok(());
+    }
+    let failed = |source| ModuleError::Read {
+        path: folder.to_owned(),
+        source,
+    };
+    let mut entries: Vec<fs::DirEntry> = fs::read_dir(folder)
+        .map_err(failed)?
+        .collect::<Result<_, _>>()
+        .map_err(failed)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        let kind = entry.file_type().map_err(failed)?;
+        if kind.is_dir() {
+            walk(root, &path, depth + 1, files)?;
+        } else if kind.is_file()
+            && let Some(name) = module_name(&path)
+        {
+            let is_update = |path: &Path| path.starts_with(root.join("updates"));
+            let better = is_update(&path);
+            if files
+                .get(&name)
+                .is_none_or(|have| better && !is_update(have))
+            {
+                files.insert(name, path);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_bounded(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, ModuleError> {
+    let failed = |source| ModuleError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let file = fs::File::open(path).map_err(failed)?;
+    let size_bytes = file.metadata().map_err(failed)?.len();
+    if size_bytes > limit_bytes {
+        let reason = format!("it is {size_bytes} bytes, more than the {limit_bytes} allowed");
+        return Err(ModuleError::NotAModule {
+            path: path.to_owned(),
+            reason,
+        });
+    }
+    let mut data = Vec::with_capacity(size_bytes as usize);
+    file.take(limit_bytes)
+        .read_to_end(&mut data)
+        .map_err(failed)?;
+    Ok(data)
+}
+
+/// A list file's bytes; none when there is no such file.
+fn read_list(path: &Path) -> Result<Vec<u8>, ModuleError> {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_file() => read_bounded(path, LIST_MAX_BYTES),
+        _ => Ok(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

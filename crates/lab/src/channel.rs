@@ -1,0 +1,167 @@
+//! Typed messages over a stream of bytes that may begin with noise.
+//!
+//! A frame is `NPLB`, length (u32, little-endian), CRC-32 of the payload, and
+//! the payload: postcard. A reader looks for the next frame that checks, since a
+//! serial port may carry what firmware or a kernel wrote before the agent ran.
+
+use std::io::{self, Read, Write};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+const MAGIC: [u8; 4] = *b"NPLB";
+const HEADER_BYTES: usize = 12;
+/// Larger than any chunk that either side sends.
+const MAX_PAYLOAD_BYTES: usize = 4 << 20;
+
+/// Bytes of a file in one message.
+pub const CHUNK_BYTES: usize = 256 << 10;
+
+/// Write one message.
+///
+/// # Errors
+/// The stream failed.
+pub fn send<T: Serialize>(stream: &mut impl Write, message: &T) -> io::Result<()> {
+    let payload = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    let mut frame = Vec::with_capacity(HEADER_BYTES + payload.len());
+    frame.extend_from_slice(&MAGIC);
+    frame.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    frame.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
+    frame.extend_from_slice(&payload);
+    stream.write_all(&frame)?;
+    stream.flush()
+}
+
+/// Takes bytes as they come, gives messages as they are whole.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    bytes: Vec<u8>,
+}
+
+impl Decoder {
+    /// Add what was read.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole message, if there is one.
+    pub fn next<T: DeserializeOwned>(&mut self) -> Option<T> {
+        loop {
+            let start = find(&self.bytes, &MAGIC);
+            match start {
+                Some(at) => drop(self.bytes.drain(..at)),
+                None => {
+                    // Keep what may be the beginning of a magic.
+                    let keep = self.bytes.len().min(MAGIC.len() - 1);
+                    self.bytes.drain(..self.bytes.len() - keep);
+                    return None;
+                }
+            }
+            if self.bytes.len() < HEADER_BYTES {
+                return None;
+            }
+            let word = |at: usize| {
+                let mut four = [0; 4];
+                four.copy_from_slice(&self.bytes[at..at + 4]);
+                u32::from_le_bytes(four)
+            };
+            let (length, crc) = (word(4) as usize, word(8));
+            if length > MAX_PAYLOAD_BYTES {
+                self.bytes.drain(..MAGIC.len());
+                continue;
+            }
+            if self.bytes.len() < HEADER_BYTES + length {
+                return None;
+            }
+            let payload = &self.bytes[HEADER_BYTES..HEADER_BYTES + length];
+            let message = (crc32fast::hash(payload) == crc)
+                .then(|| postcard::from_bytes(payload).ok())
+                .flatten();
+            if message.is_some() {
+                self.bytes.drain(..HEADER_BYTES + length);
+                return message;
+            }
+            self.bytes.drain(..MAGIC.len());
+        }
+    }
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|w| w == needle)
+}
+
+/// Read until a message is whole; end of the stream is an error.
+///
+/// # Errors
+/// The stream failed or ended.
+pub fn receive<T: DeserializeOwned>(
+    stream: &mut impl Read,
+    decoder: &mut Decoder,
+) -> io::Result<T> {
+    let mut buffer = [0; 64 << 10];
+    loop {
+        if let Some(message) = decoder.next() {
+            return Ok(message);
+        }
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => decoder.push(&buffer[..n]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames() -> Vec<u8> {
+        let mut bytes = b"SeaBIOS NPL noise NPLB".to_vec();
+        send(&mut bytes, &"first".to_string()).unwrap();
+        bytes.extend_from_slice(b"printk: NPLB\x05\0\0\0");
+        send(&mut bytes, &"second".to_string()).unwrap();
+        bytes
+    }
+
+    /// Check that messages are found between noise, however the bytes are cut.
+    #[test]
+    fn noise_and_any_cut() {
+        let bytes = frames();
+        for cut in 1..bytes.len() {
+            let mut decoder = Decoder::default();
+            let mut got: Vec<String> = Vec::new();
+            for piece in bytes.chunks(cut) {
+                decoder.push(piece);
+                while let Some(message) = decoder.next() {
+                    got.push(message);
+                }
+            }
+            assert_eq!(got, ["first", "second"], "cut every {cut}");
+        }
+    }
+
+    /// Check that a damaged frame is skipped and the next one found.
+    #[test]
+    fn damage_is_skipped() {
+        let mut bytes = Vec::new();
+        send(&mut bytes, &"first".to_string()).unwrap();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        send(&mut bytes, &"second".to_string()).unwrap();
+        let mut decoder = Decoder::default();
+        decoder.push(&bytes);
+        assert_eq!(decoder.next::<String>().as_deref(), Some("second"));
+        assert_eq!(decoder.next::<String>(), None);
+    }
+
+    /// Check that the end of a stream is told from a message.
+    #[test]
+    fn the_end_is_an_error() {
+        let mut bytes = Vec::new();
+        send(&mut bytes, &7_u32).unwrap();
+        let mut stream = &bytes[..bytes.len() - 1];
+        let error = receive::<u32>(&mut stream, &mut Decoder::default()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

@@ -1,0 +1,77 @@
+//! Network namespaces joined by a link: the topology that packets run through.
+//!
+//! Namespaces have no names and no files: they live as long as the descriptors
+//! that hold them, so nothing is left whatever ends the process.
+
+mod netlink;
+mod topology;
+
+pub use topology::{Nic, Topology, TopologyError, TopologyPlan};
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+/// A network namespace, held open.
+#[derive(Debug)]
+pub struct Namespace {
+    fd: OwnedFd,
+}
+
+impl Namespace {
+    /// A new, empty namespace.
+    ///
+    /// # Errors
+    /// `unshare` failed: it needs CAP_SYS_ADMIN.
+    pub fn new() -> io::Result<Namespace> {
+        let home = Namespace::current()?;
+        // SAFETY: unshare takes a flag and touches no memory of ours.
+        if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let new = Namespace::current();
+        home.enter()?;
+        new
+    }
+
+    /// The namespace that this thread is in.
+    ///
+    /// # Errors
+    /// /proc is not mounted.
+    pub fn current() -> io::Result<Namespace> {
+        Ok(Namespace { fd: std::fs::File::open("/proc/thread-self/ns/net")?.into() })
+    }
+
+    /// A second hold on the same namespace.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn try_clone(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+
+    /// Run `f` in this namespace and come back.
+    ///
+    /// # Errors
+    /// `setns` failed, or `f` did.
+    pub fn inside<T>(&self, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let home = Namespace::current()?;
+        self.enter()?;
+        let result = f();
+        home.enter()?;
+        result
+    }
+
+    fn enter(&self) -> io::Result<()> {
+        // SAFETY: setns takes a descriptor that we own, and a flag.
+        if unsafe { libc::setns(self.fd.as_raw_fd(), libc::CLONE_NEWNET) } == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        use std::os::fd::AsFd;
+        self.fd.as_fd()
+    }
+}

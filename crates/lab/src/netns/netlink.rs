@@ -1,0 +1,230 @@
+//! The few rtnetlink requests that a topology is made of.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+/// A device, as the kernel describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Device {
+    pub(super) index: u32,
+    pub(super) mac: Vec<u8>,
+    pub(super) running: bool,
+}
+
+/// A conversation with the namespace that this thread was in when it began.
+pub(super) struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Netlink {
+    pub(super) fn open() -> io::Result<Netlink> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Netlink { socket, sequence: 0 })
+    }
+
+    /// Send one request, and take the answer: messages up to the acknowledgement.
+    fn ask(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<Vec<RouteNetlinkMessage>> {
+        self.sequence += 1;
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        header.sequence_number = self.sequence;
+        let mut request = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+
+        let mut answers = Vec::new();
+        loop {
+            let (bytes, _) = self.socket.recv_from_full()?;
+            let mut rest = &bytes[..];
+            while rest.len() >= 16 {
+                let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                    .map_err(io::Error::other)?;
+                let length = (answer.header.length as usize).next_multiple_of(4);
+                rest = rest.get(length..).unwrap_or_default();
+                match answer.payload {
+                    NetlinkPayload::Error(error) => {
+                        return match error.code {
+                            None => Ok(answers),
+                            Some(_) => Err(error.to_io()),
+                        };
+                    }
+                    NetlinkPayload::Done(_) => return Ok(answers),
+                    NetlinkPayload::InnerMessage(inner) => answers.push(inner),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Every device of this namespace.
+    pub(super) fn devices(&mut self) -> io::Result<Vec<Device>> {
+        let dump = netlink_packet_core::NLM_F_DUMP;
+        let answers = self.ask(RouteNetlinkMessage::GetLink(LinkMessage::default()), dump)?;
+        Ok(answers
+            .into_iter()
+            .filter_map(|answer| match answer {
+                RouteNetlinkMessage::NewLink(link) => Some(Device {
+                    index: link.header.index,
+                    running: link.header.flags.contains(LinkFlags::Running),
+                    mac: link
+                        .attributes
+                        .into_iter()
+                        .find_map(|a| match a {
+                            LinkAttribute::Address(mac) => Some(mac),
+                            _ => None,
+                        })
+                        .unwrap_or_default(),
+                }),
+                _ => None,
+            })
+            .collect())
+    }
+
+    /// A veth pair: one end here, the other in `peer_namespace`.
+    pub(super) fn add_veth(
+        &mut self,
+        (name, mac): (&str, [u8; 6]),
+        (peer_name, peer_mac): (&str, [u8; 6]),
+        peer_namespace: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let mut peer = LinkMessage::default();
+        peer.attributes = vec![
+            LinkAttribute::IfName(peer_name.into()),
+            LinkAttribute::Address(peer_mac.to_vec()),
+            LinkAttribute::NetNsFd(peer_namespace.as_raw_fd()),
+        ];
+        let mut link = LinkMessage::default();
+        link.attributes = vec![
+            LinkAttribute::IfName(name.into()),
+            LinkAttribute::Address(mac.to_vec()),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Veth),
+                LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+            ]),
+        ];
+        self.ask(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL).map(drop)
+    }
+
+    /// Give a device to another namespace, under a name.
+    pub(super) fn move_device(
+        &mut self,
+        index: u32,
+        name: &str,
+        namespace: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.attributes = vec![
+            LinkAttribute::IfName(name.into()),
+            LinkAttribute::NetNsFd(namespace.as_raw_fd()),
+        ];
+        self.ask(RouteNetlinkMessage::SetLink(link), 0).map(drop)
+    }
+
+    /// Bring a device up, with an MTU if one is asked for.
+    pub(super) fn set_up(&mut self, index: u32, mtu_bytes: Option<u32>) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.header.flags = LinkFlags::Up;
+        link.header.change_mask = LinkFlags::Up;
+        link.attributes = mtu_bytes.map(LinkAttribute::Mtu).into_iter().collect();
+        self.ask(RouteNetlinkMessage::SetLink(link), 0).map(drop)
+    }
+
+    /// Give a device an address, without duplicate address detection.
+    pub(super) fn add_address(
+        &mut self,
+        index: u32,
+        address: IpAddr,
+        prefix_len: u8,
+    ) -> io::Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(address);
+        message.header.prefix_len = prefix_len;
+        message.header.index = index;
+        message.attributes = vec![
+            AddressAttribute::Local(address),
+            AddressAttribute::Address(address),
+            AddressAttribute::Flags(AddressFlags::Nodad),
+        ];
+        self.ask(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_REPLACE).map(drop)
+    }
+
+    /// A neighbour that is known for good: no ARP or ND in the measured path.
+    pub(super) fn add_neighbour(
+        &mut self,
+        index: u32,
+        address: IpAddr,
+        mac: [u8; 6],
+    ) -> io::Result<()> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = family(address);
+        message.header.ifindex = index;
+        message.header.state = NeighbourState::Permanent;
+        message.attributes = vec![
+            NeighbourAttribute::Destination(match address {
+                IpAddr::V4(v4) => NeighbourAddress::Inet(v4),
+                IpAddr::V6(v6) => NeighbourAddress::Inet6(v6),
+            }),
+            NeighbourAttribute::LinkLayerAddress(mac.to_vec()),
+        ];
+        self.ask(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
+            .map(drop)
+    }
+
+    /// A route to `destination` by way of `gateway`.
+    pub(super) fn add_route(
+        &mut self,
+        destination: IpAddr,
+        prefix_len: u8,
+        gateway: IpAddr,
+    ) -> io::Result<()> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(destination);
+        message.header.destination_prefix_length = prefix_len;
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.scope = RouteScope::Universe;
+        message.header.kind = RouteType::Unicast;
+        message.attributes = vec![
+            RouteAttribute::Destination(RouteAddress::from(destination)),
+            RouteAttribute::Gateway(RouteAddress::from(gateway)),
+        ];
+        self.ask(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL).map(drop)
+    }
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}

@@ -1,0 +1,239 @@
+//! The guest's half: init and agent in one.
+//!
+//! Mounts what it needs, loads the modules of its initramfs, says hello on the
+//! first port that works, and then does what the host asks until it is told to
+//! stop. It says nothing of its own accord: a byte sent in a measured window
+//! would be measured.
+
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use netplumb_model::message::{PROTOCOL_VERSION, Reply, Request};
+
+use super::device::AGENT_PORT;
+use super::initramfs::MODULES;
+use crate::channel::{self, CHUNK_BYTES, Decoder};
+
+/// The fallback: the second serial port.
+const FALLBACK_PORT: &str = "/dev/ttyS1";
+/// How long the named port may take to appear after its driver, guest time.
+const PORT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the agent asks of the program: the requests that are not the lab's own.
+pub trait Handler {
+    /// Carry out a request; answers before the last go to `reply`.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    fn handle(
+        &mut self,
+        request: Request,
+        reply: &mut dyn FnMut(Reply) -> io::Result<()>,
+    ) -> Result<(), String>;
+}
+
+/// Be init. Returns only if that failed; the kernel then panics, and the host
+/// reads the reason on the console.
+pub fn run(handler: &mut dyn Handler) -> io::Error {
+    match try_run(handler) {
+        Ok(()) => power_off(),
+        Err(error) => {
+            log(&format!("agent failed: {error}"));
+            error
+        }
+    }
+}
+
+fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
+    mount("proc", "/proc")?;
+    mount("sysfs", "/sys")?;
+    mount("devtmpfs", "/dev")?;
+    mount("tracefs", "/sys/kernel/tracing").ok();
+    mount("bpf", "/sys/fs/bpf").ok();
+    let modules = load_modules();
+    let mut port = open_port()?;
+    if let Err(why) = modules {
+        channel::send(&mut port, &Reply::Failed(why))?;
+        return Ok(());
+    }
+    channel::send(&mut port, &Reply::Hello { protocol: PROTOCOL_VERSION })?;
+
+    let mut decoder = Decoder::default();
+    loop {
+        let request: Request = channel::receive(&mut port, &mut decoder)?;
+        let outcome = match request {
+            Request::PowerOff => return Ok(()),
+            Request::ReadFile(path) => read_file(&path, &mut port),
+            Request::WriteFile { path, mode } => {
+                write_file(&path, mode, &mut port, &mut decoder)
+            }
+            request => {
+                handler.handle(request, &mut |reply| channel::send(&mut port, &reply))
+            }
+        };
+        let last = match outcome {
+            Ok(()) => Reply::Done,
+            Err(why) => Reply::Failed(why),
+        };
+        channel::send(&mut port, &last)?;
+    }
+}
+
+fn log(text: &str) {
+    // The console is for people: if it can't be written, there is nobody to tell.
+    if let Ok(mut console) = OpenOptions::new().write(true).open("/dev/console") {
+        let _ = writeln!(console, "netplumb: {text}");
+    }
+}
+
+fn mount(kind: &str, target: &str) -> io::Result<()> {
+    let c = |s: &str| CString::new(s).map_err(io::Error::other);
+    let (kind_c, target_c) = (c(kind)?, c(target)?);
+    // SAFETY: both are C strings that outlive the call; no data is passed.
+    let result = unsafe {
+        libc::mount(kind_c.as_ptr(), target_c.as_ptr(), kind_c.as_ptr(), 0, std::ptr::null())
+    };
+    if result == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    // devtmpfs may have been mounted by the kernel itself.
+    if error.raw_os_error() == Some(libc::EBUSY) {
+        return Ok(());
+    }
+    Err(io::Error::new(error.kind(), format!("mount {kind} on {target}: {error}")))
+}
+
+fn load_modules() -> Result<(), String> {
+    let mut files: Vec<PathBuf> = match fs::read_dir(MODULES) {
+        Ok(entries) => entries.filter_map(|e| Some(e.ok()?.path())).collect(),
+        Err(_) => return Ok(()),
+    };
+    files.sort();
+    for path in files {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if let Err(error) = load_module(&path)
+            && !name.ends_with(".soft")
+        {
+            return Err(format!("module {name} does not load: {error}"));
+        }
+        // Its pages are of no more use; a guest has little memory.
+        let _ = fs::remove_file(&path);
+    }
+    Ok(())
+}
+
+fn load_module(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    // SAFETY: a descriptor, a C string and a flag; the kernel copies what it needs.
+    let result =
+        unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
+    let error = io::Error::last_os_error();
+    match result {
+        0 => Ok(()),
+        _ if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+fn open_port() -> io::Result<File> {
+    let started = Instant::now();
+    while started.elapsed() < PORT_PATIENCE {
+        if let Some(port) = named_port() {
+            return OpenOptions::new().read(true).write(true).open(port);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    log("no virtio port: using the serial one");
+    let port = OpenOptions::new().read(true).write(true).open(FALLBACK_PORT)?;
+    set_raw(&port)?;
+    Ok(port)
+}
+
+fn named_port() -> Option<PathBuf> {
+    for entry in fs::read_dir("/sys/class/virtio-ports").ok()?.flatten() {
+        let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
+        if name.trim() == AGENT_PORT {
+            return Some(Path::new("/dev").join(entry.file_name()));
+        }
+    }
+    None
+}
+
+fn set_raw(port: &File) -> io::Result<()> {
+    // SAFETY: an all-zero termios is a valid value to be filled in.
+    let mut termios: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open, and the pointer is to our own termios.
+    unsafe {
+        if libc::tcgetattr(port.as_raw_fd(), &mut termios) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        libc::cfmakeraw(&mut termios);
+        termios.c_cflag = (termios.c_cflag & !libc::CBAUD) | libc::B115200;
+        if libc::tcsetattr(port.as_raw_fd(), libc::TCSANOW, &termios) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+fn read_file(path: &str, port: &mut File) -> Result<(), String> {
+    let told = |e: io::Error| format!("{path}: {e}");
+    let mut file = File::open(path).map_err(told)?;
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let mut filled = 0;
+        // Files of /proc give a page at a time.
+        while filled < chunk.len() {
+            match file.read(&mut chunk[filled..]).map_err(told)? {
+                0 => break,
+                n => filled += n,
+            }
+        }
+        channel::send(port, &Reply::Chunk(chunk[..filled].to_vec())).map_err(told)?;
+        if filled < chunk.len() {
+            return Ok(());
+        }
+    }
+}
+
+fn write_file(
+    path: &str,
+    mode: u32,
+    port: &mut File,
+    decoder: &mut Decoder,
+) -> Result<(), String> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let told = |e: io::Error| format!("{path}: {e}");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path);
+    loop {
+        match channel::receive(port, decoder).map_err(told)? {
+            Request::Chunk(chunk) if chunk.is_empty() => break,
+            Request::Chunk(chunk) => {
+                // After an error the rest still has to be taken off the port.
+                if let Ok(open) = &mut file
+                    && let Err(error) = open.write_all(&chunk)
+                {
+                    file = Err(error);
+                }
+            }
+            _ => return Err(format!("{path}: the file was cut short")),
+        }
+    }
+    file.map(drop).map_err(told)
+}
+
+fn power_off() -> ! {
+    // SAFETY: sync and reboot take no memory of ours.
+    unsafe {
+        libc::sync();
+        libc::reboot(libc::RB_POWER_OFF);
+    }
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}

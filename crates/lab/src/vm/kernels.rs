@@ -1,0 +1,398 @@
+//! The catalogue of kernels that guests can boot, in a folder of the user's cache.
+//!
+//! One folder for each kernel, named for the content of what is in it:
+//!
+//! ```text
+//! kernels/HASH/vmlinux       the ELF file, unpacked, which boots quicker than the bzImage
+//!              vmlinuz       the bzImage, only where the ELF file cannot be booted (no CONFIG_PVH)
+//!              config        the kernel's .config, where the source had one
+//!              modules/      what is in /lib/modules/RELEASE, the modules compressed as they came
+//!              kernel.toml   what the catalogue knows of it
+//! ```
+//!
+//! An entry is made under another name and renamed when it is whole, so that one that is there
+//! is always complete. Adds that run at the same time do not meet until that rename; the second
+//! finds the first's entry and keeps it. What an interrupted add left is cleared by the next.
+
+mod apt;
+mod collect;
+mod entry;
+mod error;
+mod source;
+mod stage;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+pub use entry::{AddedFrom, KernelEntry};
+pub use error::{ErrorKind, KernelStoreError};
+pub use source::KernelSource;
+
+use collect::Collected;
+use entry::Package;
+use error::{read_failed, write_failed};
+use stage::Stage;
+
+/// What an add is busy with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// A package is being fetched.
+    Fetching {
+        /// Its name.
+        package: String,
+        /// How much is here.
+        done_bytes: u64,
+        /// How much there is, where the archive says.
+        total_bytes: Option<u64>,
+    },
+    /// The source's files are being unpacked or copied.
+    Unpacking,
+    /// The content's hash is being taken.
+    Hashing,
+}
+
+/// What an add came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Added {
+    /// The kernel.
+    pub entry: KernelEntry,
+    /// Whether it was in the catalogue already.
+    pub was_there: bool,
+}
+
+/// The catalogue.
+#[derive(Debug, Clone)]
+pub struct KernelStore {
+    folder: PathBuf,
+}
+
+impl KernelStore {
+    /// The catalogue under a cache folder such as `~/.cache/netplumb`; nothing is made until
+    /// something is added.
+    pub fn new(cache: &Path) -> Self {
+        Self {
+            folder: cache.join("kernels"),
+        }
+    }
+
+    /// All kernels, in the order that they were added.
+    pub fn list(&self) -> Result<Vec<KernelEntry>, KernelStoreError> {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(read_failed(&self.folder)(error)),
+        };
+        let mut kernels = Vec::new();
+        for entry in entries {
+            let folder = entry.map_err(read_failed(&self.folder))?.path();
+            if folder
+                .file_name()
+                .and_then(|name| name.to_str())
+                .is_some_and(is_hash)
+                && let Some(kernel) = KernelEntry::load(&folder)?
+            {
+                kernels.push(kernel);
+            }
+        }
+        kernels.sort_by(|a, b| (a.added(), &a.hash).cmp(&(b.added(), &b.hash)));
+        Ok(kernels)
+    }
+
+    /// The kernel of that release, of that hash (from four digits up), or the one last added
+    /// from that source (`debian`, `debian:6.1.0-54`, `running`, a path).
+    pub fn find(&self, name: &str) -> Result<KernelEntry, KernelStoreError> {
+        let mut kernels = self.list()?;
+        let path = fs::canonicalize(name)
+            .ok()
+            .map(|path| path.display().to_string());
+        let by_release = |kernel: &KernelEntry| kernel.release == name;
+        let by_hash = |kernel: &KernelEntry| name.len() >= 4 && kernel.hash.starts_with(name);
+        let from = |kernel: &KernelEntry| {
+            let sources = kernel.sources.iter();
+            sources
+                .filter(|from| from.source == name || path.as_ref() == Some(&from.source))
+                .map(|from| from.added.clone())
+                .max()
+        };
+        for matches in [&by_release as &dyn Fn(&KernelEntry) -> bool, &by_hash] {
+            let found = kernels.iter().filter(|kernel| matches(kernel)).count();
+            if found == 1 {
+                kernels.retain(|kernel| matches(kernel));
+                return Ok(kernels.remove(0));
+            }
+            if found > 1 {
+                kernels.retain(|kernel| matches(kernel));
+                return Err(KernelStoreError::Ambiguous {
+                    name: name.to_owned(),
+                    kernels,
+                });
+            }
+        }
+        let last = kernels
+            .iter()
+            .filter(|kernel| from(kernel).is_some())
+            .max_by_key(|k| from(k));
+        match last {
+            Some(kernel) => Ok(kernel.clone()),
+            None => Err(KernelStoreError::Unknown {
+                name: name.to_owned(),
+                kernels,
+            }),
+        }
+    }
+
+    /// Adds a kernel; one that is there already is not fetched or copied again.
+    pub fn add(
+        &self,
+        source: &KernelSource,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Added, KernelStoreError> {
+        match source {
+            KernelSource::Debian(version) => self.add_debian(version.as_deref(), progress),
+            KernelSource::Running => self.add_running(progress),
+            KernelSource::Deb(path) => self.add_deb(path, progress),
+            KernelSource::Image { image, modules } => {
+                self.add_image(image, modules.as_deref(), progress)
+            }
+            KernelSource::BuildTree(folder) => self.add_build_tree(folder, progress),
+        }
+    }
+
+    /// Adds the kernel of Debian's package: of that version (`6.1.0-54`), or of the one that
+    /// `linux-image-amd64` depends on now.
+    pub fn add_debian(
+        &self,
+        version: Option<&str>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Added, KernelStoreError> {
+        let package = match version {
+            Some(version) => apt::package_of(version)?,
+            None => apt::current_package()?,
+        };
+        let pinned = apt::source_of(&package);
+        let mut sources = vec![pinned.clone()];
+        if version.is_none() {
+            sources.push("debian".to_owned());
+        } else if let Some(entry) = self
+            .list()?
+            .into_iter()
+            .find(|kernel| kernel.is_from(&pinned))
+        {
+            return Ok(Added {
+                entry,
+                was_there: true,
+            });
+        }
+        let offer = apt::offer(&package)?;
+        for entry in self.list()? {
+            if let Some(package) = entry.archive_package(&package, &offer.version) {
+                return self.note_sources(&entry, &sources, &package);
+            }
+        }
+        let stage = Stage::new(&self.folder)?;
+        let deb = apt::download(&package, &offer, &stage.fetch()?, progress)?;
+        progress(Progress::Unpacking);
+        let collected = collect::from_deb(&deb, hex(&file_hash(&deb)?), &stage.entry())?;
+        fs::remove_file(&deb).map_err(write_failed(&deb))?;
+        self.commit(stage, &collected, &sources, progress)
+    }
+
+    /// Adds the kernel in a `.deb` file.
+    pub fn add_deb(
+        &self,
+        path: &Path,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Added, KernelStoreError> {
+        let sources = [source_of_path(path)?];
+        let sha256 = hex(&file_hash(path)?);
+        for entry in self.list()? {
+            if let Some(package) = entry.package_of_hash(&sha256) {
+                return self.note_sources(&entry, &sources, &package);
+            }
+        }
+        let stage = Stage::new(&self.folder)?;
+        progress(Progress::Unpacking);
+        let collected = collect::from_deb(path, sha256, &stage.entry())?;
+        self.commit(stage, &collected, &sources, progress)
+    }
+
+    /// Adds an image (`vmlinuz`, `bzImage` or ELF `vmlinux`) and its folder of modules: that of
+    /// the release itself, or one that holds `lib/modules/RELEASE`.
+    pub fn add_image(
+        &self,
+        image: &Path,
+        modules: Option<&Path>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Added, KernelStoreError> {
+        let source = source_of_path(image)?;
+        let stage = Stage::new(&self.folder)?;
+        progress(Progress::Unpacking);
+        let collected = collect::from_image(image, modules, &stage.entry())?;
+        self.commit(stage, &collected, &[source], progress)
+    }
+
+    /// Adds what was built in a kernel's source or build folder.
+    pub fn add_build_tree(
+        &self,
+        folder: &Path,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Added, KernelStoreError> {
+        let source = source_of_path(folder)?;
+        let stage = Stage::new(&self.folder)?;
+        progress(Progress::Unpacking);
+        let collected = collect::from_build_tree(folder, &stage.entry())?;
+        self.commit(stage, &collected, &[source], progress)
+    }
+
+    /// Adds the kernel that this machine runs, where its image can be read.
+    pub fn add_running(
+        &self,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Added, KernelStoreError> {
+        let found = collect::find_running(Path::new("/"))?;
+        let stage = Stage::new(&self.folder)?;
+        progress(Progress::Unpacking);
+        let collected =
+            collect::from_image(&found.image, found.modules.as_deref(), &stage.entry())?;
+        if collected.release != found.release {
+            return Err(KernelStoreError::NotTheRunning {
+                image: found.image,
+                release: collected.release,
+                running: found.release,
+            });
+        }
+        self.commit(stage, &collected, &["running".to_owned()], progress)
+    }
+
+    /// Removes one, named as for [`Self::find`].
+    pub fn remove(&self, name: &str) -> Result<KernelEntry, KernelStoreError> {
+        let entry = self.find(name)?;
+        let stage = Stage::new(&self.folder)?;
+        // Gone under its own name at once, whole or not at all.
+        fs::rename(&entry.folder, stage.entry()).map_err(write_failed(&entry.folder))?;
+        stage.discard()?;
+        Ok(entry)
+    }
+
+    /// Gives what is staged its name.
+    fn commit(
+        &self,
+        stage: Stage,
+        collected: &Collected,
+        sources: &[String],
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Added, KernelStoreError> {
+        collect::check_modules(&stage.entry(), &collected.release)?;
+        progress(Progress::Hashing);
+        let hash = content_hash(&stage.entry())?;
+        let mut entry = KernelEntry::describe(&stage.entry(), hash, collected)?;
+        let package = collected.package.as_ref();
+        let _lock = stage::lock(&self.folder)?;
+        let folder = self.folder.join(&entry.hash);
+        if let Some(there) = KernelEntry::load(&folder)? {
+            return note(there, sources, package);
+        }
+        entry.note(sources, package);
+        entry.save()?;
+        fs::rename(stage.entry(), &folder).map_err(write_failed(&folder))?;
+        entry.folder = folder;
+        Ok(Added {
+            entry,
+            was_there: false,
+        })
+    }
+
+    fn note_sources(
+        &self,
+        entry: &KernelEntry,
+        sources: &[String],
+        package: &Package,
+    ) -> Result<Added, KernelStoreError> {
+        let _lock = stage::lock(&self.folder)?;
+        let entry = KernelEntry::load(&entry.folder)?.ok_or_else(|| {
+            // Removed since it was listed.
+            KernelStoreError::Unknown {
+                name: entry.hash.clone(),
+                kernels: Vec::new(),
+            }
+        })?;
+        note(entry, sources, Some(package))
+    }
+}
+
+/// Records that a kernel that is there was asked for from these sources.
+fn note(
+    mut entry: KernelEntry,
+    sources: &[String],
+    package: Option<&Package>,
+) -> Result<Added, KernelStoreError> {
+    entry.note(sources, package);
+    entry.save()?;
+    Ok(Added {
+        entry,
+        was_there: true,
+    })
+}
+
+fn is_hash(name: &str) -> bool {
+    name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn source_of_path(path: &Path) -> Result<String, KernelStoreError> {
+    Ok(fs::canonicalize(path)
+        .map_err(read_failed(path))?
+        .display()
+        .to_string())
+}
+
+/// The hash of the names and contents of all files in a folder, in order of name.
+fn content_hash(folder: &Path) -> Result<String, KernelStoreError> {
+    let mut files = Vec::new();
+    collect::files_under(folder, &mut files)?;
+    files.sort();
+    let mut all = Sha256::new();
+    for path in files {
+        let name = path.strip_prefix(folder).unwrap_or(&path);
+        // An image kept for want of a PVH entry says nothing that the ELF file does not.
+        if name == Path::new("vmlinuz") {
+            continue;
+        }
+        let one = file_hash(&path)?;
+        let name = name.as_os_str().as_encoded_bytes();
+        all.update((name.len() as u64).to_le_bytes());
+        all.update(name);
+        all.update(one);
+    }
+    Ok(hex(&all.finalize()))
+}
+
+fn file_hash(path: &Path) -> Result<[u8; 32], KernelStoreError> {
+    let mut hash = Sha256::new();
+    let mut file = fs::File::open(path).map_err(read_failed(path))?;
+    io::copy(&mut file, &mut Writer(&mut hash)).map_err(read_failed(path))?;
+    Ok(hash.finalize().into())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A hash as something to write to.
+struct Writer<'a>(&'a mut Sha256);
+
+impl io::Write for Writer<'_> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.0.update(data);
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

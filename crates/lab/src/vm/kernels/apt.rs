@@ -1,0 +1,264 @@
+//! Debian's kernel packages, by the apt that is there: nothing is installed and no right is
+//! needed beyond that of any user.
+
+use std::cmp::Reverse;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::error::{read_failed, write_failed};
+use super::{KernelStoreError, Progress};
+
+const META_PACKAGE: &str = "linux-image-amd64";
+const PREFIX: &str = "linux-image-";
+const SUFFIX: &str = "-amd64";
+/// How many other versions an error offers.
+const OFFERED_MAX: usize = 12;
+
+/// What the archive has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Offer {
+    pub(super) version: String,
+    pub(super) file: String,
+    pub(super) size_bytes: Option<u64>,
+}
+
+/// The package of a version as people write it: `6.1.0-54`, with `-amd64` or without.
+pub(super) fn package_of(version: &str) -> Result<String, KernelStoreError> {
+    let bare = version.strip_prefix(PREFIX).unwrap_or(version);
+    let bare = bare.strip_suffix(SUFFIX).unwrap_or(bare);
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b".+~-".contains(&byte);
+    if !bare.starts_with(|first: char| first.is_ascii_digit()) || !bare.bytes().all(good) {
+        return Err(KernelStoreError::BadVersion {
+            version: version.to_owned(),
+        });
+    }
+    Ok(format!("{PREFIX}{bare}{SUFFIX}"))
+}
+
+/// What to write to get that package again.
+pub(super) fn source_of(package: &str) -> String {
+    let bare = package.strip_prefix(PREFIX).unwrap_or(package);
+    format!("debian:{}", bare.strip_suffix(SUFFIX).unwrap_or(bare))
+}
+
+/// The package that Debian's current kernel is in.
+pub(super) fn current_package() -> Result<String, KernelStoreError> {
+    let output = run("apt-cache", &["depends", "--important", META_PACKAGE])?;
+    parse_depends(&output.text).ok_or_else(|| KernelStoreError::NoPackage {
+        package: META_PACKAGE.into(),
+        offered: vec![],
+    })
+}
+
+fn parse_depends(text: &str) -> Option<String> {
+    text.lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .find(|name| name.starts_with(PREFIX))
+        .map(str::to_owned)
+}
+
+/// What the archive has by that name now.
+pub(super) fn offer(package: &str) -> Result<Offer, KernelStoreError> {
+    let output = run("apt-get", &["--print-uris", "download", package])?;
+    match output
+        .text
+        .lines()
+        .find_map(|line| parse_uri(line, package))
+    {
+        Some(offer) if output.good => Ok(offer),
+        _ => Err(KernelStoreError::NoPackage {
+            package: package.to_owned(),
+            offered: offered(package),
+        }),
+    }
+}
+
+/// A line such as `'http://...' linux-image-6.1.0-54-amd64_6.1.190-1_amd64.deb 70491372 SHA256:...`.
+fn parse_uri(line: &str, package: &str) -> Option<Offer> {
+    let mut words = line.split_whitespace();
+    words.next().filter(|uri| uri.starts_with('\''))?;
+    let file = words.next()?;
+    let rest = file.strip_prefix(package)?.strip_prefix('_')?;
+    let version = rest.rsplit_once('_')?.0;
+    // A version with an epoch has its colon escaped in the file's name.
+    let version = version.replace("%3a", ":");
+    let size_bytes = words.next().and_then(|word| word.parse().ok());
+    (!file.contains('/')).then(|| Offer {
+        version,
+        file: file.to_owned(),
+        size_bytes,
+    })
+}
+
+/// The versions that the archive has, those that are written most alike first; none if it cannot
+/// say.
+fn offered(package: &str) -> Vec<String> {
+    let Ok(output) = run(
+        "apt-cache",
+        &["search", "--names-only", "^linux-image-[0-9].*-amd64$"],
+    ) else {
+        return Vec::new();
+    };
+    let mut sources: Vec<String> = output
+        .text
+        .lines()
+        .filter(|line| !line.contains("meta-package"))
+        .filter_map(|line| line.split_whitespace().next())
+        .map(source_of)
+        .collect();
+    let wanted = source_of(package);
+    let alike = |have: &String| {
+        have.bytes()
+            .zip(wanted.bytes())
+            .take_while(|(a, b)| a == b)
+            .count()
+    };
+    sources.sort_by_cached_key(|have| (Reverse(alike(have)), have.len(), have.clone()));
+    sources.dedup();
+    sources.truncate(OFFERED_MAX);
+    sources
+}
+
+/// Fetches the package into the folder; apt checks its hash.
+pub(super) fn download(
+    package: &str,
+    offer: &Offer,
+    folder: &Path,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<PathBuf, KernelStoreError> {
+    let log = folder.join("apt.log");
+    let output = File::create(&log).map_err(write_failed(&log))?;
+    let errors = output.try_clone().map_err(write_failed(&log))?;
+    // That very version, in case the lists are replaced at this moment.
+    let wanted = format!("{package}={}", offer.version);
+    let mut child = command("apt-get")
+        .args(["--quiet=2", "download", &wanted])
+        .current_dir(folder)
+        .stdout(output)
+        .stderr(errors)
+        .spawn()
+        .map_err(|source| KernelStoreError::NoApt {
+            program: "apt-get",
+            source,
+        })?;
+    let target = folder.join(&offer.file);
+    let status = loop {
+        let done_bytes = fs::metadata(&target).map_or(0, |metadata| metadata.len());
+        progress(Progress::Fetching {
+            package: package.to_owned(),
+            done_bytes,
+            total_bytes: offer.size_bytes,
+        });
+        match child.try_wait().map_err(read_failed(&log))? {
+            Some(status) => break status,
+            None => std::thread::sleep(Duration::from_millis(100)),
+        }
+    };
+    if status.success() && target.is_file() {
+        return Ok(target);
+    }
+    let text = fs::read_to_string(&log).unwrap_or_default();
+    let output = match last_error(&text) {
+        "" => status.to_string(),
+        line => line.to_owned(),
+    };
+    Err(KernelStoreError::Fetch {
+        package: package.to_owned(),
+        output,
+    })
+}
+
+/// The line that says what went wrong.
+fn last_error(text: &str) -> &str {
+    let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines()
+        .find(|line| line.starts_with("E:"))
+        .or_else(|| lines().next_back())
+        .unwrap_or_default()
+}
+
+struct Output {
+    good: bool,
+    text: String,
+}
+
+fn run(program: &'static str, args: &[&str]) -> Result<Output, KernelStoreError> {
+    let output = command(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| KernelStoreError::NoApt { program, source })?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(Output {
+        good: output.status.success(),
+        text,
+    })
+}
+
+fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("LC_ALL", "C").stdin(Stdio::null());
+    // SAFETY: between fork and exec only prctl is called, which is async-signal-safe and
+    // allocates nothing; it makes the child end with us, so that no download outlives its folder.
+    unsafe {
+        command.pre_exec(
+            || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            },
+        );
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that versions are taken with and without their ends, and that nothing that apt
+    /// could take for an option or a pattern is.
+    #[test]
+    fn packages() {
+        for version in ["6.1.0-54", "6.1.0-54-amd64", "linux-image-6.1.0-54-amd64"] {
+            assert_eq!(package_of(version).unwrap(), "linux-image-6.1.0-54-amd64");
+        }
+        assert_eq!(
+            package_of("6.1.0-54-cloud").unwrap(),
+            "linux-image-6.1.0-54-cloud-amd64"
+        );
+        assert_eq!(source_of("linux-image-6.1.0-54-amd64"), "debian:6.1.0-54");
+        for bad in ["", "-o=x", "6.1*", "6.1 x", "six", "6/../x"] {
+            assert!(
+                matches!(package_of(bad), Err(KernelStoreError::BadVersion { .. })),
+                "{bad}"
+            );
+        }
+    }
+
+    /// Check that what apt prints is understood.
+    #[test]
+    fn apt_output() {
+        let text = "linux-image-amd64\n  Depends: linux-image-6.1.0-56-amd64\n";
+        assert_eq!(
+            parse_depends(text).as_deref(),
+            Some("linux-image-6.1.0-56-amd64")
+        );
+        assert_eq!(parse_depends("linux-image-amd64\n"), None);
+        let line = "'http://deb.debian.org/x_6.1.190-1_amd64.deb' \
+                    linux-image-6.1.0-54-amd64_6.1.190-1_amd64.deb 70491372 SHA256:d788";
+        let offer = parse_uri(line, "linux-image-6.1.0-54-amd64").unwrap();
+        assert_eq!(
+            (offer.version.as_str(), offer.size_bytes),
+            ("6.1.190-1", Some(70_491_372))
+        );
+        assert_eq!(parse_uri("E: Unable to locate package x", "x"), None);
+        assert_eq!(
+            last_error("W: unsandboxed\nE: 404 not found\n"),
+            "E: 404 not found"
+        );
+    }
+}

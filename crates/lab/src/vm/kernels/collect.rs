@@ -1,0 +1,255 @@
+//! Putting a kernel's files together from each kind of source.
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use netplumb_kernel::deb;
+use netplumb_kernel::image::KernelImage;
+use netplumb_kernel::modules::ModuleTree;
+
+use super::KernelStoreError;
+use super::entry::Package;
+use super::error::{read_failed, write_failed};
+
+/// The lists that the kernel's build leaves beside its modules and that are of use.
+const LISTS: [&str; 3] = [
+    "modules.builtin",
+    "modules.builtin.modinfo",
+    "modules.order",
+];
+
+/// What was put together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Collected {
+    pub(super) release: String,
+    /// Whether the ELF file can be booted as it is.
+    pub(super) pvh: bool,
+    /// The package that it is from.
+    pub(super) package: Option<Package>,
+}
+
+/// Unpacks a package, whose file has that hash.
+pub(super) fn from_deb(
+    path: &Path,
+    sha256: String,
+    into: &Path,
+) -> Result<Collected, KernelStoreError> {
+    let unpacked = deb::unpack(path, into)?;
+    let mut collected = unpack_image(&unpacked.vmlinuz, into)?;
+    if collected.pvh {
+        fs::remove_file(&unpacked.vmlinuz).map_err(write_failed(&unpacked.vmlinuz))?;
+    }
+    make_folder(&into.join("modules"))?;
+    let (name, version) = (unpacked.control.package, unpacked.control.version);
+    collected.package = Some(Package {
+        name,
+        version,
+        sha256,
+    });
+    Ok(collected)
+}
+
+/// Takes an image, and the modules and configuration that go with it.
+pub(super) fn from_image(
+    image: &Path,
+    modules: Option<&Path>,
+    into: &Path,
+) -> Result<Collected, KernelStoreError> {
+    let collected = take_image(image, into)?;
+    let release = &collected.release;
+    let mut beside = vec![image.with_file_name(format!("config-{release}"))];
+    if let Some(modules) = modules {
+        let modules = modules_of(modules, release);
+        copy_modules(&modules, &into.join("modules"))?;
+        beside.push(modules.join("config"));
+    }
+    if let Some(config) = beside.iter().find(|path| path.is_file()) {
+        copy(config, &into.join("config"))?;
+    }
+    Ok(collected)
+}
+
+/// Takes what `make` left: the image, the configuration, and the modules of `modules.order`.
+pub(super) fn from_build_tree(folder: &Path, into: &Path) -> Result<Collected, KernelStoreError> {
+    let candidates = [folder.join("arch/x86/boot/bzImage"), folder.join("vmlinux")];
+    let image = candidates
+        .iter()
+        .find(|path| path.is_file())
+        .ok_or_else(|| KernelStoreError::NotBuilt {
+            path: folder.to_owned(),
+        })?;
+    let collected = take_image(image, into)?;
+    let config = folder.join(".config");
+    if config.is_file() {
+        copy(&config, &into.join("config"))?;
+    }
+    let modules = into.join("modules");
+    copy_lists(folder, &modules)?;
+    let order = folder.join("modules.order");
+    if order.is_file() {
+        let order = fs::read_to_string(&order).map_err(read_failed(&order))?;
+        for module in order.lines().filter_map(module_path) {
+            copy(&folder.join(&module), &modules.join("kernel").join(&module))?;
+        }
+    }
+    Ok(collected)
+}
+
+/// A line of `modules.order`: `kernel/drivers/a.ko`, or `drivers/a.o` since Linux 6.2.
+fn module_path(line: &str) -> Option<PathBuf> {
+    let line = line.trim();
+    let line = line.strip_prefix("kernel/").unwrap_or(line);
+    let path = Path::new(line).with_extension("ko");
+    let inner = path
+        .components()
+        .all(|part| matches!(part, Component::Normal(_)));
+    (!line.is_empty() && inner).then_some(path)
+}
+
+/// Where the running kernel is.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) release: String,
+    pub(super) image: PathBuf,
+    pub(super) modules: Option<PathBuf>,
+}
+
+/// Looks for the running kernel's files under `root`.
+pub(super) fn find_running(root: &Path) -> Result<Running, KernelStoreError> {
+    let path = root.join("proc/sys/kernel/osrelease");
+    let release = fs::read_to_string(&path)
+        .map_err(read_failed(&path))?
+        .trim()
+        .to_owned();
+    let looked = vec![
+        root.join(format!("boot/vmlinuz-{release}")),
+        root.join(format!("lib/modules/{release}/vmlinuz")),
+        root.join(format!("usr/lib/modules/{release}/vmlinuz")),
+    ];
+    for image in &looked {
+        match fs::File::open(image) {
+            Ok(_) => {
+                let modules = root.join("lib/modules").join(&release);
+                let modules = modules.is_dir().then_some(modules);
+                return Ok(Running {
+                    release,
+                    image: image.clone(),
+                    modules,
+                });
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(KernelStoreError::RunningImageUnreadable {
+                    path: image.clone(),
+                });
+            }
+            Err(_) => {}
+        }
+    }
+    Err(KernelStoreError::NoRunningImage { release, looked })
+}
+
+/// Checks that the modules are those of the image.
+pub(super) fn check_modules(folder: &Path, release: &str) -> Result<(), KernelStoreError> {
+    let tree = ModuleTree::open(&folder.join("modules"))?;
+    let Some(first) = tree.names().next().and_then(|name| tree.find(name)) else {
+        return Ok(());
+    };
+    let vermagic = first.info()?.vermagic.unwrap_or_default();
+    match vermagic.split_whitespace().next() {
+        Some(modules_release) if modules_release != release => {
+            Err(KernelStoreError::OtherModules {
+                release: release.to_owned(),
+                modules_release: modules_release.to_owned(),
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// All plain files under a folder; links are neither followed nor counted.
+pub(super) fn files_under(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), KernelStoreError> {
+    for entry in fs::read_dir(folder).map_err(read_failed(folder))? {
+        let entry = entry.map_err(read_failed(folder))?;
+        let kind = entry.file_type().map_err(read_failed(folder))?;
+        if kind.is_dir() {
+            files_under(&entry.path(), files)?;
+        } else if kind.is_file() {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// Makes the folders of an entry and puts the image in, as a bzImage too where that is needed.
+fn take_image(image: &Path, into: &Path) -> Result<Collected, KernelStoreError> {
+    make_folder(&into.join("modules"))?;
+    let collected = unpack_image(image, into)?;
+    if !collected.pvh {
+        copy(image, &into.join("vmlinuz"))?;
+    }
+    Ok(collected)
+}
+
+/// Writes the ELF file that is in an image.
+fn unpack_image(image: &Path, into: &Path) -> Result<Collected, KernelStoreError> {
+    let kernel = KernelImage::open(image).map_err(|source| KernelStoreError::Image {
+        path: image.to_owned(),
+        source,
+    })?;
+    let target = into.join("vmlinux");
+    fs::write(&target, &kernel.vmlinux).map_err(write_failed(&target))?;
+    Ok(Collected {
+        release: kernel.release,
+        pvh: kernel.pvh,
+        package: None,
+    })
+}
+
+/// The folder of one release's modules, given that or the root that it is in.
+fn modules_of(given: &Path, release: &str) -> PathBuf {
+    let within = [given.join("lib/modules").join(release), given.join(release)];
+    within
+        .into_iter()
+        .find(|path| path.is_dir())
+        .unwrap_or_else(|| given.to_owned())
+}
+
+fn copy_modules(from: &Path, into: &Path) -> Result<(), KernelStoreError> {
+    let tree = ModuleTree::open(from)?;
+    if tree.is_empty() {
+        return Err(KernelStoreError::NoModules {
+            path: from.to_owned(),
+        });
+    }
+    for module in tree.names().filter_map(|name| tree.find(name)) {
+        let inner = module.path.strip_prefix(from).unwrap_or(&module.path);
+        copy(&module.path, &into.join(inner))?;
+    }
+    copy_lists(from, into)
+}
+
+fn copy_lists(from: &Path, into: &Path) -> Result<(), KernelStoreError> {
+    for list in LISTS {
+        let path = from.join(list);
+        if fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file()) {
+            copy(&path, &into.join(list))?;
+        }
+    }
+    Ok(())
+}
+
+fn make_folder(folder: &Path) -> Result<(), KernelStoreError> {
+    fs::create_dir_all(folder).map_err(write_failed(folder))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), KernelStoreError> {
+    if let Some(folder) = to.parent() {
+        make_folder(folder)?;
+    }
+    // Opened apart, so that an error names the file that it is about.
+    let mut source = fs::File::open(from).map_err(read_failed(from))?;
+    let mut target = fs::File::create(to).map_err(write_failed(to))?;
+    io::copy(&mut source, &mut target).map_err(write_failed(to))?;
+    Ok(())
+}

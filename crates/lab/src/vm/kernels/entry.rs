@@ -1,0 +1,236 @@
+//! One kernel of the catalogue and its `kernel.toml`.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use netplumb_kernel::modules::{ModuleError, ModuleTree};
+use serde::{Deserialize, Serialize};
+
+use super::KernelStoreError;
+use super::collect::{self, Collected};
+use super::error::{read_failed, write_failed};
+
+const FILE: &str = "kernel.toml";
+/// The format of `kernel.toml`; raised when an older program could misread it.
+const FORMAT: u32 = 1;
+
+/// Where a kernel was added from, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddedFrom {
+    /// The source: `debian`, `debian:6.1.0-54`, `running` or a path.
+    pub source: String,
+    /// When it was last asked for from there, in UTC by RFC 3339.
+    pub added: String,
+    /// The package's name, if it was a package.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
+    /// The package's version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package_version: Option<String>,
+    /// The hash of the package's file, by which it is known again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package_sha256: Option<String>,
+}
+
+/// A package that a kernel came in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Package {
+    pub(super) name: String,
+    pub(super) version: String,
+    pub(super) sha256: String,
+}
+
+impl AddedFrom {
+    fn to_package(&self) -> Option<Package> {
+        Some(Package {
+            name: self.package.clone()?,
+            version: self.package_version.clone()?,
+            sha256: self.package_sha256.clone()?,
+        })
+    }
+}
+
+/// One kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelEntry {
+    /// The format of the description.
+    format: u32,
+    /// The hash of its content, in hex.
+    pub hash: String,
+    /// Its release, as `uname -r` gives it.
+    pub release: String,
+    /// Whether the ELF file can be booted as it is.
+    pub pvh: bool,
+    /// The size of the ELF file.
+    pub vmlinux_bytes: u64,
+    /// How many modules it has.
+    pub modules: u64,
+    /// The size of its modules, as they are kept.
+    pub modules_bytes: u64,
+    /// Where it was added from, the first first.
+    pub sources: Vec<AddedFrom>,
+    /// Where it is kept.
+    #[serde(skip_deserializing)]
+    pub folder: PathBuf,
+}
+
+impl KernelEntry {
+    /// The first twelve digits of the hash, which name it well enough.
+    pub fn short(&self) -> &str {
+        &self.hash[..12.min(self.hash.len())]
+    }
+
+    /// The source that it was first added from.
+    pub fn source(&self) -> &str {
+        self.sources.first().map_or("unknown", |from| &from.source)
+    }
+
+    /// When it was first added, in UTC by RFC 3339.
+    pub fn added(&self) -> &str {
+        self.sources.first().map_or("", |from| &from.added)
+    }
+
+    /// The ELF file.
+    pub fn vmlinux(&self) -> PathBuf {
+        self.folder.join("vmlinux")
+    }
+
+    /// What to give to QEMU: the ELF file where it can be booted, else the bzImage.
+    pub fn boot_image(&self) -> PathBuf {
+        let vmlinuz = self.folder.join("vmlinuz");
+        if !self.pvh && vmlinuz.is_file() {
+            vmlinuz
+        } else {
+            self.vmlinux()
+        }
+    }
+
+    /// The kernel's configuration, if it is known.
+    pub fn config(&self) -> Option<PathBuf> {
+        let path = self.folder.join("config");
+        path.is_file().then_some(path)
+    }
+
+    /// The folder of its modules; it may be empty.
+    pub fn modules_dir(&self) -> PathBuf {
+        self.folder.join("modules")
+    }
+
+    /// Its modules.
+    pub fn module_tree(&self) -> Result<ModuleTree, ModuleError> {
+        ModuleTree::open(&self.modules_dir())
+    }
+
+    pub(super) fn is_from(&self, source: &str) -> bool {
+        self.sources.iter().any(|from| from.source == source)
+    }
+
+    /// The package of that name and version that it came in. A version says what is in a
+    /// package of an archive's, so this is asked only of those that came from one.
+    pub(super) fn archive_package(&self, name: &str, version: &str) -> Option<Package> {
+        let from_archive = self
+            .sources
+            .iter()
+            .filter(|from| from.source.starts_with("debian"));
+        from_archive
+            .filter_map(AddedFrom::to_package)
+            .find(|package| package.name == name && package.version == version)
+    }
+
+    /// The package with that hash that it came in.
+    pub(super) fn package_of_hash(&self, sha256: &str) -> Option<Package> {
+        self.sources
+            .iter()
+            .filter_map(AddedFrom::to_package)
+            .find(|package| package.sha256 == sha256)
+    }
+
+    /// Describes the files that are in `folder`.
+    pub(super) fn describe(
+        folder: &Path,
+        hash: String,
+        collected: &Collected,
+    ) -> Result<Self, KernelStoreError> {
+        let vmlinux = folder.join("vmlinux");
+        let vmlinux_bytes = fs::metadata(&vmlinux).map_err(read_failed(&vmlinux))?.len();
+        let mut files = Vec::new();
+        collect::files_under(&folder.join("modules"), &mut files)?;
+        let mut modules_bytes = 0;
+        for file in &files {
+            modules_bytes += fs::metadata(file).map_err(read_failed(file))?.len();
+        }
+        let modules = ModuleTree::open(&folder.join("modules"))?.len() as u64;
+        Ok(Self {
+            format: FORMAT,
+            hash,
+            release: collected.release.clone(),
+            pvh: collected.pvh,
+            vmlinux_bytes,
+            modules,
+            modules_bytes,
+            sources: Vec::new(),
+            folder: folder.to_owned(),
+        })
+    }
+
+    /// Records that it was asked for from these sources just now.
+    pub(super) fn note(&mut self, sources: &[String], package: Option<&Package>) {
+        let added = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+        for source in sources {
+            let from = AddedFrom {
+                source: source.clone(),
+                added: added.clone(),
+                package: package.map(|package| package.name.clone()),
+                package_version: package.map(|package| package.version.clone()),
+                package_sha256: package.map(|package| package.sha256.clone()),
+            };
+            match self.sources.iter_mut().find(|have| have.source == *source) {
+                Some(have) => *have = from,
+                None => self.sources.push(from),
+            }
+        }
+    }
+
+    /// Reads an entry's description; nothing if there is no such entry.
+    pub(super) fn load(folder: &Path) -> Result<Option<Self>, KernelStoreError> {
+        let path = folder.join(FILE);
+        let damaged = |reason: String| KernelStoreError::DamagedEntry {
+            folder: folder.to_owned(),
+            reason,
+        };
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            // Gone since the folder was listed, or never there.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => {
+                return Ok(None);
+            }
+            Err(error) => return Err(damaged(format!("{FILE}: {error}"))),
+        };
+        let mut entry: Self = toml::from_str(&text)
+            .map_err(|error| damaged(format!("{FILE}: {}", error.message())))?;
+        if entry.format > FORMAT {
+            return Err(damaged(
+                "it is from a newer version of this program".to_owned(),
+            ));
+        }
+        entry.folder = folder.to_owned();
+        Ok(Some(entry))
+    }
+
+    /// Writes the description, whole or not at all.
+    pub(super) fn save(&self) -> Result<(), KernelStoreError> {
+        let path = self.folder.join(FILE);
+        let failed = write_failed(&path);
+        let kept = Self {
+            folder: PathBuf::new(),
+            ..self.clone()
+        };
+        let text = toml::to_string(&kept).map_err(|error| failed(io::Error::other(error)))?;
+        let mut file = tempfile::NamedTempFile::new_in(&self.folder).map_err(&failed)?;
+        file.write_all(text.as_bytes()).map_err(&failed)?;
+        file.persist(&path).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,262 @@
+//! What can go wrong with the catalogue.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use netplumb_kernel::deb::DebError;
+use netplumb_kernel::image::ImageError;
+use netplumb_kernel::modules::ModuleError;
+
+use super::KernelEntry;
+
+/// Whose doing an error is, for the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// What was asked for makes no sense.
+    Usage,
+    /// It makes sense, and not on this machine.
+    CannotHere,
+    /// It was tried and failed.
+    Failed,
+}
+
+/// Why the catalogue could not do something.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelStoreError {
+    /// A file could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why it could not be.
+        source: io::Error,
+    },
+    /// A file could not be written.
+    #[error("cannot write {}: {source}{}", path.display(), space_hint(source))]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why it could not be.
+        source: io::Error,
+    },
+    /// The package gave no kernel.
+    #[error("{text}{}", deb_hint(.0), text = .0)]
+    Deb(#[from] DebError),
+    /// The image is no good.
+    #[error("{}: {source}", path.display())]
+    Image {
+        /// The image.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ImageError,
+    },
+    /// The modules could not be read.
+    #[error(transparent)]
+    Modules(#[from] ModuleError),
+    /// The modules are another kernel's.
+    #[error(
+        "the modules are for kernel {modules_release}, and the image is {release}: give the folder of modules of that release"
+    )]
+    OtherModules {
+        /// The image's release.
+        release: String,
+        /// The modules' release.
+        modules_release: String,
+    },
+    /// There are no modules where they were said to be.
+    #[error("{} holds no kernel modules: give what is /lib/modules/RELEASE on an installed system", path.display())]
+    NoModules {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The folder is no build tree, or nothing is built in it.
+    #[error("{} holds neither arch/x86/boot/bzImage nor vmlinux: run `make` in it first, or give the folder that O= named", path.display())]
+    NotBuilt {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The source is none of those that there are.
+    #[error(
+        "{text:?} is no source of kernels, and no file or folder of that name is here: use debian, debian:VERSION, running, or the path of a .deb, a vmlinuz or a kernel's build folder"
+    )]
+    NoSuchSource {
+        /// What was given.
+        text: String,
+    },
+    /// A folder of modules was given where it has no use.
+    #[error("a folder of modules goes with an image only: {text} brings its own")]
+    ModulesNotWanted {
+        /// The source that was given.
+        text: String,
+    },
+    /// The version could not be a package's.
+    #[error("{version:?} is no version of a kernel package: write it as in debian:6.1.0-54")]
+    BadVersion {
+        /// What was given.
+        version: String,
+    },
+    /// apt is not there.
+    #[error(
+        "{program} is not on this machine, so Debian's packages cannot be fetched: add a .deb or a vmlinuz that was fetched elsewhere"
+    )]
+    NoApt {
+        /// The program.
+        program: &'static str,
+        /// Why it did not start.
+        source: io::Error,
+    },
+    /// apt does not know the package.
+    #[error(
+        "apt knows no package {package}: run `sudo apt-get update`, or choose another{}",
+        offered_text(offered)
+    )]
+    NoPackage {
+        /// The package.
+        package: String,
+        /// The versions it does know.
+        offered: Vec<String>,
+    },
+    /// apt could not fetch it.
+    #[error("apt-get could not fetch {package}: {output}; run `sudo apt-get update` and try again")]
+    Fetch {
+        /// The package.
+        package: String,
+        /// What it said last.
+        output: String,
+    },
+    /// The running kernel's image is nowhere.
+    #[error(
+        "this machine has no image of the kernel that it runs, {release} (looked for {}): add `debian`, or the package or image that it was booted from",
+        paths_text(looked)
+    )]
+    NoRunningImage {
+        /// The release.
+        release: String,
+        /// Where it was looked for.
+        looked: Vec<PathBuf>,
+    },
+    /// The running kernel's image is there and may not be read.
+    #[error("{} may be read by root only: run `sudo chmod a+r {0}` and try again", path.display())]
+    RunningImageUnreadable {
+        /// The image.
+        path: PathBuf,
+    },
+    /// The image under the running kernel's name is another one.
+    #[error("{} is kernel {release}, and {running} is running: it was replaced since; reboot, or add that file by its path", image.display())]
+    NotTheRunning {
+        /// The image.
+        image: PathBuf,
+        /// Its release.
+        release: String,
+        /// The running release.
+        running: String,
+    },
+    /// More than one kernel answers to the name.
+    #[error(
+        "{name:?} could be more than one kernel; name one by its hash:\n{}",
+        table(kernels)
+    )]
+    Ambiguous {
+        /// What was asked for.
+        name: String,
+        /// Those that it could be.
+        kernels: Vec<KernelEntry>,
+    },
+    /// No kernel answers to the name.
+    #[error("no kernel {name:?} is in the catalogue; {}", unknown_text(kernels))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// Those that there are.
+        kernels: Vec<KernelEntry>,
+    },
+    /// An entry's description does not read.
+    #[error("the entry {} is damaged ({reason}): remove that folder and add the kernel again", folder.display())]
+    DamagedEntry {
+        /// The entry's folder.
+        folder: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl KernelStoreError {
+    /// Whose doing it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NoSuchSource { .. }
+            | Self::ModulesNotWanted { .. }
+            | Self::BadVersion { .. }
+            | Self::Ambiguous { .. }
+            | Self::Unknown { .. } => ErrorKind::Usage,
+            Self::NoApt { .. }
+            | Self::NoRunningImage { .. }
+            | Self::RunningImageUnreadable { .. } => ErrorKind::CannotHere,
+            _ => ErrorKind::Failed,
+        }
+    }
+}
+
+pub(super) fn read_failed(path: &Path) -> impl Fn(io::Error) -> KernelStoreError {
+    move |source| KernelStoreError::Read {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+pub(super) fn write_failed(path: &Path) -> impl Fn(io::Error) -> KernelStoreError {
+    move |source| KernelStoreError::Write {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn space_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; a kernel takes up to 500 MB: remove one with `plumb kernel rm`"
+        }
+        _ => "",
+    }
+}
+
+fn deb_hint(error: &DebError) -> &'static str {
+    match error {
+        DebError::Write { source, .. } => space_hint(source),
+        _ => "",
+    }
+}
+
+fn offered_text(offered: &[String]) -> String {
+    match offered {
+        [] => String::new(),
+        offered => format!(": {}", offered.join(", ")),
+    }
+}
+
+fn paths_text(paths: &[PathBuf]) -> String {
+    paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn unknown_text(kernels: &[KernelEntry]) -> String {
+    match kernels {
+        [] => "it is empty: add one with `plumb kernel add debian`".to_owned(),
+        kernels => format!("there is:\n{}", table(kernels)),
+    }
+}
+
+fn table(kernels: &[KernelEntry]) -> String {
+    let row = |kernel: &KernelEntry| {
+        format!(
+            "  {}  {}  {}",
+            kernel.short(),
+            kernel.release,
+            kernel.source()
+        )
+    };
+    kernels.iter().map(row).collect::<Vec<_>>().join("\n")
+}

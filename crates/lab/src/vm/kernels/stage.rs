@@ -1,0 +1,86 @@
+//! A private folder beside the entries, where one is put together before it gets its name.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::KernelStoreError;
+use super::error::write_failed;
+
+const PREFIX: &str = ".adding-";
+const LOCK: &str = ".lock";
+
+/// The folder; it goes when this is dropped, and the next add clears it where that did not
+/// happen. A lock within, held for as long as the owner lives, tells the two apart.
+pub(super) struct Stage {
+    folder: TempDir,
+    _alive: File,
+}
+
+impl Stage {
+    pub(super) fn new(store: &Path) -> Result<Self, KernelStoreError> {
+        let _lock = lock(store)?;
+        sweep(store);
+        let failed = write_failed(store);
+        let folder = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .tempdir_in(store)
+            .map_err(&failed)?;
+        let alive = File::create(folder.path().join(LOCK)).map_err(&failed)?;
+        alive.lock().map_err(&failed)?;
+        Ok(Self {
+            folder,
+            _alive: alive,
+        })
+    }
+
+    /// Where the entry is put together; made by whoever fills it.
+    pub(super) fn entry(&self) -> PathBuf {
+        self.folder.path().join("entry")
+    }
+
+    /// A folder for what is fetched.
+    pub(super) fn fetch(&self) -> Result<PathBuf, KernelStoreError> {
+        let folder = self.folder.path().join("fetch");
+        fs::create_dir(&folder).map_err(write_failed(&folder))?;
+        Ok(folder)
+    }
+
+    /// Removes it and says so if that fails.
+    pub(super) fn discard(self) -> Result<(), KernelStoreError> {
+        let path = self.folder.path().to_owned();
+        self.folder.close().map_err(write_failed(&path))
+    }
+}
+
+/// Takes the store's own lock, for as long as the file is held; makes the store's folder.
+pub(super) fn lock(store: &Path) -> Result<File, KernelStoreError> {
+    fs::create_dir_all(store).map_err(write_failed(store))?;
+    let path = store.join(LOCK);
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(write_failed(&path))?;
+    file.lock().map_err(write_failed(&path))?;
+    Ok(file)
+}
+
+/// Removes the folders whose owners are gone; called with the store's lock held, so that none is
+/// seen between its making and its locking. What cannot be removed does no harm.
+fn sweep(store: &Path) {
+    let Ok(entries) = fs::read_dir(store) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
+        let alive = File::open(entry.path().join(LOCK)).is_ok_and(|file| file.try_lock().is_err());
+        if !alive {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}

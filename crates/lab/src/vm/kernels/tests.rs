@@ -1,0 +1,350 @@
+use super::*;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const RELEASE: &str = "6.1.0-test";
+
+/// An ELF file that passes for a kernel: one segment to load, with the banner in it.
+fn vmlinux(release: &str, salt: &str) -> Vec<u8> {
+    let text = format!("Linux version {release} (builder) {salt}\n\0");
+    let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
+    for word in [0x100_0000u64, 64, 0] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    out.extend_from_slice(&0u32.to_le_bytes());
+    for half in [64u16, 56, 1, 64, 0, 0] {
+        out.extend_from_slice(&half.to_le_bytes());
+    }
+    out.extend_from_slice(&[1, 0, 0, 0, 5, 0, 0, 0]);
+    for word in [
+        120,
+        0x100_0000,
+        0x100_0000,
+        text.len() as u64,
+        text.len() as u64,
+        4,
+    ] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    out.extend_from_slice(text.as_bytes());
+    out
+}
+
+/// A module of that release: an ELF file with a `.modinfo` section and the names of sections.
+fn module(release: &str) -> Vec<u8> {
+    let info = format!("vermagic={release} SMP \0depends=\0");
+    let names = b"\0.modinfo\0.shstrtab\0";
+    let info_at = 64u64;
+    let names_at = info_at + info.len() as u64;
+    let sections_at = names_at + names.len() as u64;
+    let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\x3e\0\x01\0\0\0".to_vec();
+    for word in [0, 0, sections_at] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    out.extend_from_slice(&0u32.to_le_bytes());
+    for half in [64u16, 0, 0, 64, 3, 2] {
+        out.extend_from_slice(&half.to_le_bytes());
+    }
+    out.extend_from_slice(info.as_bytes());
+    out.extend_from_slice(names);
+    let sections = [
+        (0u32, 0u32, 0, 0),
+        (1, 1, info_at, info.len()),
+        (10, 3, names_at, names.len()),
+    ];
+    for (name, kind, at, size) in sections {
+        out.extend_from_slice(&name.to_le_bytes());
+        out.extend_from_slice(&kind.to_le_bytes());
+        for word in [0, 0, at, size as u64, 0, 1, 0] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+    out
+}
+
+/// A folder with an image, its configuration and its modules, and a store beside them.
+struct Fixture {
+    folder: tempfile::TempDir,
+    store: KernelStore,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = KernelStore::new(&folder.path().join("cache"));
+        let fixture = Self { folder, store };
+        fixture.write("boot/vmlinuz", &vmlinux(RELEASE, "one"));
+        fixture.write(&format!("boot/config-{RELEASE}"), b"CONFIG_NET=y\n");
+        fixture.write(
+            &format!("lib/modules/{RELEASE}/kernel/a.ko"),
+            &module(RELEASE),
+        );
+        fixture.write(
+            &format!("lib/modules/{RELEASE}/modules.builtin"),
+            b"kernel/b.ko\n",
+        );
+        fixture.write(
+            &format!("lib/modules/{RELEASE}/modules.dep"),
+            b"kernel/a.ko:\n",
+        );
+        fixture
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, data: &[u8]) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, data).unwrap();
+    }
+
+    fn add(&self, image: &str, modules: Option<&str>) -> Result<Added, KernelStoreError> {
+        let modules = modules.map(|name| self.path(name));
+        self.store
+            .add_image(&self.path(image), modules.as_deref(), &mut |_| {})
+    }
+
+    /// The names in the store's folder, but for the lock.
+    fn kept(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path("cache/kernels")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name != ".lock").collect()
+    }
+}
+
+/// Check that what was added is kept, found by each of its names, and removed.
+#[test]
+fn add_find_remove() {
+    let fixture = Fixture::new();
+    assert!(fixture.store.list().unwrap().is_empty());
+    let added = fixture.add("boot/vmlinuz", Some("")).unwrap();
+    assert!(!added.was_there);
+    let entry = added.entry;
+    assert_eq!((entry.release.as_str(), entry.modules), (RELEASE, 1));
+    assert_eq!(fs::read(entry.vmlinux()).unwrap(), vmlinux(RELEASE, "one"));
+    assert_eq!(
+        fs::read(entry.config().unwrap()).unwrap(),
+        b"CONFIG_NET=y\n"
+    );
+    assert!(entry.module_tree().unwrap().is_builtin("b"));
+    assert!(!entry.modules_dir().join("modules.dep").exists());
+    assert_eq!(
+        entry.boot_image(),
+        entry.folder.join("vmlinuz"),
+        "no PVH entry"
+    );
+
+    assert_eq!(
+        fixture.store.list().unwrap().as_slice(),
+        std::slice::from_ref(&entry)
+    );
+    let path = fixture.path("boot/vmlinuz");
+    for name in [
+        RELEASE,
+        &entry.hash,
+        entry.short(),
+        &entry.hash[..4],
+        path.to_str().unwrap(),
+    ] {
+        assert_eq!(fixture.store.find(name).unwrap(), entry, "{name}");
+    }
+    fixture.store.remove(entry.short()).unwrap();
+    assert!(fixture.kept().is_empty());
+}
+
+/// Check that the same content is kept once, and that where it was added from adds up.
+#[test]
+fn same_content_twice() {
+    let fixture = Fixture::new();
+    let first = fixture
+        .add("boot/vmlinuz", Some("lib/modules"))
+        .unwrap()
+        .entry;
+    fixture.write("copy/vmlinuz", &vmlinux(RELEASE, "one"));
+    fixture.write(&format!("copy/config-{RELEASE}"), b"CONFIG_NET=y\n");
+    let second = fixture
+        .add("copy/vmlinuz", Some(&format!("lib/modules/{RELEASE}")))
+        .unwrap();
+    assert!(second.was_there);
+    assert_eq!(second.entry.hash, first.hash);
+    assert_eq!(second.entry.sources.len(), 2);
+    assert_eq!(fixture.kept(), [first.hash]);
+}
+
+/// Check that other content of the same release is another kernel, that the release is then
+/// ambiguous, and that a path means what was last added from it.
+#[test]
+fn ambiguous_and_unknown() {
+    let fixture = Fixture::new();
+    let error = fixture.store.find("debian").unwrap_err();
+    assert!(
+        error.to_string().contains("plumb kernel add debian"),
+        "{error}"
+    );
+    fixture.add("boot/vmlinuz", None).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(3));
+    fixture.write("boot/vmlinuz", &vmlinux(RELEASE, "two"));
+    let second = fixture.add("boot/vmlinuz", None).unwrap().entry;
+    let error = fixture.store.find(RELEASE).unwrap_err();
+    assert!(matches!(&error, KernelStoreError::Ambiguous { kernels, .. } if kernels.len() == 2));
+    assert!(error.to_string().contains(second.short()), "{error}");
+    let path = fixture.path("boot/vmlinuz");
+    assert_eq!(fixture.store.find(path.to_str().unwrap()).unwrap(), second);
+    let error = fixture.store.find("5.4").unwrap_err();
+    assert!(error.to_string().contains(second.short()), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Usage);
+}
+
+/// Check that an add that fails leaves nothing, and that one that was killed is cleared up.
+#[test]
+fn nothing_half_done() {
+    let fixture = Fixture::new();
+    fixture.write("boot/garbage", b"garbage");
+    let error = fixture.add("boot/garbage", None).unwrap_err();
+    assert!(matches!(error, KernelStoreError::Image { .. }), "{error}");
+    let error = fixture.add("boot/vmlinuz", Some("boot")).unwrap_err();
+    assert!(
+        matches!(error, KernelStoreError::NoModules { .. }),
+        "{error}"
+    );
+    assert!(fixture.kept().is_empty());
+
+    fixture.write("cache/kernels/.adding-dead/.lock", b"");
+    fixture.write("cache/kernels/.adding-dead/entry/vmlinux", b"half");
+    let alive = Stage::new(&fixture.path("cache/kernels")).unwrap();
+    assert_eq!(fixture.kept().len(), 1, "only the one that is alive");
+    fixture.add("boot/vmlinuz", None).unwrap();
+    assert_eq!(fixture.kept().len(), 2);
+    drop(alive);
+    assert_eq!(fixture.kept().len(), 1);
+}
+
+/// Check that adds at the same time end in one entry.
+#[test]
+fn concurrent_adds() {
+    let fixture = Fixture::new();
+    let fresh = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let added = fixture.add("boot/vmlinuz", Some("")).unwrap();
+                fresh.fetch_add(usize::from(!added.was_there), Ordering::Relaxed);
+            });
+        }
+    });
+    assert_eq!(fresh.into_inner(), 1);
+    assert_eq!(fixture.kept().len(), 1);
+}
+
+/// Check that modules of another kernel are refused.
+#[test]
+fn other_modules() {
+    let fixture = Fixture::new();
+    fixture.write("other/kernel/a.ko", &module("5.10.0"));
+    let error = fixture.add("boot/vmlinuz", Some("other")).unwrap_err();
+    assert!(
+        matches!(error, KernelStoreError::OtherModules { .. }),
+        "{error}"
+    );
+    assert!(fixture.kept().is_empty());
+}
+
+/// Check that a build folder gives its image and the modules of its list, and no others.
+#[test]
+fn build_tree() {
+    let fixture = Fixture::new();
+    fixture.write("tree/Makefile", b"");
+    let tree = fixture.path("tree");
+    let error = fixture
+        .store
+        .add_build_tree(&tree, &mut |_| {})
+        .unwrap_err();
+    assert!(
+        matches!(error, KernelStoreError::NotBuilt { .. }),
+        "{error}"
+    );
+    fixture.write("tree/vmlinux", &vmlinux(RELEASE, "tree"));
+    fixture.write("tree/.config", b"CONFIG_NET=m\n");
+    fixture.write("tree/drivers/x.ko", &module(RELEASE));
+    fixture.write("tree/net/y.ko", &module(RELEASE));
+    fixture.write("tree/debian/lib/x.ko", &module(RELEASE));
+    fixture.write(
+        "tree/modules.order",
+        b"drivers/x.o\nkernel/net/y.ko\n../../etc/z.o\n",
+    );
+    let entry = fixture
+        .store
+        .add_build_tree(&tree, &mut |_| {})
+        .unwrap()
+        .entry;
+    assert_eq!(
+        entry.module_tree().unwrap().names().collect::<Vec<_>>(),
+        ["x", "y"]
+    );
+    assert!(entry.modules_dir().join("kernel/drivers/x.ko").is_file());
+    assert_eq!(
+        fs::read(entry.config().unwrap()).unwrap(),
+        b"CONFIG_NET=m\n"
+    );
+}
+
+/// Check that the running kernel's image is found where it may be, and said to be missing.
+#[test]
+fn running() {
+    let fixture = Fixture::new();
+    fixture.write("proc/sys/kernel/osrelease", b"6.1.0-test\n");
+    let error = collect::find_running(fixture.folder.path()).unwrap_err();
+    assert!(
+        error.to_string().contains("boot/vmlinuz-6.1.0-test"),
+        "{error}"
+    );
+    assert_eq!(error.kind(), ErrorKind::CannotHere);
+    fixture.write("usr/lib/modules/6.1.0-test/vmlinuz", b"image");
+    let found = collect::find_running(fixture.folder.path()).unwrap();
+    assert_eq!(found.modules, Some(fixture.path("lib/modules/6.1.0-test")));
+}
+
+/// Check that what a person writes is taken for the right kind of source.
+#[test]
+fn sources() {
+    let fixture = Fixture::new();
+    fixture.write("x.deb", b"cut");
+    let path = |name: &str| fixture.path(name).display().to_string();
+    let parse = |text: &str| KernelSource::parse(text, None);
+    assert_eq!(parse("debian").unwrap(), KernelSource::Debian(None));
+    assert_eq!(
+        parse("debian:6.1").unwrap(),
+        KernelSource::Debian(Some("6.1".into()))
+    );
+    assert_eq!(parse("running").unwrap(), KernelSource::Running);
+    assert!(matches!(
+        parse(&path("x.deb")).unwrap(),
+        KernelSource::Deb(_)
+    ));
+    assert!(matches!(
+        parse(&path("boot/vmlinuz")).unwrap(),
+        KernelSource::Image { .. }
+    ));
+    assert!(matches!(
+        parse(&path("boot")).unwrap(),
+        KernelSource::BuildTree(_)
+    ));
+    assert!(matches!(
+        parse("fedora").unwrap_err(),
+        KernelStoreError::NoSuchSource { .. }
+    ));
+    let error = KernelSource::parse("debian", Some(Path::new("/lib"))).unwrap_err();
+    assert!(matches!(error, KernelStoreError::ModulesNotWanted { .. }));
+}
+
+/// Check that a damaged description is told of with its folder.
+#[test]
+fn damaged_entry() {
+    let fixture = Fixture::new();
+    let entry = fixture.add("boot/vmlinuz", None).unwrap().entry;
+    fs::write(entry.folder.join("kernel.toml"), "format = ").unwrap();
+    let error = fixture.store.list().unwrap_err();
+    assert!(error.to_string().contains(&entry.hash), "{error}");
+}

@@ -1,0 +1,194 @@
+//! The machine that a guest is: QEMU's command line and the kernel's.
+
+use std::path::{Path, PathBuf};
+
+use netplumb_model::class::Link;
+
+use super::device::{self, Device};
+use crate::netns::Nic;
+
+/// The CPU model. `rep` string instructions count once an iteration; without
+/// ERMS and FSRM the kernel's copies use the eight-byte kind.
+pub const CPU: &str = "max,-erms,-fsrm";
+/// How `rep` counts, in words for a report.
+pub const REP_NOTE: &str =
+    "each iteration of a rep string instruction counts as one (erms and fsrm off)";
+/// Enough for the largest distribution kernel and our workloads.
+pub const MEMORY_MIB: u32 = 256;
+
+/// A guest to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// The program.
+    pub qemu: PathBuf,
+    /// An ELF image with a PVH entry, or a bzImage.
+    pub kernel: PathBuf,
+    /// What joins the ends.
+    pub link: Link,
+    /// Whether a router stands between.
+    pub forward: bool,
+    /// Whether the guest's clock counts instructions; without, twice as fast
+    /// and a little less exact.
+    pub icount: bool,
+    /// CPU vulnerability mitigations.
+    pub mitigations: bool,
+    /// More words for the kernel.
+    pub cmdline: String,
+}
+
+/// Descriptors that QEMU inherits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inherited {
+    /// The initramfs.
+    pub initramfs: i32,
+    /// Peer of the console's socket.
+    pub console: i32,
+    /// Peer of the fallback's socket.
+    pub fallback: i32,
+    /// Peer of the agent's socket.
+    pub agent: i32,
+}
+
+impl Machine {
+    /// The devices of the link.
+    fn link_devices(&self) -> Vec<Device> {
+        device::for_link(self.link, self.forward)
+    }
+
+    /// The NICs, in the order of their wires.
+    pub fn nics(&self) -> Vec<Nic> {
+        device::nics(&self.link_devices())
+    }
+
+    /// The modules that the guest needs, without their dependencies.
+    pub fn modules(&self) -> Vec<&'static str> {
+        let mut modules: Vec<&str> = Device::Agent { fd: -1 }.modules().to_vec();
+        for device in self.link_devices() {
+            modules.extend(device.modules().iter().filter(|m| !modules.contains(m)).copied().collect::<Vec<_>>());
+        }
+        modules.extend(device::link_modules(self.link));
+        modules
+    }
+
+    /// The kernel's command line.
+    pub fn kernel_cmdline(&self) -> String {
+        // tsc=reliable, no_timer_check, noreplace-smp: skip what a boot would
+        // otherwise measure. nokaslr: addresses are the same in every boot.
+        let mut line = String::from(
+            "console=ttyS0 loglevel=4 panic=-1 nokaslr tsc=reliable no_timer_check \
+             random.trust_cpu=on audit=0 cryptomgr.notests",
+        );
+        if !self.mitigations {
+            line.push_str(" mitigations=off");
+        }
+        if !self.cmdline.trim().is_empty() {
+            line.push(' ');
+            line.push_str(self.cmdline.trim());
+        }
+        line
+    }
+
+    /// QEMU's command line.
+    pub fn qemu_args(&self, fds: Inherited, more: &[String]) -> Vec<String> {
+        let mut args: Vec<String> = [
+            "-name", "netplumb",
+            "-nodefaults",
+            "-no-user-config",
+            "-display", "none",
+            "-no-reboot",
+            "-machine", "pc",
+            "-accel", "tcg,thread=single",
+            "-cpu", CPU,
+            "-smp", "1",
+            "-rtc", "clock=vm,base=2026-01-01",
+            "-seed", "1",
+        ]
+        .map(String::from)
+        .to_vec();
+        args.extend(["-m".into(), MEMORY_MIB.to_string()]);
+        if self.icount {
+            args.extend(["-icount".into(), "shift=0,sleep=off".into()]);
+        }
+        args.extend([
+            "-kernel".into(),
+            self.kernel.display().to_string(),
+            "-initrd".into(),
+            format!("/proc/self/fd/{}", fds.initramfs),
+            "-append".into(),
+            self.kernel_cmdline(),
+        ]);
+        let devices = [
+            Device::Serial { id: "console", fd: fds.console },
+            Device::Serial { id: "fallback", fd: fds.fallback },
+            Device::Agent { fd: fds.agent },
+        ];
+        for device in devices.iter().chain(&self.link_devices()) {
+            args.extend(device.qemu_args());
+        }
+        args.extend_from_slice(more);
+        args
+    }
+}
+
+/// The QEMU to use: `$PLUMB_QEMU`, or the first in `$PATH`.
+pub fn find_qemu() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("PLUMB_QEMU") {
+        return Some(PathBuf::from(path)).filter(|p| p.is_file());
+    }
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|dir: PathBuf| dir.join("qemu-system-x86_64"))
+        .find(|p: &PathBuf| Path::is_file(p))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> Machine {
+        Machine {
+            qemu: "/q".into(),
+            kernel: "/k/vmlinux".into(),
+            link: Link::UsbNet,
+            forward: false,
+            icount: true,
+            mitigations: false,
+            cmdline: " slab_nomerge ".into(),
+        }
+    }
+
+    /// Check the whole command line, word by word.
+    #[test]
+    fn the_command_line() {
+        let fds = Inherited { initramfs: 3, console: 4, fallback: 5, agent: 6 };
+        let args = machine().qemu_args(fds, &["-plugin".into(), "file=x".into()]);
+        assert_eq!(
+            args.join(" "),
+            "-name netplumb -nodefaults -no-user-config -display none -no-reboot -machine pc \
+             -accel tcg,thread=single -cpu max,-erms,-fsrm -smp 1 \
+             -rtc clock=vm,base=2026-01-01 -seed 1 -m 256 -icount shift=0,sleep=off \
+             -kernel /k/vmlinux -initrd /proc/self/fd/3 -append console=ttyS0 loglevel=4 \
+             panic=-1 nokaslr tsc=reliable no_timer_check random.trust_cpu=on audit=0 \
+             cryptomgr.notests mitigations=off slab_nomerge \
+             -chardev socket,id=console,fd=4 -serial chardev:console \
+             -chardev socket,id=fallback,fd=5 -serial chardev:fallback \
+             -chardev socket,id=agent,fd=6 -device virtio-serial-pci,ioeventfd=off,max_ports=2 \
+             -device virtserialport,chardev=agent,name=netplumb.agent \
+             -device piix3-usb-uhci,id=usb \
+             -netdev hubport,id=nic0,hubid=0 \
+             -device usb-net,bus=usb.0,netdev=nic0,mac=52:54:00:4e:50:00 \
+             -netdev hubport,id=nic1,hubid=0 \
+             -device e1000,romfile=,netdev=nic1,mac=52:54:00:4e:50:01 \
+             -plugin file=x"
+        );
+    }
+
+    /// Check that each module is asked for once.
+    #[test]
+    fn modules_once() {
+        let modules = machine().modules();
+        assert_eq!(
+            modules,
+            ["virtio_pci", "virtio_console", "uhci_hcd", "usbnet", "cdc_ether", "e1000"]
+        );
+    }
+}

@@ -1,0 +1,9 @@
+//! A QEMU guest: what it is made of, how it is booted, spoken to and ended.
+
+pub mod device;
+pub mod guest;
+pub mod initramfs;
+pub mod kernels;
+pub mod machine;
+pub mod process;
+pub mod trial;

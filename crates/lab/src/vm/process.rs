@@ -1,0 +1,526 @@
+//! A guest that runs: started, spoken to, and ended in every case.
+//!
+//! Nothing of it touches the disk. The initramfs is a memfd and the ports are
+//! socket pairs, all inherited; QEMU gets SIGKILL when the thread that started
+//! it dies, whatever that thread died of. So there is nothing to clean up.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netplumb_model::message::{PROTOCOL_VERSION, Reply, Request};
+
+use super::machine::{Inherited, Machine};
+use crate::channel::{self, Decoder};
+
+/// Console lines kept for an error.
+const TAIL_LINES: usize = 20;
+/// A console line is cut here.
+const TAIL_LINE_BYTES: usize = 400;
+const POLL: Duration = Duration::from_millis(50);
+
+/// How a guest ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum VmError {
+    /// There is no QEMU.
+    #[error(
+        "qemu-system-x86_64 is not installed: `sudo apt-get install qemu-system-x86`, \
+         or name one in $PLUMB_QEMU"
+    )]
+    QemuMissing,
+    /// QEMU could not be run, or ended by itself.
+    #[error("QEMU failed ({status}){}", indent("it said", stderr))]
+    QemuFailed {
+        /// How it ended.
+        status: String,
+        /// Its last words.
+        stderr: Vec<String>,
+        /// The guest's.
+        console: Vec<String>,
+    },
+    /// The guest's kernel panicked.
+    #[error("the guest's kernel panicked: {message}{}", indent("last console lines", console))]
+    KernelPanic {
+        /// Its message.
+        message: String,
+        /// The lines before.
+        console: Vec<String>,
+    },
+    /// Something took too long.
+    #[error(
+        "the guest did not {what} within {seconds} s{}\n\
+         if the machine is slow, allow more with --timeout", indent("last console lines", console)
+    )]
+    Timeout {
+        /// What it was to do.
+        what: &'static str,
+        /// How long it had.
+        seconds: u64,
+        /// Its last words.
+        console: Vec<String>,
+    },
+    /// The guest tried, and could not.
+    #[error("in the guest: {message}{}", indent("last console lines", console))]
+    CommandFailed {
+        /// Why.
+        message: String,
+        /// The guest's last words.
+        console: Vec<String>,
+    },
+    /// The guest's agent is of another version.
+    #[error("the guest's agent speaks protocol {0}, this program {PROTOCOL_VERSION}")]
+    Protocol(u32),
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+    /// A system call of ours failed.
+    #[error("can't {what}: {source}")]
+    Host {
+        /// What we were to do.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+fn indent(title: &str, lines: &[String]) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
+    format!("\n  {title}:\n    {}", lines.join("\n    "))
+}
+
+impl VmError {
+    /// The guest's last console lines, where there are any.
+    pub fn console(&self) -> &[String] {
+        match self {
+            VmError::QemuFailed { console, .. }
+            | VmError::KernelPanic { console, .. }
+            | VmError::Timeout { console, .. }
+            | VmError::CommandFailed { console, .. } => console,
+            _ => &[],
+        }
+    }
+}
+
+trait Doing<T> {
+    fn doing(self, what: &'static str) -> Result<T, VmError>;
+}
+
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, what: &'static str) -> Result<T, VmError> {
+        self.map_err(|source| VmError::Host { what, source })
+    }
+}
+
+/// Set by a signal handler, seen by every wait.
+pub type Cancel = Arc<AtomicBool>;
+
+/// A guest that runs.
+#[derive(Debug)]
+pub struct Guest {
+    child: Child,
+    events: Receiver<Event>,
+    ports: Vec<UnixStream>,
+    agent: Option<usize>,
+    console: Arc<Mutex<Tail>>,
+    stderr: Arc<Mutex<Tail>>,
+    cancel: Cancel,
+}
+
+#[derive(Debug)]
+enum Event {
+    Reply(usize, Reply),
+    Closed,
+}
+
+/// What a caller adds to the machine: a plugin and what it needs.
+#[derive(Debug, Default)]
+pub struct Extra {
+    /// Arguments of QEMU.
+    pub args: Vec<String>,
+    /// Descriptors that these name; closed here once QEMU has them.
+    pub fds: Vec<OwnedFd>,
+}
+
+impl Guest {
+    /// Start a guest. To be called from a thread that outlives it.
+    ///
+    /// # Errors
+    /// QEMU is missing or could not be run.
+    pub fn start(
+        machine: &Machine,
+        initramfs: &[u8],
+        extra: Extra,
+        cancel: Cancel,
+    ) -> Result<Guest, VmError> {
+        let initramfs = memfd("netplumb-initramfs", initramfs).doing("hold the initramfs")?;
+        let pair = || UnixStream::pair().doing("make a socket pair");
+        let (console, console_peer) = pair()?;
+        let (fallback, fallback_peer) = pair()?;
+        let (agent, agent_peer) = pair()?;
+        let fds = Inherited {
+            initramfs: initramfs.as_raw_fd(),
+            console: console_peer.as_raw_fd(),
+            fallback: fallback_peer.as_raw_fd(),
+            agent: agent_peer.as_raw_fd(),
+        };
+        let mut inherited = vec![fds.initramfs, fds.console, fds.fallback, fds.agent];
+        inherited.extend(extra.fds.iter().map(AsRawFd::as_raw_fd));
+
+        let mut command = Command::new(&machine.qemu);
+        command
+            .args(machine.qemu_args(fds, &extra.args))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            // A group of its own: Ctrl-C is ours to handle.
+            .process_group(0);
+        let parent = std::process::id();
+        // SAFETY: the closure makes system calls only, and allocates nothing.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                // The parent may have died before the line above.
+                if libc::getppid() as u32 != parent {
+                    libc::raise(libc::SIGKILL);
+                }
+                for fd in &inherited {
+                    if libc::fcntl(*fd, libc::F_SETFD, 0) != 0 {
+                        return Err(io::Error::last_os_error());
+                    }
+                }
+                Ok(())
+            });
+        }
+        let mut child = command.spawn().map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => VmError::QemuMissing,
+            _ => VmError::QemuFailed {
+                status: e.to_string(),
+                stderr: Vec::new(),
+                console: Vec::new(),
+            },
+        })?;
+        // The peers and the extra descriptors are QEMU's now.
+        drop((console_peer, fallback_peer, agent_peer, extra.fds));
+
+        let console_tail = Tail::follow(console);
+        let stderr_tail = match child.stderr.take() {
+            Some(stderr) => Tail::follow(stderr),
+            None => Arc::default(),
+        };
+        let (sender, events) = channel();
+        let ports = vec![agent, fallback];
+        let mut guest = Guest {
+            child,
+            events,
+            ports: Vec::new(),
+            agent: None,
+            console: console_tail,
+            stderr: stderr_tail,
+            cancel,
+        };
+        for (n, port) in ports.into_iter().enumerate() {
+            let reader = port.try_clone().doing("hold a port")?;
+            follow(n, reader, sender.clone());
+            guest.ports.push(port);
+        }
+        Ok(guest)
+    }
+
+    /// Wait for the agent.
+    ///
+    /// # Errors
+    /// Any way that a guest can end.
+    pub fn wait_ready(&mut self, limit: Duration) -> Result<(), VmError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            match self.event(deadline, "start its agent", limit)? {
+                (port, Reply::Hello { protocol }) if protocol == PROTOCOL_VERSION => {
+                    self.agent = Some(port);
+                    return Ok(());
+                }
+                (_, Reply::Hello { protocol }) => return Err(VmError::Protocol(protocol)),
+                (_, Reply::Failed(message)) => return Err(self.failed(message)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Ask the agent something, and take its answers up to the last.
+    ///
+    /// # Errors
+    /// The guest could not do it, or ended.
+    pub fn ask(
+        &mut self,
+        request: &Request,
+        limit: Duration,
+        mut each: impl FnMut(Reply) -> io::Result<()>,
+    ) -> Result<(), VmError> {
+        self.tell(request)?;
+        let deadline = Instant::now() + limit;
+        loop {
+            match self.event(deadline, "answer", limit)?.1 {
+                Reply::Done => return Ok(()),
+                Reply::Failed(message) => return Err(self.failed(message)),
+                reply => each(reply).doing("take an answer")?,
+            }
+        }
+    }
+
+    /// Send a request without waiting for its answer.
+    ///
+    /// # Errors
+    /// The port is closed.
+    pub fn tell(&mut self, request: &Request) -> Result<(), VmError> {
+        let port = self.agent.unwrap_or(0);
+        channel::send(&mut self.ports[port], request).doing("speak to the guest")
+    }
+
+    /// Fetch a file of the guest.
+    ///
+    /// # Errors
+    /// As [`Guest::ask`].
+    pub fn read_file(&mut self, path: &str, limit: Duration) -> Result<Vec<u8>, VmError> {
+        let mut bytes = Vec::new();
+        self.ask(&Request::ReadFile(path.into()), limit, |reply| {
+            if let Reply::Chunk(chunk) = reply {
+                bytes.extend_from_slice(&chunk);
+            }
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+
+    /// Put a file into the guest.
+    ///
+    /// # Errors
+    /// As [`Guest::ask`].
+    pub fn write_file(
+        &mut self,
+        path: &str,
+        mode: u32,
+        bytes: &[u8],
+        limit: Duration,
+    ) -> Result<(), VmError> {
+        self.tell(&Request::WriteFile { path: path.into(), mode })?;
+        for chunk in bytes.chunks(channel::CHUNK_BYTES) {
+            self.tell(&Request::Chunk(chunk.to_vec()))?;
+        }
+        self.ask(&Request::Chunk(Vec::new()), limit, |_| Ok(()))
+    }
+
+    /// The last lines of the console.
+    pub fn console(&self) -> Vec<String> {
+        lines(&self.console)
+    }
+
+    /// Peak memory of QEMU so far, bytes.
+    pub fn peak_memory_bytes(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+        let kib: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+        Some(kib * 1024)
+    }
+
+    fn failed(&self, message: String) -> VmError {
+        VmError::CommandFailed { message, console: self.console() }
+    }
+
+    fn event(
+        &mut self,
+        deadline: Instant,
+        what: &'static str,
+        limit: Duration,
+    ) -> Result<(usize, Reply), VmError> {
+        loop {
+            if self.cancel.load(Ordering::Relaxed) {
+                return Err(VmError::Interrupted);
+            }
+            match self.events.recv_timeout(POLL) {
+                Ok(Event::Reply(port, reply)) => return Ok((port, reply)),
+                Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => {
+                    thread::sleep(POLL / 10);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if let Some(status) = self.child.try_wait().doing("wait for QEMU")? {
+                return Err(self.ended(status));
+            }
+            // A guest may sit in a panic where the kernel was told not to reboot.
+            if let Some(message) = panic_message(&self.console()) {
+                thread::sleep(POLL);
+                return Err(VmError::KernelPanic { message, console: self.console() });
+            }
+            if Instant::now() > deadline {
+                return Err(VmError::Timeout {
+                    what,
+                    seconds: limit.as_secs(),
+                    console: self.console(),
+                });
+            }
+        }
+    }
+
+    /// What an exit of QEMU means.
+    fn ended(&self, status: ExitStatus) -> VmError {
+        // Its last words may still be on their way through the pipes.
+        thread::sleep(POLL);
+        let console = self.console();
+        if let Some(message) = panic_message(&console) {
+            return VmError::KernelPanic { message, console };
+        }
+        VmError::QemuFailed { status: status.to_string(), stderr: lines(&self.stderr), console }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // Nothing to do about an error: it is gone either way.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn panic_message(console: &[String]) -> Option<String> {
+    const MARK: &str = "Kernel panic - not syncing: ";
+    console.iter().find_map(|line| Some(line.split_once(MARK)?.1.trim().to_string()))
+}
+
+fn follow(port: usize, mut stream: UnixStream, sender: Sender<Event>) {
+    thread::spawn(move || {
+        let mut decoder = Decoder::default();
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(0) | Err(_) => {
+                    let _ = sender.send(Event::Closed);
+                    return;
+                }
+                Ok(n) => decoder.push(&buffer[..n]),
+            }
+            while let Some(reply) = decoder.next() {
+                if sender.send(Event::Reply(port, reply)).is_err() {
+                    return;
+                }
+            }
+        }
+    });
+}
+
+/// A file in memory, for a process that inherits it.
+///
+/// # Errors
+/// No memory.
+pub fn memfd(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
+    let name = std::ffi::CString::new(name).map_err(io::Error::other)?;
+    // SAFETY: the name is a C string that outlives the call.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut file = File::from(fd);
+    file.write_all(bytes)?;
+    Ok(file.into())
+}
+
+/// The last lines of a stream, printable.
+#[derive(Debug, Default)]
+struct Tail {
+    lines: std::collections::VecDeque<String>,
+    partial: Vec<u8>,
+}
+
+impl Tail {
+    fn follow(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Tail>> {
+        let tail = Arc::new(Mutex::new(Tail::default()));
+        let writer = Arc::clone(&tail);
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(n @ 1..) = stream.read(&mut buffer) {
+                if let Ok(mut tail) = writer.lock() {
+                    tail.push(&buffer[..n]);
+                }
+            }
+        });
+        tail
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            match byte {
+                b'\n' => {
+                    let line = std::mem::take(&mut self.partial);
+                    self.add(&line);
+                }
+                _ if self.partial.len() < TAIL_LINE_BYTES => self.partial.push(byte),
+                _ => {}
+            }
+        }
+    }
+
+    fn add(&mut self, line: &[u8]) {
+        // Escape sequences of firmware, and whatever a guest may write.
+        let text: String =
+            String::from_utf8_lossy(line).chars().filter(|c| !c.is_control()).collect();
+        if text.trim().is_empty() {
+            return;
+        }
+        if self.lines.len() == TAIL_LINES {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(text);
+    }
+}
+
+fn lines(tail: &Mutex<Tail>) -> Vec<String> {
+    match tail.lock() {
+        Ok(tail) => {
+            let mut lines: Vec<String> = tail.lines.iter().cloned().collect();
+            if !tail.partial.is_empty() {
+                lines.push(String::from_utf8_lossy(&tail.partial).into_owned());
+            }
+            lines
+        }
+        Err(_) => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the tail keeps the last lines, printable and bounded.
+    #[test]
+    fn tail_is_bounded_and_printable() {
+        let mut tail = Tail::default();
+        for n in 0..100 {
+            tail.push(format!("\x1b[2Jline {n}\r\n").as_bytes());
+        }
+        tail.push(&[b'x'; 10_000]);
+        let kept = lines(&Mutex::new(tail));
+        assert_eq!(kept.len(), TAIL_LINES + 1);
+        assert_eq!(kept[TAIL_LINES - 1], "[2Jline 99");
+        assert_eq!(kept[TAIL_LINES].len(), TAIL_LINE_BYTES);
+    }
+
+    /// Check that a panic is told from other last words.
+    #[test]
+    fn panic_is_found() {
+        let console = ["[ 0.1] Kernel panic - not syncing: VFS: no root".to_string()];
+        assert_eq!(panic_message(&console).as_deref(), Some("VFS: no root"));
+        assert_eq!(panic_message(&["all is well".to_string()]), None);
+    }
+}

@@ -1,0 +1,319 @@
+//! Whether QEMU works here, found by booting a guest of 64 KiB.
+//!
+//! A version number proves little: KVM may be there and hang every guest, plugins may be left out
+//! of the build. So a tiny guest is booted under each accelerator, and with the plugin. It takes
+//! some 50 ms, leaves no file (the guest's ROM and the plugin are in memory), and every QEMU dies
+//! with its parent and is waited for.
+
+mod explain;
+mod rom;
+mod run;
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use netplumb_model::capability::{Capability, Group, Verdict};
+
+use run::{Ended, memory_file, path_of};
+
+/// How long a guest may take before it counts as hung. It needs some 50 ms.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// The environment variable that names another QEMU.
+pub const QEMU_VARIABLE: &str = "PLUMB_QEMU";
+
+const QEMU: &str = "qemu-system-x86_64";
+
+/// There is no QEMU to be found.
+#[derive(Debug, thiserror::Error)]
+pub enum QemuMissing {
+    /// The variable names a file that is not there.
+    #[error("{QEMU_VARIABLE} is set to {0}, and there is no such file")]
+    Named(PathBuf),
+    /// No folder of PATH has it.
+    #[error("no {QEMU} in any folder of PATH")]
+    NotInPath,
+}
+
+/// What executes the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accelerator {
+    /// QEMU itself, by translation, set up as for exact counting: instructions drive the clock.
+    Tcg,
+    /// The processor, by the kernel's KVM.
+    Kvm,
+}
+
+/// How a trial boot ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Boot {
+    /// The guest ran to its end.
+    Ran {
+        /// From starting QEMU to its end.
+        took: Duration,
+    },
+    /// QEMU ended, and the guest had not come to its end.
+    Died {
+        /// The exit status or the signal, in words.
+        status: String,
+        /// What QEMU said on standard error.
+        said: String,
+    },
+    /// The guest did nothing more, and QEMU had to be killed.
+    Hung {
+        /// How long it was given.
+        limit: Duration,
+        /// What QEMU said on standard error.
+        said: String,
+    },
+    /// QEMU could not be started.
+    NotStarted {
+        /// Why not.
+        error: String,
+    },
+}
+
+/// Whether QEMU takes plugins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PluginSupport {
+    /// This QEMU was built without plugins.
+    NotCompiledIn,
+    /// This QEMU takes plugins; none was given to try.
+    Untried,
+    /// The plugin was loaded, and the guest ran to its end.
+    Loaded,
+    /// The plugin was built for another version of QEMU's plugin interface.
+    OtherVersion {
+        /// The version that the plugin was built for, where QEMU says it.
+        built_for: Option<u32>,
+        /// The version nearest to it that this QEMU takes, where QEMU says it.
+        supported: Option<u32>,
+        /// QEMU's own words.
+        said: String,
+    },
+    /// The plugin could not be loaded for another reason, or the guest did not run with it.
+    Refused {
+        /// QEMU's own words.
+        said: String,
+    },
+}
+
+/// Find QEMU: `$PLUMB_QEMU` if it is set, else the first in PATH.
+pub fn find_qemu() -> Result<PathBuf, QemuMissing> {
+    find_in(std::env::var_os(QEMU_VARIABLE), std::env::var_os("PATH"))
+}
+
+fn find_in(named: Option<OsString>, path: Option<OsString>) -> Result<PathBuf, QemuMissing> {
+    if let Some(named) = named.filter(|n| !n.is_empty()).map(PathBuf::from) {
+        return if named.is_file() {
+            Ok(named)
+        } else {
+            Err(QemuMissing::Named(named))
+        };
+    }
+    std::env::split_paths(&path.unwrap_or_default())
+        .map(|folder| folder.join(QEMU))
+        .find(|file| file.is_file())
+        .ok_or(QemuMissing::NotInPath)
+}
+
+/// QEMU's version as it gives it: `7.2.22`.
+pub fn version(qemu: &Path) -> Result<String, String> {
+    let mut command = Command::new(qemu);
+    command.arg("--version");
+    let ended = run::run(command, &[], LIMIT).map_err(|e| e.to_string())?;
+    let said = ended.output();
+    let version = said
+        .lines()
+        .find_map(|l| l.strip_prefix("QEMU emulator version "));
+    let word = version.and_then(|v| v.split_whitespace().next());
+    word.map(str::to_owned)
+        .ok_or_else(|| format!("it does not say its version: {}", first(&said)))
+}
+
+/// Boot the guest.
+pub fn boot(qemu: &Path, accelerator: Accelerator) -> Boot {
+    boot_with(qemu, accelerator, None)
+}
+
+fn boot_with(qemu: &Path, accelerator: Accelerator, plugin: Option<&OwnedFd>) -> Boot {
+    let firmware = match memory_file(c"plumb-rom", &rom::bytes()) {
+        Ok(file) => file,
+        Err(e) => {
+            return Boot::NotStarted {
+                error: e.to_string(),
+            };
+        }
+    };
+    let mut command = Command::new(qemu);
+    command.args(["-nodefaults", "-no-user-config", "-display", "none"]);
+    command.args(["-machine", "pc", "-m", "16", "-smp", "1"]);
+    command.args(match accelerator {
+        Accelerator::Tcg => [
+            "-accel",
+            "tcg,thread=single",
+            "-icount",
+            "shift=0,sleep=off",
+            "-cpu",
+            "max",
+        ]
+        .as_slice(),
+        Accelerator::Kvm => ["-accel", "kvm", "-cpu", "host"].as_slice(),
+    });
+    command.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+    command.arg("-bios").arg(path_of(&firmware));
+    if let Some(plugin) = plugin {
+        command.arg("-plugin").arg(path_of(plugin));
+    }
+    let shared: Vec<&OwnedFd> = std::iter::once(&firmware).chain(plugin).collect();
+    let start = Instant::now();
+    match run::run(command, &shared, LIMIT) {
+        Err(e) => Boot::NotStarted {
+            error: e.to_string(),
+        },
+        Ok(Ended::Killed { output }) => Boot::Hung {
+            limit: LIMIT,
+            said: output,
+        },
+        Ok(Ended::Exited {
+            code: Some(rom::REACHED),
+            ..
+        }) => Boot::Ran {
+            took: start.elapsed(),
+        },
+        Ok(Ended::Exited { status, output, .. }) => Boot::Died {
+            status,
+            said: output,
+        },
+    }
+}
+
+/// Ask QEMU whether it takes plugins, and, given a plugin's bytes, load it and boot the guest.
+pub fn probe_plugin(qemu: &Path, plugin: Option<&[u8]>) -> PluginSupport {
+    let Some(bytes) = plugin else {
+        // A file that can't be there: what QEMU complains of tells whether it knows the option.
+        let mut command = Command::new(qemu);
+        command.args(["-nodefaults", "-no-user-config", "-display", "none"]);
+        command.args(["-plugin", "/proc/self/fd/none"]);
+        return match run::run(command, &[], LIMIT) {
+            Err(e) => PluginSupport::Refused {
+                said: e.to_string(),
+            },
+            Ok(ended) => match read_refusal(&ended.output()) {
+                PluginSupport::Refused { said } if said.contains("load plugin") => {
+                    PluginSupport::Untried
+                }
+                other => other,
+            },
+        };
+    };
+    let file = match memory_file(c"plumb-plugin", bytes) {
+        Ok(file) => file,
+        Err(e) => {
+            return PluginSupport::Refused {
+                said: e.to_string(),
+            };
+        }
+    };
+    match boot_with(qemu, Accelerator::Tcg, Some(&file)) {
+        Boot::Ran { .. } => PluginSupport::Loaded,
+        Boot::NotStarted { error } => PluginSupport::Refused { said: error },
+        Boot::Hung { said, .. } => PluginSupport::Refused {
+            said: format!("the guest hung with it. {}", first(&said)),
+        },
+        Boot::Died { said, status } if said.trim().is_empty() => PluginSupport::Refused {
+            said: format!("QEMU ended with {status}, and said nothing"),
+        },
+        Boot::Died { said, .. } => read_refusal(&said),
+    }
+}
+
+/// What QEMU's complaint about a plugin means.
+fn read_refusal(said: &str) -> PluginSupport {
+    let line = said
+        .lines()
+        .find(|l| l.contains("plugin"))
+        .unwrap_or(first(said))
+        .trim()
+        .to_owned();
+    // Until version 7 the option was unknown to a QEMU without plugins; later it is refused.
+    if line.contains("invalid option") || line.contains("not enabled in this build") {
+        return PluginSupport::NotCompiledIn;
+    }
+    if line.contains("API version") {
+        let number = |text: &str| {
+            let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse().ok()
+        };
+        let after = |mark: &str| line.split_once(mark).and_then(|(_, rest)| number(rest));
+        return PluginSupport::OtherVersion {
+            built_for: after("requires API version "),
+            supported: after("only up to version ").or_else(|| after("minimum version of ")),
+            said: line,
+        };
+    }
+    PluginSupport::Refused { said: line }
+}
+
+/// The first line that says anything.
+fn first(text: &str) -> &str {
+    text.lines()
+        .map(str::trim)
+        .find(|l| !l.is_empty())
+        .unwrap_or_default()
+}
+
+/// Try all of it, at the same time, and say it in words.
+pub fn try_all(plugin: Option<&[u8]>) -> Vec<Capability> {
+    let start = Instant::now();
+    let found = find_qemu();
+    let qemu_verdict = explain::qemu(&found);
+    let qemu = found.ok().filter(|_| qemu_verdict.works());
+    let first = capability("qemu", "QEMU for x86-64 guests", qemu_verdict, start);
+    let timed = |id: &str, what: &str, attempt: &dyn Fn(&Path) -> Verdict| {
+        let start = Instant::now();
+        let verdict = qemu.as_deref().map_or_else(explain::no_qemu, attempt);
+        capability(id, what, verdict, start)
+    };
+    let rest = std::thread::scope(|scope| {
+        let tcg = scope.spawn(|| {
+            timed(
+                "qemu-tcg",
+                "a trial guest under TCG, counting instructions",
+                &|qemu| explain::tcg(&boot(qemu, Accelerator::Tcg)),
+            )
+        });
+        let kvm = scope.spawn(|| {
+            timed("qemu-kvm", "a trial guest under KVM", &|qemu| {
+                explain::no_kvm().unwrap_or_else(|| explain::kvm(&boot(qemu, Accelerator::Kvm)))
+            })
+        });
+        let plugin = scope.spawn(|| {
+            timed("qemu-plugin", "the counting plugin in QEMU", &|qemu| {
+                explain::plugin(&probe_plugin(qemu, plugin))
+            })
+        });
+        [tcg, kvm, plugin]
+            .into_iter()
+            .filter_map(|t| t.join().ok())
+            .collect::<Vec<_>>()
+    });
+    std::iter::once(first).chain(rest).collect()
+}
+
+fn capability(id: &str, what: &str, verdict: Verdict, start: Instant) -> Capability {
+    let took_ms = (start.elapsed().as_secs_f64() * 1e4).round() / 10.0;
+    Capability {
+        id: id.into(),
+        group: Group::Vm,
+        what: what.into(),
+        verdict,
+        took_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! What the trials of QEMU mean, in words.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use netplumb_model::capability::Verdict;
+
+use super::{Boot, PluginSupport, QEMU_VARIABLE, QemuMissing, first, version};
+
+const INSTALL: &str = "sudo apt-get install qemu-system-x86, or name another with PLUMB_QEMU";
+
+const WITHOUT_KVM: &str =
+    "guests run under TCG instead, which exact counting uses anyway; times need KVM";
+
+/// Whether there is a QEMU that starts.
+pub(super) fn qemu(found: &Result<PathBuf, QemuMissing>) -> Verdict {
+    match found {
+        Err(missing) => Verdict::no(missing.to_string(), INSTALL),
+        Ok(path) => match version(path) {
+            Ok(version) => Verdict::yes(format!("{version}, {}", path.display())),
+            Err(error) => Verdict::no(
+                format!("{} does not start: {error}", path.display()),
+                format!("install it again, or name another with {QEMU_VARIABLE}"),
+            ),
+        },
+    }
+}
+
+/// What everything else answers when there is none.
+pub(super) fn no_qemu() -> Verdict {
+    Verdict::no("there is no QEMU that works", INSTALL)
+}
+
+/// Why KVM need not be tried.
+pub(super) fn no_kvm() -> Option<Verdict> {
+    let opened = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/kvm");
+    let (reason, remedy) = match opened.err()?.kind() {
+        io::ErrorKind::NotFound => (
+            "there is no /dev/kvm".to_owned(),
+            "switch on virtualisation in the firmware and load kvm_intel or kvm_amd; a virtual \
+             machine needs nested virtualisation from its host",
+        ),
+        io::ErrorKind::PermissionDenied => (
+            "this user may not open /dev/kvm".to_owned(),
+            open_to_us("/dev/kvm"),
+        ),
+        other => (
+            format!("/dev/kvm does not open: {other}"),
+            "load kvm_intel or kvm_amd",
+        ),
+    };
+    Some(Verdict::no(
+        reason,
+        format!("{remedy}; until then {WITHOUT_KVM}"),
+    ))
+}
+
+/// How to get at a device: by its group, where its group may use it.
+fn open_to_us(device: &str) -> &'static str {
+    let by_group =
+        std::fs::metadata(device).is_ok_and(|m| m.gid() != 0 && m.mode() & 0o060 == 0o060);
+    if by_group {
+        "join its group (sudo usermod -aG kvm $USER) and log in again"
+    } else {
+        "sudo setfacl -m u:$USER:rw /dev/kvm"
+    }
+}
+
+/// What a boot under TCG means.
+pub(super) fn tcg(boot: &Boot) -> Verdict {
+    match boot {
+        Boot::Ran { took } => Verdict::yes(format!("ran to its end in {} ms", took.as_millis())),
+        failed => Verdict::no(
+            how_it_failed(failed),
+            "try another QEMU (7.2 or newer, with TCG): install qemu-system-x86, or set PLUMB_QEMU",
+        ),
+    }
+}
+
+/// What a boot under KVM means.
+pub(super) fn kvm(boot: &Boot) -> Verdict {
+    match boot {
+        Boot::Ran { took } => Verdict::yes(format!("ran to its end in {} ms", took.as_millis())),
+        failed => Verdict::no(
+            format!("/dev/kvm opens, but {}", how_it_failed(failed)),
+            format!("nothing need be done: {WITHOUT_KVM} on a machine whose KVM runs guests"),
+        ),
+    }
+}
+
+fn how_it_failed(boot: &Boot) -> String {
+    let quoted = |said: &str| match first(said) {
+        "" => String::new(),
+        line => format!(" ({line})"),
+    };
+    match boot {
+        Boot::Ran { .. } => "it ran".into(),
+        Boot::Died { status, said } => {
+            format!(
+                "QEMU ended with {status} before the guest came to its end{}",
+                quoted(said)
+            )
+        }
+        Boot::Hung { limit, said } => {
+            format!(
+                "the guest hung and was killed after {} s{}",
+                limit.as_secs(),
+                quoted(said)
+            )
+        }
+        Boot::NotStarted { error } => format!("QEMU could not be started ({error})"),
+    }
+}
+
+/// What a plugin trial means.
+pub(super) fn plugin(support: &PluginSupport) -> Verdict {
+    let other = "use a QEMU with plugins: Debian 12's and newer have them; or build it with \
+                 --enable-plugins and set PLUMB_QEMU";
+    match support {
+        PluginSupport::Loaded => Verdict::yes("loaded, and the trial guest ran with it"),
+        PluginSupport::Untried => Verdict::yes("QEMU takes plugins"),
+        PluginSupport::NotCompiledIn => Verdict::no("this QEMU was built without plugins", other),
+        PluginSupport::OtherVersion {
+            built_for,
+            supported,
+            said,
+        } => {
+            let reason = match (built_for, supported) {
+                (Some(built), Some(takes)) => format!(
+                    "our plugin speaks version {built} of QEMU's plugin interface, and this QEMU \
+                     takes version {takes}"
+                ),
+                _ => format!("this QEMU speaks another version of the plugin interface: {said}"),
+            };
+            Verdict::no(
+                reason,
+                "use QEMU 7.2 (Debian 12), with PLUMB_QEMU if it is not the first",
+            )
+        }
+        PluginSupport::Refused { said } => Verdict::no(format!("it was not loaded: {said}"), other),
+    }
+}

@@ -1,0 +1,215 @@
+//! The experiment file: what to vary, what to hold, what to send, and what is
+//! claimed about the outcome. One format for every experiment.
+//!
+//! docs/reference/experiment.md describes it for users.
+
+mod claim;
+mod error;
+mod knobs;
+
+use serde::Deserialize;
+
+pub use claim::{Claim, Published};
+pub use error::ExperimentError;
+pub use knobs::{Bytes, Knobs, Vary};
+
+use crate::class::words;
+use crate::recording::Arm;
+
+words! {
+    /// What measures.
+    Instrument, "instrument",
+    /// Instruction accounting in a QEMU guest.
+    Exact = "exact",
+}
+
+words! {
+    /// Where the packets run.
+    Lab, "lab",
+    /// A QEMU guest.
+    Vm = "vm",
+}
+
+/// An experiment, checked.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// Short name: the recording is called after it.
+    pub name: String,
+    /// One line.
+    #[serde(default)]
+    pub title: String,
+    /// What it asks, in a sentence or two.
+    #[serde(default)]
+    pub question: String,
+    /// The instruments that measure; the first is the clock.
+    #[serde(default = "exact_only")]
+    pub instruments: Vec<Instrument>,
+    /// The lab.
+    #[serde(default = "vm")]
+    pub lab: Lab,
+    /// Only what this layer cost is the subject of the figures.
+    #[serde(default)]
+    pub layer: Option<String>,
+    /// What is sent.
+    #[serde(default)]
+    pub workload: Workload,
+    /// How often.
+    #[serde(default)]
+    pub blocks: Blocks,
+    /// Knobs that are the same in every arm.
+    #[serde(default)]
+    pub knobs: Knobs,
+    /// Knobs that differ: one arm for every combination.
+    #[serde(default)]
+    pub vary: Vary,
+    /// Arms written out one by one, beside those of `vary`.
+    #[serde(default, rename = "arm")]
+    pub arms: Vec<NamedArm>,
+    /// What others published, to be shown beside.
+    #[serde(default)]
+    pub published: Vec<Published>,
+    /// What is tested.
+    #[serde(default, rename = "claim")]
+    pub claims: Vec<Claim>,
+}
+
+fn exact_only() -> Vec<Instrument> {
+    vec![Instrument::Exact]
+}
+
+fn vm() -> Lab {
+    Lab::Vm
+}
+
+/// What is sent in one block.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Workload {
+    /// Packets in a block.
+    pub packets: u32,
+    /// Packets sent before the first block and not counted.
+    pub warmup_packets: u32,
+}
+
+impl Default for Workload {
+    fn default() -> Self {
+        Workload { packets: 200, warmup_packets: 200 }
+    }
+}
+
+/// The repetitions of an arm.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Blocks {
+    /// Blocks of each arm.
+    pub count: u32,
+}
+
+impl Default for Blocks {
+    fn default() -> Self {
+        Blocks { count: 5 }
+    }
+}
+
+/// An arm of its own.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamedArm {
+    /// What it is called.
+    pub name: String,
+    /// How it differs from `[knobs]`.
+    #[serde(default)]
+    pub knobs: Knobs,
+}
+
+/// Bounds that keep a mistyped file from asking for years.
+const MAX_PACKETS: u32 = 1_000_000;
+const MAX_BLOCKS: u32 = 10_000;
+const MAX_ARMS: usize = 10_000;
+/// Largest UDP payload over IPv4 (RFC 768: 65,535 less 8 of UDP and 20 of IP).
+const MAX_SIZE_BYTES: u32 = 65_507;
+
+impl Experiment {
+    /// Read and check an experiment file.
+    ///
+    /// # Errors
+    /// The line, what is wrong with it, and the nearest thing that is right.
+    pub fn parse(text: &str) -> Result<Experiment, ExperimentError> {
+        let experiment: Experiment =
+            toml::from_str(text).map_err(|e| ExperimentError::from_toml(text, &e))?;
+        experiment.check().map_err(|(key, what)| ExperimentError::about(text, key, what))?;
+        Ok(experiment)
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        let w = &self.workload;
+        if w.packets == 0 || w.packets > MAX_PACKETS {
+            return Err(("packets", format!("packets is {}: 1 to {MAX_PACKETS}", w.packets)));
+        }
+        if w.warmup_packets > MAX_PACKETS {
+            return Err((
+                "warmup_packets",
+                format!("warmup_packets is {}: 0 to {MAX_PACKETS}", w.warmup_packets),
+            ));
+        }
+        if self.blocks.count == 0 || self.blocks.count > MAX_BLOCKS {
+            return Err(("count", format!("count is {}: 1 to {MAX_BLOCKS}", self.blocks.count)));
+        }
+        if self.name.is_empty()
+            || self.name.len() > 80
+            || !self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+            || self.name.starts_with('.')
+        {
+            return Err((
+                "name",
+                "name is to be 1 to 80 letters, digits, `-`, `_` or `.`: a file is called after it"
+                    .into(),
+            ));
+        }
+        if self.instruments.is_empty() {
+            return Err(("instruments", "instruments is empty: nothing would measure".into()));
+        }
+        let arms = self.arms();
+        if arms.len() > MAX_ARMS {
+            return Err(("vary", format!("{} arms: at most {MAX_ARMS}", arms.len())));
+        }
+        for (n, arm) in arms.iter().enumerate() {
+            if arm.size_bytes > MAX_SIZE_BYTES {
+                return Err((
+                    "size_bytes",
+                    format!("size_bytes is {}: at most {MAX_SIZE_BYTES}", arm.size_bytes),
+                ));
+            }
+            if arm.forward && arm.link == crate::class::Link::Lo {
+                return Err((
+                    "forward",
+                    "forward needs a link with two ends: lo has one; use veth".into(),
+                ));
+            }
+            if arms[..n].iter().any(|other| other.name == arm.name) {
+                return Err(("name", format!("two arms are called `{}`", arm.name)));
+            }
+        }
+        self.check_claims()
+    }
+
+    /// The arms, each with every knob set.
+    pub fn arms(&self) -> Vec<Arm> {
+        let mut arms = Vec::new();
+        let combinations = self.vary.combinations(MAX_ARMS);
+        if self.arms.is_empty() || !self.vary.is_empty() {
+            for combination in combinations {
+                let name = combination.describe();
+                arms.push(combination.over(&self.knobs).arm(name));
+            }
+        }
+        for named in &self.arms {
+            arms.push(named.knobs.over(&self.knobs).arm(named.name.clone()));
+        }
+        arms
+    }
+}
+
+#[cfg(test)]
+mod tests;

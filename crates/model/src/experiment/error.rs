@@ -1,0 +1,59 @@
+//! Errors of an experiment file, told by line.
+
+use std::ops::Range;
+
+/// What is wrong with an experiment file, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}{}{}", .source_line.as_ref().map(|l| format!("\n  {line} | {l}")).unwrap_or_default(), .hint.as_ref().map(|h| format!("\n  {h}")).unwrap_or_default())]
+pub struct ExperimentError {
+    /// From 1.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+    /// The line itself.
+    pub source_line: Option<String>,
+    /// What to write in its place, where that can be guessed.
+    pub hint: Option<String>,
+}
+
+impl ExperimentError {
+    pub(super) fn from_toml(text: &str, error: &toml::de::Error) -> Self {
+        let what = error.message().lines().collect::<Vec<_>>().join(" ");
+        let hint = nearest(&what);
+        Self::at(text, error.span(), what, hint)
+    }
+
+    /// About the first line that sets `key`.
+    pub(super) fn about(text: &str, key: &str, what: String) -> Self {
+        let mut start = 0;
+        for line in text.split_inclusive('\n') {
+            if line.trim_start().starts_with(key) || line.trim_start().starts_with(&format!("[{key}")) {
+                return Self::at(text, Some(start..start + line.len()), what, None);
+            }
+            start += line.len();
+        }
+        Self::at(text, None, what, None)
+    }
+
+    fn at(text: &str, span: Option<Range<usize>>, what: String, hint: Option<String>) -> Self {
+        let start = span.map_or(0, |s| s.start.min(text.len()));
+        let line = text.as_bytes()[..start].iter().filter(|&&b| b == b'\n').count() + 1;
+        let source_line =
+            text.lines().nth(line - 1).map(|l| l.chars().filter(|c| !c.is_control()).take(160).collect());
+        let what = what.chars().filter(|c| !c.is_control()).take(400).collect();
+        ExperimentError { line, what, source_line, hint }
+    }
+}
+
+/// Serde says "unknown field `x`, expected one of `a`, `b`": find the nearest.
+fn nearest(message: &str) -> Option<String> {
+    if !message.starts_with("unknown") {
+        return None;
+    }
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let got = quoted.next()?;
+    let (best, distance) = quoted
+        .map(|candidate| (candidate, strsim::damerau_levenshtein(got, candidate)))
+        .min_by_key(|(_, distance)| *distance)?;
+    (distance <= got.len().max(best.len()) / 2).then(|| format!("did you mean `{best}`?"))
+}

@@ -1,0 +1,184 @@
+//! What a recording holds: all that a report or a comparison needs, and nothing
+//! that only the machine it was made on could tell.
+//!
+//! Costs hang on a calling-context tree, because everything else follows from
+//! it: a function's self cost is the sum over its nodes, its inclusive cost the
+//! sum over the subtrees of its outermost nodes, an edge the nodes of a function
+//! under those of another. Ids are dense and start at 0.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::class::{Context, Direction, Family, Link, Proto};
+
+/// Index into [`Recording::functions`].
+pub type FunctionId = u32;
+/// Index into [`Recording::nodes`].
+pub type NodeId = u32;
+
+/// One `.plumb` file in memory.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Recording {
+    /// Facts about where and how it was measured, by dotted key: see [`env`].
+    pub environment: BTreeMap<String, String>,
+    /// The experiment file that it answers, as written; empty for `plumb path`.
+    pub experiment_toml: String,
+    /// What was compared, in the order of the plan.
+    pub arms: Vec<Arm>,
+    /// Measured repetitions, in the order they ran.
+    pub blocks: Vec<Block>,
+    /// Every function that any cost names.
+    pub functions: Vec<Function>,
+    /// The calling-context tree; a parent comes before its children.
+    pub nodes: Vec<Node>,
+    /// What each node cost in each block, direction and context.
+    pub costs: Vec<Cost>,
+    /// Everything that was lost, missed or could not be attributed.
+    pub losses: Vec<Loss>,
+    /// Whether the run reached its end. If not, what is here is still right.
+    pub complete: bool,
+}
+
+/// Keys of [`Recording::environment`] that more than one place needs.
+pub mod env {
+    /// The instrument, which is the clock: "exact".
+    pub const CLOCK: &str = "clock";
+    /// What one unit of cost is: "instructions".
+    pub const UNIT: &str = "clock.unit";
+    /// "yes" if the guest ran without an instruction clock.
+    pub const QUICK: &str = "clock.quick";
+    /// Version of Netplumb.
+    pub const PLUMB: &str = "plumb.version";
+    /// The command line, as typed.
+    pub const ARGV: &str = "plumb.argv";
+    /// Seconds since the epoch when the run began.
+    pub const STARTED: &str = "plumb.started_unix_s";
+    /// The recording's name: of the experiment, or "path".
+    pub const NAME: &str = "plumb.name";
+    /// Release of the measured kernel.
+    pub const KERNEL: &str = "kernel.release";
+    /// Content hash of the measured kernel.
+    pub const KERNEL_HASH: &str = "kernel.hash";
+    /// Its command line.
+    pub const CMDLINE: &str = "kernel.cmdline";
+    /// "on", or "off".
+    pub const MITIGATIONS: &str = "kernel.mitigations";
+    /// Version of QEMU.
+    pub const QEMU: &str = "vm.qemu";
+    /// The CPU model asked of QEMU.
+    pub const CPU: &str = "vm.cpu";
+    /// How `rep` string instructions count.
+    pub const REP: &str = "vm.rep";
+}
+
+/// One combination of knob levels.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arm {
+    /// What it is called in tables.
+    pub name: String,
+    /// What it sends.
+    pub proto: Proto,
+    /// Over which IP.
+    pub family: Family,
+    /// Over what.
+    pub link: Link,
+    /// Whether a router stands between the ends.
+    pub forward: bool,
+    /// Payload of one packet: bytes above the transport header (after the ICMP
+    /// header for `raw`).
+    pub size_bytes: u32,
+    /// Every other knob, by name, as set.
+    pub knobs: BTreeMap<String, String>,
+}
+
+/// One measured repetition of one arm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Block {
+    /// Index into [`Recording::arms`].
+    pub arm: u32,
+    /// Which repetition, from 0.
+    pub index: u32,
+    /// The ledger of its packets.
+    pub ledger: Ledger,
+    /// Kernel instructions counted while its window was open.
+    pub kernel_insns: u64,
+    /// User-mode instructions executed while its window was open.
+    pub user_insns: u64,
+    /// Calls of functions that began in the window.
+    pub entered: u64,
+    /// Of these, those that returned in the window.
+    pub returned: u64,
+}
+
+/// Packets offered = delivered + dropped by named cause.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// Sent by the workload.
+    pub offered: u64,
+    /// Received by the workload.
+    pub delivered: u64,
+    /// Not received, by cause.
+    pub dropped: BTreeMap<String, u64>,
+}
+
+impl Ledger {
+    /// Whether every packet is accounted for.
+    pub fn closes(&self) -> bool {
+        self.offered == self.delivered + self.dropped.values().sum::<u64>()
+    }
+}
+
+/// A function of the kernel or of one of its modules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Function {
+    /// Its symbol.
+    pub name: String,
+    /// The module that it is in; none for the kernel itself.
+    pub module: Option<String>,
+    /// Its layer, if any rule names it.
+    pub layer: Option<String>,
+    /// Where it was.
+    pub address: u64,
+    /// Its size.
+    pub size_bytes: u64,
+}
+
+/// A function in one calling context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Node {
+    /// The caller's node; none where the context began.
+    pub parent: Option<NodeId>,
+    /// The function.
+    pub function: FunctionId,
+    /// Whether it was jumped to, not called.
+    pub tail: bool,
+}
+
+/// What one node cost in one block, direction and context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Index into [`Recording::blocks`].
+    pub block: u32,
+    /// What was done with the packet.
+    pub direction: Direction,
+    /// Whose time it was.
+    pub context: Context,
+    /// The node.
+    pub node: NodeId,
+    /// Times entered.
+    pub calls: u64,
+    /// Instructions executed in the function itself.
+    pub self_insns: u64,
+}
+
+/// Something that was lost, missed or could not be attributed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// What happened, in a few words.
+    pub cause: String,
+    /// How often.
+    pub count: u64,
+    /// What it means for the figures.
+    pub meaning: String,
+}

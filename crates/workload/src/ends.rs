@@ -1,0 +1,180 @@
+//! The two ends that packets run between, and their sockets.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+
+use netplumb_model::class::Proto;
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Ports are fixed, so that no hash depends on what the kernel would have drawn.
+const TX_PORT: u16 = 40_001;
+const RX_PORT: u16 = 40_002;
+/// Room for any block at one go.
+const BUFFER_BYTES: usize = 4 << 20;
+
+/// Where packets are sent from and to.
+#[derive(Debug)]
+pub struct Ends {
+    /// Network namespace of the sender.
+    pub tx_namespace: OwnedFd,
+    /// Network namespace of the receiver; may be the same.
+    pub rx_namespace: OwnedFd,
+    /// Address of the sender.
+    pub tx_address: IpAddr,
+    /// Address of the receiver.
+    pub rx_address: IpAddr,
+}
+
+/// Open sockets, connected to each other.
+#[derive(Debug)]
+pub struct Sockets {
+    /// Sends; for raw ICMP also receives the answers.
+    pub tx: OwnedFd,
+    /// Receives; for raw ICMP the same as `tx`.
+    pub rx: OwnedFd,
+}
+
+/// Run `f` inside a network namespace, and come back.
+///
+/// # Errors
+/// The namespace can't be entered or left, or `f` failed.
+pub fn inside<T>(
+    namespace: BorrowedFd<'_>,
+    f: impl FnOnce() -> io::Result<T>,
+) -> io::Result<T> {
+    let home = std::fs::File::open("/proc/thread-self/ns/net")?;
+    set_namespace(namespace.as_raw_fd())?;
+    let result = f();
+    set_namespace(home.as_raw_fd())?;
+    result
+}
+
+fn set_namespace(fd: i32) -> io::Result<()> {
+    // SAFETY: setns takes a descriptor and a flag, and touches no memory of ours.
+    if unsafe { libc::setns(fd, libc::CLONE_NEWNET) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+impl Ends {
+    /// Open and connect the sockets for `proto`.
+    ///
+    /// # Errors
+    /// Any socket call that failed, with which one.
+    pub fn open(&self, proto: Proto) -> io::Result<Sockets> {
+        use std::os::fd::AsFd;
+        let (tx_ns, rx_ns) = (self.tx_namespace.as_fd(), self.rx_namespace.as_fd());
+        match proto {
+            Proto::Raw => {
+                let tx = inside(tx_ns, || self.raw())?;
+                let rx = tx.try_clone()?;
+                Ok(Sockets { tx, rx })
+            }
+            Proto::Udp => {
+                let from = SocketAddr::new(self.tx_address, TX_PORT);
+                let to = SocketAddr::new(self.rx_address, RX_PORT);
+                let rx = inside(rx_ns, || udp(to))?;
+                let tx = inside(tx_ns, || udp(from))?;
+                tx.connect(&to.into())?;
+                rx.connect(&from.into())?;
+                Ok(Sockets { tx: tx.into(), rx: rx.into() })
+            }
+            Proto::Tcp => self.tcp(),
+        }
+    }
+
+    fn raw(&self) -> io::Result<OwnedFd> {
+        let socket = match self.tx_address {
+            IpAddr::V4(_) => {
+                let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4))?;
+                // As ping does: echo replies (type 0) and nothing else.
+                let all_but_reply: u32 = !1;
+                const SOL_RAW: i32 = 255;
+                const ICMP_FILTER: i32 = 1;
+                set_option(&socket, SOL_RAW, ICMP_FILTER, &all_but_reply.to_ne_bytes())?;
+                socket
+            }
+            IpAddr::V6(_) => {
+                let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
+                // Bits set are blocked (RFC 3542, 3.2): all but echo reply, 129.
+                let mut blocked = [0xff_u8; 32];
+                blocked[129 / 8] &= !(1 << (129 % 8));
+                const SOL_ICMPV6: i32 = 58;
+                const ICMPV6_FILTER: i32 = 1;
+                set_option(&socket, SOL_ICMPV6, ICMPV6_FILTER, &blocked)?;
+                socket
+            }
+        };
+        roomy(&socket)?;
+        socket.bind(&SocketAddr::new(self.tx_address, 0).into())?;
+        socket.connect(&SocketAddr::new(self.rx_address, 0).into())?;
+        Ok(socket.into())
+    }
+
+    fn tcp(&self) -> io::Result<Sockets> {
+        use std::os::fd::AsFd;
+        let to = SocketAddr::new(self.rx_address, RX_PORT);
+        let from = SocketAddr::new(self.tx_address, TX_PORT);
+        let listener = inside(self.rx_namespace.as_fd(), || {
+            let socket = stream(to)?;
+            socket.listen(1)?;
+            // SAFETY: the descriptor was just given up by its owner.
+            Ok(unsafe { TcpListener::from_raw_fd(socket.into_raw_fd()) })
+        })?;
+        let tx = inside(self.tx_namespace.as_fd(), || {
+            let socket = stream(from)?;
+            socket.connect(&to.into())?;
+            // SAFETY: the descriptor was just given up by its owner.
+            Ok(unsafe { TcpStream::from_raw_fd(socket.into_raw_fd()) })
+        })?;
+        let (rx, _) = listener.accept()?;
+        tx.set_nodelay(true)?;
+        rx.set_nodelay(true)?;
+        Ok(Sockets { tx: tx.into(), rx: rx.into() })
+    }
+}
+
+fn set_option(socket: &Socket, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+    // SAFETY: the pointer and the length are those of `value`.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            value.as_ptr().cast(),
+            value.len() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn roomy(socket: &Socket) -> io::Result<()> {
+    // The forced form is for root, who the guest's agent is; the plain one is
+    // bounded by net.core.rmem_max, and enough for small packets.
+    let bytes = (BUFFER_BYTES as i32).to_ne_bytes();
+    for (forced, plain) in
+        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+    {
+        set_option(socket, libc::SOL_SOCKET, forced, &bytes)
+            .or_else(|_| set_option(socket, libc::SOL_SOCKET, plain, &bytes))?;
+    }
+    Ok(())
+}
+
+fn udp(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    roomy(&socket)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn stream(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A run may follow another at once, on the same ports.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}

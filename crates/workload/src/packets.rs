@@ -1,0 +1,270 @@
+//! One packet at a time, from one end to the other, with markers around the
+//! system calls that send and receive.
+//!
+//! The sender waits for each packet to arrive before the next: per-packet cost
+//! without queueing. The receiver's system call is made when the packet is
+//! there, so receiving is never mixed with waiting.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::time::Duration;
+
+use netplumb_model::class::{Family, Proto};
+use netplumb_model::message::RunPlan;
+use netplumb_model::recording::Ledger;
+
+use crate::drops;
+use crate::ends::{Ends, Sockets};
+use crate::mark::{self, mark};
+
+/// How long to sleep where a link delivers by interrupt, and how often, before a
+/// packet counts as lost.
+const NAP: Duration = Duration::from_micros(200);
+const NAPS: u32 = 1_000;
+/// Blocks begin at a whole multiple of this on the monotonic clock, so that the
+/// timer ticks fall on the same packets in every run.
+const ALIGN_NS: i64 = 100_000_000;
+/// ... plus this, to be away from the tick itself (4 ms at 250 Hz).
+const PHASE_NS: i64 = 500_000;
+
+/// Sends and receives for one plan.
+#[derive(Debug)]
+pub struct Traffic<'a> {
+    plan: &'a RunPlan,
+    ends: &'a Ends,
+    sockets: Sockets,
+    message: Vec<u8>,
+    buffer: Vec<u8>,
+    sequence: u16,
+}
+
+impl<'a> Traffic<'a> {
+    /// Open the sockets and establish what has to be.
+    ///
+    /// # Errors
+    /// A socket call failed.
+    pub fn open(plan: &'a RunPlan, ends: &'a Ends) -> io::Result<Self> {
+        let size = plan.size_bytes as usize;
+        let header = if plan.proto == Proto::Raw { ICMP_HEADER_BYTES } else { 0 };
+        let mut message = vec![0; header + size];
+        for (i, byte) in message[header..].iter_mut().enumerate() {
+            *byte = i as u8;
+        }
+        Ok(Traffic {
+            plan,
+            ends,
+            sockets: ends.open(plan.proto)?,
+            message,
+            buffer: vec![0; size + 256],
+            sequence: 0,
+        })
+    }
+
+    /// Send the warm-up, uncounted.
+    ///
+    /// # Errors
+    /// A packet could not be sent, or none arrived at all.
+    pub fn warm_up(&mut self) -> io::Result<()> {
+        let mut arrived = 0;
+        for _ in 0..self.plan.warmup_packets {
+            arrived += u64::from(self.one()?);
+        }
+        if arrived == 0 && self.plan.warmup_packets > 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("none of {} warm-up packets arrived", self.plan.warmup_packets),
+            ));
+        }
+        Ok(())
+    }
+
+    /// One block, in its window.
+    ///
+    /// # Errors
+    /// A packet could not be sent, or a counter not read. Lost packets are no
+    /// error: the ledger names them.
+    pub fn block(&mut self) -> io::Result<Ledger> {
+        let before = self.drops()?;
+        align();
+        let mut delivered = 0;
+        let mut failed = None;
+        mark::<{ mark::WINDOW_BEGIN }>();
+        for _ in 0..self.plan.packets {
+            match self.one() {
+                Ok(arrived) => delivered += u64::from(arrived),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        mark::<{ mark::WINDOW_END }>();
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let offered = u64::from(self.plan.packets);
+        // Only what is missing needs a cause; a counter that moved for another
+        // packet's sake explains nothing.
+        let mut missing = offered - delivered;
+        let mut dropped = drops::Drops::new();
+        if missing > 0 {
+            for (cause, n) in drops::since(&before, &self.drops()?) {
+                let n = n.min(missing);
+                if n > 0 {
+                    missing -= n;
+                    dropped.insert(cause, n);
+                }
+            }
+        }
+        Ok(Ledger { offered, delivered, dropped })
+    }
+
+    fn drops(&self) -> io::Result<drops::Drops> {
+        let mut all = drops::Drops::new();
+        for (end, namespace) in
+            [("sender", &self.ends.tx_namespace), ("receiver", &self.ends.rx_namespace)]
+        {
+            for (cause, n) in drops::read(namespace.as_fd())? {
+                all.insert(format!("{end}: {cause}"), n);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Send one message and receive it; whether it arrived.
+    fn one(&mut self) -> io::Result<bool> {
+        if self.plan.proto == Proto::Raw {
+            self.sequence = self.sequence.wrapping_add(1);
+            let v6 = self.plan.family == Family::V6;
+            icmp_echo(&mut self.message, self.sequence, v6);
+        }
+        self.send()?;
+        let mut left = match self.plan.proto {
+            Proto::Tcp => self.message.len(),
+            Proto::Raw | Proto::Udp => 1,
+        };
+        while left > 0 {
+            if !wait_readable(self.sockets.rx.as_raw_fd())? {
+                return Ok(false);
+            }
+            let got = self.receive()?;
+            left = match self.plan.proto {
+                Proto::Tcp if got == 0 => return Ok(false),
+                Proto::Tcp => left.saturating_sub(got),
+                Proto::Raw | Proto::Udp => 0,
+            };
+        }
+        Ok(true)
+    }
+
+    fn send(&self) -> io::Result<()> {
+        let (fd, at, len) =
+            (self.sockets.tx.as_raw_fd(), self.message.as_ptr().cast(), self.message.len());
+        let mut sent = 0;
+        while sent < len || len == 0 {
+            mark::<{ mark::TX_BEGIN }>();
+            // SAFETY: `sent` is below `len`, the length of the buffer.
+            let n = unsafe {
+                libc::send(fd, (at as *const u8).add(sent).cast(), len - sent, 0)
+            };
+            mark::<{ mark::TX_END }>();
+            if n < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            sent += n as usize;
+            if len == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self) -> io::Result<usize> {
+        let (fd, at, len) =
+            (self.sockets.rx.as_raw_fd(), self.buffer.as_mut_ptr().cast(), self.buffer.len());
+        mark::<{ mark::RX_BEGIN }>();
+        // SAFETY: the pointer and the length are those of the buffer.
+        let n = unsafe { libc::recv(fd, at, len, 0) };
+        mark::<{ mark::RX_END }>();
+        if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
+    }
+}
+
+/// Whether something can be read, at once or after some naps.
+fn wait_readable(fd: RawFd) -> io::Result<bool> {
+    for _ in 0..NAPS {
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one pollfd, as the count says.
+        match unsafe { libc::poll(&mut poll, 1, 0) } {
+            0 => std::thread::sleep(NAP),
+            n if n < 0 => return Err(io::Error::last_os_error()),
+            _ => return Ok(true),
+        }
+    }
+    Ok(false)
+}
+
+fn align() {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime fills in the timespec that it is given.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    let now_ns = now.tv_sec * 1_000_000_000 + now.tv_nsec;
+    let until_ns = (now_ns / ALIGN_NS + 2) * ALIGN_NS + PHASE_NS;
+    let until =
+        libc::timespec { tv_sec: until_ns / 1_000_000_000, tv_nsec: until_ns % 1_000_000_000 };
+    // SAFETY: the timespec outlives the call; no remainder is asked for.
+    unsafe {
+        libc::clock_nanosleep(
+            libc::CLOCK_MONOTONIC,
+            libc::TIMER_ABSTIME,
+            &until,
+            std::ptr::null_mut(),
+        )
+    };
+}
+
+const ICMP_HEADER_BYTES: usize = 8;
+const ICMP_ECHO: u8 = 8;
+const ICMPV6_ECHO_REQUEST: u8 = 128;
+/// Identifier of our echo requests.
+const ICMP_ID: u16 = 0x504c;
+
+/// Write the header of an echo request (RFC 792; RFC 4443, 4.1).
+fn icmp_echo(message: &mut [u8], sequence: u16, v6: bool) {
+    message[0] = if v6 { ICMPV6_ECHO_REQUEST } else { ICMP_ECHO };
+    message[1..4].fill(0);
+    message[4..6].copy_from_slice(&ICMP_ID.to_be_bytes());
+    message[6..8].copy_from_slice(&sequence.to_be_bytes());
+    if !v6 {
+        // Over IPv6 the kernel fills it in (RFC 3542, 3.1).
+        let sum = internet_checksum(message);
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// RFC 1071.
+fn internet_checksum(bytes: &[u8]) -> u16 {
+    let mut sum = 0_u32;
+    for pair in bytes.chunks(2) {
+        sum += u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a message with its checksum in place sums to zero, odd
+    /// lengths included.
+    #[test]
+    fn checksum_verifies() {
+        for size in [8, 18, 19, 1480] {
+            let mut message: Vec<u8> = (0..size).map(|i| i as u8).collect();
+            icmp_echo(&mut message, 77, false);
+            assert_eq!(internet_checksum(&message), 0, "{size} bytes");
+        }
+    }
+}

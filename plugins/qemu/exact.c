@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What the guest's kernel executes, block by block, as a stream.
+ *
+ * The plugin only tells; crates/instruments/src/exact/ makes functions, calls,
+ * contexts and costs out of it. Until the guest executes the marker ARM it
+ * adds nothing to kernel code, so a boot costs what it costs without it; then
+ * every translated block is thrown away and made again with:
+ *
+ *  - an inline +1 on every kernel instruction, so that a block cut short by a
+ *    fault or an interrupt counts what it executed and no more;
+ *  - a callback at the start of every kernel block;
+ *  - a memory callback on `call` and `ret`, whose address is the stack pointer.
+ *
+ * One vCPU only: the stream has one order.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "exact.h"
+#include "plugin_api.h"
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
+
+/* QEMU ends a block at 512 instructions (TCG_MAX_INSNS). */
+#define BLOCK_MAX_INSNS 512
+
+struct block {
+	uint32_t id;
+	uint32_t n_insns;
+};
+
+static struct {
+	qemu_plugin_id_t plugin;
+	int fd;
+	bool armed;
+
+	uint64_t kernel_insns; /* executed, by inline add */
+	uint64_t user_insns;
+	uint64_t counted; /* kernel_insns at the start of the block before */
+	const struct block *before;
+	uint32_t next_id;
+	uint32_t bad_addresses;
+
+	size_t used;
+	uint32_t words[1 << 15];
+} state = { .fd = -1 };
+
+static void flush(void)
+{
+	const char *at = (const char *)state.words;
+	size_t left = state.used * sizeof(state.words[0]);
+
+	state.used = 0;
+	while (left && state.fd >= 0) {
+		ssize_t n = write(state.fd, at, left);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			/* The reader is gone: nobody is left to count for. */
+			state.fd = -1;
+			return;
+		}
+		at += n;
+		left -= (size_t)n;
+	}
+}
+
+static void put(uint32_t word)
+{
+	if (state.used == sizeof(state.words) / sizeof(state.words[0]))
+		flush();
+	state.words[state.used++] = word;
+}
+
+static void put_record(enum exact_record type, uint32_t payload)
+{
+	put(0x80000000u | (uint32_t)type << 24 | (payload & 0xffffffu));
+}
+
+/* Close the account of the block before: say so if it ran in part. */
+static void settle(void)
+{
+	uint64_t ran = state.kernel_insns - state.counted;
+
+	if (state.before && ran != state.before->n_insns)
+		put_record(EXACT_PARTIAL, (uint32_t)ran);
+	state.counted = state.kernel_insns;
+	state.before = NULL;
+}
+
+static void on_kernel_block(unsigned int vcpu, void *data)
+{
+	const struct block *block = data;
+
+	(void)vcpu;
+	settle();
+	state.before = block;
+	put(block->id);
+}
+
+static void on_user_block(unsigned int vcpu, void *data)
+{
+	(void)vcpu;
+	(void)data;
+	if (!state.before)
+		return;
+	settle();
+	put_record(EXACT_USER, 0);
+}
+
+static void put_stack_address(enum exact_record type, uint64_t vaddr)
+{
+	if (vaddr >> 48 != 0xffff) {
+		state.bad_addresses++;
+		put_record(EXACT_LOSS, EXACT_LOSS_ADDRESS);
+		put(state.bad_addresses);
+		return;
+	}
+	put_record(type, (uint32_t)(vaddr >> 32) & 0xffffu);
+	put((uint32_t)vaddr);
+}
+
+/* `call *(mem)` also loads its target: only the store is the return address. */
+static void on_call_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
+			   uint64_t vaddr, void *data)
+{
+	(void)vcpu;
+	(void)data;
+	if (qemu_plugin_mem_is_store(info))
+		put_stack_address(EXACT_CALL, vaddr);
+}
+
+static void on_ret_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
+			  uint64_t vaddr, void *data)
+{
+	(void)vcpu;
+	(void)info;
+	(void)data;
+	put_stack_address(EXACT_RET, vaddr);
+}
+
+static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
+
+static void on_reset(qemu_plugin_id_t id)
+{
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_armed_translation);
+}
+
+static void on_mark(unsigned int vcpu, void *data)
+{
+	enum exact_mark mark = (enum exact_mark)(uintptr_t)data;
+
+	(void)vcpu;
+	if (mark == EXACT_MARK_ARM) {
+		if (state.armed)
+			return;
+		state.armed = true;
+		qemu_plugin_reset(state.plugin, on_reset);
+	}
+	put_record(EXACT_MARK, mark);
+	put((uint32_t)state.user_insns);
+	put((uint32_t)(state.user_insns >> 32));
+	if (mark <= EXACT_MARK_WINDOW_END)
+		flush();
+}
+
+static enum exact_kind kind_of(const uint8_t *code, size_t size)
+{
+	size_t i = 0;
+
+	while (i < size && (code[i] == 0x66 || code[i] == 0xf2 ||
+			    code[i] == 0xf3 || code[i] == 0x2e ||
+			    code[i] == 0x3e || code[i] == 0x65 ||
+			    code[i] == 0x64))
+		i++;
+	if (i < size && (code[i] & 0xf0) == 0x40)
+		i++; /* REX */
+	if (i >= size)
+		return EXACT_KIND_OTHER;
+	switch (code[i]) {
+	case 0xe8:
+		return EXACT_KIND_CALL;
+	case 0xff:
+		if (i + 1 < size && ((code[i + 1] >> 3) & 7) == 2)
+			return EXACT_KIND_CALL;
+		return EXACT_KIND_OTHER;
+	case 0xc2:
+	case 0xc3:
+		return EXACT_KIND_RET;
+	case 0xcf:
+		return EXACT_KIND_IRET;
+	case 0x0f:
+		if (i + 1 < size && code[i + 1] == 0x07)
+			return EXACT_KIND_SYSRET;
+		return EXACT_KIND_OTHER;
+	default:
+		return EXACT_KIND_OTHER;
+	}
+}
+
+static void look_for_mark(struct qemu_plugin_insn *insn)
+{
+	const uint8_t *code = qemu_plugin_insn_data(insn);
+	uint32_t imm;
+
+	if (qemu_plugin_insn_size(insn) != 7 || code[0] != 0x0f ||
+	    code[1] != 0x1f || code[2] != 0x80)
+		return;
+	memcpy(&imm, code + 3, sizeof(imm));
+	if ((imm & EXACT_MARK_MASK) != EXACT_MARK_MAGIC)
+		return;
+	qemu_plugin_register_vcpu_insn_exec_cb(
+		insn, on_mark, QEMU_PLUGIN_CB_NO_REGS,
+		(void *)(uintptr_t)(imm & ~EXACT_MARK_MASK));
+}
+
+static bool is_kernel(const struct qemu_plugin_tb *tb)
+{
+	return qemu_plugin_tb_vaddr(tb) >> 63;
+}
+
+/* Before ARM: no more than a look for markers in user code. */
+static void on_idle_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+	size_t n = qemu_plugin_tb_n_insns(tb);
+
+	(void)id;
+	if (is_kernel(tb))
+		return;
+	for (size_t i = 0; i < n; i++)
+		look_for_mark(qemu_plugin_tb_get_insn(tb, i));
+}
+
+static void put_block(const struct block *block, const struct qemu_plugin_tb *tb,
+		      enum exact_kind kind)
+{
+	uint64_t vaddr = qemu_plugin_tb_vaddr(tb);
+	uint8_t bytes[BLOCK_MAX_INSNS * 16];
+	size_t n = block->n_insns;
+	size_t len = n;
+
+	for (size_t i = 0; i < n; i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		size_t size = qemu_plugin_insn_size(insn);
+
+		bytes[i] = (uint8_t)size;
+		memcpy(bytes + len, qemu_plugin_insn_data(insn), size);
+		len += size;
+	}
+	while (len % 4)
+		bytes[len++] = 0;
+
+	put_record(EXACT_BLOCK, (uint32_t)(4 + len / 4));
+	put(block->id);
+	put((uint32_t)vaddr);
+	put((uint32_t)(vaddr >> 32));
+	put((uint32_t)kind << 16 | (uint32_t)n);
+	for (size_t i = 0; i < len; i += 4) {
+		uint32_t word;
+
+		memcpy(&word, bytes + i, 4);
+		put(word);
+	}
+}
+
+static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+	size_t n = qemu_plugin_tb_n_insns(tb);
+	struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, n - 1);
+	enum exact_kind kind;
+	struct block *block;
+
+	(void)id;
+	if (!is_kernel(tb)) {
+		qemu_plugin_register_vcpu_tb_exec_cb(
+			tb, on_user_block, QEMU_PLUGIN_CB_NO_REGS, NULL);
+		for (size_t i = 0; i < n; i++) {
+			struct qemu_plugin_insn *insn =
+				qemu_plugin_tb_get_insn(tb, i);
+
+			qemu_plugin_register_vcpu_insn_exec_inline(
+				insn, QEMU_PLUGIN_INLINE_ADD_U64,
+				&state.user_insns, 1);
+			look_for_mark(insn);
+		}
+		return;
+	}
+
+	/* Never freed: QEMU keeps the pointer until it drops the block. */
+	block = malloc(sizeof(*block));
+	if (!block) {
+		fputs("netplumb: out of memory in the plugin\n", stderr);
+		abort();
+	}
+	block->id = state.next_id++;
+	block->n_insns = (uint32_t)n;
+	kind = kind_of(qemu_plugin_insn_data(last), qemu_plugin_insn_size(last));
+	put_block(block, tb, kind);
+
+	qemu_plugin_register_vcpu_tb_exec_cb(
+		tb, on_kernel_block, QEMU_PLUGIN_CB_NO_REGS, block);
+	for (size_t i = 0; i < n; i++)
+		qemu_plugin_register_vcpu_insn_exec_inline(
+			qemu_plugin_tb_get_insn(tb, i),
+			QEMU_PLUGIN_INLINE_ADD_U64, &state.kernel_insns, 1);
+	/*
+	 * Read and write for both: asked for reads alone, QEMU 7.2 leaves out
+	 * most of the accesses of `ret`.
+	 */
+	if (kind == EXACT_KIND_CALL)
+		qemu_plugin_register_vcpu_mem_cb(last, on_call_access,
+						 QEMU_PLUGIN_CB_NO_REGS,
+						 QEMU_PLUGIN_MEM_RW, NULL);
+	else if (kind == EXACT_KIND_RET)
+		qemu_plugin_register_vcpu_mem_cb(last, on_ret_access,
+						 QEMU_PLUGIN_CB_NO_REGS,
+						 QEMU_PLUGIN_MEM_RW, NULL);
+}
+
+static void on_atexit(qemu_plugin_id_t id, void *data)
+{
+	(void)id;
+	(void)data;
+	flush();
+}
+
+QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id,
+					   const qemu_info_t *info, int argc,
+					   char **argv)
+{
+	for (int i = 0; i < argc; i++) {
+		if (!strncmp(argv[i], "fd=", 3))
+			state.fd = atoi(argv[i] + 3);
+	}
+	if (strcmp(info->target_name, "x86_64") || !info->system_emulation) {
+		fputs("netplumb: the plugin counts x86_64 system guests only\n",
+		      stderr);
+		return -1;
+	}
+	if (info->system.max_vcpus > 1) {
+		fputs("netplumb: the plugin counts one vCPU, start with -smp 1\n",
+		      stderr);
+		return -1;
+	}
+	state.plugin = id;
+	put_record(EXACT_HELLO, EXACT_STREAM_VERSION);
+	flush();
+	qemu_plugin_register_vcpu_tb_trans_cb(id, on_idle_translation);
+	qemu_plugin_register_atexit_cb(id, on_atexit, NULL);
+	return 0;
+}

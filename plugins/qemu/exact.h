@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The stream that the plugin writes, little-endian 32-bit words. Its reader is
+ * crates/instruments/src/exact/stream.rs; a change here is a change there, and
+ * a new EXACT_STREAM_VERSION.
+ *
+ *   0iii iiii ...        block `i` of kernel code starts executing
+ *   1ttt tttt pppp ...   a record of type `t` (7 bits) with 24 bits `p`,
+ *                        followed by the words that its type asks for
+ */
+#ifndef NETPLUMB_EXACT_H
+#define NETPLUMB_EXACT_H
+
+#define EXACT_STREAM_VERSION 1
+
+enum exact_record {
+	/* p: EXACT_STREAM_VERSION. First word of the stream. */
+	EXACT_HELLO = 1,
+	/*
+	 * Code of a block, before its first execution. p: number of words that
+	 * follow: id, address low, address high, kind of the last instruction
+	 * (enum exact_kind) << 16 | number of instructions n, then n bytes of
+	 * instruction sizes and the code itself, padded to a word.
+	 */
+	EXACT_BLOCK = 2,
+	/* p: instructions that the block before really executed, if not all. */
+	EXACT_PARTIAL = 3,
+	/* A call stored its return address; p: address bits 32-47; word: 0-31. */
+	EXACT_CALL = 4,
+	/* A ret read its return address from there; as above. */
+	EXACT_RET = 5,
+	/* User mode runs. */
+	EXACT_USER = 6,
+	/* p: enum exact_mark; two words: user instructions so far, low, high. */
+	EXACT_MARK = 7,
+	/* p: enum exact_loss; word: how many so far. */
+	EXACT_LOSS = 8,
+};
+
+enum exact_kind {
+	EXACT_KIND_OTHER = 0,
+	EXACT_KIND_CALL = 1,
+	EXACT_KIND_RET = 2,
+	EXACT_KIND_IRET = 3,
+	EXACT_KIND_SYSRET = 4,
+};
+
+enum exact_loss {
+	/* An address of a call or ret was not in the kernel's half. */
+	EXACT_LOSS_ADDRESS = 1,
+};
+
+/*
+ * Markers: `nopl imm32(%rax)`, bytes 0f 1f 80 imm32, executed in user mode with
+ * imm32 = EXACT_MARK_MAGIC | mark. crates/workload/src/mark.rs has the twin.
+ */
+#define EXACT_MARK_MAGIC 0x4e500000u
+#define EXACT_MARK_MASK 0xffff0000u
+
+enum exact_mark {
+	/* From here on the kernel is counted. */
+	EXACT_MARK_ARM = 1,
+	EXACT_MARK_WINDOW_BEGIN = 2,
+	EXACT_MARK_WINDOW_END = 3,
+	EXACT_MARK_TX_BEGIN = 4,
+	EXACT_MARK_TX_END = 5,
+	EXACT_MARK_RX_BEGIN = 6,
+	EXACT_MARK_RX_END = 7,
+};
+
+#endif
