@@ -15,6 +15,8 @@ const MAX_PACKET_RULES: usize = 32;
 pub struct Role {
     /// An interrupt begins.
     pub interrupt: bool,
+    /// ... at any of the addresses in it, not just the first.
+    pub stubs: bool,
     /// ... of the timer.
     pub timer: bool,
     /// The task enters the kernel.
@@ -37,6 +39,7 @@ pub struct Role {
 #[derive(Debug, Clone)]
 pub struct PathRules {
     interrupt: GlobSet,
+    stubs: GlobSet,
     timer: GlobSet,
     entry: GlobSet,
     softirq: GlobSet,
@@ -56,6 +59,7 @@ pub struct PathRulesError(String);
 #[serde(deny_unknown_fields)]
 struct File {
     interrupt: Vec<String>,
+    stubs: Vec<String>,
     timer_interrupt: Vec<String>,
     entry: Vec<String>,
     softirq: Vec<String>,
@@ -97,6 +101,7 @@ impl PathRules {
             .collect::<Result<_, PathRulesError>>()?;
         Ok(PathRules {
             interrupt: globs(&file.interrupt)?,
+            stubs: globs(&file.stubs)?,
             timer: globs(&file.timer_interrupt)?,
             entry: globs(&file.entry)?,
             softirq: globs(&file.softirq)?,
@@ -118,6 +123,7 @@ impl PathRules {
         }
         Role {
             interrupt: self.interrupt.is_match(name),
+            stubs: self.stubs.is_match(name),
             timer: self.timer.is_match(name),
             entry: self.entry.is_match(name),
             softirq: self.softirq.is_match(name),

@@ -8,7 +8,7 @@ use netplumb_model::class::{Context, Direction, Softirq};
 use netplumb_model::recording::NodeId;
 use rustc_hash::FxHashMap;
 
-use super::block::Block;
+use super::block::{Block, Segment};
 use super::stack::{Event, Flow, Frame, Scope, Tag, Task, Why, stack_id};
 use super::stream::{Kind, Mark, Record};
 use super::tree::{Symbol, Tree, UNKNOWN};
@@ -221,7 +221,7 @@ impl<'a> Accountant<'a> {
                 break;
             }
             let flow = if n == 0 { self.flow } else { Flow::Sequential };
-            let entered = self.arrive(flow, segment.symbol, segment.at_entry);
+            let entered = self.arrive(flow, segment, block.start);
             // A block may count more than it is long, if `rep` repeats in it.
             let last = n + 1 == block.segments.len();
             let insns = if last { left } else { left.min(segment.insns) };
@@ -254,9 +254,11 @@ impl<'a> Accountant<'a> {
     }
 
     /// Bring the stack to where control is now. Whether a function was entered.
-    fn arrive(&mut self, flow: Flow, symbol: Symbol, at_entry: bool) -> bool {
+    fn arrive(&mut self, flow: Flow, segment: &Segment, address: u64) -> bool {
+        let symbol = segment.symbol;
         let role = self.role(symbol);
-        if role.interrupt || role.entry {
+        // What comes back to the middle of an entry stub is no new entry.
+        if (role.interrupt || role.entry) && (segment.at_entry || role.stubs) {
             // A stub of the entry code that goes on to the next one.
             let within = flow == Flow::Sequential
                 && self.current.frames.last().is_some_and(|top| {
@@ -279,7 +281,7 @@ impl<'a> Accountant<'a> {
             }
             Flow::Call { sp, returns_to } => {
                 // A call within it (to fill the return buffer) is no switch.
-                if role.task_switch && at_entry {
+                if role.task_switch && segment.at_entry {
                     self.current.id = Some(stack_id(sp));
                     self.switching = true;
                 }
@@ -287,7 +289,7 @@ impl<'a> Accountant<'a> {
                 true
             }
             Flow::Ret { sp } => {
-                self.ret(sp);
+                self.ret(sp, address);
                 self.on(symbol)
             }
             Flow::Iret => {
@@ -304,7 +306,7 @@ impl<'a> Accountant<'a> {
                 // On with what was under way; it can't have been this again.
                 match interrupted {
                     Flow::Iret | Flow::User => self.on(symbol),
-                    other => self.arrive(other, symbol, at_entry),
+                    other => self.arrive(other, segment, address),
                 }
             }
             Flow::Sequential => self.on(symbol),
@@ -334,7 +336,7 @@ impl<'a> Accountant<'a> {
         true
     }
 
-    fn ret(&mut self, sp: u64) {
+    fn ret(&mut self, sp: u64, address: u64) {
         let frames = &self.current.frames;
         let floor = frames
             .iter()
@@ -342,7 +344,13 @@ impl<'a> Accountant<'a> {
             .map_or(0, |entry| entry + 1);
         let found = frames[floor..]
             .iter()
-            .rposition(|f| matches!(f.why, Why::Called { sp: s, .. } if s == sp));
+            .rposition(|f| matches!(f.why, Why::Called { sp: s, .. } if s == sp))
+            // error_entry moves its own return address before it returns.
+            .or_else(|| {
+                frames[floor..].iter().rposition(
+                    |f| matches!(f.why, Why::Called { returns_to, .. } if returns_to == address),
+                )
+            });
         match found {
             Some(at) => self.pop_to(floor + at, true),
             None => {

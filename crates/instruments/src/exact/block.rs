@@ -20,6 +20,8 @@ pub(super) struct Block {
     pub(super) segments: Vec<Segment>,
     pub(super) insns: u32,
     pub(super) kind: Kind,
+    /// The address of its first instruction.
+    pub(super) start: u64,
     /// The address after its last instruction: where a call returns to.
     pub(super) end: u64,
 }
@@ -54,6 +56,6 @@ impl Block {
             }
             at += u64::from(size);
         }
-        Block { segments, insns: sizes.len() as u32, kind, end: at }
+        Block { segments, insns: sizes.len() as u32, kind, start: address, end: at }
     }
 }
