@@ -17,7 +17,7 @@ pub struct Role {
     pub interrupt: bool,
     /// ... at any of the addresses in it, not just the first.
     pub stubs: bool,
-    /// ... of the timer.
+    /// The interrupt that gets here is the timer's.
     pub timer: bool,
     /// The task enters the kernel.
     pub entry: bool,

@@ -380,7 +380,7 @@ impl<'a> Accountant<'a> {
             opens_scope = true;
             parent = None;
             tag = Tag { context: Some(Context::Hardirq), in_packet: false, completion: false };
-            self.current.scopes.push(Scope { hardirq: true, timer: role.timer, ..Scope::default() });
+            self.current.scopes.push(Scope { hardirq: true, ..Scope::default() });
         } else if matches!(why, Why::Entered { .. }) {
             // A fault within the kernel stays what it interrupted, a child of it.
         } else if role.softirq && below.is_none_or(|f| f.tag.context.is_some()) {
@@ -401,6 +401,7 @@ impl<'a> Accountant<'a> {
                 scope.reached |= role.reaches;
             }
             tag.completion |= role.completion;
+            scope.timer |= scope.hardirq && role.timer;
         }
         let node = self.tree.child(parent, symbol, why == Why::Jumped);
         let mut window = 0;

@@ -72,11 +72,13 @@ impl Machine {
 
     /// The kernel's command line.
     pub fn kernel_cmdline(&self) -> String {
-        // tsc=reliable, no_timer_check, noreplace-smp: skip what a boot would
-        // otherwise measure. nokaslr: addresses are the same in every boot.
+        // nokaslr: addresses are the same in every boot. nolapic_timer: the HPET
+        // ticks; to calibrate the local APIC's timer the kernel spins for 100 ms on
+        // `pause`, of which each one throws QEMU out of its loop: half the boot.
+        // tsc=reliable, no_timer_check: skip what else a boot would measure.
         let mut line = String::from(
-            "console=ttyS0 loglevel=4 panic=-1 nokaslr tsc=reliable no_timer_check \
-             random.trust_cpu=on audit=0 cryptomgr.notests",
+            "console=ttyS0 loglevel=4 panic=-1 nokaslr nolapic_timer tsc=reliable \
+             no_timer_check random.trust_cpu=on audit=0 cryptomgr.notests",
         );
         if !self.mitigations {
             line.push_str(" mitigations=off");
@@ -167,8 +169,8 @@ mod tests {
              -accel tcg,thread=single -cpu max,-erms,-fsrm -smp 1 \
              -rtc clock=vm,base=2026-01-01 -seed 1 -m 256 -icount shift=0,sleep=off \
              -kernel /k/vmlinux -initrd /proc/self/fd/3 -append console=ttyS0 loglevel=4 \
-             panic=-1 nokaslr tsc=reliable no_timer_check random.trust_cpu=on audit=0 \
-             cryptomgr.notests mitigations=off slab_nomerge \
+             panic=-1 nokaslr nolapic_timer tsc=reliable no_timer_check random.trust_cpu=on \
+             audit=0 cryptomgr.notests mitigations=off slab_nomerge \
              -chardev socket,id=console,fd=4 -serial chardev:console \
              -chardev socket,id=fallback,fd=5 -serial chardev:fallback \
              -chardev socket,id=agent,fd=6 -device virtio-serial-pci,ioeventfd=off,max_ports=2 \
