@@ -2,3 +2,4 @@
 
 pub mod capability;
 pub mod exact;
+pub mod functions;

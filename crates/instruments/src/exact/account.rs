@@ -255,6 +255,8 @@ impl<'a> Accountant<'a> {
 
     /// Bring the stack to where control is now. Whether a function was entered.
     fn arrive(&mut self, flow: Flow, segment: &Segment, address: u64) -> bool {
+        // First, for the next interrupt may come before anything else runs.
+        let flow = if flow == Flow::Iret { self.iret() } else { flow };
         let symbol = segment.symbol;
         let role = self.role(symbol);
         // What comes back to the middle of an entry stub is no new entry.
@@ -292,24 +294,7 @@ impl<'a> Accountant<'a> {
                 self.ret(sp, address);
                 self.on(symbol)
             }
-            Flow::Iret => {
-                let at = self.current.frames.iter().rposition(|f| matches!(f.why, Why::Entered { .. }));
-                let Some(at) = at else {
-                    self.pop_to(0, false);
-                    return self.on(symbol);
-                };
-                let interrupted = match self.current.frames[at].why {
-                    Why::Entered { interrupted } => interrupted,
-                    _ => Flow::Sequential,
-                };
-                self.pop_to(at, true);
-                // On with what was under way; it can't have been this again.
-                match interrupted {
-                    Flow::Iret | Flow::User => self.on(symbol),
-                    other => self.arrive(other, segment, address),
-                }
-            }
-            Flow::Sequential => self.on(symbol),
+            Flow::Sequential | Flow::Iret => self.on(symbol),
         }
     }
 
@@ -334,6 +319,21 @@ impl<'a> Accountant<'a> {
         }
         self.push(symbol, Why::Jumped);
         true
+    }
+
+    /// End an interrupt or exception; the flow that it interrupted.
+    fn iret(&mut self) -> Flow {
+        let entered = self.current.frames.iter().rposition(|f| matches!(f.why, Why::Entered { .. }));
+        let Some(at) = entered else {
+            self.pop_to(0, false);
+            return Flow::Sequential;
+        };
+        let interrupted = match self.current.frames[at].why {
+            Why::Entered { interrupted } => interrupted,
+            _ => Flow::Sequential,
+        };
+        self.pop_to(at, true);
+        interrupted
     }
 
     fn ret(&mut self, sp: u64, address: u64) {

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Times one function from entry to exit. Which one is set before loading.
+ *
+ * The clock is the last thing that `enter` does and the first that `leave`
+ * does: what lies between the two readings, besides the function, is the store
+ * below, the two programs' share of the trampoline and of bpf_ktime_get_ns()
+ * itself. That is the probe's own cost in its figures, and the same for every
+ * call.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "functions.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, FUNCTIONS_MAX_TASKS);
+	__type(key, __u64);
+	__type(value, struct functions_pending);
+} pending SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct functions_times);
+} times SEC(".maps");
+
+/*
+ * The thread's number. Every CPU's idle task is number 0, but an idle task does
+ * not leave its CPU.
+ */
+static __always_inline __u64 task_key(void)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+
+	return tid ? tid : 1ULL << 32 | bpf_get_smp_processor_id();
+}
+
+SEC("fentry")
+int enter(void *ctx)
+{
+	struct functions_pending none = {};
+	struct functions_pending *p;
+	__u64 key = task_key();
+	__u64 depth;
+
+	p = bpf_map_lookup_elem(&pending, &key);
+	if (!p) {
+		/* If there is no room, `leave` will not find it either. */
+		bpf_map_update_elem(&pending, &key, &none, BPF_NOEXIST);
+		p = bpf_map_lookup_elem(&pending, &key);
+		if (!p)
+			return 0;
+	}
+	depth = p->depth;
+	p->depth = depth + 1;
+	if (depth < FUNCTIONS_MAX_DEPTH)
+		p->entered_ns[depth] = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("fexit")
+int leave(void *ctx)
+{
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct functions_pending *p;
+	struct functions_times *t;
+	__u64 key = task_key();
+	__u32 zero = 0;
+	__u64 depth, ns;
+
+	t = bpf_map_lookup_elem(&times, &zero);
+	if (!t)
+		return 0;
+	p = bpf_map_lookup_elem(&pending, &key);
+	/* Without an entry, it was entered before `enter` was attached. */
+	if (!p || !p->depth) {
+		t->untimed++;
+		return 0;
+	}
+	depth = p->depth - 1;
+	p->depth = depth;
+	if (depth >= FUNCTIONS_MAX_DEPTH) {
+		t->untimed++;
+		return 0;
+	}
+	ns = now_ns - p->entered_ns[depth];
+	if (!t->calls || ns < t->min_ns)
+		t->min_ns = ns;
+	t->calls++;
+	t->total_ns += ns;
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,182 @@
+#!/usr/bin/env bash
+# Sees to it that what the build, the lab and the tests need is there.
+#
+#   scripts/setup.sh [--try] GROUP...     groups: build, run, test
+#
+# Looks first: where nothing is missing it changes nothing, fetches nothing and
+# needs no rights. What is missing it installs with apt-get, as root or through
+# sudo; where it can't, it says what to install and fails. With --try, only what
+# is missing of the group "build" is a failure.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# What to look for (a command, or a file), and the Debian package that has it.
+needs() {
+	case $1 in
+	build)
+		# The last eight are for libelf and libbpf, which libbpf-sys builds.
+		cat <<-'LIST'
+			cc build-essential
+			/usr/include/stdio.h build-essential
+			/etc/ssl/certs/ca-certificates.crt ca-certificates
+			make build-essential
+			autoreconf autoconf
+			aclocal automake
+			autopoint autopoint
+			msgfmt gettext
+			bison bison
+			flex flex
+			gawk gawk
+			pkg-config pkg-config
+		LIST
+		if compgen -G 'crates/*/src/*/*.bpf.c' >/dev/null; then
+			echo clang clang
+		fi
+		if ! have_rust && ! command -v rustup curl wget >/dev/null; then
+			echo curl curl
+		fi
+		;;
+	run)
+		echo qemu-system-x86_64 qemu-system-x86
+		;;
+	test)
+		echo clang-format clang-format
+		;;
+	*)
+		die "no group \`$1\`: build, run, test"
+		;;
+	esac
+}
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() {
+	say "$@"
+	exit 1
+}
+
+# The packages of these groups that are missing, one a line.
+missing() {
+	local group probe package
+	for group; do
+		while read -r probe package; do
+			case $probe in
+			/*) [ -e "$probe" ] ;;
+			# An ordinary user's $PATH may leave out the sbin folders.
+			*) PATH="$PATH:/usr/sbin:/sbin" command -v "$probe" >/dev/null ;;
+			esac || echo "$package"
+		done < <(needs "$group")
+	done | sort -u
+}
+
+# Run as root, or fail.
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	elif ! command -v sudo >/dev/null; then
+		return 1
+	elif [ -t 0 ]; then
+		sudo -- "$@"
+	else
+		sudo -n -- "$@" 2>/dev/null
+	fi
+}
+
+install_packages() {
+	command -v apt-get >/dev/null || return 1
+	say "installing $*"
+	as_root apt-get -q -o DPkg::Lock::Timeout=300 update >&2 || return 1
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+		-o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" >&2
+}
+
+ensure_packages() {
+	local packages
+	mapfile -t packages < <(missing "$@")
+	[ ${#packages[@]} -gt 0 ] || return 0
+	install_packages "${packages[@]}" || true
+	mapfile -t packages < <(missing "$@")
+	[ ${#packages[@]} -gt 0 ] || return 0
+	say "missing: ${packages[*]}"
+	say "install them as root: apt-get install ${packages[*]}"
+	return 1
+}
+
+channel() {
+	sed -n 's/^channel *= *"\(.*\)"/\1/p' rust-toolchain.toml
+}
+
+# Whether the toolchain of rust-toolchain.toml is there, or one that will do.
+have_rust() {
+	local tool version
+	if command -v rustup >/dev/null; then
+		for tool in cargo rustfmt cargo-clippy; do
+			RUSTUP_AUTO_INSTALL=0 rustup which --toolchain "$(channel)" "$tool" \
+				>/dev/null 2>&1 || return 1
+		done
+		return 0
+	fi
+	# A Rust that does not come from rustup takes no orders about its version.
+	command -v cargo >/dev/null && command -v rustc >/dev/null || return 1
+	version=$(rustc --version | awk '{ print $2 }')
+	[ "$(printf '%s\n' "$(channel)" "$version" | sort -V | head -n 1)" = "$(channel)" ]
+}
+
+# rustup's own installer, of a version and content known here.
+RUSTUP_VERSION=1.28.2
+RUSTUP_SHA256=20a06e644b0d9bd2fbdbfd52d42540bdde820ea7df86e92e533c073da0cdd43c
+
+install_rustup() {
+	local from folder
+	from=${RUSTUP_UPDATE_ROOT:-https://static.rust-lang.org/rustup}
+	from=$from/archive/$RUSTUP_VERSION/x86_64-unknown-linux-gnu/rustup-init
+	folder=$(mktemp -d)
+	# shellcheck disable=SC2064 # The folder of now.
+	trap "rm -rf '$folder'" EXIT
+	say "installing rustup $RUSTUP_VERSION from $from into ${CARGO_HOME:-$HOME/.cargo}"
+	if command -v curl >/dev/null; then
+		curl -fsSL --retry 3 -o "$folder/rustup-init" "$from"
+	else
+		wget -q -O "$folder/rustup-init" "$from"
+	fi || return 1
+	echo "$RUSTUP_SHA256  $folder/rustup-init" | sha256sum --check --quiet >&2 || return 1
+	chmod +x "$folder/rustup-init"
+	RUSTUP_INIT_SKIP_PATH_CHECK=yes "$folder/rustup-init" -y -q --no-modify-path \
+		--profile minimal --default-toolchain none >&2 || return 1
+	say "to use cargo in a shell of your own: . ${CARGO_HOME:-$HOME/.cargo}/env"
+}
+
+ensure_rust() {
+	have_rust && return 0
+	command -v rustup >/dev/null || install_rustup || {
+		say "there is no Rust $(channel), and rustup could not be installed"
+		die "install it by https://rustup.rs, then: rustup toolchain install $(channel)"
+	}
+	say "installing the Rust toolchain $(channel)"
+	rustup toolchain install "$(channel)" --profile minimal \
+		--component rustfmt --component clippy >&2 ||
+		die "run it where there is a network: rustup toolchain install $(channel)"
+}
+
+optional=false
+if [ "${1-}" = --try ]; then
+	optional=true
+	shift
+fi
+[ $# -gt 0 ] || die "say which group: build, run, test"
+[ "$(uname -sm)" = "Linux x86_64" ] || die "Netplumb is built and run on x86-64 Linux only"
+export PATH="${CARGO_HOME:-${HOME:=/root}/.cargo}/bin:$PATH"
+
+# All at once: one run of apt-get, and one list of what is missing.
+if ! ensure_packages "$@"; then
+	$optional || exit 1
+	for group; do
+		if [ "$group" = build ] && [ -n "$(missing build)" ]; then
+			exit 1
+		fi
+	done
+fi
+for group; do
+	if [ "$group" = build ]; then
+		ensure_rust
+	fi
+done
