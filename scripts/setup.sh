@@ -64,7 +64,7 @@ missing() {
 			# An ordinary user's $PATH may leave out the sbin folders.
 			*) PATH="$PATH:/usr/sbin:/sbin" command -v "$probe" >/dev/null ;;
 			esac || echo "$package"
-		done < <(needs "$group")
+		done <<<"$(needs "$group")"
 	done | sort -u
 }
 
@@ -91,13 +91,14 @@ install_packages() {
 
 ensure_packages() {
 	local packages
-	mapfile -t packages < <(missing "$@")
-	[ ${#packages[@]} -gt 0 ] || return 0
-	install_packages "${packages[@]}" || true
-	mapfile -t packages < <(missing "$@")
-	[ ${#packages[@]} -gt 0 ] || return 0
-	say "missing: ${packages[*]}"
-	say "install them as root: apt-get install ${packages[*]}"
+	packages=$(missing "$@" | xargs)
+	[ -n "$packages" ] || return 0
+	# shellcheck disable=SC2086 # Names, without blanks in them.
+	install_packages $packages || true
+	packages=$(missing "$@" | xargs)
+	[ -n "$packages" ] || return 0
+	say "missing: $packages"
+	say "install them as root: apt-get install $packages"
 	return 1
 }
 

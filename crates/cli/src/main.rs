@@ -12,7 +12,7 @@ fn main() {
     }
     let exp = netplumb_model::experiment::Experiment::parse(&std::fs::read_to_string(&a[1]).unwrap()).unwrap();
     let plan = netplumb_engine::Plan { arms: exp.arms(), packets: 200, warmup_packets: 200, blocks: 5 };
-    let opt = netplumb_engine::Options { cache: "/root/.cache/netplumb".into(), quick: false, timeout: std::time::Duration::from_secs(60), layers: netplumb_kernel::layers::LayerRules::built_in(), cancel: Default::default() };
+    let opt = netplumb_engine::Options { cache: "/root/.cache/netplumb".into(), init: netplumb_engine::run::OWN_BINARY.into(), quick: false, timeout: std::time::Duration::from_secs(60), layers: netplumb_kernel::layers::LayerRules::built_in(), cancel: Default::default() };
     let mut rec = Default::default();
     let t = std::time::Instant::now();
     let r = netplumb_engine::run(&plan, &opt, &mut rec, &mut |_| Ok(()), &|p| println!("{:?} {p:?}", t.elapsed()));

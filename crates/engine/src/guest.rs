@@ -1,5 +1,7 @@
 //! What the agent in a guest does for an experiment.
 
+mod timing;
+
 use std::collections::BTreeMap;
 use std::{fs, io};
 
@@ -10,6 +12,8 @@ use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_workload::ends::Ends;
 use netplumb_workload::mark::{self, mark};
 use netplumb_workload::packets::Traffic;
+
+use crate::second_opinion;
 
 /// The agent's part that knows of workloads.
 #[derive(Debug, Default)]
@@ -40,6 +44,9 @@ impl Handler for Agent {
         match request {
             Request::Describe => reply(Reply::Facts(facts())).map_err(|e| e.to_string()),
             Request::Run(plan) => self.run(&plan, reply),
+            Request::TimeFunctions { functions, plan } => {
+                self.time_functions(&functions, &plan, reply)
+            }
             other => Err(format!("this agent does not know what to do with {other:?}")),
         }
     }
@@ -91,6 +98,26 @@ impl Agent {
             reply(Reply::BlockDone { index, ledger }).map_err(|e| e.to_string())?;
         }
         Ok(())
+    }
+}
+
+impl Agent {
+    fn time_functions(
+        &mut self,
+        functions: &[String],
+        plan: &RunPlan,
+        reply: &mut dyn FnMut(Reply) -> io::Result<()>,
+    ) -> Result<(), String> {
+        let ends = self.ends(plan)?;
+        let (insns, ns) = timing::clocks();
+        let timed = functions.iter().map(|f| timing::time(f, plan, ends)).collect();
+        let (insns_after, ns_after) = timing::clocks();
+        let clocks = BTreeMap::from([
+            (second_opinion::CLOCK_INSNS.into(), (insns_after - insns).to_string()),
+            (second_opinion::CLOCK_NS.into(), (ns_after - ns).as_nanos().to_string()),
+        ]);
+        reply(Reply::Facts(clocks)).map_err(|e| e.to_string())?;
+        reply(Reply::Timed(timed)).map_err(|e| e.to_string())
     }
 }
 

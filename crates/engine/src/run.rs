@@ -27,11 +27,16 @@ use crate::collect::{Index, Translation};
 use crate::guest::config_facts;
 use crate::plan::{GuestPlan, Plan};
 
+/// This program, which is its guests' init as well.
+pub const OWN_BINARY: &str = "/proc/self/exe";
+
 /// How to run, apart from what.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Where kernels are kept.
     pub cache: PathBuf,
+    /// The program that is init in a guest: [`OWN_BINARY`], but for tests.
+    pub init: PathBuf,
     /// Without an instruction clock.
     pub quick: bool,
     /// How long a boot or an arm may take.
@@ -153,13 +158,14 @@ pub fn run(
     save(recording).map_err(EngineError::Save)
 }
 
-struct Job<'a> {
-    plan: &'a Plan,
-    guest: &'a GuestPlan,
-    kernel: &'a KernelEntry,
-    options: &'a Options,
-    qemu: &'a Path,
-    first: bool,
+/// One boot, and all that it takes.
+pub(crate) struct Job<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) guest: &'a GuestPlan,
+    pub(crate) kernel: &'a KernelEntry,
+    pub(crate) options: &'a Options,
+    pub(crate) qemu: &'a Path,
+    pub(crate) first: bool,
 }
 
 /// What the reader of the stream tells the one who runs the guest.
@@ -170,7 +176,7 @@ struct Told {
 }
 
 impl Job<'_> {
-    fn machine(&self) -> Machine {
+    pub(crate) fn machine(&self) -> Machine {
         Machine {
             qemu: self.qemu.to_path_buf(),
             kernel: self.kernel.boot_image(),
@@ -182,9 +188,9 @@ impl Job<'_> {
         }
     }
 
-    fn initramfs(&self, machine: &Machine) -> Result<Vec<u8>, EngineError> {
+    pub(crate) fn initramfs(&self, machine: &Machine) -> Result<Vec<u8>, EngineError> {
         let host = |what| move |source| EngineError::Host { what, source };
-        let init = std::fs::read("/proc/self/exe").map_err(host("read our own binary"))?;
+        let init = std::fs::read(&self.options.init).map_err(host("read our own binary"))?;
         let modules = self
             .kernel
             .module_tree()?

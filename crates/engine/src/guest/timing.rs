@@ -1,0 +1,57 @@
+//! Functions timed in the guest, one at a time, each under the same traffic.
+
+use std::time::Duration;
+
+use netplumb_instruments::functions::{FunctionTimer, Times};
+use netplumb_model::message::{RunPlan, TimedFunction};
+use netplumb_workload::ends::Ends;
+use netplumb_workload::packets::Traffic;
+
+/// Time one function in the blocks of a plan. What goes wrong is told in the
+/// answer: the next function may do better.
+pub(super) fn time(function: &str, plan: &RunPlan, ends: &Ends) -> TimedFunction {
+    let (times, error) = match try_time(function, plan, ends) {
+        Ok(times) if times.untimed > 0 => {
+            (times, Some(format!("{} calls could not be timed", times.untimed)))
+        }
+        Ok(times) => (times, None),
+        Err(why) => (Times::default(), Some(why)),
+    };
+    TimedFunction {
+        name: function.to_string(),
+        calls: times.calls,
+        total_ns: times.total_ns,
+        min_ns: times.min_ns,
+        error,
+    }
+}
+
+fn try_time(function: &str, plan: &RunPlan, ends: &Ends) -> Result<Times, String> {
+    let mut traffic =
+        Traffic::open(plan, ends).map_err(|e| format!("open {} sockets: {e}", plan.proto))?;
+    let mut timer = FunctionTimer::attach(function).map_err(|e| e.to_string())?;
+    // With the timer there already: its first hits in a task cost more.
+    traffic.warm_up().map_err(|e| format!("warm-up: {e}"))?;
+    timer.reset().map_err(|e| e.to_string())?;
+    for index in 0..plan.blocks {
+        let ledger = traffic.block().map_err(|e| format!("block {index}: {e}"))?;
+        if !ledger.closes() || ledger.delivered < ledger.offered {
+            return Err(format!(
+                "block {index}: {} of {} packets arrived",
+                ledger.delivered, ledger.offered
+            ));
+        }
+    }
+    timer.read().map_err(|e| e.to_string())
+}
+
+/// A reading of both clocks: instructions (which the CPU's time stamp counter
+/// counts under icount), and the kernel's monotonic clock, which is made of it.
+pub(super) fn clocks() -> (u64, Duration) {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime fills in the timespec that it is given.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    // SAFETY: RDTSC is part of x86-64, and user mode may use it.
+    let ticks = unsafe { std::arch::x86_64::_rdtsc() };
+    (ticks, Duration::new(now.tv_sec as u64, now.tv_nsec as u32))
+}

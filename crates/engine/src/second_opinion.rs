@@ -1,0 +1,97 @@
+//! The costs of functions, asked of another witness than the `exact` instrument.
+//!
+//! In a guest whose clock counts instructions, the nanoseconds from a function's
+//! entry to its exit are its inclusive instructions, and the probe's own. fentry
+//! and fexit know nothing of translation blocks, symbols and shadow stacks: where
+//! both agree, both are right. See the test crates/cli/tests/second_opinion.rs.
+
+use netplumb_lab::vm::kernels::KernelStore;
+use netplumb_lab::vm::machine;
+use netplumb_lab::vm::process::{Extra, Guest, VmError};
+use netplumb_model::message::{Reply, Request, TimedFunction};
+
+use crate::plan::Plan;
+use crate::run::{EngineError, Job, Options};
+
+/// Key of [`Reply::Facts`]: instructions that passed on the clock below.
+pub(crate) const CLOCK_INSNS: &str = "clock.insns";
+/// Key of [`Reply::Facts`]: nanoseconds of the kernel's monotonic clock.
+pub(crate) const CLOCK_NS: &str = "clock.ns";
+const CLOCK_SOURCE: &str = "guest.clocksource";
+
+/// What fentry and fexit say.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SecondOpinion {
+    /// The functions, in the order asked for.
+    pub functions: Vec<TimedFunction>,
+    /// Instructions that passed while the functions were timed.
+    pub insns: u64,
+    /// Nanoseconds that passed meanwhile on the clock that timed them. The kernel
+    /// measures the rate of its clock at boot, and is a little wrong.
+    pub clock_ns: u64,
+    /// That clock: "tsc", or the figures are none.
+    pub clock_source: String,
+}
+
+impl SecondOpinion {
+    /// What a nanosecond is worth, close to 1.
+    pub fn insns_per_ns(&self) -> f64 {
+        self.insns as f64 / self.clock_ns as f64
+    }
+}
+
+/// Time functions, one at a time, under the traffic of the plan's first arm: its
+/// blocks are run once for each function.
+///
+/// # Errors
+/// The guest could not be run. A function that could not be timed says so in its
+/// entry.
+pub fn time_functions(
+    plan: &Plan,
+    options: &Options,
+    functions: &[&str],
+) -> Result<SecondOpinion, EngineError> {
+    let mut opinion = SecondOpinion::default();
+    let guests = plan.guests();
+    let (Some(guest), Some(arm)) = (guests.first(), plan.arms.first()) else {
+        return Ok(opinion);
+    };
+    let qemu = machine::find_qemu().ok_or(VmError::QemuMissing)?;
+    let kernel = KernelStore::new(&options.cache).find(&guest.kernel)?;
+    let job = Job { plan, guest, kernel: &kernel, options, qemu: &qemu, first: true };
+    let machine = job.machine();
+    let initramfs = job.initramfs(&machine)?;
+    let cancel = options.cancel.clone();
+    let mut guest = Guest::start(&machine, &initramfs, Extra::default(), cancel)?;
+    drop(initramfs);
+    guest.wait_ready(options.timeout)?;
+    guest.ask(&Request::Describe, options.timeout, |reply| {
+        if let Reply::Facts(mut facts) = reply {
+            opinion.clock_source = facts.remove(CLOCK_SOURCE).unwrap_or_default();
+        }
+        Ok(())
+    })?;
+    for function in functions {
+        // One request for each, so that each has its time.
+        let request = Request::TimeFunctions {
+            functions: vec![function.to_string()],
+            plan: plan.run_plan(arm),
+        };
+        guest.ask(&request, options.timeout, |reply| {
+            match reply {
+                Reply::Timed(timed) => opinion.functions.extend(timed),
+                Reply::Facts(facts) => {
+                    let number =
+                        |key| facts.get(key).and_then(|v| v.parse::<u64>().ok()).unwrap_or(0);
+                    opinion.insns += number(CLOCK_INSNS);
+                    opinion.clock_ns += number(CLOCK_NS);
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+    }
+    // The agent has nothing to add: there is no need to wait for it to go.
+    let _ = guest.tell(&Request::PowerOff);
+    Ok(opinion)
+}
