@@ -15,11 +15,13 @@ needs() {
 	case $1 in
 	build)
 		# The last eight are for libelf and libbpf, which libbpf-sys builds.
-		cat <<-'LIST'
+		cat <<-LIST
 			cc build-essential
-			/usr/include/stdio.h build-essential
-			/etc/ssl/certs/ca-certificates.crt ca-certificates
 			make build-essential
+			/usr/include/stdio.h build-essential
+			/usr/include/linux/bpf.h linux-libc-dev
+			/etc/ssl/certs/ca-certificates.crt ca-certificates
+			${CLANG:-clang} clang
 			autoreconf autoconf
 			aclocal automake
 			autopoint autopoint
@@ -29,9 +31,6 @@ needs() {
 			gawk gawk
 			pkg-config pkg-config
 		LIST
-		if compgen -G 'crates/*/src/*/*.bpf.c' >/dev/null; then
-			echo clang clang
-		fi
 		if ! have_rust && ! command -v rustup curl wget >/dev/null; then
 			echo curl curl
 		fi
@@ -41,9 +40,6 @@ needs() {
 		;;
 	test)
 		echo clang-format clang-format
-		;;
-	*)
-		die "no group \`$1\`: build, run, test"
 		;;
 	esac
 }
@@ -72,8 +68,6 @@ missing() {
 as_root() {
 	if [ "$(id -u)" = 0 ]; then
 		"$@"
-	elif ! command -v sudo >/dev/null; then
-		return 1
 	elif [ -t 0 ]; then
 		sudo -- "$@"
 	else
@@ -83,6 +77,7 @@ as_root() {
 
 install_packages() {
 	command -v apt-get >/dev/null || return 1
+	[ "$(id -u)" = 0 ] || command -v sudo >/dev/null || return 1
 	say "installing $*"
 	as_root apt-get -q -o DPkg::Lock::Timeout=300 update >&2 || return 1
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
@@ -164,6 +159,12 @@ if [ "${1-}" = --try ]; then
 	shift
 fi
 [ $# -gt 0 ] || die "say which group: build, run, test"
+for group; do
+	case $group in
+	build | run | test) ;;
+	*) die "no group \`$group\`: build, run, test" ;;
+	esac
+done
 [ "$(uname -sm)" = "Linux x86_64" ] || die "Netplumb is built and run on x86-64 Linux only"
 export PATH="${CARGO_HOME:-${HOME:=/root}/.cargo}/bin:$PATH"
 

@@ -1,30 +1,78 @@
 //! `plumb`: where a packet's time goes in the Linux kernel, function by function.
+//!
+//! Only this crate prints, reads its arguments, or exits.
+
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
 mod commands;
-fn main() {
+mod exit;
+mod progress;
+mod recorder;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use exit::Failure;
+
+/// Where a packet's time goes in the Linux kernel, function by function, and
+/// whether a change made it better. The same answer twice.
+#[derive(Debug, Parser)]
+#[command(name = "plumb", version, arg_required_else_help = true)]
+struct Cli {
+    /// Where kernels are kept [default: the user's cache folder]
+    #[arg(long, global = true, env = "PLUMB_CACHE", value_name = "DIR", hide_env_values = true)]
+    cache: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// What a packet's path costs, function by function
+    Path(commands::path::PathArgs),
+    /// Run an experiment file
+    Run(commands::run::RunArgs),
+    /// Print a recording again
+    Report(commands::report::ReportArgs),
+    /// What this machine can measure, and in which lab
+    Doctor(commands::doctor::DoctorArgs),
+    /// The kernels that guests can boot
+    #[command(subcommand)]
+    Kernel(commands::kernel::KernelCommand),
+}
+
+fn main() -> ExitCode {
+    // In a guest this binary is init.
     if std::process::id() == 1 {
         netplumb_engine::guest::be_init();
-        return;
+        return ExitCode::FAILURE;
     }
-    let a: Vec<String> = std::env::args().collect();
-    if a[1] == "kernel" {
-        let r = commands::kernel::run(commands::kernel::KernelCommand::Add { source: a[2].clone(), modules: None }, std::path::Path::new("/root/.cache/netplumb"));
-        println!("{:?}", r); return;
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            let failure = Failure::of(&error);
+            eprintln!("plumb: {error}");
+            ExitCode::from(failure.code())
+        }
     }
-    let exp = netplumb_model::experiment::Experiment::parse(&std::fs::read_to_string(&a[1]).unwrap()).unwrap();
-    let plan = netplumb_engine::Plan { arms: exp.arms(), packets: 200, warmup_packets: 200, blocks: 5 };
-    let opt = netplumb_engine::Options { cache: "/root/.cache/netplumb".into(), init: netplumb_engine::run::OWN_BINARY.into(), quick: false, timeout: std::time::Duration::from_secs(60), layers: netplumb_kernel::layers::LayerRules::built_in(), cancel: Default::default() };
-    let mut rec = Default::default();
-    let t = std::time::Instant::now();
-    let r = netplumb_engine::run(&plan, &opt, &mut rec, &mut |_| Ok(()), &|p| println!("{:?} {p:?}", t.elapsed()));
-    println!("{:?} {:?} {:?}", t.elapsed(), rec.losses, rec.environment.get("vm.qemu_peak_bytes"));
-    if let Err(e) = r { println!("{e}"); }
-    for b in &rec.blocks { println!("{b:?}"); }
-    use std::collections::BTreeMap;
-    let mut m: BTreeMap<_, (u64,u64)> = BTreeMap::new();
-    for c in &rec.costs { let b=&rec.blocks[c.block as usize]; let e = m.entry((b.arm, c.direction, c.context.to_string(), b.index)).or_default(); e.0 += c.self_insns; e.1 += c.calls; }
-    for (k,v) in m { println!("{k:?} {v:?}"); }
-    let mut f: BTreeMap<_, (u64,u64)> = BTreeMap::new();
-    for c in &rec.costs { let b=&rec.blocks[c.block as usize]; if b.index==0 { let n = &rec.nodes[c.node as usize]; let e = f.entry((b.arm, c.direction, c.context.to_string(), rec.functions[n.function as usize].name.clone(), rec.functions[n.function as usize].layer.clone())).or_default(); e.0 += c.self_insns; e.1 += c.calls; }}
-    let mut v: Vec<_> = f.into_iter().collect(); v.sort_by_key(|x| (x.0.0, x.0.1, std::cmp::Reverse(x.1.0)));
-    for (k,x) in v { if k.1 != netplumb_model::class::Direction::Other { println!("F {k:?} {:.2} {:.2}", x.0 as f64/200., x.1 as f64/200.); } }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let cache = match cli.cache {
+        Some(cache) => cache,
+        None => {
+            use etcetera::BaseStrategy;
+            etcetera::choose_base_strategy()?.cache_dir().join("netplumb")
+        }
+    };
+    match cli.command {
+        Command::Path(args) => commands::path::run(args, &cache),
+        Command::Run(args) => commands::run::run(args, &cache),
+        Command::Report(args) => commands::report::run(&args),
+        Command::Doctor(args) => commands::doctor::run(args, &cache),
+        Command::Kernel(command) => commands::kernel::run(command, &cache),
+    }
 }

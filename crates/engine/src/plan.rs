@@ -2,8 +2,12 @@
 //! what only a boot can change: the kernel, its command line, the devices.
 
 use netplumb_model::class::Link;
+use netplumb_model::experiment::{Knobs, Vary};
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::Arm;
+
+/// More would not end within a day.
+const MAX_ARMS: usize = 1000;
 
 /// What is to be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +40,29 @@ pub struct GuestPlan {
 }
 
 impl Plan {
+    /// A plan without a file: every combination of `vary`, over `fixed`.
+    ///
+    /// # Errors
+    /// What can't be run, in a sentence.
+    pub fn from_knobs(
+        fixed: &Knobs,
+        vary: &Vary,
+        packets: u32,
+        warmup_packets: u32,
+        blocks: u32,
+    ) -> Result<Plan, String> {
+        let combinations = vary.combinations(MAX_ARMS);
+        if combinations.len() > MAX_ARMS {
+            return Err(format!("more than {MAX_ARMS} combinations"));
+        }
+        let arms: Vec<Arm> =
+            combinations.iter().map(|c| c.over(fixed).arm(c.describe())).collect();
+        if arms.iter().any(|a| a.forward && a.link == Link::Lo) {
+            return Err("a router needs a link with two ends: lo has one; use --link veth".into());
+        }
+        Ok(Plan { arms, packets, warmup_packets, blocks })
+    }
+
     /// The boots, in the order in which the arms first need them.
     pub fn guests(&self) -> Vec<GuestPlan> {
         let mut guests: Vec<GuestPlan> = Vec::new();

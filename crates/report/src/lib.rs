@@ -1,3 +1,15 @@
-//! report
+//! Pure rendering: values in, text out. Opens no file and prints nothing.
 
+pub mod analysis;
 pub mod capability;
+pub mod claims;
+pub mod csv;
+pub mod figures;
+pub mod json;
+mod number;
+pub mod terminal;
+pub mod tree;
+pub mod trust;
+
+#[cfg(test)]
+mod tests;

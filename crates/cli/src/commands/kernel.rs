@@ -21,7 +21,7 @@ const EXIT_CANNOT_HERE: u8 = 3;
 
 /// What to do with the catalogue.
 #[derive(Debug, Subcommand)]
-pub enum KernelCommand {
+pub(crate) enum KernelCommand {
     /// List the kernels there are
     List {
         /// Print JSON
@@ -53,7 +53,7 @@ pub enum KernelCommand {
 }
 
 /// Runs the command on the catalogue under `cache`.
-pub fn run(cmd: KernelCommand, cache: &Path) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(cmd: KernelCommand, cache: &Path) -> anyhow::Result<ExitCode> {
     let store = KernelStore::new(cache);
     let mut out = Vec::new();
     let done = match cmd {

@@ -1,4 +1,7 @@
-//! The subcommands.
+//! The subcommands, a file each.
 
 pub(crate) mod doctor;
 pub(crate) mod kernel;
+pub(crate) mod path;
+pub(crate) mod report;
+pub(crate) mod run;

@@ -5,8 +5,8 @@
  * The clock is the last thing that `enter` does and the first that `leave`
  * does: what lies between the two readings, besides the function, is the store
  * below, the two programs' share of the trampoline and of bpf_ktime_get_ns()
- * itself. That is the probe's own cost in its figures, and the same for every
- * call.
+ * itself. That is the probe's own cost in its figures: functions.rs has more of
+ * it.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

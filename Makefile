@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+#
+# A thin layer over cargo and scripts/: what is up to date is left alone, so
+# every target can be run again at once.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO_HOME ?= $(HOME)/.cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+PLUMB := $(TARGET)/x86_64-unknown-linux-gnu/release/plumb
+
+export PATH := $(CARGO_HOME)/bin:$(PATH)
+
+.PHONY: help setup build demo test lint deny bench install uninstall clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: ## install the Debian packages and the Rust toolchain that are missing
+	@scripts/setup.sh build run test
+
+build: ## compile plumb
+	@scripts/setup.sh build
+	@cargo build --release --locked
+	@echo "built: $(PLUMB)"
+
+demo: ## from nothing to the IP layer's cost: set up, build, fetch a kernel, measure
+	@scripts/setup.sh build run
+	@cargo build --release --locked
+	@scripts/kernel.sh
+	@$(PLUMB) run experiments/ip-layer.toml
+
+test: ## set up, lint, and run every test that can run here
+	@scripts/setup.sh --try build run test
+	@scripts/test.sh
+
+lint: ## formatting and lints
+	@scripts/setup.sh --try build test
+	@scripts/lint.sh
+
+deny: $(TARGET)/tools/bin/cargo-deny ## licences, bans and sources of the dependencies
+	@$< --locked check --hide-inclusion-graph licenses bans sources
+
+# In the dev profile: its release profile takes many times as long to compile
+# (fat LTO), and the check takes seconds either way.
+$(TARGET)/tools/bin/cargo-deny:
+	@scripts/setup.sh build
+	@root=$$(mkdir -p $(TARGET)/tools && cd $(TARGET)/tools && pwd) && \
+		CARGO_PROFILE_DEV_DEBUG=0 cargo install cargo-deny --version 0.20.2 --locked --debug \
+			--root "$$root" --target-dir "$$root/build" && \
+		rm -rf "$$root/build"
+
+bench: ## measure what measuring costs: time, memory, the plugin's slowdown
+	@scripts/setup.sh build run
+	@cargo build --release --locked
+	@scripts/kernel.sh
+	@cargo bench --locked --package netplumb
+
+install: ## install plumb below PREFIX (/usr/local)
+	@test -x $(PLUMB) || { echo "there is nothing to install yet: make build" >&2; exit 1; }
+	install -D -m 755 $(PLUMB) $(DESTDIR)$(PREFIX)/bin/plumb
+	install -d $(DESTDIR)$(PREFIX)/share/netplumb/experiments
+	install -m 644 experiments/*.toml $(DESTDIR)$(PREFIX)/share/netplumb/experiments
+	install -d $(DESTDIR)$(PREFIX)/share/doc/netplumb/LICENSES
+	install -m 644 LICENSES/* $(DESTDIR)$(PREFIX)/share/doc/netplumb/LICENSES
+
+uninstall: ## remove what install installed
+	rm -f $(DESTDIR)$(PREFIX)/bin/plumb
+	rm -rf $(DESTDIR)$(PREFIX)/share/netplumb $(DESTDIR)$(PREFIX)/share/doc/netplumb
+
+clean: ## remove what was built (kernels stay: plumb kernel rm)
+	rm -rf $(TARGET)

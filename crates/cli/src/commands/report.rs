@@ -1,0 +1,227 @@
+//! `plumb report`: a recording, printed again; and the printing that `path` and
+//! `run` share with it.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use netplumb_kernel::layers::LAYERS;
+use netplumb_model::class::Direction;
+use netplumb_model::experiment::Experiment;
+use netplumb_model::recording::Recording;
+use netplumb_report::analysis::{ClassView, classes};
+use netplumb_report::terminal::View;
+use netplumb_report::{claims, csv, figures, json, terminal, tree, trust};
+
+use crate::exit::Usage;
+
+/// How to show a recording.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// One layer only: syscall, socket, transport, network ...
+    #[arg(long, value_name = "LAYER")]
+    layer: Option<String>,
+    /// Functions in a table, 0 for all
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    top: usize,
+    /// The call graph with its costs
+    #[arg(long)]
+    tree: bool,
+    /// One function's callers and callees
+    #[arg(long, value_name = "FUNCTION")]
+    focus: Option<String>,
+    /// One line for each function, as CSV
+    #[arg(long, conflicts_with_all = ["json", "tree", "focus"])]
+    csv: bool,
+    /// Everything, as JSON
+    #[arg(long, conflicts_with_all = ["tree", "focus"])]
+    json: bool,
+}
+
+impl ShowArgs {
+    /// What can be said to be wrong before anything is measured.
+    ///
+    /// # Errors
+    /// A layer that there is not.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        match &self.layer {
+            Some(layer) if !LAYERS.contains(&layer.as_str()) => Err(Usage(format!(
+                "`{layer}` is no layer: they are {}",
+                LAYERS.join(", ")
+            ))
+            .into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Arguments of `plumb report`.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The recording
+    file: PathBuf,
+    /// Only these directions: tx, rx, forward, echo, ack; several with commas
+    #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
+    direction: Vec<Direction>,
+    #[command(flatten)]
+    show: ShowArgs,
+}
+
+/// Read and show.
+///
+/// # Errors
+/// The file is no whole recording, or something in it was asked for that is not.
+pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
+    args.show.check()?;
+    let recording = netplumb_store::read(&args.file)?;
+    if recording.blocks.is_empty() {
+        eprintln!("plumb: {}: the recording has no block: nothing was measured", args.file.display());
+        return Ok(ExitCode::FAILURE);
+    }
+    show(&recording, &args.show, &args.direction)
+}
+
+/// Show a recording.
+///
+/// # Errors
+/// Something was asked for that is not in it.
+pub(crate) fn show(
+    recording: &Recording,
+    args: &ShowArgs,
+    directions: &[Direction],
+) -> anyhow::Result<ExitCode> {
+    let experiment = match recording.experiment_toml.as_str() {
+        "" => None,
+        text => Some(Experiment::parse(text)?),
+    };
+    let mut views = classes(recording);
+    if !directions.is_empty() {
+        views.retain(|v| directions.contains(&v.class.direction));
+        if views.is_empty() {
+            let words: Vec<&str> = directions.iter().map(|d| d.as_str()).collect();
+            return Err(Usage(format!(
+                "nothing in the recording is {}: it has {}",
+                words.join(" or "),
+                classes(recording).iter().map(|v| v.class.to_string()).collect::<Vec<_>>().join(", ")
+            ))
+            .into());
+        }
+    }
+    let columns = columns();
+    let text = if args.json {
+        json::render(recording, &views, experiment.as_ref())
+    } else if args.csv {
+        csv::render(&views, args.layer.as_deref())
+    } else if let Some(name) = &args.focus {
+        focus(recording, &views, name, columns)?
+    } else {
+        tables(recording, &views, args, experiment.as_ref(), columns)
+    };
+    // A reader that has seen enough (`| head`) is no error.
+    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn tables(
+    recording: &Recording,
+    views: &[ClassView<'_>],
+    args: &ShowArgs,
+    experiment: Option<&Experiment>,
+    columns: usize,
+) -> String {
+    let view = View {
+        layer: args.layer.clone(),
+        top: args.top,
+        tree: args.tree,
+        columns,
+    };
+    let Some(experiment) = experiment.filter(|e| !e.published.is_empty() || !e.claims.is_empty())
+    else {
+        return terminal::render(recording, views, &view);
+    };
+    let mut out = String::new();
+    for text in [&experiment.title, &experiment.question] {
+        if !text.is_empty() {
+            out.push_str(text.trim());
+            out.push_str("\n\n");
+        }
+    }
+    out.push_str(&terminal::summary(views, columns));
+    out.push('\n');
+    if !experiment.published.is_empty() {
+        out.push_str(&figures::render(experiment, views));
+        if let Some(layer) = &experiment.layer {
+            for class in views.iter().filter(|v| {
+                experiment.published.iter().any(|p| p.class == v.class)
+            }) {
+                out.push_str(&format!("Call graph of the {layer} layer, {}\n", class.class));
+                out.push_str(&tree::render(class, Some(layer), 0.0));
+                out.push('\n');
+            }
+        }
+    }
+    if args.tree || args.layer.is_some() {
+        out.push_str(&terminal::render(recording, views, &view));
+        out.push('\n');
+    }
+    out.push_str(&claims::render(&claims::judge(experiment, views), columns));
+    if !(args.tree || args.layer.is_some()) {
+        for line in trust::footer(recording, views) {
+            out.push_str(&terminal::wrapped(&line, columns));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+fn focus(
+    recording: &Recording,
+    views: &[ClassView<'_>],
+    name: &str,
+    columns: usize,
+) -> anyhow::Result<String> {
+    let matching: Vec<u32> = (0..recording.functions.len() as u32)
+        .filter(|f| recording.functions[*f as usize].name == name)
+        .collect();
+    if matching.is_empty() {
+        let mut near: Vec<(usize, &str)> = recording
+            .functions
+            .iter()
+            .map(|f| (strsim::damerau_levenshtein(name, &f.name), f.name.as_str()))
+            .collect();
+        near.sort_unstable();
+        near.dedup();
+        let near: Vec<&str> = near.iter().take(3).map(|(_, n)| *n).collect();
+        return Err(Usage(format!(
+            "no packet got to a function `{}`; near it there are {}",
+            name.chars().filter(|c| !c.is_control()).take(80).collect::<String>(),
+            near.join(", ")
+        ))
+        .into());
+    }
+    let mut out = String::new();
+    for function in matching {
+        for class in views {
+            out.push_str(&tree::render_focus(class, function, columns));
+            out.push('\n');
+        }
+    }
+    Ok(out)
+}
+
+/// The terminal's width, or enough for a file.
+fn columns() -> usize {
+    const WITHOUT_TERMINAL: usize = 110;
+    if !io::stdout().is_terminal() {
+        return WITHOUT_TERMINAL;
+    }
+    // SAFETY: TIOCGWINSZ fills in the winsize that it is given.
+    let (result, size) = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        (libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size), size)
+    };
+    if result == 0 && size.ws_col > 0 { usize::from(size.ws_col) } else { WITHOUT_TERMINAL }
+}

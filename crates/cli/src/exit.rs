@@ -1,0 +1,60 @@
+//! Exit codes: 0 good, 1 failed, 2 usage, 3 can't measure that here.
+
+use netplumb_engine::EngineError;
+use netplumb_kernel::layers::LayerError;
+use netplumb_lab::vm::kernels::ErrorKind;
+use netplumb_lab::vm::process::VmError;
+use netplumb_model::experiment::ExperimentError;
+
+/// How a command failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It tried, and could not.
+    Failed,
+    /// It was asked for what there is not.
+    Usage,
+    /// This machine can't measure that.
+    CannotHere,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+impl Failure {
+    /// The exit code.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Failure::Failed => 1,
+            Failure::Usage => 2,
+            Failure::CannotHere => 3,
+            // As a shell has it for a process ended by SIGINT.
+            Failure::Interrupted => 130,
+        }
+    }
+
+    /// What kind of failure an error is.
+    pub(crate) fn of(error: &anyhow::Error) -> Failure {
+        if error.downcast_ref::<Usage>().is_some()
+            || error.downcast_ref::<ExperimentError>().is_some()
+            || error.downcast_ref::<LayerError>().is_some()
+        {
+            return Failure::Usage;
+        }
+        match error.downcast_ref::<EngineError>() {
+            Some(EngineError::Vm(VmError::QemuMissing) | EngineError::Plugin(_)) => {
+                Failure::CannotHere
+            }
+            Some(EngineError::Vm(VmError::Interrupted)) => Failure::Interrupted,
+            Some(EngineError::Kernel(error)) => match error.kind() {
+                ErrorKind::Usage => Failure::Usage,
+                ErrorKind::CannotHere => Failure::CannotHere,
+                ErrorKind::Failed => Failure::Failed,
+            },
+            _ => Failure::Failed,
+        }
+    }
+}
+
+/// An error of usage: what was asked for, and what could be.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Usage(pub(crate) String);

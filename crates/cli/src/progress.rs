@@ -1,0 +1,72 @@
+//! Progress on the terminal's error output; plain lines where it is none.
+
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use netplumb_engine::Progress;
+
+/// Tells what an experiment is at.
+#[derive(Debug)]
+pub(crate) struct Teller {
+    bar: Option<ProgressBar>,
+    quiet: bool,
+    started: Instant,
+    arm: Mutex<String>,
+}
+
+impl Teller {
+    /// A teller for standard error.
+    pub(crate) fn new(quiet: bool) -> Self {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::new(0);
+            // The template is a constant, and right.
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} [{bar:30}] {pos}/{len}")
+            {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(100));
+            bar
+        });
+        Teller { bar, quiet, started: Instant::now(), arm: Mutex::default() }
+    }
+
+    /// Take one event.
+    pub(crate) fn tell(&self, event: Progress) {
+        if self.quiet {
+            return;
+        }
+        let line = match &event {
+            Progress::Booting { guest, guests, kernel } if *guests > 1 => {
+                format!("booting {kernel} (guest {guest} of {guests})")
+            }
+            Progress::Booting { kernel, .. } => format!("booting {kernel}"),
+            Progress::Ready { after } => format!("booted in {:.1} s", after.as_secs_f64()),
+            Progress::Arm(name) => {
+                if let Ok(mut arm) = self.arm.lock() {
+                    *arm = name.clone();
+                }
+                format!("measuring {name}")
+            }
+            Progress::Blocks(done, all) => {
+                if let Some(bar) = &self.bar {
+                    bar.set_length(u64::from(*all));
+                    bar.set_position(u64::from(*done));
+                }
+                return;
+            }
+        };
+        match &self.bar {
+            Some(bar) => bar.set_message(line),
+            None => eprintln!("[{:5.1} s] {line}", self.started.elapsed().as_secs_f64()),
+        }
+    }
+
+    /// Leave the terminal clean.
+    pub(crate) fn done(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Running a plan into a recording, for `path` and `run` alike.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use clap::Args;
+use netplumb_engine::{Options, Plan};
+use netplumb_kernel::layers::LayerRules;
+use netplumb_model::recording::{Recording, env};
+use netplumb_store::Writer;
+
+use crate::progress::Teller;
+
+/// How to run, whatever is run.
+#[derive(Debug, Args)]
+pub(crate) struct RunOptions {
+    /// Without an instruction clock: twice as fast, within some tenths of a percent
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// The recording [default: NAME.plumb; one of that name is kept as NAME.plumb.old]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Seconds that a boot or an arm may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout: u64,
+    /// A file of layer rules, asked before the built-in ones
+    #[arg(long, value_name = "FILE")]
+    pub(crate) layers: Option<PathBuf>,
+    /// No progress
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// What came of a run: the recording as far as it got, and the error that ended
+/// it early, if one did.
+pub(crate) struct Outcome {
+    pub(crate) recording: Recording,
+    pub(crate) error: Option<anyhow::Error>,
+}
+
+/// Run a plan.
+///
+/// # Errors
+/// Only what keeps it from starting: later errors are in the outcome, beside what
+/// was measured before.
+pub(crate) fn record(
+    plan: &Plan,
+    name: &str,
+    experiment_toml: &str,
+    options: &RunOptions,
+    cache: &Path,
+) -> anyhow::Result<Outcome> {
+    let mut layers = LayerRules::built_in();
+    if let Some(path) = &options.layers {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("can't read the layer rules {}", path.display()))?;
+        layers.override_with(LayerRules::parse(&text)?);
+    }
+    let cancel = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&cancel);
+    ctrlc::set_handler(move || {
+        // A second Ctrl-C does not wait; QEMU dies with us in any case.
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    })
+    .context("can't watch for Ctrl-C")?;
+
+    let path = options.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.plumb")));
+    let mut recording = Recording {
+        experiment_toml: experiment_toml.to_string(),
+        ..Recording::default()
+    };
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    for (key, value) in [
+        (env::PLUMB, env!("CARGO_PKG_VERSION").to_string()),
+        (env::ARGV, std::env::args().collect::<Vec<_>>().join(" ")),
+        (env::STARTED, started.as_secs().to_string()),
+        (env::NAME, name.to_string()),
+    ] {
+        recording.environment.insert(key.into(), value);
+    }
+    let mut writer: Option<Writer> = None;
+    let engine_options = Options {
+        cache: cache.to_path_buf(),
+        init: "/proc/self/exe".into(),
+        quick: options.quick,
+        timeout: Duration::from_secs(options.timeout),
+        layers,
+        cancel,
+    };
+    let teller = Teller::new(options.quiet);
+    // A disk that fills up must not cost what is measured afterwards: the first
+    // error is kept and told at the end, when the figures have been printed.
+    let mut unsaved = None;
+    let result = netplumb_engine::run(
+        plan,
+        &engine_options,
+        &mut recording,
+        &mut |recording| {
+            // Made only now: a plan that can't start leaves no file.
+            if writer.is_none() {
+                writer = Some(Writer::create(&path).map_err(|e| e.to_string())?);
+            }
+            if let (Some(writer), None) = (&mut writer, &unsaved)
+                && let Err(error) = writer.save(recording)
+            {
+                unsaved = Some(error);
+            }
+            Ok(())
+        },
+        &|event| teller.tell(event),
+    );
+    teller.done();
+    let error = match (result, unsaved) {
+        (Err(error), _) => Some(error.into()),
+        (Ok(()), Some(error)) => Some(error.into()),
+        (Ok(()), None) => None,
+    };
+    if error.is_none() && !options.quiet {
+        eprintln!("recorded in {}", path.display());
+    }
+    Ok(Outcome { recording, error })
+}

@@ -1,0 +1,249 @@
+//! The `exact` instrument against another witness: fentry and fexit in a guest
+//! whose nanoseconds are instructions.
+//!
+//! The same traffic runs twice, in two boots: once with the plugin and without a
+//! probe, once the other way round. For each function the time from entry to exit
+//! must be the inclusive instructions of the calling-context tree, plus the
+//! probe's own cost between its two readings of the clock. That cost is one
+//! unknown for all functions, whether they take 30 instructions or 1,400; see
+//! netplumb_instruments::functions for what it is made of.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use netplumb_engine::second_opinion::{SecondOpinion, time_functions};
+use netplumb_engine::{Options, Plan};
+use netplumb_kernel::layers::LayerRules;
+use netplumb_lab::vm::kernels::KernelStore;
+use netplumb_lab::vm::machine;
+use netplumb_model::experiment::Experiment;
+use netplumb_model::recording::{NodeId, Recording};
+
+/// How far a function may be off, instructions per call on average: a mean of 400
+/// calls, of which a few may have met a slower path in one of the two boots, by a
+/// clock that rounds to whole nanoseconds.
+const BOUND_INSNS: f64 = 0.5;
+/// So much less the probe costs in a function that is called in an RCU read
+/// section: __rcu_read_unlock() need not look whether it has waiters to wake.
+const RCU_INSNS: f64 = 3.0;
+/// Fewer agreeing functions prove too little.
+const MIN_FUNCTIONS: usize = 10;
+
+/// Functions that a UDP packet meets over IPv4 and loopback, and the number of
+/// their arguments: each is a register that the trampoline restores, with an
+/// instruction of its own, between the readings. None of them lets softirqs run
+/// while one is pending: the tree gives those to another context, a clock can't.
+/// And nothing but packets makes the kernel call them: the timer also runs while
+/// no window is open.
+const FUNCTIONS: &[(&str, u32)] = &[
+    // Sending, in the sender's system call.
+    ("security_socket_sendmsg", 3),
+    ("sk_dst_check", 2),
+    ("sock_alloc_send_pskb", 6),
+    ("alloc_skb_with_frags", 5),
+    ("__alloc_skb", 4),
+    ("ip_generic_getfrag", 6),
+    ("__ip_make_skb", 4),
+    ("dev_hard_start_xmit", 4),
+    ("loopback_xmit", 2),
+    ("eth_type_trans", 2),
+    ("netif_skb_features", 1),
+    // Receiving, in NET_RX.
+    ("process_backlog", 2),
+    ("__netif_receive_skb_one_core", 2),
+    ("ip_rcv", 4),
+    ("ip_local_deliver", 1),
+    ("ip_protocol_deliver_rcu", 3),
+    ("udp_rcv", 1),
+    ("__udp4_lib_rcv", 3),
+    ("udp_queue_rcv_one_skb", 2),
+    ("__udp_enqueue_schedule_skb", 2),
+    ("sock_def_readable", 1),
+    // Receiving, in the receiver's system call.
+    ("__x64_sys_recvfrom", 1),
+    ("__sys_recvfrom", 6),
+    ("inet_recvmsg", 4),
+    ("udp_recvmsg", 5),
+    ("__skb_recv_udp", 4),
+    ("skb_consume_udp", 3),
+    ("sock_poll", 2),
+];
+
+/// A function as the tree has it, over all blocks.
+#[derive(Debug, Clone, Copy, Default)]
+struct Inclusive {
+    calls: u64,
+    insns: u64,
+}
+
+/// Check that fentry and fexit agree with the plugin.
+#[test]
+fn fexit_agrees_on_inclusive_cost() {
+    let cache = cache();
+    if let Some(why) = cannot_run(&cache) {
+        // Past the harness, which would keep it to itself.
+        let _ = writeln!(std::io::stderr(), "skipped: {why}");
+        return;
+    }
+    let experiment = Experiment::parse(
+        "name = \"second-opinion\"\n\
+         [knobs]\nproto = \"udp\"\nlink = \"lo\"\nfamily = \"ipv4\"\nsize_bytes = 10\n",
+    )
+    .unwrap();
+    let plan = Plan { arms: experiment.arms(), packets: 200, warmup_packets: 200, blocks: 2 };
+    let options = Options {
+        cache,
+        init: env!("CARGO_BIN_EXE_plumb").into(),
+        quick: false,
+        timeout: Duration::from_secs(120),
+        layers: LayerRules::built_in(),
+        cancel: Default::default(),
+    };
+
+    let mut recording = Recording::default();
+    netplumb_engine::run(&plan, &options, &mut recording, &mut |_| Ok(()), &|_| ()).unwrap();
+    let names: Vec<&str> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
+    let opinion = time_functions(&plan, &options, &names).unwrap();
+    assert_eq!(opinion.clock_source, "tsc", "only the tsc counts instructions");
+    let clock = opinion.insns_per_ns();
+    assert!((clock - 1.0).abs() < 0.01, "a nanosecond is {clock} instructions");
+
+    println!("clock: {clock:.6} instructions a nanosecond");
+    for timed in &opinion.functions {
+        if let Some(why) = &timed.error {
+            println!("{}: not timed: {why}", timed.name);
+        }
+    }
+    let rows = compare(&recording, &opinion);
+    // The most that is left over is the probe in a function of its own read section.
+    let probe = rows.iter().map(|r| r.raw - r.arguments - r.exact).fold(f64::MIN, f64::max);
+    println!("probe's own cost: {probe:.2} instructions, and one for each argument");
+    println!(
+        "{:<30} {:>6} {:>10} {:>10} {:>9} {:>6} {:>10} {:>8}",
+        "function", "calls", "exact", "raw ns", "shortest", "probe", "corrected", "off by"
+    );
+    for row in &rows {
+        println!(
+            "{:<30} {:>6} {:>10.2} {:>10.2} {:>9} {:>6.0} {:>10.2} {:>8.2}",
+            row.name,
+            row.calls,
+            row.exact,
+            row.raw_ns,
+            row.min_ns,
+            row.probe(probe),
+            row.raw - row.probe(probe),
+            row.off_by(probe),
+        );
+    }
+    assert!(rows.len() >= MIN_FUNCTIONS, "only {} functions to compare", rows.len());
+    for row in &rows {
+        assert_eq!(row.calls, row.timed_calls, "calls of {}", row.name);
+        let off_by = row.off_by(probe);
+        assert!(off_by.abs() <= BOUND_INSNS, "{} is off by {off_by:.2}", row.name);
+    }
+}
+
+/// One function, as both have it; costs are instructions per call.
+struct Row<'a> {
+    name: &'a str,
+    calls: u64,
+    timed_calls: u64,
+    exact: f64,
+    raw_ns: f64,
+    min_ns: u64,
+    /// The time, as instructions.
+    raw: f64,
+    arguments: f64,
+}
+
+impl Row<'_> {
+    /// The probe's own cost in this function: in an RCU read section or not,
+    /// whichever fits.
+    fn probe(&self, probe: f64) -> f64 {
+        let outermost = probe + self.arguments;
+        let left = self.raw - self.exact;
+        if (left - outermost).abs() <= (left - outermost + RCU_INSNS).abs() {
+            outermost
+        } else {
+            outermost - RCU_INSNS
+        }
+    }
+
+    fn off_by(&self, probe: f64) -> f64 {
+        self.raw - self.probe(probe) - self.exact
+    }
+}
+
+/// The functions that both have, by size.
+fn compare<'a>(recording: &Recording, opinion: &'a SecondOpinion) -> Vec<Row<'a>> {
+    let exact = inclusive(recording);
+    let mut rows: Vec<Row> = opinion
+        .functions
+        .iter()
+        .zip(FUNCTIONS)
+        .filter_map(|(timed, (_, arguments))| {
+            let cost = exact.get(timed.name.as_str()).filter(|c| c.calls > 0)?;
+            if timed.error.is_some() || timed.calls == 0 {
+                return None;
+            }
+            let raw_ns = timed.total_ns as f64 / timed.calls as f64;
+            Some(Row {
+                name: &timed.name,
+                calls: cost.calls,
+                timed_calls: timed.calls,
+                exact: cost.insns as f64 / cost.calls as f64,
+                raw_ns,
+                min_ns: timed.min_ns,
+                raw: raw_ns * opinion.insns_per_ns(),
+                arguments: f64::from(*arguments),
+            })
+        })
+        .collect();
+    rows.sort_by(|a, b| a.exact.total_cmp(&b.exact));
+    rows
+}
+
+/// Calls of each function and the self cost of all that lies below them, whatever
+/// the context and direction.
+fn inclusive(recording: &Recording) -> BTreeMap<&str, Inclusive> {
+    let mut own = vec![Inclusive::default(); recording.nodes.len()];
+    for cost in &recording.costs {
+        let node = &mut own[cost.node as usize];
+        node.calls += cost.calls;
+        node.insns += cost.self_insns;
+    }
+    let mut functions: BTreeMap<&str, Inclusive> = BTreeMap::new();
+    for (id, node) in own.iter().enumerate() {
+        let function = |id: NodeId| recording.nodes[id as usize].function;
+        let name = |id: NodeId| recording.functions[function(id) as usize].name.as_str();
+        functions.entry(name(id as NodeId)).or_default().calls += node.calls;
+        // Its cost is part of every function's that it lies under, once.
+        let mut seen = HashSet::new();
+        let mut at = Some(id as NodeId);
+        while let Some(id) = at {
+            if seen.insert(function(id)) {
+                functions.entry(name(id)).or_default().insns += node.insns;
+            }
+            at = recording.nodes[id as usize].parent;
+        }
+    }
+    functions
+}
+
+fn cannot_run(cache: &std::path::Path) -> Option<String> {
+    if machine::find_qemu().is_none() {
+        return Some("qemu-system-x86_64 is not installed".into());
+    }
+    KernelStore::new(cache).find("debian").err().map(|e| e.to_string())
+}
+
+/// Where the kernels are, as the command has it.
+fn cache() -> PathBuf {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    variable("PLUMB_CACHE")
+        .or_else(|| Some(variable("XDG_CACHE_HOME")?.join("netplumb")))
+        .or_else(|| Some(variable("HOME")?.join(".cache/netplumb")))
+        .unwrap_or_default()
+}

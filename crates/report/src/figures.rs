@@ -1,0 +1,108 @@
+//! A paper's figures from our data: each function's share of a layer as bars,
+//! beside what was published.
+
+use netplumb_model::experiment::{Experiment, Published};
+
+use crate::analysis::ClassView;
+use crate::number::{per_packet, percent, printable};
+use crate::terminal::bar;
+
+/// Bars of a figure; functions below this share are summed.
+const MIN_SHARE_PERCENT: f64 = 1.0;
+const MAX_BARS: usize = 16;
+
+/// All the figures that an experiment asks for, in its order.
+pub fn render(experiment: &Experiment, classes: &[ClassView<'_>]) -> String {
+    let mut out = String::new();
+    for published in &experiment.published {
+        match classes.iter().find(|c| c.class == published.class) {
+            Some(class) => out.push_str(&figure(experiment.layer.as_deref(), published, class)),
+            None => out.push_str(&format!(
+                "Figure {}  {}: no such packets were measured\n",
+                printable(&published.figure, 8),
+                published.class
+            )),
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn figure(layer: Option<&str>, published: &Published, class: &ClassView<'_>) -> String {
+    let whole = layer.map_or(class.total, |l| class.layer_insns(l));
+    let packets = class.packets;
+    let mut out = format!(
+        "Figure {}  {}: {} {} instructions per packet; published {:.3} us\n",
+        printable(&published.figure, 8),
+        class.class,
+        layer.unwrap_or("path"),
+        per_packet(whole, packets),
+        published.total_us
+    );
+    let functions: Vec<_> = class.functions_of(layer).collect();
+    let shown = functions
+        .iter()
+        .take(MAX_BARS)
+        .take_while(|f| percent(f.self_insns, whole) >= MIN_SHARE_PERCENT)
+        .count();
+    for function in &functions[..shown] {
+        let share = percent(function.self_insns, whole);
+        out.push_str(&format!(
+            "  {:<32} {:>7} {share:>5.1}%  {}\n",
+            printable(class.name(function.function), 32),
+            per_packet(function.self_insns, packets),
+            bar(share, 40)
+        ));
+    }
+    let rest: u64 = functions[shown..].iter().map(|f| f.self_insns).sum();
+    if rest > 0 {
+        out.push_str(&format!(
+            "  {:<32} {:>7} {:>5.1}%\n",
+            format!("{} more", functions.len() - shown),
+            per_packet(rest, packets),
+            percent(rest, whole)
+        ));
+    }
+    out.push_str(&compare(layer, published, class, whole));
+    out
+}
+
+/// The paper's top function, then and now.
+fn compare(layer: Option<&str>, published: &Published, class: &ClassView<'_>, whole: u64) -> String {
+    let published_share = published.top_us * 100.0 / published.total_us;
+    let name = printable(&published.top_function, 60);
+    let mut out = format!(
+        "  published top: {name} {:.2} us ({published_share:.0}%)",
+        published.top_us
+    );
+    let functions: Vec<_> = class.functions_of(layer).collect();
+    let rank = functions.iter().position(|f| same_function(class, f.function, &published.top_function));
+    match rank {
+        Some(rank) => out.push_str(&format!(
+            "; here it is number {} with {:.1}%\n",
+            rank + 1,
+            percent(functions[rank].self_insns, whole)
+        )),
+        None => {
+            let elsewhere = class
+                .functions
+                .iter()
+                .find(|f| same_function(class, f.function, &published.top_function));
+            match elsewhere {
+                Some(f) => out.push_str(&format!(
+                    "; here it is in layer {}\n",
+                    class.layer(f.function)
+                )),
+                None => out.push_str("; this kernel has no such function on the path\n"),
+            }
+        }
+    }
+    out
+}
+
+/// The name, or a successor that begins with it (`ip_route_input` became
+/// `ip_route_input_noref` and `ip_route_input_slow`).
+fn same_function(class: &ClassView<'_>, function: u32, name: &str) -> bool {
+    let have = class.name(function).split('.').next().unwrap_or_default();
+    have == name || have.strip_prefix(name).is_some_and(|rest| rest.starts_with('_'))
+}

@@ -1,0 +1,283 @@
+//! Tables for a terminal.
+
+use comfy_table::presets;
+use comfy_table::{Cell, CellAlignment, Table};
+use netplumb_model::recording::Recording;
+
+use crate::analysis::{ClassView, NO_LAYER};
+use crate::number::{per_packet, percent, printable, thousands};
+use crate::trust::footer;
+
+/// What to show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// One layer only.
+    pub layer: Option<String>,
+    /// Functions in a table; 0 for all.
+    pub top: usize,
+    /// The call graph too.
+    pub tree: bool,
+    /// Width of the terminal, columns.
+    pub columns: usize,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        View { layer: None, top: 12, tree: false, columns: 100 }
+    }
+}
+
+/// Names longer than this are cut.
+const NAME_LIMIT: usize = 44;
+
+pub(crate) fn table(columns: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_width(columns.clamp(40, 200) as u16);
+    table
+}
+
+pub(crate) fn right(text: impl ToString) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+/// Everything about some classes: tables, and what to think of them.
+pub fn render(recording: &Recording, classes: &[ClassView<'_>], view: &View) -> String {
+    let mut out = String::new();
+    out.push_str(&heading(recording, classes));
+    for class in classes {
+        out.push('\n');
+        out.push_str(&class_section(class, view));
+        if view.tree {
+            out.push('\n');
+            out.push_str(&crate::tree::render(class, view.layer.as_deref(), 0.5));
+        }
+    }
+    out.push('\n');
+    for line in footer(recording, classes) {
+        out.push_str(&wrapped(&line, view.columns));
+        out.push('\n');
+    }
+    out
+}
+
+/// A footer line, continued under its text.
+pub fn wrapped(line: &str, columns: usize) -> String {
+    let (key, text) = line.split_at(line.len().min(10));
+    let width = columns.max(40) - 10;
+    let mut out = String::from(key);
+    let mut used = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if used > 0 && used + 1 + length > width {
+            out.push_str("\n          ");
+            used = 0;
+        } else if used > 0 {
+            out.push(' ');
+            used += 1;
+        }
+        out.push_str(word);
+        used += length;
+    }
+    out
+}
+
+fn heading(recording: &Recording, classes: &[ClassView<'_>]) -> String {
+    let mut arms: Vec<usize> = classes.iter().map(|c| c.arm).collect();
+    arms.dedup();
+    let mut out = String::new();
+    for arm in arms {
+        let arm = &recording.arms[arm];
+        out.push_str(&format!(
+            "{}: {} over {}, {}, {} bytes{}\n",
+            printable(&arm.name, 80),
+            arm.proto,
+            arm.family,
+            arm.link,
+            arm.size_bytes,
+            if arm.forward { ", through a router" } else { "" }
+        ));
+    }
+    out
+}
+
+fn class_section(class: &ClassView<'_>, view: &View) -> String {
+    let packets = class.packets;
+    let mut out = format!(
+        "{}  {} instructions per packet{}\n",
+        class.class,
+        per_packet(class.total, packets),
+        split(class)
+    );
+    if view.layer.is_none() {
+        out.push_str(&layers(class, view));
+        out.push('\n');
+    }
+    let shown_total = match &view.layer {
+        Some(layer) => class.layer_insns(layer),
+        None => class.total,
+    };
+    if let Some(layer) = &view.layer {
+        out.push_str(&format!(
+            "  {layer}: {} per packet, {:.1}% of the path\n",
+            per_packet(shown_total, packets),
+            percent(shown_total, class.total)
+        ));
+    }
+    out.push_str(&functions(class, view, shown_total));
+    out.push_str(&format!("  {}\n", bottleneck(class, view.layer.as_deref())));
+    out
+}
+
+/// Which contexts, if more than one.
+fn split(class: &ClassView<'_>) -> String {
+    let parts: Vec<String> = class
+        .contexts
+        .iter()
+        .map(|(context, insns)| format!("{context} {}", per_packet(*insns, class.packets)))
+        .collect();
+    format!(" ({})", parts.join(" + "))
+}
+
+pub(crate) fn bar(share: f64, width: usize) -> String {
+    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    let eighths = (share / 100.0 * width as f64 * 8.0).round() as usize;
+    let mut out = "█".repeat((eighths / 8).min(width));
+    if eighths % 8 > 0 && eighths / 8 < width {
+        out.push(EIGHTHS[eighths % 8]);
+    }
+    out
+}
+
+fn layers(class: &ClassView<'_>, view: &View) -> String {
+    let mut table = table(view.columns);
+    for (layer, insns) in &class.layers {
+        let share = percent(*insns, class.total);
+        table.add_row(vec![
+            Cell::new(format!("  {layer}")),
+            right(per_packet(*insns, class.packets)),
+            right(format!("{share:.1}%")),
+            Cell::new(bar(share, 30)),
+        ]);
+    }
+    trimmed(&table)
+}
+
+fn functions(class: &ClassView<'_>, view: &View, whole: u64) -> String {
+    let mut table = table(view.columns);
+    table.set_header(vec![
+        Cell::new("  function"),
+        Cell::new("layer"),
+        right("self"),
+        right("share"),
+        right("inclusive"),
+        right("calls"),
+    ]);
+    let all: Vec<_> = class.functions_of(view.layer.as_deref()).collect();
+    let top = if view.top == 0 { all.len() } else { view.top };
+    for function in all.iter().take(top) {
+        let module = class.recording.functions[function.function as usize].module.as_deref();
+        let mut name = printable(class.name(function.function), NAME_LIMIT);
+        if let Some(module) = module {
+            name.push_str(&format!(" [{}]", printable(module, 20)));
+        }
+        table.add_row(vec![
+            Cell::new(format!("  {name}")),
+            Cell::new(class.layer(function.function)),
+            right(per_packet(function.self_insns, class.packets)),
+            right(format!("{:.1}%", percent(function.self_insns, whole))),
+            right(per_packet(function.inclusive_insns, class.packets)),
+            right(per_packet(function.calls, class.packets)),
+        ]);
+    }
+    let mut out = trimmed(&table);
+    if all.len() > top {
+        let rest: u64 = all.iter().skip(top).map(|f| f.self_insns).sum();
+        out.push_str(&format!(
+            "  and {} more functions with {} ({:.1}%)\n",
+            all.len() - top,
+            per_packet(rest, class.packets),
+            percent(rest, whole)
+        ));
+    }
+    out
+}
+
+/// The table without the blanks at the ends of its lines.
+pub(crate) fn trimmed(table: &Table) -> String {
+    let mut out = String::new();
+    for line in table.to_string().lines() {
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// Where to look first, in a sentence.
+pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
+    let Some(top) = class.functions_of(layer).next() else {
+        return match layer {
+            Some(layer) => format!("Nothing of {} is in layer {layer}.", class.class),
+            None => format!("{} executed nothing.", class.class),
+        };
+    };
+    let whole = layer.map_or(class.total, |l| class.layer_insns(l));
+    let name = printable(class.name(top.function), 80);
+    let share = percent(top.self_insns, whole);
+    let of = match layer {
+        Some(layer) => format!("of the {layer} layer"),
+        None => "of the path".to_string(),
+    };
+    let mut text = format!(
+        "Bottleneck: {name} with {} of {} instructions ({share:.1}% {of})",
+        per_packet(top.self_insns, class.packets),
+        per_packet(whole, class.packets),
+    );
+    if layer.is_none()
+        && let Some((largest, insns)) = class.layers.iter().find(|(name, _)| name != NO_LAYER)
+    {
+        text.push_str(&format!(
+            "; the largest layer is {largest} with {} ({:.1}%)",
+            per_packet(*insns, class.packets),
+            percent(*insns, class.total)
+        ));
+    }
+    text.push('.');
+    text
+}
+
+/// One line for each class: the whole at a glance.
+pub fn summary(classes: &[ClassView<'_>], columns: usize) -> String {
+    let mut table = table(columns);
+    table.set_header(vec![
+        Cell::new("  class"),
+        right("instructions"),
+        right("network"),
+        Cell::new("largest layer"),
+        Cell::new("largest function"),
+    ]);
+    for class in classes {
+        let network = class.layer_insns("network");
+        let largest = class.layers.first().map_or("-", |(name, _)| name);
+        let top = class.functions.first();
+        table.add_row(vec![
+            Cell::new(format!("  {}", class.class)),
+            right(per_packet(class.total, class.packets)),
+            right(format!(
+                "{} ({:.0}%)",
+                per_packet(network, class.packets),
+                percent(network, class.total)
+            )),
+            Cell::new(largest),
+            Cell::new(top.map_or("-".into(), |f| {
+                format!(
+                    "{} {}",
+                    printable(class.name(f.function), 32),
+                    thousands(f.self_insns / class.packets.max(1))
+                )
+            })),
+        ]);
+    }
+    trimmed(&table)
+}
+
+

@@ -1,0 +1,134 @@
+//! The trust footer: what the figures are, under which conditions, and what is
+//! missing from them.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::recording::{Recording, env};
+
+use crate::analysis::{ClassView, NO_LAYER, other_work};
+use crate::number::{per_packet, percent, printable, thousands};
+
+/// Lines for under a result. `classes` are those that were shown.
+pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
+    let fact = |key: &str| printable(recording.environment.get(key).map_or("?", |v| v), 120);
+    let mut lines = Vec::new();
+    let exact = if fact(env::QUICK) == "yes" {
+        "kernel instructions executed, quick mode (no instruction clock): within some tenths of a percent"
+    } else {
+        "kernel instructions executed, to the instruction"
+    };
+    lines.push(format!(
+        "clock     {exact}; not time: no caches, no branch prediction, no contention"
+    ));
+    lines.push(format!(
+        "kernel    {} ({}), mitigations {}",
+        fact(env::KERNEL),
+        printable(&fact(env::KERNEL_HASH), 12),
+        fact(env::MITIGATIONS)
+    ));
+    lines.push(format!(
+        "machine   QEMU {} TCG, -cpu {}, one vCPU; {}",
+        fact(env::QEMU),
+        fact(env::CPU),
+        fact(env::REP)
+    ));
+    lines.push(ledger(recording));
+    lines.push(blocks(classes));
+    let whole: u64 = classes.iter().map(|c| c.total).sum();
+    let unnamed: u64 = classes.iter().map(|c| c.layer_insns(NO_LAYER)).sum();
+    lines.push(format!("layers    {:.2}% of the instructions are in no layer", percent(unnamed, whole)));
+    lines.push(others(recording, classes));
+    if recording.losses.is_empty() {
+        lines.push("loss      none: every call and return was matched, every instruction placed".into());
+    }
+    for loss in &recording.losses {
+        lines.push(format!(
+            "loss      {} {}: {}",
+            thousands(loss.count),
+            printable(&loss.cause, 80),
+            printable(&loss.meaning, 160)
+        ));
+    }
+    if !recording.complete {
+        lines.push(
+            "torn      the run was cut short: what is here is whole blocks, others are missing"
+                .into(),
+        );
+    }
+    lines
+}
+
+fn ledger(recording: &Recording) -> String {
+    let offered: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();
+    let delivered: u64 = recording.blocks.iter().map(|b| b.ledger.delivered).sum();
+    let mut dropped: BTreeMap<&str, u64> = BTreeMap::new();
+    for block in &recording.blocks {
+        for (cause, packets) in &block.ledger.dropped {
+            *dropped.entry(cause).or_default() += packets;
+        }
+    }
+    let invalid = recording.blocks.iter().filter(|b| !b.ledger.closes()).count();
+    let mut line = format!(
+        "packets   {} offered, {} delivered",
+        thousands(offered),
+        thousands(delivered)
+    );
+    for (cause, packets) in dropped {
+        line.push_str(&format!(", {} dropped ({})", thousands(packets), printable(cause, 60)));
+    }
+    if invalid > 0 {
+        line.push_str(&format!(
+            "; INVALID: in {invalid} of {} blocks packets are missing without a cause",
+            recording.blocks.len()
+        ));
+    }
+    line
+}
+
+fn blocks(classes: &[ClassView<'_>]) -> String {
+    let mut differing = Vec::new();
+    for class in classes {
+        let (Some(low), Some(high)) = (class.by_block.iter().min(), class.by_block.iter().max())
+        else {
+            continue;
+        };
+        if low != high {
+            let packets = class.packets / class.by_block.len().max(1) as u64;
+            differing.push(format!(
+                "{} {} to {}",
+                class.class,
+                per_packet(*low, packets),
+                per_packet(*high, packets)
+            ));
+        }
+    }
+    let count = classes.iter().map(|c| c.by_block.len()).max().unwrap_or(0);
+    if differing.is_empty() {
+        format!("blocks    {count} of each class, every one with the same count")
+    } else {
+        format!("blocks    {count} of each class; per packet they range: {}", differing.join(", "))
+    }
+}
+
+/// Work in the windows that is no packet's.
+fn others(recording: &Recording, classes: &[ClassView<'_>]) -> String {
+    let mut arms: Vec<usize> = classes.iter().map(|c| c.arm).collect();
+    arms.sort_unstable();
+    arms.dedup();
+    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+    for arm in arms {
+        for (context, insns) in other_work(recording, arm) {
+            *sums.entry(context.to_string()).or_default() += insns;
+        }
+    }
+    let packets: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();
+    if sums.is_empty() {
+        return "apart     nothing else ran in the windows".into();
+    }
+    let parts: Vec<String> =
+        sums.iter().map(|(c, n)| format!("{c} {}", per_packet(*n, packets))).collect();
+    format!(
+        "apart     in the windows, but no packet's work (timers, waiting, other tasks), per packet: {}",
+        parts.join(", ")
+    )
+}

@@ -1,0 +1,16 @@
+# Sourced by the scripts beside it, which run at the root of the repository.
+# shellcheck shell=bash
+
+export PATH="${CARGO_HOME:-${HOME:=/root}/.cargo}/bin:$PATH"
+
+target=${CARGO_TARGET_DIR:-target}
+plumb=$target/x86_64-unknown-linux-gnu/release/plumb
+
+# Everything is compiled in the release profile, so that it is compiled once:
+# the C libraries alone take minutes.
+# shellcheck disable=SC2034 # For those who source this.
+cargo_flags=(--release --locked)
+
+say() { printf '%s\n' "$*" >&2; }
+
+has_kernel() { "$plumb" kernel show debian >/dev/null 2>&1; }

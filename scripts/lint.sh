@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Form and lints. Goes through all of them, then fails if one did.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/common.sh
+
+failed=()
+check() {
+	local name=$1
+	shift
+	say "== $name"
+	"$@" || failed+=("$name")
+}
+
+check "cargo fmt" cargo fmt --all --check
+if command -v clang-format >/dev/null; then
+	# Listed by git, so that what a build leaves about is not asked about.
+	mapfile -t sources < <(git ls-files --cached --others --exclude-standard -- '*.c' '*.h')
+	check "clang-format" clang-format --dry-run -Werror "${sources[@]}"
+else
+	say "skipped: clang-format is not installed (apt-get install clang-format)"
+fi
+check "cargo clippy" cargo clippy "${cargo_flags[@]}" --workspace --all-targets -- -D warnings
+
+if [ ${#failed[@]} -gt 0 ]; then
+	printf 'lint: failed: %s\n' "${failed[@]}" >&2
+	exit 1
+fi

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Every test: lints, units, those that need root and those that boot a guest.
+#
+# A test that can't run here writes "skipped: why" to the standard error and
+# passes. Why it will be so is said before, and how many did is said at the end.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/common.sh
+
+log=$target/test.log
+failed=()
+
+mkdir -p "$target"
+cargo build "${cargo_flags[@]}"
+
+if [ "$(id -u)" != 0 ]; then
+	say "not root: tests that make network namespaces or load BPF programs are skipped"
+fi
+if ! command -v "${PLUMB_QEMU:-qemu-system-x86_64}" >/dev/null; then
+	say "no QEMU: tests that boot a guest are skipped (apt-get install qemu-system-x86)"
+elif ! scripts/kernel.sh; then
+	say "no kernel: tests that boot a guest are skipped (plumb kernel add debian)"
+fi
+
+scripts/lint.sh || failed+=("lints")
+
+# --no-fail-fast: all failures at once, where a run takes minutes.
+cargo test "${cargo_flags[@]}" --workspace --no-fail-fast 2>&1 | tee "$log" || failed+=("tests")
+
+# Not at the start of a line: the harness may have begun one.
+skips() { grep -o 'skipped: .*' "$log" || true; }
+skipped=$(skips | wc -l)
+awk -v skipped="$skipped" '
+	/^test result: / {
+		binaries++
+		for (i = 1; i < NF; i++) {
+			if ($(i + 1) ~ /^passed/) passed += $i
+			if ($(i + 1) ~ /^failed/) failed += $i
+			if ($(i + 1) ~ /^ignored/) ignored += $i
+		}
+	}
+	END {
+		printf "test result: %s. %d passed; %d failed; %d ignored; %d skipped; in %d binaries\n",
+			failed || !passed ? "FAILED" : "ok", passed, failed, ignored, skipped, binaries
+	}' "$log" | tee "$target/test-result"
+# Which they were, so that nobody takes a skipped test for a passed one.
+skips | sort | uniq -c
+
+if [ ${#failed[@]} -gt 0 ]; then
+	printf 'failed: %s\n' "${failed[@]}" >&2
+	exit 1
+fi
