@@ -56,7 +56,7 @@ impl Plan {
             return Err(format!("more than {MAX_ARMS} combinations"));
         }
         let arms: Vec<Arm> =
-            combinations.iter().map(|c| c.over(fixed).arm(c.describe())).collect();
+            combinations.iter().map(|c| c.over(fixed).arm(vary.describe(c))).collect();
         if arms.iter().any(|a| a.forward && a.link == Link::Lo) {
             return Err("a router needs a link with two ends: lo has one; use --link veth".into());
         }

@@ -127,8 +127,14 @@ mod tests {
         let rules = LayerRules::built_in();
         assert_eq!(rules.layer("ip_output", None), Some("network"));
         assert_eq!(rules.layer("e1000_clean", Some("e1000")), Some("driver"));
-        assert_eq!(rules.layer("ip_finish_output2.constprop.0", None), Some("network"));
-        assert_eq!(rules.layer("nft_do_chain", Some("nf_tables")), Some("netfilter"));
+        assert_eq!(
+            rules.layer("ip_finish_output2.constprop.0", None),
+            Some("network")
+        );
+        assert_eq!(
+            rules.layer("nft_do_chain", Some("nf_tables")),
+            Some("netfilter")
+        );
         assert_eq!(rules.layer("no_such_function", None), None);
     }
 
@@ -139,79 +145,95 @@ mod tests {
         #[rustfmt::skip]
         let known: &[(&str, &[&str])] = &[
             ("syscall", &[
-                "entry_SYSCALL_64_after_hwframe", "do_syscall_64", "x64_sys_call", "__x64_sys_sendto",
-                "syscall_exit_to_user_mode", "exit_to_user_mode_prepare", "__fget_light", "vfs_write",
-                "ep_poll_callback", "import_single_range",
+                "entry_SYSCALL_64_after_hwframe", "do_syscall_64", "x64_sys_call",
+                "__x64_sys_sendto", "syscall_exit_to_user_mode", "exit_to_user_mode_prepare",
+                "__fget_light", "vfs_write", "ep_poll_callback", "import_single_range",
             ]),
             ("socket", &[
-                "__sys_sendto", "sock_sendmsg", "sockfd_lookup_light", "inet_sendmsg", "inet6_recvmsg",
-                "lock_sock_nested", "sk_filter_trim_cap", "sock_wfree", "skb_set_owner_w",
-                "__skb_recv_datagram", "packet_rcv",
+                "__sys_sendto", "sock_sendmsg", "sockfd_lookup_light", "inet_sendmsg",
+                "inet6_recvmsg", "lock_sock_nested", "sk_filter_trim_cap", "sock_wfree",
+                "skb_set_owner_w", "__skb_recv_datagram", "packet_rcv",
             ]),
             ("transport", &[
-                "tcp_v4_rcv", "__tcp_transmit_skb", "udp_sendmsg", "udpv6_queue_rcv_one_skb", "raw_rcv",
-                "ping_rcv", "inet_ehashfn", "__inet6_lookup_established", "cubictcp_acked",
-                "bpf_skops_write_hdr_opt", "inet_csk_reset_xmit_timer", "tcp_gro_receive", "compute_score",
+                "tcp_v4_rcv", "__tcp_transmit_skb", "udp_sendmsg", "udpv6_queue_rcv_one_skb",
+                "raw_rcv", "ping_rcv", "inet_ehashfn", "__inet6_lookup_established",
+                "cubictcp_acked", "bpf_skops_write_hdr_opt", "inet_csk_reset_xmit_timer",
+                "tcp_gro_receive", "compute_score",
             ]),
             ("network", &[
                 "ip_output", "__ip_queue_xmit", "ip_forward", "ip6_forward", "ip_rcv_finish_core",
-                "inet6_csk_xmit", "ip_route_input_slow", "fib_table_lookup", "__find_rr_leaf", "dst_release",
-                "icmp_reply", "inet_gro_receive", "inet_lookup_ifaddr_rcu", "xfrm_lookup", "l3mdev_l3_rcv",
-                "rt6_score_route",
+                "inet6_csk_xmit", "ip_route_input_slow", "fib_table_lookup", "__find_rr_leaf",
+                "dst_release", "icmp_reply", "inet_gro_receive", "inet_lookup_ifaddr_rcu",
+                "xfrm_lookup", "l3mdev_l3_rcv", "rt6_score_route",
             ]),
-            ("netfilter", &["nf_hook_slow", "nft_do_chain", "ipt_do_table", "nf_conntrack_in", "br_nf_pre_routing"]),
+            ("netfilter", &[
+                "nf_hook_slow", "nft_do_chain", "ipt_do_table", "nf_conntrack_in",
+                "br_nf_pre_routing",
+            ]),
             ("link", &[
-                "__dev_queue_xmit", "dev_hard_start_xmit", "validate_xmit_skb", "sch_direct_xmit", "__qdisc_run",
-                "pfifo_fast_dequeue", "fq_codel_dequeue", "__netif_receive_skb_core", "net_rx_action",
-                "process_backlog", "enqueue_to_backlog", "napi_gro_receive", "neigh_resolve_output", "arp_rcv",
-                "ndisc_rcv", "eth_type_trans", "br_handle_frame", "skb_segment", "dql_completed",
+                "__dev_queue_xmit", "dev_hard_start_xmit", "validate_xmit_skb", "sch_direct_xmit",
+                "__qdisc_run", "pfifo_fast_dequeue", "fq_codel_dequeue", "__netif_receive_skb_core",
+                "net_rx_action", "process_backlog", "enqueue_to_backlog", "napi_gro_receive",
+                "neigh_resolve_output", "arp_rcv", "ndisc_rcv", "eth_type_trans", "br_handle_frame",
+                "skb_segment", "dql_completed",
             ]),
             ("driver", &[
-                "loopback_xmit", "veth_xmit", "e1000_clean", "virtnet_poll", "start_xmit", "page_to_skb",
-                "free_old_xmit_skbs", "usbnet_start_xmit", "net_failover_start_xmit",
+                "loopback_xmit", "veth_xmit", "e1000_clean", "virtnet_poll", "start_xmit",
+                "page_to_skb", "free_old_xmit_skbs", "usbnet_start_xmit", "net_failover_start_xmit",
             ]),
             ("bus", &[
-                "virtqueue_add_split", "vring_interrupt", "vp_notify", "usb_hcd_submit_urb", "uhci_submit_common",
-                "dma_map_page_attrs", "iowrite16", "__dev_pm_qos_resume_latency", "__pm_runtime_resume",
+                "virtqueue_add_split", "vring_interrupt", "vp_notify", "usb_hcd_submit_urb",
+                "uhci_submit_common", "dma_map_page_attrs", "iowrite16",
+                "__dev_pm_qos_resume_latency", "__pm_runtime_resume",
             ]),
             ("memory", &[
-                "__alloc_skb", "kfree_skb_reason", "napi_consume_skb", "netdev_alloc_frag", "dev_kfree_skb_any_reason",
-                "skb_put", "skb_clone", "kmem_cache_alloc_node", "kmalloc_reserve", "page_pool_alloc_pages",
-                "__alloc_frozen_pages_noprof", "clear_page_rep", "memcg_slab_post_alloc_hook",
+                "__alloc_skb", "kfree_skb_reason", "napi_consume_skb", "netdev_alloc_frag",
+                "dev_kfree_skb_any_reason", "skb_put", "skb_clone", "kmem_cache_alloc_node",
+                "kmalloc_reserve", "page_pool_alloc_pages", "__alloc_frozen_pages_noprof",
+                "clear_page_rep", "memcg_slab_post_alloc_hook",
             ]),
             ("copy", &[
-                "_copy_from_iter", "copyin", "copy_user_generic_string", "rep_movs_alternative", "__memset",
-                "csum_partial", "skb_copy_datagram_iter", "__skb_checksum_complete", "__check_object_size",
+                "_copy_from_iter", "copyin", "copy_user_generic_string", "rep_movs_alternative",
+                "__memset", "csum_partial", "skb_copy_datagram_iter", "__skb_checksum_complete",
+                "__check_object_size",
             ]),
             ("locking", &[
-                "_raw_spin_lock_irqsave", "__rcu_read_unlock", "mutex_lock", "ct_irq_enter", "rcu_irq_enter",
-                "native_queued_spin_lock_slowpath", "up_read", "call_rcu",
+                "_raw_spin_lock_irqsave", "__rcu_read_unlock", "mutex_lock", "ct_irq_enter",
+                "rcu_irq_enter", "native_queued_spin_lock_slowpath", "up_read", "call_rcu",
             ]),
             ("scheduling", &[
-                "try_to_wake_up", "__schedule", "__update_load_avg_se", "__wake_up_common", "queue_work_on",
-                "do_idle", "native_safe_halt", "__cond_resched",
+                "try_to_wake_up", "__schedule", "__update_load_avg_se", "__wake_up_common",
+                "queue_work_on", "do_idle", "native_safe_halt", "__cond_resched",
             ]),
             ("timer", &[
                 "mod_timer", "ktime_get", "read_tsc", "hrtimer_interrupt", "tick_nohz_idle_enter",
-                "clockevents_program_event", "native_sched_clock", "asm_sysvec_apic_timer_interrupt",
+                "clockevents_program_event", "native_sched_clock",
+                "asm_sysvec_apic_timer_interrupt",
             ]),
             ("interrupt", &[
-                "asm_common_interrupt", "handle_fasteoi_irq", "ioapic_ack_level", "__irq_exit_rcu", "__do_softirq",
-                "handle_softirqs", "__local_bh_enable_ip", "tasklet_action_common", "add_interrupt_randomness",
+                "asm_common_interrupt", "handle_fasteoi_irq", "ioapic_ack_level", "__irq_exit_rcu",
+                "__do_softirq", "handle_softirqs", "__local_bh_enable_ip", "tasklet_action_common",
+                "add_interrupt_randomness",
             ]),
             ("security", &[
-                "security_socket_sendmsg", "apparmor_socket_sendmsg", "aa_sk_perm", "tomoyo_socket_sendmsg",
-                "bpf_lsm_socket_sendmsg", "selinux_ip_postroute", "ns_capable", "make_kuid",
+                "security_socket_sendmsg", "apparmor_socket_sendmsg", "aa_sk_perm",
+                "tomoyo_socket_sendmsg", "bpf_lsm_socket_sendmsg", "selinux_ip_postroute",
+                "ns_capable", "make_kuid",
             ]),
-            ("bpf", &["bpf_prog_6deef7357e7b4530_drop", "xdp_do_redirect", "__cgroup_bpf_run_filter_skb"]),
-            ("tracing", &["__traceiter_consume_skb", "trace_call_bpf", "perf_trace_buf_alloc", "__bpf_trace_consume_skb"]),
+            ("bpf", &[
+                "bpf_prog_6deef7357e7b4530_drop", "xdp_do_redirect", "__cgroup_bpf_run_filter_skb",
+            ]),
+            ("tracing", &[
+                "__traceiter_consume_skb", "trace_call_bpf", "perf_trace_buf_alloc",
+                "__bpf_trace_consume_skb",
+            ]),
             ("mitigation", &[
-                "__x86_return_thunk", "__x86_indirect_thunk_rax", "srso_return_thunk", "retbleed_return_thunk",
-                "entry_ibpb", "clear_bhb_loop",
+                "__x86_return_thunk", "__x86_indirect_thunk_rax", "srso_return_thunk",
+                "retbleed_return_thunk", "entry_ibpb", "clear_bhb_loop",
             ]),
             ("library", &[
-                "__list_add_valid", "__list_del_entry_valid_or_report", "memcmp", "siphash_3u32", "_find_next_bit",
-                "rb_erase", "get_random_u32", "net_ratelimit", "irq_fpu_usable",
+                "__list_add_valid", "__list_del_entry_valid_or_report", "memcmp", "siphash_3u32",
+                "_find_next_bit", "rb_erase", "get_random_u32", "net_ratelimit", "irq_fpu_usable",
             ]),
         ];
         let rules = LayerRules::built_in();
@@ -231,14 +253,26 @@ mod tests {
     #[test]
     fn modules_come_first() {
         let rules = LayerRules::built_in();
-        assert_eq!(rules.layer("tcp_in_window", Some("nf_conntrack")), Some("netfilter"));
+        assert_eq!(
+            rules.layer("tcp_in_window", Some("nf_conntrack")),
+            Some("netfilter")
+        );
         assert_eq!(rules.layer("tcp_in_window", None), Some("transport"));
-        assert_eq!(rules.layer("skb_recv_done", Some("virtio_net")), Some("driver"));
-        assert_eq!(rules.layer("detach_buf_split", Some("virtio_ring")), Some("bus"));
+        assert_eq!(
+            rules.layer("skb_recv_done", Some("virtio_net")),
+            Some("driver")
+        );
+        assert_eq!(
+            rules.layer("detach_buf_split", Some("virtio_ring")),
+            Some("bus")
+        );
         assert_eq!(rules.layer("fib_rules_seq", Some("sch_fq")), Some("link"));
         assert_eq!(rules.layer("anything", Some("bpf")), Some("bpf"));
         assert_eq!(rules.layer("ext4_writepages", Some("ext4")), None);
-        assert_eq!(rules.layer("tcp_sendmsg", Some("some_module")), Some("transport"));
+        assert_eq!(
+            rules.layer("tcp_sendmsg", Some("some_module")),
+            Some("transport")
+        );
     }
 
     /// Check that a user's rules are asked first, and that others still hold.
@@ -255,6 +289,11 @@ mod tests {
     #[test]
     fn unknown_layer() {
         let error = LayerRules::parse("[[rule]]\nlayer = \"ip\"\n").unwrap_err();
-        assert!(error.to_string().contains("`ip` is no layer: they are syscall"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("`ip` is no layer: they are syscall"),
+            "{error}"
+        );
     }
 }

@@ -200,7 +200,7 @@ impl Experiment {
         let combinations = self.vary.combinations(MAX_ARMS);
         if self.arms.is_empty() || !self.vary.is_empty() {
             for combination in combinations {
-                let name = combination.describe();
+                let name = self.vary.describe(&combination);
                 arms.push(combination.over(&self.knobs).arm(name));
             }
         }

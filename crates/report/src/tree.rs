@@ -14,76 +14,113 @@ use crate::terminal::{right, table, trimmed};
 const MAX_DEPTH: usize = 200;
 
 /// The tree of a class, without what is below `min_percent` of it. With a layer,
-/// only its functions, each under the nearest caller that is also in it.
+/// only its functions, each under the nearest caller that is also in it. Nodes of
+/// one function under one parent are one line.
 pub fn render(class: &ClassView<'_>, layer: Option<&str>, min_percent: f64) -> String {
     let mut out = String::from("   inclusive       self    calls  function\n");
-    let mut hidden = 0;
-    let below = Index::new(class);
-    for root in below.of(None) {
-        write(class, &below, *root, layer, 0, min_percent, &mut out, &mut hidden);
+    let mut tree = TreeWriter { class, below: below(class), layer, min_percent, hidden: 0 };
+    let roots = tree.shown(&tree.below.get(&None).cloned().unwrap_or_default());
+    for root in &roots {
+        tree.write(root, 0, &mut out);
     }
-    if hidden > 0 {
+    if tree.hidden > 0 {
         out.push_str(&format!(
-            "  ({hidden} branches of less than {min_percent}% of the path are left out)\n"
+            "  ({} branches of less than {min_percent}% of the path are left out)\n",
+            tree.hidden
         ));
     }
     out
 }
 
 /// Children by parent: looking for them anew at every node would be slow.
-struct Index {
-    children: BTreeMap<Option<NodeId>, Vec<NodeId>>,
+fn below(class: &ClassView<'_>) -> BTreeMap<Option<NodeId>, Vec<NodeId>> {
+    let mut children: BTreeMap<Option<NodeId>, Vec<NodeId>> = BTreeMap::new();
+    for id in class.nodes.keys() {
+        children.entry(class.recording.nodes[*id as usize].parent).or_default().push(*id);
+    }
+    children
 }
 
-impl Index {
-    fn new(class: &ClassView<'_>) -> Self {
-        let mut children: BTreeMap<Option<NodeId>, Vec<NodeId>> = BTreeMap::new();
-        for id in class.nodes.keys() {
-            children.entry(class.recording.nodes[*id as usize].parent).or_default().push(*id);
-        }
-        for list in children.values_mut() {
-            list.sort_by_key(|id| (std::cmp::Reverse(class.nodes[id].inclusive_insns), *id));
-        }
-        Index { children }
-    }
-
-    fn of(&self, parent: Option<NodeId>) -> &[NodeId] {
-        self.children.get(&parent).map_or(&[], Vec::as_slice)
-    }
-}
-
-#[allow(clippy::too_many_arguments)]
-fn write(
-    class: &ClassView<'_>,
-    below: &Index,
-    id: NodeId,
-    layer: Option<&str>,
-    depth: usize,
+struct TreeWriter<'a> {
+    class: &'a ClassView<'a>,
+    below: BTreeMap<Option<NodeId>, Vec<NodeId>>,
+    layer: Option<&'a str>,
     min_percent: f64,
-    out: &mut String,
-    hidden: &mut usize,
-) {
-    let node = class.nodes[&id];
-    if percent(node.inclusive_insns, class.total) < min_percent || depth > MAX_DEPTH {
-        *hidden += 1;
-        return;
+    hidden: usize,
+}
+
+/// Nodes that are one line.
+struct Line {
+    function: FunctionId,
+    nodes: Vec<NodeId>,
+    tail: bool,
+    calls: u64,
+    self_insns: u64,
+    inclusive_insns: u64,
+}
+
+impl TreeWriter<'_> {
+    /// The lines that some nodes make: themselves or, where a layer hides them,
+    /// the nearest below.
+    fn shown(&self, nodes: &[NodeId]) -> Vec<Line> {
+        let mut lines: Vec<Line> = Vec::new();
+        let mut left: Vec<NodeId> = nodes.to_vec();
+        while let Some(id) = left.pop() {
+            let node = self.class.recording.nodes[id as usize];
+            if self.layer.is_some_and(|l| self.class.layer(node.function) != l) {
+                left.extend(self.below.get(&Some(id)).into_iter().flatten());
+                continue;
+            }
+            let view = self.class.nodes[&id];
+            let line = match lines.iter_mut().find(|l| l.function == node.function) {
+                Some(line) => line,
+                None => {
+                    lines.push(Line {
+                        function: node.function,
+                        nodes: Vec::new(),
+                        tail: true,
+                        calls: 0,
+                        self_insns: 0,
+                        inclusive_insns: 0,
+                    });
+                    let last = lines.len() - 1;
+                    &mut lines[last]
+                }
+            };
+            line.nodes.push(id);
+            line.tail &= node.tail;
+            line.calls += view.calls;
+            line.self_insns += view.self_insns;
+            line.inclusive_insns += view.inclusive_insns;
+        }
+        lines.sort_by_key(|l| (std::cmp::Reverse(l.inclusive_insns), l.function));
+        lines
     }
-    let function = class.recording.nodes[id as usize].function;
-    let shown = layer.is_none_or(|l| class.layer(function) == l);
-    if shown {
+
+    fn write(&mut self, line: &Line, depth: usize, out: &mut String) {
+        let class = self.class;
+        if percent(line.inclusive_insns, class.total) < self.min_percent || depth > MAX_DEPTH {
+            self.hidden += 1;
+            return;
+        }
         out.push_str(&format!(
             "  {:>10} {:>10} {:>8}  {}{}{}\n",
-            per_packet(node.inclusive_insns, class.packets),
-            per_packet(node.self_insns, class.packets),
-            per_packet(node.calls, class.packets),
+            per_packet(line.inclusive_insns, class.packets),
+            per_packet(line.self_insns, class.packets),
+            per_packet(line.calls, class.packets),
             "  ".repeat(depth.min(40)),
-            printable(class.name(function), 60),
-            if class.recording.nodes[id as usize].tail { " (jump)" } else { "" }
+            printable(class.name(line.function), 60),
+            if line.tail { " (jump)" } else { "" }
         ));
-    }
-    for child in below.of(Some(id)) {
-        let depth = if shown { depth + 1 } else { depth };
-        write(class, below, *child, layer, depth, min_percent, out, hidden);
+        let children: Vec<NodeId> = line
+            .nodes
+            .iter()
+            .flat_map(|id| self.below.get(&Some(*id)).into_iter().flatten())
+            .copied()
+            .collect();
+        for child in &self.shown(&children) {
+            self.write(child, depth + 1, out);
+        }
     }
 }
 

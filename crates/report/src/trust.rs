@@ -94,12 +94,8 @@ fn blocks(classes: &[ClassView<'_>]) -> String {
         };
         if low != high {
             let packets = class.packets / class.by_block.len().max(1) as u64;
-            differing.push(format!(
-                "{} {} to {}",
-                class.class,
-                per_packet(*low, packets),
-                per_packet(*high, packets)
-            ));
+            let each = |insns: u64| insns as f64 / packets.max(1) as f64;
+            differing.push(format!("{} {:.2} to {:.2}", class.class, each(*low), each(*high)));
         }
     }
     let count = classes.iter().map(|c| c.by_block.len()).max().unwrap_or(0);

@@ -147,7 +147,7 @@ impl Knobs {
         }
     }
 
-    /// What is set, in words: a name for an arm.
+    /// What is set, in words.
     pub fn describe(&self) -> String {
         let on = |b: bool| if b { "on" } else { "off" };
         let mut words = Vec::new();
@@ -223,6 +223,31 @@ impl Vary {
     /// Whether nothing varies.
     pub fn is_empty(&self) -> bool {
         *self == Vary::default()
+    }
+
+    /// What tells one combination from the others: the knobs with more than one
+    /// level, or what is sent where there is nothing to tell.
+    pub fn describe(&self, combination: &Knobs) -> String {
+        let mut telling = combination.clone();
+        fn only_if<T, U>(levels: &[T], knob: &mut Option<U>) {
+            if levels.len() < 2 {
+                *knob = None;
+            }
+        }
+        only_if(&self.proto, &mut telling.proto);
+        only_if(&self.family, &mut telling.family);
+        only_if(&self.link, &mut telling.link);
+        only_if(&self.forward, &mut telling.forward);
+        only_if(&self.size_bytes, &mut telling.size_bytes);
+        only_if(&self.mtu_bytes, &mut telling.mtu_bytes);
+        only_if(&self.kernel, &mut telling.kernel);
+        only_if(&self.mitigations, &mut telling.mitigations);
+        only_if(&self.cmdline, &mut telling.cmdline);
+        telling.sysctl.retain(|key, _| self.sysctl.get(key).is_some_and(|l| l.len() > 1));
+        match (telling == Knobs::default(), combination.proto) {
+            (true, Some(proto)) => proto.to_string(),
+            _ => telling.describe(),
+        }
     }
 
     /// Every combination, the first knob outermost; stops one past `limit`.
