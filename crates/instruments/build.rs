@@ -12,7 +12,10 @@ fn main() {
     let root = variable("CARGO_MANIFEST_DIR");
     let out = variable("OUT_DIR");
     plugin(&root.join("../../plugins/qemu"), &out.join("exact.so"));
-    programs(&root.join("src/functions/functions.bpf.c"), &out.join("functions.bpf.o"));
+    programs(
+        &root.join("src/functions/functions.bpf.c"),
+        &out.join("functions.bpf.o"),
+    );
 }
 
 fn plugin(folder: &Path, out: &Path) {
@@ -23,11 +26,20 @@ fn plugin(folder: &Path, out: &Path) {
     // our own binary is.
     let mut compiler = Command::new(env::var_os("CC").unwrap_or_else(|| "cc".into()));
     compiler.args([
-        "-O2", "-fPIC", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-shared",
+        "-O2",
+        "-fPIC",
+        "-std=gnu11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-shared",
         "-fvisibility=hidden",
     ]);
     compiler.arg("-o").arg(out).arg(folder.join("exact.c"));
-    run(compiler, "the QEMU plugin does not compile: is a C compiler installed?");
+    run(
+        compiler,
+        "the QEMU plugin does not compile: is a C compiler installed?",
+    );
 }
 
 /// Compile BPF programs; their headers lie beside them.
@@ -39,7 +51,9 @@ fn programs(source: &Path, out: &Path) {
     }
     let mut clang = Command::new(env::var_os(CLANG).unwrap_or_else(|| "clang".into()));
     // -g is for the BTF that libbpf makes the maps from.
-    clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
+    clang.args([
+        "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror",
+    ]);
     // The programs' context is there whether they read it or not.
     clang.arg("-Wno-unused-parameter");
     // bpf/bpf_helpers.h as of the libbpf that is linked in.
@@ -47,7 +61,9 @@ fn programs(source: &Path, out: &Path) {
     // asm/types.h: for clang the target is BPF, so it does not look where the
     // distribution keeps the headers of this machine's kind.
     let machine = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
-    clang.arg("-idirafter").arg(format!("/usr/include/{machine}-linux-gnu"));
+    clang
+        .arg("-idirafter")
+        .arg(format!("/usr/include/{machine}-linux-gnu"));
     clang.arg("-c").arg(source).arg("-o").arg(out);
     run(
         clang,

@@ -144,7 +144,8 @@ static void on_ret_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
 	put_stack_address(EXACT_RET, vaddr);
 }
 
-static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);
+static void on_armed_translation(qemu_plugin_id_t id,
+				 struct qemu_plugin_tb *tb);
 
 static void on_reset(qemu_plugin_id_t id)
 {
@@ -173,10 +174,10 @@ static enum exact_kind kind_of(const uint8_t *code, size_t size)
 {
 	size_t i = 0;
 
-	while (i < size && (code[i] == 0x66 || code[i] == 0xf2 ||
-			    code[i] == 0xf3 || code[i] == 0x2e ||
-			    code[i] == 0x3e || code[i] == 0x65 ||
-			    code[i] == 0x64))
+	while (i < size &&
+	       (code[i] == 0x66 || code[i] == 0xf2 || code[i] == 0xf3 ||
+		code[i] == 0x2e || code[i] == 0x3e || code[i] == 0x65 ||
+		code[i] == 0x64))
 		i++;
 	if (i < size && (code[i] & 0xf0) == 0x40)
 		i++; /* REX */
@@ -236,8 +237,8 @@ static void on_idle_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		look_for_mark(qemu_plugin_tb_get_insn(tb, i));
 }
 
-static void put_block(const struct block *block, const struct qemu_plugin_tb *tb,
-		      enum exact_kind kind)
+static void put_block(const struct block *block,
+		      const struct qemu_plugin_tb *tb, enum exact_kind kind)
 {
 	uint64_t vaddr = qemu_plugin_tb_vaddr(tb);
 	uint8_t bytes[BLOCK_MAX_INSNS * 16];
@@ -299,11 +300,12 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	}
 	block->id = state.next_id++;
 	block->n_insns = (uint32_t)n;
-	kind = kind_of(qemu_plugin_insn_data(last), qemu_plugin_insn_size(last));
+	kind = kind_of(qemu_plugin_insn_data(last),
+		       qemu_plugin_insn_size(last));
 	put_block(block, tb, kind);
 
-	qemu_plugin_register_vcpu_tb_exec_cb(
-		tb, on_kernel_block, QEMU_PLUGIN_CB_NO_REGS, block);
+	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_kernel_block,
+					     QEMU_PLUGIN_CB_NO_REGS, block);
 	for (size_t i = 0; i < n; i++)
 		qemu_plugin_register_vcpu_insn_exec_inline(
 			qemu_plugin_tb_get_insn(tb, i),

@@ -22,7 +22,13 @@ use exit::Failure;
 #[command(name = "plumb", version, arg_required_else_help = true)]
 struct Cli {
     /// Where kernels are kept [default: the user's cache folder]
-    #[arg(long, global = true, env = "PLUMB_CACHE", value_name = "DIR", hide_env_values = true)]
+    #[arg(
+        long,
+        global = true,
+        env = "PLUMB_CACHE",
+        value_name = "DIR",
+        hide_env_values = true
+    )]
     cache: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
@@ -45,7 +51,9 @@ enum Command {
 
 fn main() -> ExitCode {
     // In a guest this binary is init.
-    if std::process::id() == 1 {
+    if std::process::id() == 1
+        && std::env::var_os(netplumb_lab::vm::machine::GUEST_VARIABLE).is_some()
+    {
         netplumb_engine::guest::be_init();
         return ExitCode::FAILURE;
     }
@@ -65,7 +73,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(cache) => cache,
         None => {
             use etcetera::BaseStrategy;
-            etcetera::choose_base_strategy()?.cache_dir().join("netplumb")
+            etcetera::choose_base_strategy()?
+                .cache_dir()
+                .join("netplumb")
         }
     };
     match cli.command {

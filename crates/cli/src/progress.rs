@@ -22,14 +22,20 @@ impl Teller {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new(0);
             // The template is a constant, and right.
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} [{bar:30}] {pos}/{len}")
+            if let Ok(style) =
+                ProgressStyle::with_template("{spinner} {msg} [{bar:30}] {pos}/{len}")
             {
                 bar.set_style(style);
             }
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         });
-        Teller { bar, quiet, started: Instant::now(), arm: Mutex::default() }
+        Teller {
+            bar,
+            quiet,
+            started: Instant::now(),
+            arm: Mutex::default(),
+        }
     }
 
     /// Take one event.
@@ -38,7 +44,11 @@ impl Teller {
             return;
         }
         let line = match &event {
-            Progress::Booting { guest, guests, kernel } if *guests > 1 => {
+            Progress::Booting {
+                guest,
+                guests,
+                kernel,
+            } if *guests > 1 => {
                 format!("booting {kernel} (guest {guest} of {guests})")
             }
             Progress::Booting { kernel, .. } => format!("booting {kernel}"),

@@ -69,12 +69,17 @@ pub(crate) fn record(
     })
     .context("can't watch for Ctrl-C")?;
 
-    let path = options.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.plumb")));
+    let path = options
+        .output
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("{name}.plumb")));
     let mut recording = Recording {
         experiment_toml: experiment_toml.to_string(),
         ..Recording::default()
     };
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let started = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     for (key, value) in [
         (env::PLUMB, env!("CARGO_PKG_VERSION").to_string()),
         (env::ARGV, std::env::args().collect::<Vec<_>>().join(" ")),

@@ -108,13 +108,18 @@ fn function(
         Function {
             name: symbol.name.clone(),
             module: symbol.module.clone(),
-            layer: layers.layer(&symbol.name, symbol.module.as_deref()).map(String::from),
+            layer: layers
+                .layer(&symbol.name, symbol.module.as_deref())
+                .map(String::from),
             address: symbol.addr,
             size_bytes: symbol.size,
         }
     };
-    *index.functions.entry((new.name.clone(), new.module.clone())).or_insert_with(|| {
-        recording.functions.push(new);
-        (recording.functions.len() - 1) as FunctionId
-    })
+    *index
+        .functions
+        .entry((new.name.clone(), new.module.clone()))
+        .or_insert_with(|| {
+            recording.functions.push(new);
+            (recording.functions.len() - 1) as FunctionId
+        })
 }

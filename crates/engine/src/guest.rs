@@ -47,7 +47,9 @@ impl Handler for Agent {
             Request::TimeFunctions { functions, plan } => {
                 self.time_functions(&functions, &plan, reply)
             }
-            other => Err(format!("this agent does not know what to do with {other:?}")),
+            other => Err(format!(
+                "this agent does not know what to do with {other:?}"
+            )),
         }
     }
 }
@@ -62,7 +64,11 @@ impl Agent {
             mtu_bytes: plan.mtu_bytes,
             sysctl: plan.sysctl.clone(),
         };
-        if self.topology.as_ref().is_none_or(|have| have.plan != wanted) {
+        if self
+            .topology
+            .as_ref()
+            .is_none_or(|have| have.plan != wanted)
+        {
             // The old one first: its NICs come home with its namespaces.
             self.topology = None;
             let topology = Topology::build(&wanted, &nics()).map_err(|e| e.to_string())?;
@@ -73,9 +79,16 @@ impl Agent {
                 tx_address: topology.tx_address,
                 rx_address: topology.rx_address,
             };
-            self.topology = Some(Standing { plan: wanted, ends, _router: topology.router });
+            self.topology = Some(Standing {
+                plan: wanted,
+                ends,
+                _router: topology.router,
+            });
         }
-        self.topology.as_ref().map(|standing| &standing.ends).ok_or_else(|| "no topology".into())
+        self.topology
+            .as_ref()
+            .map(|standing| &standing.ends)
+            .ok_or_else(|| "no topology".into())
     }
 
     fn run(
@@ -110,11 +123,20 @@ impl Agent {
     ) -> Result<(), String> {
         let ends = self.ends(plan)?;
         let (insns, ns) = timing::clocks();
-        let timed = functions.iter().map(|f| timing::time(f, plan, ends)).collect();
+        let timed = functions
+            .iter()
+            .map(|f| timing::time(f, plan, ends))
+            .collect();
         let (insns_after, ns_after) = timing::clocks();
         let clocks = BTreeMap::from([
-            (second_opinion::CLOCK_INSNS.into(), (insns_after - insns).to_string()),
-            (second_opinion::CLOCK_NS.into(), (ns_after - ns).as_nanos().to_string()),
+            (
+                second_opinion::CLOCK_INSNS.into(),
+                (insns_after - insns).to_string(),
+            ),
+            (
+                second_opinion::CLOCK_NS.into(),
+                (ns_after - ns).as_nanos().to_string(),
+            ),
         ]);
         reply(Reply::Facts(clocks)).map_err(|e| e.to_string())?;
         reply(Reply::Timed(timed)).map_err(|e| e.to_string())
@@ -123,7 +145,11 @@ impl Agent {
 
 /// The machine's NICs by their addresses, as device.rs numbers them.
 fn nics() -> Vec<Nic> {
-    (0..4).map(|n| Nic { mac: [0x52, 0x54, 0, 0x4e, 0x50, n] }).collect()
+    (0..4)
+        .map(|n| Nic {
+            mac: [0x52, 0x54, 0, 0x4e, 0x50, n],
+        })
+        .collect()
 }
 
 fn facts() -> BTreeMap<String, String> {
@@ -157,7 +183,10 @@ fn facts() -> BTreeMap<String, String> {
     }
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     if let Some(model) = cpu.lines().find_map(|l| l.strip_prefix("model name")) {
-        facts.insert("guest.cpu".into(), model.trim_start_matches([' ', '\t', ':']).into());
+        facts.insert(
+            "guest.cpu".into(),
+            model.trim_start_matches([' ', '\t', ':']).into(),
+        );
     }
     facts
 }

@@ -55,12 +55,19 @@ impl Plan {
         if combinations.len() > MAX_ARMS {
             return Err(format!("more than {MAX_ARMS} combinations"));
         }
-        let arms: Vec<Arm> =
-            combinations.iter().map(|c| c.over(fixed).arm(vary.describe(c))).collect();
+        let arms: Vec<Arm> = combinations
+            .iter()
+            .map(|c| c.over(fixed).arm(vary.describe(c)))
+            .collect();
         if arms.iter().any(|a| a.forward && a.link == Link::Lo) {
             return Err("a router needs a link with two ends: lo has one; use --link veth".into());
         }
-        Ok(Plan { arms, packets, warmup_packets, blocks })
+        Ok(Plan {
+            arms,
+            packets,
+            warmup_packets,
+            blocks,
+        })
     }
 
     /// The boots, in the order in which the arms first need them.
@@ -76,8 +83,15 @@ impl Plan {
                 forward: arm.forward,
                 arms: vec![index],
             };
-            let same = |g: &&mut GuestPlan| GuestPlan { arms: Vec::new(), ..(*g).clone() }
-                == GuestPlan { arms: Vec::new(), ..new.clone() };
+            let same = |g: &&mut GuestPlan| {
+                GuestPlan {
+                    arms: Vec::new(),
+                    ..(*g).clone()
+                } == GuestPlan {
+                    arms: Vec::new(),
+                    ..new.clone()
+                }
+            };
             match guests.iter_mut().find(same) {
                 Some(guest) => guest.arms.push(index),
                 None => guests.push(new),
@@ -114,7 +128,12 @@ mod tests {
 
     fn plan(text: &str) -> Plan {
         let experiment = Experiment::parse(text).unwrap();
-        Plan { arms: experiment.arms(), packets: 1, warmup_packets: 0, blocks: 1 }
+        Plan {
+            arms: experiment.arms(),
+            packets: 1,
+            warmup_packets: 0,
+            blocks: 1,
+        }
     }
 
     /// Check that arms share a boot unless what differs needs another.

@@ -141,8 +141,10 @@ pub fn run(
 
     let guests = plan.guests();
     // Found before the first boot: a wrong name is told at once.
-    let kernels: Vec<KernelEntry> =
-        guests.iter().map(|g| store.find(&g.kernel)).collect::<Result<_, _>>()?;
+    let kernels: Vec<KernelEntry> = guests
+        .iter()
+        .map(|g| store.find(&g.kernel))
+        .collect::<Result<_, _>>()?;
     save(recording).map_err(EngineError::Save)?;
     let mut index = Index::default();
     for (number, (guest, kernel)) in guests.iter().zip(&kernels).enumerate() {
@@ -151,7 +153,14 @@ pub fn run(
             guests: guests.len(),
             kernel: kernel.release.clone(),
         });
-        let job = Job { plan, guest, kernel, options, qemu: &qemu, first: number == 0 };
+        let job = Job {
+            plan,
+            guest,
+            kernel,
+            options,
+            qemu: &qemu,
+            first: number == 0,
+        };
         job.run(recording, &mut index, save, progress)?;
     }
     recording.complete = true;
@@ -197,7 +206,11 @@ impl Job<'_> {
             .resolve(&machine.modules())?
             .into_iter()
             .map(|m| {
-                Ok(Module { bytes: m.read()?, required: m.required, name: m.name })
+                Ok(Module {
+                    bytes: m.read()?,
+                    required: m.required,
+                    name: m.name,
+                })
             })
             .collect::<Result<Vec<_>, ModuleError>>()?;
         initramfs::build(&init, &modules).map_err(host("build the initramfs"))
@@ -213,7 +226,8 @@ impl Job<'_> {
         let machine = self.machine();
         let initramfs = self.initramfs(&machine)?;
         let host = |what| move |source| EngineError::Host { what, source };
-        let plugin = process::memfd("netplumb-plugin", exact::PLUGIN).map_err(host("hold the plugin"))?;
+        let plugin =
+            process::memfd("netplumb-plugin", exact::PLUGIN).map_err(host("hold the plugin"))?;
         let (stream, stream_end) = pipe().map_err(host("make a pipe"))?;
         let extra = Extra {
             args: exact::qemu_args(plugin.as_raw_fd(), stream_end.as_raw_fd()),
@@ -223,8 +237,12 @@ impl Job<'_> {
         let cancel = self.options.cancel.clone();
         let mut guest = Guest::start(&machine, &initramfs, extra, cancel)?;
         drop(initramfs);
-        guest.wait_ready(self.options.timeout).map_err(plugin_refused)?;
-        progress(Progress::Ready { after: started.elapsed() });
+        guest
+            .wait_ready(self.options.timeout)
+            .map_err(plugin_refused)?;
+        progress(Progress::Ready {
+            after: started.elapsed(),
+        });
         self.describe(&mut guest, recording)?;
         let kallsyms = guest.read_file("/proc/kallsyms", self.options.timeout)?;
         let symbols = SymbolTable::parse(&kallsyms)?;
@@ -246,7 +264,9 @@ impl Job<'_> {
             });
             let outcome = self.arms(&mut guest, recording, index, symbols, &told, save, progress);
             drop(guest);
-            let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let read = reader
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             // A stream that broke explains windows that are missing.
             match (outcome, read) {
                 (Err(EngineError::WindowsMissing { .. }), Err(stream)) => Err(stream.into()),
@@ -267,7 +287,10 @@ impl Job<'_> {
             }
             Ok(())
         })?;
-        let config = self.kernel.config().and_then(|path| std::fs::read_to_string(path).ok());
+        let config = self
+            .kernel
+            .config()
+            .and_then(|path| std::fs::read_to_string(path).ok());
         if let Some(config) = config.and_then(|text| KernelConfig::parse(&text).ok()) {
             environment.extend(config_facts(&config));
         }
@@ -321,8 +344,14 @@ impl Job<'_> {
         add_losses(recording, &losses);
         if let Some(bytes) = guest.peak_memory_bytes() {
             let key = "vm.qemu_peak_bytes";
-            let before = recording.environment.get(key).and_then(|v| v.parse().ok()).unwrap_or(0);
-            recording.environment.insert(key.into(), bytes.max(before).to_string());
+            let before = recording
+                .environment
+                .get(key)
+                .and_then(|v| v.parse().ok())
+                .unwrap_or(0);
+            recording
+                .environment
+                .insert(key.into(), bytes.max(before).to_string());
         }
         Ok(())
     }
@@ -382,14 +411,20 @@ fn follow(
     let mut nodes_told = 0;
     let mut windows = 0;
     while let Some(record) = reader.next()? {
-        let Some(window) = accountant.take(record) else { continue };
+        let Some(window) = accountant.take(record) else {
+            continue;
+        };
         windows += 1;
         done(windows);
         let nodes = accountant.tree().nodes();
         let new_nodes = nodes[nodes_told..].to_vec();
         nodes_told = nodes.len();
         // Nobody listens any more: keep reading, or the guest would block.
-        let _ = sender.send(Told { window, new_nodes, losses: accountant.losses() });
+        let _ = sender.send(Told {
+            window,
+            new_nodes,
+            losses: accountant.losses(),
+        });
     }
     Ok(())
 }

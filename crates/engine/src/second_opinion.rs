@@ -58,7 +58,14 @@ pub fn time_functions(
     };
     let qemu = machine::find_qemu().ok_or(VmError::QemuMissing)?;
     let kernel = KernelStore::new(&options.cache).find(&guest.kernel)?;
-    let job = Job { plan, guest, kernel: &kernel, options, qemu: &qemu, first: true };
+    let job = Job {
+        plan,
+        guest,
+        kernel: &kernel,
+        options,
+        qemu: &qemu,
+        first: true,
+    };
     let machine = job.machine();
     let initramfs = job.initramfs(&machine)?;
     let cancel = options.cancel.clone();
@@ -81,8 +88,12 @@ pub fn time_functions(
             match reply {
                 Reply::Timed(timed) => opinion.functions.extend(timed),
                 Reply::Facts(facts) => {
-                    let number =
-                        |key| facts.get(key).and_then(|v| v.parse::<u64>().ok()).unwrap_or(0);
+                    let number = |key| {
+                        facts
+                            .get(key)
+                            .and_then(|v| v.parse::<u64>().ok())
+                            .unwrap_or(0)
+                    };
                     opinion.insns += number(CLOCK_INSNS);
                     opinion.clock_ns += number(CLOCK_NS);
                 }

@@ -6,10 +6,8 @@
 //! time holds the probe's own cost between the two readings: [`Times`] has it as
 //! measured, for whoever knows that cost to subtract. It is nearly the same for
 //! all functions. The trampoline restores the function's argument registers, an
-//! instruction each; and where RCU is preemptible, the programs' read section
-//! ends with three instructions less if the function was called within another
-//! (__rcu_read_unlock() in kernel/rcu/tree_plugin.h). On x86-64 with Linux 6.1
-//! the rest is 165 instructions.
+//! instruction each; and there is [`RCU_INSNS`]. On x86-64 with Linux 6.1 the rest
+//! is 166 instructions.
 
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
@@ -20,8 +18,14 @@ use libbpf_sys as sys;
 /// The programs, compiled from functions/functions.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/functions.bpf.o"));
 
-/// Words of `struct functions_times`: calls, total, min, untimed.
-const TIMES_WORDS: usize = 4;
+/// Words of `struct functions_times`.
+const TIMES_WORDS: usize = 5;
+
+/// So many instructions less the probe costs in a call that is made within an RCU
+/// read section, where RCU is preemptible: the end of a section that is not the
+/// outermost need not look whether it was waited for (`__rcu_read_unlock`,
+/// kernel/rcu/tree_plugin.h; counted on x86-64).
+pub const RCU_INSNS: u32 = 3;
 
 /// Why a function can't be timed.
 #[derive(Debug)]
@@ -34,7 +38,11 @@ pub struct TimerError {
 impl fmt::Display for TimerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The alternate form is that with the causes.
-        write!(f, "can't {} `{}`: {:#}", self.doing, self.function, self.source)
+        write!(
+            f,
+            "can't {} `{}`: {:#}",
+            self.doing, self.function, self.source
+        )
     }
 }
 
@@ -53,6 +61,9 @@ pub struct Times {
     pub total_ns: u64,
     /// The shortest, likewise; 0 if there were no calls.
     pub min_ns: u64,
+    /// Of the calls timed, those that were made within an RCU read section: see
+    /// [`RCU_INSNS`].
+    pub in_rcu: u64,
     /// Calls that could not be timed, or may have been timed wrongly: entered
     /// before the timer was there, nested too deep, or made while the probe
     /// itself was at work.
@@ -62,12 +73,17 @@ pub struct Times {
 impl Times {
     /// Take in what another CPU has seen, as the words of its map entry.
     fn add(&mut self, words: [u64; TIMES_WORDS]) {
-        let [calls, total_ns, min_ns, untimed] = words;
+        let [calls, total_ns, min_ns, in_rcu, untimed] = words;
         if calls > 0 {
-            self.min_ns = if self.calls == 0 { min_ns } else { self.min_ns.min(min_ns) };
+            self.min_ns = if self.calls == 0 {
+                min_ns
+            } else {
+                self.min_ns.min(min_ns)
+            };
         }
         self.calls += calls;
         self.total_ns += total_ns;
+        self.in_rcu += in_rcu;
         self.untimed += untimed;
     }
 }
@@ -94,7 +110,11 @@ impl FunctionTimer {
     /// not trace.
     pub fn attach(function: &str) -> Result<Self, TimerError> {
         let failed = |doing| {
-            move |source| TimerError { doing, function: function.to_string(), source }
+            move |source| TimerError {
+                doing,
+                function: function.to_string(),
+                source,
+            }
         };
         // libelf wants it aligned, as the allocator has it.
         let image = OBJECT.to_vec();
@@ -141,14 +161,16 @@ impl FunctionTimer {
     /// # Errors
     /// The map could not be written.
     pub fn reset(&mut self) -> Result<(), TimerError> {
-        self.clear().map_err(|source| self.error("reset the times of", source))?;
+        self.clear()
+            .map_err(|source| self.error("reset the times of", source))?;
         self.misses_before = self.misses()?;
         Ok(())
     }
 
     fn clear(&self) -> Result<(), libbpf_rs::Error> {
         let zeros = vec![vec![0; TIMES_WORDS * 8]; libbpf_rs::num_possible_cpus()?];
-        self.times.update_percpu(&0_u32.to_ne_bytes(), &zeros, MapFlags::ANY)
+        self.times
+            .update_percpu(&0_u32.to_ne_bytes(), &zeros, MapFlags::ANY)
     }
 
     /// What was seen since the last reset.
@@ -200,7 +222,11 @@ impl FunctionTimer {
     }
 
     fn error(&self, doing: &'static str, source: libbpf_rs::Error) -> TimerError {
-        TimerError { doing, function: self.function.clone(), source }
+        TimerError {
+            doing,
+            function: self.function.clone(),
+            source,
+        }
     }
 }
 
@@ -219,8 +245,10 @@ mod tests {
     fn programs_are_carried() {
         let image = OBJECT.to_vec();
         let object = ObjectBuilder::default().open_memory(&image).unwrap();
-        let mut names: Vec<_> =
-            object.progs().map(|p| p.name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<_> = object
+            .progs()
+            .map(|p| p.name().to_string_lossy().into_owned())
+            .collect();
         names.sort();
         assert_eq!(names, ["enter", "leave"]);
         let times = object.maps().find(|m| m.name() == "times").unwrap();
@@ -231,9 +259,18 @@ mod tests {
     #[test]
     fn cpus_are_merged() {
         let mut times = Times::default();
-        for words in [[0, 0, 0, 1], [2, 30, 14, 0], [0; 4], [1, 9, 9, 0]] {
+        for words in [[0, 0, 0, 0, 1], [2, 30, 14, 1, 0], [0; 5], [1, 9, 9, 0, 0]] {
             times.add(words);
         }
-        assert_eq!(times, Times { calls: 3, total_ns: 39, min_ns: 9, untimed: 1 });
+        assert_eq!(
+            times,
+            Times {
+                calls: 3,
+                total_ns: 39,
+                min_ns: 9,
+                in_rcu: 1,
+                untimed: 1
+            }
+        );
     }
 }

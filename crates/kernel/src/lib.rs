@@ -5,9 +5,9 @@ pub mod config;
 pub mod deb;
 pub mod image;
 pub mod kallsyms;
+pub mod layers;
 pub mod modinfo;
 pub mod modules;
+pub mod path_rules;
 #[cfg(test)]
 pub(crate) mod testing;
-pub mod layers;
-pub mod path_rules;

@@ -92,7 +92,9 @@ impl PathRules {
     pub fn parse(text: &str) -> Result<PathRules, PathRulesError> {
         let file: File = toml::from_str(text).map_err(|e| PathRulesError(e.to_string()))?;
         if file.packet_is.len() > MAX_PACKET_RULES {
-            return Err(PathRulesError(format!("more than {MAX_PACKET_RULES} packet_is rules")));
+            return Err(PathRulesError(format!(
+                "more than {MAX_PACKET_RULES} packet_is rules"
+            )));
         }
         let packet_is = file
             .packet_is

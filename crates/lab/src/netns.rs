@@ -38,7 +38,9 @@ impl Namespace {
     /// # Errors
     /// /proc is not mounted.
     pub fn current() -> io::Result<Namespace> {
-        Ok(Namespace { fd: std::fs::File::open("/proc/thread-self/ns/net")?.into() })
+        Ok(Namespace {
+            fd: std::fs::File::open("/proc/thread-self/ns/net")?.into(),
+        })
     }
 
     /// A second hold on the same namespace.

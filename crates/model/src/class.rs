@@ -217,7 +217,10 @@ impl FromStr for Class {
 
     fn from_str(s: &str) -> Result<Self, UnknownWord> {
         let (proto, direction) = s.split_once(' ').unwrap_or((s, ""));
-        Ok(Class { proto: proto.parse()?, direction: direction.trim().parse()? })
+        Ok(Class {
+            proto: proto.parse()?,
+            direction: direction.trim().parse()?,
+        })
     }
 }
 
@@ -243,7 +246,10 @@ mod tests {
     fn words_round_trip() {
         for &p in Proto::ALL {
             for &direction in Direction::ALL {
-                let class = Class { proto: p, direction };
+                let class = Class {
+                    proto: p,
+                    direction,
+                };
                 assert_eq!(class.to_string().parse(), Ok(class));
             }
         }
@@ -261,6 +267,9 @@ mod tests {
     #[test]
     fn a_wrong_word_names_the_right_ones() {
         let error = "sctp".parse::<Proto>().unwrap_err();
-        assert_eq!(error.to_string(), "`sctp` is no protocol: it takes raw, udp, tcp");
+        assert_eq!(
+            error.to_string(),
+            "`sctp` is no protocol: it takes raw, udp, tcp"
+        );
     }
 }

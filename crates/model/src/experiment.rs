@@ -94,7 +94,10 @@ pub struct Workload {
 
 impl Default for Workload {
     fn default() -> Self {
-        Workload { packets: 200, warmup_packets: 200 }
+        Workload {
+            packets: 200,
+            warmup_packets: 200,
+        }
     }
 }
 
@@ -138,14 +141,19 @@ impl Experiment {
     pub fn parse(text: &str) -> Result<Experiment, ExperimentError> {
         let experiment: Experiment =
             toml::from_str(text).map_err(|e| ExperimentError::from_toml(text, &e))?;
-        experiment.check().map_err(|(key, what)| ExperimentError::about(text, key, what))?;
+        experiment
+            .check()
+            .map_err(|(key, what)| ExperimentError::about(text, key, what))?;
         Ok(experiment)
     }
 
     fn check(&self) -> Result<(), (&'static str, String)> {
         let w = &self.workload;
         if w.packets == 0 || w.packets > MAX_PACKETS {
-            return Err(("packets", format!("packets is {}: 1 to {MAX_PACKETS}", w.packets)));
+            return Err((
+                "packets",
+                format!("packets is {}: 1 to {MAX_PACKETS}", w.packets),
+            ));
         }
         if w.warmup_packets > MAX_PACKETS {
             return Err((
@@ -154,11 +162,17 @@ impl Experiment {
             ));
         }
         if self.blocks.count == 0 || self.blocks.count > MAX_BLOCKS {
-            return Err(("count", format!("count is {}: 1 to {MAX_BLOCKS}", self.blocks.count)));
+            return Err((
+                "count",
+                format!("count is {}: 1 to {MAX_BLOCKS}", self.blocks.count),
+            ));
         }
         if self.name.is_empty()
             || self.name.len() > 80
-            || !self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+            || !self
+                .name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
             || self.name.starts_with('.')
         {
             return Err((
@@ -168,7 +182,10 @@ impl Experiment {
             ));
         }
         if self.instruments.is_empty() {
-            return Err(("instruments", "instruments is empty: nothing would measure".into()));
+            return Err((
+                "instruments",
+                "instruments is empty: nothing would measure".into(),
+            ));
         }
         let arms = self.arms();
         if arms.len() > MAX_ARMS {

@@ -13,7 +13,7 @@ use crate::recording::Ledger;
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// From the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -83,6 +83,9 @@ pub struct TimedFunction {
     pub total_ns: u64,
     /// The shortest.
     pub min_ns: u64,
+    /// Of the calls, those made within an RCU read section, where the probe costs
+    /// a little less.
+    pub in_rcu: u64,
     /// Why it could not be timed, if so.
     pub error: Option<String>,
 }

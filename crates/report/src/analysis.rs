@@ -66,7 +66,10 @@ impl ClassView<'_> {
 
     /// The layer of a function, or [`NO_LAYER`].
     pub fn layer(&self, function: FunctionId) -> &str {
-        self.recording.functions[function as usize].layer.as_deref().unwrap_or(NO_LAYER)
+        self.recording.functions[function as usize]
+            .layer
+            .as_deref()
+            .unwrap_or(NO_LAYER)
     }
 
     /// The name of a function.
@@ -76,7 +79,10 @@ impl ClassView<'_> {
 
     /// Instructions of a layer.
     pub fn layer_insns(&self, layer: &str) -> u64 {
-        self.layers.iter().find(|(name, _)| name == layer).map_or(0, |(_, insns)| *insns)
+        self.layers
+            .iter()
+            .find(|(name, _)| name == layer)
+            .map_or(0, |(_, insns)| *insns)
     }
 
     /// The functions of a layer, or all.
@@ -84,7 +90,9 @@ impl ClassView<'_> {
         &'s self,
         layer: Option<&'s str>,
     ) -> impl Iterator<Item = &'s FunctionView> {
-        self.functions.iter().filter(move |f| layer.is_none_or(|l| self.layer(f.function) == l))
+        self.functions
+            .iter()
+            .filter(move |f| layer.is_none_or(|l| self.layer(f.function) == l))
     }
 
     /// Nodes without a parent in this class.
@@ -127,13 +135,18 @@ pub fn class(recording: &Recording, arm: usize, direction: Direction) -> ClassVi
     let blocks: Vec<u32> = (0..recording.blocks.len() as u32)
         .filter(|b| recording.blocks[*b as usize].arm as usize == arm)
         .collect();
-    let packets = blocks.iter().map(|b| recording.blocks[*b as usize].ledger.offered).sum();
+    let packets = blocks
+        .iter()
+        .map(|b| recording.blocks[*b as usize].ledger.offered)
+        .sum();
     let mut by_block: BTreeMap<u32, u64> = blocks.iter().map(|b| (*b, 0)).collect();
     let mut contexts = BTreeMap::new();
     let mut nodes: BTreeMap<NodeId, NodeView> = BTreeMap::new();
     let mut total = 0;
     for cost in recording.costs.iter().filter(|c| c.direction == direction) {
-        let Some(block) = by_block.get_mut(&cost.block) else { continue };
+        let Some(block) = by_block.get_mut(&cost.block) else {
+            continue;
+        };
         *block += cost.self_insns;
         *contexts.entry(cost.context).or_default() += cost.self_insns;
         total += cost.self_insns;
@@ -164,7 +177,10 @@ pub fn class(recording: &Recording, arm: usize, direction: Direction) -> ClassVi
     ClassView {
         recording,
         arm,
-        class: Class { proto: recording.arms[arm].proto, direction },
+        class: Class {
+            proto: recording.arms[arm].proto,
+            direction,
+        },
         packets,
         total,
         by_block: by_block.into_values().collect(),
@@ -195,11 +211,16 @@ fn sums(
         if !has_ancestor(recording, *id, function) {
             view.inclusive_insns += node.inclusive_insns;
         }
-        let layer = recording.functions[function as usize].layer.as_deref().unwrap_or(NO_LAYER);
+        let layer = recording.functions[function as usize]
+            .layer
+            .as_deref()
+            .unwrap_or(NO_LAYER);
         *layers.entry(layer).or_default() += node.self_insns;
     }
-    let mut functions: Vec<FunctionView> =
-        functions.into_values().filter(|f| f.inclusive_insns > 0).collect();
+    let mut functions: Vec<FunctionView> = functions
+        .into_values()
+        .filter(|f| f.inclusive_insns > 0)
+        .collect();
     let name = |f: &FunctionView| recording.functions[f.function as usize].name.clone();
     functions.sort_by_key(|f| (std::cmp::Reverse(f.self_insns), name(f)));
     let mut layers: Vec<(String, u64)> = layers
@@ -211,7 +232,8 @@ fn sums(
     (functions, layers)
 }
 
-fn has_ancestor(recording: &Recording, node: NodeId, function: FunctionId) -> bool {
+/// Whether a function is on the way down to a node.
+pub(crate) fn has_ancestor(recording: &Recording, node: NodeId, function: FunctionId) -> bool {
     let mut above = recording.nodes[node as usize].parent;
     while let Some(id) = above {
         let ancestor = recording.nodes[id as usize];

@@ -46,7 +46,11 @@ pub struct Judged {
 
 /// Judge every claim of an experiment.
 pub fn judge(experiment: &Experiment, classes: &[ClassView<'_>]) -> Vec<Judged> {
-    experiment.claims.iter().map(|claim| judge_one(claim, classes)).collect()
+    experiment
+        .claims
+        .iter()
+        .map(|claim| judge_one(claim, classes))
+        .collect()
 }
 
 fn judge_one(claim: &Claim, classes: &[ClassView<'_>]) -> Judged {
@@ -57,27 +61,53 @@ fn judge_one(claim: &Claim, classes: &[ClassView<'_>]) -> Judged {
             Some(view) => views.push(view),
             None => {
                 let because = format!("there is no {class} in the recording");
-                return Judged { says, verdict: Verdict::NotMeasured, because };
+                return Judged {
+                    says,
+                    verdict: Verdict::NotMeasured,
+                    because,
+                };
             }
         }
     }
     let (verdict, because) = match claim {
-        Claim::Alike { layer, within_ratio, .. } => {
+        Claim::Alike {
+            layer,
+            within_ratio,
+            ..
+        } => {
             let (ratio, told) = spread(layer, &views);
-            (holds(ratio <= *within_ratio), format!("{told}; alike is up to {within_ratio}"))
+            (
+                holds(ratio <= *within_ratio),
+                format!("{told}; alike is up to {within_ratio}"),
+            )
         }
-        Claim::Unlike { layer, beyond_ratio, .. } => {
+        Claim::Unlike {
+            layer,
+            beyond_ratio,
+            ..
+        } => {
             let (ratio, told) = spread(layer, &views);
-            (holds(ratio > *beyond_ratio), format!("{told}; unlike is beyond {beyond_ratio}"))
+            (
+                holds(ratio > *beyond_ratio),
+                format!("{told}; unlike is beyond {beyond_ratio}"),
+            )
         }
         Claim::Smaller { of, than, .. } => smaller(of, than, &views),
         Claim::Bottleneck { layer, .. } => (Verdict::Answered, tops(layer.as_deref(), &views)),
     };
-    Judged { says, verdict, because }
+    Judged {
+        says,
+        verdict,
+        because,
+    }
 }
 
 fn holds(yes: bool) -> Verdict {
-    if yes { Verdict::Holds } else { Verdict::DoesNotHold }
+    if yes {
+        Verdict::Holds
+    } else {
+        Verdict::DoesNotHold
+    }
 }
 
 /// Largest over smallest, and the figures.
@@ -87,12 +117,23 @@ fn spread(layer: &str, views: &[&ClassView<'_>]) -> (f64, String) {
     for view in views {
         let insns = view.layer_insns(layer);
         costs.push((view.class, insns as f64 / view.packets.max(1) as f64));
-        told.push(format!("{} {}", view.class, per_packet(insns, view.packets)));
+        told.push(format!(
+            "{} {}",
+            view.class,
+            per_packet(insns, view.packets)
+        ));
     }
     let most = costs.iter().map(|(_, c)| *c).fold(f64::MIN, f64::max);
     let least = costs.iter().map(|(_, c)| *c).fold(f64::MAX, f64::min);
-    let ratio = if least > 0.0 { most / least } else { f64::INFINITY };
-    (ratio, format!("{}: largest over smallest {ratio:.2}", told.join(", ")))
+    let ratio = if least > 0.0 {
+        most / least
+    } else {
+        f64::INFINITY
+    };
+    (
+        ratio,
+        format!("{}: largest over smallest {ratio:.2}", told.join(", ")),
+    )
 }
 
 fn smaller(of: &[String], than: &[String], views: &[&ClassView<'_>]) -> (Verdict, String) {
@@ -111,7 +152,15 @@ fn smaller(of: &[String], than: &[String], views: &[&ClassView<'_>]) -> (Verdict
             percent(large, view.total)
         ));
     }
-    (holds(all), format!("{} against {}: {}", of.join("+"), than.join("+"), told.join("; ")))
+    (
+        holds(all),
+        format!(
+            "{} against {}: {}",
+            of.join("+"),
+            than.join("+"),
+            told.join("; ")
+        ),
+    )
 }
 
 fn tops(layer: Option<&str>, views: &[&ClassView<'_>]) -> String {
@@ -140,7 +189,10 @@ pub fn render(judged: &[Judged], columns: usize) -> String {
             Verdict::Answered => "answer:   ",
             Verdict::NotMeasured => "no data:  ",
         };
-        out.push_str(&wrapped(&format!("{mark}{}", printable(&one.says, 400)), columns));
+        out.push_str(&wrapped(
+            &format!("{mark}{}", printable(&one.says, 400)),
+            columns,
+        ));
         out.push('\n');
         out.push_str(&wrapped(&format!("          {}", one.because), columns));
         out.push_str("\n\n");

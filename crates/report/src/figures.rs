@@ -68,7 +68,12 @@ fn figure(layer: Option<&str>, published: &Published, class: &ClassView<'_>) -> 
 }
 
 /// The paper's top function, then and now.
-fn compare(layer: Option<&str>, published: &Published, class: &ClassView<'_>, whole: u64) -> String {
+fn compare(
+    layer: Option<&str>,
+    published: &Published,
+    class: &ClassView<'_>,
+    whole: u64,
+) -> String {
     let published_share = published.top_us * 100.0 / published.total_us;
     let name = printable(&published.top_function, 60);
     let mut out = format!(
@@ -76,7 +81,9 @@ fn compare(layer: Option<&str>, published: &Published, class: &ClassView<'_>, wh
         published.top_us
     );
     let functions: Vec<_> = class.functions_of(layer).collect();
-    let rank = functions.iter().position(|f| same_function(class, f.function, &published.top_function));
+    let rank = functions
+        .iter()
+        .position(|f| same_function(class, f.function, &published.top_function));
     match rank {
         Some(rank) => out.push_str(&format!(
             "; here it is number {} with {:.1}%\n",
@@ -104,5 +111,8 @@ fn compare(layer: Option<&str>, published: &Published, class: &ClassView<'_>, wh
 /// `ip_route_input_noref` and `ip_route_input_slow`).
 fn same_function(class: &ClassView<'_>, function: u32, name: &str) -> bool {
     let have = class.name(function).split('.').next().unwrap_or_default();
-    have == name || have.strip_prefix(name).is_some_and(|rest| rest.starts_with('_'))
+    have == name
+        || have
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with('_'))
 }

@@ -7,7 +7,7 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Arm, Block, Loss, Recording};
 use serde::Serialize;
 
-use crate::analysis::{ClassView, other_work};
+use crate::analysis::{ClassView, has_ancestor, other_work};
 use crate::claims::{self, Judged};
 
 /// Version of the document.
@@ -124,10 +124,15 @@ fn class_out<'a>(class: &'a ClassView<'a>) -> ClassOut<'a> {
     let mut edges: BTreeMap<(Option<u32>, u32), (u64, u64)> = BTreeMap::new();
     for (id, view) in &class.nodes {
         let node = class.recording.nodes[*id as usize];
-        let caller = node.parent.map(|p| class.recording.nodes[p as usize].function);
+        let caller = node
+            .parent
+            .map(|p| class.recording.nodes[p as usize].function);
         let edge = edges.entry((caller, node.function)).or_default();
         edge.0 += view.calls;
-        edge.1 += view.inclusive_insns;
+        // As for a function: recursion counts once, where it began.
+        if !has_ancestor(class.recording, *id, node.function) {
+            edge.1 += view.inclusive_insns;
+        }
     }
     ClassOut {
         arm: &class.arm().name,
@@ -140,7 +145,11 @@ fn class_out<'a>(class: &'a ClassView<'a>) -> ClassOut<'a> {
         layers: class
             .layers
             .iter()
-            .map(|(layer, insns)| LayerOut { layer, insns: *insns, share: share(*insns) })
+            .map(|(layer, insns)| LayerOut {
+                layer,
+                insns: *insns,
+                share: share(*insns),
+            })
             .collect(),
         functions,
         edges: edges

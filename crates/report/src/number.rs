@@ -32,7 +32,11 @@ pub(crate) fn per_packet(total: u64, packets: u64) -> String {
 
 /// A part of a whole, in percent.
 pub(crate) fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+    if whole == 0 {
+        0.0
+    } else {
+        part as f64 * 100.0 / whole as f64
+    }
 }
 
 /// Text from a guest or a file, safe for a terminal: no control characters, and
@@ -42,7 +46,11 @@ pub(crate) fn printable(text: &str, limit: usize) -> String {
     if text.chars().count() <= limit {
         return text.chars().map(clean).collect();
     }
-    let mut out: String = text.chars().take(limit.saturating_sub(1)).map(clean).collect();
+    let mut out: String = text
+        .chars()
+        .take(limit.saturating_sub(1))
+        .map(clean)
+        .collect();
     out.push('…');
     out
 }

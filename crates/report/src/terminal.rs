@@ -23,7 +23,12 @@ pub struct View {
 
 impl Default for View {
     fn default() -> Self {
-        View { layer: None, top: 12, tree: false, columns: 100 }
+        View {
+            layer: None,
+            top: 12,
+            tree: false,
+            columns: 100,
+        }
     }
 }
 
@@ -32,7 +37,9 @@ const NAME_LIMIT: usize = 44;
 
 pub(crate) fn table(columns: usize) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_width(columns.clamp(40, 200) as u16);
+    table
+        .load_style(presets::NOTHING)
+        .set_width(columns.clamp(40, 200) as u16);
     table
 }
 
@@ -94,7 +101,11 @@ fn heading(recording: &Recording, classes: &[ClassView<'_>]) -> String {
             arm.family,
             arm.link,
             arm.size_bytes,
-            if arm.forward { ", through a router" } else { "" }
+            if arm.forward {
+                ", through a router"
+            } else {
+                ""
+            }
         ));
     }
     out
@@ -175,7 +186,9 @@ fn functions(class: &ClassView<'_>, view: &View, whole: u64) -> String {
     let all: Vec<_> = class.functions_of(view.layer.as_deref()).collect();
     let top = if view.top == 0 { all.len() } else { view.top };
     for function in all.iter().take(top) {
-        let module = class.recording.functions[function.function as usize].module.as_deref();
+        let module = class.recording.functions[function.function as usize]
+            .module
+            .as_deref();
         let mut name = printable(class.name(function.function), NAME_LIMIT);
         if let Some(module) = module {
             name.push_str(&format!(" [{}]", printable(module, 20)));
@@ -248,8 +261,14 @@ pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
 /// One line for each class: the whole at a glance.
 pub fn summary(classes: &[ClassView<'_>], columns: usize) -> String {
     let mut table = table(columns);
+    // With several arms of one protocol, a class alone does not tell.
+    let several = classes.iter().any(|c| {
+        classes
+            .iter()
+            .any(|other| other.class == c.class && other.arm != c.arm)
+    });
     table.set_header(vec![
-        Cell::new("  class"),
+        Cell::new(if several { "  arm, class" } else { "  class" }),
         right("instructions"),
         right("network"),
         Cell::new("largest layer"),
@@ -260,7 +279,11 @@ pub fn summary(classes: &[ClassView<'_>], columns: usize) -> String {
         let largest = class.layers.first().map_or("-", |(name, _)| name);
         let top = class.functions.first();
         table.add_row(vec![
-            Cell::new(format!("  {}", class.class)),
+            Cell::new(if several {
+                format!("  {}, {}", printable(&class.arm().name, 40), class.class)
+            } else {
+                format!("  {}", class.class)
+            }),
             right(per_packet(class.total, class.packets)),
             right(format!(
                 "{} ({:.0}%)",
@@ -279,5 +302,3 @@ pub fn summary(classes: &[ClassView<'_>], columns: usize) -> String {
     }
     trimmed(&table)
 }
-
-

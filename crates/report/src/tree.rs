@@ -18,7 +18,13 @@ const MAX_DEPTH: usize = 200;
 /// one function under one parent are one line.
 pub fn render(class: &ClassView<'_>, layer: Option<&str>, min_percent: f64) -> String {
     let mut out = String::from("   inclusive       self    calls  function\n");
-    let mut tree = TreeWriter { class, below: below(class), layer, min_percent, hidden: 0 };
+    let mut tree = TreeWriter {
+        class,
+        below: below(class),
+        layer,
+        min_percent,
+        hidden: 0,
+    };
     let roots = tree.shown(&tree.below.get(&None).cloned().unwrap_or_default());
     for root in &roots {
         tree.write(root, 0, &mut out);
@@ -36,7 +42,10 @@ pub fn render(class: &ClassView<'_>, layer: Option<&str>, min_percent: f64) -> S
 fn below(class: &ClassView<'_>) -> BTreeMap<Option<NodeId>, Vec<NodeId>> {
     let mut children: BTreeMap<Option<NodeId>, Vec<NodeId>> = BTreeMap::new();
     for id in class.nodes.keys() {
-        children.entry(class.recording.nodes[*id as usize].parent).or_default().push(*id);
+        children
+            .entry(class.recording.nodes[*id as usize].parent)
+            .or_default()
+            .push(*id);
     }
     children
 }
@@ -67,7 +76,10 @@ impl TreeWriter<'_> {
         let mut left: Vec<NodeId> = nodes.to_vec();
         while let Some(id) = left.pop() {
             let node = self.class.recording.nodes[id as usize];
-            if self.layer.is_some_and(|l| self.class.layer(node.function) != l) {
+            if self
+                .layer
+                .is_some_and(|l| self.class.layer(node.function) != l)
+            {
                 left.extend(self.below.get(&Some(id)).into_iter().flatten());
                 continue;
             }
@@ -159,13 +171,21 @@ pub fn focus(class: &ClassView<'_>, function: FunctionId) -> Focus {
     let mut callees: Vec<_> = callees.into_iter().map(|(f, (c, i))| (f, c, i)).collect();
     callers.sort_by_key(|(f, _, insns)| (std::cmp::Reverse(*insns), *f));
     callees.sort_by_key(|(f, _, insns)| (std::cmp::Reverse(*insns), *f));
-    Focus { function, callers, callees }
+    Focus {
+        function,
+        callers,
+        callees,
+    }
 }
 
 /// The same, as text.
 pub fn render_focus(class: &ClassView<'_>, function: FunctionId, columns: usize) -> String {
     let Some(own) = class.functions.iter().find(|f| f.function == function) else {
-        return format!("{}  does not get to {}\n", class.class, class.name(function));
+        return format!(
+            "{}  does not get to {}\n",
+            class.class,
+            class.name(function)
+        );
     };
     let packets = class.packets;
     let around = focus(class, function);

@@ -22,9 +22,9 @@ pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
     ));
     lines.push(format!(
         "kernel    {} ({}), mitigations {}",
-        fact(env::KERNEL),
+        levels(recording, "kernel").map_or_else(|| fact(env::KERNEL), |l| l),
         printable(&fact(env::KERNEL_HASH), 12),
-        fact(env::MITIGATIONS)
+        levels(recording, "mitigations").map_or_else(|| fact(env::MITIGATIONS), |l| l)
     ));
     lines.push(format!(
         "machine   QEMU {} TCG, -cpu {}, one vCPU; {}",
@@ -36,10 +36,15 @@ pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
     lines.push(blocks(classes));
     let whole: u64 = classes.iter().map(|c| c.total).sum();
     let unnamed: u64 = classes.iter().map(|c| c.layer_insns(NO_LAYER)).sum();
-    lines.push(format!("layers    {:.2}% of the instructions are in no layer", percent(unnamed, whole)));
+    lines.push(format!(
+        "layers    {:.2}% of the instructions are in no layer",
+        percent(unnamed, whole)
+    ));
     lines.push(others(recording, classes));
     if recording.losses.is_empty() {
-        lines.push("loss      none: every call and return was matched, every instruction placed".into());
+        lines.push(
+            "loss      none: every call and return was matched, every instruction placed".into(),
+        );
     }
     for loss in &recording.losses {
         lines.push(format!(
@@ -58,6 +63,18 @@ pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
     lines
 }
 
+/// The levels of a knob in which arms differ; none if they don't.
+fn levels(recording: &Recording, knob: &str) -> Option<String> {
+    let mut levels: Vec<&str> = recording
+        .arms
+        .iter()
+        .filter_map(|a| a.knobs.get(knob).map(String::as_str))
+        .collect();
+    levels.sort_unstable();
+    levels.dedup();
+    (levels.len() > 1).then(|| format!("{}, by arm", printable(&levels.join(" and "), 120)))
+}
+
 fn ledger(recording: &Recording) -> String {
     let offered: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();
     let delivered: u64 = recording.blocks.iter().map(|b| b.ledger.delivered).sum();
@@ -67,14 +84,22 @@ fn ledger(recording: &Recording) -> String {
             *dropped.entry(cause).or_default() += packets;
         }
     }
-    let invalid = recording.blocks.iter().filter(|b| !b.ledger.closes()).count();
+    let invalid = recording
+        .blocks
+        .iter()
+        .filter(|b| !b.ledger.closes())
+        .count();
     let mut line = format!(
         "packets   {} offered, {} delivered",
         thousands(offered),
         thousands(delivered)
     );
     for (cause, packets) in dropped {
-        line.push_str(&format!(", {} dropped ({})", thousands(packets), printable(cause, 60)));
+        line.push_str(&format!(
+            ", {} dropped ({})",
+            thousands(packets),
+            printable(cause, 60)
+        ));
     }
     if invalid > 0 {
         line.push_str(&format!(
@@ -95,14 +120,22 @@ fn blocks(classes: &[ClassView<'_>]) -> String {
         if low != high {
             let packets = class.packets / class.by_block.len().max(1) as u64;
             let each = |insns: u64| insns as f64 / packets.max(1) as f64;
-            differing.push(format!("{} {:.2} to {:.2}", class.class, each(*low), each(*high)));
+            differing.push(format!(
+                "{} {:.2} to {:.2}",
+                class.class,
+                each(*low),
+                each(*high)
+            ));
         }
     }
     let count = classes.iter().map(|c| c.by_block.len()).max().unwrap_or(0);
     if differing.is_empty() {
         format!("blocks    {count} of each class, every one with the same count")
     } else {
-        format!("blocks    {count} of each class; per packet they range: {}", differing.join(", "))
+        format!(
+            "blocks    {count} of each class; per packet they range: {}",
+            differing.join(", ")
+        )
     }
 }
 
@@ -121,8 +154,10 @@ fn others(recording: &Recording, classes: &[ClassView<'_>]) -> String {
     if sums.is_empty() {
         return "apart     nothing else ran in the windows".into();
     }
-    let parts: Vec<String> =
-        sums.iter().map(|(c, n)| format!("{c} {}", per_packet(*n, packets))).collect();
+    let parts: Vec<String> = sums
+        .iter()
+        .map(|(c, n)| format!("{c} {}", per_packet(*n, packets)))
+        .collect();
     format!(
         "apart     in the windows, but no packet's work (timers, waiting, other tasks), per packet: {}",
         parts.join(", ")

@@ -53,7 +53,10 @@ pub(crate) fn reading(path: &std::path::Path) -> impl Fn(rusqlite::Error) -> Sto
     move |error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::NotADatabase) => StoreError::NotOurs(path.into()),
         Some(rusqlite::ErrorCode::CannotOpen) => StoreError::Missing(path.into()),
-        _ => StoreError::Damaged { path: path.into(), why: error.to_string() },
+        _ => StoreError::Damaged {
+            path: path.into(),
+            why: error.to_string(),
+        },
     }
 }
 
@@ -61,6 +64,9 @@ pub(crate) fn reading(path: &std::path::Path) -> impl Fn(rusqlite::Error) -> Sto
 pub(crate) fn writing(path: &std::path::Path) -> impl Fn(rusqlite::Error) -> StoreError + '_ {
     move |error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::DiskFull) => StoreError::Full(path.into()),
-        _ => StoreError::Write { path: path.into(), why: error.to_string() },
+        _ => StoreError::Write {
+            path: path.into(),
+            why: error.to_string(),
+        },
     }
 }

@@ -11,7 +11,11 @@ const STEPS: &[&str] = &[""];
 
 /// Bring a database in memory up to the present schema.
 pub(crate) fn up(connection: &Connection, from: i32) -> rusqlite::Result<()> {
-    for step in STEPS.iter().take(VERSION as usize).skip(from.max(0) as usize) {
+    for step in STEPS
+        .iter()
+        .take(VERSION as usize)
+        .skip(from.max(0) as usize)
+    {
         connection.execute_batch(step)?;
     }
     Ok(())

@@ -38,14 +38,20 @@ pub fn read(path: &Path) -> Result<Recording, StoreError> {
     }
     let version = number("user_version").map_err(&wrong)?;
     if version > VERSION {
-        return Err(StoreError::Newer { path: path.into(), found: version });
+        return Err(StoreError::Newer {
+            path: path.into(),
+            found: version,
+        });
     }
     let check: String = file
         .pragma_query_value(None, "quick_check", |row| row.get(0))
         .map_err(&wrong)?;
     if check != "ok" {
         let why = check.lines().next().unwrap_or_default().to_string();
-        return Err(StoreError::Damaged { path: path.into(), why });
+        return Err(StoreError::Damaged {
+            path: path.into(),
+            why,
+        });
     }
     let connection = if version < VERSION {
         let mut copy = Connection::open_in_memory().map_err(&wrong)?;
@@ -58,7 +64,10 @@ pub fn read(path: &Path) -> Result<Recording, StoreError> {
         file
     };
     let recording = load(&connection).map_err(&wrong)?;
-    check_ids(&recording).map_err(|why| StoreError::Damaged { path: path.into(), why })?;
+    check_ids(&recording).map_err(|why| StoreError::Damaged {
+        path: path.into(),
+        why,
+    })?;
     Ok(recording)
 }
 
@@ -97,10 +106,11 @@ fn load(c: &Connection) -> rusqlite::Result<Recording> {
             _ => {}
         }
     }
-    recording.environment =
-        rows(c, "SELECT key, value FROM environment", |r| Ok((r.get(0)?, r.get(1)?)))?
-            .into_iter()
-            .collect();
+    recording.environment = rows(c, "SELECT key, value FROM environment", |r| {
+        Ok((r.get(0)?, r.get(1)?))
+    })?
+    .into_iter()
+    .collect();
     recording.arms = rows(
         c,
         "SELECT name, proto, family, link, forward, size_bytes FROM arm ORDER BY id",
@@ -163,9 +173,17 @@ fn load(c: &Connection) -> rusqlite::Result<Recording> {
             })
         },
     )?;
-    recording.nodes = rows(c, "SELECT parent, function, tail FROM node ORDER BY id", |r| {
-        Ok(Node { parent: r.get(0)?, function: r.get(1)?, tail: r.get(2)? })
-    })?;
+    recording.nodes = rows(
+        c,
+        "SELECT parent, function, tail FROM node ORDER BY id",
+        |r| {
+            Ok(Node {
+                parent: r.get(0)?,
+                function: r.get(1)?,
+                tail: r.get(2)?,
+            })
+        },
+    )?;
     recording.costs = rows(
         c,
         "SELECT block, direction, context, node, calls, self_insns FROM cost \
@@ -181,9 +199,17 @@ fn load(c: &Connection) -> rusqlite::Result<Recording> {
             })
         },
     )?;
-    recording.losses = rows(c, "SELECT cause, count, meaning FROM loss ORDER BY cause", |r| {
-        Ok(Loss { cause: r.get(0)?, count: count(r, 1)?, meaning: r.get(2)? })
-    })?;
+    recording.losses = rows(
+        c,
+        "SELECT cause, count, meaning FROM loss ORDER BY cause",
+        |r| {
+            Ok(Loss {
+                cause: r.get(0)?,
+                count: count(r, 1)?,
+                meaning: r.get(2)?,
+            })
+        },
+    )?;
     Ok(recording)
 }
 

@@ -40,8 +40,16 @@ fn small() -> Recording {
             size_bytes: 16,
         }],
         nodes: vec![
-            Node { parent: None, function: 0, tail: false },
-            Node { parent: Some(0), function: 0, tail: true },
+            Node {
+                parent: None,
+                function: 0,
+                tail: false,
+            },
+            Node {
+                parent: Some(0),
+                function: 0,
+                tail: true,
+            },
         ],
         costs: vec![
             Cost {
@@ -61,7 +69,11 @@ fn small() -> Recording {
                 self_insns: 2,
             },
         ],
-        losses: vec![Loss { cause: "c".into(), count: 3, meaning: "m".into() }],
+        losses: vec![Loss {
+            cause: "c".into(),
+            count: 3,
+            meaning: "m".into(),
+        }],
         complete: true,
     }
 }
@@ -90,13 +102,16 @@ fn views() {
     Writer::create(&path).unwrap().save(&small()).unwrap();
     let connection = rusqlite::Connection::open(&path).unwrap();
     let total: (String, i64, i64) = connection
-        .query_row("SELECT class, calls, self_insns FROM function_cost", [], |r| {
-            Ok((r.get(0)?, r.get(1)?, r.get(2)?))
-        })
+        .query_row(
+            "SELECT class, calls, self_insns FROM function_cost",
+            [],
+            |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)),
+        )
         .unwrap();
     assert_eq!(total, ("udp rx".into(), 2, 42));
-    let edges: i64 =
-        connection.query_row("SELECT count(*) FROM edge", [], |r| r.get(0)).unwrap();
+    let edges: i64 = connection
+        .query_row("SELECT count(*) FROM edge", [], |r| r.get(0))
+        .unwrap();
     assert_eq!(edges, 2);
 }
 
@@ -118,7 +133,11 @@ fn bad_files() {
     let path = folder.path().join("a.plumb");
     assert!(matches!(read(&path), Err(StoreError::Missing(_))));
 
-    fs::write(&path, "hello, this is no database at all, but long enough to be read").unwrap();
+    fs::write(
+        &path,
+        "hello, this is no database at all, but long enough to be read",
+    )
+    .unwrap();
     assert!(matches!(read(&path), Err(StoreError::NotOurs(_))));
 
     fs::write(&path, "").unwrap();
@@ -130,16 +149,24 @@ fn bad_files() {
     // Every page boundary but the last, and some places between.
     for cut in (512..whole.len() - 1).step_by(1024) {
         fs::write(&path, &whole[..cut]).unwrap();
-        assert!(matches!(read(&path), Err(StoreError::Damaged { .. })), "cut at {cut}");
+        assert!(
+            matches!(read(&path), Err(StoreError::Damaged { .. })),
+            "cut at {cut}"
+        );
     }
 
     fs::write(&path, &whole).unwrap();
     let connection = rusqlite::Connection::open(&path).unwrap();
-    connection.pragma_update(None, "foreign_keys", false).unwrap();
+    connection
+        .pragma_update(None, "foreign_keys", false)
+        .unwrap();
     connection.execute("DELETE FROM function", []).unwrap();
     assert!(matches!(read(&path), Err(StoreError::Damaged { .. })));
     connection.pragma_update(None, "user_version", 99).unwrap();
-    assert!(matches!(read(&path), Err(StoreError::Newer { found: 99, .. })));
+    assert!(matches!(
+        read(&path),
+        Err(StoreError::Newer { found: 99, .. })
+    ));
     connection.pragma_update(None, "application_id", 1).unwrap();
     assert!(matches!(read(&path), Err(StoreError::NotOurs(_))));
 }
@@ -159,11 +186,16 @@ fn a_killed_writer() {
     connection.pragma_update(None, "cache_size", 1).unwrap();
     connection.execute_batch("BEGIN").unwrap();
     for n in 1..2000 {
-        connection.execute("INSERT INTO loss VALUES (?, 1, 'm')", [format!("loss {n}")]).unwrap();
+        connection
+            .execute("INSERT INTO loss VALUES (?, 1, 'm')", [format!("loss {n}")])
+            .unwrap();
     }
     let torn = folder.path().join("torn.plumb");
     fs::copy(&path, &torn).unwrap();
-    fs::copy(folder.path().join("a.plumb-journal"), folder.path().join("torn.plumb-journal"))
-        .unwrap();
+    fs::copy(
+        folder.path().join("a.plumb-journal"),
+        folder.path().join("torn.plumb-journal"),
+    )
+    .unwrap();
     assert_eq!(read(&torn).unwrap(), before);
 }

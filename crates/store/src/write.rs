@@ -32,7 +32,10 @@ impl Writer {
     /// # Errors
     /// The file can't be made.
     pub fn create(path: &Path) -> Result<Writer, StoreError> {
-        let failed = |why: String| StoreError::Write { path: path.into(), why };
+        let failed = |why: String| StoreError::Write {
+            path: path.into(),
+            why,
+        };
         if path.exists() {
             let mut old = path.as_os_str().to_owned();
             old.push(".old");
@@ -51,7 +54,11 @@ impl Writer {
             connection.execute_batch(&format!("BEGIN;\n{SCHEMA}\nCOMMIT;"))
         };
         begin().map_err(writing(path))?;
-        Ok(Writer { path: path.into(), connection, written: Written::default() })
+        Ok(Writer {
+            path: path.into(),
+            connection,
+            written: Written::default(),
+        })
     }
 
     /// Where it is.
@@ -131,7 +138,12 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
         }
     }
     let mut put = to.prepare("INSERT INTO function VALUES (?, ?, ?, ?, ?, ?)")?;
-    for (id, function) in recording.functions.iter().enumerate().skip(before.functions) {
+    for (id, function) in recording
+        .functions
+        .iter()
+        .enumerate()
+        .skip(before.functions)
+    {
         put.execute(params![
             id,
             function.name,

@@ -60,7 +60,12 @@ pub fn read(namespace: BorrowedFd<'_>) -> io::Result<Drops> {
 pub fn since(before: &Drops, after: &Drops) -> Drops {
     after
         .iter()
-        .map(|(cause, n)| (cause.clone(), n.saturating_sub(*before.get(cause).unwrap_or(&0))))
+        .map(|(cause, n)| {
+            (
+                cause.clone(),
+                n.saturating_sub(*before.get(cause).unwrap_or(&0)),
+            )
+        })
         .filter(|(_, n)| *n > 0)
         .collect()
 }
@@ -71,7 +76,11 @@ fn snmp(text: &str, drops: &mut Drops) {
     for pair in lines.chunks_exact(2) {
         let mut names = pair[0].split_whitespace();
         let mut values = pair[1].split_whitespace();
-        let prefix = names.next().unwrap_or_default().trim_end_matches(':').to_string();
+        let prefix = names
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches(':')
+            .to_string();
         values.next();
         for (name, value) in names.zip(values) {
             let name = format!("{prefix}{name}");
@@ -95,9 +104,16 @@ fn snmp6(text: &str, drops: &mut Drops) {
 /// Columns 3 and 4 (receive errors, drops) and 11 and 12 (transmit).
 fn devices(text: &str, drops: &mut Drops) {
     for line in text.lines().skip(2) {
-        let Some((device, rest)) = line.split_once(':') else { continue };
+        let Some((device, rest)) = line.split_once(':') else {
+            continue;
+        };
         let columns: Vec<&str> = rest.split_whitespace().collect();
-        for (index, what) in [(2, "rx errors"), (3, "rx drops"), (10, "tx errors"), (11, "tx drops")] {
+        for (index, what) in [
+            (2, "rx errors"),
+            (3, "rx drops"),
+            (10, "tx errors"),
+            (11, "tx drops"),
+        ] {
             if let Some(value) = columns.get(index).and_then(|c| c.parse().ok()) {
                 drops.insert(format!("{} {what}", device.trim()), value);
             }
@@ -113,15 +129,24 @@ mod tests {
     #[test]
     fn snmp_by_name() {
         let mut drops = Drops::new();
-        snmp("Udp: InDatagrams NoPorts InErrors\nUdp: 7 3 2\n", &mut drops);
-        assert_eq!(drops, Drops::from([("UdpNoPorts".into(), 3), ("UdpInErrors".into(), 2)]));
+        snmp(
+            "Udp: InDatagrams NoPorts InErrors\nUdp: 7 3 2\n",
+            &mut drops,
+        );
+        assert_eq!(
+            drops,
+            Drops::from([("UdpNoPorts".into(), 3), ("UdpInErrors".into(), 2)])
+        );
     }
 
     /// Check that a device's four counters are found, and others left alone.
     #[test]
     fn device_columns() {
         let mut drops = Drops::new();
-        devices("h\nh\n  eth0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n", &mut drops);
+        devices(
+            "h\nh\n  eth0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n",
+            &mut drops,
+        );
         assert_eq!(
             drops.into_iter().collect::<Vec<_>>(),
             [
@@ -138,6 +163,9 @@ mod tests {
     fn differences() {
         let before = Drops::from([("a".into(), 1), ("b".into(), 2)]);
         let after = Drops::from([("a".into(), 1), ("b".into(), 5), ("c".into(), 1)]);
-        assert_eq!(since(&before, &after), Drops::from([("b".into(), 3), ("c".into(), 1)]));
+        assert_eq!(
+            since(&before, &after),
+            Drops::from([("b".into(), 3), ("c".into(), 1)])
+        );
     }
 }

@@ -39,10 +39,7 @@ pub struct Sockets {
 ///
 /// # Errors
 /// The namespace can't be entered or left, or `f` failed.
-pub fn inside<T>(
-    namespace: BorrowedFd<'_>,
-    f: impl FnOnce() -> io::Result<T>,
-) -> io::Result<T> {
+pub fn inside<T>(namespace: BorrowedFd<'_>, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let home = std::fs::File::open("/proc/thread-self/ns/net")?;
     set_namespace(namespace.as_raw_fd())?;
     let result = f();
@@ -80,7 +77,10 @@ impl Ends {
                 let tx = inside(tx_ns, || udp(from))?;
                 tx.connect(&to.into())?;
                 rx.connect(&from.into())?;
-                Ok(Sockets { tx: tx.into(), rx: rx.into() })
+                Ok(Sockets {
+                    tx: tx.into(),
+                    rx: rx.into(),
+                })
             }
             Proto::Tcp => self.tcp(),
         }
@@ -133,7 +133,10 @@ impl Ends {
         let (rx, _) = listener.accept()?;
         tx.set_nodelay(true)?;
         rx.set_nodelay(true)?;
-        Ok(Sockets { tx: tx.into(), rx: rx.into() })
+        Ok(Sockets {
+            tx: tx.into(),
+            rx: rx.into(),
+        })
     }
 }
 
@@ -148,16 +151,21 @@ fn set_option(socket: &Socket, level: i32, name: i32, value: &[u8]) -> io::Resul
             value.len() as libc::socklen_t,
         )
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 fn roomy(socket: &Socket) -> io::Result<()> {
     // The forced form is for root, who the guest's agent is; the plain one is
     // bounded by net.core.rmem_max, and enough for small packets.
     let bytes = (BUFFER_BYTES as i32).to_ne_bytes();
-    for (forced, plain) in
-        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
-    {
+    for (forced, plain) in [
+        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
+        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
+    ] {
         set_option(socket, libc::SOL_SOCKET, forced, &bytes)
             .or_else(|_| set_option(socket, libc::SOL_SOCKET, plain, &bytes))?;
     }
@@ -165,14 +173,22 @@ fn roomy(socket: &Socket) -> io::Result<()> {
 }
 
 fn udp(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
     roomy(&socket)?;
     socket.bind(&address.into())?;
     Ok(socket)
 }
 
 fn stream(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     // A run may follow another at once, on the same ports.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;

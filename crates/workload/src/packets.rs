@@ -21,11 +21,14 @@ use crate::mark::{self, mark};
 /// packet counts as lost.
 const NAP: Duration = Duration::from_micros(200);
 const NAPS: u32 = 1_000;
-/// Blocks begin at a whole multiple of this on the monotonic clock, so that the
-/// timer ticks fall on the same packets in every run.
-const ALIGN_NS: i64 = 100_000_000;
-/// ... plus this, to be away from the tick itself (4 ms at 250 Hz).
+/// Packets are sent in runs that begin just after a timer tick and end well before
+/// the next one, in every boot alike: at a whole multiple of this on the monotonic
+/// clock (a multiple of the tick at 1000, 250 and 100 Hz; shorter than TCP's
+/// shortest timer, 40 ms), plus `PHASE_NS`.
+const ALIGN_NS: i64 = 20_000_000;
 const PHASE_NS: i64 = 500_000;
+/// How long a run may be: a tick at 250 Hz is 4 ms.
+const RUN_NS: i64 = 2_000_000;
 
 /// Sends and receives for one plan.
 #[derive(Debug)]
@@ -45,7 +48,11 @@ impl<'a> Traffic<'a> {
     /// A socket call failed.
     pub fn open(plan: &'a RunPlan, ends: &'a Ends) -> io::Result<Self> {
         let size = plan.size_bytes as usize;
-        let header = if plan.proto == Proto::Raw { ICMP_HEADER_BYTES } else { 0 };
+        let header = if plan.proto == Proto::Raw {
+            ICMP_HEADER_BYTES
+        } else {
+            0
+        };
         let mut message = vec![0; header + size];
         for (i, byte) in message[header..].iter_mut().enumerate() {
             *byte = i as u8;
@@ -72,7 +79,10 @@ impl<'a> Traffic<'a> {
         if arrived == 0 && self.plan.warmup_packets > 0 {
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                format!("none of {} warm-up packets arrived", self.plan.warmup_packets),
+                format!(
+                    "none of {} warm-up packets arrived",
+                    self.plan.warmup_packets
+                ),
             ));
         }
         Ok(())
@@ -85,11 +95,15 @@ impl<'a> Traffic<'a> {
     /// error: the ledger names them.
     pub fn block(&mut self) -> io::Result<Ledger> {
         let before = self.drops()?;
-        align();
+        let mut run_began_ns = align();
         let mut delivered = 0;
         let mut failed = None;
         mark::<{ mark::WINDOW_BEGIN }>();
         for _ in 0..self.plan.packets {
+            // The clock is read in user mode, by the vDSO.
+            if now_ns() - run_began_ns > RUN_NS {
+                run_began_ns = align();
+            }
             match self.one() {
                 Ok(arrived) => delivered += u64::from(arrived),
                 Err(error) => {
@@ -116,14 +130,19 @@ impl<'a> Traffic<'a> {
                 }
             }
         }
-        Ok(Ledger { offered, delivered, dropped })
+        Ok(Ledger {
+            offered,
+            delivered,
+            dropped,
+        })
     }
 
     fn drops(&self) -> io::Result<drops::Drops> {
         let mut all = drops::Drops::new();
-        for (end, namespace) in
-            [("sender", &self.ends.tx_namespace), ("receiver", &self.ends.rx_namespace)]
-        {
+        for (end, namespace) in [
+            ("sender", &self.ends.tx_namespace),
+            ("receiver", &self.ends.rx_namespace),
+        ] {
             for (cause, n) in drops::read(namespace.as_fd())? {
                 all.insert(format!("{end}: {cause}"), n);
             }
@@ -158,15 +177,16 @@ impl<'a> Traffic<'a> {
     }
 
     fn send(&self) -> io::Result<()> {
-        let (fd, at, len) =
-            (self.sockets.tx.as_raw_fd(), self.message.as_ptr().cast(), self.message.len());
+        let (fd, at, len) = (
+            self.sockets.tx.as_raw_fd(),
+            self.message.as_ptr().cast(),
+            self.message.len(),
+        );
         let mut sent = 0;
         while sent < len || len == 0 {
             mark::<{ mark::TX_BEGIN }>();
             // SAFETY: `sent` is below `len`, the length of the buffer.
-            let n = unsafe {
-                libc::send(fd, (at as *const u8).add(sent).cast(), len - sent, 0)
-            };
+            let n = unsafe { libc::send(fd, (at as *const u8).add(sent).cast(), len - sent, 0) };
             mark::<{ mark::TX_END }>();
             if n < 0 {
                 return Err(io::Error::last_os_error());
@@ -180,20 +200,31 @@ impl<'a> Traffic<'a> {
     }
 
     fn receive(&mut self) -> io::Result<usize> {
-        let (fd, at, len) =
-            (self.sockets.rx.as_raw_fd(), self.buffer.as_mut_ptr().cast(), self.buffer.len());
+        let (fd, at, len) = (
+            self.sockets.rx.as_raw_fd(),
+            self.buffer.as_mut_ptr().cast(),
+            self.buffer.len(),
+        );
         mark::<{ mark::RX_BEGIN }>();
         // SAFETY: the pointer and the length are those of the buffer.
         let n = unsafe { libc::recv(fd, at, len, 0) };
         mark::<{ mark::RX_END }>();
-        if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
+        if n < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(n as usize)
+        }
     }
 }
 
 /// Whether something can be read, at once or after some naps.
 fn wait_readable(fd: RawFd) -> io::Result<bool> {
     for _ in 0..NAPS {
-        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut poll = libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
         // SAFETY: one pollfd, as the count says.
         match unsafe { libc::poll(&mut poll, 1, 0) } {
             0 => std::thread::sleep(NAP),
@@ -204,14 +235,23 @@ fn wait_readable(fd: RawFd) -> io::Result<bool> {
     Ok(false)
 }
 
-fn align() {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+fn now_ns() -> i64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: clock_gettime fills in the timespec that it is given.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    let now_ns = now.tv_sec * 1_000_000_000 + now.tv_nsec;
-    let until_ns = (now_ns / ALIGN_NS + 2) * ALIGN_NS + PHASE_NS;
-    let until =
-        libc::timespec { tv_sec: until_ns / 1_000_000_000, tv_nsec: until_ns % 1_000_000_000 };
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
+/// Sleep until the next run may begin, which is told.
+fn align() -> i64 {
+    let until_ns = (now_ns() / ALIGN_NS + 2) * ALIGN_NS + PHASE_NS;
+    let until = libc::timespec {
+        tv_sec: until_ns / 1_000_000_000,
+        tv_nsec: until_ns % 1_000_000_000,
+    };
     // SAFETY: the timespec outlives the call; no remainder is asked for.
     unsafe {
         libc::clock_nanosleep(
@@ -221,6 +261,7 @@ fn align() {
             std::ptr::null_mut(),
         )
     };
+    until_ns
 }
 
 const ICMP_HEADER_BYTES: usize = 8;
@@ -251,7 +292,6 @@ fn internet_checksum(bytes: &[u8]) -> u16 {
     }
     !(sum as u16)
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -16,19 +16,39 @@ use crate::recorder::{RunOptions, record};
 #[derive(Debug, Args)]
 pub(crate) struct PathArgs {
     /// What to send: raw (ICMP echo), udp, tcp; several with commas
-    #[arg(long, value_name = "PROTO", value_delimiter = ',', default_value = "udp")]
+    #[arg(
+        long,
+        value_name = "PROTO",
+        value_delimiter = ',',
+        default_value = "udp"
+    )]
     proto: Vec<Proto>,
     /// ipv4 or ipv6
-    #[arg(long, value_name = "FAMILY", value_delimiter = ',', default_value = "ipv4")]
+    #[arg(
+        long,
+        value_name = "FAMILY",
+        value_delimiter = ',',
+        default_value = "ipv4"
+    )]
     family: Vec<Family>,
     /// lo, veth, virtio-net, e1000, usb-net; several with commas
-    #[arg(long, value_name = "LINK", value_delimiter = ',', default_value = "veth")]
+    #[arg(
+        long,
+        value_name = "LINK",
+        value_delimiter = ',',
+        default_value = "veth"
+    )]
     link: Vec<Link>,
     /// A router between the ends
     #[arg(long)]
     forward: bool,
     /// Payload of a packet, like 10 or 64K; several with commas
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "10")]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        value_delimiter = ',',
+        default_value = "10"
+    )]
     size: Vec<Bytes>,
     /// MTU of the link
     #[arg(long, value_name = "BYTES")]
@@ -46,7 +66,12 @@ pub(crate) struct PathArgs {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     blocks: u32,
     /// A kernel that `plumb kernel list` shows; several with commas
-    #[arg(long, value_name = "KERNEL", value_delimiter = ',', default_value = "debian")]
+    #[arg(
+        long,
+        value_name = "KERNEL",
+        value_delimiter = ',',
+        default_value = "debian"
+    )]
     kernel: Vec<String>,
     /// CPU vulnerability mitigations
     #[arg(long, value_name = "on|off", default_value = "off", value_parser = ["on", "off"])]

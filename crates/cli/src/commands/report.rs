@@ -76,7 +76,10 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     args.show.check()?;
     let recording = netplumb_store::read(&args.file)?;
     if recording.blocks.is_empty() {
-        eprintln!("plumb: {}: the recording has no block: nothing was measured", args.file.display());
+        eprintln!(
+            "plumb: {}: the recording has no block: nothing was measured",
+            args.file.display()
+        );
         return Ok(ExitCode::FAILURE);
     }
     show(&recording, &args.show, &args.direction)
@@ -103,7 +106,11 @@ pub(crate) fn show(
             return Err(Usage(format!(
                 "nothing in the recording is {}: it has {}",
                 words.join(" or "),
-                classes(recording).iter().map(|v| v.class.to_string()).collect::<Vec<_>>().join(", ")
+                classes(recording)
+                    .iter()
+                    .map(|v| v.class.to_string())
+                    .collect::<Vec<_>>()
+                    .join(", ")
             ))
             .into());
         }
@@ -119,7 +126,10 @@ pub(crate) fn show(
         tables(recording, &views, args, experiment.as_ref(), columns)
     };
     // A reader that has seen enough (`| head`) is no error.
-    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+    match io::stdout()
+        .write_all(text.as_bytes())
+        .and_then(|()| io::stdout().flush())
+    {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
         _ => Ok(ExitCode::SUCCESS),
     }
@@ -154,10 +164,14 @@ fn tables(
     if !experiment.published.is_empty() {
         out.push_str(&figures::render(experiment, views));
         if let Some(layer) = &experiment.layer {
-            for class in views.iter().filter(|v| {
-                experiment.published.iter().any(|p| p.class == v.class)
-            }) {
-                out.push_str(&format!("Call graph of the {layer} layer, {}\n", class.class));
+            for class in views
+                .iter()
+                .filter(|v| experiment.published.iter().any(|p| p.class == v.class))
+            {
+                out.push_str(&format!(
+                    "Call graph of the {layer} layer, {}\n",
+                    class.class
+                ));
                 out.push_str(&tree::render(class, Some(layer), 0.0));
                 out.push('\n');
             }
@@ -197,7 +211,10 @@ fn focus(
         let near: Vec<&str> = near.iter().take(3).map(|(_, n)| *n).collect();
         return Err(Usage(format!(
             "no packet got to a function `{}`; near it there are {}",
-            name.chars().filter(|c| !c.is_control()).take(80).collect::<String>(),
+            name.chars()
+                .filter(|c| !c.is_control())
+                .take(80)
+                .collect::<String>(),
             near.join(", ")
         ))
         .into());
@@ -221,7 +238,14 @@ fn columns() -> usize {
     // SAFETY: TIOCGWINSZ fills in the winsize that it is given.
     let (result, size) = unsafe {
         let mut size: libc::winsize = std::mem::zeroed();
-        (libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size), size)
+        (
+            libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size),
+            size,
+        )
     };
-    if result == 0 && size.ws_col > 0 { usize::from(size.ws_col) } else { WITHOUT_TERMINAL }
+    if result == 0 && size.ws_col > 0 {
+        usize::from(size.ws_col)
+    } else {
+        WITHOUT_TERMINAL
+    }
 }

@@ -36,7 +36,10 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("{}: can't read it", path.display()))?
         .len();
     if size > MAX_EXPERIMENT_BYTES {
-        anyhow::bail!("{}: {size} bytes are too many for an experiment file", path.display());
+        anyhow::bail!(
+            "{}: {size} bytes are too many for an experiment file",
+            path.display()
+        );
     }
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("{}: can't read it", path.display()))?;

@@ -11,9 +11,10 @@ use netplumb_workload::packets::Traffic;
 /// answer: the next function may do better.
 pub(super) fn time(function: &str, plan: &RunPlan, ends: &Ends) -> TimedFunction {
     let (times, error) = match try_time(function, plan, ends) {
-        Ok(times) if times.untimed > 0 => {
-            (times, Some(format!("{} calls could not be timed", times.untimed)))
-        }
+        Ok(times) if times.untimed > 0 => (
+            times,
+            Some(format!("{} calls could not be timed", times.untimed)),
+        ),
         Ok(times) => (times, None),
         Err(why) => (Times::default(), Some(why)),
     };
@@ -22,6 +23,7 @@ pub(super) fn time(function: &str, plan: &RunPlan, ends: &Ends) -> TimedFunction
         calls: times.calls,
         total_ns: times.total_ns,
         min_ns: times.min_ns,
+        in_rcu: times.in_rcu,
         error,
     }
 }
@@ -48,7 +50,10 @@ fn try_time(function: &str, plan: &RunPlan, ends: &Ends) -> Result<Times, String
 /// A reading of both clocks: instructions (which the CPU's time stamp counter
 /// counts under icount), and the kernel's monotonic clock, which is made of it.
 pub(super) fn clocks() -> (u64, Duration) {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: clock_gettime fills in the timespec that it is given.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     // SAFETY: RDTSC is part of x86-64, and user mode may use it.

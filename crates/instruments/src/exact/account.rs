@@ -106,7 +106,11 @@ impl<'a> Accountant<'a> {
         Accountant {
             symbols,
             rules,
-            roles: symbols.symbols().iter().map(|s| rules.role(&s.name)).collect(),
+            roles: symbols
+                .symbols()
+                .iter()
+                .map(|s| rules.role(&s.name))
+                .collect(),
             blocks: Vec::new(),
             tree: Tree::default(),
             current: Task::default(),
@@ -133,7 +137,12 @@ impl<'a> Accountant<'a> {
     /// Take one record. A window that it closes is returned.
     pub fn take(&mut self, record: Record) -> Option<Window> {
         match record {
-            Record::Block { id, address, kind, sizes } => {
+            Record::Block {
+                id,
+                address,
+                kind,
+                sizes,
+            } => {
                 let index = id as usize;
                 if self.blocks.len() <= index {
                     self.blocks.resize(index + 1, None);
@@ -142,7 +151,12 @@ impl<'a> Accountant<'a> {
             }
             Record::Exec(id) => {
                 self.settle();
-                self.running = Some(Running { id, ran: None, call: None, ret: None });
+                self.running = Some(Running {
+                    id,
+                    ran: None,
+                    call: None,
+                    ret: None,
+                });
             }
             Record::Partial(ran) => {
                 if let Some(running) = &mut self.running {
@@ -178,8 +192,10 @@ impl<'a> Accountant<'a> {
         match mark {
             Mark::Arm => {}
             Mark::WindowBegin => {
-                self.window =
-                    Some(OpenWindow { user_insns_before: user_insns, ..OpenWindow::default() });
+                self.window = Some(OpenWindow {
+                    user_insns_before: user_insns,
+                    ..OpenWindow::default()
+                });
             }
             Mark::WindowEnd => {
                 self.window_number += 1;
@@ -194,8 +210,14 @@ impl<'a> Accountant<'a> {
 
     /// Account for the block that ran last, now that it is known how far.
     fn settle(&mut self) {
-        let Some(running) = self.running.take() else { return };
-        let Some(block) = self.blocks.get_mut(running.id as usize).and_then(Option::take) else {
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        let Some(block) = self
+            .blocks
+            .get_mut(running.id as usize)
+            .and_then(Option::take)
+        else {
             return;
         };
         if let Some(sp) = running.call.or(running.ret)
@@ -238,7 +260,10 @@ impl<'a> Accountant<'a> {
             return Flow::Sequential;
         }
         match (block.kind, running.call, running.ret) {
-            (Kind::Call, Some(sp), _) => Flow::Call { sp, returns_to: block.end },
+            (Kind::Call, Some(sp), _) => Flow::Call {
+                sp,
+                returns_to: block.end,
+            },
             (Kind::Ret, _, Some(sp)) => Flow::Ret { sp },
             (Kind::Call | Kind::Ret, ..) => {
                 self.losses.calls_without_address += 1;
@@ -256,7 +281,11 @@ impl<'a> Accountant<'a> {
     /// Bring the stack to where control is now. Whether a function was entered.
     fn arrive(&mut self, flow: Flow, segment: &Segment, address: u64) -> bool {
         // First, for the next interrupt may come before anything else runs.
-        let flow = if flow == Flow::Iret { self.iret() } else { flow };
+        let flow = if flow == Flow::Iret {
+            self.iret()
+        } else {
+            flow
+        };
         let symbol = segment.symbol;
         let role = self.role(symbol);
         // What comes back to the middle of an entry stub is no new entry.
@@ -323,7 +352,11 @@ impl<'a> Accountant<'a> {
 
     /// End an interrupt or exception; the flow that it interrupted.
     fn iret(&mut self) -> Flow {
-        let entered = self.current.frames.iter().rposition(|f| matches!(f.why, Why::Entered { .. }));
+        let entered = self
+            .current
+            .frames
+            .iter()
+            .rposition(|f| matches!(f.why, Why::Entered { .. }));
         let Some(at) = entered else {
             self.pop_to(0, false);
             return Flow::Sequential;
@@ -354,7 +387,10 @@ impl<'a> Accountant<'a> {
         match found {
             Some(at) => self.pop_to(floor + at, true),
             None => {
-                if frames[floor..].iter().any(|f| matches!(f.why, Why::Called { .. })) {
+                if frames[floor..]
+                    .iter()
+                    .any(|f| matches!(f.why, Why::Called { .. }))
+                {
                     self.losses.unmatched_returns += 1;
                 }
                 self.pop_to(floor, false);
@@ -369,8 +405,16 @@ impl<'a> Accountant<'a> {
         }
         let role = self.role(symbol);
         let below = self.current.frames.last().copied();
-        let task = if self.current.workload { Context::Task } else { Context::OtherTask };
-        let base = Tag { context: Some(task), in_packet: false, completion: false };
+        let task = if self.current.workload {
+            Context::Task
+        } else {
+            Context::OtherTask
+        };
+        let base = Tag {
+            context: Some(task),
+            in_packet: false,
+            completion: false,
+        };
         let mut tag = below.map_or(base, |f| f.tag);
         let mut parent = below.map(|f| f.node);
         let mut opens_scope = false;
@@ -379,14 +423,25 @@ impl<'a> Accountant<'a> {
         if role.interrupt && matches!(why, Why::Entered { .. }) {
             opens_scope = true;
             parent = None;
-            tag = Tag { context: Some(Context::Hardirq), in_packet: false, completion: false };
-            self.current.scopes.push(Scope { hardirq: true, ..Scope::default() });
+            tag = Tag {
+                context: Some(Context::Hardirq),
+                in_packet: false,
+                completion: false,
+            };
+            self.current.scopes.push(Scope {
+                hardirq: true,
+                ..Scope::default()
+            });
         } else if matches!(why, Why::Entered { .. }) {
             // A fault within the kernel stays what it interrupted, a child of it.
         } else if role.softirq && below.is_none_or(|f| f.tag.context.is_some()) {
             opens_scope = true;
             parent = None;
-            tag = Tag { context: None, in_packet: false, completion: false };
+            tag = Tag {
+                context: None,
+                in_packet: false,
+                completion: false,
+            };
             self.current.scopes.push(Scope::default());
         } else if let (Some(vector), None) = (role.vector, tag.context) {
             tag.context = Some(Context::Softirq(vector));
@@ -423,7 +478,9 @@ impl<'a> Accountant<'a> {
     /// End all frames from `depth` up; `returned` if they ended as they should.
     fn pop_to(&mut self, depth: usize, returned: bool) {
         while self.current.frames.len() > depth {
-            let Some(frame) = self.current.frames.pop() else { return };
+            let Some(frame) = self.current.frames.pop() else {
+                return;
+            };
             if let Some(open) = &mut self.window
                 && returned
                 && frame.window == self.window_number
@@ -448,7 +505,9 @@ impl<'a> Accountant<'a> {
         if self.window.is_none() {
             return;
         }
-        let Some(top) = self.current.frames.last() else { return };
+        let Some(top) = self.current.frames.last() else {
+            return;
+        };
         let (node, tag) = (top.node, top.tag);
         if let Some(scope) = self.current.scopes.last_mut() {
             let packet = scope.packets.len() as u32;
@@ -462,7 +521,13 @@ impl<'a> Accountant<'a> {
                 last.calls += calls;
                 return;
             }
-            scope.events.push(Event { node, insns, calls, tag, packet });
+            scope.events.push(Event {
+                node,
+                insns,
+                calls,
+                tag,
+                packet,
+            });
             return;
         }
         let context = tag.context.unwrap_or(Context::OtherTask);
@@ -473,9 +538,23 @@ impl<'a> Accountant<'a> {
         self.add(direction, context, node, calls, insns);
     }
 
-    fn add(&mut self, direction: Direction, context: Context, node: NodeId, calls: u32, insns: u32) {
-        let Some(window) = &mut self.window else { return };
-        let cost = window.slots.entry((direction, context)).or_default().entry(node).or_default();
+    fn add(
+        &mut self,
+        direction: Direction,
+        context: Context,
+        node: NodeId,
+        calls: u32,
+        insns: u32,
+    ) {
+        let Some(window) = &mut self.window else {
+            return;
+        };
+        let cost = window
+            .slots
+            .entry((direction, context))
+            .or_default()
+            .entry(node)
+            .or_default();
         cost.0 += u64::from(calls);
         cost.1 += u64::from(insns);
     }
@@ -489,8 +568,11 @@ impl<'a> Accountant<'a> {
                 scope.softirq_direction.unwrap_or(Direction::Rx)
             };
             for event in &scope.events {
-                let direction =
-                    if event.tag.completion && !scope.timer { Direction::Tx } else { direction };
+                let direction = if event.tag.completion && !scope.timer {
+                    Direction::Tx
+                } else {
+                    direction
+                };
                 let context = event.tag.context.unwrap_or(Context::Hardirq);
                 self.add(direction, context, event.node, event.calls, event.insns);
             }
@@ -507,14 +589,26 @@ impl<'a> Accountant<'a> {
             }
             completes |= event.tag.completion;
         }
-        let main = [Softirq::NetRx, Softirq::NetTx, Softirq::Tasklet, Softirq::Hi]
-            .into_iter()
-            .find(|v| vectors.contains(v))
-            .or_else(|| vectors.first().copied())
-            .unwrap_or(Softirq::Timer);
-        let packets: Vec<Direction> =
-            scope.packets.iter().map(|reached| self.rules.direction(*reached)).collect();
-        let default = if completes { Direction::Tx } else { Direction::Rx };
+        let main = [
+            Softirq::NetRx,
+            Softirq::NetTx,
+            Softirq::Tasklet,
+            Softirq::Hi,
+        ]
+        .into_iter()
+        .find(|v| vectors.contains(v))
+        .or_else(|| vectors.first().copied())
+        .unwrap_or(Softirq::Timer);
+        let packets: Vec<Direction> = scope
+            .packets
+            .iter()
+            .map(|reached| self.rules.direction(*reached))
+            .collect();
+        let default = if completes {
+            Direction::Tx
+        } else {
+            Direction::Rx
+        };
         let first = match main {
             Softirq::NetRx | Softirq::Tasklet | Softirq::Hi => {
                 packets.first().copied().unwrap_or(default)
@@ -540,7 +634,13 @@ impl<'a> Accountant<'a> {
                     .unwrap_or(default),
                 _ => Direction::Other,
             };
-            self.add(direction, Context::Softirq(vector), event.node, event.calls, event.insns);
+            self.add(
+                direction,
+                Context::Softirq(vector),
+                event.node,
+                event.calls,
+                event.insns,
+            );
         }
         if let Some(outer) = self.current.scopes.last_mut()
             && outer.hardirq
@@ -557,10 +657,16 @@ impl<'a> Accountant<'a> {
         // so far is accounted for now, the rest when the task comes back.
         for index in 0..self.current.scopes.len() {
             let scope = &mut self.current.scopes[index];
-            let done = Scope { events: mem::take(&mut scope.events), ..scope.clone() };
+            let done = Scope {
+                events: mem::take(&mut scope.events),
+                ..scope.clone()
+            };
             self.resolve(done);
         }
-        let next = self.others.remove(&id).unwrap_or_else(|| Task { id: Some(id), ..Task::default() });
+        let next = self.others.remove(&id).unwrap_or_else(|| Task {
+            id: Some(id),
+            ..Task::default()
+        });
         let before = mem::replace(&mut self.current, next);
         if let Some(id) = before.id {
             self.others.insert(id, before);

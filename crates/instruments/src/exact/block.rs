@@ -56,6 +56,12 @@ impl Block {
             }
             at += u64::from(size);
         }
-        Block { segments, insns: sizes.len() as u32, kind, start: address, end: at }
+        Block {
+            segments,
+            insns: sizes.len() as u32,
+            kind,
+            start: address,
+            end: at,
+        }
     }
 }

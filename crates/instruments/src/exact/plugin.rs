@@ -6,7 +6,10 @@ pub static PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/exact.so"))
 /// QEMU's arguments for the plugin in descriptor `plugin`, writing its stream to
 /// descriptor `stream`.
 pub fn qemu_args(plugin: i32, stream: i32) -> Vec<String> {
-    vec!["-plugin".into(), format!("file=/proc/self/fd/{plugin},fd={stream}")]
+    vec![
+        "-plugin".into(),
+        format!("file=/proc/self/fd/{plugin},fd={stream}"),
+    ]
 }
 
 /// If QEMU ended because it would not have the plugin: why, and what to do.

@@ -110,7 +110,13 @@ pub struct StreamReader<R> {
 impl<R: Read> StreamReader<R> {
     /// A reader of what the plugin writes.
     pub fn new(source: R) -> Self {
-        StreamReader { source, buffer: vec![0; 1 << 18], at: 0, filled: 0, greeted: false }
+        StreamReader {
+            source,
+            buffer: vec![0; 1 << 18],
+            at: 0,
+            filled: 0,
+            greeted: false,
+        }
     }
 
     /// A word, or none at the end of the stream.
@@ -134,7 +140,8 @@ impl<R: Read> StreamReader<R> {
     }
 
     fn need(&mut self) -> Result<u32, StreamError> {
-        self.word()?.ok_or_else(|| StreamError::Damaged("it ends within a record".into()))
+        self.word()?
+            .ok_or_else(|| StreamError::Damaged("it ends within a record".into()))
     }
 
     /// The next record, or none at the end of the stream.
@@ -143,13 +150,17 @@ impl<R: Read> StreamReader<R> {
     /// The pipe failed, or what came through it makes no sense.
     pub fn next(&mut self) -> Result<Option<Record>, StreamError> {
         loop {
-            let Some(word) = self.word()? else { return Ok(None) };
+            let Some(word) = self.word()? else {
+                return Ok(None);
+            };
             if word >> 31 == 0 {
                 return Ok(Some(Record::Exec(word)));
             }
             let (kind, payload) = ((word >> 24) & 0x7f, word & 0x00ff_ffff);
             if !self.greeted && kind != 1 {
-                return Err(StreamError::Damaged("it does not begin with a greeting".into()));
+                return Err(StreamError::Damaged(
+                    "it does not begin with a greeting".into(),
+                ));
             }
             return Ok(Some(match kind {
                 1 if payload == VERSION => {
@@ -203,12 +214,23 @@ impl<R: Read> StreamReader<R> {
             2 => Kind::Ret,
             3 => Kind::Iret,
             4 => Kind::Sysret,
-            other => return Err(StreamError::Damaged(format!("an instruction of kind {other}"))),
+            other => {
+                return Err(StreamError::Damaged(format!(
+                    "an instruction of kind {other}"
+                )));
+            }
         };
         if count == 0 || count > bytes.len() {
-            return Err(StreamError::Damaged(format!("a block of {count} instructions")));
+            return Err(StreamError::Damaged(format!(
+                "a block of {count} instructions"
+            )));
         }
         bytes.truncate(count);
-        Ok(Record::Block { id, address, kind, sizes: bytes })
+        Ok(Record::Block {
+            id,
+            address,
+            kind,
+            sizes: bytes,
+        })
     }
 }

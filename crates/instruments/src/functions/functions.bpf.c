@@ -10,6 +10,7 @@
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
 
 #include "functions.h"
 
@@ -36,6 +37,26 @@ static __always_inline __u64 task_key(void)
 	__u32 tid = bpf_get_current_pid_tgid();
 
 	return tid ? tid : 1ULL << 32 | bpf_get_smp_processor_id();
+}
+
+/* What we read of it; the loader finds out where that is. */
+struct task_struct {
+	/* With CONFIG_PREEMPT_RCU only. */
+	int rcu_read_lock_nesting;
+} __attribute__((preserve_access_index));
+
+/*
+ * Whether the function is called within an RCU read section, and so the
+ * programs' own ones are not the outermost. Always no where nobody counts.
+ */
+static __always_inline int in_rcu(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	if (!bpf_core_field_exists(task->rcu_read_lock_nesting))
+		return 0;
+	/* One is our own. */
+	return BPF_CORE_READ(task, rcu_read_lock_nesting) > 1;
 }
 
 SEC("fentry")
@@ -91,6 +112,7 @@ int leave(void *ctx)
 		t->min_ns = ns;
 	t->calls++;
 	t->total_ns += ns;
+	t->in_rcu += in_rcu();
 	return 0;
 }
 

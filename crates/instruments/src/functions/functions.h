@@ -27,6 +27,8 @@ struct functions_times {
 	__u64 total_ns;
 	/* Means nothing while `calls` is 0. */
 	__u64 min_ns;
+	/* Of the calls timed, those made within an RCU read section. */
+	__u64 in_rcu;
 	/* Calls that returned but whose entry had not been seen or kept. */
 	__u64 untimed;
 };

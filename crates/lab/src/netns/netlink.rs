@@ -41,7 +41,10 @@ impl Netlink {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Netlink { socket, sequence: 0 })
+        Ok(Netlink {
+            socket,
+            sequence: 0,
+        })
     }
 
     /// Send one request, and take the answer: messages up to the acknowledgement.
@@ -130,7 +133,11 @@ impl Netlink {
                 LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
             ]),
         ];
-        self.ask(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL).map(drop)
+        self.ask(
+            RouteNetlinkMessage::NewLink(link),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .map(drop)
     }
 
     /// Give a device to another namespace, under a name.
@@ -175,7 +182,11 @@ impl Netlink {
             AddressAttribute::Address(address),
             AddressAttribute::Flags(AddressFlags::Nodad),
         ];
-        self.ask(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_REPLACE).map(drop)
+        self.ask(
+            RouteNetlinkMessage::NewAddress(message),
+            NLM_F_CREATE | NLM_F_REPLACE,
+        )
+        .map(drop)
     }
 
     /// A neighbour that is known for good: no ARP or ND in the measured path.
@@ -196,8 +207,11 @@ impl Netlink {
             }),
             NeighbourAttribute::LinkLayerAddress(mac.to_vec()),
         ];
-        self.ask(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
-            .map(drop)
+        self.ask(
+            RouteNetlinkMessage::NewNeighbour(message),
+            NLM_F_CREATE | NLM_F_REPLACE,
+        )
+        .map(drop)
     }
 
     /// A route to `destination` by way of `gateway`.
@@ -218,7 +232,11 @@ impl Netlink {
             RouteAttribute::Destination(RouteAddress::from(destination)),
             RouteAttribute::Gateway(RouteAddress::from(gateway)),
         ];
-        self.ask(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL).map(drop)
+        self.ask(
+            RouteNetlinkMessage::NewRoute(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .map(drop)
     }
 }
 

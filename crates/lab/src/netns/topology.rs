@@ -57,7 +57,10 @@ trait Doing<T> {
 
 impl<T> Doing<T> for io::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, TopologyError> {
-        self.map_err(|source| TopologyError { what: what(), source })
+        self.map_err(|source| TopologyError {
+            what: what(),
+            source,
+        })
     }
 }
 
@@ -93,12 +96,20 @@ impl Topology {
         let tx = new()?;
         prepare(&tx, plan, false)?;
         if plan.link == Link::Lo {
-            let rx = Namespace { fd: tx.try_clone().doing(|| "hold a namespace".into())? };
+            let rx = Namespace {
+                fd: tx.try_clone().doing(|| "hold a namespace".into())?,
+            };
             let address: IpAddr = match plan.family {
                 Family::V4 => Ipv4Addr::LOCALHOST.into(),
                 Family::V6 => Ipv6Addr::LOCALHOST.into(),
             };
-            return Ok(Topology { tx, rx, router: None, tx_address: address, rx_address: address });
+            return Ok(Topology {
+                tx,
+                rx,
+                router: None,
+                tx_address: address,
+                rx_address: address,
+            });
         }
 
         let rx = new()?;
@@ -110,14 +121,30 @@ impl Topology {
             wire(
                 plan,
                 nics.get(..2),
-                &End { namespace: &tx, name: "tx0", address: address(1, 1) },
-                &End { namespace: &router, name: "r0", address: address(1, 2) },
+                &End {
+                    namespace: &tx,
+                    name: "tx0",
+                    address: address(1, 1),
+                },
+                &End {
+                    namespace: &router,
+                    name: "r0",
+                    address: address(1, 2),
+                },
             )?;
             wire(
                 plan,
                 nics.get(2..4),
-                &End { namespace: &router, name: "r1", address: address(2, 2) },
-                &End { namespace: &rx, name: "rx0", address: address(2, 1) },
+                &End {
+                    namespace: &router,
+                    name: "r1",
+                    address: address(2, 2),
+                },
+                &End {
+                    namespace: &rx,
+                    name: "rx0",
+                    address: address(2, 1),
+                },
             )?;
             for (namespace, net, gateway) in [(&tx, 2, address(1, 2)), (&rx, 1, address(2, 2))] {
                 let to = address(net, 0);
@@ -130,13 +157,27 @@ impl Topology {
             wire(
                 plan,
                 nics.get(..2),
-                &End { namespace: &tx, name: "tx0", address: address(1, 1) },
-                &End { namespace: &rx, name: "rx0", address: address(1, 2) },
+                &End {
+                    namespace: &tx,
+                    name: "tx0",
+                    address: address(1, 1),
+                },
+                &End {
+                    namespace: &rx,
+                    name: "rx0",
+                    address: address(1, 2),
+                },
             )?;
             (address(1, 1), address(1, 2), None)
         };
         std::thread::sleep(SETTLE);
-        Ok(Topology { tx, rx, router, tx_address, rx_address })
+        Ok(Topology {
+            tx,
+            rx,
+            router,
+            tx_address,
+            rx_address,
+        })
     }
 }
 
@@ -196,7 +237,10 @@ fn prepare(namespace: &Namespace, plan: &TopologyPlan, router: bool) -> Result<(
 fn set_sysctl(key: &str, value: &str) -> io::Result<()> {
     let sane = !key.is_empty()
         && key.split('.').all(|part| {
-            !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+            !part.is_empty()
+                && part
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
         });
     if !sane {
         return Err(io::Error::new(
@@ -210,7 +254,10 @@ fn set_sysctl(key: &str, value: &str) -> io::Result<()> {
     if back.split_whitespace().eq(value.split_whitespace()) {
         Ok(())
     } else {
-        Err(io::Error::other(format!("it reads back as `{}`", back.trim())))
+        Err(io::Error::other(format!(
+            "it reads back as `{}`",
+            back.trim()
+        )))
     }
 }
 
@@ -247,9 +294,10 @@ fn wire(
             });
         }
     };
-    for (end, mac, peer, peer_mac) in
-        [(one, macs[0], other, macs[1]), (other, macs[1], one, macs[0])]
-    {
+    for (end, mac, peer, peer_mac) in [
+        (one, macs[0], other, macs[1]),
+        (other, macs[1], one, macs[0]),
+    ] {
         end.namespace
             .inside(|| {
                 let mut netlink = Netlink::open()?;

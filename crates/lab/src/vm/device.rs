@@ -96,9 +96,18 @@ impl Device {
             Device::Agent { .. } => &["virtio_pci", "virtio_console"],
             Device::Serial { .. } => &[],
             Device::Usb => &["uhci_hcd"],
-            Device::Nic { model: NicModel::VirtioNet, .. } => &["virtio_pci", "virtio_net"],
-            Device::Nic { model: NicModel::E1000, .. } => &["e1000"],
-            Device::Nic { model: NicModel::UsbNet, .. } => &["usbnet", "cdc_ether"],
+            Device::Nic {
+                model: NicModel::VirtioNet,
+                ..
+            } => &["virtio_pci", "virtio_net"],
+            Device::Nic {
+                model: NicModel::E1000,
+                ..
+            } => &["e1000"],
+            Device::Nic {
+                model: NicModel::UsbNet,
+                ..
+            } => &["usbnet", "cdc_ether"],
         }
     }
 }
@@ -119,7 +128,9 @@ pub fn for_link(link: Link, forward: bool) -> Vec<Device> {
     for hub in 0..if forward { 2 } else { 1 } {
         for (side, model) in ends.into_iter().enumerate() {
             let number = hub * 2 + side as u8;
-            let nic = Nic { mac: [0x52, 0x54, 0, 0x4e, 0x50, number] };
+            let nic = Nic {
+                mac: [0x52, 0x54, 0, 0x4e, 0x50, number],
+            };
             devices.push(Device::Nic { model, hub, nic });
         }
     }
@@ -153,7 +164,11 @@ mod tests {
     #[test]
     fn every_link_as_told_to_qemu() {
         let told = |link, forward| {
-            for_link(link, forward).iter().flat_map(Device::qemu_args).collect::<Vec<_>>().join(" ")
+            for_link(link, forward)
+                .iter()
+                .flat_map(Device::qemu_args)
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         assert_eq!(told(Link::Lo, false), "");
         assert_eq!(told(Link::Veth, true), "");
@@ -190,8 +205,10 @@ mod tests {
     /// Check that a router has a pair of NICs on each side, in order.
     #[test]
     fn a_router_needs_four() {
-        let macs: Vec<u8> =
-            nics(&for_link(Link::UsbNet, true)).iter().map(|nic| nic.mac[5]).collect();
+        let macs: Vec<u8> = nics(&for_link(Link::UsbNet, true))
+            .iter()
+            .map(|nic| nic.mac[5])
+            .collect();
         assert_eq!(macs, [0, 1, 2, 3]);
     }
 }

@@ -60,7 +60,12 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
         channel::send(&mut port, &Reply::Failed(why))?;
         return Ok(());
     }
-    channel::send(&mut port, &Reply::Hello { protocol: PROTOCOL_VERSION })?;
+    channel::send(
+        &mut port,
+        &Reply::Hello {
+            protocol: PROTOCOL_VERSION,
+        },
+    )?;
 
     let mut decoder = Decoder::default();
     loop {
@@ -68,12 +73,8 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
         let outcome = match request {
             Request::PowerOff => return Ok(()),
             Request::ReadFile(path) => read_file(&path, &mut port),
-            Request::WriteFile { path, mode } => {
-                write_file(&path, mode, &mut port, &mut decoder)
-            }
-            request => {
-                handler.handle(request, &mut |reply| channel::send(&mut port, &reply))
-            }
+            Request::WriteFile { path, mode } => write_file(&path, mode, &mut port, &mut decoder),
+            request => handler.handle(request, &mut |reply| channel::send(&mut port, &reply)),
         };
         let last = match outcome {
             Ok(()) => Reply::Done,
@@ -95,7 +96,13 @@ fn mount(kind: &str, target: &str) -> io::Result<()> {
     let (kind_c, target_c) = (c(kind)?, c(target)?);
     // SAFETY: both are C strings that outlive the call; no data is passed.
     let result = unsafe {
-        libc::mount(kind_c.as_ptr(), target_c.as_ptr(), kind_c.as_ptr(), 0, std::ptr::null())
+        libc::mount(
+            kind_c.as_ptr(),
+            target_c.as_ptr(),
+            kind_c.as_ptr(),
+            0,
+            std::ptr::null(),
+        )
     };
     if result == 0 {
         return Ok(());
@@ -105,7 +112,10 @@ fn mount(kind: &str, target: &str) -> io::Result<()> {
     if error.raw_os_error() == Some(libc::EBUSY) {
         return Ok(());
     }
-    Err(io::Error::new(error.kind(), format!("mount {kind} on {target}: {error}")))
+    Err(io::Error::new(
+        error.kind(),
+        format!("mount {kind} on {target}: {error}"),
+    ))
 }
 
 fn load_modules() -> Result<(), String> {
@@ -115,7 +125,11 @@ fn load_modules() -> Result<(), String> {
     };
     files.sort();
     for path in files {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         if let Err(error) = load_module(&path)
             && !name.ends_with(".soft")
         {
@@ -149,7 +163,10 @@ fn open_port() -> io::Result<File> {
         std::thread::sleep(Duration::from_millis(10));
     }
     log("no virtio port: using the serial one");
-    let port = OpenOptions::new().read(true).write(true).open(FALLBACK_PORT)?;
+    let port = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(FALLBACK_PORT)?;
     set_raw(&port)?;
     Ok(port)
 }
@@ -201,15 +218,15 @@ fn read_file(path: &str, port: &mut File) -> Result<(), String> {
     }
 }
 
-fn write_file(
-    path: &str,
-    mode: u32,
-    port: &mut File,
-    decoder: &mut Decoder,
-) -> Result<(), String> {
+fn write_file(path: &str, mode: u32, port: &mut File, decoder: &mut Decoder) -> Result<(), String> {
     use std::os::unix::fs::OpenOptionsExt;
     let told = |e: io::Error| format!("{path}: {e}");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(mode)
+        .open(path);
     loop {
         match channel::receive(port, decoder).map_err(told)? {
             Request::Chunk(chunk) if chunk.is_empty() => break,

@@ -54,7 +54,12 @@ pub fn build(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
     for (n, module) in modules.iter().enumerate() {
         let folder = MODULES.trim_start_matches('/');
         let soft = if module.required { "" } else { ".soft" };
-        add(&format!("{folder}/{n:03}-{}{soft}.ko", module.name), FILE, None, &module.bytes)?;
+        add(
+            &format!("{folder}/{n:03}-{}{soft}.ko", module.name),
+            FILE,
+            None,
+            &module.bytes,
+        )?;
     }
     cpio::newc::trailer(&mut archive)?;
     Ok(archive)
@@ -68,8 +73,16 @@ mod tests {
     #[test]
     fn reads_back() {
         let modules = [
-            Module { name: "failover".into(), bytes: b"one".to_vec(), required: false },
-            Module { name: "virtio_net".into(), bytes: b"two".to_vec(), required: true },
+            Module {
+                name: "failover".into(),
+                bytes: b"one".to_vec(),
+                required: false,
+            },
+            Module {
+                name: "virtio_net".into(),
+                bytes: b"two".to_vec(),
+                required: true,
+            },
         ];
         let archive = build(b"#!init", &modules).unwrap();
         let mut rest = &archive[..];

@@ -13,6 +13,8 @@ pub const CPU: &str = "max,-erms,-fsrm";
 /// How `rep` counts, in words for a report.
 pub const REP_NOTE: &str =
     "each iteration of a rep string instruction counts as one (erms and fsrm off)";
+/// Set in the environment of init in our guests, and nowhere else.
+pub const GUEST_VARIABLE: &str = "NETPLUMB_GUEST";
 /// Enough for the largest distribution kernel and our workloads.
 pub const MEMORY_MIB: u32 = 256;
 
@@ -64,7 +66,14 @@ impl Machine {
     pub fn modules(&self) -> Vec<&'static str> {
         let mut modules: Vec<&str> = Device::Agent { fd: -1 }.modules().to_vec();
         for device in self.link_devices() {
-            modules.extend(device.modules().iter().filter(|m| !modules.contains(m)).copied().collect::<Vec<_>>());
+            modules.extend(
+                device
+                    .modules()
+                    .iter()
+                    .filter(|m| !modules.contains(m))
+                    .copied()
+                    .collect::<Vec<_>>(),
+            );
         }
         modules.extend(device::link_modules(self.link));
         modules
@@ -87,23 +96,33 @@ impl Machine {
             line.push(' ');
             line.push_str(self.cmdline.trim());
         }
+        // Told to init as a variable: what is PID 1 somewhere else is no guest.
+        line.push_str(&format!(" {GUEST_VARIABLE}=1"));
         line
     }
 
     /// QEMU's command line.
     pub fn qemu_args(&self, fds: Inherited, more: &[String]) -> Vec<String> {
         let mut args: Vec<String> = [
-            "-name", "netplumb",
+            "-name",
+            "netplumb",
             "-nodefaults",
             "-no-user-config",
-            "-display", "none",
+            "-display",
+            "none",
             "-no-reboot",
-            "-machine", "pc",
-            "-accel", "tcg,thread=single",
-            "-cpu", CPU,
-            "-smp", "1",
-            "-rtc", "clock=vm,base=2026-01-01",
-            "-seed", "1",
+            "-machine",
+            "pc",
+            "-accel",
+            "tcg,thread=single",
+            "-cpu",
+            CPU,
+            "-smp",
+            "1",
+            "-rtc",
+            "clock=vm,base=2026-01-01",
+            "-seed",
+            "1",
         ]
         .map(String::from)
         .to_vec();
@@ -120,8 +139,14 @@ impl Machine {
             self.kernel_cmdline(),
         ]);
         let devices = [
-            Device::Serial { id: "console", fd: fds.console },
-            Device::Serial { id: "fallback", fd: fds.fallback },
+            Device::Serial {
+                id: "console",
+                fd: fds.console,
+            },
+            Device::Serial {
+                id: "fallback",
+                fd: fds.fallback,
+            },
             Device::Agent { fd: fds.agent },
         ];
         for device in devices.iter().chain(&self.link_devices()) {
@@ -161,7 +186,12 @@ mod tests {
     /// Check the whole command line, word by word.
     #[test]
     fn the_command_line() {
-        let fds = Inherited { initramfs: 3, console: 4, fallback: 5, agent: 6 };
+        let fds = Inherited {
+            initramfs: 3,
+            console: 4,
+            fallback: 5,
+            agent: 6,
+        };
         let args = machine().qemu_args(fds, &["-plugin".into(), "file=x".into()]);
         assert_eq!(
             args.join(" "),
@@ -170,7 +200,7 @@ mod tests {
              -rtc clock=vm,base=2026-01-01 -seed 1 -m 256 -icount shift=0,sleep=off \
              -kernel /k/vmlinux -initrd /proc/self/fd/3 -append console=ttyS0 loglevel=4 \
              panic=-1 nokaslr nolapic_timer tsc=reliable no_timer_check random.trust_cpu=on \
-             audit=0 cryptomgr.notests mitigations=off slab_nomerge \
+             audit=0 cryptomgr.notests mitigations=off slab_nomerge NETPLUMB_GUEST=1 \
              -chardev socket,id=console,fd=4 -serial chardev:console \
              -chardev socket,id=fallback,fd=5 -serial chardev:fallback \
              -chardev socket,id=agent,fd=6 -device virtio-serial-pci,ioeventfd=off,max_ports=2 \
@@ -190,7 +220,14 @@ mod tests {
         let modules = machine().modules();
         assert_eq!(
             modules,
-            ["virtio_pci", "virtio_console", "uhci_hcd", "usbnet", "cdc_ether", "e1000"]
+            [
+                "virtio_pci",
+                "virtio_console",
+                "uhci_hcd",
+                "usbnet",
+                "cdc_ether",
+                "e1000"
+            ]
         );
     }
 }

@@ -47,7 +47,10 @@ pub enum VmError {
         console: Vec<String>,
     },
     /// The guest's kernel panicked.
-    #[error("the guest's kernel panicked: {message}{}", indent("last console lines", console))]
+    #[error(
+        "the guest's kernel panicked: {message}{}",
+        indent("last console lines", console)
+    )]
     KernelPanic {
         /// Its message.
         message: String,
@@ -57,7 +60,8 @@ pub enum VmError {
     /// Something took too long.
     #[error(
         "the guest did not {what} within {seconds} s{}\n\
-         if the machine is slow, allow more with --timeout", indent("last console lines", console)
+         if the machine is slow, allow more with --timeout",
+        indent("last console lines", console)
     )]
     Timeout {
         /// What it was to do.
@@ -313,7 +317,10 @@ impl Guest {
         bytes: &[u8],
         limit: Duration,
     ) -> Result<(), VmError> {
-        self.tell(&Request::WriteFile { path: path.into(), mode })?;
+        self.tell(&Request::WriteFile {
+            path: path.into(),
+            mode,
+        })?;
         for chunk in bytes.chunks(channel::CHUNK_BYTES) {
             self.tell(&Request::Chunk(chunk.to_vec()))?;
         }
@@ -334,7 +341,10 @@ impl Guest {
     }
 
     fn failed(&self, message: String) -> VmError {
-        VmError::CommandFailed { message, console: self.console() }
+        VmError::CommandFailed {
+            message,
+            console: self.console(),
+        }
     }
 
     fn event(
@@ -360,7 +370,10 @@ impl Guest {
             // A guest may sit in a panic where the kernel was told not to reboot.
             if let Some(message) = panic_message(&self.console()) {
                 thread::sleep(POLL);
-                return Err(VmError::KernelPanic { message, console: self.console() });
+                return Err(VmError::KernelPanic {
+                    message,
+                    console: self.console(),
+                });
             }
             if Instant::now() > deadline {
                 return Err(VmError::Timeout {
@@ -380,7 +393,11 @@ impl Guest {
         if let Some(message) = panic_message(&console) {
             return VmError::KernelPanic { message, console };
         }
-        VmError::QemuFailed { status: status.to_string(), stderr: lines(&self.stderr), console }
+        VmError::QemuFailed {
+            status: status.to_string(),
+            stderr: lines(&self.stderr),
+            console,
+        }
     }
 }
 
@@ -394,7 +411,9 @@ impl Drop for Guest {
 
 fn panic_message(console: &[String]) -> Option<String> {
     const MARK: &str = "Kernel panic - not syncing: ";
-    console.iter().find_map(|line| Some(line.split_once(MARK)?.1.trim().to_string()))
+    console
+        .iter()
+        .find_map(|line| Some(line.split_once(MARK)?.1.trim().to_string()))
 }
 
 fn follow(port: usize, mut stream: UnixStream, sender: Sender<Event>) {
@@ -473,8 +492,10 @@ impl Tail {
 
     fn add(&mut self, line: &[u8]) {
         // Escape sequences of firmware, and whatever a guest may write.
-        let text: String =
-            String::from_utf8_lossy(line).chars().filter(|c| !c.is_control()).collect();
+        let text: String = String::from_utf8_lossy(line)
+            .chars()
+            .filter(|c| !c.is_control())
+            .collect();
         if text.trim().is_empty() {
             return;
         }

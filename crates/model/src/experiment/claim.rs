@@ -100,19 +100,32 @@ impl Experiment {
         let arms = self.arms();
         for claim in &self.claims {
             if claim.classes().is_empty() {
-                return Err(("classes", format!("the claim \"{}\" is about no class", claim.says())));
+                return Err((
+                    "classes",
+                    format!("the claim \"{}\" is about no class", claim.says()),
+                ));
             }
-            if let Claim::Alike { within_ratio: r, .. } | Claim::Unlike { beyond_ratio: r, .. } =
-                claim
-                && (!r.is_finite() || *r < 1.0)
+            let ratio = match claim {
+                Claim::Alike { within_ratio, .. } => Some(("within_ratio", *within_ratio)),
+                Claim::Unlike { beyond_ratio, .. } => Some(("beyond_ratio", *beyond_ratio)),
+                Claim::Smaller { .. } | Claim::Bottleneck { .. } => None,
+            };
+            if let Some((key, r)) = ratio
+                && (!r.is_finite() || r < 1.0)
             {
-                return Err(("ratio", format!("a ratio of {r}: largest over smallest is 1 or more")));
+                return Err((
+                    key,
+                    format!("a ratio of {r}: largest over smallest is 1 or more"),
+                ));
             }
             for class in claim.classes() {
                 if !arms.iter().any(|arm| arm.proto == class.proto) {
                     return Err((
                         "classes",
-                        format!("no arm sends {}, which the class `{class}` needs", class.proto),
+                        format!(
+                            "no arm sends {}, which the class `{class}` needs",
+                            class.proto
+                        ),
                     ));
                 }
             }

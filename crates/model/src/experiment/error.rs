@@ -27,7 +27,9 @@ impl ExperimentError {
     pub(super) fn about(text: &str, key: &str, what: String) -> Self {
         let mut start = 0;
         for line in text.split_inclusive('\n') {
-            if line.trim_start().starts_with(key) || line.trim_start().starts_with(&format!("[{key}")) {
+            if line.trim_start().starts_with(key)
+                || line.trim_start().starts_with(&format!("[{key}"))
+            {
                 return Self::at(text, Some(start..start + line.len()), what, None);
             }
             start += line.len();
@@ -37,11 +39,22 @@ impl ExperimentError {
 
     fn at(text: &str, span: Option<Range<usize>>, what: String, hint: Option<String>) -> Self {
         let start = span.map_or(0, |s| s.start.min(text.len()));
-        let line = text.as_bytes()[..start].iter().filter(|&&b| b == b'\n').count() + 1;
-        let source_line =
-            text.lines().nth(line - 1).map(|l| l.chars().filter(|c| !c.is_control()).take(160).collect());
+        let line = text.as_bytes()[..start]
+            .iter()
+            .filter(|&&b| b == b'\n')
+            .count()
+            + 1;
+        let source_line = text
+            .lines()
+            .nth(line - 1)
+            .map(|l| l.chars().filter(|c| !c.is_control()).take(160).collect());
         let what = what.chars().filter(|c| !c.is_control()).take(400).collect();
-        ExperimentError { line, what, source_line, hint }
+        ExperimentError {
+            line,
+            what,
+            source_line,
+            hint,
+        }
     }
 }
 

@@ -37,7 +37,12 @@ impl std::str::FromStr for Bytes {
             .ok()
             .and_then(|n| n.checked_mul(factor))
             .map(Bytes)
-            .ok_or_else(|| format!("`{}` is no number of bytes", s.chars().take(40).collect::<String>()))
+            .ok_or_else(|| {
+                format!(
+                    "`{}` is no number of bytes",
+                    s.chars().take(40).collect::<String>()
+                )
+            })
     }
 }
 
@@ -97,7 +102,10 @@ fn one_switch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Err
 struct Switch(#[serde(deserialize_with = "one_switch")] bool);
 
 fn switches<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<bool>, D::Error> {
-    Ok(Vec::<Switch>::deserialize(deserializer)?.into_iter().map(|s| s.0).collect())
+    Ok(Vec::<Switch>::deserialize(deserializer)?
+        .into_iter()
+        .map(|s| s.0)
+        .collect())
 }
 
 /// Settings of an arm; what is not set is inherited or the default.
@@ -161,14 +169,21 @@ impl Knobs {
         words.extend(self.mitigations.map(|v| format!("mitigations={}", on(v))));
         words.extend(self.cmdline.as_ref().map(|v| format!("cmdline={v}")));
         words.extend(self.sysctl.iter().map(|(k, v)| format!("{k}={v}")));
-        if words.is_empty() { "all".into() } else { words.join(" ") }
+        if words.is_empty() {
+            "all".into()
+        } else {
+            words.join(" ")
+        }
     }
 
     /// The arm that these make, defaults filled in.
     pub fn arm(&self, name: String) -> Arm {
         let mut knobs = BTreeMap::new();
         let on = |b: bool| if b { "on" } else { "off" }.to_string();
-        knobs.insert("kernel".into(), self.kernel.clone().unwrap_or_else(|| "debian".into()));
+        knobs.insert(
+            "kernel".into(),
+            self.kernel.clone().unwrap_or_else(|| "debian".into()),
+        );
         knobs.insert("mitigations".into(), on(self.mitigations.unwrap_or(false)));
         if let Some(cmdline) = &self.cmdline {
             knobs.insert("cmdline".into(), cmdline.clone());
@@ -243,7 +258,9 @@ impl Vary {
         only_if(&self.kernel, &mut telling.kernel);
         only_if(&self.mitigations, &mut telling.mitigations);
         only_if(&self.cmdline, &mut telling.cmdline);
-        telling.sysctl.retain(|key, _| self.sysctl.get(key).is_some_and(|l| l.len() > 1));
+        telling
+            .sysctl
+            .retain(|key, _| self.sysctl.get(key).is_some_and(|l| l.len() > 1));
         match (telling == Knobs::default(), combination.proto) {
             (true, Some(proto)) => proto.to_string(),
             _ => telling.describe(),
@@ -264,7 +281,11 @@ impl Vary {
             }
             *all = std::mem::take(all)
                 .iter()
-                .flat_map(|base| levels.iter().map(move |level| (base.clone(), level.clone())))
+                .flat_map(|base| {
+                    levels
+                        .iter()
+                        .map(move |level| (base.clone(), level.clone()))
+                })
                 .take(limit + 1)
                 .map(|(mut knobs, level)| {
                     set(&mut knobs, level);
@@ -273,14 +294,20 @@ impl Vary {
                 .collect();
         }
         by(&mut all, limit, &self.kernel, |k, v| k.kernel = Some(v));
-        by(&mut all, limit, &self.mitigations, |k, v| k.mitigations = Some(v));
+        by(&mut all, limit, &self.mitigations, |k, v| {
+            k.mitigations = Some(v)
+        });
         by(&mut all, limit, &self.cmdline, |k, v| k.cmdline = Some(v));
         by(&mut all, limit, &self.link, |k, v| k.link = Some(v));
         by(&mut all, limit, &self.family, |k, v| k.family = Some(v));
         by(&mut all, limit, &self.proto, |k, v| k.proto = Some(v));
         by(&mut all, limit, &self.forward, |k, v| k.forward = Some(v));
-        by(&mut all, limit, &self.size_bytes, |k, v| k.size_bytes = Some(v));
-        by(&mut all, limit, &self.mtu_bytes, |k, v| k.mtu_bytes = Some(v));
+        by(&mut all, limit, &self.size_bytes, |k, v| {
+            k.size_bytes = Some(v)
+        });
+        by(&mut all, limit, &self.mtu_bytes, |k, v| {
+            k.mtu_bytes = Some(v)
+        });
         for (key, levels) in &self.sysctl {
             by(&mut all, limit, levels, |k, v| {
                 k.sysctl.insert(key.clone(), v);

@@ -16,7 +16,10 @@ size_bytes = [10, "1K"]
 #[test]
 fn arms_are_the_product() {
     let arms = Experiment::parse(SMALL).unwrap().arms();
-    let told: Vec<_> = arms.iter().map(|a| (a.name.as_str(), a.link, a.size_bytes)).collect();
+    let told: Vec<_> = arms
+        .iter()
+        .map(|a| (a.name.as_str(), a.link, a.size_bytes))
+        .collect();
     assert_eq!(
         told,
         [
@@ -70,16 +73,24 @@ fn a_wrong_type_and_a_wrong_unit() {
 fn impossible_plans_are_refused() {
     let lines = |text| Experiment::parse(text).unwrap_err().line;
     assert_eq!(lines("name = \"x\"\n[workload]\npackets = 0\n"), 3);
-    assert_eq!(lines("name = \"x\"\n[knobs]\nlink = \"lo\"\nforward = \"on\"\n"), 4);
+    assert_eq!(
+        lines("name = \"x\"\n[knobs]\nlink = \"lo\"\nforward = \"on\"\n"),
+        4
+    );
     assert_eq!(lines("name = \"../x\"\n"), 1);
-    let many = format!("name = \"x\"\n[vary]\nsize_bytes = {:?}\nmtu_bytes = {:?}\n", (0..200).collect::<Vec<_>>(), (0..200).collect::<Vec<_>>());
+    let many = format!(
+        "name = \"x\"\n[vary]\nsize_bytes = {:?}\nmtu_bytes = {:?}\n",
+        (0..200).collect::<Vec<_>>(),
+        (0..200).collect::<Vec<_>>()
+    );
     assert!(Experiment::parse(&many).is_err());
 }
 
 /// Check that a claim about packets that no arm sends is refused.
 #[test]
 fn a_claim_needs_its_arm() {
-    let text = "name = \"x\"\n[[claim]]\nkind = \"bottleneck\"\nsays = \"?\"\nclasses = [\"tcp tx\"]\n";
+    let text =
+        "name = \"x\"\n[[claim]]\nkind = \"bottleneck\"\nsays = \"?\"\nclasses = [\"tcp tx\"]\n";
     let error = Experiment::parse(text).unwrap_err();
     assert!(error.what.contains("no arm sends tcp"), "{error}");
 }
