@@ -110,9 +110,11 @@ fn fexit_agrees_on_inclusive_cost() {
     netplumb_engine::run(&plan, &options, &mut recording, &mut |_| Ok(()), &|_| ()).unwrap();
     let names: Vec<&str> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
     let opinion = time_functions(&plan, &options, &names).unwrap();
-    assert_eq!(
-        opinion.clock_source, "tsc",
-        "only the tsc counts instructions"
+    // "tsc-early" is the same counter, before the kernel has measured it at length.
+    let source = &opinion.clock_source;
+    assert!(
+        source.starts_with("tsc"),
+        "{source} does not count instructions"
     );
     let clock = opinion.insns_per_ns();
     assert!(

@@ -8,6 +8,7 @@ use std::{fs, io};
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
 use netplumb_lab::netns::{Namespace, Nic, Topology, TopologyPlan};
 use netplumb_lab::vm::guest::Handler;
+use netplumb_model::class::Link;
 use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_workload::ends::Ends;
 use netplumb_workload::mark::{self, mark};
@@ -18,7 +19,7 @@ use crate::second_opinion;
 /// The agent's part that knows of workloads.
 #[derive(Debug, Default)]
 pub struct Agent {
-    topology: Option<Standing>,
+    standing: Vec<Standing>,
 }
 
 /// A topology that stands, and what it was asked to be.
@@ -43,6 +44,7 @@ impl Handler for Agent {
     ) -> Result<(), String> {
         match request {
             Request::Describe => reply(Reply::Facts(facts())).map_err(|e| e.to_string()),
+            Request::Prepare(plans) => self.prepare(&plans),
             Request::Run(plan) => self.run(&plan, reply),
             Request::TimeFunctions { functions, plan } => {
                 self.time_functions(&functions, &plan, reply)
@@ -55,7 +57,7 @@ impl Handler for Agent {
 }
 
 impl Agent {
-    /// The ends for a plan; kept, since NICs can be given away only once.
+    /// The ends for a plan, built if they don't stand yet.
     fn ends(&mut self, plan: &RunPlan) -> Result<&Ends, String> {
         let wanted = TopologyPlan {
             link: plan.link,
@@ -64,31 +66,49 @@ impl Agent {
             mtu_bytes: plan.mtu_bytes,
             sysctl: plan.sysctl.clone(),
         };
-        if self
-            .topology
-            .as_ref()
-            .is_none_or(|have| have.plan != wanted)
-        {
-            // The old one first: its NICs come home with its namespaces.
-            self.topology = None;
-            let topology = Topology::build(&wanted, &nics()).map_err(|e| e.to_string())?;
-            let hold = |n: io::Result<_>| n.map_err(|e| format!("hold a namespace: {e}"));
-            let ends = Ends {
-                tx_namespace: hold(topology.tx.try_clone())?,
-                rx_namespace: hold(topology.rx.try_clone())?,
-                tx_address: topology.tx_address,
-                rx_address: topology.rx_address,
-            };
-            self.topology = Some(Standing {
-                plan: wanted,
-                ends,
-                _router: topology.router,
-            });
+        if let Some(at) = self.standing.iter().position(|s| s.plan == wanted) {
+            return Ok(&self.standing[at].ends);
         }
-        self.topology
-            .as_ref()
-            .map(|standing| &standing.ends)
-            .ok_or_else(|| "no topology".into())
+        if has_nics(plan.link) {
+            // The old one first: its NICs come home with its namespaces.
+            self.standing.clear();
+        }
+        let topology = Topology::build(&wanted, &nics()).map_err(|e| e.to_string())?;
+        let hold = |n: io::Result<_>| n.map_err(|e| format!("hold a namespace: {e}"));
+        let ends = Ends {
+            tx_namespace: hold(topology.tx.try_clone())?,
+            rx_namespace: hold(topology.rx.try_clone())?,
+            tx_address: topology.tx_address,
+            rx_address: topology.rx_address,
+        };
+        self.standing.push(Standing {
+            plan: wanted,
+            ends,
+            _router: topology.router,
+        });
+        Ok(&self.standing[self.standing.len() - 1].ends)
+    }
+
+    /// Build every topology that can stand beside the others, and send something
+    /// through each, so that whatever the kernel draws once is drawn.
+    fn prepare(&mut self, plans: &[RunPlan]) -> Result<(), String> {
+        for plan in plans {
+            let another = self.standing.iter().any(|s| {
+                s.plan.family != plan.family
+                    || s.plan.mtu_bytes != plan.mtu_bytes
+                    || s.plan.sysctl != plan.sysctl
+            });
+            if has_nics(plan.link) && another {
+                continue;
+            }
+            let ends = self.ends(plan)?;
+            let mut traffic = Traffic::open(plan, ends)
+                .map_err(|e| format!("open {} sockets: {e}", plan.proto))?;
+            traffic
+                .warm_up()
+                .map_err(|e| format!("{}: {e}", plan.proto))?;
+        }
+        Ok(())
     }
 
     fn run(
@@ -140,6 +160,14 @@ impl Agent {
         ]);
         reply(Reply::Facts(clocks)).map_err(|e| e.to_string())?;
         reply(Reply::Timed(timed)).map_err(|e| e.to_string())
+    }
+}
+
+/// Whether a link is made of devices of the machine, of which there is one set.
+fn has_nics(link: Link) -> bool {
+    match link {
+        Link::Lo | Link::Veth => false,
+        Link::VirtioNet | Link::E1000 | Link::UsbNet => true,
     }
 }
 

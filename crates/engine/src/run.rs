@@ -16,11 +16,12 @@ use netplumb_kernel::kallsyms::{KallsymsError, SymbolTable};
 use netplumb_kernel::layers::LayerRules;
 use netplumb_kernel::modules::ModuleError;
 use netplumb_kernel::path_rules::PathRules;
+use netplumb_lab::channel::send as channel_send;
 use netplumb_lab::vm::initramfs::{self, Module};
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore, KernelStoreError};
 use netplumb_lab::vm::machine::{self, Machine};
 use netplumb_lab::vm::process::{self, Cancel, Extra, Guest, VmError};
-use netplumb_model::message::{Reply, Request};
+use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_model::recording::{Ledger, Loss, Recording, env};
 
 use crate::collect::{Index, Translation};
@@ -197,23 +198,49 @@ impl Job<'_> {
         }
     }
 
+    /// One plan for each protocol over each topology: what is to be drawn at random
+    /// for an arm is drawn for all that are like it.
+    fn plans(&self) -> Vec<RunPlan> {
+        /// Enough to get past what the kernel does for first packets.
+        const PACKETS: u32 = 20;
+        let mut plans: Vec<RunPlan> = Vec::new();
+        for &arm in &self.guest.arms {
+            let plan = RunPlan {
+                size_bytes: 10,
+                packets: 0,
+                warmup_packets: PACKETS,
+                blocks: 0,
+                ..self.plan.run_plan(&self.plan.arms[arm])
+            };
+            if !plans.contains(&plan) {
+                plans.push(plan);
+            }
+        }
+        plans
+    }
+
     pub(crate) fn initramfs(&self, machine: &Machine) -> Result<Vec<u8>, EngineError> {
         let host = |what| move |source| EngineError::Host { what, source };
         let init = std::fs::read(&self.options.init).map_err(host("read our own binary"))?;
-        let modules = self
-            .kernel
-            .module_tree()?
-            .resolve(&machine.modules())?
+        let tree = self.kernel.module_tree()?;
+        let needed = tree.resolve(&machine.link_modules())?;
+        // A kernel without a driver for the agent's port has its serial one.
+        let modules = tree
+            .resolve(&machine.modules())
+            .unwrap_or_else(|_| needed.clone())
             .into_iter()
             .map(|m| {
                 Ok(Module {
                     bytes: m.read()?,
-                    required: m.required,
+                    required: m.required && needed.contains(&m),
                     name: m.name,
                 })
             })
             .collect::<Result<Vec<_>, ModuleError>>()?;
-        initramfs::build(&init, &modules).map_err(host("build the initramfs"))
+        let mut requests = Vec::new();
+        channel_send(&mut requests, &Request::Prepare(self.plans()))
+            .and_then(|()| initramfs::build(&init, &modules, &requests))
+            .map_err(host("build the initramfs"))
     }
 
     fn run(

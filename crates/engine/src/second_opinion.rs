@@ -29,7 +29,7 @@ pub struct SecondOpinion {
     /// Nanoseconds that passed meanwhile on the clock that timed them. The kernel
     /// measures the rate of its clock at boot, and is a little wrong.
     pub clock_ns: u64,
-    /// That clock: "tsc", or the figures are none.
+    /// That clock: "tsc" or "tsc-early", or it does not count instructions.
     pub clock_source: String,
 }
 

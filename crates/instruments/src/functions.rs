@@ -27,6 +27,10 @@ const TIMES_WORDS: usize = 5;
 /// kernel/rcu/tree_plugin.h; counted on x86-64).
 pub const RCU_INSNS: u32 = 3;
 
+/// What the kernel itself calls on the way to a program: timing it would never
+/// end. Newer kernels refuse (`btf_id_deny` in kernel/bpf/verifier.c), 6.1 hangs.
+const NEVER: &[&str] = &["__rcu_read_lock", "__rcu_read_unlock"];
+
 /// Why a function can't be timed.
 #[derive(Debug)]
 pub struct TimerError {
@@ -116,6 +120,10 @@ impl FunctionTimer {
                 source,
             }
         };
+        if NEVER.contains(&function) {
+            let why = std::io::Error::other("the probe itself calls it");
+            return Err(failed("time")(why.into()));
+        }
         // libelf wants it aligned, as the allocator has it.
         let image = OBJECT.to_vec();
         let mut open = ObjectBuilder::default()

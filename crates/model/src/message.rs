@@ -31,6 +31,9 @@ pub enum Request {
     Chunk(Vec<u8>),
     /// Tell the facts of the running system.
     Describe,
+    /// Build what these will need, and send a few packets through it. Comes with
+    /// the initramfs: see `netplumb_lab::vm::guest`.
+    Prepare(Vec<RunPlan>),
     /// Run a workload.
     Run(RunPlan),
     /// Time functions with fentry and fexit while a workload runs: the second

@@ -15,11 +15,13 @@ use std::time::{Duration, Instant};
 use netplumb_model::message::{PROTOCOL_VERSION, Reply, Request};
 
 use super::device::AGENT_PORT;
-use super::initramfs::MODULES;
+use super::initramfs::{MODULES, REQUESTS};
 use crate::channel::{self, CHUNK_BYTES, Decoder};
 
 /// The fallback: the second serial port.
 const FALLBACK_PORT: &str = "/dev/ttyS1";
+/// Where virtio_console lists its ports; it makes the folder when it is loaded.
+const PORTS: &str = "/sys/class/virtio-ports";
 /// How long the named port may take to appear after its driver, guest time.
 const PORT_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -54,9 +56,9 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
     mount("devtmpfs", "/dev")?;
     mount("tracefs", "/sys/kernel/tracing").ok();
     mount("bpf", "/sys/fs/bpf").ok();
-    let modules = load_modules();
+    let ready = load_modules().and_then(|()| carry_out_early(handler));
     let mut port = open_port()?;
-    if let Err(why) = modules {
+    if let Err(why) = ready {
         channel::send(&mut port, &Reply::Failed(why))?;
         return Ok(());
     }
@@ -82,6 +84,26 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
         };
         channel::send(&mut port, &last)?;
     }
+}
+
+/// Carry out the requests that came with the initramfs.
+///
+/// What arrives from the host arrives at a moment of the host's choosing, and the
+/// interrupt that it comes by feeds the kernel's random numbers. Whatever draws
+/// some that bear on costs (the hash keys of a network namespace, above all) is
+/// done here, where every boot is still like every other.
+fn carry_out_early(handler: &mut dyn Handler) -> Result<(), String> {
+    let frames = match fs::read(REQUESTS) {
+        Ok(frames) => frames,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(format!("{REQUESTS}: {error}")),
+    };
+    let mut decoder = Decoder::default();
+    decoder.push(&frames);
+    while let Some(request) = decoder.next::<Request>() {
+        handler.handle(request, &mut |_| Ok(()))?;
+    }
+    Ok(())
 }
 
 fn log(text: &str) {
@@ -156,7 +178,8 @@ fn load_module(path: &Path) -> io::Result<()> {
 
 fn open_port() -> io::Result<File> {
     let started = Instant::now();
-    while started.elapsed() < PORT_PATIENCE {
+    // Without its driver there is nothing to wait for.
+    while Path::new(PORTS).exists() && started.elapsed() < PORT_PATIENCE {
         if let Some(port) = named_port() {
             return OpenOptions::new().read(true).write(true).open(port);
         }
@@ -172,7 +195,7 @@ fn open_port() -> io::Result<File> {
 }
 
 fn named_port() -> Option<PathBuf> {
-    for entry in fs::read_dir("/sys/class/virtio-ports").ok()?.flatten() {
+    for entry in fs::read_dir(PORTS).ok()?.flatten() {
         let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
         if name.trim() == AGENT_PORT {
             return Some(Path::new("/dev").join(entry.file_name()));

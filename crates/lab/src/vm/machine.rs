@@ -62,9 +62,21 @@ impl Machine {
         device::nics(&self.link_devices())
     }
 
-    /// The modules that the guest needs, without their dependencies.
+    /// The modules that the guest is to have, without their dependencies: those of
+    /// the agent's port, and [`Machine::link_modules`].
     pub fn modules(&self) -> Vec<&'static str> {
         let mut modules: Vec<&str> = Device::Agent { fd: -1 }.modules().to_vec();
+        for module in self.link_modules() {
+            if !modules.contains(&module) {
+                modules.push(module);
+            }
+        }
+        modules
+    }
+
+    /// Those that it can't do without: for the agent there is a serial port too.
+    pub fn link_modules(&self) -> Vec<&'static str> {
+        let mut modules: Vec<&str> = Vec::new();
         for device in self.link_devices() {
             modules.extend(
                 device

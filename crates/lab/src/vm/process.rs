@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use netplumb_model::message::{PROTOCOL_VERSION, Reply, Request};
 
-use super::machine::{Inherited, Machine};
+use super::machine::{Inherited, MEMORY_MIB, Machine};
 use crate::channel::{self, Decoder};
 
 /// Console lines kept for an error.
@@ -37,7 +37,11 @@ pub enum VmError {
     )]
     QemuMissing,
     /// QEMU could not be run, or ended by itself.
-    #[error("QEMU failed ({status}){}", indent("it said", stderr))]
+    #[error(
+        "QEMU failed ({status}){}{}",
+        indent("it said", stderr),
+        indent("last console lines", console)
+    )]
     QemuFailed {
         /// How it ended.
         status: String,
@@ -46,9 +50,21 @@ pub enum VmError {
         /// The guest's.
         console: Vec<String>,
     },
+    /// The guest reset or switched itself off. A kernel that fails before it has a
+    /// console, or without the words of a panic, does that.
+    #[error(
+        "the guest stopped by itself before it was done; it may be a kernel that can't \
+         run in {MEMORY_MIB} MiB, or words of --cmdline that it can't run with{}",
+        indent("last console lines", console)
+    )]
+    Stopped {
+        /// Its last words.
+        console: Vec<String>,
+    },
     /// The guest's kernel panicked.
     #[error(
-        "the guest's kernel panicked: {message}{}",
+        "the guest's kernel panicked: {message}{}{}",
+        memory_hint(message),
         indent("last console lines", console)
     )]
     KernelPanic {
@@ -102,11 +118,24 @@ fn indent(title: &str, lines: &[String]) -> String {
     format!("\n  {title}:\n    {}", lines.join("\n    "))
 }
 
+/// What to try where a panic is for want of memory.
+fn memory_hint(panic: &str) -> String {
+    if panic.to_lowercase().contains("memory") {
+        format!(
+            "\n  the guest has {MEMORY_MIB} MiB, less what --cmdline takes of it; \
+             try smaller packets, or a smaller kernel"
+        )
+    } else {
+        String::new()
+    }
+}
+
 impl VmError {
     /// The guest's last console lines, where there are any.
     pub fn console(&self) -> &[String] {
         match self {
             VmError::QemuFailed { console, .. }
+            | VmError::Stopped { console }
             | VmError::KernelPanic { console, .. }
             | VmError::Timeout { console, .. }
             | VmError::CommandFailed { console, .. } => console,
@@ -271,7 +300,13 @@ impl Guest {
         limit: Duration,
         mut each: impl FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), VmError> {
-        self.tell(request)?;
+        if let Err(closed) = self.tell(request) {
+            // How the guest ended says more than that its port is closed.
+            return match self.event(Instant::now() + 20 * POLL, "answer", limit) {
+                Ok(_) | Err(VmError::Timeout { .. }) => Err(closed),
+                Err(ended) => Err(ended),
+            };
+        }
         let deadline = Instant::now() + limit;
         loop {
             match self.event(deadline, "answer", limit)?.1 {
@@ -368,7 +403,7 @@ impl Guest {
                 return Err(self.ended(status));
             }
             // A guest may sit in a panic where the kernel was told not to reboot.
-            if let Some(message) = panic_message(&self.console()) {
+            if let Some(message) = panicked(&self.console) {
                 thread::sleep(POLL);
                 return Err(VmError::KernelPanic {
                     message,
@@ -390,8 +425,12 @@ impl Guest {
         // Its last words may still be on their way through the pipes.
         thread::sleep(POLL);
         let console = self.console();
-        if let Some(message) = panic_message(&console) {
+        if let Some(message) = panicked(&self.console) {
             return VmError::KernelPanic { message, console };
+        }
+        // QEMU has nothing to say of a guest that asked it to end.
+        if status.success() {
+            return VmError::Stopped { console };
         }
         VmError::QemuFailed {
             status: status.to_string(),
@@ -409,11 +448,14 @@ impl Drop for Guest {
     }
 }
 
-fn panic_message(console: &[String]) -> Option<String> {
+/// The message of a line of the console that is a panic's.
+fn panic_message(line: &str) -> Option<String> {
     const MARK: &str = "Kernel panic - not syncing: ";
-    console
-        .iter()
-        .find_map(|line| Some(line.split_once(MARK)?.1.trim().to_string()))
+    Some(line.split_once(MARK)?.1.trim().to_string())
+}
+
+fn panicked(console: &Mutex<Tail>) -> Option<String> {
+    console.lock().ok()?.panic.clone()
 }
 
 fn follow(port: usize, mut stream: UnixStream, sender: Sender<Event>) {
@@ -460,6 +502,8 @@ pub fn memfd(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
 struct Tail {
     lines: std::collections::VecDeque<String>,
     partial: Vec<u8>,
+    /// The message of a panic, of which the trace may have pushed the line out.
+    panic: Option<String>,
 }
 
 impl Tail {
@@ -499,6 +543,9 @@ impl Tail {
         if text.trim().is_empty() {
             return;
         }
+        if self.panic.is_none() {
+            self.panic = panic_message(&text);
+        }
         if self.lines.len() == TAIL_LINES {
             self.lines.pop_front();
         }
@@ -537,11 +584,17 @@ mod tests {
         assert_eq!(kept[TAIL_LINES].len(), TAIL_LINE_BYTES);
     }
 
-    /// Check that a panic is told from other last words.
+    /// Check that a panic is told from other last words, also when a long trace
+    /// comes after it.
     #[test]
     fn panic_is_found() {
-        let console = ["[ 0.1] Kernel panic - not syncing: VFS: no root".to_string()];
-        assert_eq!(panic_message(&console).as_deref(), Some("VFS: no root"));
-        assert_eq!(panic_message(&["all is well".to_string()]), None);
+        let mut tail = Tail::default();
+        tail.push(b"all is well\n");
+        assert_eq!(tail.panic, None);
+        tail.push(b"[ 0.1] Kernel panic - not syncing: VFS: no root\r\n");
+        for _ in 0..2 * TAIL_LINES {
+            tail.push(b"[ 0.1]  ? some_function+0x1/0x2\r\n");
+        }
+        assert_eq!(tail.panic.as_deref(), Some("VFS: no root"));
     }
 }
