@@ -40,7 +40,7 @@ impl Failure {
             return Failure::Usage;
         }
         match error.downcast_ref::<EngineError>() {
-            Some(EngineError::Vm(VmError::QemuMissing) | EngineError::Plugin(_)) => {
+            Some(EngineError::Vm(VmError::QemuMissing(_)) | EngineError::Plugin(_)) => {
                 Failure::CannotHere
             }
             Some(EngineError::Vm(VmError::Interrupted)) => Failure::Interrupted,
@@ -52,6 +52,18 @@ impl Failure {
             _ => Failure::Failed,
         }
     }
+}
+
+/// An error in words, with those causes that its own words leave out.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
 }
 
 /// An error of usage: what was asked for, and what could be.

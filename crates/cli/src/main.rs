@@ -57,12 +57,15 @@ fn main() -> ExitCode {
         netplumb_engine::guest::be_init();
         return ExitCode::FAILURE;
     }
+    // A limit on the size of files is an error to be told, not a signal to die of.
+    // SAFETY: to ignore a signal takes no handler.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
             let failure = Failure::of(&error);
-            eprintln!("plumb: {error}");
+            eprintln!("plumb: {}", exit::told(&error));
             ExitCode::from(failure.code())
         }
     }

@@ -106,14 +106,18 @@ pub(crate) fn record(
         &engine_options,
         &mut recording,
         &mut |recording| {
-            // Made only now: a plan that can't start leaves no file.
-            if writer.is_none() {
-                writer = Some(Writer::create(&path).map_err(|e| e.to_string())?);
+            // Made with the first block: a guest that does not come up leaves no
+            // file, and an earlier recording where it is.
+            if recording.blocks.is_empty() {
+                return Writer::can_create(&path).map_err(|e| e.to_string());
             }
-            if let (Some(writer), None) = (&mut writer, &unsaved)
-                && let Err(error) = writer.save(recording)
-            {
-                unsaved = Some(error);
+            if unsaved.is_none() {
+                let saved = match writer.take() {
+                    Some(writer) => Ok(writer),
+                    None => Writer::create(&path),
+                }
+                .and_then(|open| writer.insert(open).save(recording));
+                unsaved = saved.err();
             }
             Ok(())
         },

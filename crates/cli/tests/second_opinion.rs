@@ -19,7 +19,7 @@ use netplumb_engine::{Options, Plan};
 use netplumb_instruments::functions::RCU_INSNS;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::vm::kernels::KernelStore;
-use netplumb_lab::vm::machine;
+use netplumb_lab::vm::trial;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{NodeId, Recording};
 
@@ -248,7 +248,7 @@ fn inclusive(recording: &Recording) -> BTreeMap<&str, Inclusive> {
 }
 
 fn cannot_run(cache: &Path) -> Option<String> {
-    if machine::find_qemu().is_none() {
+    if trial::find_qemu().is_err() {
         return Some("qemu-system-x86_64 is not installed".into());
     }
     KernelStore::new(cache)

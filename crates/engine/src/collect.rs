@@ -3,11 +3,12 @@
 //! Several guests may contribute to one recording, each with a symbol table and
 //! a tree of its own; functions are the same if their name and module are.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use netplumb_instruments::exact::{Symbol, TreeNode, UNKNOWN, Window};
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::LayerRules;
+use netplumb_model::class::{Context, Direction};
 use netplumb_model::recording::{
     Block, Cost, Function, FunctionId, Ledger, Node, NodeId, Recording,
 };
@@ -77,14 +78,27 @@ impl Translation {
             entered: window.entered,
             returned: window.returned,
         });
-        recording.costs.extend(window.costs.iter().map(|c| Cost {
-            block,
-            direction: c.direction,
-            context: c.context,
-            node: self.nodes[c.node as usize],
-            calls: c.calls,
-            self_insns: c.insns,
-        }));
+        // Static functions of one name are one function of the recording, so two
+        // nodes may have become one.
+        let mut costs: BTreeMap<(Direction, Context, NodeId), (u64, u64)> = BTreeMap::new();
+        for cost in &window.costs {
+            let node = self.nodes[cost.node as usize];
+            let sum = costs
+                .entry((cost.direction, cost.context, node))
+                .or_default();
+            sum.0 += cost.calls;
+            sum.1 += cost.insns;
+        }
+        recording.costs.extend(costs.into_iter().map(
+            |((direction, context, node), (calls, self_insns))| Cost {
+                block,
+                direction,
+                context,
+                node,
+                calls,
+                self_insns,
+            },
+        ));
     }
 }
 
@@ -122,4 +136,145 @@ fn function(
             recording.functions.push(new);
             (recording.functions.len() - 1) as FunctionId
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use netplumb_instruments::exact::Counted;
+
+    use super::*;
+
+    const LAYERS: &str = "[[rule]]\nlayer = \"network\"\nfunctions = [\"ip_*\"]\n";
+
+    fn node(parent: Option<NodeId>, symbol: Symbol) -> TreeNode {
+        TreeNode {
+            parent,
+            symbol,
+            tail: false,
+        }
+    }
+
+    fn cost(node: NodeId, calls: u64, insns: u64) -> Counted {
+        Counted {
+            direction: Direction::Tx,
+            context: Context::Task,
+            node,
+            calls,
+            insns,
+        }
+    }
+
+    /// One guest's window, into the recording.
+    fn guest(
+        recording: &mut Recording,
+        index: &mut Index,
+        kallsyms: &str,
+        nodes: &[TreeNode],
+        costs: Vec<Counted>,
+    ) {
+        let symbols = SymbolTable::parse(kallsyms.as_bytes()).unwrap();
+        let layers = LayerRules::parse(LAYERS).unwrap();
+        let mut translation = Translation::default();
+        // In two goes, as they come.
+        let (first, rest) = nodes.split_at(1);
+        translation.add_nodes(recording, index, &symbols, &layers, first);
+        translation.add_nodes(recording, index, &symbols, &layers, rest);
+        let window = Window {
+            kernel_insns: costs.iter().map(|c| c.insns).sum(),
+            costs,
+            ..Window::default()
+        };
+        translation.add_block(recording, 0, 0, &window, Ledger::default());
+    }
+
+    /// Check that guests with other addresses and other numbers share functions and
+    /// nodes, and keep apart what is not the same.
+    #[test]
+    fn guests_are_merged() {
+        let mut recording = Recording::default();
+        let mut index = Index::default();
+        let (recording_, index_) = (&mut recording, &mut index);
+        guest(
+            recording_,
+            index_,
+            "1000 T send\n2000 T ip_output\n3000 t xmit [veth]\n4000 t xmit [e1000]\n",
+            &[node(None, 0), node(Some(0), 1), node(Some(1), 2)],
+            vec![cost(0, 1, 10), cost(1, 1, 20), cost(2, 1, 30)],
+        );
+        guest(
+            recording_,
+            index_,
+            "7000 T ip_output\n8000 T send\n9000 t xmit [e1000]\n",
+            &[node(None, 1), node(Some(0), 0), node(Some(1), 2)],
+            vec![cost(0, 1, 11), cost(1, 1, 21), cost(2, 1, 31)],
+        );
+        let functions: Vec<(&str, Option<&str>, Option<&str>)> = recording
+            .functions
+            .iter()
+            .map(|f| (f.name.as_str(), f.module.as_deref(), f.layer.as_deref()))
+            .collect();
+        assert_eq!(
+            functions,
+            [
+                ("send", None, None),
+                ("ip_output", None, Some("network")),
+                ("xmit", Some("veth"), None),
+                ("xmit", Some("e1000"), None),
+            ]
+        );
+        assert_eq!(recording.nodes.len(), 4);
+        let costs: Vec<(u32, NodeId, u64)> = recording
+            .costs
+            .iter()
+            .map(|c| (c.block, c.node, c.self_insns))
+            .collect();
+        assert_eq!(
+            costs,
+            [
+                (0, 0, 10),
+                (0, 1, 20),
+                (0, 2, 30),
+                (1, 0, 11),
+                (1, 1, 21),
+                (1, 3, 31)
+            ]
+        );
+    }
+
+    /// Check that two static functions of one name, called from one place, are one
+    /// cost with the sum: a recording has room for one.
+    #[test]
+    fn functions_of_one_name_are_summed() {
+        let mut recording = Recording::default();
+        guest(
+            &mut recording,
+            &mut Index::default(),
+            "1000 T send\n2000 t poll\n3000 t poll\n",
+            &[node(None, 0), node(Some(0), 1), node(Some(0), 2)],
+            vec![cost(0, 1, 10), cost(1, 2, 20), cost(2, 3, 30)],
+        );
+        let costs: Vec<(NodeId, u64, u64)> = recording
+            .costs
+            .iter()
+            .map(|c| (c.node, c.calls, c.self_insns))
+            .collect();
+        assert_eq!(costs, [(0, 1, 10), (1, 5, 50)]);
+        assert_eq!(recording.blocks[0].kernel_insns, 60);
+    }
+
+    /// Check that code without a symbol is a function with a name that none has.
+    #[test]
+    fn unknown_code_has_a_name() {
+        let mut recording = Recording::default();
+        guest(
+            &mut recording,
+            &mut Index::default(),
+            "1000 T send\n",
+            &[node(None, 0), node(Some(0), UNKNOWN)],
+            vec![cost(0, 1, 10), cost(1, 2, 20)],
+        );
+        assert_eq!(recording.functions[1].name, UNKNOWN_NAME);
+        assert_eq!(recording.functions[1].layer, None);
+        assert_eq!(recording.costs[1].self_insns, 20);
+    }
 }

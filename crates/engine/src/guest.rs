@@ -27,8 +27,10 @@ pub struct Agent {
 struct Standing {
     plan: TopologyPlan,
     ends: Ends,
+    sender: Namespace,
+    receiver: Namespace,
     /// Nothing else holds the router's namespace.
-    _router: Option<Namespace>,
+    router: Option<Namespace>,
 }
 
 /// Be init of a guest. Does not return unless that failed.
@@ -43,7 +45,7 @@ impl Handler for Agent {
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), String> {
         match request {
-            Request::Describe => reply(Reply::Facts(facts())).map_err(|e| e.to_string()),
+            Request::Describe => reply(Reply::Facts(self.facts())).map_err(|e| e.to_string()),
             Request::Prepare(plans) => self.prepare(&plans),
             Request::Run(plan) => self.run(&plan, reply),
             Request::TimeFunctions { functions, plan } => {
@@ -57,6 +59,25 @@ impl Handler for Agent {
 }
 
 impl Agent {
+    /// Facts of the machine, and of the namespaces that stand.
+    fn facts(&self) -> BTreeMap<String, String> {
+        let mut facts = facts();
+        for standing in &self.standing {
+            let plan = &standing.plan;
+            let prefix = format!("net.{}.{}", plan.link, plan.family);
+            for (end, namespace) in [
+                ("sender", Some(&standing.sender)),
+                ("receiver", Some(&standing.receiver)),
+                ("router", standing.router.as_ref()),
+            ] {
+                if let Some(Ok(of)) = namespace.map(|n| n.facts(&format!("{prefix}.{end}"))) {
+                    facts.extend(of);
+                }
+            }
+        }
+        facts
+    }
+
     /// The ends for a plan, built if they don't stand yet.
     fn ends(&mut self, plan: &RunPlan) -> Result<&Ends, String> {
         let wanted = TopologyPlan {
@@ -84,7 +105,9 @@ impl Agent {
         self.standing.push(Standing {
             plan: wanted,
             ends,
-            _router: topology.router,
+            sender: topology.tx,
+            receiver: topology.rx,
+            router: topology.router,
         });
         Ok(&self.standing[self.standing.len() - 1].ends)
     }
@@ -124,13 +147,20 @@ impl Agent {
         traffic.warm_up().map_err(|e| format!("warm-up: {e}"))?;
         // Told afterwards: what is said between blocks would be in their way.
         let mut ledgers = Vec::new();
+        let mut failed = None;
         for index in 0..blocks {
-            ledgers.push(traffic.block().map_err(|e| format!("block {index}: {e}"))?);
+            match traffic.block() {
+                Ok(ledger) => ledgers.push(ledger),
+                Err(error) => {
+                    failed = Some(format!("block {index}: {error}"));
+                    break;
+                }
+            }
         }
         for (index, ledger) in (0..).zip(ledgers) {
             reply(Reply::BlockDone { index, ledger }).map_err(|e| e.to_string())?;
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 }
 

@@ -2,7 +2,7 @@
 //! what only a boot can change: the kernel, its command line, the devices.
 
 use netplumb_model::class::Link;
-use netplumb_model::experiment::{Knobs, Vary};
+use netplumb_model::experiment::{Knobs, Vary, check_arm};
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::Arm;
 
@@ -59,8 +59,11 @@ impl Plan {
             .iter()
             .map(|c| c.over(fixed).arm(vary.describe(c)))
             .collect();
-        if arms.iter().any(|a| a.forward && a.link == Link::Lo) {
-            return Err("a router needs a link with two ends: lo has one; use --link veth".into());
+        for (n, arm) in arms.iter().enumerate() {
+            check_arm(arm).map_err(|(_, why)| why)?;
+            if arms[..n].iter().any(|other| other.name == arm.name) {
+                return Err(format!("`{}` is asked for twice", arm.name));
+            }
         }
         Ok(Plan {
             arms,
@@ -124,7 +127,8 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netplumb_model::experiment::Experiment;
+    use netplumb_model::class::Proto;
+    use netplumb_model::experiment::{Bytes, Experiment};
 
     fn plan(text: &str) -> Plan {
         let experiment = Experiment::parse(text).unwrap();
@@ -155,5 +159,78 @@ mod tests {
         let run = plan.run_plan(&plan.arms[0]);
         assert_eq!(run.mtu_bytes, Some(9000));
         assert_eq!(run.sysctl.get("net.core.x").map(String::as_str), Some("1"));
+    }
+
+    /// Check that without a file there is an arm for every combination, named after
+    /// what varies, and that a boot is shared by those that can.
+    #[test]
+    fn every_combination_is_an_arm() {
+        let vary = Vary {
+            proto: vec![Proto::Udp, Proto::Raw],
+            link: vec![Link::Veth, Link::E1000],
+            ..Vary::default()
+        };
+        let plan = Plan::from_knobs(&Knobs::default(), &vary, 7, 8, 9).unwrap();
+        let names: Vec<&str> = plan.arms.iter().map(|a| a.name.as_str()).collect();
+        assert_eq!(names, ["udp veth", "raw veth", "udp e1000", "raw e1000"]);
+        let boots: Vec<(Link, Vec<usize>)> = plan
+            .guests()
+            .into_iter()
+            .map(|g| (g.link, g.arms))
+            .collect();
+        assert_eq!(boots, [(Link::Veth, vec![0, 1]), (Link::E1000, vec![2, 3])]);
+        let run = plan.run_plan(&plan.arms[1]);
+        assert_eq!((run.packets, run.warmup_packets, run.blocks), (7, 8, 9));
+        assert_eq!((run.proto, run.mtu_bytes), (Proto::Raw, None));
+    }
+
+    /// Check that nothing varying is one arm, and that every knob that only a boot
+    /// can change makes another guest.
+    #[test]
+    fn boots_are_told_apart() {
+        let plan = Plan::from_knobs(&Knobs::default(), &Vary::default(), 1, 0, 1).unwrap();
+        assert_eq!(plan.guests().len(), 1);
+        let mut arms = vec![plan.arms[0].clone(); 7];
+        arms[1].forward = true;
+        arms[2].link = Link::UsbNet;
+        arms[3].knobs.insert("kernel".into(), "other".into());
+        arms[4].knobs.insert("cmdline".into(), "quiet".into());
+        arms[5].knobs.insert("mitigations".into(), "on".into());
+        arms[6].size_bytes = 1_000;
+        let guests = Plan { arms, ..plan }.guests();
+        let boots: Vec<Vec<usize>> = guests.into_iter().map(|g| g.arms).collect();
+        assert_eq!(
+            boots,
+            [vec![0, 6], vec![1], vec![2], vec![3], vec![4], vec![5]]
+        );
+    }
+
+    /// Check that what can't be run is refused in a sentence.
+    #[test]
+    fn impossible_plans() {
+        let refused =
+            |fixed: &Knobs, vary: &Vary| Plan::from_knobs(fixed, vary, 1, 0, 1).unwrap_err();
+        let router = Knobs {
+            forward: Some(true),
+            link: Some(Link::Lo),
+            ..Knobs::default()
+        };
+        assert!(refused(&router, &Vary::default()).contains("two ends"));
+        let twice = Vary {
+            proto: vec![Proto::Udp, Proto::Udp],
+            ..Vary::default()
+        };
+        assert_eq!(
+            refused(&Knobs::default(), &twice),
+            "`udp` is asked for twice"
+        );
+        let many = Vary {
+            size_bytes: (0..=MAX_ARMS as u32).map(Bytes).collect(),
+            ..Vary::default()
+        };
+        assert_eq!(
+            refused(&Knobs::default(), &many),
+            "more than 1000 combinations"
+        );
     }
 }

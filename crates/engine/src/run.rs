@@ -21,6 +21,7 @@ use netplumb_lab::vm::initramfs::{self, Module};
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore, KernelStoreError};
 use netplumb_lab::vm::machine::{self, Machine};
 use netplumb_lab::vm::process::{self, Cancel, Extra, Guest, VmError};
+use netplumb_lab::vm::trial;
 use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_model::recording::{Ledger, Loss, Recording, env};
 
@@ -128,8 +129,8 @@ pub fn run(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<(), EngineError> {
     let store = KernelStore::new(&options.cache);
-    let qemu = machine::find_qemu().ok_or(VmError::QemuMissing)?;
-    let version = netplumb_lab::vm::trial::version(&qemu).unwrap_or_else(|_| "unknown".into());
+    let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
+    let version = trial::version(&qemu).unwrap_or_else(|_| "unknown".into());
     recording.arms = plan.arms.clone();
     let mut fact = |key: &str, value: String| recording.environment.insert(key.into(), value);
     fact(env::CLOCK, "exact".into());
@@ -338,36 +339,17 @@ impl Job<'_> {
         save: Save<'_>,
         progress: &(dyn Fn(Progress) + Sync),
     ) -> Result<(), EngineError> {
-        let mut translation = Translation::default();
         let mut losses = Losses::default();
-        for &arm in &self.guest.arms {
-            progress(Progress::Arm(self.plan.arms[arm].name.clone()));
-            let request = Request::Run(self.plan.run_plan(&self.plan.arms[arm]));
-            let mut ledgers: Vec<Ledger> = Vec::new();
-            guest.ask(&request, self.options.timeout, |reply| {
-                if let Reply::BlockDone { ledger, .. } = reply {
-                    ledgers.push(ledger);
-                }
-                Ok(())
-            })?;
-            let wanted = ledgers.len();
-            for (n, ledger) in ledgers.into_iter().enumerate() {
-                // The plugin writes before the guest goes on: it is on its way.
-                let told = told
-                    .recv_timeout(self.options.timeout)
-                    .map_err(|_| EngineError::WindowsMissing { got: n, wanted })?;
-                translation.add_nodes(
-                    recording,
-                    index,
-                    symbols,
-                    &self.options.layers,
-                    &told.new_nodes,
-                );
-                translation.add_block(recording, arm as u32, n as u32, &told.window, ledger);
-                losses = told.losses;
-            }
-            save(recording).map_err(EngineError::Save)?;
-        }
+        let outcome = self.each_arm(
+            guest,
+            recording,
+            index,
+            symbols,
+            told,
+            &mut losses,
+            save,
+            progress,
+        );
         add_losses(recording, &losses);
         if let Some(bytes) = guest.peak_memory_bytes() {
             let key = "vm.qemu_peak_bytes";
@@ -380,7 +362,82 @@ impl Job<'_> {
                 .environment
                 .insert(key.into(), bytes.max(before).to_string());
         }
+        if outcome.is_err() && !recording.blocks.is_empty() {
+            // The error that there is goes before one of keeping what was measured.
+            let _ = save(recording);
+        }
+        outcome
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn each_arm(
+        &self,
+        guest: &mut Guest,
+        recording: &mut Recording,
+        index: &mut Index,
+        symbols: &SymbolTable,
+        told: &Receiver<Told>,
+        losses: &mut Losses,
+        save: Save<'_>,
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<(), EngineError> {
+        let mut translation = Translation::default();
+        for &arm in &self.guest.arms {
+            progress(Progress::Arm(self.plan.arms[arm].name.clone()));
+            let request = Request::Run(self.plan.run_plan(&self.plan.arms[arm]));
+            let mut ledgers: Vec<Ledger> = Vec::new();
+            let answered = guest.ask(&request, self.options.timeout, |reply| {
+                if let Reply::BlockDone { ledger, .. } = reply {
+                    ledgers.push(ledger);
+                }
+                Ok(())
+            });
+            let wanted = ledgers.len();
+            let mut n = 0;
+            let mut add = |told: Told, ledger| {
+                translation.add_nodes(
+                    recording,
+                    index,
+                    symbols,
+                    &self.options.layers,
+                    &told.new_nodes,
+                );
+                translation.add_block(recording, arm as u32, n, &told.window, ledger);
+                *losses = told.losses;
+                n += 1;
+            };
+            for (got, ledger) in ledgers.into_iter().enumerate() {
+                // The plugin writes before the guest goes on: it is on its way.
+                let told = told
+                    .recv_timeout(self.options.timeout)
+                    .map_err(|_| EngineError::WindowsMissing { got, wanted })?;
+                add(told, ledger);
+            }
+            match answered {
+                Ok(()) => {}
+                // The agent has told of the blocks before the one that failed.
+                Err(error @ VmError::CommandFailed { .. }) => return Err(error.into()),
+                Err(error) => {
+                    // It can't any more, but the plugin has: whole windows they are.
+                    while let Ok(told) = told.try_recv() {
+                        add(told, untold_ledger(self.plan.packets));
+                    }
+                    return Err(error.into());
+                }
+            }
+            save(recording).map_err(EngineError::Save)?;
+        }
         Ok(())
+    }
+}
+
+/// The ledger of a block whose guest did not live to tell it.
+fn untold_ledger(packets: u32) -> Ledger {
+    let packets = u64::from(packets);
+    Ledger {
+        offered: packets,
+        delivered: 0,
+        dropped: [("not known: the run was cut short".to_string(), packets)].into(),
     }
 }
 

@@ -6,8 +6,8 @@
 //! both agree, both are right. See the test crates/cli/tests/second_opinion.rs.
 
 use netplumb_lab::vm::kernels::KernelStore;
-use netplumb_lab::vm::machine;
 use netplumb_lab::vm::process::{Extra, Guest, VmError};
+use netplumb_lab::vm::trial;
 use netplumb_model::message::{Reply, Request, TimedFunction};
 
 use crate::plan::Plan;
@@ -56,7 +56,7 @@ pub fn time_functions(
     let (Some(guest), Some(arm)) = (guests.first(), plan.arms.first()) else {
         return Ok(opinion);
     };
-    let qemu = machine::find_qemu().ok_or(VmError::QemuMissing)?;
+    let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
     let kernel = KernelStore::new(&options.cache).find(&guest.kernel)?;
     let job = Job {
         plan,

@@ -9,14 +9,17 @@
 mod account;
 mod block;
 mod plugin;
+mod scope;
 mod stack;
 mod stream;
 mod tree;
+mod window;
 
-pub use account::{Accountant, Counted, Losses, Window};
+pub use account::{Accountant, Losses};
 pub use plugin::{PLUGIN, describe_refusal, qemu_args};
 pub use stream::{Mark, Record, StreamError, StreamReader};
 pub use tree::{Symbol, Tree, TreeNode, UNKNOWN};
+pub use window::{Counted, Window};
 
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 //! Namespaces have no names and no files: they live as long as the descriptors
 //! that hold them, so nothing is left whatever ends the process.
 
+mod facts;
 mod netlink;
 mod topology;
 

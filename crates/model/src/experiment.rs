@@ -13,7 +13,7 @@ pub use claim::{Claim, Published};
 pub use error::ExperimentError;
 pub use knobs::{Bytes, Knobs, Vary};
 
-use crate::class::words;
+use crate::class::{Family, Link, words};
 use crate::recording::Arm;
 
 words! {
@@ -133,6 +133,49 @@ const MAX_ARMS: usize = 10_000;
 /// Largest UDP payload over IPv4 (RFC 768: 65,535 less 8 of UDP and 20 of IP).
 const MAX_SIZE_BYTES: u32 = 65_507;
 
+/// What a device of Ethernet's kind takes at least, as the kernel has it.
+const MIN_MTU_BYTES: u32 = 68;
+/// RFC 8200: below this, there is no IPv6.
+const MIN_MTU_V6_BYTES: u32 = 1280;
+const MAX_MTU_BYTES: u32 = 65_535;
+
+/// Check that an arm can be run: the key that says otherwise, and why.
+///
+/// # Errors
+/// What is impossible, in a sentence.
+pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
+    if arm.size_bytes > MAX_SIZE_BYTES {
+        return Err((
+            "size_bytes",
+            format!("size_bytes is {}: at most {MAX_SIZE_BYTES}", arm.size_bytes),
+        ));
+    }
+    if arm.forward && arm.link == Link::Lo {
+        return Err((
+            "forward",
+            "forward needs a link with two ends: lo has one; use veth".into(),
+        ));
+    }
+    let least = match arm.family {
+        Family::V4 => MIN_MTU_BYTES,
+        Family::V6 => MIN_MTU_V6_BYTES,
+    };
+    if let Some(mtu) = arm.knobs.get("mtu_bytes")
+        && !mtu
+            .parse()
+            .is_ok_and(|mtu: u32| (least..=MAX_MTU_BYTES).contains(&mtu))
+    {
+        return Err((
+            "mtu_bytes",
+            format!(
+                "mtu_bytes is {mtu}: {least} to {MAX_MTU_BYTES} with {}",
+                arm.family
+            ),
+        ));
+    }
+    Ok(())
+}
+
 impl Experiment {
     /// Read and check an experiment file.
     ///
@@ -145,6 +188,20 @@ impl Experiment {
             .check()
             .map_err(|(key, what)| ExperimentError::about(text, key, what))?;
         Ok(experiment)
+    }
+
+    /// Check that the layers that it names are among `layers`.
+    ///
+    /// # Errors
+    /// The line, and the nearest layer that there is.
+    pub fn check_layers(&self, text: &str, layers: &[&str]) -> Result<(), ExperimentError> {
+        let own = self.layer.iter().map(String::as_str);
+        for layer in own.chain(self.claims.iter().flat_map(Claim::layers)) {
+            if !layers.contains(&layer) {
+                return Err(ExperimentError::about_layer(text, layer, layers));
+            }
+        }
+        Ok(())
     }
 
     fn check(&self) -> Result<(), (&'static str, String)> {
@@ -192,18 +249,7 @@ impl Experiment {
             return Err(("vary", format!("{} arms: at most {MAX_ARMS}", arms.len())));
         }
         for (n, arm) in arms.iter().enumerate() {
-            if arm.size_bytes > MAX_SIZE_BYTES {
-                return Err((
-                    "size_bytes",
-                    format!("size_bytes is {}: at most {MAX_SIZE_BYTES}", arm.size_bytes),
-                ));
-            }
-            if arm.forward && arm.link == crate::class::Link::Lo {
-                return Err((
-                    "forward",
-                    "forward needs a link with two ends: lo has one; use veth".into(),
-                ));
-            }
+            check_arm(arm)?;
             if arms[..n].iter().any(|other| other.name == arm.name) {
                 return Err(("name", format!("two arms are called `{}`", arm.name)));
             }

@@ -69,6 +69,19 @@ fn judge_one(claim: &Claim, classes: &[ClassView<'_>]) -> Judged {
             }
         }
     }
+    // Nothing is in a layer that is misspelt; that it costs nothing proves nothing.
+    let unknown = claim
+        .layers()
+        .into_iter()
+        .find(|layer| !views.iter().any(|view| has_layer(view, layer)));
+    if let Some(layer) = unknown {
+        let because = format!("no function in the recording is in layer {layer}");
+        return Judged {
+            says,
+            verdict: Verdict::NotMeasured,
+            because,
+        };
+    }
     let (verdict, because) = match claim {
         Claim::Alike {
             layer,
@@ -100,6 +113,11 @@ fn judge_one(claim: &Claim, classes: &[ClassView<'_>]) -> Judged {
         verdict,
         because,
     }
+}
+
+fn has_layer(view: &ClassView<'_>, layer: &str) -> bool {
+    let functions = &view.recording.functions;
+    functions.iter().any(|f| f.layer.as_deref() == Some(layer))
 }
 
 fn holds(yes: bool) -> Verdict {
@@ -194,7 +212,10 @@ pub fn render(judged: &[Judged], columns: usize) -> String {
             columns,
         ));
         out.push('\n');
-        out.push_str(&wrapped(&format!("          {}", one.because), columns));
+        out.push_str(&wrapped(
+            &format!("          {}", printable(&one.because, 4000)),
+            columns,
+        ));
         out.push_str("\n\n");
     }
     out

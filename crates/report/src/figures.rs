@@ -3,7 +3,7 @@
 
 use netplumb_model::experiment::{Experiment, Published};
 
-use crate::analysis::ClassView;
+use crate::analysis::{ClassView, FunctionView};
 use crate::number::{per_packet, percent, printable};
 use crate::terminal::bar;
 
@@ -35,7 +35,7 @@ fn figure(layer: Option<&str>, published: &Published, class: &ClassView<'_>) -> 
         "Figure {}  {}: {} {} instructions per packet; published {:.3} us\n",
         printable(&published.figure, 8),
         class.class,
-        layer.unwrap_or("path"),
+        printable(layer.unwrap_or("path"), 40),
         per_packet(whole, packets),
         published.total_us
     );
@@ -67,7 +67,8 @@ fn figure(layer: Option<&str>, published: &Published, class: &ClassView<'_>) -> 
     out
 }
 
-/// The paper's top function, then and now.
+/// The paper's top function, then and now: by its name or, where there is none of
+/// it, under a successor's.
 fn compare(
     layer: Option<&str>,
     published: &Published,
@@ -81,38 +82,46 @@ fn compare(
         published.top_us
     );
     let functions: Vec<_> = class.functions_of(layer).collect();
-    let rank = functions
-        .iter()
-        .position(|f| same_function(class, f.function, &published.top_function));
-    match rank {
-        Some(rank) => out.push_str(&format!(
-            "; here it is number {} with {:.1}%\n",
-            rank + 1,
-            percent(functions[rank].self_insns, whole)
-        )),
-        None => {
-            let elsewhere = class
-                .functions
-                .iter()
-                .find(|f| same_function(class, f.function, &published.top_function));
-            match elsewhere {
-                Some(f) => out.push_str(&format!(
-                    "; here it is in layer {}\n",
-                    class.layer(f.function)
-                )),
-                None => out.push_str("; this kernel has no such function on the path\n"),
+    for is in [is_function, is_successor] {
+        let is = |f: &FunctionView| is(class.name(f.function), &published.top_function);
+        let called = |f: &FunctionView| {
+            if is_function(class.name(f.function), &published.top_function) {
+                "it".to_string()
+            } else {
+                format!("its successor {}", printable(class.name(f.function), 60))
             }
+        };
+        if let Some(rank) = functions.iter().position(|f| is(f)) {
+            out.push_str(&format!(
+                "; here {} is number {} with {:.1}%\n",
+                called(functions[rank]),
+                rank + 1,
+                percent(functions[rank].self_insns, whole)
+            ));
+            return out;
+        }
+        if let Some(elsewhere) = class.functions.iter().find(|f| is(f)) {
+            out.push_str(&format!(
+                "; here {} is in layer {}\n",
+                called(elsewhere),
+                printable(class.layer(elsewhere.function), 40)
+            ));
+            return out;
         }
     }
+    out.push_str("; this kernel has no such function on the path\n");
     out
 }
 
-/// The name, or a successor that begins with it (`ip_route_input` became
+/// Whether a symbol is a function: the compiler's clone (`ip_rcv.isra.0`) is.
+fn is_function(symbol: &str, name: &str) -> bool {
+    symbol.split('.').next() == Some(name)
+}
+
+/// Whether a symbol goes on where a name ends (`ip_route_input` became
 /// `ip_route_input_noref` and `ip_route_input_slow`).
-fn same_function(class: &ClassView<'_>, function: u32, name: &str) -> bool {
-    let have = class.name(function).split('.').next().unwrap_or_default();
-    have == name
-        || have
-            .strip_prefix(name)
-            .is_some_and(|rest| rest.starts_with('_'))
+fn is_successor(symbol: &str, name: &str) -> bool {
+    symbol
+        .strip_prefix(name)
+        .is_some_and(|rest| rest.starts_with('_'))
 }

@@ -5,7 +5,7 @@ use comfy_table::{Cell, CellAlignment, Table};
 use netplumb_model::recording::Recording;
 
 use crate::analysis::{ClassView, NO_LAYER};
-use crate::number::{per_packet, percent, printable, thousands};
+use crate::number::{per_packet, percent, printable};
 use crate::trust::footer;
 
 /// What to show.
@@ -32,8 +32,14 @@ impl Default for View {
     }
 }
 
-/// Names longer than this are cut.
-const NAME_LIMIT: usize = 44;
+/// A narrower terminal wraps by itself.
+const NARROWEST: usize = 60;
+/// From here on there is room for every column.
+const WIDE: usize = 80;
+/// Names are cut to what the columns beside them leave, and to this.
+const NAME_LIMIT: usize = 60;
+/// Likewise the names of modules and layers, which are a word.
+const WORD_LIMIT: usize = 16;
 
 pub(crate) fn table(columns: usize) -> Table {
     let mut table = Table::new();
@@ -69,14 +75,24 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>], view: &View) -> 
 
 /// A footer line, continued under its text.
 pub fn wrapped(line: &str, columns: usize) -> String {
-    let (key, text) = line.split_at(line.len().min(10));
-    let width = columns.max(40) - 10;
+    continued(line, 10, columns)
+}
+
+/// A line, continued below its `indent`-th character.
+fn continued(line: &str, indent: usize, columns: usize) -> String {
+    let key_bytes = line
+        .char_indices()
+        .nth(indent)
+        .map_or(line.len(), |(at, _)| at);
+    let (key, text) = line.split_at(key_bytes);
+    let width = columns.max(40) - indent;
     let mut out = String::from(key);
     let mut used = 0;
     for word in text.split(' ') {
         let length = word.chars().count();
         if used > 0 && used + 1 + length > width {
-            out.push_str("\n          ");
+            out.push('\n');
+            out.push_str(&" ".repeat(indent));
             used = 0;
         } else if used > 0 {
             out.push(' ');
@@ -113,12 +129,14 @@ fn heading(recording: &Recording, classes: &[ClassView<'_>]) -> String {
 
 fn class_section(class: &ClassView<'_>, view: &View) -> String {
     let packets = class.packets;
-    let mut out = format!(
-        "{}  {} instructions per packet{}\n",
+    let heading = format!(
+        "{}  {} instructions per packet ({})",
         class.class,
         per_packet(class.total, packets),
         split(class)
     );
+    let mut out = continued(&heading, 2, view.columns);
+    out.push('\n');
     if view.layer.is_none() {
         out.push_str(&layers(class, view));
         out.push('\n');
@@ -129,24 +147,27 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
     };
     if let Some(layer) = &view.layer {
         out.push_str(&format!(
-            "  {layer}: {} per packet, {:.1}% of the path\n",
+            "  {}: {} per packet, {:.1}% of the path\n",
+            printable(layer, WORD_LIMIT),
             per_packet(shown_total, packets),
             percent(shown_total, class.total)
         ));
     }
     out.push_str(&functions(class, view, shown_total));
-    out.push_str(&format!("  {}\n", bottleneck(class, view.layer.as_deref())));
+    let bottleneck = format!("  {}", bottleneck(class, view.layer.as_deref()));
+    out.push_str(&continued(&bottleneck, 2, view.columns));
+    out.push('\n');
     out
 }
 
-/// Which contexts, if more than one.
+/// In which contexts.
 fn split(class: &ClassView<'_>) -> String {
     let parts: Vec<String> = class
         .contexts
         .iter()
         .map(|(context, insns)| format!("{context} {}", per_packet(*insns, class.packets)))
         .collect();
-    format!(" ({})", parts.join(" + "))
+    parts.join(" + ")
 }
 
 pub(crate) fn bar(share: f64, width: usize) -> String {
@@ -161,13 +182,15 @@ pub(crate) fn bar(share: f64, width: usize) -> String {
 
 fn layers(class: &ClassView<'_>, view: &View) -> String {
     let mut table = table(view.columns);
+    // A layer, a count and a share stand before it.
+    let bar_width = view.columns.saturating_sub(40).clamp(20, 30);
     for (layer, insns) in &class.layers {
         let share = percent(*insns, class.total);
         table.add_row(vec![
-            Cell::new(format!("  {layer}")),
+            Cell::new(format!("  {}", printable(layer, WORD_LIMIT))),
             right(per_packet(*insns, class.packets)),
             right(format!("{share:.1}%")),
-            Cell::new(bar(share, 30)),
+            Cell::new(bar(share, bar_width)),
         ]);
     }
     trimmed(&table)
@@ -175,32 +198,41 @@ fn layers(class: &ClassView<'_>, view: &View) -> String {
 
 fn functions(class: &ClassView<'_>, view: &View, whole: u64) -> String {
     let mut table = table(view.columns);
-    table.set_header(vec![
-        Cell::new("  function"),
-        Cell::new("layer"),
-        right("self"),
-        right("share"),
-        right("inclusive"),
-        right("calls"),
-    ]);
+    let wide = view.columns >= WIDE;
+    let mut header = vec![Cell::new("  function")];
+    if wide {
+        header.push(Cell::new("layer"));
+    }
+    header.extend(["self", "share", "inclusive", "calls"].map(right));
+    table.set_header(header);
+    // Beside the name: four numbers, the layer, and the blanks between.
+    let beside = if wide { 40 + WORD_LIMIT } else { 40 };
+    let name_limit = view
+        .columns
+        .saturating_sub(beside)
+        .clamp(NARROWEST - 40, NAME_LIMIT);
     let all: Vec<_> = class.functions_of(view.layer.as_deref()).collect();
     let top = if view.top == 0 { all.len() } else { view.top };
     for function in all.iter().take(top) {
         let module = class.recording.functions[function.function as usize]
             .module
             .as_deref();
-        let mut name = printable(class.name(function.function), NAME_LIMIT);
-        if let Some(module) = module {
-            name.push_str(&format!(" [{}]", printable(module, 20)));
+        let module =
+            module.map_or_else(String::new, |m| format!(" [{}]", printable(m, WORD_LIMIT)));
+        let room = name_limit.saturating_sub(module.chars().count()).max(8);
+        let name = printable(class.name(function.function), room);
+        let mut row = vec![Cell::new(format!("  {name}{module}"))];
+        if wide {
+            let layer = class.layer(function.function);
+            row.push(Cell::new(printable(layer, WORD_LIMIT)));
         }
-        table.add_row(vec![
-            Cell::new(format!("  {name}")),
-            Cell::new(class.layer(function.function)),
+        row.extend([
             right(per_packet(function.self_insns, class.packets)),
             right(format!("{:.1}%", percent(function.self_insns, whole))),
             right(per_packet(function.inclusive_insns, class.packets)),
             right(per_packet(function.calls, class.packets)),
         ]);
+        table.add_row(row);
     }
     let mut out = trimmed(&table);
     if all.len() > top {
@@ -229,7 +261,11 @@ pub(crate) fn trimmed(table: &Table) -> String {
 pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
     let Some(top) = class.functions_of(layer).next() else {
         return match layer {
-            Some(layer) => format!("Nothing of {} is in layer {layer}.", class.class),
+            Some(layer) => format!(
+                "Nothing of {} is in layer {}.",
+                class.class,
+                printable(layer, WORD_LIMIT)
+            ),
             None => format!("{} executed nothing.", class.class),
         };
     };
@@ -237,7 +273,7 @@ pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
     let name = printable(class.name(top.function), 80);
     let share = percent(top.self_insns, whole);
     let of = match layer {
-        Some(layer) => format!("of the {layer} layer"),
+        Some(layer) => format!("of the {} layer", printable(layer, WORD_LIMIT)),
         None => "of the path".to_string(),
     };
     let mut text = format!(
@@ -249,7 +285,8 @@ pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
         && let Some((largest, insns)) = class.layers.iter().find(|(name, _)| name != NO_LAYER)
     {
         text.push_str(&format!(
-            "; the largest layer is {largest} with {} ({:.1}%)",
+            "; the largest layer is {} with {} ({:.1}%)",
+            printable(largest, WORD_LIMIT),
             per_packet(*insns, class.packets),
             percent(*insns, class.total)
         ));
@@ -290,12 +327,12 @@ pub fn summary(classes: &[ClassView<'_>], columns: usize) -> String {
                 per_packet(network, class.packets),
                 percent(network, class.total)
             )),
-            Cell::new(largest),
+            Cell::new(printable(largest, WORD_LIMIT)),
             Cell::new(top.map_or("-".into(), |f| {
                 format!(
                     "{} {}",
                     printable(class.name(f.function), 32),
-                    thousands(f.self_insns / class.packets.max(1))
+                    per_packet(f.self_insns, class.packets)
                 )
             })),
         ]);

@@ -14,10 +14,14 @@ use crate::terminal::{self, View, wrapped};
 use crate::{claims, csv, figures, json, tree, trust};
 use recording::{EXPERIMENT, LONG_LETTERS, small};
 
-/// Compare with testdata/`name`; the long name is kept out of it.
+/// Compare with testdata/`name`, which is spared the long name and what would
+/// move the reader's cursor.
 #[track_caller]
 fn check(name: &str, text: &str) {
-    let text = text.replace(&"x".repeat(LONG_LETTERS), "(10,000 times x)");
+    let text = text
+        .replace(&"x".repeat(LONG_LETTERS), "(10,000 times x)")
+        .replace('\x1b', "(ESC)")
+        .replace('\x07', "(BEL)");
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("testdata")
         .join(name);

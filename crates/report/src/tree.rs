@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use comfy_table::Cell;
 use netplumb_model::recording::{FunctionId, NodeId};
 
-use crate::analysis::ClassView;
+use crate::analysis::{ClassView, has_ancestor};
 use crate::number::{per_packet, percent, printable};
 use crate::terminal::{right, table, trimmed};
 
@@ -31,8 +31,11 @@ pub fn render(class: &ClassView<'_>, layer: Option<&str>, min_percent: f64) -> S
     }
     if tree.hidden > 0 {
         out.push_str(&format!(
-            "  ({} branches of less than {min_percent}% of the path are left out)\n",
-            tree.hidden
+            "  ({} of less than {min_percent}% of the path left out)\n",
+            match tree.hidden {
+                1 => "1 branch".to_string(),
+                n => format!("{n} branches"),
+            }
         ));
     }
     out
@@ -156,15 +159,18 @@ pub fn focus(class: &ClassView<'_>, function: FunctionId) -> Focus {
     for (id, view) in &class.nodes {
         let node = nodes[*id as usize];
         let caller = node.parent.map(|p| nodes[p as usize].function);
-        if node.function == function {
-            let entry = callers.entry(caller).or_default();
-            entry.0 += view.calls;
-            entry.1 += view.inclusive_insns;
-        }
-        if caller == Some(function) {
-            let entry = callees.entry(node.function).or_default();
-            entry.0 += view.calls;
-            entry.1 += view.inclusive_insns;
+        let edges = [
+            (node.function == function).then(|| callers.entry(caller).or_default()),
+            (caller == Some(function)).then(|| callees.entry(node.function).or_default()),
+        ];
+        // Recursion counts once, where it began.
+        let outermost =
+            edges.iter().any(Option::is_some) && !has_ancestor(class.recording, *id, node.function);
+        for edge in edges.into_iter().flatten() {
+            edge.0 += view.calls;
+            if outermost {
+                edge.1 += view.inclusive_insns;
+            }
         }
     }
     let mut callers: Vec<_> = callers.into_iter().map(|(f, (c, i))| (f, c, i)).collect();

@@ -128,7 +128,14 @@ fn blocks(classes: &[ClassView<'_>]) -> String {
             ));
         }
     }
-    let count = classes.iter().map(|c| c.by_block.len()).max().unwrap_or(0);
+    // A run that was cut short has more of one arm than of another.
+    let counts = || classes.iter().map(|c| c.by_block.len());
+    let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
+    let count = if least == most {
+        most.to_string()
+    } else {
+        format!("{least} to {most}")
+    };
     if differing.is_empty() {
         format!("blocks    {count} of each class, every one with the same count")
     } else {
@@ -145,12 +152,17 @@ fn others(recording: &Recording, classes: &[ClassView<'_>]) -> String {
     arms.sort_unstable();
     arms.dedup();
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
-    for arm in arms {
-        for (context, insns) in other_work(recording, arm) {
+    for arm in &arms {
+        for (context, insns) in other_work(recording, *arm) {
             *sums.entry(context.to_string()).or_default() += insns;
         }
     }
-    let packets: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();
+    let packets: u64 = recording
+        .blocks
+        .iter()
+        .filter(|b| arms.contains(&(b.arm as usize)))
+        .map(|b| b.ledger.offered)
+        .sum();
     if sums.is_empty() {
         return "apart     nothing else ran in the windows".into();
     }

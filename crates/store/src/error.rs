@@ -10,6 +10,14 @@ pub enum StoreError {
     /// There is none.
     #[error("{}: no such file", .0.display())]
     Missing(PathBuf),
+    /// It can't be opened.
+    #[error("{}: can't read it: {why}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// It is some other file.
     #[error("{}: not a Netplumb recording", .0.display())]
     NotOurs(PathBuf),
@@ -34,7 +42,7 @@ pub enum StoreError {
     },
     /// The disk is full.
     #[error(
-        "{}: the disk is full; what was recorded before is in it. Make room, or write \
+        "{}: the disk is full; what was recorded before that is kept. Make room, or write \
          elsewhere with -o", .0.display()
     )]
     Full(PathBuf),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::str::FromStr;
+use std::{fs, io};
 
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Loss, Node, Recording};
 use rusqlite::types::Type;
@@ -16,9 +17,18 @@ use crate::{APPLICATION_ID, StoreError, VERSION, migrate};
 /// It is missing, some other file, of a later version, or damaged. One that was
 /// cut off while being written is no error: it is incomplete, and says so.
 pub fn read(path: &Path) -> Result<Recording, StoreError> {
-    if !path.is_file() {
-        return Err(StoreError::Missing(path.into()));
+    let unreadable = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => StoreError::Missing(path.into()),
+        _ => StoreError::Unreadable {
+            path: path.into(),
+            why: error.to_string(),
+        },
+    };
+    // Asked first: to open a pipe would be to wait.
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(StoreError::NotOurs(path.into()));
     }
+    fs::File::open(path).map_err(unreadable)?;
     let wrong = reading(path);
     // A writer that was killed leaves a journal: SQLite rolls back what was under
     // way, and has to write to do so.

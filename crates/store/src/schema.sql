@@ -104,3 +104,25 @@ JOIN function callee ON callee.id = n.function
 LEFT JOIN node p ON p.id = n.parent
 LEFT JOIN function caller ON caller.id = p.function
 GROUP BY c.block, c.direction, c.context, p.function, n.function;
+
+-- The same with all that was called from there: `total_insns`. Recursion counts
+-- once, where it began.
+CREATE VIEW function_total AS
+WITH RECURSIVE up(block, direction, context, node, above, self_insns) AS (
+  SELECT block, direction, context, node, node, self_insns FROM cost
+  UNION ALL
+  SELECT up.block, up.direction, up.context, up.node, n.parent, up.self_insns
+  FROM up JOIN node n ON n.id = up.above
+  WHERE n.parent IS NOT NULL
+)
+SELECT each.block, b.arm, a.proto || ' ' || each.direction AS class, each.context,
+       f.id AS function, f.name, f.module, f.layer,
+       sum(each.self_insns) AS total_insns
+FROM (
+  SELECT DISTINCT up.block, up.direction, up.context, up.node, n.function, up.self_insns
+  FROM up JOIN node n ON n.id = up.above
+) each
+JOIN block b ON b.id = each.block
+JOIN arm a ON a.id = b.arm
+JOIN function f ON f.id = each.function
+GROUP BY each.block, each.direction, each.context, f.id;

@@ -109,6 +109,10 @@ fn views() {
         )
         .unwrap();
     assert_eq!(total, ("udp rx".into(), 2, 42));
+    let inclusive: i64 = connection
+        .query_row("SELECT total_insns FROM function_total", [], |r| r.get(0))
+        .unwrap();
+    assert_eq!(inclusive, 42, "a function that calls itself counts once");
     let edges: i64 = connection
         .query_row("SELECT count(*) FROM edge", [], |r| r.get(0))
         .unwrap();

@@ -27,6 +27,25 @@ struct Written {
 }
 
 impl Writer {
+    /// Whether a recording could be made there, without making one.
+    ///
+    /// # Errors
+    /// The folder is missing, or can't be written to.
+    pub fn can_create(path: &Path) -> Result<(), StoreError> {
+        // Beside one that is there, in its place where there is none.
+        let probe = if path.exists() {
+            with_suffix(path, ".new")
+        } else {
+            path.to_path_buf()
+        };
+        std::fs::File::create_new(&probe)
+            .and_then(|_| std::fs::remove_file(&probe))
+            .map_err(|e| StoreError::Write {
+                path: path.into(),
+                why: e.to_string(),
+            })
+    }
+
     /// Start a recording. A file of that name is kept beside, as NAME.old.
     ///
     /// # Errors
@@ -36,9 +55,9 @@ impl Writer {
             path: path.into(),
             why,
         };
-        if path.exists() {
-            let mut old = path.as_os_str().to_owned();
-            old.push(".old");
+        let old = with_suffix(path, ".old");
+        let had_old = path.exists();
+        if had_old {
             std::fs::rename(path, &old).map_err(|e| failed(e.to_string()))?;
         }
         // Made by us, so that a folder that is not there is told as such.
@@ -53,7 +72,15 @@ impl Writer {
             connection.pragma_update(None, "foreign_keys", true)?;
             connection.execute_batch(&format!("BEGIN;\n{SCHEMA}\nCOMMIT;"))
         };
-        begin().map_err(writing(path))?;
+        if let Err(error) = begin() {
+            // Nothing can be recorded: leave things as they were.
+            drop(connection);
+            let _ = std::fs::remove_file(path);
+            if had_old {
+                let _ = std::fs::rename(&old, path);
+            }
+            return Err(writing(path)(error));
+        }
         Ok(Writer {
             path: path.into(),
             connection,
@@ -90,6 +117,12 @@ impl Writer {
         };
         Ok(())
     }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
 
 /// ENOSPC on Linux.

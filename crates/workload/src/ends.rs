@@ -131,6 +131,12 @@ impl Ends {
             Ok(unsafe { TcpStream::from_raw_fd(socket.into_raw_fd()) })
         })?;
         let (rx, _) = listener.accept()?;
+        for end in [tx.as_fd(), rx.as_fd()] {
+            // Closed by a reset: a connection in TIME_WAIT would keep the next run
+            // from these ports where both ends are in one namespace.
+            let at_once = [1_i32.to_ne_bytes(), 0_i32.to_ne_bytes()].concat();
+            set_option(&end, libc::SOL_SOCKET, libc::SO_LINGER, &at_once)?;
+        }
         tx.set_nodelay(true)?;
         rx.set_nodelay(true)?;
         Ok(Sockets {
@@ -140,7 +146,7 @@ impl Ends {
     }
 }
 
-fn set_option(socket: &Socket, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
+fn set_option(socket: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of `value`.
     let result = unsafe {
         libc::setsockopt(

@@ -9,7 +9,7 @@ use netplumb_model::class::{Direction, Family, Link, Proto};
 use netplumb_model::experiment::{Bytes, Knobs, Vary};
 
 use super::report::{ShowArgs, show};
-use crate::exit::Failure;
+use crate::exit::{Failure, told};
 use crate::recorder::{RunOptions, record};
 
 /// Arguments of `plumb path`.
@@ -135,7 +135,7 @@ pub(crate) fn finish(
     };
     match outcome.error {
         Some(error) => {
-            eprintln!("plumb: {error}");
+            eprintln!("plumb: {}", told(&error));
             if !outcome.recording.blocks.is_empty() {
                 eprintln!(
                     "plumb: {} blocks were measured before that, and are shown above",

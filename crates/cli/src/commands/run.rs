@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use netplumb_engine::Plan;
+use netplumb_kernel::layers::LAYERS;
 use netplumb_model::experiment::Experiment;
 
 use super::path::finish;
@@ -43,10 +44,9 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     }
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("{}: can't read it", path.display()))?;
-    let experiment = Experiment::parse(&text).map_err(|error| {
-        eprintln!("{}:", path.display());
-        error
-    })?;
+    let experiment = Experiment::parse(&text)
+        .and_then(|e| e.check_layers(&text, LAYERS).map(|()| e))
+        .inspect_err(|_| eprintln!("{}:", path.display()))?;
     let plan = Plan {
         arms: experiment.arms(),
         packets: experiment.workload.packets,

@@ -4,47 +4,18 @@ use std::mem;
 
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::{PathRules, Role};
-use netplumb_model::class::{Context, Direction, Softirq};
-use netplumb_model::recording::NodeId;
+use netplumb_model::class::{Context, Direction};
 use rustc_hash::FxHashMap;
 
 use super::block::{Block, Segment};
-use super::stack::{Event, Flow, Frame, Scope, Tag, Task, Why, stack_id};
+use super::scope::{Event, Scope, resolve};
+use super::stack::{Flow, Frame, Tag, Task, Why, stack_id};
 use super::stream::{Kind, Mark, Record};
 use super::tree::{Symbol, Tree, UNKNOWN};
+use super::window::{OpenWindow, Window};
 
 /// Deeper than any kernel stack of 16 KiB can be.
 const MAX_DEPTH: usize = 4096;
-
-/// One cost: whose, of what, how much.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counted {
-    /// What was done with the packet.
-    pub direction: Direction,
-    /// Whose time it was.
-    pub context: Context,
-    /// The function, and how it was reached.
-    pub node: NodeId,
-    /// Times entered.
-    pub calls: u64,
-    /// Instructions.
-    pub insns: u64,
-}
-
-/// What one window held.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Window {
-    /// Costs, in order of direction, context and node.
-    pub costs: Vec<Counted>,
-    /// Kernel instructions, counted apart from the costs.
-    pub kernel_insns: u64,
-    /// User instructions.
-    pub user_insns: u64,
-    /// Functions entered.
-    pub entered: u64,
-    /// Of these, those that returned.
-    pub returned: u64,
-}
 
 /// What could not be followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -61,8 +32,6 @@ pub struct Losses {
     pub stacks_given_up: u64,
 }
 
-type Slot = FxHashMap<NodeId, (u64, u64)>;
-
 /// A block of which it is not known yet whether it ran to its end.
 #[derive(Debug, Clone, Copy)]
 struct Running {
@@ -70,15 +39,6 @@ struct Running {
     ran: Option<u32>,
     call: Option<u64>,
     ret: Option<u64>,
-}
-
-#[derive(Debug, Default)]
-struct OpenWindow {
-    slots: FxHashMap<(Direction, Context), Slot>,
-    kernel_insns: u64,
-    user_insns_before: u64,
-    entered: u64,
-    returned: u64,
 }
 
 /// Takes records, gives windows.
@@ -199,7 +159,7 @@ impl<'a> Accountant<'a> {
             }
             Mark::WindowEnd => {
                 self.window_number += 1;
-                return self.window.take().map(|open| close(open, user_insns));
+                return self.window.take().map(|open| open.close(user_insns));
             }
             Mark::TxBegin => self.current.doing = Some(Direction::Tx),
             Mark::RxBegin => self.current.doing = Some(Direction::Rx),
@@ -220,14 +180,13 @@ impl<'a> Accountant<'a> {
         else {
             return;
         };
+        self.enter_block(&block, &running);
+        // The very block that begins the switch may end on the other stack.
         if let Some(sp) = running.call.or(running.ret)
             && self.switching
             && self.current.id != Some(stack_id(sp))
         {
-            self.enter_block(&block, &running);
             self.switch_to(stack_id(sp));
-        } else {
-            self.enter_block(&block, &running);
         }
         self.flow = self.flow_after(&block, &running);
         self.blocks[running.id as usize] = Some(block);
@@ -387,9 +346,12 @@ impl<'a> Accountant<'a> {
         match found {
             Some(at) => self.pop_to(floor + at, true),
             None => {
+                // What was called further down the same stack is left behind by
+                // the return: calls that fill the return buffer.
+                let live = |s: u64| stack_id(s) != stack_id(sp) || s > sp;
                 if frames[floor..]
                     .iter()
-                    .any(|f| matches!(f.why, Why::Called { .. }))
+                    .any(|f| matches!(f.why, Why::Called { sp: s, .. } if live(s)))
                 {
                     self.losses.unmatched_returns += 1;
                 }
@@ -496,7 +458,7 @@ impl<'a> Accountant<'a> {
             if frame.opens_scope
                 && let Some(scope) = self.current.scopes.pop()
             {
-                self.resolve(scope);
+                self.end_scope(&scope);
             }
         }
     }
@@ -535,118 +497,24 @@ impl<'a> Accountant<'a> {
             Context::Task => self.current.doing.unwrap_or(Direction::Other),
             _ => Direction::Other,
         };
-        self.add(direction, context, node, calls, insns);
+        if let Some(window) = &mut self.window {
+            window.add(direction, context, node, calls, insns);
+        }
     }
 
-    fn add(
-        &mut self,
-        direction: Direction,
-        context: Context,
-        node: NodeId,
-        calls: u32,
-        insns: u32,
-    ) {
-        let Some(window) = &mut self.window else {
-            return;
-        };
-        let cost = window
-            .slots
-            .entry((direction, context))
-            .or_default()
-            .entry(node)
-            .or_default();
-        cost.0 += u64::from(calls);
-        cost.1 += u64::from(insns);
-    }
-
-    /// A scope has ended: give what it did to whom it belongs.
-    fn resolve(&mut self, scope: Scope) {
-        if scope.hardirq {
-            let direction = if scope.timer {
-                Direction::Other
-            } else {
-                scope.softirq_direction.unwrap_or(Direction::Rx)
-            };
-            for event in &scope.events {
-                let direction = if event.tag.completion && !scope.timer {
-                    Direction::Tx
-                } else {
-                    direction
-                };
-                let context = event.tag.context.unwrap_or(Context::Hardirq);
-                self.add(direction, context, event.node, event.calls, event.insns);
+    fn end_scope(&mut self, scope: &Scope) {
+        let window = &mut self.window;
+        let direction = resolve(scope, self.rules, &mut |direction, context, event| {
+            if let Some(window) = window {
+                window.add(direction, context, event.node, event.calls, event.insns);
             }
-            return;
-        }
-        // What the run was for: the vector that is most about packets.
-        let mut vectors: Vec<Softirq> = Vec::new();
-        let mut completes = false;
-        for event in &scope.events {
-            if let Some(Context::Softirq(vector)) = event.tag.context
-                && !vectors.contains(&vector)
-            {
-                vectors.push(vector);
-            }
-            completes |= event.tag.completion;
-        }
-        let main = [
-            Softirq::NetRx,
-            Softirq::NetTx,
-            Softirq::Tasklet,
-            Softirq::Hi,
-        ]
-        .into_iter()
-        .find(|v| vectors.contains(v))
-        .or_else(|| vectors.first().copied())
-        .unwrap_or(Softirq::Timer);
-        let packets: Vec<Direction> = scope
-            .packets
-            .iter()
-            .map(|reached| self.rules.direction(*reached))
-            .collect();
-        let default = if completes {
-            Direction::Tx
-        } else {
-            Direction::Rx
-        };
-        let first = match main {
-            Softirq::NetRx | Softirq::Tasklet | Softirq::Hi => {
-                packets.first().copied().unwrap_or(default)
-            }
-            Softirq::NetTx => Direction::Tx,
-            _ => Direction::Other,
-        };
-        for event in &scope.events {
-            let vector = match event.tag.context {
-                Some(Context::Softirq(vector)) => vector,
-                _ => main,
-            };
-            let direction = match vector {
-                _ if event.tag.context.is_none() => first,
-                Softirq::NetTx => Direction::Tx,
-                Softirq::NetRx | Softirq::Tasklet | Softirq::Hi if event.tag.completion => {
-                    Direction::Tx
-                }
-                Softirq::NetRx | Softirq::Tasklet | Softirq::Hi => packets
-                    .get(event.packet as usize)
-                    .or(packets.last())
-                    .copied()
-                    .unwrap_or(default),
-                _ => Direction::Other,
-            };
-            self.add(
-                direction,
-                Context::Softirq(vector),
-                event.node,
-                event.calls,
-                event.insns,
-            );
-        }
+        });
         if let Some(outer) = self.current.scopes.last_mut()
             && outer.hardirq
+            && !scope.hardirq
             && outer.softirq_direction.is_none()
         {
-            outer.softirq_direction = Some(first);
+            outer.softirq_direction = Some(direction);
         }
     }
 
@@ -661,7 +529,7 @@ impl<'a> Accountant<'a> {
                 events: mem::take(&mut scope.events),
                 ..scope.clone()
             };
-            self.resolve(done);
+            self.end_scope(&done);
         }
         let next = self.others.remove(&id).unwrap_or_else(|| Task {
             id: Some(id),
@@ -671,29 +539,5 @@ impl<'a> Accountant<'a> {
         if let Some(id) = before.id {
             self.others.insert(id, before);
         }
-    }
-}
-
-fn close(open: OpenWindow, user_insns: u64) -> Window {
-    let mut costs: Vec<Counted> = open
-        .slots
-        .into_iter()
-        .flat_map(|((direction, context), slot)| {
-            slot.into_iter().map(move |(node, (calls, insns))| Counted {
-                direction,
-                context,
-                node,
-                calls,
-                insns,
-            })
-        })
-        .collect();
-    costs.sort_unstable_by_key(|c| (c.direction, c.context, c.node));
-    Window {
-        costs,
-        kernel_insns: open.kernel_insns,
-        user_insns: user_insns - open.user_insns_before,
-        entered: open.entered,
-        returned: open.returned,
     }
 }

@@ -8,6 +8,7 @@
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::recording::NodeId;
 
+use super::scope::Scope;
 use super::tree::Symbol;
 
 /// How control came to where it is.
@@ -62,33 +63,6 @@ pub(super) struct Frame {
     pub(super) opens_packet: bool,
     /// It was entered in the window that is open now.
     pub(super) window: u32,
-}
-
-/// Instructions in a scope, of which it is not known yet whose they are.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Event {
-    pub(super) node: NodeId,
-    pub(super) insns: u32,
-    pub(super) calls: u32,
-    pub(super) tag: Tag,
-    /// The packet being handled, or the next one.
-    pub(super) packet: u32,
-}
-
-/// An interrupt, or a run of softirqs: what it did is known when it ends.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Scope {
-    pub(super) events: Vec<Event>,
-    /// For each packet handled, the rules it met.
-    pub(super) packets: Vec<u32>,
-    /// Those that the current packet has met.
-    pub(super) reached: u32,
-    /// An interrupt, and not a softirq run.
-    pub(super) hardirq: bool,
-    /// ... of the timer.
-    pub(super) timer: bool,
-    /// What the softirqs that ran at its end did.
-    pub(super) softirq_direction: Option<Direction>,
 }
 
 /// One task's stack.

@@ -105,6 +105,8 @@ pub struct StreamReader<R> {
     at: usize,
     filled: usize,
     greeted: bool,
+    /// Blocks told so far; they are numbered in turn.
+    blocks: u32,
 }
 
 impl<R: Read> StreamReader<R> {
@@ -116,6 +118,7 @@ impl<R: Read> StreamReader<R> {
             at: 0,
             filled: 0,
             greeted: false,
+            blocks: 0,
         }
     }
 
@@ -153,14 +156,20 @@ impl<R: Read> StreamReader<R> {
             let Some(word) = self.word()? else {
                 return Ok(None);
             };
-            if word >> 31 == 0 {
-                return Ok(Some(Record::Exec(word)));
-            }
             let (kind, payload) = ((word >> 24) & 0x7f, word & 0x00ff_ffff);
-            if !self.greeted && kind != 1 {
+            let runs = word >> 31 == 0;
+            if !self.greeted && (runs || kind != 1) {
                 return Err(StreamError::Damaged(
                     "it does not begin with a greeting".into(),
                 ));
+            }
+            if runs && word >= self.blocks {
+                return Err(StreamError::Damaged(format!(
+                    "block {word} runs, and was never told"
+                )));
+            }
+            if runs {
+                return Ok(Some(Record::Exec(word)));
             }
             return Ok(Some(match kind {
                 1 if payload == VERSION => {
@@ -201,6 +210,12 @@ impl<R: Read> StreamReader<R> {
             return Err(StreamError::Damaged(format!("a block of {words} words")));
         }
         let id = self.need()?;
+        if id != self.blocks {
+            return Err(StreamError::Damaged(format!(
+                "block {id} where {} was next",
+                self.blocks
+            )));
+        }
         let address = u64::from(self.need()?) | u64::from(self.need()?) << 32;
         let shape = self.need()?;
         let count = (shape & 0xffff) as usize;
@@ -226,6 +241,7 @@ impl<R: Read> StreamReader<R> {
             )));
         }
         bytes.truncate(count);
+        self.blocks += 1;
         Ok(Record::Block {
             id,
             address,

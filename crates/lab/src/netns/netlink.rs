@@ -23,9 +23,12 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
 /// A device, as the kernel describes it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Device {
     pub(super) index: u32,
+    pub(super) name: String,
+    pub(super) mtu_bytes: u32,
+    pub(super) qdisc: String,
     pub(super) mac: Vec<u8>,
     pub(super) running: bool,
 }
@@ -91,24 +94,28 @@ impl Netlink {
     pub(super) fn devices(&mut self) -> io::Result<Vec<Device>> {
         let dump = netlink_packet_core::NLM_F_DUMP;
         let answers = self.ask(RouteNetlinkMessage::GetLink(LinkMessage::default()), dump)?;
-        Ok(answers
-            .into_iter()
-            .filter_map(|answer| match answer {
-                RouteNetlinkMessage::NewLink(link) => Some(Device {
-                    index: link.header.index,
-                    running: link.header.flags.contains(LinkFlags::Running),
-                    mac: link
-                        .attributes
-                        .into_iter()
-                        .find_map(|a| match a {
-                            LinkAttribute::Address(mac) => Some(mac),
-                            _ => None,
-                        })
-                        .unwrap_or_default(),
-                }),
-                _ => None,
-            })
-            .collect())
+        let mut devices = Vec::new();
+        for answer in answers {
+            let RouteNetlinkMessage::NewLink(link) = answer else {
+                continue;
+            };
+            let mut device = Device {
+                index: link.header.index,
+                running: link.header.flags.contains(LinkFlags::Running),
+                ..Device::default()
+            };
+            for attribute in link.attributes {
+                match attribute {
+                    LinkAttribute::Address(mac) => device.mac = mac,
+                    LinkAttribute::IfName(name) => device.name = name,
+                    LinkAttribute::Mtu(mtu) => device.mtu_bytes = mtu,
+                    LinkAttribute::Qdisc(qdisc) => device.qdisc = qdisc,
+                    _ => {}
+                }
+            }
+            devices.push(device);
+        }
+        Ok(devices)
     }
 
     /// A veth pair: one end here, the other in `peer_namespace`.

@@ -1,6 +1,6 @@
 //! The machine that a guest is: QEMU's command line and the kernel's.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use netplumb_model::class::Link;
 
@@ -167,16 +167,6 @@ impl Machine {
         args.extend_from_slice(more);
         args
     }
-}
-
-/// The QEMU to use: `$PLUMB_QEMU`, or the first in `$PATH`.
-pub fn find_qemu() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("PLUMB_QEMU") {
-        return Some(PathBuf::from(path)).filter(|p| p.is_file());
-    }
-    std::env::split_paths(&std::env::var_os("PATH")?)
-        .map(|dir: PathBuf| dir.join("qemu-system-x86_64"))
-        .find(|p: &PathBuf| Path::is_file(p))
 }
 
 #[cfg(test)]

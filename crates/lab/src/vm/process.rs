@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::trial::QemuMissing;
 use netplumb_model::message::{PROTOCOL_VERSION, Reply, Request};
 
 use super::machine::{Inherited, MEMORY_MIB, Machine};
@@ -32,10 +33,10 @@ const POLL: Duration = Duration::from_millis(50);
 pub enum VmError {
     /// There is no QEMU.
     #[error(
-        "qemu-system-x86_64 is not installed: `sudo apt-get install qemu-system-x86`, \
-         or name one in $PLUMB_QEMU"
+        "{0}: `sudo apt-get install qemu-system-x86`, or name one in $PLUMB_QEMU \
+         (`plumb doctor` tells what else is needed)"
     )]
-    QemuMissing,
+    QemuMissing(QemuMissing),
     /// QEMU could not be run, or ended by itself.
     #[error(
         "QEMU failed ({status}){}{}",
@@ -237,7 +238,9 @@ impl Guest {
             });
         }
         let mut child = command.spawn().map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => VmError::QemuMissing,
+            io::ErrorKind::NotFound => {
+                VmError::QemuMissing(QemuMissing::Named(machine.qemu.clone()))
+            }
             _ => VmError::QemuFailed {
                 status: e.to_string(),
                 stderr: Vec::new(),

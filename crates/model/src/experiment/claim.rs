@@ -84,6 +84,15 @@ impl Claim {
         }
     }
 
+    /// The layers that it names.
+    pub fn layers(&self) -> Vec<&str> {
+        match self {
+            Claim::Alike { layer, .. } | Claim::Unlike { layer, .. } => vec![layer],
+            Claim::Smaller { of, than, .. } => of.iter().chain(than).map(String::as_str).collect(),
+            Claim::Bottleneck { layer, .. } => layer.iter().map(String::as_str).collect(),
+        }
+    }
+
     /// The classes it is about.
     pub fn classes(&self) -> &[Class] {
         match self {

@@ -37,6 +37,17 @@ impl ExperimentError {
         Self::at(text, None, what, None)
     }
 
+    /// About a layer that there is not, in the first line that names it.
+    pub(super) fn about_layer(text: &str, layer: &str, layers: &[&str]) -> Self {
+        let what = format!("`{layer}` is no layer: they are {}", layers.join(", "));
+        let quoted = format!("\"{layer}\"");
+        let nearest = layers
+            .iter()
+            .min_by_key(|known| strsim::damerau_levenshtein(layer, known));
+        let hint = nearest.map(|known| format!("did you mean `{known}`?"));
+        Self::at(text, text.find(&quoted).map(|at| at..at), what, hint)
+    }
+
     fn at(text: &str, span: Option<Range<usize>>, what: String, hint: Option<String>) -> Self {
         let start = span.map_or(0, |s| s.start.min(text.len()));
         let line = text.as_bytes()[..start]

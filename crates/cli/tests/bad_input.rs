@@ -1,0 +1,520 @@
+//! What bad input gets: an error that says what to try, the right exit code, and
+//! nothing lost that was already measured.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use common::{Place, Ran, Running};
+
+/// A short run of one arm.
+const SHORT: &str = "path --link lo --packets 20 --blocks 2";
+/// Where SQLite keeps the schema's version, big-endian.
+const SQLITE_USER_VERSION_AT: usize = 60;
+
+/// A recording, and what the run that made it printed; made once.
+fn good() -> &'static (Place, Ran) {
+    static GOOD: OnceLock<(Place, Ran)> = OnceLock::new();
+    GOOD.get_or_init(|| {
+        let place = Place::new();
+        let ran = place.run(&format!("{SHORT} -o good.plumb"));
+        ran.code(0);
+        (place, ran)
+    })
+}
+
+/// Run in a guest with more words for its kernel.
+fn with_cmdline(words: &str) -> Ran {
+    let place = Place::new();
+    let mut command = place.plumb(SHORT);
+    let ran = Running::start(command.args(["--cmdline", words])).finish();
+    assert_eq!(place.processes(), [""; 0]);
+    assert_eq!(place.files(), [""; 0]);
+    ran
+}
+
+/// Run an experiment file of this text.
+fn experiment(text: &str) -> Ran {
+    let place = Place::new();
+    place.write("x.toml", text);
+    let ran = place.run("run x.toml");
+    assert_eq!(place.files(), ["x.toml"], "{ran:?}");
+    ran
+}
+
+// The machine.
+
+/// Check that a missing QEMU is told with its remedy.
+#[test]
+fn no_qemu() {
+    let place = Place::new();
+    let remedy = ["apt-get install qemu-system-x86", "$PLUMB_QEMU"];
+    let mut command = place.plumb(SHORT);
+    command.env_remove("PLUMB_QEMU").env("PATH", "");
+    Running::start(&mut command).finish().code(3).says(&remedy);
+    let mut command = place.plumb(SHORT);
+    command.env("PLUMB_QEMU", "/nonexistent");
+    Running::start(&mut command)
+        .finish()
+        .code(3)
+        .says(&["PLUMB_QEMU", "/nonexistent"]);
+    assert_eq!(place.files(), [""; 0]);
+}
+
+// Kernels.
+
+/// Check that an empty catalogue is told with its remedy.
+#[test]
+fn no_kernel() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let mut command = place.plumb(SHORT);
+    command.env("PLUMB_CACHE", place.path("cache"));
+    Running::start(&mut command)
+        .finish()
+        .code(2)
+        .says(&["plumb kernel add debian"]);
+    place
+        .run("path --kernel 2.6.32")
+        .code(2)
+        .says(&["2.6.32", "there is", "debian"]);
+    assert_eq!(place.files(), [""; 0]);
+}
+
+/// Check that a package that was cut off is refused, and leaves nothing behind.
+#[test]
+fn a_truncated_deb() {
+    let place = Place::new();
+    // The head of a package: the archive's magic, and a member that ends early.
+    let mut deb = b"!<arch>\n".to_vec();
+    deb.extend_from_slice(b"debian-binary   1700000000  0     0     100644  4         `\n2.0\n");
+    deb.extend_from_slice(b"control.tar.xz  1700000000  0     0     100644  9000      `\n");
+    deb.extend_from_slice(&[0xfd, b'7', b'z', b'X', b'Z', 0, 0, 4]);
+    place.write("linux-image-6.1.deb", &deb);
+    let ran = add_kernel(&place, "linux-image-6.1.deb");
+    ran.code(1).says(&["linux-image-6.1.deb"]);
+    place.write("empty.deb", "");
+    add_kernel(&place, "empty.deb").code(1);
+    add_kernel(&place, "missing.deb")
+        .code(2)
+        .says(&["missing.deb"]);
+    assert_eq!(place.temporary_files(), [""; 0]);
+    let kernels = place.path("cache/kernels");
+    let left: Vec<_> = fs::read_dir(kernels)
+        .map(|folder| folder.flatten().map(|e| e.file_name()).collect())
+        .unwrap_or_default();
+    // A lock may stay; what was unpacked may not.
+    assert!(left.iter().all(|n| n == "lock" || n == ".lock"), "{left:?}");
+}
+
+fn add_kernel(place: &Place, source: &str) -> Ran {
+    let mut command = place.plumb("kernel add");
+    command.arg(source).env("PLUMB_CACHE", place.path("cache"));
+    Running::start(&mut command).finish()
+}
+
+/// Check that a module that the kernel lacks is named.
+#[test]
+fn a_missing_module() {
+    if !common::has_guests() {
+        return;
+    }
+    let cache = common::poorer_cache(&["kernel/drivers/virtio", "kernel/drivers/char"]);
+    let place = Place::new();
+    let mut command = place.plumb("path --link veth");
+    command.env("PLUMB_CACHE", cache.path());
+    Running::start(&mut command)
+        .finish()
+        .code(1)
+        .says(&["\"veth\"", "is not in"]);
+    assert_eq!(place.files(), [""; 0]);
+}
+
+// Guests.
+
+/// Check that a panic is told as one, with what the console said.
+#[test]
+fn a_kernel_that_panics() {
+    if !common::has_guests() {
+        return;
+    }
+    with_cmdline("init=/nonexistent rdinit=/nonexistent")
+        .code(1)
+        .says(&[
+            "the guest's kernel panicked: VFS: Unable to mount root fs",
+            "last console lines:",
+            "Call Trace:",
+        ]);
+}
+
+/// Check that a guest whose memory is gone says so, though the trace pushes the
+/// panic out of the last lines.
+#[test]
+fn a_guest_out_of_memory() {
+    if !common::has_guests() {
+        return;
+    }
+    with_cmdline("hugepagesz=2M hugepages=100").code(1).says(&[
+        "the guest's kernel panicked: ",
+        "on memory",
+        "the guest has 256 MiB",
+        "last console lines:",
+    ]);
+}
+
+/// Check that a guest that ends without a word is told from a QEMU that fails.
+#[test]
+fn a_guest_that_stops() {
+    if !common::has_guests() {
+        return;
+    }
+    // Two that stand in for QEMU: what a guest's reset looks like from outside,
+    // and what a failure of QEMU's own does.
+    let place = Place::new();
+    place.write(
+        "qemu",
+        "#!/bin/sh\n[ \"$1\" = --version ] && exec echo QEMU emulator version 7.2.0\nexit 0\n",
+    );
+    let failing = "#!/bin/sh\necho >&2 no luck today; exit 7\n";
+    place.write("failing-qemu", failing);
+    for (qemu, words) in [
+        ("qemu", &["the guest stopped by itself", "--cmdline"][..]),
+        ("failing-qemu", &["QEMU failed", "7", "no luck today"]),
+    ] {
+        executable(&place, qemu);
+        let mut command = place.plumb(SHORT);
+        command.env("PLUMB_QEMU", place.path(qemu));
+        Running::start(&mut command).finish().code(1).says(words);
+    }
+}
+
+fn executable(place: &Place, name: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Check that a guest that never gets to its agent ends at the limit.
+#[test]
+fn a_guest_that_takes_too_long() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let ran = place.run(&format!("{SHORT} --timeout 1"));
+    ran.code(1)
+        .says(&["did not start its agent within 1 s", "--timeout"]);
+    assert!(ran.took < Duration::from_secs(10), "{:?}", ran.took);
+    assert_eq!(place.processes(), [""; 0]);
+    assert_eq!(place.files(), [""; 0]);
+}
+
+/// Check that what the guest can't do is told in its own words.
+#[test]
+fn a_setting_that_there_is_not() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    place
+        .run(&format!("{SHORT} --sysctl net.core.no_such=1"))
+        .code(1)
+        .says(&["in the guest", "net.core.no_such"]);
+    assert_eq!(place.files(), [""; 0]);
+}
+
+// Recordings.
+
+/// Check that a disk that fills up in the midst of a run costs no figure: they are
+/// printed all the same, and what was recorded before can be read.
+#[test]
+fn a_full_disk() {
+    if !common::has_guests() {
+        return;
+    }
+    // A small file system that goes with the process.
+    let mut namespace = Command::new("unshare");
+    namespace.arg("-m");
+    // SAFETY: no arguments, no memory.
+    if unsafe { libc::geteuid() } != 0 {
+        namespace.arg("-Ur");
+    }
+    let alone = namespace.arg("true").status();
+    if !alone.is_ok_and(|s| s.success()) {
+        common::skip("a small file system takes root, or user namespaces");
+        return;
+    }
+    let place = Place::new();
+    fs::create_dir(place.path("small")).unwrap();
+    place.write(
+        "full.sh",
+        "set -e\n\
+         mount -t tmpfs -o size=400k none small\n\
+         set +e\n\
+         \"$0\" path --proto udp,raw --family ipv4,ipv6 --link lo --packets 20 --blocks 4 \
+           -o small/run.plumb >figures\n\
+         echo \"exit $?\"\n\
+         ls small\n\
+         \"$0\" report small/run.plumb >report\n\
+         echo \"report $?\"\n",
+    );
+    let mut command = place.command("unshare");
+    command.arg("-m");
+    // SAFETY: as above.
+    if unsafe { libc::geteuid() } != 0 {
+        command.arg("-Ur");
+    }
+    command.args(["sh", "-c"]);
+    command.arg(fs::read_to_string(place.path("full.sh")).unwrap());
+    command.arg(env!("CARGO_BIN_EXE_plumb"));
+    let ran = Running::start(&mut command).finish();
+    ran.code(0).says(&["the disk is full", "-o"]);
+    assert_eq!(
+        ran.stdout.lines().collect::<Vec<_>>(),
+        ["exit 1", "run.plumb", "report 0"],
+        "{ran:?}"
+    );
+    let read = |name: &str| fs::read_to_string(place.path(name)).unwrap();
+    let (figures, report) = (read("figures"), read("report"));
+    for arm in ["udp ipv4", "udp ipv6", "raw ipv4", "raw ipv6"] {
+        assert!(figures.contains(&format!("{arm}: ")), "{figures}");
+    }
+    assert!(report.contains("udp ipv4: "), "{report}");
+    assert!(report.contains("the run was cut short"), "{report}");
+    assert_eq!(place.temporary_files(), [""; 0]);
+}
+
+/// Check that a limit on the size of files is an error, not the end by a signal.
+#[test]
+fn a_limit_on_files() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let mut command = place.command("sh");
+    command.args(["-c", "ulimit -f 8; exec \"$0\" path --link lo"]);
+    command.arg(env!("CARGO_BIN_EXE_plumb"));
+    Running::start(&mut command)
+        .finish()
+        .code(1)
+        .says(&["File too large"]);
+    assert_eq!(place.files(), [""; 0]);
+}
+
+/// Check that a folder that can't be written to is told before anything runs.
+#[test]
+fn nowhere_to_record() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let ran = place.run(&format!("{SHORT} -o nowhere/run.plumb"));
+    ran.code(1).says(&["nowhere/run.plumb", "can't write it"]);
+    assert!(!ran.stderr.contains("booting"), "{ran:?}");
+}
+
+/// Check that a recording tells by itself what the run had told.
+#[test]
+fn a_report_is_what_the_run_printed() {
+    if !common::has_guests() {
+        return;
+    }
+    let (place, ran) = good();
+    let report = place.run("report good.plumb");
+    report.code(0);
+    assert_eq!(report.stdout, ran.stdout);
+    assert!(ran.stdout.contains("udp tx") && ran.stdout.contains("udp rx"));
+}
+
+/// Check that both forms for machines are whole, and agree with each other.
+#[test]
+fn csv_and_json() {
+    if !common::has_guests() {
+        return;
+    }
+    let (place, _) = good();
+    let json = place.run("report good.plumb --json");
+    json.code(0);
+    let document: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(document["schema"], 1);
+    assert_eq!(document["complete"], true);
+    assert_eq!(document["blocks"].as_array().unwrap().len(), 2);
+
+    let csv = place.run("report good.plumb --csv");
+    csv.code(0);
+    let mut reader = csv::Reader::from_reader(csv.stdout.as_bytes());
+    let headers = reader.headers().unwrap().clone();
+    let column = |name| headers.iter().position(|h| h == name).unwrap();
+    let (class, insns) = (column("class"), column("self_insns"));
+    let records: Vec<_> = reader.records().map(Result::unwrap).collect();
+    for of_json in document["classes"].as_array().unwrap() {
+        let sum: u64 = records
+            .iter()
+            .filter(|r| r[class] == *of_json["class"].as_str().unwrap())
+            .map(|r| r[insns].parse::<u64>().unwrap())
+            .sum();
+        assert_eq!(sum, of_json["insns"]);
+    }
+    place
+        .run("report good.plumb --csv --json")
+        .code(2)
+        .says(&["--csv", "--json"]);
+}
+
+/// Check that one function is shown with its callers and callees, that another's
+/// name is answered with names near it, and so for layers and directions.
+#[test]
+fn words_that_a_recording_does_not_have() {
+    if !common::has_guests() {
+        return;
+    }
+    let (place, _) = good();
+    let focus = place.run("report good.plumb --focus ip_output");
+    focus.code(0);
+    assert!(focus.stdout.contains("ip_output"), "{focus:?}");
+    place
+        .run("report good.plumb --focus ip_outptu")
+        .code(2)
+        .says(&["ip_outptu", "near it", "ip_output"]);
+    place
+        .run("report good.plumb --layer netwrok")
+        .code(2)
+        .says(&["`netwrok` is no layer", "network"]);
+    place
+        .run("report good.plumb --direction ack")
+        .code(2)
+        .says(&["ack", "udp tx"]);
+}
+
+/// Check that a file which is no whole recording of this version is told as what
+/// it is.
+#[test]
+fn recordings_that_are_none() {
+    let place = Place::new();
+    place
+        .run("report missing.plumb")
+        .code(1)
+        .says(&["missing.plumb", "no such file"]);
+    place.write("text.plumb", "a text that is nothing of the kind".repeat(9));
+    for name in ["text.plumb", "."] {
+        place
+            .run(&format!("report {name}"))
+            .code(1)
+            .says(&[name, "not a Netplumb recording"]);
+    }
+    if !common::has_guests() {
+        return;
+    }
+    let whole = fs::read(good().0.path("good.plumb")).unwrap();
+    for part in [3, 2] {
+        place.write("part.plumb", &whole[..whole.len() / part]);
+        place
+            .run("report part.plumb")
+            .code(1)
+            .says(&["part.plumb", "truncated or damaged"]);
+    }
+    let mut newer = whole;
+    newer[SQLITE_USER_VERSION_AT + 3] = 99;
+    place.write("newer.plumb", &newer);
+    place
+        .run("report newer.plumb")
+        .code(1)
+        .says(&["version 99", "use a newer plumb"]);
+}
+
+// Experiment files.
+
+/// Check that each thing that can be wrong with a file is told by its line, with
+/// what was meant where that can be guessed.
+#[test]
+fn experiment_files() {
+    for (text, words) in [
+        (
+            "name = \"x\"\n[workload]\npackts = 3\n",
+            &["x.toml", "line 3", "packts", "did you mean `packets`?"][..],
+        ),
+        (
+            "name = \"x\"\n[workload]\npackets = \"many\"\n",
+            &["line 3", "\"many\"", "packets"],
+        ),
+        (
+            "name = \"x\"\n[knobs]\nsize_bytes = \"10ms\"\n",
+            &["line 3", "`ms` is no unit of bytes", "K"],
+        ),
+        (
+            "name = \"x\"\n[vary]\nlink = [\"veth\", \"vet\"]\n",
+            &["line 3", "`vet`", "did you mean `veth`?"],
+        ),
+        (
+            "name = \"x\"\n[knobs]\nlink = \"lo\"\nforward = \"on\"\n",
+            &["line 4", "forward", "veth"],
+        ),
+        (
+            "name = \"x\"\n\n[knobs]\nfamily = \"ipv6\"\nmtu_bytes = 576\n",
+            &["line 5", "576", "1280", "ipv6"],
+        ),
+        (
+            "name = \"x\"\nlayer = \"netwrok\"\n",
+            &["line 2", "netwrok", "did you mean `network`?"],
+        ),
+        (
+            "name = \"x\"\n[[claim]]\nkind = \"bottleneck\"\nsays = \"?\"\nlayer = \"lnk\"\n\
+             classes = [\"udp tx\"]\n",
+            &["line 5", "lnk", "did you mean `link`?"],
+        ),
+        (
+            "name = \"x\"\n[[claim]]\nkind = \"bottleneck\"\nsays = \"?\"\n\
+             classes = [\"tcp tx\"]\n",
+            &["line 5", "no arm sends tcp"],
+        ),
+        ("name = \"x\"\n[knobs\n", &["line 2"]),
+        ("", &["line 1", "name"]),
+    ] {
+        experiment(text).code(2).says(words);
+    }
+    let place = Place::new();
+    place
+        .run("run missing.toml")
+        .code(1)
+        .says(&["missing.toml", "No such file"]);
+    place.write("binary.toml", [0xff, 0xfe, 0, 1]);
+    place
+        .run("run binary.toml")
+        .code(1)
+        .says(&["binary.toml", "UTF-8"]);
+}
+
+// Words on the command line.
+
+/// Check that what makes no sense is refused before anything runs.
+#[test]
+fn words_that_make_no_sense() {
+    let place = Place::new();
+    for (line, words) in [
+        ("path stray", &["stray"][..]),
+        ("path --link lo --forward", &["lo", "veth"]),
+        ("path --link vet", &["vet", "veth"]),
+        ("path --proto sctp", &["sctp", "raw, udp, tcp"]),
+        ("path --layer netwrok", &["netwrok", "network"]),
+        ("path --mtu 20", &["20", "68"]),
+        ("path --size 70K", &["71680", "65507"]),
+        ("path --size 10ms", &["`ms` is no unit of bytes"]),
+        ("path --packets 0", &["--packets"]),
+        ("path --json --csv", &["--json", "--csv"]),
+        ("path --sysctl net", &["KEY=VALUE"]),
+        ("report", &["FILE"]),
+        ("kernel add nonsense", &["nonsense", "debian"]),
+    ] {
+        place.run(line).code(2).says(words);
+    }
+    place
+        .run("path --layers missing.toml")
+        .code(1)
+        .says(&["missing.toml", "No such file"]);
+    assert_eq!(place.files(), [""; 0]);
+    assert_eq!(place.processes(), [""; 0]);
+}

@@ -1,0 +1,340 @@
+//! What the end-to-end tests share: the program, a folder of its own for each
+//! run, and whether guests can be booted here.
+
+// Each test binary has a copy, and none uses all of it.
+#![allow(dead_code)]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
+use netplumb_lab::vm::trial;
+use netplumb_model::recording::Recording;
+use tempfile::TempDir;
+
+/// What any one run may take. Two guests at a time on a slow machine are slow.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(400);
+
+/// Marks the processes of one run: QEMU inherits it.
+const MARK: &str = "PLUMB_TEST_MARK";
+
+/// Say why a test does nothing, past the harness, which would keep it to itself.
+pub(crate) fn skip(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+/// Say something that is worth reading also when the test passes.
+pub(crate) fn tell(what: &str) {
+    let _ = writeln!(std::io::stderr(), "{what}");
+}
+
+/// Where the kernels are, as the command has it.
+pub(crate) fn cache() -> PathBuf {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    variable("PLUMB_CACHE")
+        .or_else(|| Some(variable("XDG_CACHE_HOME")?.join("netplumb")))
+        .or_else(|| Some(variable("HOME")?.join(".cache/netplumb")))
+        .unwrap_or_default()
+}
+
+/// The kernel that guests boot, or why there are no guests.
+pub(crate) fn kernel() -> Result<KernelEntry, String> {
+    if trial::find_qemu().is_err() {
+        return Err("qemu-system-x86_64 is not installed".into());
+    }
+    KernelStore::new(&cache())
+        .find("debian")
+        .map_err(|error| error.to_string())
+}
+
+/// Whether guests can be booted; says so if not.
+pub(crate) fn has_guests() -> bool {
+    match kernel() {
+        Ok(_) => true,
+        Err(why) => {
+            skip(&why);
+            false
+        }
+    }
+}
+
+/// A place to run the program in: an empty working folder, an empty folder for
+/// temporary files, and a mark on every process that comes of it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    cwd: TempDir,
+    tmp: TempDir,
+    mark: String,
+}
+
+impl Place {
+    /// A new one.
+    pub(crate) fn new() -> Place {
+        let cwd = TempDir::new().unwrap();
+        // The folder's name is as good as any number drawn for it.
+        let mark = format!("{MARK}={}", cwd.path().display());
+        Place {
+            cwd,
+            tmp: TempDir::new().unwrap(),
+            mark,
+        }
+    }
+
+    /// A path in the working folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.cwd.path().join(name)
+    }
+
+    /// A file with this text in the working folder.
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Names in the working folder, sorted.
+    pub(crate) fn files(&self) -> Vec<String> {
+        names(self.cwd.path())
+    }
+
+    /// Names in the folder for temporary files, sorted.
+    pub(crate) fn temporary_files(&self) -> Vec<String> {
+        names(self.tmp.path())
+    }
+
+    /// A command that will run here.
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        let (name, value) = self.mark.split_once('=').unwrap();
+        command
+            .current_dir(self.cwd.path())
+            .env("TMPDIR", self.tmp.path())
+            .env(name, value)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// The program with these words, which hold no blanks themselves.
+    pub(crate) fn plumb(&self, words: &str) -> Command {
+        let mut command = self.command(env!("CARGO_BIN_EXE_plumb"));
+        command.args(words.split_whitespace());
+        command
+    }
+
+    /// The program, run to its end.
+    pub(crate) fn run(&self, words: &str) -> Ran {
+        Running::start(&mut self.plumb(words)).finish()
+    }
+
+    /// A recording here.
+    pub(crate) fn recording(&self, name: &str) -> Recording {
+        netplumb_store::read(&self.path(name)).unwrap()
+    }
+
+    /// The processes that came of what ran here and are still there.
+    pub(crate) fn processes(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            // Another user's, or gone by now: not ours.
+            let Ok(environment) = fs::read(entry.path().join("environ")) else {
+                continue;
+            };
+            if environment
+                .split(|b| *b == 0)
+                .any(|variable| variable == self.mark.as_bytes())
+            {
+                let command = fs::read(entry.path().join("comm")).unwrap_or_default();
+                found.push(format!(
+                    "{} {}",
+                    entry.file_name().to_string_lossy(),
+                    String::from_utf8_lossy(&command).trim()
+                ));
+            }
+        }
+        found
+    }
+
+    /// Check that no process is left. One that was killed with its parent may
+    /// take a moment to go.
+    pub(crate) fn nothing_runs(&self) {
+        let started = Instant::now();
+        loop {
+            let left = self.processes();
+            if left.is_empty() {
+                return;
+            }
+            assert!(
+                started.elapsed() < Duration::from_secs(10),
+                "left running: {left:?}"
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) took: Duration,
+}
+
+impl Ran {
+    /// Check the exit code.
+    #[track_caller]
+    pub(crate) fn code(&self, code: i32) -> &Ran {
+        assert_eq!(self.status.code(), Some(code), "{self:#?}");
+        self
+    }
+
+    /// Check that the errors hold all of these.
+    #[track_caller]
+    pub(crate) fn says(&self, words: &[&str]) -> &Ran {
+        for word in words {
+            assert!(self.stderr.contains(word), "no `{word}` in {self:#?}");
+        }
+        self
+    }
+}
+
+/// A program that runs, with its output gathered as it comes.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    started: Instant,
+    lines: Receiver<String>,
+    seen: String,
+    stdout: thread::JoinHandle<String>,
+}
+
+impl Running {
+    /// Start it.
+    pub(crate) fn start(command: &mut Command) -> Running {
+        let started = Instant::now();
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        let stdout = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            stdout.read_to_end(&mut bytes).unwrap();
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Running {
+            child,
+            started,
+            lines,
+            seen: String::new(),
+            stdout,
+        }
+    }
+
+    /// Wait for a line of the errors that holds these words.
+    pub(crate) fn wait_for(&mut self, words: &str) {
+        while !self.seen.contains(words) {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => {
+                    self.seen.push_str(&line);
+                    self.seen.push('\n');
+                }
+                Err(_) => panic!("no `{words}` in:\n{}", self.seen),
+            }
+        }
+    }
+
+    /// Send a signal.
+    pub(crate) fn signal(&self, signal: i32) {
+        // SAFETY: a process that we started and have not waited for.
+        let result = unsafe { libc::kill(self.child.id() as i32, signal) };
+        assert_eq!(result, 0);
+    }
+
+    /// Wait for its end.
+    pub(crate) fn finish(mut self) -> Ran {
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if self.started.elapsed() > PATIENCE {
+                let _ = self.child.kill();
+                panic!("still running after {PATIENCE:?}: {}", self.seen);
+            }
+            thread::sleep(Duration::from_millis(10));
+        };
+        let took = self.started.elapsed();
+        let stdout = self.stdout.join().unwrap();
+        for line in self.lines {
+            self.seen.push_str(&line);
+            self.seen.push('\n');
+        }
+        Ran {
+            status,
+            stdout,
+            stderr: self.seen,
+            took,
+        }
+    }
+}
+
+/// A catalogue with `debian` alone, and of its modules only the folders named.
+pub(crate) fn poorer_cache(modules: &[&str]) -> TempDir {
+    let kernel = kernel().unwrap();
+    let cache = TempDir::new().unwrap();
+    let entry = cache.path().join("kernels").join(&kernel.hash);
+    fs::create_dir_all(entry.join("modules")).unwrap();
+    fs::copy(kernel.folder.join("kernel.toml"), entry.join("kernel.toml")).unwrap();
+    for name in ["vmlinux", "vmlinuz", "config"] {
+        if kernel.folder.join(name).exists() {
+            std::os::unix::fs::symlink(kernel.folder.join(name), entry.join(name)).unwrap();
+        }
+    }
+    for name in ["modules.builtin", "modules.builtin.modinfo"] {
+        let from = kernel.folder.join("modules").join(name);
+        fs::copy(from, entry.join("modules").join(name)).unwrap();
+    }
+    for folder in modules {
+        copy_folder(
+            &kernel.folder.join("modules").join(folder),
+            &entry.join("modules").join(folder),
+        );
+    }
+    cache
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}

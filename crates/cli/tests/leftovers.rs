@@ -1,0 +1,141 @@
+//! Nothing is left of a run, however it ends: no process, no file but the
+//! recording, and in that all that was measured.
+
+mod common;
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::{Place, Running};
+use netplumb_model::recording::Recording;
+
+/// Two arms of many small blocks: the second goes on for long enough to be hit.
+const BLOCKS: usize = 300;
+
+/// Start a run, and wait until it measures its second arm.
+fn measuring(place: &Place) -> Running {
+    let words =
+        format!("path --proto udp,raw --link lo --packets 20 --blocks {BLOCKS} -o run.plumb");
+    let mut running = Running::start(&mut place.plumb(&words));
+    running.wait_for("measuring raw");
+    running
+}
+
+/// Check a recording that was cut short in its second arm: the first is whole, and
+/// the report says what it is.
+fn check_cut_short(place: &Place) -> Recording {
+    let recording = place.recording("run.plumb");
+    assert!(!recording.complete);
+    let first = recording.blocks.iter().filter(|b| b.arm == 0).count();
+    assert_eq!(first, BLOCKS);
+    assert!(recording.blocks.len() < 2 * BLOCKS);
+    let report = place.run("report run.plumb");
+    report.code(0);
+    assert!(report.stdout.contains("udp tx"), "{report:?}");
+    assert!(
+        report.stdout.contains("the run was cut short"),
+        "{report:?}"
+    );
+    recording
+}
+
+/// Check that a run that went well leaves its recording.
+#[test]
+fn success() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    place
+        .run("path --link lo --packets 20 --blocks 1 -o run.plumb")
+        .code(0);
+    assert_eq!(place.processes(), [""; 0]);
+    assert_eq!(place.files(), ["run.plumb"]);
+    assert_eq!(place.temporary_files(), [""; 0]);
+}
+
+/// Check that one that failed leaves nothing, and keeps its hands off what an
+/// earlier one recorded.
+#[test]
+fn failure() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    place.write("run.plumb", "an earlier recording");
+    for _ in 0..2 {
+        let mut panicking = place.plumb("path --link lo -o run.plumb");
+        panicking.args(["--cmdline", "init=/nonexistent rdinit=/nonexistent"]);
+        Running::start(&mut panicking).finish().code(1);
+        assert_eq!(place.processes(), [""; 0]);
+    }
+    assert_eq!(place.files(), ["run.plumb"]);
+    let kept = std::fs::read(place.path("run.plumb")).unwrap();
+    assert_eq!(kept, b"an earlier recording");
+    assert_eq!(place.temporary_files(), [""; 0]);
+}
+
+/// Check Ctrl-C while the guest boots.
+#[test]
+fn interrupted_while_booting() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let mut running = Running::start(&mut place.plumb("path --link lo -o run.plumb"));
+    running.wait_for("booting");
+    sleep(Duration::from_millis(700));
+    assert!(!place.processes().is_empty());
+    running.signal(libc::SIGINT);
+    running.finish().code(130).says(&["interrupted"]);
+    assert_eq!(place.processes(), [""; 0]);
+    assert_eq!(place.files(), [""; 0]);
+    assert_eq!(place.temporary_files(), [""; 0]);
+}
+
+/// Check Ctrl-C in the midst of an arm: the blocks that are whole are shown and
+/// kept, also those of that arm.
+#[test]
+fn interrupted_while_measuring() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let running = measuring(&place);
+    sleep(Duration::from_millis(500));
+    running.signal(libc::SIGINT);
+    let ran = running.finish();
+    ran.code(130)
+        .says(&["interrupted", "blocks were measured before that"]);
+    assert!(ran.stdout.contains("udp tx"), "{ran:?}");
+    assert!(ran.stdout.contains("the run was cut short"), "{ran:?}");
+    assert_eq!(place.processes(), [""; 0]);
+    assert_eq!(place.files(), ["run.plumb"]);
+    assert_eq!(place.temporary_files(), [""; 0]);
+    let recording = check_cut_short(&place);
+    assert!(recording.blocks.len() > BLOCKS, "none of the second arm");
+    // What could not be told any more is in the ledger by that name.
+    for block in &recording.blocks {
+        assert!(block.ledger.closes());
+        assert_eq!(block.arm == 0, block.ledger.dropped.is_empty());
+    }
+}
+
+/// Check that QEMU does not outlive a parent that is killed, and that the arm
+/// before is kept.
+#[test]
+fn killed() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let running = measuring(&place);
+    sleep(Duration::from_millis(200));
+    assert_eq!(place.processes().len(), 2, "{:?}", place.processes());
+    running.signal(libc::SIGKILL);
+    assert_eq!(running.finish().status.code(), None);
+    place.nothing_runs();
+    assert_eq!(place.files(), ["run.plumb"]);
+    assert_eq!(place.temporary_files(), [""; 0]);
+    check_cut_short(&place);
+}

@@ -1,0 +1,124 @@
+//! An interrupt, or a run of softirqs: whose work it was is known when it ends.
+//!
+//! A softirq runs wherever it likes, in a sender's stack too. Within a run, what
+//! comes before a packet is charged to that packet (the poll that fetched it),
+//! and what comes after the last one to the last; so each instruction belongs to
+//! one packet, whole.
+
+use netplumb_kernel::path_rules::PathRules;
+use netplumb_model::class::{Context, Direction, Softirq};
+use netplumb_model::recording::NodeId;
+
+use super::stack::Tag;
+
+/// Instructions in a scope, of which it is not known yet whose they are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Event {
+    pub(super) node: NodeId,
+    pub(super) insns: u32,
+    pub(super) calls: u32,
+    pub(super) tag: Tag,
+    /// The packet being handled, or the next one.
+    pub(super) packet: u32,
+}
+
+/// An interrupt, or a run of softirqs: what it did is known when it ends.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Scope {
+    pub(super) events: Vec<Event>,
+    /// For each packet handled, the rules it met.
+    pub(super) packets: Vec<u32>,
+    /// Those that the current packet has met.
+    pub(super) reached: u32,
+    /// An interrupt, and not a softirq run.
+    pub(super) hardirq: bool,
+    /// ... of the timer.
+    pub(super) timer: bool,
+    /// What the softirqs that ran at its end did.
+    pub(super) softirq_direction: Option<Direction>,
+}
+
+/// A scope has ended: give what it did to whom it belongs. The direction of the
+/// first thing that it did is returned, which an interrupt around it inherits.
+pub(super) fn resolve(
+    scope: &Scope,
+    rules: &PathRules,
+    add: &mut dyn FnMut(Direction, Context, &Event),
+) -> Direction {
+    if scope.hardirq {
+        let direction = if scope.timer {
+            Direction::Other
+        } else {
+            scope.softirq_direction.unwrap_or(Direction::Rx)
+        };
+        for event in &scope.events {
+            let direction = if event.tag.completion && !scope.timer {
+                Direction::Tx
+            } else {
+                direction
+            };
+            let context = event.tag.context.unwrap_or(Context::Hardirq);
+            add(direction, context, event);
+        }
+        return direction;
+    }
+    // What the run was for: the vector that is most about packets.
+    let mut vectors: Vec<Softirq> = Vec::new();
+    let mut completes = false;
+    for event in &scope.events {
+        if let Some(Context::Softirq(vector)) = event.tag.context
+            && !vectors.contains(&vector)
+        {
+            vectors.push(vector);
+        }
+        completes |= event.tag.completion;
+    }
+    let main = [
+        Softirq::NetRx,
+        Softirq::NetTx,
+        Softirq::Tasklet,
+        Softirq::Hi,
+    ]
+    .into_iter()
+    .find(|v| vectors.contains(v))
+    .or_else(|| vectors.first().copied())
+    .unwrap_or(Softirq::Timer);
+    let packets: Vec<Direction> = scope
+        .packets
+        .iter()
+        .map(|reached| rules.direction(*reached))
+        .collect();
+    let default = if completes {
+        Direction::Tx
+    } else {
+        Direction::Rx
+    };
+    let first = match main {
+        Softirq::NetRx | Softirq::Tasklet | Softirq::Hi => {
+            packets.first().copied().unwrap_or(default)
+        }
+        Softirq::NetTx => Direction::Tx,
+        _ => Direction::Other,
+    };
+    for event in &scope.events {
+        let vector = match event.tag.context {
+            Some(Context::Softirq(vector)) => vector,
+            _ => main,
+        };
+        let direction = match vector {
+            _ if event.tag.context.is_none() => first,
+            Softirq::NetTx => Direction::Tx,
+            Softirq::NetRx | Softirq::Tasklet | Softirq::Hi if event.tag.completion => {
+                Direction::Tx
+            }
+            Softirq::NetRx | Softirq::Tasklet | Softirq::Hi => packets
+                .get(event.packet as usize)
+                .or(packets.last())
+                .copied()
+                .unwrap_or(default),
+            _ => Direction::Other,
+        };
+        add(direction, Context::Softirq(vector), event);
+    }
+    first
+}

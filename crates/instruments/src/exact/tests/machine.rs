@@ -1,0 +1,240 @@
+//! A machine without code: what it executes is what a test says.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use netplumb_kernel::kallsyms::SymbolTable;
+use netplumb_kernel::path_rules::PathRules;
+
+use super::super::stream::Kind;
+use super::super::{Accountant, Losses, Mark, Record, UNKNOWN, Window};
+
+/// Every instruction is so long.
+pub(super) const INSN_BYTES: u64 = 4;
+/// Every function but `dst_output` is so long.
+const FUNCTION_BYTES: u64 = 0x100;
+const TEXT: u64 = 0xffff_ffff_8100_0000;
+/// Code that no symbol covers.
+pub(super) const NOWHERE: u64 = 0xffff_ffff_c000_0000;
+/// Stack addresses are given from here.
+const STACKS: u64 = 0xffff_c900_0000_0000;
+
+/// In the order of their addresses. `helper` follows `dst_output`.
+const FUNCTIONS: &[&str] = &[
+    "entry_SYSCALL_64",
+    "asm_exc_page_fault",
+    "error_entry",
+    "asm_sysvec_apic_timer_interrupt",
+    "asm_common_interrupt",
+    "irq_entries_start",
+    "udp_sendmsg",
+    "ip_output",
+    "dst_output",
+    "helper",
+    "helper.cold",
+    "__x86_indirect_thunk_rax",
+    "schedule",
+    "__switch_to_asm",
+    "__switch_to",
+    "cpu_idle",
+    "__local_bh_enable_ip",
+    "handle_softirqs",
+    "net_rx_action",
+    "net_tx_action",
+    "rcu_core_si",
+    "__netif_receive_skb_core",
+    "ip_forward",
+    "icmp_echo",
+    "tcp_ack",
+    "tcp_data_queue",
+    "free_old_xmit_skbs",
+    "f0",
+    "f0.cold",
+    "f1",
+    "f1.cold",
+    "f2",
+    "f2.cold",
+    "f3",
+    "f3.cold",
+    "f4",
+    "f4.cold",
+    "f5",
+    "f5.cold",
+];
+
+static RULES: LazyLock<PathRules> = LazyLock::new(PathRules::built_in);
+
+/// The symbols of a small kernel.
+pub(super) fn symbols() -> SymbolTable {
+    let mut text = String::new();
+    let mut address = TEXT;
+    for name in FUNCTIONS {
+        text.push_str(&format!("{address:016x} T {name}\n"));
+        address += FUNCTION_BYTES;
+    }
+    text.push_str(&format!("{address:016x} D end_of_text\n"));
+    SymbolTable::parse(text.as_bytes()).unwrap()
+}
+
+pub(super) struct Machine<'a> {
+    symbols: &'a SymbolTable,
+    accountant: Accountant<'a>,
+    ids: HashMap<(u64, u32, u32), u32>,
+    windows: Vec<Window>,
+    user_insns: u64,
+    /// Kernel instructions since the window opened, and in the last block.
+    ran: u64,
+    last: u32,
+}
+
+impl<'a> Machine<'a> {
+    pub(super) fn new(symbols: &'a SymbolTable) -> Self {
+        Machine {
+            symbols,
+            accountant: Accountant::new(symbols, &RULES),
+            ids: HashMap::new(),
+            windows: Vec::new(),
+            user_insns: 0,
+            ran: 0,
+            last: 0,
+        }
+    }
+
+    pub(super) fn take(&mut self, record: Record) {
+        self.windows.extend(self.accountant.take(record));
+    }
+
+    pub(super) fn address(&self, name: &str) -> u64 {
+        self.symbols.by_name(name)[0].addr
+    }
+
+    pub(super) fn size(&self, name: &str) -> u64 {
+        self.symbols.by_name(name)[0].size
+    }
+
+    /// Execute a block at an address.
+    pub(super) fn at(&mut self, address: u64, insns: u32, kind: Kind) {
+        let next = self.ids.len() as u32;
+        let id = *self
+            .ids
+            .entry((address, insns, kind as u32))
+            .or_insert(next);
+        if id == next {
+            self.take(Record::Block {
+                id,
+                address,
+                kind,
+                sizes: vec![INSN_BYTES as u8; insns as usize],
+            });
+        }
+        self.take(Record::Exec(id));
+        self.ran += u64::from(insns);
+        self.last = insns;
+    }
+
+    fn in_function(&mut self, name: &str, offset: u64, insns: u32, kind: Kind) {
+        self.at(self.address(name) + offset, insns, kind);
+    }
+
+    /// Instructions that fall through or jump.
+    pub(super) fn jump(&mut self, name: &str, offset: u64, insns: u32) {
+        self.in_function(name, offset, insns, Kind::Other);
+    }
+
+    /// Instructions, the last a call that stores its return address at `sp`.
+    pub(super) fn call(&mut self, name: &str, offset: u64, insns: u32, sp: u64) {
+        self.in_function(name, offset, insns, Kind::Call);
+        self.take(Record::Call(STACKS + sp));
+    }
+
+    /// One instruction further on in a function, a call.
+    pub(super) fn call_only(&mut self, name: &str, sp: u64) {
+        self.call(name, 0x40, 1, sp);
+    }
+
+    /// Instructions, the last a return that reads its address from `sp`.
+    pub(super) fn ret(&mut self, name: &str, offset: u64, insns: u32, sp: u64) {
+        self.in_function(name, offset, insns, Kind::Ret);
+        self.take(Record::Ret(STACKS + sp));
+    }
+
+    /// Instructions, the last the return of an interrupt or exception.
+    pub(super) fn iret(&mut self, name: &str, offset: u64, insns: u32) {
+        self.in_function(name, offset, insns, Kind::Iret);
+    }
+
+    /// The last block executed so many instructions.
+    pub(super) fn partial(&mut self, insns: u32) {
+        self.take(Record::Partial(insns));
+        self.ran = self.ran - u64::from(self.last) + u64::from(insns);
+        self.last = insns;
+    }
+
+    /// User mode runs.
+    pub(super) fn user(&mut self) {
+        self.take(Record::User);
+        self.user_insns += 100;
+    }
+
+    /// ... and executes a marker.
+    pub(super) fn mark(&mut self, mark: Mark) {
+        if mark == Mark::WindowBegin {
+            self.ran = 0;
+        }
+        self.take(Record::Mark(mark, self.user_insns));
+    }
+
+    /// The one window that has closed since.
+    pub(super) fn window(&mut self) -> Window {
+        assert_eq!(self.windows.len(), 1);
+        self.windows.remove(0)
+    }
+
+    pub(super) fn losses(&self) -> Losses {
+        self.accountant.losses()
+    }
+
+    /// Check that costs add up to what was counted apart from them, and that to
+    /// what this machine executed.
+    #[track_caller]
+    pub(super) fn check_sums(&self, window: &Window) {
+        let insns: u64 = window.costs.iter().map(|c| c.insns).sum();
+        let calls: u64 = window.costs.iter().map(|c| c.calls).sum();
+        assert_eq!(insns, window.kernel_insns, "costs are all that was counted");
+        assert_eq!(window.kernel_insns, self.ran, "all that ran was counted");
+        assert_eq!(calls, window.entered, "costs have all that was entered");
+    }
+
+    /// The costs, one line each, sorted.
+    pub(super) fn told(&self, window: &Window) -> Vec<String> {
+        let nodes = self.accountant.tree().nodes();
+        let mut lines: Vec<String> = window
+            .costs
+            .iter()
+            .map(|cost| {
+                let mut path = String::new();
+                let mut at = Some(cost.node);
+                while let Some(id) = at {
+                    let node = nodes[id as usize];
+                    let name = match node.symbol {
+                        UNKNOWN => "[unknown]",
+                        symbol => &self.symbols.symbols()[symbol as usize].name,
+                    };
+                    let how = match (node.parent, node.tail) {
+                        (None, _) => "",
+                        (_, true) => " ~ ",
+                        (_, false) => " > ",
+                    };
+                    path = format!("{how}{name}{path}");
+                    at = node.parent;
+                }
+                format!(
+                    "{} {}, {path}, {}, {}",
+                    cost.direction, cost.context, cost.calls, cost.insns
+                )
+            })
+            .collect();
+        lines.sort_unstable();
+        lines
+    }
+}

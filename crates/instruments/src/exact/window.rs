@@ -1,0 +1,94 @@
+//! The window of a block: what it costs while it is open.
+
+use netplumb_model::class::{Context, Direction};
+use netplumb_model::recording::NodeId;
+use rustc_hash::FxHashMap;
+
+/// One cost: whose, of what, how much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// What was done with the packet.
+    pub direction: Direction,
+    /// Whose time it was.
+    pub context: Context,
+    /// The function, and how it was reached.
+    pub node: NodeId,
+    /// Times entered.
+    pub calls: u64,
+    /// Instructions.
+    pub insns: u64,
+}
+
+/// What one window held.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Costs, in order of direction, context and node.
+    pub costs: Vec<Counted>,
+    /// Kernel instructions, counted apart from the costs.
+    pub kernel_insns: u64,
+    /// User instructions.
+    pub user_insns: u64,
+    /// Functions entered.
+    pub entered: u64,
+    /// Of these, those that returned.
+    pub returned: u64,
+}
+
+/// Calls and instructions, by node.
+pub(super) type Slot = FxHashMap<NodeId, (u64, u64)>;
+
+/// A window that has not closed yet.
+#[derive(Debug, Default)]
+pub(super) struct OpenWindow {
+    pub(super) slots: FxHashMap<(Direction, Context), Slot>,
+    pub(super) kernel_insns: u64,
+    pub(super) user_insns_before: u64,
+    pub(super) entered: u64,
+    pub(super) returned: u64,
+}
+
+impl OpenWindow {
+    /// Add to the cost of a node.
+    pub(super) fn add(
+        &mut self,
+        direction: Direction,
+        context: Context,
+        node: NodeId,
+        calls: u32,
+        insns: u32,
+    ) {
+        let cost = self
+            .slots
+            .entry((direction, context))
+            .or_default()
+            .entry(node)
+            .or_default();
+        cost.0 += u64::from(calls);
+        cost.1 += u64::from(insns);
+    }
+
+    /// What it held.
+    pub(super) fn close(self, user_insns: u64) -> Window {
+        let mut costs: Vec<Counted> = self
+            .slots
+            .into_iter()
+            .flat_map(|((direction, context), slot)| {
+                slot.into_iter().map(move |(node, (calls, insns))| Counted {
+                    direction,
+                    context,
+                    node,
+                    calls,
+                    insns,
+                })
+            })
+            .collect();
+        costs.sort_unstable_by_key(|c| (c.direction, c.context, c.node));
+        Window {
+            costs,
+            kernel_insns: self.kernel_insns,
+            user_insns: user_insns.saturating_sub(self.user_insns_before),
+            entered: self.entered,
+            returned: self.returned,
+        }
+    }
+}
