@@ -4,20 +4,25 @@
 mod common;
 
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Place, Running};
 use netplumb_model::recording::Recording;
 
 /// Two arms of many small blocks: the second goes on for long enough to be hit.
-const BLOCKS: usize = 300;
+const BLOCKS: usize = 120;
 
-/// Start a run, and wait until it measures its second arm.
+/// Start a run, and wait until it is in the midst of its second arm.
 fn measuring(place: &Place) -> Running {
-    let words =
-        format!("path --proto udp,raw --link lo --packets 20 --blocks {BLOCKS} -o run.plumb");
+    let words = format!(
+        "path --proto udp,raw --link lo --packets 20 --warmup 20 --blocks {BLOCKS} -o run.plumb"
+    );
     let mut running = Running::start(&mut place.plumb(&words));
+    running.wait_for("measuring udp");
+    let first_began = Instant::now();
     running.wait_for("measuring raw");
+    // The second takes about as long as the first.
+    sleep(first_began.elapsed() / 3);
     running
 }
 
@@ -102,7 +107,6 @@ fn interrupted_while_measuring() {
     }
     let place = Place::new();
     let running = measuring(&place);
-    sleep(Duration::from_millis(500));
     running.signal(libc::SIGINT);
     let ran = running.finish();
     ran.code(130)
@@ -130,7 +134,6 @@ fn killed() {
     }
     let place = Place::new();
     let running = measuring(&place);
-    sleep(Duration::from_millis(200));
     assert_eq!(place.processes().len(), 2, "{:?}", place.processes());
     running.signal(libc::SIGKILL);
     assert_eq!(running.finish().status.code(), None);

@@ -305,6 +305,12 @@ impl Job<'_> {
 
     /// The facts of this guest. Those of later guests are told by their arms.
     fn describe(&self, guest: &mut Guest, recording: &mut Recording) -> Result<(), EngineError> {
+        if !self.options.quick {
+            recording.environment.insert(
+                format!("vm.icount_shift.{}", self.guest.link),
+                machine::icount_shift(self.guest.link).to_string(),
+            );
+        }
         if !self.first {
             return Ok(());
         }

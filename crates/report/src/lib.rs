@@ -11,5 +11,7 @@ pub mod terminal;
 pub mod tree;
 pub mod trust;
 
+pub use number::printable;
+
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ pub(crate) fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -19,7 +19,7 @@ pub(crate) fn per_packet(total: u64, packets: u64) -> String {
     if packets == 0 {
         return "-".into();
     }
-    if total % packets == 0 {
+    if total.is_multiple_of(packets) {
         return thousands(total / packets);
     }
     let value = total as f64 / packets as f64;
@@ -41,7 +41,7 @@ pub(crate) fn percent(part: u64, whole: u64) -> f64 {
 
 /// Text from a guest or a file, safe for a terminal: no control characters, and
 /// no longer than `limit` characters.
-pub(crate) fn printable(text: &str, limit: usize) -> String {
+pub fn printable(text: &str, limit: usize) -> String {
     let clean = |c: char| if c.is_control() { '?' } else { c };
     if text.chars().count() <= limit {
         return text.chars().map(clean).collect();

@@ -174,7 +174,7 @@ pub(crate) fn bar(share: f64, width: usize) -> String {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
     let eighths = (share / 100.0 * width as f64 * 8.0).round() as usize;
     let mut out = "█".repeat((eighths / 8).min(width));
-    if eighths % 8 > 0 && eighths / 8 < width {
+    if !eighths.is_multiple_of(8) && eighths / 8 < width {
         out.push(EIGHTHS[eighths % 8]);
     }
     out

@@ -22,9 +22,9 @@ pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
     ));
     lines.push(format!(
         "kernel    {} ({}), mitigations {}",
-        levels(recording, "kernel").map_or_else(|| fact(env::KERNEL), |l| l),
+        levels(recording, "kernel").unwrap_or_else(|| fact(env::KERNEL)),
         printable(&fact(env::KERNEL_HASH), 12),
-        levels(recording, "mitigations").map_or_else(|| fact(env::MITIGATIONS), |l| l)
+        levels(recording, "mitigations").unwrap_or_else(|| fact(env::MITIGATIONS))
     ));
     lines.push(format!(
         "machine   QEMU {} TCG, -cpu {}, one vCPU; {}",

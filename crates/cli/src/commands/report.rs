@@ -12,7 +12,7 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::terminal::View;
-use netplumb_report::{claims, csv, figures, json, terminal, tree, trust};
+use netplumb_report::{claims, csv, figures, json, printable, terminal, tree, trust};
 
 use crate::exit::Usage;
 
@@ -155,8 +155,11 @@ fn tables(
     let mut out = String::new();
     for text in [&experiment.title, &experiment.question] {
         if !text.is_empty() {
-            out.push_str(text.trim());
-            out.push_str("\n\n");
+            for line in text.trim().lines() {
+                out.push_str(&printable(line, 1_000));
+                out.push('\n');
+            }
+            out.push('\n');
         }
     }
     out.push_str(&terminal::summary(views, columns));
@@ -208,7 +211,7 @@ fn focus(
             .collect();
         near.sort_unstable();
         near.dedup();
-        let near: Vec<&str> = near.iter().take(3).map(|(_, n)| *n).collect();
+        let near: Vec<String> = near.iter().take(3).map(|(_, n)| printable(n, 80)).collect();
         return Err(Usage(format!(
             "no packet got to a function `{}`; near it there are {}",
             name.chars()

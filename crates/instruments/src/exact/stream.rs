@@ -151,6 +151,10 @@ impl<R: Read> StreamReader<R> {
     ///
     /// # Errors
     /// The pipe failed, or what came through it makes no sense.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator of results would make every caller flatten them"
+    )]
     pub fn next(&mut self) -> Result<Option<Record>, StreamError> {
         loop {
             let Some(word) = self.word()? else {

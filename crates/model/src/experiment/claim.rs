@@ -107,6 +107,16 @@ impl Claim {
 impl Experiment {
     pub(super) fn check_claims(&self) -> Result<(), (&'static str, String)> {
         let arms = self.arms();
+        for p in &self.published {
+            for (key, us, least) in [
+                ("total_us", p.total_us, f64::MIN_POSITIVE),
+                ("top_us", p.top_us, 0.0),
+            ] {
+                if !us.is_finite() || us < least {
+                    return Err((key, format!("{key} is {us}: a time in microseconds")));
+                }
+            }
+        }
         for claim in &self.claims {
             if claim.classes().is_empty() {
                 return Err((

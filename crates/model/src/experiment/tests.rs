@@ -94,3 +94,18 @@ fn a_claim_needs_its_arm() {
     let error = Experiment::parse(text).unwrap_err();
     assert!(error.what.contains("no arm sends tcp"), "{error}");
 }
+
+/// Check that a published time of nothing, or of no number, is refused: shares of
+/// it would be none.
+#[test]
+fn published_times_are_times() {
+    for (total, top, line) in [("0.0", "1.0", 5), ("nan", "1.0", 5), ("2.0", "-1.0", 7)] {
+        let text = format!(
+            "name = \"x\"\n[[published]]\nclass = \"udp tx\"\nfigure = \"1\"\n\
+             total_us = {total}\ntop_function = \"f\"\ntop_us = {top}\n"
+        );
+        let error = Experiment::parse(&text).unwrap_err();
+        assert_eq!(error.line, line, "{error}");
+        assert!(error.what.contains("microseconds"), "{error}");
+    }
+}
