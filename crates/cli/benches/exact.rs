@@ -374,6 +374,7 @@ fn send(guest: &mut Guest, packets: u32) -> Result<()> {
         packets,
         warmup_packets: 200,
         blocks: 1,
+        aligned: true,
         sysctl: Default::default(),
     };
     Ok(guest.ask(&Request::Run(plan), LIMIT, |_| Ok(()))?)

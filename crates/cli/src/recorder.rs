@@ -17,7 +17,7 @@ use crate::progress::Teller;
 /// How to run, whatever is run.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
-    /// Without an instruction clock: twice as fast, within some tenths of a percent
+    /// Without an instruction clock: a quicker boot, and counts within some tenths of a percent
     #[arg(long)]
     pub(crate) quick: bool,
     /// The recording [default: NAME.plumb; one of that name is kept as NAME.plumb.old]

@@ -115,6 +115,7 @@ impl Plan {
             packets: self.packets,
             warmup_packets: self.warmup_packets,
             blocks: self.blocks,
+            aligned: true,
             sysctl: arm
                 .knobs
                 .iter()

@@ -390,7 +390,10 @@ impl Job<'_> {
         let mut translation = Translation::default();
         for &arm in &self.guest.arms {
             progress(Progress::Arm(self.plan.arms[arm].name.clone()));
-            let request = Request::Run(self.plan.run_plan(&self.plan.arms[arm]));
+            let request = Request::Run(RunPlan {
+                aligned: !self.options.quick,
+                ..self.plan.run_plan(&self.plan.arms[arm])
+            });
             let mut ledgers: Vec<Ledger> = Vec::new();
             let answered = guest.ask(&request, self.options.timeout, |reply| {
                 if let Reply::BlockDone { ledger, .. } = reply {

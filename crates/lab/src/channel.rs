@@ -45,7 +45,7 @@ impl Decoder {
     }
 
     /// The next whole message, if there is one.
-    pub fn next<T: DeserializeOwned>(&mut self) -> Option<T> {
+    pub fn take<T: DeserializeOwned>(&mut self) -> Option<T> {
         loop {
             let start = find(&self.bytes, &MAGIC);
             match start {
@@ -100,7 +100,7 @@ pub fn receive<T: DeserializeOwned>(
 ) -> io::Result<T> {
     let mut buffer = [0; 64 << 10];
     loop {
-        if let Some(message) = decoder.next() {
+        if let Some(message) = decoder.take() {
             return Ok(message);
         }
         match stream.read(&mut buffer) {
@@ -133,7 +133,7 @@ mod tests {
             let mut got: Vec<String> = Vec::new();
             for piece in bytes.chunks(cut) {
                 decoder.push(piece);
-                while let Some(message) = decoder.next() {
+                while let Some(message) = decoder.take() {
                     got.push(message);
                 }
             }
@@ -151,8 +151,8 @@ mod tests {
         send(&mut bytes, &"second".to_string()).unwrap();
         let mut decoder = Decoder::default();
         decoder.push(&bytes);
-        assert_eq!(decoder.next::<String>().as_deref(), Some("second"));
-        assert_eq!(decoder.next::<String>(), None);
+        assert_eq!(decoder.take::<String>().as_deref(), Some("second"));
+        assert_eq!(decoder.take::<String>(), None);
     }
 
     /// Check that the end of a stream is told from a message.

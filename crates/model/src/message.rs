@@ -114,6 +114,9 @@ pub struct RunPlan {
     pub warmup_packets: u32,
     /// Blocks.
     pub blocks: u32,
+    /// Whether packets keep away from the timer's ticks. Without an instruction
+    /// clock that would only be waiting.
+    pub aligned: bool,
     /// Settings below /proc/sys, for every namespace.
     pub sysctl: BTreeMap<String, String>,
 }

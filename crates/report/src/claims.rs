@@ -203,7 +203,7 @@ pub fn render(judged: &[Judged], columns: usize) -> String {
     for one in judged {
         let mark = match one.verdict {
             Verdict::Holds => "holds:    ",
-            Verdict::DoesNotHold => "does NOT: ",
+            Verdict::DoesNotHold => "not so:   ",
             Verdict::Answered => "answer:   ",
             Verdict::NotMeasured => "no data:  ",
         };

@@ -57,6 +57,10 @@ pub(crate) fn right(text: impl ToString) -> Cell {
 pub fn render(recording: &Recording, classes: &[ClassView<'_>], view: &View) -> String {
     let mut out = String::new();
     out.push_str(&heading(recording, classes));
+    if several_arms(classes) {
+        out.push('\n');
+        out.push_str(&summary(classes, view.columns));
+    }
     for class in classes {
         out.push('\n');
         out.push_str(&class_section(class, view));
@@ -131,7 +135,7 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
     let packets = class.packets;
     let heading = format!(
         "{}  {} instructions per packet ({})",
-        class.class,
+        label(class),
         per_packet(class.total, packets),
         split(class)
     );
@@ -295,15 +299,30 @@ pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
     text
 }
 
-/// One line for each class: the whole at a glance.
-pub fn summary(classes: &[ClassView<'_>], columns: usize) -> String {
-    let mut table = table(columns);
-    // With several arms of one protocol, a class alone does not tell.
-    let several = classes.iter().any(|c| {
+/// Whether arms share a class: with several of one protocol, a class alone does
+/// not tell which.
+fn several_arms(classes: &[ClassView<'_>]) -> bool {
+    classes.iter().any(|c| {
         classes
             .iter()
             .any(|other| other.class == c.class && other.arm != c.arm)
-    });
+    })
+}
+
+/// The class, after the arm where that says more than the protocol.
+pub(crate) fn label(class: &ClassView<'_>) -> String {
+    let arm = class.arm();
+    if arm.name == arm.proto.as_str() {
+        class.class.to_string()
+    } else {
+        format!("{}, {}", printable(&arm.name, 60), class.class)
+    }
+}
+
+/// One line for each class: the whole at a glance.
+pub fn summary(classes: &[ClassView<'_>], columns: usize) -> String {
+    let mut table = table(columns);
+    let several = several_arms(classes);
     table.set_header(vec![
         Cell::new(if several { "  arm, class" } else { "  class" }),
         right("instructions"),

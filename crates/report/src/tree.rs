@@ -7,7 +7,7 @@ use netplumb_model::recording::{FunctionId, NodeId};
 
 use crate::analysis::{ClassView, has_ancestor};
 use crate::number::{per_packet, percent, printable};
-use crate::terminal::{right, table, trimmed};
+use crate::terminal::{label, right, table, trimmed};
 
 /// Deeper than any kernel stack; a recording from elsewhere can't make us recurse
 /// without end.
@@ -108,6 +108,8 @@ impl TreeWriter<'_> {
             line.self_insns += view.self_insns;
             line.inclusive_insns += view.inclusive_insns;
         }
+        // On the way down to another class's work, and nothing in this one.
+        lines.retain(|l| l.inclusive_insns > 0);
         lines.sort_by_key(|l| (std::cmp::Reverse(l.inclusive_insns), l.function));
         lines
     }
@@ -189,7 +191,7 @@ pub fn render_focus(class: &ClassView<'_>, function: FunctionId, columns: usize)
     let Some(own) = class.functions.iter().find(|f| f.function == function) else {
         return format!(
             "{}  does not get to {}\n",
-            class.class,
+            label(class),
             class.name(function)
         );
     };
@@ -229,5 +231,5 @@ pub fn render_focus(class: &ClassView<'_>, function: FunctionId, columns: usize)
             right(per_packet(*insns, packets)),
         ]);
     }
-    format!("{}\n{}", class.class, trimmed(&table))
+    format!("{}\n{}", label(class), trimmed(&table))
 }

@@ -140,7 +140,8 @@ fn blocks(classes: &[ClassView<'_>]) -> String {
         format!("blocks    {count} of each class, every one with the same count")
     } else {
         format!(
-            "blocks    {count} of each class; per packet they range: {}",
+            "blocks    {count} of each class; per packet they range: {} (the kernel's own state moves on: \
+             a ring, a slab or random numbers refilled, a timer or a clock reading another)",
             differing.join(", ")
         )
     }

@@ -95,13 +95,14 @@ impl<'a> Traffic<'a> {
     /// error: the ledger names them.
     pub fn block(&mut self) -> io::Result<Ledger> {
         let before = self.drops()?;
-        let mut run_began_ns = align();
+        let aligned = self.plan.aligned;
+        let mut run_began_ns = if aligned { align() } else { 0 };
         let mut delivered = 0;
         let mut failed = None;
         mark::<{ mark::WINDOW_BEGIN }>();
         for _ in 0..self.plan.packets {
             // The clock is read in user mode, by the vDSO.
-            if now_ns() - run_began_ns > RUN_NS {
+            if aligned && now_ns() - run_began_ns > RUN_NS {
                 run_began_ns = align();
             }
             match self.one() {
@@ -177,26 +178,21 @@ impl<'a> Traffic<'a> {
     }
 
     fn send(&self) -> io::Result<()> {
-        let (fd, at, len) = (
-            self.sockets.tx.as_raw_fd(),
-            self.message.as_ptr().cast(),
-            self.message.len(),
-        );
-        let mut sent = 0;
-        while sent < len || len == 0 {
+        let fd = self.sockets.tx.as_raw_fd();
+        let mut rest = &self.message[..];
+        loop {
             mark::<{ mark::TX_BEGIN }>();
-            // SAFETY: `sent` is below `len`, the length of the buffer.
-            let n = unsafe { libc::send(fd, (at as *const u8).add(sent).cast(), len - sent, 0) };
+            // SAFETY: the pointer and the length are those of the slice.
+            let n = unsafe { libc::send(fd, rest.as_ptr().cast(), rest.len(), 0) };
             mark::<{ mark::TX_END }>();
             if n < 0 {
                 return Err(io::Error::last_os_error());
             }
-            sent += n as usize;
-            if len == 0 {
-                break;
+            rest = rest.get(n as usize..).unwrap_or_default();
+            if rest.is_empty() {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     fn receive(&mut self) -> io::Result<usize> {

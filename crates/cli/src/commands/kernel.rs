@@ -84,7 +84,7 @@ pub(crate) fn run(cmd: KernelCommand, cache: &Path) -> anyhow::Result<ExitCode> 
                 None => return Err(error),
             };
             // The catalogue's errors say their causes themselves.
-            writeln!(io::stderr(), "error: {error}")
+            writeln!(io::stderr(), "plumb: {error}")
                 .context("cannot write to the standard error")?;
             Ok(ExitCode::from(code))
         }

@@ -100,7 +100,7 @@ fn carry_out_early(handler: &mut dyn Handler) -> Result<(), String> {
     };
     let mut decoder = Decoder::default();
     decoder.push(&frames);
-    while let Some(request) = decoder.next::<Request>() {
+    while let Some(request) = decoder.take::<Request>() {
         handler.handle(request, &mut |_| Ok(()))?;
     }
     Ok(())

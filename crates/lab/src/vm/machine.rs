@@ -152,7 +152,10 @@ impl Machine {
         .to_vec();
         args.extend(["-m".into(), MEMORY_MIB.to_string()]);
         if self.icount {
-            args.extend(["-icount".into(), format!("shift={},sleep=off", icount_shift(self.link))]);
+            args.extend([
+                "-icount".into(),
+                format!("shift={},sleep=off", icount_shift(self.link)),
+            ]);
         }
         args.extend([
             "-kernel".into(),

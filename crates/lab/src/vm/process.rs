@@ -473,7 +473,7 @@ fn follow(port: usize, mut stream: UnixStream, sender: Sender<Event>) {
                 }
                 Ok(n) => decoder.push(&buffer[..n]),
             }
-            while let Some(reply) = decoder.next() {
+            while let Some(reply) = decoder.take() {
                 if sender.send(Event::Reply(port, reply)).is_err() {
                     return;
                 }
