@@ -37,7 +37,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// What a packet's path costs, function by function
-    Path(commands::path::PathArgs),
+    Path(Box<commands::path::PathArgs>),
     /// Run an experiment file
     Run(commands::run::RunArgs),
     /// Print a recording again
@@ -82,7 +82,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
     };
     match cli.command {
-        Command::Path(args) => commands::path::run(args, &cache),
+        Command::Path(args) => commands::path::run(*args, &cache),
         Command::Run(args) => commands::run::run(args, &cache),
         Command::Report(args) => commands::report::run(&args),
         Command::Doctor(args) => commands::doctor::run(args, &cache),

@@ -120,12 +120,15 @@ fn blocks(classes: &[ClassView<'_>]) -> String {
         if low != high {
             let packets = class.packets / class.by_block.len().max(1) as u64;
             let each = |insns: u64| insns as f64 / packets.max(1) as f64;
-            differing.push(format!(
-                "{} {:.2} to {:.2}",
-                class.class,
-                each(*low),
-                each(*high)
-            ));
+            // As many decimals as it takes to tell them apart.
+            let told = |decimals: usize| {
+                (
+                    format!("{:.decimals$}", each(*low)),
+                    format!("{:.decimals$}", each(*high)),
+                )
+            };
+            let (low, high) = (2..6).map(told).find(|(l, h)| l != h).unwrap_or(told(6));
+            differing.push(format!("{} {low} to {high}", class.class));
         }
     }
     // A run that was cut short has more of one arm than of another.

@@ -130,6 +130,20 @@ fn an_old_one_is_kept() {
     assert!(!read(&path).unwrap().complete);
 }
 
+/// Check that asking whether one could be made makes none.
+#[test]
+fn asking_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.plumb");
+    Writer::can_create(&path).unwrap();
+    assert!(!path.exists());
+    fs::write(&path, "kept").unwrap();
+    Writer::can_create(&path).unwrap();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert_eq!(fs::read(&path).unwrap(), b"kept");
+    assert!(Writer::can_create(&folder.path().join("none/a.plumb")).is_err());
+}
+
 /// Check that whatever is no whole recording is told as what it is.
 #[test]
 fn bad_files() {

@@ -3,6 +3,7 @@
 
 // Each test binary has a copy, and none uses all of it.
 #![allow(dead_code)]
+#![allow(clippy::unwrap_used)]
 
 use std::ffi::OsStr;
 use std::fs;

@@ -18,6 +18,8 @@ use super::device::AGENT_PORT;
 use super::initramfs::{MODULES, REQUESTS};
 use crate::channel::{self, CHUNK_BYTES, Decoder};
 
+/// Set on the kernel's command line, to speak over the serial port in any case.
+const SERIAL_VARIABLE: &str = "NETPLUMB_SERIAL";
 /// The fallback: the second serial port.
 const FALLBACK_PORT: &str = "/dev/ttyS1";
 /// Where virtio_console lists its ports; it makes the folder when it is loaded.
@@ -179,7 +181,8 @@ fn load_module(path: &Path) -> io::Result<()> {
 fn open_port() -> io::Result<File> {
     let started = Instant::now();
     // Without its driver there is nothing to wait for.
-    while Path::new(PORTS).exists() && started.elapsed() < PORT_PATIENCE {
+    let serial = std::env::var_os(SERIAL_VARIABLE).is_some();
+    while !serial && Path::new(PORTS).exists() && started.elapsed() < PORT_PATIENCE {
         if let Some(port) = named_port() {
             return OpenOptions::new().read(true).write(true).open(port);
         }

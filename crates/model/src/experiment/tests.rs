@@ -109,3 +109,31 @@ fn published_times_are_times() {
         assert!(error.what.contains("microseconds"), "{error}");
     }
 }
+
+/// Check that an MTU that the IP version does not take is refused.
+#[test]
+fn an_mtu_has_bounds() {
+    let of = |family: &str, mtu: u32| {
+        Experiment::parse(&format!(
+            "name = \"x\"\n[knobs]\nfamily = \"{family}\"\nmtu_bytes = {mtu}\n"
+        ))
+    };
+    assert!(of("ipv4", 68).is_ok());
+    assert_eq!(of("ipv4", 67).unwrap_err().line, 4);
+    assert!(of("ipv6", 1280).is_ok());
+    assert_eq!(of("ipv6", 1279).unwrap_err().line, 4);
+    assert_eq!(of("ipv4", 65_536).unwrap_err().line, 4);
+}
+
+/// Check that a layer that there is not is answered with its line and the nearest.
+#[test]
+fn a_wrong_layer_names_the_nearest() {
+    let text = "name = \"x\"\n[[claim]]\nkind = \"smaller\"\nsays = \"?\"\n\
+                of = [\"network\"]\nthan = [\"link\", \"drivr\"]\nclasses = [\"udp tx\"]\n";
+    let error = Experiment::parse(text)
+        .unwrap()
+        .check_layers(text, &["network", "link", "driver"])
+        .unwrap_err();
+    assert_eq!(error.line, 6);
+    assert_eq!(error.hint.as_deref(), Some("did you mean `driver`?"));
+}
