@@ -1,5 +1,8 @@
 //! The same answer twice: one experiment in many boots.
 
+// Also in what is no test itself.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};

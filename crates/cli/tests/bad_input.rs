@@ -1,6 +1,9 @@
 //! What bad input gets: an error that says what to try, the right exit code, and
 //! nothing lost that was already measured.
 
+// Also in what is no test itself.
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::fs;

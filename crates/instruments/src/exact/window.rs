@@ -41,6 +41,8 @@ pub(super) type Slot = FxHashMap<NodeId, (u64, u64)>;
 #[derive(Debug, Default)]
 pub(super) struct OpenWindow {
     pub(super) slots: FxHashMap<(Direction, Context), Slot>,
+    /// The last cost added, not in its slot yet.
+    pub(super) run: Option<((Direction, Context, NodeId), (u64, u64))>,
     pub(super) kernel_insns: u64,
     pub(super) user_insns_before: u64,
     pub(super) entered: u64,
@@ -57,18 +59,37 @@ impl OpenWindow {
         calls: u32,
         insns: u32,
     ) {
+        // Blocks of one function follow each other: look its cost up once for all.
+        let key = (direction, context, node);
+        match &mut self.run {
+            Some((same, cost)) if *same == key => {
+                cost.0 += u64::from(calls);
+                cost.1 += u64::from(insns);
+            }
+            _ => {
+                self.settle();
+                self.run = Some((key, (u64::from(calls), u64::from(insns))));
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        let Some(((direction, context, node), (calls, insns))) = self.run.take() else {
+            return;
+        };
         let cost = self
             .slots
             .entry((direction, context))
             .or_default()
             .entry(node)
             .or_default();
-        cost.0 += u64::from(calls);
-        cost.1 += u64::from(insns);
+        cost.0 += calls;
+        cost.1 += insns;
     }
 
     /// What it held.
-    pub(super) fn close(self, user_insns: u64) -> Window {
+    pub(super) fn close(mut self, user_insns: u64) -> Window {
+        self.settle();
         let mut costs: Vec<Counted> = self
             .slots
             .into_iter()
