@@ -37,12 +37,15 @@ pub struct Window {
 /// Calls and instructions, by node.
 pub(super) type Slot = FxHashMap<NodeId, (u64, u64)>;
 
+/// A cost under way: whose it is, calls and instructions.
+pub(super) type Run = ((Direction, Context, NodeId), (u64, u64));
+
 /// A window that has not closed yet.
 #[derive(Debug, Default)]
 pub(super) struct OpenWindow {
     pub(super) slots: FxHashMap<(Direction, Context), Slot>,
     /// The last cost added, not in its slot yet.
-    pub(super) run: Option<((Direction, Context, NodeId), (u64, u64))>,
+    pub(super) run: Option<Run>,
     pub(super) kernel_insns: u64,
     pub(super) user_insns_before: u64,
     pub(super) entered: u64,
