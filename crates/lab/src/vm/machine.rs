@@ -108,10 +108,13 @@ impl Machine {
         // nokaslr: addresses are the same in every boot. nolapic_timer: the HPET
         // ticks; to calibrate the local APIC's timer the kernel spins for 100 ms on
         // `pause`, of which each one throws QEMU out of its loop: half the boot.
-        // tsc=reliable, no_timer_check: skip what else a boot would measure.
+        // tsc=reliable, no_timer_check: skip what else a boot would measure; so do
+        // hpet_late_init (/dev/hpet, not the tick) and i8042_init (a keyboard).
+        // retain_initrd: memory that nobody needs is not poisoned before it is free.
         let mut line = String::from(
             "console=ttyS0 loglevel=4 panic=-1 nokaslr nolapic_timer tsc=reliable \
-             no_timer_check random.trust_cpu=on audit=0 cryptomgr.notests",
+             no_timer_check random.trust_cpu=on audit=0 cryptomgr.notests retain_initrd \
+             initcall_blacklist=hpet_late_init,i8042_init",
         );
         if !self.mitigations {
             line.push_str(" mitigations=off");
@@ -217,7 +220,9 @@ mod tests {
              -rtc clock=vm,base=2026-01-01 -seed 1 -m 256 -icount shift=2,sleep=off \
              -kernel /k/vmlinux -initrd /proc/self/fd/3 -append console=ttyS0 loglevel=4 \
              panic=-1 nokaslr nolapic_timer tsc=reliable no_timer_check random.trust_cpu=on \
-             audit=0 cryptomgr.notests mitigations=off slab_nomerge NETPLUMB_GUEST=1 \
+             audit=0 cryptomgr.notests retain_initrd \
+             initcall_blacklist=hpet_late_init,i8042_init mitigations=off slab_nomerge \
+             NETPLUMB_GUEST=1 \
              -chardev socket,id=console,fd=4 -serial chardev:console \
              -chardev socket,id=fallback,fd=5 -serial chardev:fallback \
              -chardev socket,id=agent,fd=6 -device virtio-serial-pci,ioeventfd=off,max_ports=2 \
