@@ -16,8 +16,8 @@ use clap::{Parser, Subcommand};
 
 use exit::Failure;
 
-/// Where a packet's time goes in the Linux kernel, function by function, and
-/// whether a change made it better. The same answer twice.
+/// What a packet's path costs in the Linux kernel, function by function, to the
+/// instruction. The same answer twice.
 #[derive(Debug, Parser)]
 #[command(name = "plumb", version, arg_required_else_help = true)]
 struct Cli {

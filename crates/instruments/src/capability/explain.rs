@@ -17,7 +17,7 @@ pub(super) struct Need {
 }
 
 /// The remedy where only another kernel helps.
-pub(super) const OTHER_KERNEL: &str = "measure in --lab vm, with a kernel that can do it";
+pub(super) const OTHER_KERNEL: &str = "measure in the vm lab, with a kernel that can do it";
 
 /// The privileges that measuring the running kernel needs; one remedy for every such trial.
 const ASK_ROOT: &str = "run as root or give CAP_BPF+CAP_PERFMON+CAP_NET_ADMIN: sudo plumb doctor";
@@ -34,7 +34,7 @@ pub(super) fn no(context: &Context, need: &Need, failure: &Failure) -> Verdict {
         return Verdict::no(
             format!("this kernel was built without {}", lacking.join(" and ")),
             format!(
-                "measure in --lab vm, with a kernel built with {0}, or boot one",
+                "measure in the vm lab, with a kernel built with {0}, or boot one",
                 lacking.join(" and ")
             ),
         );
@@ -45,7 +45,7 @@ pub(super) fn no(context: &Context, need: &Need, failure: &Failure) -> Verdict {
                 "it came with Linux {major}.{minor}, and this is {}",
                 context.release
             ),
-            format!("boot Linux {major}.{minor} or newer, or measure one in --lab vm"),
+            format!("boot Linux {major}.{minor} or newer, or measure one in the vm lab"),
         );
     }
     match failure.errno {
@@ -108,7 +108,7 @@ fn denied(context: &Context, need: &Need, failure: &Failure) -> Verdict {
                 "the kernel is locked down (lockdown={mode}): {}",
                 words(failure)
             ),
-            "measure in --lab vm, or boot with lockdown=none (with Secure Boot, switch that off)",
+            "measure in the vm lab, or boot with lockdown=none (with Secure Boot, switch that off)",
         );
     }
     let filter = if privilege.seccomp {
@@ -226,7 +226,7 @@ mod tests {
         context.config = Config::parse("CONFIG_BPF=y\n");
         let (reason, remedy) = answer(&context, libc::EPERM);
         assert!(reason.contains("CONFIG_KPROBES"));
-        assert!(remedy.contains("--lab vm"));
+        assert!(remedy.contains("the vm lab"));
     }
 
     /// Check that lockdown is blamed only where the privileges are there.
@@ -236,7 +236,7 @@ mod tests {
         context.lockdown = Some("integrity".into());
         let (reason, remedy) = answer(&context, libc::EPERM);
         assert!(reason.contains("lockdown=integrity"));
-        assert!(remedy.contains("lockdown=none") && remedy.contains("--lab vm"));
+        assert!(remedy.contains("lockdown=none") && remedy.contains("the vm lab"));
     }
 
     /// Check that an old kernel is told which version it lacks.

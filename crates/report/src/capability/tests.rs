@@ -21,7 +21,7 @@ fn sample() -> Doctor {
     let locked = || {
         Verdict::no(
             "the kernel is locked down (lockdown=integrity)",
-            "measure in --lab vm, or boot with lockdown=none",
+            "measure in the vm lab, or boot with lockdown=none",
         )
     };
     Doctor {

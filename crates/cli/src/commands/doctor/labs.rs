@@ -161,7 +161,7 @@ fn host(tried: &Tried<'_>) -> Lab {
 fn native(tried: &Tried<'_>) -> Vec<InstrumentVerdict> {
     let exact = Verdict::no(
         "it counts the instructions of a guest, never of this machine",
-        "use --lab vm",
+        "use the vm lab",
     );
     vec![
         entry("exact", exact),

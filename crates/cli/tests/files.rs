@@ -1,0 +1,71 @@
+//! Files streamed into a guest and out of it, over its port.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::time::Duration;
+
+use netplumb_lab::vm::initramfs::{self, Module};
+use netplumb_lab::vm::machine::Machine;
+use netplumb_lab::vm::process::{Extra, Guest, VmError};
+use netplumb_lab::vm::trial;
+use netplumb_model::class::Link;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Check that a file of several chunks comes back as it went in, and so does an
+/// empty one; and that what can't be read or written is told, and harms nothing.
+#[test]
+fn files_both_ways() {
+    if !common::has_guests() {
+        return;
+    }
+    let kernel = common::kernel().unwrap();
+    let machine = Machine {
+        qemu: trial::find_qemu().unwrap(),
+        kernel: kernel.boot_image(),
+        link: Link::Lo,
+        forward: false,
+        icount: true,
+        mitigations: false,
+        cmdline: String::new(),
+    };
+    let modules: Vec<Module> = kernel
+        .module_tree()
+        .unwrap()
+        .resolve(&machine.modules())
+        .unwrap()
+        .into_iter()
+        .map(|m| Module {
+            bytes: m.read().unwrap(),
+            required: m.required,
+            name: m.name,
+        })
+        .collect();
+    let init = std::fs::read(env!("CARGO_BIN_EXE_plumb")).unwrap();
+    let initramfs = initramfs::build(&init, &modules, &[]).unwrap();
+    let mut guest =
+        Guest::start(&machine, &initramfs, Extra::default(), Default::default()).unwrap();
+    guest.wait_ready(LIMIT).unwrap();
+
+    let large: Vec<u8> = (0..1_000_003_u32).map(|n| (n * 7 % 251) as u8).collect();
+    for bytes in [&large[..], &[]] {
+        guest.write_file("/tmp/f", 0o600, bytes, LIMIT).unwrap();
+        assert!(guest.read_file("/tmp/f", LIMIT).unwrap() == bytes);
+    }
+    for refused in [
+        guest.write_file("/nowhere/f", 0o600, &large, LIMIT),
+        guest.read_file("/nowhere/f", LIMIT).map(drop),
+    ] {
+        assert!(
+            matches!(&refused, Err(VmError::CommandFailed { message, .. })
+                if message.contains("/nowhere/f")),
+            "{refused:?}"
+        );
+    }
+    let release = guest
+        .read_file("/proc/sys/kernel/osrelease", LIMIT)
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&release).trim(), kernel.release);
+}

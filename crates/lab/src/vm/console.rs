@@ -1,0 +1,125 @@
+//! The last words of a guest or of QEMU, kept for an error.
+
+use std::io::Read;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// Console lines kept for an error.
+const TAIL_LINES: usize = 20;
+/// A console line is cut here.
+const TAIL_LINE_BYTES: usize = 400;
+
+/// The message of a line of the console that is a panic's.
+fn panic_message(line: &str) -> Option<String> {
+    const MARK: &str = "Kernel panic - not syncing: ";
+    Some(line.split_once(MARK)?.1.trim().to_string())
+}
+
+/// The last lines of a stream, printable.
+#[derive(Debug, Default)]
+pub(super) struct Tail {
+    lines: std::collections::VecDeque<String>,
+    partial: Vec<u8>,
+    /// The message of a panic, of which the trace may have pushed the line out.
+    pub(super) panic: Option<String>,
+}
+
+impl Tail {
+    pub(super) fn follow(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Tail>> {
+        let tail = Arc::new(Mutex::new(Tail::default()));
+        let writer = Arc::clone(&tail);
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(n @ 1..) = stream.read(&mut buffer) {
+                if let Ok(mut tail) = writer.lock() {
+                    tail.push(&buffer[..n]);
+                }
+            }
+        });
+        tail
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            match byte {
+                b'\n' => {
+                    let line = std::mem::take(&mut self.partial);
+                    self.add(&line);
+                }
+                _ if self.partial.len() < TAIL_LINE_BYTES => self.partial.push(byte),
+                _ => {}
+            }
+        }
+    }
+
+    fn add(&mut self, line: &[u8]) {
+        let text = printable(line);
+        if text.trim().is_empty() {
+            return;
+        }
+        if self.panic.is_none() {
+            self.panic = panic_message(&text);
+        }
+        if self.lines.len() == TAIL_LINES {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(text);
+    }
+}
+
+/// Without escape sequences of firmware, or whatever a guest may write.
+fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .filter(|c| !c.is_control())
+        .collect()
+}
+
+/// The lines, and what there is of the next one.
+pub(super) fn lines(tail: &Mutex<Tail>) -> Vec<String> {
+    match tail.lock() {
+        Ok(tail) => {
+            let mut lines: Vec<String> = tail.lines.iter().cloned().collect();
+            if !tail.partial.is_empty() {
+                lines.push(printable(&tail.partial));
+            }
+            lines
+        }
+        Err(_) => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the tail keeps the last lines, printable and bounded.
+    #[test]
+    fn tail_is_bounded_and_printable() {
+        let mut tail = Tail::default();
+        for n in 0..100 {
+            tail.push(format!("\x1b[2Jline {n}\r\n").as_bytes());
+        }
+        tail.push(b"\x1b[1m");
+        tail.push(&[b'x'; 10_000]);
+        let kept = lines(&Mutex::new(tail));
+        assert_eq!(kept.len(), TAIL_LINES + 1);
+        assert_eq!(kept[TAIL_LINES - 1], "[2Jline 99");
+        assert!(kept[TAIL_LINES].starts_with("[1mxxx"));
+        assert!(kept[TAIL_LINES].len() <= TAIL_LINE_BYTES);
+    }
+
+    /// Check that a panic is told from other last words, also when a long trace
+    /// comes after it.
+    #[test]
+    fn panic_is_found() {
+        let mut tail = Tail::default();
+        tail.push(b"all is well\n");
+        assert_eq!(tail.panic, None);
+        tail.push(b"[ 0.1] Kernel panic - not syncing: VFS: no root\r\n");
+        for _ in 0..2 * TAIL_LINES {
+            tail.push(b"[ 0.1]  ? some_function+0x1/0x2\r\n");
+        }
+        assert_eq!(tail.panic.as_deref(), Some("VFS: no root"));
+    }
+}
