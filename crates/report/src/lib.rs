@@ -7,6 +7,7 @@ pub mod csv;
 pub mod figures;
 pub mod json;
 mod number;
+pub mod page;
 pub mod terminal;
 pub mod tree;
 pub mod trust;

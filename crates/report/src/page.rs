@@ -1,0 +1,146 @@
+//! What the HTML page is given: one value for a report, one for a comparison,
+//! serialised as JSON, compressed, and read by `web/`.
+//!
+//! Numbers are sums over all blocks; the page divides by packets. Trees are in
+//! columns, a parent before its children, because 100,000 rows of objects are ten
+//! times as large and as slow. `web/src/data.ts` says the same in TypeScript.
+
+use serde::Serialize;
+
+/// Raised with any change that an older page could not read.
+pub const SCHEMA: u32 = 1;
+
+/// Everything on a page.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Page {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Whether there are two sides, before and after; if not, `after` is all.
+    pub diff: bool,
+    /// Its heading.
+    pub title: String,
+    /// The question that was asked; may be empty.
+    pub question: String,
+    /// What came of it, in sentences: the first thing to read.
+    pub headline: Vec<String>,
+    /// What must be known before the figures are believed: differences of kernels,
+    /// clocks or machines, a run cut short.
+    pub warnings: Vec<String>,
+    /// The unit of cost: "instructions".
+    pub unit: String,
+    /// Where and how it was measured.
+    pub facts: Vec<Fact>,
+    /// The trust footer.
+    pub trust: Vec<String>,
+    /// Claims and their verdicts.
+    pub claims: Vec<PageClaim>,
+    /// Every function that a tree names, by index.
+    pub functions: Vec<PageFunction>,
+    /// The tables: one for each arm and class.
+    pub classes: Vec<PageClass>,
+}
+
+/// One fact of the environment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Fact {
+    /// Dotted key.
+    pub key: String,
+    /// Its value; of a comparison, after.
+    pub value: String,
+    /// Before, if that is different.
+    pub before: Option<String>,
+}
+
+/// A claim, judged.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageClaim {
+    /// The statement.
+    pub says: String,
+    /// "holds", "does not hold", "answer", "not measured".
+    pub verdict: String,
+    /// Why.
+    pub because: String,
+}
+
+/// A function.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageFunction {
+    /// Its symbol; of a comparison, after.
+    pub name: String,
+    /// Module, or the ELF file of a user function.
+    pub module: Option<String>,
+    /// Layer, or "(no layer)".
+    pub layer: String,
+    /// Of a comparison: what it was called before, if not the same.
+    pub was: Option<String>,
+}
+
+/// One arm and class.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageClass {
+    /// The arm; of a comparison "before → after".
+    pub arm: String,
+    /// Protocol and direction ("udp tx").
+    pub class: String,
+    /// What the costs are divided by ("packet", "run").
+    pub per: String,
+    /// The class in a sentence.
+    pub sentence: String,
+    /// How many of these were offered, after.
+    pub packets: u64,
+    /// And before.
+    pub packets_before: u64,
+    /// The costs, one tree for each context.
+    pub contexts: Vec<PageTree>,
+    /// What somebody published for it.
+    pub published: Option<PagePublished>,
+    /// Of a comparison: cost that went from one function to another.
+    pub moves: Vec<PageMove>,
+}
+
+/// The calling-context tree of one context, in columns of equal length.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageTree {
+    /// Whose time it was ("task", "softirq:NET_RX").
+    pub context: String,
+    /// Row of the parent, -1 for none; less than the row's own.
+    pub parent: Vec<i64>,
+    /// Index of the function.
+    pub function: Vec<u32>,
+    /// Times entered, after.
+    pub calls: Vec<u64>,
+    /// Instructions of its own, after.
+    pub self_insns: Vec<u64>,
+    /// Times entered, before; empty unless this is a comparison.
+    pub calls_before: Vec<u64>,
+    /// Instructions of its own, before; empty unless this is a comparison.
+    pub self_insns_before: Vec<u64>,
+}
+
+/// A figure that somebody published.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PagePublished {
+    /// Where it stands.
+    pub figure: String,
+    /// The layer that it is about; none for the whole path.
+    pub layer: Option<String>,
+    /// The layer's total, microseconds.
+    pub total_us: f64,
+    /// The function that took most.
+    pub top_function: String,
+    /// What that took, microseconds.
+    pub top_us: f64,
+}
+
+/// Cost that left one function and turned up in another.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageMove {
+    /// Index of the function that lost it.
+    pub from: u32,
+    /// Index of the function that has it now.
+    pub to: u32,
+    /// Instructions per packet.
+    pub insns_per_packet: f64,
+    /// Why it is held to be the same cost ("inlined into its caller").
+    pub why: String,
+}
