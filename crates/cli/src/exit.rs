@@ -49,6 +49,7 @@ impl Failure {
                 ErrorKind::CannotHere => Failure::CannotHere,
                 ErrorKind::Failed => Failure::Failed,
             },
+            _ if error.downcast_ref::<CannotHere>().is_some() => Failure::CannotHere,
             _ => Failure::Failed,
         }
     }
@@ -70,3 +71,8 @@ pub(crate) fn told(error: &anyhow::Error) -> String {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
+
+/// What was asked for can't be measured in this way: why, and what can be.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct CannotHere(pub(crate) String);

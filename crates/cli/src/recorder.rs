@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args;
-use netplumb_engine::{Options, Plan};
+use netplumb_engine::run::Save;
+use netplumb_engine::{EngineError, Options, Plan};
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::recording::{Recording, env};
 use netplumb_store::Writer;
@@ -96,6 +97,39 @@ pub(crate) fn record(
     options: &RunOptions,
     cache: &Path,
 ) -> anyhow::Result<Outcome> {
+    let measure = |engine: &Options, recording: &mut Recording, save: Save<'_>, teller: &Teller| {
+        netplumb_engine::run(plan, engine, recording, save, &|event| teller.tell(event))
+    };
+    let outcome = record_by(measure, name, experiment_toml, options, cache)?;
+    let more = plan.arms.len() > 1 && !outcome.recording.blocks.is_empty();
+    if outcome.error.is_some() && more && !options.quiet {
+        eprintln!(
+            "what was measured is in {}: the same command with --resume goes on from there",
+            path_of(name, options).display()
+        );
+    }
+    Ok(outcome)
+}
+
+/// Where a recording goes.
+fn path_of(name: &str, options: &RunOptions) -> PathBuf {
+    options
+        .output
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("{name}.plumb")))
+}
+
+/// Record what `measure` measures.
+///
+/// # Errors
+/// As [`record`].
+pub(crate) fn record_by(
+    measure: impl FnOnce(&Options, &mut Recording, Save<'_>, &Teller) -> Result<(), EngineError>,
+    name: &str,
+    experiment_toml: &str,
+    options: &RunOptions,
+    cache: &Path,
+) -> anyhow::Result<Outcome> {
     let mut layers = LayerRules::built_in();
     if let Some(path) = &options.layers {
         let text = std::fs::read_to_string(path)
@@ -112,10 +146,7 @@ pub(crate) fn record(
     })
     .context("can't watch for Ctrl-C")?;
 
-    let path = options
-        .output
-        .clone()
-        .unwrap_or_else(|| PathBuf::from(format!("{name}.plumb")));
+    let path = path_of(name, options);
     let mut recording = match options.resume {
         true => taken_up(&path, experiment_toml, options)?,
         false => None,
@@ -150,8 +181,7 @@ pub(crate) fn record(
     // A disk that fills up must not cost what is measured afterwards: the first
     // error is kept and told at the end, when the figures have been printed.
     let mut unsaved = None;
-    let result = netplumb_engine::run(
-        plan,
+    let result = measure(
         &engine_options,
         &mut recording,
         &mut |recording| {
@@ -170,7 +200,7 @@ pub(crate) fn record(
             }
             Ok(())
         },
-        &|event| teller.tell(event),
+        &teller,
     );
     teller.done();
     let error = match (result, unsaved) {
@@ -178,15 +208,8 @@ pub(crate) fn record(
         (Ok(()), Some(error)) => Some(error.into()),
         (Ok(()), None) => None,
     };
-    if !options.quiet {
-        match &error {
-            None => eprintln!("recorded in {}", path.display()),
-            Some(_) if plan.arms.len() > 1 && !recording.blocks.is_empty() => eprintln!(
-                "what was measured is in {}: the same command with --resume goes on from there",
-                path.display()
-            ),
-            Some(_) => {}
-        }
+    if error.is_none() && !options.quiet {
+        eprintln!("recorded in {}", path.display());
     }
     Ok(Outcome { recording, error })
 }

@@ -1,6 +1,7 @@
 //! Experiments carried out: from arms to guests to recordings.
 
 mod collect;
+mod command;
 mod error;
 pub mod guest;
 mod measure;
@@ -9,6 +10,7 @@ pub mod plan;
 pub mod run;
 pub mod second_opinion;
 
+pub use command::{CommandRun, run_command};
 pub use error::EngineError;
 pub use plan::{GuestPlan, Plan};
 pub use run::{Options, Progress, run};

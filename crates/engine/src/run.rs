@@ -335,7 +335,7 @@ fn merge(
     measured.error.map_or(Ok(()), Err)
 }
 
-fn add_losses(recording: &mut Recording, losses: &Losses) {
+pub(crate) fn add_losses(recording: &mut Recording, losses: &Losses) {
     for (cause, count, meaning) in [
         (
             "returns without a call",
