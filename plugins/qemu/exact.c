@@ -129,6 +129,12 @@ static void on_user_block(unsigned int vcpu, void *data)
 
 static void put_address(enum exact_record type, uint64_t vaddr, uint32_t half)
 {
+	/*
+	 * An instruction of user mode that faults has the kernel's stack written
+	 * to by the CPU; it has not called or returned, and will be tried again.
+	 */
+	if (half && vaddr >> 48 == 0xffff)
+		return;
 	if (vaddr >> 48 != (half ? 0 : 0xffff)) {
 		state.bad_addresses++;
 		put_record(EXACT_LOSS, EXACT_LOSS_ADDRESS);

@@ -2,6 +2,7 @@
 
 use netplumb_engine::EngineError;
 use netplumb_kernel::layers::LayerError;
+use netplumb_lab::bundle::BundleError;
 use netplumb_lab::vm::kernels::ErrorKind;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::experiment::ExperimentError;
@@ -38,6 +39,17 @@ impl Failure {
             || error.downcast_ref::<LayerError>().is_some()
         {
             return Failure::Usage;
+        }
+        if let Some(error) = error.downcast_ref::<BundleError>() {
+            return match error {
+                BundleError::WrongArchitecture { .. } | BundleError::TooLarge { .. } => {
+                    Failure::CannotHere
+                }
+                BundleError::MissingLibrary { .. }
+                | BundleError::MissingInterpreter { .. }
+                | BundleError::Damaged { .. } => Failure::Failed,
+                _ => Failure::Usage,
+            };
         }
         match error.downcast_ref::<EngineError>() {
             Some(EngineError::Vm(VmError::QemuMissing(_)) | EngineError::Plugin(_)) => {

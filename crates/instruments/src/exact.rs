@@ -22,9 +22,7 @@ pub use image::{Image, ImageError, ImageFunction, Images, build_id, page_hash, r
 pub use plugin::{PLUGIN, describe_refusal, qemu_args};
 pub use stream::{Mark, Record, StreamError, StreamReader};
 pub use tree::{Symbol, Tree, TreeNode, UNKNOWN};
-pub use user::{
-    FIRST_SYMBOL as FIRST_USER_SYMBOL, NO_FILE, THREAD_MODULE, UNKNOWN_CODE, UserSymbol,
-};
+pub use user::{FIRST_SYMBOL as FIRST_USER_SYMBOL, NO_FILE, UNKNOWN_CODE, UserSymbol};
 pub use window::{Counted, Window};
 
 #[cfg(test)]

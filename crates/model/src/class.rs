@@ -73,6 +73,16 @@ words! {
     Command = "command",
 }
 
+impl Proto {
+    /// What costs are shared by: each packet, or each run of a command.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Proto::Raw | Proto::Udp | Proto::Tcp => "packet",
+            Proto::Command => "run",
+        }
+    }
+}
+
 words! {
     /// The version of the Internet Protocol.
     Family, "IP version",

@@ -13,7 +13,7 @@ pub use claim::{Claim, Published};
 pub use error::ExperimentError;
 pub use knobs::{Bytes, Knobs, Vary};
 
-use crate::class::{Family, Link, words};
+use crate::class::{Family, Link, Proto, words};
 use crate::recording::Arm;
 
 words! {
@@ -148,6 +148,12 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
         return Err((
             "size_bytes",
             format!("size_bytes is {}: at most {MAX_SIZE_BYTES}", arm.size_bytes),
+        ));
+    }
+    if arm.proto == Proto::Command {
+        return Err((
+            "proto",
+            "a command is no protocol: it is measured by `plumb path -- COMMAND`".into(),
         ));
     }
     if arm.forward && arm.link == Link::Lo {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use netplumb_engine::{CommandRun, run_command};
-use netplumb_lab::bundle::{Bundle, BundleError, Host, companions};
+use netplumb_lab::bundle::{Bundle, Host, companions};
 use netplumb_model::class::{Family, Link};
 use netplumb_model::message::{CommandEnd, Exit, Output};
 use netplumb_report::printable;
@@ -120,7 +120,7 @@ pub(crate) fn run(
         options,
         cache,
     )?;
-    said.show()?;
+    said.show(show.for_programs())?;
     let failed = tell_ends(&run, &args, &ends, &said);
     let code = finish(outcome, show, &[])?;
     Ok(if code == ExitCode::SUCCESS && failed {
@@ -223,9 +223,12 @@ impl Said {
     }
 
     /// The command's words are ours, as they are; the peer's are told as such.
-    fn show(&self) -> io::Result<()> {
+    fn show(&self, for_programs: bool) -> io::Result<()> {
+        let mut unended = false;
         for (from, bytes) in &self.parts {
             let written = match from {
+                // Standard output is for what programs read: there the command's is not.
+                Output::Stdout if for_programs => io::stderr().write_all(bytes),
                 Output::Stdout => io::stdout()
                     .write_all(bytes)
                     .and_then(|()| io::stdout().flush()),
@@ -237,6 +240,12 @@ impl Said {
                 Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
                 other => other?,
             }
+            if *from == Output::Stdout {
+                unended = bytes.last().is_some_and(|b| *b != b'\n');
+            }
+        }
+        if unended && !for_programs {
+            io::stdout().write_all(b"\n")?;
         }
         Ok(())
     }
@@ -354,9 +363,4 @@ fn signal_name(signal: i32) -> &'static str {
         libc::SIGTRAP => "trap",
         _ => "see kill -l",
     }
-}
-
-/// What is wrong with the command itself, and not with us.
-pub(crate) fn is_usage(error: &BundleError) -> bool {
-    !matches!(error, BundleError::Unreadable { .. })
 }

@@ -6,7 +6,7 @@
 //! its own with the name of its program: what it cost is the inclusive cost of its
 //! root, system calls and faults included.
 
-use netplumb_model::recording::NodeId;
+use netplumb_model::recording::{NodeId, THREAD_MODULE};
 use rustc_hash::FxHashMap;
 
 use super::image::{Images, readable};
@@ -22,8 +22,6 @@ pub(super) const MAX_DEPTH: usize = 400;
 /// More frames than any stack holds; what runs so deep has no end.
 pub(super) const MAX_FRAMES: usize = 1 << 20;
 
-/// The module of a thread's root.
-pub const THREAD_MODULE: &str = "(thread)";
 /// The name of code that no function of its file covers.
 pub const UNKNOWN_CODE: &str = "[unknown]";
 /// The module of code that is in no file.
@@ -34,7 +32,7 @@ pub const NO_FILE: &str = "(no file)";
 pub struct UserSymbol {
     /// Its name, for people.
     pub name: String,
-    /// Its file; [`THREAD_MODULE`], or [`NO_FILE`].
+    /// Its file, or [`NO_FILE`], or [`THREAD_MODULE`].
     pub module: String,
     /// Its address in the file.
     pub address: u64,

@@ -5,6 +5,7 @@ use netplumb_model::recording::NodeId;
 
 use super::super::block::{Block, Segment};
 use super::super::stack::{Flow, Task, Why, stack_id};
+use super::super::stream::Kind;
 use super::super::tree::Symbol;
 use super::super::user::{MAX_DEPTH, MAX_FRAMES, Thread, UserFrame, is_over};
 use super::super::window::Window;
@@ -153,10 +154,16 @@ impl Accountant<'_> {
                 self.charge_user(node, insns, u32::from(entered));
             }
         }
-        if block.nowhere && self.window.is_some() {
+        // Between the marker and its program a command is the agent's code.
+        let begun = self.current.thread.as_ref().is_some_and(|t| t.named);
+        if block.nowhere && begun && self.window.is_some() {
             self.losses.insns_without_file += u64::from(insns);
         }
-        let flow = self.flow_after(block, running);
+        // A call or return that tells no address has faulted, and is tried again.
+        let flow = match (block.kind, running.call, running.ret) {
+            (Kind::Call, None, _) | (Kind::Ret, _, None) => Flow::Sequential,
+            _ => self.flow_after(block, running),
+        };
         if let Some(thread) = &mut self.current.thread {
             thread.flow = flow;
         }

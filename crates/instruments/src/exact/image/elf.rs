@@ -197,6 +197,10 @@ impl Functions {
 /// Of several names for one place the plainest is shown: `write`, not `__write`.
 fn plainness(name: &str) -> (usize, usize) {
     let underscores = name.len() - name.trim_start_matches('_').len();
+    // What glibc calls a function by from inside (include/libc-symbols.h).
+    if name.starts_with("__GI_") {
+        return (usize::MAX, name.len());
+    }
     let mangled = name.starts_with("_Z") || name.starts_with("_R");
     (if mangled { 0 } else { underscores }, name.len())
 }

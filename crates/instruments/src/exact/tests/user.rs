@@ -175,6 +175,8 @@ fn odd_ways() {
     let losses = run(
         &["ld.so", "ping"],
         |m| {
+            // As a program that has been started without a loader.
+            m.user_at(PROGRAM, 0x1000, 1, Kind::Other);
             m.user_call(PROGRAM, 0x1100, 1, 0xe00);
             m.user_call(PROGRAM, 0x1200, 1, 0xd00);
             m.user_call(PROGRAM, 0x1300, 1, 0xc00);
@@ -189,15 +191,17 @@ fn odd_ways() {
             m.user_at(PROGRAM, 0x1108, 5, Kind::Other);
         },
         &[
-            "task, command > main, 2, 6",
-            "task, command > main > work, 1, 1",
-            "task, command > main > work > other, 1, 1",
-            "task, command > main > work > other > write, 1, 2",
-            "task, command > main > work > other > write ~ main, 1, 1",
-            "task, command > main > other, 1, 3",
-            "task, command > main > other ~ [unknown], 1, 3",
-            "task, command > main ~ write, 1, 4",
-            "task, command > main > entry_SYSCALL_64, 1, 2",
+            "task, ping > _start, 1, 1",
+            "task, ping > _start ~ main, 1, 1",
+            "task, ping > _start ~ main > work, 1, 1",
+            "task, ping > _start ~ main > work > other, 1, 1",
+            "task, ping > _start ~ main > work > other > write, 1, 2",
+            "task, ping > _start ~ main > work > other > write ~ main, 1, 1",
+            "task, ping > _start ~ main > other, 1, 3",
+            "task, ping > _start ~ main > other ~ [unknown], 1, 3",
+            "task, ping > _start ~ main ~ write, 1, 4",
+            "task, ping > main, 1, 5",
+            "task, ping > main > entry_SYSCALL_64, 1, 2",
             "other-task, agent, 0, 7",
         ],
     );
