@@ -39,7 +39,16 @@ needs() {
 		echo qemu-system-x86_64 qemu-system-x86
 		;;
 	test)
-		echo clang-format clang-format
+		# The last are commands that tests measure.
+		cat <<-LIST
+			clang-format clang-format
+			ping iputils-ping
+			iperf3 iperf3
+			curl curl
+			nft nftables
+			ip iproute2
+			python3 python3
+		LIST
 		;;
 	esac
 }

@@ -34,6 +34,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 struct block {
 	uint32_t id;
 	uint32_t n_insns;
+	uint32_t half; /* of the address space: 0, or EXACT_USER_HALF */
 };
 
 static struct {
@@ -131,9 +132,13 @@ static void put_address(enum exact_record type, uint64_t vaddr, uint32_t half)
 {
 	/*
 	 * An instruction of user mode that faults has the kernel's stack written
-	 * to by the CPU; it has not called or returned, and will be tried again.
+	 * to by the CPU: it has not called or returned, and will be tried again.
+	 * And QEMU 7.2 forgets to end a callback when an exception leaves the
+	 * block: what comes of it in another half is not the instruction's.
 	 */
 	if (half && vaddr >> 48 == 0xffff)
+		return;
+	if (state.before && state.before->half != half)
 		return;
 	if (vaddr >> 48 != (half ? 0 : 0xffff)) {
 		state.bad_addresses++;
@@ -406,6 +411,7 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	}
 	block->id = state.next_id++;
 	block->n_insns = (uint32_t)n;
+	block->half = user ? EXACT_USER_HALF : 0;
 	kind = kind_of(qemu_plugin_insn_data(last),
 		       qemu_plugin_insn_size(last));
 	put_block(block, tb, kind, user);

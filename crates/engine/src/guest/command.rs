@@ -184,7 +184,7 @@ fn one(
         false => reap(command.pid).ok_or("the command's end was not seen")?,
     };
     let peer_exit = peer.as_ref().and_then(|p| reap_if_ended(p.pid));
-    let left = left_behind(peer.as_ref().map(|p| p.pid));
+    let left = left_behind(command.pid, peer.as_ref().map(|p| p.pid));
     // Everything but ourselves.
     // SAFETY: kill takes numbers.
     unsafe { libc::kill(-1, libc::SIGKILL) };
@@ -445,8 +445,9 @@ fn reap_all() {
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) } > 0 {}
 }
 
-/// Names of processes that are neither ours, the kernel's nor the peer's.
-fn left_behind(peer: Option<libc::pid_t>) -> Vec<String> {
+/// Names of processes that are neither ours, the kernel's, the peer's nor the command
+/// itself.
+fn left_behind(command: libc::pid_t, peer: Option<libc::pid_t>) -> Vec<String> {
     let mut left = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<libc::pid_t>() else {
@@ -461,7 +462,7 @@ fn left_behind(peer: Option<libc::pid_t>) -> Vec<String> {
         let number = |n: usize| fields.get(n).and_then(|f| f.parse::<libc::pid_t>().ok());
         let (state, parent, session) = (fields.first(), number(1), number(3));
         const KTHREADD: libc::pid_t = 2;
-        let ours = pid == 1 || pid == KTHREADD || parent == Some(KTHREADD);
+        let ours = pid == 1 || pid == command || pid == KTHREADD || parent == Some(KTHREADD);
         if ours || state == Some(&"Z") || (peer.is_some() && session == peer) {
             continue;
         }

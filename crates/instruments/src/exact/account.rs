@@ -279,6 +279,10 @@ impl<'a> Accountant<'a> {
                 returns_to: block.end,
             },
             (Kind::Ret, _, Some(sp)) => Flow::Ret { sp },
+            // `rep` before it counts more than once, and may have faulted.
+            (Kind::Call | Kind::Ret, ..) if running.ran.is_some_and(|r| r != block.insns) => {
+                Flow::Sequential
+            }
             (Kind::Call | Kind::Ret, ..) => {
                 self.losses.calls_without_address += 1;
                 Flow::Sequential
