@@ -364,7 +364,7 @@ fn chunks(guest: &mut Guest, options: &Options) -> Result<Vec<u8>, EngineError> 
 }
 
 /// Where the kernel prepares the stacks of new tasks.
-fn watched(symbols: &SymbolTable) -> Option<(u64, u64)> {
+pub(crate) fn watched(symbols: &SymbolTable) -> Option<(u64, u64)> {
     let rules = PathRules::built_in();
     let symbol = symbols
         .symbols()

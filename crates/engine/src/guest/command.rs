@@ -13,6 +13,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_lab::vm::bulk;
 use netplumb_model::message::{CommandEnd, CommandPlan, Exit, Output, Reply};
 use netplumb_workload::ends::{Ends, inside};
@@ -98,7 +99,7 @@ pub(super) fn run(
 ) -> Result<(), String> {
     furnish(plan, ends).map_err(|e| format!("furnish the guest for a command: {e}"))?;
     mark::<{ mark::USER }>();
-    if let Some((from, to)) = plan.watch {
+    if let Some((from, to)) = plan.watch.or_else(own_watch) {
         mark::watch(from, to);
     }
     mark::<{ mark::ARM }>();
@@ -119,6 +120,13 @@ pub(super) fn run(
         reply(answer).map_err(|e| e.to_string())?;
     }
     failed.map_or(Ok(()), Err)
+}
+
+/// Where this kernel prepares the stacks of new tasks, for a host that does not know
+/// its symbols yet.
+fn own_watch() -> Option<(u64, u64)> {
+    let symbols = SymbolTable::parse(&fs::read("/proc/kallsyms").ok()?).ok()?;
+    crate::command::watched(&symbols)
 }
 
 fn furnish(plan: &CommandPlan, ends: &Ends) -> io::Result<()> {

@@ -125,7 +125,7 @@ fn gather(of: &Elf<'_>, from: &Elf<'_>, named: &mut Vec<Named>) {
 
 fn is_code(section: &ElfSection64<'_, '_, LittleEndian>) -> bool {
     match section.flags() {
-        SectionFlags::Elf { sh_flags, .. } => sh_flags.0 & u64::from(SHF_EXECINSTR.0) != 0,
+        SectionFlags::Elf { sh_flags, .. } => sh_flags.0 & SHF_EXECINSTR.0 != 0,
         _ => false,
     }
 }
