@@ -5,6 +5,9 @@
 
 mod facts;
 mod netlink;
+mod nft;
+mod offload;
+pub mod settings;
 mod topology;
 
 pub use topology::{Nic, Topology, TopologyError, TopologyPlan};
