@@ -291,6 +291,7 @@ fn live(qemu: &Path, kernel: &KernelEntry, variant: Variant) -> Result<Life> {
         icount: true,
         mitigations: false,
         cmdline: String::new(),
+        seed: 1,
     };
     let initramfs = initramfs_of(kernel, &machine)?;
     let (extra, stream) = if variant == Variant::Without {
@@ -376,6 +377,8 @@ fn send(guest: &mut Guest, packets: u32) -> Result<()> {
         blocks: 1,
         aligned: true,
         sysctl: Default::default(),
+        offload: Default::default(),
+        nft: None,
     };
     Ok(guest.ask(&Request::Run(plan), LIMIT, |_| Ok(()))?)
 }

@@ -30,6 +30,7 @@ fn files_both_ways() {
         icount: true,
         mitigations: false,
         cmdline: String::new(),
+        seed: 1,
     };
     let modules: Vec<Module> = kernel
         .module_tree()

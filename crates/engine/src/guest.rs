@@ -1,5 +1,6 @@
 //! What the agent in a guest does for an experiment.
 
+mod settings;
 mod timing;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,8 @@ struct Standing {
     receiver: Namespace,
     /// Nothing else holds the router's namespace.
     router: Option<Namespace>,
+    /// What came of its knobs.
+    notes: BTreeMap<String, String>,
 }
 
 /// Be init of a guest. Does not return unless that failed.
@@ -48,6 +51,11 @@ impl Handler for Agent {
             Request::Describe => reply(Reply::Facts(self.facts())).map_err(|e| e.to_string()),
             Request::Prepare(plans) => self.prepare(&plans),
             Request::Run(plan) => self.run(&plan, reply),
+            Request::ListSettings {
+                prefixes,
+                skip,
+                plan,
+            } => self.list_settings(&prefixes, &skip, &plan, reply),
             Request::TimeFunctions { functions, plan } => {
                 self.time_functions(&functions, &plan, reply)
             }
@@ -80,13 +88,7 @@ impl Agent {
 
     /// The ends for a plan, built if they don't stand yet.
     fn ends(&mut self, plan: &RunPlan) -> Result<&Ends, String> {
-        let wanted = TopologyPlan {
-            link: plan.link,
-            family: plan.family,
-            forward: plan.forward,
-            mtu_bytes: plan.mtu_bytes,
-            sysctl: plan.sysctl.clone(),
-        };
+        let wanted = topology_of(plan);
         if let Some(at) = self.standing.iter().position(|s| s.plan == wanted) {
             return Ok(&self.standing[at].ends);
         }
@@ -108,6 +110,7 @@ impl Agent {
             sender: topology.tx,
             receiver: topology.rx,
             router: topology.router,
+            notes: topology.notes,
         });
         Ok(&self.standing[self.standing.len() - 1].ends)
     }
@@ -120,6 +123,7 @@ impl Agent {
                 s.plan.family != plan.family
                     || s.plan.mtu_bytes != plan.mtu_bytes
                     || s.plan.sysctl != plan.sysctl
+                    || s.plan.offload != plan.offload
             });
             if has_nics(plan.link) && another {
                 continue;
@@ -157,6 +161,9 @@ impl Agent {
                 }
             }
         }
+        if let Some(notes) = self.notes(plan) {
+            reply(Reply::Facts(notes)).map_err(|e| e.to_string())?;
+        }
         for (index, ledger) in (0..).zip(ledgers) {
             reply(Reply::BlockDone { index, ledger }).map_err(|e| e.to_string())?;
         }
@@ -190,6 +197,19 @@ impl Agent {
         ]);
         reply(Reply::Facts(clocks)).map_err(|e| e.to_string())?;
         reply(Reply::Timed(timed)).map_err(|e| e.to_string())
+    }
+}
+
+/// The topology that a plan needs.
+fn topology_of(plan: &RunPlan) -> TopologyPlan {
+    TopologyPlan {
+        link: plan.link,
+        family: plan.family,
+        forward: plan.forward,
+        mtu_bytes: plan.mtu_bytes,
+        sysctl: plan.sysctl.clone(),
+        offload: plan.offload.clone(),
+        nft: (plan.nft.clone()).map(|rules| (rules.clone(), rules.text(plan.family, plan.proto))),
     }
 }
 

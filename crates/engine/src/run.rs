@@ -26,6 +26,7 @@ use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_model::recording::{Ledger, Loss, Recording, env};
 
 use crate::collect::{Index, Translation};
+use crate::extras;
 use crate::guest::config_facts;
 use crate::plan::{GuestPlan, Plan};
 
@@ -84,6 +85,9 @@ pub enum EngineError {
     /// The guest.
     #[error(transparent)]
     Vm(#[from] VmError),
+    /// A file that a knob needs.
+    #[error(transparent)]
+    Files(#[from] netplumb_lab::vm::files::FilesError),
     /// QEMU will not have the plugin.
     #[error("{0}")]
     Plugin(String),
@@ -131,6 +135,7 @@ pub fn run(
     let store = KernelStore::new(&options.cache);
     let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
     let version = trial::version(&qemu).unwrap_or_else(|_| "unknown".into());
+    let plan = &crate::scan::planned(plan, &store, options, &qemu, recording, progress)?;
     recording.arms = plan.arms.clone();
     let mut fact = |key: &str, value: String| recording.environment.insert(key.into(), value);
     fact(env::CLOCK, "exact".into());
@@ -196,6 +201,7 @@ impl Job<'_> {
             icount: !self.options.quick,
             mitigations: self.guest.mitigations,
             cmdline: self.guest.cmdline.clone(),
+            seed: self.guest.seed,
         }
     }
 
@@ -223,11 +229,12 @@ impl Job<'_> {
     pub(crate) fn initramfs(&self, machine: &Machine) -> Result<Vec<u8>, EngineError> {
         let host = |what| move |source| EngineError::Host { what, source };
         let init = std::fs::read(&self.options.init).map_err(host("read our own binary"))?;
-        let tree = self.kernel.module_tree()?;
-        let needed = tree.resolve(&machine.link_modules())?;
+        let tree = extras::module_tree(self.kernel, self.guest)?;
+        let more = extras::modules(self.guest, &tree);
+        let needed = tree.resolve(&[machine.link_modules(), more.clone()].concat())?;
         // A kernel without a driver for the agent's port has its serial one.
         let modules = tree
-            .resolve(&machine.modules())
+            .resolve(&[machine.modules(), more].concat())
             .unwrap_or_else(|_| needed.clone())
             .into_iter()
             .map(|m| {
@@ -242,6 +249,7 @@ impl Job<'_> {
         channel_send(&mut requests, &Request::Prepare(self.plans()))
             .and_then(|()| initramfs::build(&init, &modules, &requests))
             .map_err(host("build the initramfs"))
+            .and_then(|archive| Ok([archive, extras::archive(self.guest)?].concat()))
     }
 
     fn run(
@@ -312,6 +320,16 @@ impl Job<'_> {
             );
         }
         if !self.first {
+            let mut told = std::collections::BTreeMap::new();
+            guest.ask(&Request::Describe, self.options.timeout, |reply| {
+                if let Reply::Facts(facts) = reply {
+                    told.extend(facts);
+                }
+                Ok(())
+            })?;
+            for &arm in &self.guest.arms {
+                extras::note(recording, arm, &told);
+            }
             return Ok(());
         }
         let environment = &mut recording.environment;
@@ -396,8 +414,10 @@ impl Job<'_> {
             });
             let mut ledgers: Vec<Ledger> = Vec::new();
             let answered = guest.ask(&request, self.options.timeout, |reply| {
-                if let Reply::BlockDone { ledger, .. } = reply {
-                    ledgers.push(ledger);
+                match reply {
+                    Reply::BlockDone { ledger, .. } => ledgers.push(ledger),
+                    Reply::Facts(facts) => extras::note(recording, arm, &facts),
+                    _ => {}
                 }
                 Ok(())
             });
@@ -424,6 +444,10 @@ impl Job<'_> {
             }
             match answered {
                 Ok(()) => {}
+                // In a scan, that a setting breaks the path is a finding.
+                Err(error @ VmError::CommandFailed { .. }) if self.plan.scan.is_some() => {
+                    extras::failed(recording, arm, &error.into());
+                }
                 // The agent has told of the blocks before the one that failed.
                 Err(error @ VmError::CommandFailed { .. }) => return Err(error.into()),
                 Err(error) => {

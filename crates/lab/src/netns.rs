@@ -10,6 +10,7 @@ mod offload;
 pub mod settings;
 mod topology;
 
+pub use nft::NFT;
 pub use topology::{Nic, Topology, TopologyError, TopologyPlan};
 
 use std::io;

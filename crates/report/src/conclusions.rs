@@ -2,10 +2,12 @@
 //! words that were there before the data.
 
 use netplumb_model::experiment::Experiment;
+use netplumb_model::recording::{Recording, env};
 
 use crate::claims::Judged;
 use crate::number::printable;
-use crate::terminal::wrapped;
+use crate::scan::{self, Scan};
+use crate::terminal::{continued, wrapped};
 
 /// Longer than any sentence worth reading.
 const MAX_CHARACTERS: usize = 4_000;
@@ -55,10 +57,50 @@ fn capital(text: &str) -> String {
 }
 
 /// For the end of a report.
-pub fn render(experiment: &Experiment, judged: &[Judged], columns: usize) -> String {
-    conclusion(experiment, judged).map_or_else(String::new, |text| {
-        format!("\n{}\n", wrapped(&format!("In short: {text}"), columns))
-    })
+pub fn render(
+    experiment: &Experiment,
+    judged: &[Judged],
+    scan: Option<&Scan>,
+    columns: usize,
+) -> String {
+    let scanned = scan.map(|scan| printable(&scan::sentence(scan), MAX_CHARACTERS));
+    let sentences: Vec<String> = scanned.into_iter().chain(conclusion(experiment, judged)).collect();
+    if sentences.is_empty() {
+        return String::new();
+    }
+    format!("\n{}\n", wrapped(&format!("In short: {}", sentences.join(" ")), columns))
+}
+
+/// What the arms' guests had otherwise than the first one, and knobs without effect.
+pub fn knobs(recording: &Recording, columns: usize) -> String {
+    let mut out = String::new();
+    for arm in &recording.arms {
+        let prefix = format!("{}.{}.", env::ARM, arm.name);
+        let told: Vec<String> = recording
+            .environment
+            .range(prefix.clone()..)
+            .take_while(|(key, _)| key.starts_with(&prefix))
+            .filter_map(|(key, value)| {
+                let key = &key[prefix.len()..];
+                let value = printable(value, 120);
+                if key.starts_with("no_effect.") {
+                    return Some(format!("no effect here: {value}"));
+                }
+                // The command line and the version say what the arm's knobs say.
+                let name = key.strip_prefix("vulnerability.")?;
+                Some(format!("{}: {value}", printable(name, 40)))
+            })
+            .collect();
+        if !told.is_empty() {
+            let line = format!("  {}: {}", printable(&arm.name, 60), told.join("; "));
+            out.push_str(&continued(&line, 4, columns));
+            out.push('\n');
+        }
+    }
+    if out.is_empty() {
+        return out;
+    }
+    format!("What else the arms' guests say\n{out}\n")
 }
 
 #[cfg(test)]

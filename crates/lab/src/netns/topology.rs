@@ -147,7 +147,10 @@ impl Topology {
     }
 
     fn all(&self) -> Vec<&Namespace> {
-        [&self.tx, &self.rx].into_iter().chain(&self.router).collect()
+        [&self.tx, &self.rx]
+            .into_iter()
+            .chain(&self.router)
+            .collect()
     }
 
     fn join(plan: &TopologyPlan, nics: &[Nic]) -> Result<Topology, TopologyError> {

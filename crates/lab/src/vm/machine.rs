@@ -48,6 +48,8 @@ pub struct Machine {
     pub mitigations: bool,
     /// More words for the kernel.
     pub cmdline: String,
+    /// Where its random numbers begin; usually 1.
+    pub seed: u32,
 }
 
 /// Descriptors that QEMU inherits.
@@ -123,6 +125,11 @@ impl Machine {
             line.push(' ');
             line.push_str(self.cmdline.trim());
         }
+        // The kernel mixes its command line into its random numbers. A module's option by
+        // its form, so that the kernel neither complains nor hands it to init.
+        if self.seed != 1 {
+            line.push_str(&format!(" netplumb.seed={}", self.seed));
+        }
         // Told to init as a variable: what is PID 1 somewhere else is no guest.
         line.push_str(&format!(" {GUEST_VARIABLE}=1"));
         line
@@ -148,11 +155,10 @@ impl Machine {
             "1",
             "-rtc",
             "clock=vm,base=2026-01-01",
-            "-seed",
-            "1",
         ]
         .map(String::from)
         .to_vec();
+        args.extend(["-seed".into(), self.seed.to_string()]);
         args.extend(["-m".into(), MEMORY_MIB.to_string()]);
         if self.icount {
             args.extend([
@@ -200,7 +206,29 @@ mod tests {
             icount: true,
             mitigations: false,
             cmdline: " slab_nomerge ".into(),
+            seed: 1,
         }
+    }
+
+    /// Check that another seed is told to QEMU and to the kernel, and the first to
+    /// neither more than ever.
+    #[test]
+    fn another_seed() {
+        let lucky = Machine {
+            seed: 7,
+            ..machine()
+        };
+        assert!(lucky.kernel_cmdline().contains(" netplumb.seed=7 "));
+        assert!(!machine().kernel_cmdline().contains("seed"));
+        let fds = Inherited {
+            initramfs: 3,
+            console: 4,
+            fallback: 5,
+            agent: 6,
+        };
+        let args = lucky.qemu_args(fds, &[]);
+        let at = args.iter().position(|a| a == "-seed").unwrap();
+        assert_eq!(args[at + 1], "7");
     }
 
     /// Check the whole command line, word by word.

@@ -333,10 +333,7 @@ impl NeverMatching {
         let mut text = format!("table {table} {TABLE} {{\n");
         // A String takes all that is written to it.
         if self.set {
-            let _ = write!(
-                text,
-                "  set never {{\n    type {kind}\n    elements = {{ "
-            );
+            let _ = write!(text, "  set never {{\n    type {kind}\n    elements = {{ ");
             for n in 0..self.count {
                 let comma = if n == 0 { "" } else { ", " };
                 let _ = write!(text, "{comma}{}", self.value(family, n));

@@ -18,14 +18,20 @@ pub struct Scan {
 impl Scan {
     pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
         if self.sysctl.is_empty() {
-            return Err(("sysctl", "the scan names no settings: sysctl = [\"net.\"]".into()));
+            return Err((
+                "sysctl",
+                "the scan names no settings: sysctl = [\"net.\"]".into(),
+            ));
         }
         for prefix in self.sysctl.iter().chain(&self.skip) {
             let sane = prefix
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
             if !sane || prefix.starts_with('.') || prefix.is_empty() {
-                return Err(("sysctl", format!("`{prefix}` begins the name of no setting")));
+                return Err((
+                    "sysctl",
+                    format!("`{prefix}` begins the name of no setting"),
+                ));
             }
         }
         // The rest of /proc/sys is about the whole machine: kernel.panic, vm.drop_caches.
