@@ -96,6 +96,7 @@ fn fexit_agrees_on_inclusive_cost() {
         packets: 200,
         warmup_packets: 200,
         blocks: 2,
+        scan: None,
     };
     let options = Options {
         cache,
