@@ -20,6 +20,9 @@ pub enum EngineError {
     /// The guest.
     #[error(transparent)]
     Vm(#[from] VmError),
+    /// A file that a knob needs.
+    #[error(transparent)]
+    Files(#[from] netplumb_lab::vm::files::FilesError),
     /// QEMU will not have the plugin.
     #[error("{0}")]
     Plugin(String),
@@ -54,6 +57,11 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// Whether the guest lives, and could not do what it was asked.
+    pub(crate) fn is_the_guests(&self) -> bool {
+        matches!(self, EngineError::Vm(VmError::CommandFailed { .. }))
+    }
+
     /// What we were to do, for an error of the system.
     pub(crate) fn host(what: &'static str) -> impl FnOnce(io::Error) -> EngineError {
         move |source| EngineError::Host { what, source }

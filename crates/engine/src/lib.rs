@@ -2,11 +2,13 @@
 
 mod collect;
 mod error;
+mod extras;
 pub mod guest;
 mod measure;
 mod origin;
 pub mod plan;
 pub mod run;
+mod scan;
 pub mod second_opinion;
 
 pub use error::EngineError;

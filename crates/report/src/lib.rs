@@ -3,11 +3,14 @@
 pub mod analysis;
 pub mod capability;
 pub mod claims;
+pub mod conclusions;
 pub mod csv;
 pub mod figures;
 pub mod json;
 mod number;
 pub mod page;
+pub mod scan;
+pub mod seeds;
 pub mod terminal;
 pub mod tree;
 pub mod trust;

@@ -389,17 +389,23 @@ fn hostile_words_are_tamed_everywhere() {
     let layer = hostile.to_string();
     experiment.claims = vec![
         netplumb_model::experiment::Claim::Smaller {
+            name: None,
+            arm: None,
             says,
             of: vec![layer.clone()],
             than: vec![layer.clone()],
             classes: vec!["udp tx".parse().unwrap()],
         },
         netplumb_model::experiment::Claim::Bottleneck {
+            name: None,
+            arm: None,
             says: layer.clone(),
             layer: Some(layer.clone()),
             classes: vec!["udp tx".parse().unwrap()],
         },
         netplumb_model::experiment::Claim::Bottleneck {
+            name: None,
+            arm: None,
             says: layer.clone(),
             layer: Some(format!("{layer}, other")),
             classes: vec!["udp tx".parse().unwrap()],

@@ -12,7 +12,9 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::terminal::View;
-use netplumb_report::{claims, csv, figures, json, printable, terminal, tree, trust};
+use netplumb_report::{
+    claims, conclusions, csv, figures, json, printable, scan, seeds, terminal, tree, trust,
+};
 
 use crate::exit::Usage;
 
@@ -116,6 +118,11 @@ pub(crate) fn show(
         }
     }
     let columns = columns();
+    let spread = seeds::render(recording, &views, columns);
+    if !args.json && !args.csv {
+        // Repeats under other seeds are in the spread.
+        views.retain(|v| !seeds::is_repeat(v.arm()));
+    }
     let text = if args.json {
         json::render(recording, &views, experiment.as_ref())
     } else if args.csv {
@@ -123,7 +130,14 @@ pub(crate) fn show(
     } else if let Some(name) = &args.focus {
         focus(recording, &views, name, columns)?
     } else {
-        tables(recording, &views, args, experiment.as_ref(), columns)
+        tables(
+            recording,
+            &views,
+            args,
+            experiment.as_ref(),
+            &spread,
+            columns,
+        )
     };
     // A reader that has seen enough (`| head`) is no error.
     match io::stdout()
@@ -140,6 +154,7 @@ fn tables(
     views: &[ClassView<'_>],
     args: &ShowArgs,
     experiment: Option<&Experiment>,
+    spread: &str,
     columns: usize,
 ) -> String {
     let view = View {
@@ -148,9 +163,17 @@ fn tables(
         tree: args.tree,
         columns,
     };
-    let Some(experiment) = experiment.filter(|e| !e.published.is_empty() || !e.claims.is_empty())
+    let scan = scan::scan(recording, views);
+    let Some(experiment) =
+        experiment.filter(|e| !e.published.is_empty() || !e.claims.is_empty() || e.scan.is_some())
     else {
-        return terminal::render(recording, views, &view);
+        let mut out = terminal::render(recording, views, &view);
+        if !spread.is_empty() {
+            out.push('\n');
+            out.push_str(spread.trim_end());
+            out.push('\n');
+        }
+        return out;
     };
     let mut out = String::new();
     for text in [&experiment.title, &experiment.question] {
@@ -162,8 +185,14 @@ fn tables(
             out.push('\n');
         }
     }
-    out.push_str(&terminal::summary(views, columns));
-    out.push('\n');
+    match &scan {
+        Some(scan) => out.push_str(&scan::render(scan, columns)),
+        None => {
+            out.push_str(&terminal::summary(views, columns));
+            out.push('\n');
+        }
+    }
+    out.push_str(spread);
     if !experiment.published.is_empty() {
         out.push_str(&figures::render(experiment, views));
         if let Some(layer) = &experiment.layer {
@@ -184,13 +213,21 @@ fn tables(
         out.push_str(&terminal::render(recording, views, &view));
         out.push('\n');
     }
-    out.push_str(&claims::render(&claims::judge(experiment, views), columns));
+    let judged = claims::judge(experiment, views);
+    out.push_str(&claims::render(&judged, columns));
+    out.push_str(&conclusions::knobs(recording, columns));
     if !(args.tree || args.layer.is_some()) {
         for line in trust::footer(recording, views) {
             out.push_str(&terminal::wrapped(&line, columns));
             out.push('\n');
         }
     }
+    out.push_str(&conclusions::render(
+        experiment,
+        &judged,
+        scan.as_ref(),
+        columns,
+    ));
     out
 }
 

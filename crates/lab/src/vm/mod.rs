@@ -2,6 +2,7 @@
 
 mod console;
 pub mod device;
+pub mod files;
 pub mod guest;
 pub mod initramfs;
 pub mod kernels;
