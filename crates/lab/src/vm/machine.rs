@@ -377,7 +377,7 @@ mod tests {
              -chardev socket,id=fallback,fd=5 -serial chardev:fallback \
              -chardev socket,id=agent,fd=6 -device virtio-serial-pci,ioeventfd=off,max_ports=2 \
              -device virtserialport,chardev=agent,name=netplumb.agent \
-             -device piix3-usb-uhci,id=usb \
+             -device qemu-xhci,id=usb \
              -netdev hubport,id=nic0,hubid=0 \
              -netdev hubport,id=nic1,hubid=0 \
              -device e1000,romfile=,netdev=nic1,mac=52:54:00:4e:50:01 \
@@ -394,7 +394,7 @@ mod tests {
             [
                 "virtio_pci",
                 "virtio_console",
-                "uhci_hcd",
+                "xhci_pci",
                 "usbnet",
                 "cdc_ether",
                 "e1000"
