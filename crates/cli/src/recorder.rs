@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args;
-use netplumb_engine::{Options, Plan};
+use netplumb_engine::{EngineError, Options, Plan};
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::recording::{Recording, env};
 use netplumb_store::Writer;
@@ -181,6 +181,9 @@ pub(crate) fn record(
         &|event| teller.tell(event),
     );
     teller.done();
+    if let Err(error @ EngineError::OtherPlan(_)) = result {
+        return Err(error.into());
+    }
     let error = match (result, unsaved) {
         (Err(error), _) => Some(error.into()),
         (Ok(()), Some(error)) => Some(error.into()),

@@ -44,8 +44,11 @@ pub enum EngineError {
     #[error("{0}")]
     Save(String),
     /// A recording to go on with is of something else.
-    #[error("the recording to go on with is of another plan: {0}")]
-    OtherPlan(String),
+    #[error(
+        "the recording to go on with has {0}: run without --resume, or into another file with \
+         --output"
+    )]
+    OtherPlan(&'static str),
     /// A system call of ours failed.
     #[error("can't {what}: {source}")]
     Host {

@@ -106,6 +106,13 @@ pub fn run(
         .iter()
         .map(|g| store.find(&g.kernel))
         .collect::<Result<_, _>>()?;
+    let other_kernel = |k: &KernelEntry| {
+        let before = recording.environment.get(env::KERNEL_HASH);
+        before.is_some_and(|hash| *hash != k.hash)
+    };
+    if !done.is_empty() && kernels.first().is_some_and(other_kernel) {
+        return Err(EngineError::OtherPlan("another kernel"));
+    }
     if !options.quick {
         for guest in &guests {
             recording.environment.insert(
@@ -188,8 +195,7 @@ fn take_up(plan: &Plan, recording: &mut Recording) -> Result<Vec<usize>, EngineE
         return Ok(Vec::new());
     }
     if recording.arms != plan.arms {
-        let what = "its arms are others".to_string();
-        return Err(EngineError::OtherPlan(what));
+        return Err(EngineError::OtherPlan("other arms than this run"));
     }
     let blocks_of = |arm: usize| {
         let of = recording.blocks.iter().filter(|b| b.arm as usize == arm);
