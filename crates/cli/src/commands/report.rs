@@ -14,6 +14,7 @@ use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::terminal::View;
 use netplumb_report::{claims, csv, figures, json, printable, terminal, tree, trust};
 
+use super::outputs::OutputArgs;
 use crate::exit::Usage;
 
 /// How to show a recording.
@@ -37,14 +38,20 @@ pub(crate) struct ShowArgs {
     /// Everything, as JSON
     #[arg(long, conflicts_with_all = ["tree", "focus"])]
     json: bool,
+    /// Only the arms of this name; several with several `--arm`
+    #[arg(long, value_name = "ARM")]
+    arm: Vec<String>,
+    #[command(flatten)]
+    outputs: OutputArgs,
 }
 
 impl ShowArgs {
     /// What can be said to be wrong before anything is measured.
     ///
     /// # Errors
-    /// A layer that there is not.
+    /// A layer that there is not, or an output that can't be written.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
+        self.outputs.check()?;
         match &self.layer {
             Some(layer) if !LAYERS.contains(&layer.as_str()) => Err(Usage(format!(
                 "`{layer}` is no layer: they are {}",
@@ -115,7 +122,20 @@ pub(crate) fn show(
             .into());
         }
     }
+    only_arms(&mut views, &args.arm)?;
     let columns = columns();
+    let view = View {
+        layer: args.layer.clone(),
+        top: args.top,
+        tree: args.tree,
+        columns,
+    };
+    if args
+        .outputs
+        .write(recording, &views, experiment.as_ref(), &view)?
+    {
+        return Ok(ExitCode::SUCCESS);
+    }
     let text = if args.json {
         json::render(recording, &views, experiment.as_ref())
     } else if args.csv {
@@ -123,7 +143,7 @@ pub(crate) fn show(
     } else if let Some(name) = &args.focus {
         focus(recording, &views, name, columns)?
     } else {
-        tables(recording, &views, args, experiment.as_ref(), columns)
+        tables(recording, &views, &view, experiment.as_ref())
     };
     // A reader that has seen enough (`| head`) is no error.
     match io::stdout()
@@ -135,22 +155,41 @@ pub(crate) fn show(
     }
 }
 
+/// Keep the arms that were named, if any were.
+fn only_arms(views: &mut Vec<ClassView<'_>>, arms: &[String]) -> anyhow::Result<()> {
+    for arm in arms {
+        if !views.iter().any(|v| v.arm().name == *arm) {
+            let mut known: Vec<String> = Vec::new();
+            for view in views.iter() {
+                let name = printable(&view.arm().name, 80);
+                if known.last() != Some(&name) {
+                    known.push(name);
+                }
+            }
+            return Err(Usage(format!(
+                "no arm is called `{}`: there are {}",
+                printable(arm, 80),
+                known.join(", ")
+            ))
+            .into());
+        }
+    }
+    if !arms.is_empty() {
+        views.retain(|v| arms.contains(&v.arm().name));
+    }
+    Ok(())
+}
+
 fn tables(
     recording: &Recording,
     views: &[ClassView<'_>],
-    args: &ShowArgs,
+    view: &View,
     experiment: Option<&Experiment>,
-    columns: usize,
 ) -> String {
-    let view = View {
-        layer: args.layer.clone(),
-        top: args.top,
-        tree: args.tree,
-        columns,
-    };
+    let columns = view.columns;
     let Some(experiment) = experiment.filter(|e| !e.published.is_empty() || !e.claims.is_empty())
     else {
-        return terminal::render(recording, views, &view);
+        return terminal::render(recording, views, view);
     };
     let mut out = String::new();
     for text in [&experiment.title, &experiment.question] {
@@ -180,12 +219,12 @@ fn tables(
             }
         }
     }
-    if args.tree || args.layer.is_some() {
-        out.push_str(&terminal::render(recording, views, &view));
+    if view.tree || view.layer.is_some() {
+        out.push_str(&terminal::render(recording, views, view));
         out.push('\n');
     }
     out.push_str(&claims::render(&claims::judge(experiment, views), columns));
-    if !(args.tree || args.layer.is_some()) {
+    if !(view.tree || view.layer.is_some()) {
         for line in trust::footer(recording, views) {
             out.push_str(&terminal::wrapped(&line, columns));
             out.push('\n');
