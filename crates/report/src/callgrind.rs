@@ -16,7 +16,7 @@ use netplumb_model::recording::{FunctionId, Recording, env};
 
 use crate::analysis::{ClassView, NO_LAYER};
 use crate::number::printable;
-use crate::profile::{Part, parts, tame};
+use crate::profile::{Part, conditions, parts, tame};
 use crate::terminal::label;
 
 /// KCachegrind takes no more than 13 events that are not computed.
@@ -160,8 +160,7 @@ impl Writer<'_> {
         let _ = writeln!(self.out, "creator: plumb {}", fact(env::PLUMB));
         let _ = writeln!(self.out, "cmd: {}", fact(env::ARGV));
         self.out.push_str("part: 1\n");
-        for (key, value) in &self.recording.environment {
-            let line = format!("{}: {}", printable(key, 100), printable(value, 1_000));
+        for line in conditions(self.recording) {
             let _ = writeln!(self.out, "desc: {line}");
         }
         self.out.push_str("\npositions: line\n");
@@ -169,8 +168,7 @@ impl Writer<'_> {
             .push_str("event: Ir : Kernel instructions, all blocks\n");
         let mut events = String::from("events: Ir");
         if self.by_class {
-            for (n, class) in classes.iter().enumerate() {
-                let name = event(class, n);
+            for (class, name) in classes.iter().zip(self::events(classes)) {
                 let _ = writeln!(self.out, "event: {name} : {}", label(class));
                 let _ = write!(events, " {name}");
             }
@@ -248,13 +246,22 @@ impl Writer<'_> {
     }
 }
 
-/// An event's name: a word of letters, digits and underscores.
-fn event(class: &ClassView<'_>, n: usize) -> String {
-    let words: String = class
-        .class
-        .to_string()
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
-        .collect();
-    format!("{words}_{}", n + 1)
+/// Names for events: words of letters, digits and underscores, each its own.
+fn events(classes: &[ClassView<'_>]) -> Vec<String> {
+    let word = |text: String| -> String {
+        let letters = text.chars();
+        letters
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+            .collect()
+    };
+    let words: Vec<String> = classes.iter().map(|c| word(c.class.to_string())).collect();
+    let several = |word: &String| words.iter().filter(|w| *w == word).count() > 1;
+    words
+        .iter()
+        .enumerate()
+        .map(|(n, word)| match several(word) {
+            true => format!("{word}_{}", n + 1),
+            false => word.clone(),
+        })
+        .collect()
 }

@@ -13,12 +13,11 @@ use netplumb_model::recording::{FunctionId, Recording, env};
 use prost::Message;
 
 use crate::analysis::{ClassView, NO_LAYER};
-use crate::number::printable;
-use crate::profile::{ELIDED, parts, tame};
+use crate::profile::{ELIDED, conditions, parts, tame};
 
 /// The messages of google/pprof's proto/profile.proto, without the fields that
 /// are not written here.
-mod proto {
+pub(crate) mod proto {
     #![allow(missing_docs)]
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -170,8 +169,7 @@ fn profile(recording: &Recording, classes: &[ClassView<'_>]) -> proto::Profile {
         time_nanos: started_ns(recording),
         ..Default::default()
     };
-    for (key, value) in &recording.environment {
-        let line = format!("{}: {}", printable(key, 100), printable(value, 1_000));
+    for line in conditions(recording) {
         out.comment.push(strings.number(line));
     }
     let mut places = Places::new(recording, &mut strings);

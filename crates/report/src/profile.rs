@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use netplumb_model::class::{Context, Direction};
-use netplumb_model::recording::{FunctionId, NodeId};
+use netplumb_model::recording::{FunctionId, NodeId, Recording, env};
 
 use crate::analysis::ClassView;
 use crate::number::printable;
@@ -249,4 +249,28 @@ pub(crate) fn tame(name: &str) -> String {
         name if name.trim().is_empty() => "?".into(),
         name => name,
     }
+}
+
+/// Under which conditions it was measured, a line for each: what decides the
+/// figures, not all that is known, since readers print it above every table.
+pub(crate) fn conditions(recording: &Recording) -> Vec<String> {
+    const KEYS: [&str; 11] = [
+        env::NAME,
+        env::UNIT,
+        env::QUICK,
+        env::KERNEL,
+        env::KERNEL_HASH,
+        env::CMDLINE,
+        env::MITIGATIONS,
+        env::QEMU,
+        env::CPU,
+        env::REP,
+        env::PLUMB,
+    ];
+    KEYS.iter()
+        .filter_map(|key| {
+            let value = recording.environment.get(*key)?;
+            Some(format!("{key}: {}", printable(value, 1_000)))
+        })
+        .collect()
 }

@@ -21,8 +21,8 @@ const PANEL_PT: f64 = 240.0;
 /// Between two columns.
 const GAP_PT: f64 = 24.0;
 /// Names are left of the bars, figures right of them.
-const NAME_PT: f64 = 122.0;
-const BAR_PT: f64 = 88.0;
+const NAME_PT: f64 = 130.0;
+const BAR_PT: f64 = 80.0;
 const ROW_PT: f64 = 10.0;
 const BAR_HEIGHT_PT: f64 = 6.5;
 /// Above the first row of a panel: two lines of heading.
@@ -123,7 +123,7 @@ fn layers(class: &ClassView<'_>) -> Panel {
             "{} instructions per packet, by layer",
             per_packet(class.total, class.packets)
         ),
-        bars: bars(&shares, class.total),
+        bars: bars(&shares, class.total, None),
     }
 }
 
@@ -143,37 +143,39 @@ fn functions(class: &ClassView<'_>, layer: Option<&str>, published: Option<&Publ
             "{of}{} instructions per packet",
             per_packet(whole, class.packets)
         ),
-        bars: bars(&shares, whole),
+        bars: match published {
+            Some(published) => bars_beside(&shares, whole, published),
+            None => bars(&shares, whole, None),
+        },
     };
     if let Some(published) = published {
-        panel.heading = format!("{}  {}", printable(&published.figure, 8), panel.heading);
-        panel
-            .below
-            .push_str(&format!("; published {:.3} µs", published.total_us));
-        beside(&mut panel.bars, &shares, whole, published);
+        panel.heading = format!("{} {}", printable(&published.figure, 8), panel.heading);
+        let also = format!("; published {:.3} µs", published.total_us);
+        panel.below.push_str(&also);
     }
     panel
 }
 
-/// The largest, and what is left over.
-fn bars(shares: &[(String, u64)], whole: u64) -> Vec<Bar> {
-    let shown = shares
-        .iter()
-        .take(MAX_BARS)
-        .take_while(|(_, n)| percent(*n, whole) >= MIN_SHARE_PERCENT)
-        .count();
-    let mut bars: Vec<Bar> = shares[..shown]
-        .iter()
-        .map(|(name, n)| Bar {
-            name: name.clone(),
-            share: percent(*n, whole),
-            kind: Kind::Measured,
-        })
-        .collect();
-    let rest: u64 = shares[shown..].iter().map(|(_, n)| n).sum();
+/// The largest, the one that `with` numbers, and what is left over.
+fn bars(shares: &[(String, u64)], whole: u64, with: Option<usize>) -> Vec<Bar> {
+    let mut bars = Vec::new();
+    let (mut left, mut rest) = (0, 0);
+    for (n, (name, insns)) in shares.iter().enumerate() {
+        let share = percent(*insns, whole);
+        if (n < MAX_BARS && share >= MIN_SHARE_PERCENT) || with == Some(n) {
+            bars.push(Bar {
+                name: name.clone(),
+                share,
+                kind: Kind::Measured,
+            });
+        } else {
+            left += 1;
+            rest += insns;
+        }
+    }
     if rest > 0 {
         bars.push(Bar {
-            name: format!("{} more", shares.len() - shown),
+            name: format!("{left} more"),
             share: percent(rest, whole),
             kind: Kind::Rest,
         });
@@ -181,42 +183,33 @@ fn bars(shares: &[(String, u64)], whole: u64) -> Vec<Bar> {
     bars
 }
 
-/// Puts the published bar below the one of the same function, or of its successor;
-/// if that has none, it gets one.
-fn beside(bars: &mut Vec<Bar>, shares: &[(String, u64)], whole: u64, published: &Published) {
-    let name = printable(&published.top_function, 60);
+/// Bars with the published one below that of the same function, or of its
+/// successor; last, if there is neither.
+fn bars_beside(shares: &[(String, u64)], whole: u64, published: &Published) -> Vec<Bar> {
     let of = |is: fn(&str, &str) -> bool| {
         let mut shares = shares.iter();
-        shares.find(|(symbol, _)| is(symbol, &published.top_function))
+        shares.position(|(symbol, _)| is(symbol, &published.top_function))
+    };
+    let same = of(is_function);
+    let ours = same.or_else(|| of(is_successor));
+    let mut bars = bars(shares, whole, ours);
+    let at = match ours {
+        Some(n) => bars
+            .iter()
+            .position(|b| b.name == shares[n].0)
+            .map(|at| at + 1),
+        None => None,
     };
     let bar = Bar {
-        name: match of(is_function) {
+        name: match same {
             Some(_) => "published".into(),
-            None => format!("published: {name}"),
+            None => format!("published: {}", printable(&published.top_function, 60)),
         },
         share: published.top_us * 100.0 / published.total_us,
         kind: Kind::Published,
     };
-    let at = match of(is_function).or_else(|| of(is_successor)) {
-        Some((symbol, insns)) => {
-            let shown = bars
-                .iter()
-                .position(|b| b.kind == Kind::Measured && b.name == *symbol);
-            shown.map_or_else(
-                || {
-                    bars.push(Bar {
-                        name: symbol.clone(),
-                        share: percent(*insns, whole),
-                        kind: Kind::Measured,
-                    });
-                    bars.len()
-                },
-                |at| at + 1,
-            )
-        }
-        None => bars.len(),
-    };
-    bars.insert(at, bar);
+    bars.insert(at.unwrap_or(bars.len()), bar);
+    bars
 }
 
 fn draw(panels: &[Panel], notes: &[String]) -> String {
@@ -405,11 +398,11 @@ fn width_pt(words: &str, size_pt: f64) -> f64 {
 /// The width of Helvetica's letters, roughly and rather too much.
 fn letter_em(c: char) -> f64 {
     match c {
-        'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' | 't' | 'f' | 'I' => 0.29,
-        'r' | '(' | ')' | '[' | ']' | '-' => 0.34,
+        'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' | 't' | 'f' | 'I' => 0.32,
+        'r' | '(' | ')' | '[' | ']' | '-' | '"' => 0.4,
         'm' | 'M' | 'W' | 'w' | '%' | '@' | '…' => 0.95,
-        'A'..='Z' | '<' | '>' | '=' | '+' | '~' | '&' => 0.72,
-        c if c.is_ascii() => 0.56,
+        'A'..='Z' | '<' | '>' | '=' | '+' | '~' | '&' => 0.78,
+        c if c.is_ascii() => 0.6,
         _ => 1.0,
     }
 }

@@ -193,8 +193,14 @@ fn temporary(out: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
         // As any file: less what the umask takes.
         .permissions(std::fs::Permissions::from_mode(0o666))
         .tempfile_in(folder)
-        // Its own words have the name of the temporary file.
-        .map_err(|e| io::Error::from(e.kind()))
+        .map_err(|e| {
+            // The error below has no name in it, of a file that nobody asked for.
+            let cause = e.get_ref().and_then(std::error::Error::source);
+            let code = cause
+                .and_then(|c| c.downcast_ref::<io::Error>())
+                .and_then(io::Error::raw_os_error);
+            code.map_or(e, io::Error::from_raw_os_error)
+        })
         .with_context(|| format!("can't write {}", shown(out)))
 }
 
