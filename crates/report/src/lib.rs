@@ -4,6 +4,7 @@ pub mod analysis;
 pub mod capability;
 pub mod claims;
 pub mod csv;
+pub mod diff;
 pub mod figures;
 pub mod json;
 mod number;
