@@ -7,9 +7,15 @@
 //! see [`exact::Spread`].
 
 pub mod arms;
+pub mod csv;
 pub mod exact;
 pub mod facts;
 pub mod functions;
+pub mod json;
+pub mod markdown;
+pub mod moves;
+pub mod page;
+mod renames;
 pub mod sentence;
 mod side;
 pub mod terminal;
@@ -24,13 +30,10 @@ use crate::number::printable;
 use arms::{ArmPair, Pairs};
 use exact::{Delta, PerPacket, Spread};
 use functions::{Functions, JointId};
+use moves::{Branch, Move, Scene};
 use side::Side;
 pub use side::Sum;
 use tree::{UnionTree, unite};
-
-/// A function's change is none of a packet's work below this part of an
-/// instruction: it is something that happens once in many packets.
-const FUNCTION_PARTS: u128 = 10;
 
 /// What is compared.
 #[derive(Debug, Clone, Copy)]
@@ -130,6 +133,9 @@ pub struct ClassDiff {
     pub total: Change,
     /// What that comes to.
     pub verdict: Verdict,
+    /// The change that the verdict is about: that of the total or, where the
+    /// blocks differ too much to tell, that of the functions which did change.
+    pub certain: Delta,
     /// The blocks before.
     pub blocks_before: Spread,
     /// And after.
@@ -140,6 +146,10 @@ pub struct ClassDiff {
     pub layers: Vec<(String, Change)>,
     /// By function, the largest change first.
     pub functions: Vec<FunctionChange>,
+    /// Cost that went from one function to another.
+    pub moves: Vec<Move>,
+    /// Calls that one side alone makes.
+    pub branches: Vec<Branch>,
     /// The call trees, one for each context.
     pub trees: Vec<UnionTree>,
 }
@@ -248,10 +258,22 @@ pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -
     let entered = |which: for<'s> fn(&'s Compared<'a>) -> &'s Side<'a>| -> BTreeSet<FunctionId> {
         found.iter().flat_map(|c| which(c).entered()).collect()
     };
-    let functions = Functions::by_name(
+    let mut functions = Functions::by_name(
         (sides.before, &entered(|c| &c.2)),
         (sides.after, &entered(|c| &c.3)),
     );
+    // In one kernel a name is a function.
+    if pairs.iter().any(|p| !facts::same_kernel(sides, *p)) {
+        renames::join(&mut functions, &|functions| {
+            found
+                .iter()
+                .map(|(_, _, before, after)| {
+                    let trees = unite(Some(before), Some(after), functions);
+                    (trees, (before.packets, after.packets))
+                })
+                .collect()
+        });
+    }
     let classes = found
         .iter()
         .map(|one| class(sides, one, &functions, labels))
@@ -308,7 +330,7 @@ fn class(
             after.of_context(tree.context),
         );
         let whole = change(whole);
-        contexts.push((tree.context, whole, verdict(&whole, blocks, 1)));
+        contexts.push((tree.context, whole, verdict(&whole, blocks)));
     }
     let mut layers: Vec<(String, Change)> = layers
         .into_iter()
@@ -336,7 +358,7 @@ fn class(
                 calls: change(all[0]),
                 self_insns,
                 inclusive_insns: change(all[2]),
-                verdict: verdict(&self_insns, blocks, FUNCTION_PARTS),
+                verdict: verdict(&self_insns, blocks),
                 contexts: by_context
                     .into_iter()
                     .map(|(context, sums)| (context, sums.map(change)))
@@ -352,6 +374,34 @@ fn class(
         let name = |f: &FunctionChange| &functions.joints[f.function as usize].name;
         key(b).cmp(&key(a)).then_with(|| name(a).cmp(name(b)))
     });
+    let scene = Scene {
+        functions,
+        trees: &trees,
+        changes: &changes,
+        packets: (before.packets, after.packets),
+        same_kernel: facts::same_kernel(sides, *arms),
+    };
+    let moves = scene.moves();
+    let branches = scene.branches(&moves);
+    // What changed for certain, where the whole can't tell.
+    let sure = changes
+        .iter()
+        .filter(|f| f.verdict.differs())
+        .fold(total.delta().none(), |sum, f| {
+            sum.plus(&f.self_insns.delta())
+        });
+    let mut whole = verdict(
+        &total,
+        (Some(before.total.clone()), Some(after.total.clone())),
+    );
+    let mut certain = total.delta();
+    if whole == Verdict::WithinSpread && !sure.below(1) {
+        whole = match sure.numerator < 0 {
+            true => Verdict::Better,
+            false => Verdict::Worse,
+        };
+        certain = sure;
+    }
     let arm = (
         &sides.before.arms[arms.before],
         &sides.after.arms[arms.after],
@@ -372,16 +422,15 @@ fn class(
             String::new()
         },
         total,
-        verdict: verdict(
-            &total,
-            (Some(before.total.clone()), Some(after.total.clone())),
-            1,
-        ),
+        verdict: whole,
+        certain,
         blocks_before: before.total.clone(),
         blocks_after: after.total.clone(),
         contexts,
         layers,
         functions: changes,
+        moves,
+        branches,
         trees,
     };
     debug_assert_eq!(
@@ -402,13 +451,10 @@ fn add(sum: &mut (u64, u64), more: (u64, u64)) {
     sum.1 = sum.1.saturating_add(more.1);
 }
 
-/// What a change is, given the blocks of both sides; of less than one in `parts`
-/// of an instruction it is nothing.
-fn verdict(
-    change: &Change,
-    (before, after): (Option<Spread>, Option<Spread>),
-    parts: u128,
-) -> Verdict {
+/// What a change is, given the blocks of both sides. Less than an instruction in
+/// every packet is not the path that changed, but something that happens now and
+/// then.
+fn verdict(change: &Change, (before, after): (Option<Spread>, Option<Spread>)) -> Verdict {
     let delta = change.delta();
     let (Some(before), Some(after)) = (before, after) else {
         return Verdict::WithinSpread;
@@ -417,7 +463,7 @@ fn verdict(
         Verdict::Equal
     } else if !before.apart(&after) {
         Verdict::WithinSpread
-    } else if delta.below(parts) {
+    } else if delta.below(1) {
         Verdict::Negligible
     } else if delta.numerator < 0 {
         Verdict::Better

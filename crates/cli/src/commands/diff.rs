@@ -39,6 +39,15 @@ pub(crate) struct DiffArgs {
     /// Functions in a table, 0 for all
     #[arg(long, value_name = "N", default_value_t = 12)]
     top: usize,
+    /// One line for each class, context and function, as CSV
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    csv: bool,
+    /// Everything, as JSON
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// For a patch's cover letter or a comment
+    #[arg(long)]
+    markdown: bool,
     /// Exit with 4 if any class got worse by more: 0.5% or 10insns
     #[arg(long, value_name = "LIMIT")]
     fail_if_worse: Option<Limit>,
@@ -281,7 +290,15 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, mut pairs: Pairs) -> anyhow::Resul
         tree: false,
         columns: columns(),
     };
-    let text = diff::terminal::render(&diff, &view);
+    let text = if args.json {
+        diff::json::render(&diff)
+    } else if args.csv {
+        diff::csv::render(&diff, args.layer.as_deref())
+    } else if args.markdown {
+        diff::markdown::render(&diff, args.top)
+    } else {
+        diff::terminal::render(&diff, &view)
+    };
     match io::stdout()
         .write_all(text.as_bytes())
         .and_then(|()| io::stdout().flush())

@@ -3,9 +3,9 @@
 
 use netplumb_model::recording::{Recording, env};
 
-use super::Sides;
 use super::arms::{ArmPair, differing};
-use crate::number::printable;
+use super::{Diff, Sides};
+use crate::number::{printable, thousands};
 
 /// One fact of two values.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -143,7 +143,111 @@ pub fn differences(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
     all
 }
 
-pub(super) fn hash(recording: &Recording) -> String {
+/// Whether two arms ran the same kernel, so far as is known.
+pub(super) fn same_kernel(sides: Sides<'_>, pair: ArmPair) -> bool {
+    let (before, after) = (sides.before, sides.after);
+    let level = |r: &Recording, arm: usize| r.arms[arm].knobs.get("kernel").cloned();
+    let levels = (level(before, pair.before), level(after, pair.after));
+    if std::ptr::eq(before, after) {
+        return levels.0 == levels.1;
+    }
+    if told_by_arms(before, "kernel") || told_by_arms(after, "kernel") {
+        return levels.0.is_some() && levels.0 == levels.1;
+    }
+    let release = |r: &Recording| r.environment.get(env::KERNEL).cloned();
+    hash(before) == hash(after) && release(before) == release(after)
+}
+
+/// The footer: what the figures are, and what is missing from them.
+pub fn trust(diff: &Diff<'_>) -> Vec<String> {
+    let sides = diff.sides;
+    let fact = |r: &Recording, key: &str| printable(r.environment.get(key).map_or("?", |v| v), 120);
+    let both = |key: &str| {
+        let (was, is) = (fact(sides.before, key), fact(sides.after, key));
+        if was == is {
+            is
+        } else {
+            format!("{was} → {is}")
+        }
+    };
+    let quick = [sides.before, sides.after]
+        .iter()
+        .any(|r| fact(r, env::QUICK) == "yes");
+    let exact = match quick {
+        true => "kernel instructions executed, in quick mode within some tenths of a percent",
+        false => "kernel instructions executed, to the instruction",
+    };
+    let mut lines = vec![
+        format!("clock     {exact}; not time: no caches, no branch prediction, no contention"),
+        format!(
+            "machine   QEMU {} TCG, -cpu {}, one vCPU; {}",
+            both(env::QEMU),
+            both(env::CPU),
+            both(env::REP)
+        ),
+    ];
+    let mut counts = std::collections::BTreeSet::new();
+    let (mut odd, mut varying) = (0, 0);
+    for class in &diff.classes {
+        for blocks in [&class.blocks_before, &class.blocks_after] {
+            counts.insert(blocks.blocks.len());
+            odd += blocks.odd.len();
+        }
+        varying += usize::from(!class.blocks_before.exact() || !class.blocks_after.exact());
+    }
+    let (least, most) = (counts.first().unwrap_or(&0), counts.last().unwrap_or(&0));
+    let mut blocks = match least == most {
+        true => format!("blocks    {most} a side"),
+        false => format!("blocks    {least} to {most} a side"),
+    };
+    if odd == 0 && varying == 0 {
+        blocks.push_str(", those of one side equal to the instruction");
+    }
+    if odd > 0 {
+        blocks.push_str(&format!(
+            "; {odd} left out, of something that happened once (the others of that side and class are \
+             equal to the instruction)"
+        ));
+    }
+    if varying > 0 {
+        blocks.push_str(&format!(
+            "; in {varying} of {} classes they differ, and no change within their range is called one",
+            diff.classes.len()
+        ));
+    }
+    lines.push(blocks);
+    lines.push(
+        "sums      changes of functions, with those too small to tell, add up to that of the class"
+            .into(),
+    );
+    let same = std::ptr::eq(sides.before, sides.after);
+    let named = [(sides.before, "before"), (sides.after, "after")];
+    let mut lost = false;
+    for (recording, side) in named.iter().take(if same { 1 } else { 2 }) {
+        for loss in &recording.losses {
+            lost = true;
+            let of = if same {
+                String::new()
+            } else {
+                format!(" {side}")
+            };
+            lines.push(format!(
+                "loss     {of} {} {}: {}",
+                thousands(loss.count),
+                printable(&loss.cause, 80),
+                printable(&loss.meaning, 160)
+            ));
+        }
+    }
+    if !lost {
+        lines.push(
+            "loss      none: every call and return was matched, every instruction placed".into(),
+        );
+    }
+    lines
+}
+
+fn hash(recording: &Recording) -> String {
     recording
         .environment
         .get(env::KERNEL_HASH)

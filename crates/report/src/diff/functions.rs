@@ -194,6 +194,15 @@ impl Joint {
         self.before.is_some() && self.after.is_none()
     }
 
+    /// "both", "gone" or "new".
+    pub fn status(&self) -> &'static str {
+        match (self.gone(), self.new()) {
+            (true, _) => "gone",
+            (_, true) => "new",
+            _ => "both",
+        }
+    }
+
     /// Whether it was not there and is now.
     pub fn new(&self) -> bool {
         self.before.is_none() && self.after.is_some()

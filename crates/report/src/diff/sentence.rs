@@ -7,7 +7,62 @@ use super::arms::differing;
 use super::exact::Delta;
 use super::side::Side;
 use super::{Change, ClassDiff, Diff, FunctionChange, Verdict};
+use crate::analysis::NO_LAYER;
 use crate::number::{per_packet, printable, thousands};
+
+/// How names stand in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// As they are.
+    Plain,
+    /// Functions as code, everything else with what Markdown would read escaped.
+    Markdown,
+}
+
+impl Style {
+    /// A function's name.
+    pub fn name(self, name: &str) -> String {
+        let name = printable(name, NAME_LIMIT);
+        match self {
+            Style::Plain => name,
+            // In a table a bar ends a cell, in code too.
+            Style::Markdown => format!("`{}`", name.replace('`', "'").replace('|', "\\|")),
+        }
+    }
+
+    /// Other text.
+    pub fn text(self, text: &str, limit: usize) -> String {
+        let text = printable(text, limit);
+        match self {
+            Style::Plain => text,
+            Style::Markdown => text
+                .chars()
+                .flat_map(|c| {
+                    // A backslash before these has them stand for themselves; an @
+                    // or a # would become a link, which an empty comment prevents.
+                    let escape = "\\`*_{}[]<>|~&".contains(c);
+                    let link = "@#".contains(c);
+                    let before = if escape { "\\" } else { "" };
+                    let after = if link { "<!-- -->" } else { "" };
+                    before
+                        .chars()
+                        .chain([c])
+                        .chain(after.chars())
+                        .collect::<Vec<_>>()
+                })
+                .collect(),
+        }
+    }
+
+    /// Text in HTML.
+    pub fn html(self, text: &str) -> String {
+        printable(text, 200)
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;")
+            .replace('"', "&quot;")
+    }
+}
 
 /// Names in a sentence are cut to this.
 const NAME_LIMIT: usize = 60;
@@ -78,11 +133,11 @@ pub fn signed(delta: &Delta) -> String {
     }
 }
 
-/// A change in percent of what was: "-1.8%", "new".
+/// A change in percent of what was: "-1.8%", "from 0".
 pub fn percent(change: &Change) -> String {
     match change.percent() {
         None if change.after.sum == 0 => String::new(),
-        None => "new".into(),
+        None => "from 0".into(),
         Some(_) if change.delta().numerator == 0 => String::new(),
         Some(p) if p.abs() < 0.05 => format!("{p:+.3}%"),
         Some(p) if p.abs() < 1_000.0 => format!("{p:+.1}%"),
@@ -110,123 +165,123 @@ pub fn subject(class: &ClassDiff) -> String {
 /// "UDP send: 6,277 to 6,161 instructions per packet, -116 (-1.8%), all of it in
 /// nft_do_chain".
 pub fn sentence(diff: &Diff<'_>, class: &ClassDiff) -> String {
+    sentence_in(diff, class, Style::Plain)
+}
+
+/// The same, in a style.
+pub fn sentence_in(diff: &Diff<'_>, class: &ClassDiff, style: Style) -> String {
     let (was, is) = (figure(class.total.before), figure(class.total.after));
+    let subject = style.text(&subject(class), 400);
+    let name = |f: &FunctionChange| style.name(&diff.functions.joints[f.function as usize].name);
+    let figures = match was == is {
+        true => format!("{subject}: {is} instructions per packet"),
+        false => format!("{subject}: {was} to {is} instructions per packet"),
+    };
     let delta = class.total.delta();
-    let subject = subject(class);
     let changed: Vec<&FunctionChange> = class.changed().collect();
-    if class.verdict.differs() {
+    if class.verdict.differs() && class.certain == delta {
         return format!(
-            "{subject}: {was} to {is} instructions per packet, {} ({}){}",
+            "{figures}, {} ({}){}",
             signed(&delta),
             percent(&class.total),
-            place(diff, &delta, &changed)
+            place(class, &delta, &changed, &name)
         );
     }
-    let mut text = if was == is {
-        format!("{subject}: {is} instructions per packet, ")
-    } else {
-        format!("{subject}: {was} to {is} instructions per packet, ")
-    };
-    text.push_str("no difference");
+    if class.verdict.differs() {
+        let (_, unsure) = class.unsure();
+        return format!(
+            "{figures}, of which {}{}; the rest, {}, is within the spread of the blocks",
+            signed(&class.certain),
+            place(class, &class.certain, &changed, &name),
+            signed(&unsure)
+        );
+    }
+    let mut text = format!("{figures}, no difference");
     match class.verdict {
         Verdict::WithinSpread => {
             text.push_str(" beyond the spread of the blocks");
-            if let Some(blind) = class.blind() {
-                text.push_str(&format!(
-                    "; a change of less than {blind:.1} could not have been seen"
-                ));
+            if let Some(blind) = class.blind().filter(|b| *b >= 0.05) {
+                text.push_str(&format!(" (up to {blind:.1} could not be seen)"));
             }
         }
-        Verdict::Negligible => {
-            text.push_str(&format!(
-                " of an instruction in every packet ({} on average)",
-                signed(&delta)
-            ));
-        }
+        Verdict::Negligible => text.push_str(&format!(
+            " of an instruction in every packet ({} on average)",
+            signed(&delta)
+        )),
         _ => {}
     }
     if !changed.is_empty() {
         let names: Vec<String> = changed
             .iter()
             .take(2)
-            .map(|f| format!("{} {}", name(diff, f), signed(&f.self_insns.delta())))
+            .map(|f| format!("{} {}", name(f), signed(&f.self_insns.delta())))
             .collect();
         let more = match changed.len() {
             1 | 2 => String::new(),
             n => format!(" and {} more", n - 2),
         };
-        text.push_str(&format!(" in all, but in {}{more}", names.join(", ")));
+        text.push_str(&format!(" in all, but {}{more}", names.join(", ")));
     }
     text
 }
 
-fn name(diff: &Diff<'_>, function: &FunctionChange) -> String {
-    printable(
-        &diff.functions.joints[function.function as usize].name,
-        NAME_LIMIT,
-    )
-}
-
 /// Where it is: ", all of it in X".
-fn place(diff: &Diff<'_>, delta: &Delta, changed: &[&FunctionChange]) -> String {
-    /// From this share on, in percent, two functions are most of it.
-    const MOST: u128 = 60;
-    let size = |f: &&FunctionChange| f.self_insns.delta().size();
-    let gross: u128 = changed.iter().map(size).fold(0, u128::saturating_add);
-    let share = |part: u128| part.saturating_mul(100) / gross.max(1);
+fn place(
+    class: &ClassDiff,
+    delta: &Delta,
+    changed: &[&FunctionChange],
+    name: &dyn Fn(&FunctionChange) -> String,
+) -> String {
     let [first, rest @ ..] = changed else {
-        return ", in no function by more than the blocks differ".into();
+        return ", in no function by as much as an instruction in every packet".into();
     };
-    let first_name = name(diff, first);
-    if rest.is_empty() {
-        return match first.self_insns.delta().size() == delta.size() {
-            true => format!(", all of it in {first_name}"),
-            false => format!(", nearly all of it in {first_name}"),
-        };
+    let first_name = name(first);
+    let of = |f: &FunctionChange| f.self_insns.delta();
+    if rest.is_empty() && of(first) == *delta {
+        return format!(", all of it in {first_name}");
     }
-    // Where much goes up and much down, a share of what is left says little.
-    let opposed: u128 = changed
+    // Where as much goes up as down, a part of what is left says little.
+    let gross: u128 = changed
         .iter()
-        .filter(|f| (f.self_insns.delta().numerator < 0) != (delta.numerator < 0))
-        .map(size)
+        .map(|f| of(f).size())
         .fold(0, u128::saturating_add);
-    let counts = || {
-        let up = changed
-            .iter()
-            .filter(|f| f.self_insns.delta().numerator > 0)
-            .count();
-        (up, changed.len() - up)
+    let mixed = gross > delta.size().saturating_mul(2);
+    // Most is so much that what is left, either way, is less than the half of it.
+    let most = |part: Delta| {
+        let same_way = (part.numerator < 0) == (delta.numerator < 0);
+        let (part, whole) = (part.size() as f64, delta.size() as f64);
+        !mixed && same_way && part >= 0.6 * whole && part <= 1.4 * whole
     };
-    if share(opposed) >= 20 {
-        let (up, down) = counts();
-        let sum = |up: bool| {
-            changed
-                .iter()
-                .map(|f| f.self_insns.delta())
-                .filter(|d| (d.numerator > 0) == up)
-                .fold(delta.none(), |sum, d| sum.plus(&d))
-        };
-        return format!(
-            ": {} in {}, {} in {} (largest {first_name} {})",
-            signed(&sum(true)),
-            functions(up),
-            signed(&sum(false)),
-            functions(down),
-            signed(&first.self_insns.delta())
-        );
-    }
-    let top = size(first);
-    if share(top) >= MOST {
+    if most(of(first)) {
         return format!(", most of it in {first_name}");
     }
-    if share(top.saturating_add(size(&rest[0]))) >= MOST {
-        return format!(", most of it in {first_name} and {}", name(diff, rest[0]));
+    if let [second, ..] = rest
+        && most(of(first).plus(&of(second)))
+    {
+        return format!(", most of it in {first_name} and {}", name(second));
     }
-    format!(
-        ", spread over {} (largest {first_name} {})",
-        functions(changed.len()),
-        signed(&first.self_insns.delta())
-    )
+    let count = functions(changed.len());
+    let largest = format!("largest {first_name} {}", signed(&of(first)));
+    if mixed {
+        let part = |up: bool| {
+            let those = changed.iter().map(|f| of(f));
+            let those: Vec<Delta> = those.filter(|d| (d.numerator > 0) == up).collect();
+            let sum = those.iter().fold(delta.none(), |sum, d| sum.plus(d));
+            format!("{} in {}", signed(&sum), those.len())
+        };
+        return format!(
+            ": {} and {} of {count} ({largest})",
+            part(true),
+            part(false)
+        );
+    }
+    let layer = class
+        .layers
+        .first()
+        .filter(|(layer, change)| layer != NO_LAYER && most(change.delta()))
+        .map(|(layer, _)| format!(", mostly {}", printable(layer, 40)))
+        .unwrap_or_default();
+    format!(", spread over {count}{layer} ({largest})")
 }
 
 fn functions(count: usize) -> String {
@@ -234,6 +289,24 @@ fn functions(count: usize) -> String {
         1 => "1 function".into(),
         n => format!("{n} functions"),
     }
+}
+
+/// Two figures that differ, with as many decimals as it takes to tell them apart.
+pub fn told_apart(one: super::PerPacket, other: super::PerPacket) -> (String, String) {
+    let plain = (figure(one), figure(other));
+    if plain.0 != plain.1 {
+        return plain;
+    }
+    let exact = |decimals: usize| {
+        (
+            format!("{:.decimals$}", one.value()),
+            format!("{:.decimals$}", other.value()),
+        )
+    };
+    (2..6)
+        .map(exact)
+        .find(|(a, b)| a != b)
+        .unwrap_or_else(|| exact(6))
 }
 
 /// A direction that one side alone has.

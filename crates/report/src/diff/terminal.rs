@@ -2,7 +2,8 @@
 
 use comfy_table::Cell;
 
-use super::sentence::{figure, percent, sentence, signed, subject};
+use super::facts::trust;
+use super::sentence::{Style, figure, percent, sentence, signed, subject, told_apart};
 use super::{Change, ClassDiff, Diff, Verdict};
 use crate::number::printable;
 use crate::terminal::{View, continued, right, table, trimmed};
@@ -10,6 +11,8 @@ use crate::terminal::{View, continued, right, table, trimmed};
 const NARROW: usize = 80;
 const NAME_LIMIT: usize = 60;
 const WORD_LIMIT: usize = 16;
+/// Notes of one kind, unless all are asked for.
+const MANY_NOTES: usize = 4;
 
 /// The whole.
 pub fn render(diff: &Diff<'_>, view: &View) -> String {
@@ -22,6 +25,11 @@ pub fn render(diff: &Diff<'_>, view: &View) -> String {
         out.push('\n');
         out.push_str(&section(diff, class, view));
     }
+    out.push('\n');
+    for line in trust(diff) {
+        out.push_str(&continued(&line, 10, view.columns));
+        out.push('\n');
+    }
     out
 }
 
@@ -32,14 +40,13 @@ pub fn head(diff: &Diff<'_>, columns: usize) -> String {
         out.push_str(&continued(text, indent, columns));
         out.push('\n');
     };
-    line(
-        &format!("before    {}", printable(diff.sides.before_name, 200)),
-        10,
-    );
-    line(
-        &format!("after     {}", printable(diff.sides.after_name, 200)),
-        10,
-    );
+    let [was, is] = [diff.sides.before_name, diff.sides.after_name].map(|n| printable(n, 200));
+    if was == is {
+        line(&format!("arms of   {was}"), 10);
+    } else {
+        line(&format!("before    {was}"), 10);
+        line(&format!("after     {is}"), 10);
+    }
     for difference in &diff.differences {
         line(&format!("differs   {difference}"), 10);
     }
@@ -83,7 +90,129 @@ fn section(diff: &Diff<'_>, class: &ClassDiff, view: &View) -> String {
     }
     out.push('\n');
     out.push_str(&functions(diff, class, view));
+    let notes = notes(diff, class, view);
+    if !notes.is_empty() {
+        out.push('\n');
+    }
+    for note in notes {
+        out.push_str(&continued(&format!("  {note}"), 12, view.columns));
+        out.push('\n');
+    }
     out
+}
+
+/// What is behind the figures: moves, calls that came or went, names that are
+/// new, blocks that stand apart.
+fn notes(diff: &Diff<'_>, class: &ClassDiff, view: &View) -> Vec<String> {
+    notes_in(
+        diff,
+        class,
+        view.layer.as_deref(),
+        view.top == 0,
+        Style::Plain,
+    )
+}
+
+/// The same, in a style; of one layer only, and all of them or a few.
+pub(super) fn notes_in(
+    diff: &Diff<'_>,
+    class: &ClassDiff,
+    layer: Option<&str>,
+    all: bool,
+    style: Style,
+) -> Vec<String> {
+    let joint = |id: u32| &diff.functions.joints[id as usize];
+    let name = |id: u32| style.name(&joint(id).name);
+    let shown = |id: u32| layer.is_none_or(|l| joint(id).layer == *l);
+    let limit = if all { usize::MAX } else { MANY_NOTES };
+    let mut notes = Vec::new();
+    let mut several = |all: Vec<String>| {
+        let more = all.len().saturating_sub(limit);
+        notes.extend(all.into_iter().take(limit));
+        if more > 0 {
+            notes.push(format!("          and {more} more; --top 0 has them all"));
+        }
+    };
+    several(
+        class
+            .moves
+            .iter()
+            .filter(|m| shown(m.from) || shown(m.to))
+            .map(|m| {
+                let insns = short(m.insns_per_packet);
+                let (from, to) = (name(m.from), name(m.to));
+                format!(
+                    "moved     {insns} from {from} to {to}: {}",
+                    style.text(&m.why, 300)
+                )
+            })
+            .collect(),
+    );
+    several(
+        class
+            .branches
+            .iter()
+            .filter(|b| shown(b.callee))
+            // A call in hundreds of packets is no change of the path.
+            .filter(|b| !b.inclusive_insns.delta().below(1))
+            .map(|b| {
+                let came = b.calls.after.sum > 0 || b.inclusive_insns.after.sum > 0;
+                let caller = b.caller.map_or("a context".into(), name);
+                let verb = match (came, b.caller) {
+                    (true, Some(_)) => "now calls",
+                    (true, None) => "now begins with",
+                    (false, Some(_)) => "no longer calls",
+                    (false, None) => "no longer begins with",
+                };
+                let calls = if came { b.calls.after } else { b.calls.before };
+                format!(
+                    "path      {caller} {verb} {} ({} with all below it, {} a packet)",
+                    name(b.callee),
+                    signed(&b.inclusive_insns.delta()),
+                    figure(calls)
+                )
+            })
+            .collect(),
+    );
+    several(
+        class
+            .functions
+            .iter()
+            .filter(|f| shown(f.function))
+            .filter_map(|f| {
+                let joint = joint(f.function);
+                let was = style.name(joint.was.as_ref()?);
+                let why = style.text(joint.why.as_deref().unwrap_or_default(), 300);
+                Some(format!(
+                    "name      {was} is {} now: {why}",
+                    name(f.function)
+                ))
+            })
+            .collect(),
+    );
+    for (blocks, side) in [
+        (&class.blocks_before, "before"),
+        (&class.blocks_after, "after"),
+    ] {
+        for block in &blocks.odd {
+            let told = told_apart(blocks.blocks[*block], blocks.low);
+            notes.push(format!(
+                "apart     block {} {side} has {} a packet, all others {}: what happened once is left out",
+                block + 1,
+                told.0,
+                told.1
+            ));
+        }
+    }
+    notes
+}
+
+fn short(value: f64) -> String {
+    if value < 10.0 && value.fract() != 0.0 {
+        format!("{value:.2}")
+    } else {
+        format!("{value:.0}")
+    }
 }
 
 fn layers(class: &ClassDiff, view: &View) -> String {
@@ -152,7 +281,7 @@ fn functions(diff: &Diff<'_>, class: &ClassDiff, view: &View) -> String {
         if wide {
             let calls = &function.calls;
             cells.push(right(signed(&function.inclusive_insns.delta())));
-            cells.push(right(if calls.delta().numerator == 0 {
+            cells.push(right(if figure(calls.before) == figure(calls.after) {
                 figure(calls.after)
             } else {
                 format!("{} → {}", figure(calls.before), figure(calls.after))
@@ -179,7 +308,7 @@ fn functions(diff: &Diff<'_>, class: &ClassDiff, view: &View) -> String {
     if view.layer.is_none() {
         let (count, unsure) = class.unsure();
         if count > 0 {
-            sum(format!("{count} within the spread"), unsure);
+            sum(format!("{count} too small to tell"), unsure);
         }
         table.add_row(row("  all".into(), &class.total));
     }
