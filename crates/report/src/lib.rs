@@ -5,6 +5,7 @@ pub mod callgrind;
 pub mod capability;
 pub mod claims;
 pub mod csv;
+pub mod diff;
 pub mod figures;
 pub mod folded;
 pub mod json;

@@ -272,7 +272,7 @@ fn focus(
 }
 
 /// The terminal's width, or enough for a file.
-fn columns() -> usize {
+pub(crate) fn columns() -> usize {
     const WITHOUT_TERMINAL: usize = 110;
     if !io::stdout().is_terminal() {
         return WITHOUT_TERMINAL;
