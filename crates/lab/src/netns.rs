@@ -5,7 +5,7 @@
 
 mod facts;
 mod netlink;
-mod topology;
+pub mod topology;
 
 pub use topology::{Nic, Topology, TopologyError, TopologyPlan};
 

@@ -13,7 +13,7 @@ use crate::recording::Ledger;
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// From the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,9 +31,10 @@ pub enum Request {
     Chunk(Vec<u8>),
     /// Tell the facts of the running system.
     Describe,
-    /// Build what these will need, and send a few packets through it. Comes with
-    /// the initramfs: see `netplumb_lab::vm::guest`.
-    Prepare(Vec<RunPlan>),
+    /// Build what this will need, so that the guest can be saved with it.
+    Prepare(RunPlan),
+    /// Come to rest once more: see `netplumb_lab::vm`.
+    Rest,
     /// Run a workload.
     Run(RunPlan),
     /// Time functions with fentry and fexit while a workload runs: the second
@@ -55,6 +56,8 @@ pub enum Reply {
     Hello {
         /// [`PROTOCOL_VERSION`].
         protocol: u32,
+        /// Whether it comes to rest now, until the host lets it go on.
+        rests: bool,
     },
     /// A piece of a file; an empty one ends it.
     Chunk(Vec<u8>),

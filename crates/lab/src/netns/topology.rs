@@ -225,12 +225,29 @@ fn prepare(namespace: &Namespace, plan: &TopologyPlan, router: bool) -> Result<(
             Ok(())
         })
         .doing(|| "prepare a network namespace".into())?;
-    for (key, value) in &plan.sysctl {
+    change(namespace, &plan.sysctl)
+}
+
+/// Change settings of a namespace, whose links may stand: those of
+/// [`acts_on_creation`] then come too late.
+///
+/// # Errors
+/// Which could not be set, and the system's reason.
+pub fn change(
+    namespace: &Namespace,
+    sysctl: &BTreeMap<String, String>,
+) -> Result<(), TopologyError> {
+    for (key, value) in sysctl {
         namespace
             .inside(|| set_sysctl(key, value))
             .doing(|| format!("set {key} to `{value}`"))?;
     }
     Ok(())
+}
+
+/// Whether a setting bears on devices when they are made, and not afterwards.
+pub fn acts_on_creation(key: &str) -> bool {
+    key.split('.').any(|word| word == "default") || key == "net.core.default_qdisc"
 }
 
 /// Set and read back: a value that the kernel took as another is an error.
