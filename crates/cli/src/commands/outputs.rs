@@ -17,7 +17,7 @@ use crate::exit::Usage;
 /// as `-`, the standard output.
 #[derive(Debug, Default, Args)]
 #[group(
-    id = "output",
+    id = "format",
     multiple = false,
     conflicts_with_all = ["csv", "json", "tree", "focus"]
 )]
