@@ -40,6 +40,11 @@ needs() {
 		;;
 	test)
 		echo clang-format clang-format
+		# What reads the formats that `plumb report` writes.
+		echo callgrind_annotate valgrind
+		if ! [ -x /usr/local/go/bin/go ]; then
+			echo go golang-go
+		fi
 		;;
 	esac
 }

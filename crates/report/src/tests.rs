@@ -1,5 +1,6 @@
 //! Every rendering of one small recording that has something of everything.
 
+mod outputs;
 mod recording;
 
 use std::path::Path;

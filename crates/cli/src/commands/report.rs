@@ -16,6 +16,7 @@ use netplumb_report::{
     claims, conclusions, csv, figures, json, printable, scan, seeds, terminal, tree, trust,
 };
 
+use super::outputs::OutputArgs;
 use crate::exit::Usage;
 
 /// How to show a recording.
@@ -39,14 +40,20 @@ pub(crate) struct ShowArgs {
     /// Everything, as JSON
     #[arg(long, conflicts_with_all = ["tree", "focus"])]
     json: bool,
+    /// Only the arms of this name; several with several `--arm`
+    #[arg(long, value_name = "ARM")]
+    arm: Vec<String>,
+    #[command(flatten)]
+    outputs: OutputArgs,
 }
 
 impl ShowArgs {
     /// What can be said to be wrong before anything is measured.
     ///
     /// # Errors
-    /// A layer that there is not.
+    /// A layer that there is not, or an output that can't be written.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
+        self.outputs.check()?;
         match &self.layer {
             Some(layer) if !LAYERS.contains(&layer.as_str()) => Err(Usage(format!(
                 "`{layer}` is no layer: they are {}",
@@ -117,7 +124,20 @@ pub(crate) fn show(
             .into());
         }
     }
+    only_arms(&mut views, &args.arm)?;
     let columns = columns();
+    let view = View {
+        layer: args.layer.clone(),
+        top: args.top,
+        tree: args.tree,
+        columns,
+    };
+    if args
+        .outputs
+        .write(recording, &views, experiment.as_ref(), &view)?
+    {
+        return Ok(ExitCode::SUCCESS);
+    }
     let spread = seeds::render(recording, &views, columns);
     if !args.json && !args.csv {
         // Repeats under other seeds are in the spread.
@@ -130,14 +150,7 @@ pub(crate) fn show(
     } else if let Some(name) = &args.focus {
         focus(recording, &views, name, columns)?
     } else {
-        tables(
-            recording,
-            &views,
-            args,
-            experiment.as_ref(),
-            &spread,
-            columns,
-        )
+        tables(recording, &views, &view, experiment.as_ref(), &spread)
     };
     // A reader that has seen enough (`| head`) is no error.
     match io::stdout()
@@ -149,25 +162,44 @@ pub(crate) fn show(
     }
 }
 
+/// Keep the arms that were named, if any were.
+fn only_arms(views: &mut Vec<ClassView<'_>>, arms: &[String]) -> anyhow::Result<()> {
+    for arm in arms {
+        if !views.iter().any(|v| v.arm().name == *arm) {
+            let mut known: Vec<String> = Vec::new();
+            for view in views.iter() {
+                let name = printable(&view.arm().name, 80);
+                if known.last() != Some(&name) {
+                    known.push(name);
+                }
+            }
+            return Err(Usage(format!(
+                "no arm is called `{}`: there are {}",
+                printable(arm, 80),
+                known.join(", ")
+            ))
+            .into());
+        }
+    }
+    if !arms.is_empty() {
+        views.retain(|v| arms.contains(&v.arm().name));
+    }
+    Ok(())
+}
+
 fn tables(
     recording: &Recording,
     views: &[ClassView<'_>],
-    args: &ShowArgs,
+    view: &View,
     experiment: Option<&Experiment>,
     spread: &str,
-    columns: usize,
 ) -> String {
-    let view = View {
-        layer: args.layer.clone(),
-        top: args.top,
-        tree: args.tree,
-        columns,
-    };
+    let columns = view.columns;
     let scan = scan::scan(recording, views);
     let Some(experiment) =
         experiment.filter(|e| !e.published.is_empty() || !e.claims.is_empty() || e.scan.is_some())
     else {
-        let mut out = terminal::render(recording, views, &view);
+        let mut out = terminal::render(recording, views, view);
         if !spread.is_empty() {
             out.push('\n');
             out.push_str(spread.trim_end());
@@ -209,14 +241,14 @@ fn tables(
             }
         }
     }
-    if args.tree || args.layer.is_some() {
-        out.push_str(&terminal::render(recording, views, &view));
+    if view.tree || view.layer.is_some() {
+        out.push_str(&terminal::render(recording, views, view));
         out.push('\n');
     }
     let judged = claims::judge(experiment, views);
     out.push_str(&claims::render(&judged, columns));
     out.push_str(&conclusions::knobs(recording, columns));
-    if !(args.tree || args.layer.is_some()) {
+    if !(view.tree || view.layer.is_some()) {
         for line in trust::footer(recording, views) {
             out.push_str(&terminal::wrapped(&line, columns));
             out.push('\n');
@@ -270,7 +302,7 @@ fn focus(
 }
 
 /// The terminal's width, or enough for a file.
-fn columns() -> usize {
+pub(crate) fn columns() -> usize {
     const WITHOUT_TERMINAL: usize = 110;
     if !io::stdout().is_terminal() {
         return WITHOUT_TERMINAL;
