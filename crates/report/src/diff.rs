@@ -31,8 +31,8 @@ use arms::{ArmPair, Pairs};
 use exact::{Delta, PerPacket, Spread};
 use functions::{Functions, JointId};
 use moves::{Branch, Move, Scene};
-use side::Side;
 pub use side::Sum;
+use side::{Index, Side};
 use tree::{UnionTree, unite};
 
 /// What is compared.
@@ -233,14 +233,15 @@ pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -
             .iter()
             .any(|other| other != p && proto(other) == proto(p))
     });
+    let (index_before, index_after) = (Index::new(sides.before), Index::new(sides.after));
     for &arms in pairs {
         for &direction in Direction::ALL {
             let asked = directions.is_empty() || directions.contains(&direction);
             if direction == Direction::Other || !asked {
                 continue;
             }
-            let before = Side::new(sides.before, arms.before, direction);
-            let after = Side::new(sides.after, arms.after, direction);
+            let before = Side::new(&index_before, arms.before, direction);
+            let after = Side::new(&index_after, arms.after, direction);
             match (before, after) {
                 (Some(before), Some(after)) => found.push((arms, direction, before, after)),
                 (Some(side), None) => {
@@ -286,6 +287,57 @@ pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -
         differences: facts::differences(sides, pairs),
         warnings: facts::warnings(sides, pairs),
     }
+}
+
+/// Sentences for a recording that has arms to compare: each against the first
+/// from which it differs in one thing only. None if it has none.
+pub fn of_arms(recording: &Recording, directions: &[Direction], columns: usize) -> Option<String> {
+    /// With more than these, what did not change is only counted...
+    const FEW: usize = 12;
+    /// ...and of what did, so many are told.
+    const MANY: usize = 40;
+    let measured = |arm: usize| recording.blocks.iter().any(|b| b.arm as usize == arm);
+    let mut pairs = arms::pair_within(&recording.arms);
+    pairs.retain(|p| measured(p.before) && measured(p.after));
+    let sides = Sides {
+        before: recording,
+        after: recording,
+        before_name: "the recording",
+        after_name: "the recording",
+    };
+    let paired = Pairs {
+        pairs,
+        ..Pairs::default()
+    };
+    let mut diff = compare(sides, &paired, directions);
+    if diff.classes.is_empty() {
+        return None;
+    }
+    // Of one pair, too, it has to be said which it is.
+    for class in &mut diff.classes {
+        let (before, after) = (class.arms.before, class.arms.after);
+        class.label = sentence::label(&recording.arms[before], &recording.arms[after]);
+    }
+    let few = diff.classes.len() <= FEW;
+    let told: Vec<&ClassDiff> = diff
+        .classes
+        .iter()
+        .filter(|c| few || c.verdict.differs())
+        .collect();
+    let mut out = String::new();
+    for class in told.iter().take(MANY) {
+        let text = sentence::sentence(&diff, class);
+        out.push_str(&crate::terminal::continued(&text, 2, columns));
+        out.push('\n');
+    }
+    if told.len() > MANY {
+        out.push_str(&format!("and {} more that differ\n", told.len() - MANY));
+    }
+    let equal = diff.classes.len() - told.len();
+    if equal > 0 {
+        out.push_str(&format!("No difference in {equal} others.\n"));
+    }
+    Some(out)
 }
 
 /// A pair of arms, a direction, and the two sides.
@@ -471,3 +523,6 @@ fn verdict(change: &Change, (before, after): (Option<Spread>, Option<Spread>)) -
         Verdict::Worse
     }
 }
+
+#[cfg(test)]
+mod tests;

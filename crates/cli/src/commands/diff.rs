@@ -350,16 +350,14 @@ fn judged(args: &DiffArgs, diff: &Diff<'_>) -> ExitCode {
         if class.verdict != diff::Verdict::Worse {
             continue;
         }
+        // What is certain: all of the change, or the part that blocks did not blur.
+        let more = class.certain.value();
         let (worse, told) = match limit {
-            // What was nothing and is something is worse by any percentage.
             Limit::Percent(p) => (
-                class.total.percent().is_none_or(|is| is > p),
+                more * 100.0 > p * class.total.before.value(),
                 format!("{p}%"),
             ),
-            Limit::Insns(n) => (
-                class.total.delta().value() > n,
-                format!("{n} instructions per packet"),
-            ),
+            Limit::Insns(n) => (more > n, format!("{n} instructions per packet")),
         };
         if worse {
             eprintln!(

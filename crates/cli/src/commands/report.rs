@@ -12,7 +12,7 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::terminal::View;
-use netplumb_report::{claims, csv, figures, json, printable, terminal, tree, trust};
+use netplumb_report::{claims, csv, diff, figures, json, printable, terminal, tree, trust};
 
 use crate::exit::Usage;
 
@@ -142,6 +142,13 @@ fn tables(
     experiment: Option<&Experiment>,
     columns: usize,
 ) -> String {
+    let mut directions: Vec<Direction> = views.iter().map(|v| v.class.direction).collect();
+    directions.sort_unstable();
+    directions.dedup();
+    // Two arms of one recording are there to be compared.
+    let compared = diff::of_arms(recording, &directions, columns)
+        .map(|text| text + "\n")
+        .unwrap_or_default();
     let view = View {
         layer: args.layer.clone(),
         top: args.top,
@@ -150,7 +157,7 @@ fn tables(
     };
     let Some(experiment) = experiment.filter(|e| !e.published.is_empty() || !e.claims.is_empty())
     else {
-        return terminal::render(recording, views, &view);
+        return compared + &terminal::render(recording, views, &view);
     };
     let mut out = String::new();
     for text in [&experiment.title, &experiment.question] {
@@ -164,6 +171,7 @@ fn tables(
     }
     out.push_str(&terminal::summary(views, columns));
     out.push('\n');
+    out.push_str(&compared);
     if !experiment.published.is_empty() {
         out.push_str(&figures::render(experiment, views));
         if let Some(layer) = &experiment.layer {

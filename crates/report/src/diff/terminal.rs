@@ -153,8 +153,9 @@ pub(super) fn notes_in(
             .branches
             .iter()
             .filter(|b| shown(b.callee))
-            // A call in hundreds of packets is no change of the path.
-            .filter(|b| !b.inclusive_insns.delta().below(1))
+            // A call in many packets, or of less than an instruction in each, is no
+            // change of the path.
+            .filter(|b| !b.inclusive_insns.delta().below(1) && !b.calls.delta().below(20))
             .map(|b| {
                 let came = b.calls.after.sum > 0 || b.inclusive_insns.after.sum > 0;
                 let caller = b.caller.map_or("a context".into(), name);
