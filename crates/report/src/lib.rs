@@ -5,6 +5,7 @@ pub mod capability;
 pub mod claims;
 pub mod csv;
 pub mod figures;
+pub mod html;
 pub mod json;
 mod number;
 pub mod page;

@@ -1,6 +1,6 @@
 //! Every rendering of one small recording that has something of everything.
 
-mod recording;
+pub(crate) mod recording;
 
 use std::path::Path;
 
