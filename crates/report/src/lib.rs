@@ -6,6 +6,7 @@ pub mod claims;
 pub mod csv;
 pub mod diff;
 pub mod figures;
+pub mod html;
 pub mod json;
 mod number;
 pub mod page;

@@ -14,6 +14,7 @@ use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::terminal::View;
 use netplumb_report::{claims, csv, diff, figures, json, printable, terminal, tree, trust};
 
+use super::page::PageArgs;
 use crate::exit::Usage;
 
 /// How to show a recording.
@@ -66,9 +67,11 @@ pub(crate) struct ReportArgs {
     direction: Vec<Direction>,
     #[command(flatten)]
     show: ShowArgs,
+    #[command(flatten)]
+    page: PageArgs,
 }
 
-/// Read and show.
+/// Read and show; or, if there is to be a page, only that.
 ///
 /// # Errors
 /// The file is no whole recording, or something in it was asked for that is not.
@@ -81,6 +84,10 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
             args.file.display()
         );
         return Ok(ExitCode::FAILURE);
+    }
+    if args.page.wanted() {
+        args.page.write(&recording, &args.direction)?;
+        return Ok(ExitCode::SUCCESS);
     }
     show(&recording, &args.show, &args.direction)
 }
@@ -98,23 +105,7 @@ pub(crate) fn show(
         "" => None,
         text => Some(Experiment::parse(text)?),
     };
-    let mut views = classes(recording);
-    if !directions.is_empty() {
-        views.retain(|v| directions.contains(&v.class.direction));
-        if views.is_empty() {
-            let words: Vec<&str> = directions.iter().map(|d| d.as_str()).collect();
-            return Err(Usage(format!(
-                "nothing in the recording is {}: it has {}",
-                words.join(" or "),
-                classes(recording)
-                    .iter()
-                    .map(|v| v.class.to_string())
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ))
-            .into());
-        }
-    }
+    let views = shown_classes(recording, directions)?;
     let columns = columns();
     let text = if args.json {
         json::render(recording, &views, experiment.as_ref())
@@ -133,6 +124,34 @@ pub(crate) fn show(
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// The classes that are to be shown: those of some directions, or all.
+///
+/// # Errors
+/// There are none.
+pub(crate) fn shown_classes<'a>(
+    recording: &'a Recording,
+    directions: &[Direction],
+) -> anyhow::Result<Vec<ClassView<'a>>> {
+    let mut views = classes(recording);
+    if !directions.is_empty() {
+        views.retain(|v| directions.contains(&v.class.direction));
+        if views.is_empty() {
+            let words: Vec<&str> = directions.iter().map(|d| d.as_str()).collect();
+            return Err(Usage(format!(
+                "nothing in the recording is {}: it has {}",
+                words.join(" or "),
+                classes(recording)
+                    .iter()
+                    .map(|v| v.class.to_string())
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ))
+            .into());
+        }
+    }
+    Ok(views)
 }
 
 fn tables(

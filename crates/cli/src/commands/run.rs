@@ -9,6 +9,7 @@ use netplumb_engine::Plan;
 use netplumb_kernel::layers::LAYERS;
 use netplumb_model::experiment::Experiment;
 
+use super::page::PageArgs;
 use super::path::finish;
 use super::report::ShowArgs;
 use crate::recorder::{RunOptions, record};
@@ -20,6 +21,8 @@ pub(crate) struct RunArgs {
     experiment: PathBuf,
     #[command(flatten)]
     show: ShowArgs,
+    #[command(flatten)]
+    page: PageArgs,
     #[command(flatten)]
     options: RunOptions,
 }
@@ -54,6 +57,7 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         blocks: experiment.blocks.count,
     };
     args.show.check()?;
+    args.page.check()?;
     let outcome = record(&plan, &experiment.name, &text, &args.options, cache)?;
-    finish(outcome, &args.show, &[])
+    finish(outcome, &args.show, &args.page, &[])
 }
