@@ -127,6 +127,8 @@ pub struct ClassDiff {
     pub before: Class,
     /// And after: another protocol if arms of two were paired.
     pub after: Class,
+    /// Whether both sides ran the same kernel, so far as is known.
+    pub same_kernel: bool,
     /// What tells the arms apart from other pairs ("link lo → veth"); may be empty.
     pub label: String,
     /// All of it.
@@ -192,6 +194,16 @@ impl ClassDiff {
         unsure.fold((0, self.nothing()), |(count, sum), f| {
             (count + 1, sum.plus(&f.self_insns.delta()))
         })
+    }
+
+    /// A function's change in percent; of one that the other kernel's path does not
+    /// have, that it is new or gone.
+    pub fn percent(&self, diff: &Diff<'_>, function: &FunctionChange) -> String {
+        let joint = &diff.functions.joints[function.function as usize];
+        match joint.status() {
+            status @ ("gone" | "new") if !self.same_kernel => status.into(),
+            _ => sentence::percent(&function.self_insns),
+        }
     }
 
     /// What is called after its arm's label.
@@ -426,12 +438,13 @@ fn class(
         let name = |f: &FunctionChange| &functions.joints[f.function as usize].name;
         key(b).cmp(&key(a)).then_with(|| name(a).cmp(name(b)))
     });
+    let same_kernel = facts::same_kernel(sides, *arms);
     let scene = Scene {
         functions,
         trees: &trees,
         changes: &changes,
         packets: (before.packets, after.packets),
-        same_kernel: facts::same_kernel(sides, *arms),
+        same_kernel,
     };
     let moves = scene.moves();
     let branches = scene.branches(&moves);
@@ -468,6 +481,7 @@ fn class(
             proto: arm.1.proto,
             direction: *direction,
         },
+        same_kernel,
         label: if labels {
             sentence::label(arm.0, arm.1)
         } else {

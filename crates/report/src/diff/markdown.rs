@@ -82,7 +82,7 @@ fn few(diff: &Diff<'_>) -> String {
             figure(function.self_insns.before),
             figure(function.self_insns.after),
             signed(&function.self_insns.delta()),
-            percent(&function.self_insns)
+            class.percent(diff, function)
         ));
     }
     if all.len() > FEW {
@@ -115,7 +115,7 @@ fn details(diff: &Diff<'_>, class: &ClassDiff, top: usize) -> String {
             figure(function.self_insns.before),
             figure(function.self_insns.after),
             signed(&function.self_insns.delta()),
-            percent(&function.self_insns),
+            class.percent(diff, function),
             signed(&function.inclusive_insns.delta()),
             if was == is {
                 is

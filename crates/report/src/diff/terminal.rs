@@ -279,6 +279,7 @@ fn functions(diff: &Diff<'_>, class: &ClassDiff, view: &View) -> String {
             format!("  {}", printable(&joint.name, room)),
             &function.self_insns,
         );
+        cells[4] = right(class.percent(diff, function));
         if wide {
             let calls = &function.calls;
             cells.push(right(signed(&function.inclusive_insns.delta())));
