@@ -300,6 +300,9 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, mut pairs: Pairs) -> anyhow::Resul
         diff::csv::render(&diff, args.layer.as_deref())
     } else if args.markdown {
         diff::markdown::render(&diff, args.top)
+    } else if args.page.wanted() {
+        // The tables are on the page.
+        diff::terminal::head(&diff, view.columns)
     } else {
         diff::terminal::render(&diff, &view)
     };
