@@ -227,6 +227,20 @@ impl ClassDiff {
 
 /// Compare pairs of arms, in some directions or, if none is named, in all.
 pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -> Diff<'a> {
+    let before = Index::new(sides.before);
+    if std::ptr::eq(sides.before, sides.after) {
+        return compare_indexed(sides, (&before, &before), paired, directions);
+    }
+    let after = Index::new(sides.after);
+    compare_indexed(sides, (&before, &after), paired, directions)
+}
+
+fn compare_indexed<'a>(
+    sides: Sides<'a>,
+    (index_before, index_after): (&Index<'a>, &Index<'a>),
+    paired: &Pairs,
+    directions: &[Direction],
+) -> Diff<'a> {
     let pairs = &paired.pairs;
     let mut found = Vec::new();
     let mut unpaired = Vec::new();
@@ -247,15 +261,14 @@ pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -
             .iter()
             .any(|other| other != p && proto(other) == proto(p))
     });
-    let (index_before, index_after) = (Index::new(sides.before), Index::new(sides.after));
     for &arms in pairs {
         for &direction in Direction::ALL {
             let asked = directions.is_empty() || directions.contains(&direction);
             if direction == Direction::Other || !asked {
                 continue;
             }
-            let before = Side::new(&index_before, arms.before, direction);
-            let after = Side::new(&index_after, arms.after, direction);
+            let before = Side::new(index_before, arms.before, direction);
+            let after = Side::new(index_after, arms.after, direction);
             match (before, after) {
                 (Some(before), Some(after)) => found.push((arms, direction, before, after)),
                 (Some(side), None) => {

@@ -123,7 +123,7 @@ fn blocks_that_differ() {
     assert_eq!(
         sentence(&same, &same.classes[0]),
         "UDP send: 163.6 instructions per packet, no difference beyond the spread of the blocks \
-         (up to 4.0 could not be seen)"
+         (which hides up to 4.0)"
     );
     let much = make(50, [16, 17, 16, 18, 17]);
     let seen = diff(&a, &much);
@@ -239,4 +239,20 @@ fn markdown_is_escaped() {
         "\\*a\\* \\<b\\> @<!-- -->me #<!-- -->1 \\[x\\](y)"
     );
     assert_eq!(style.html("<a> & \"b\""), "&lt;a&gt; &amp; &quot;b&quot;");
+}
+
+/// Check that a function known to hang on a clock is told to be one, where it
+/// changed, and only there.
+#[test]
+fn by_the_clock() {
+    let make = |insns| Build::send("6.1", &[("send", 100), ("send/tcp_ack_update_rtt", insns)]);
+    let (before, after) = (make(80), make(83));
+    let view = crate::terminal::View::default();
+    let text = crate::diff::terminal::render(&diff(&before, &after), &view);
+    assert!(
+        text.contains("  clock     tcp_ack_update_rtt hangs on the value"),
+        "{text}"
+    );
+    let text = crate::diff::terminal::render(&diff(&before, &before), &view);
+    assert!(!text.contains("tcp_ack_update_rtt"), "{text}");
 }
