@@ -20,6 +20,7 @@ pub mod sentence;
 mod side;
 pub mod terminal;
 pub mod tree;
+mod within;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,9 +32,10 @@ use arms::{ArmPair, Pairs};
 use exact::{Delta, PerPacket, Spread};
 use functions::{Functions, JointId};
 use moves::{Branch, Move, Scene};
-use side::Side;
 pub use side::Sum;
+use side::{Index, Side};
 use tree::{UnionTree, unite};
+pub use within::of_arms;
 
 /// What is compared.
 #[derive(Debug, Clone, Copy)]
@@ -127,6 +129,8 @@ pub struct ClassDiff {
     pub before: Class,
     /// And after: another protocol if arms of two were paired.
     pub after: Class,
+    /// Whether both sides ran the same kernel, so far as is known.
+    pub same_kernel: bool,
     /// What tells the arms apart from other pairs ("link lo → veth"); may be empty.
     pub label: String,
     /// All of it.
@@ -194,6 +198,16 @@ impl ClassDiff {
         })
     }
 
+    /// A function's change in percent; of one that the other kernel's path does not
+    /// have, that it is new or gone.
+    pub fn percent(&self, diff: &Diff<'_>, function: &FunctionChange) -> String {
+        let joint = &diff.functions.joints[function.function as usize];
+        match joint.status() {
+            status @ ("gone" | "new") if !self.same_kernel => status.into(),
+            _ => sentence::percent(&function.self_insns),
+        }
+    }
+
     /// What is called after its arm's label.
     pub fn class(&self) -> String {
         if self.before == self.after {
@@ -213,6 +227,20 @@ impl ClassDiff {
 
 /// Compare pairs of arms, in some directions or, if none is named, in all.
 pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -> Diff<'a> {
+    let before = Index::new(sides.before);
+    if std::ptr::eq(sides.before, sides.after) {
+        return compare_indexed(sides, (&before, &before), paired, directions);
+    }
+    let after = Index::new(sides.after);
+    compare_indexed(sides, (&before, &after), paired, directions)
+}
+
+fn compare_indexed<'a>(
+    sides: Sides<'a>,
+    (index_before, index_after): (&Index<'a>, &Index<'a>),
+    paired: &Pairs,
+    directions: &[Direction],
+) -> Diff<'a> {
     let pairs = &paired.pairs;
     let mut found = Vec::new();
     let mut unpaired = Vec::new();
@@ -239,8 +267,8 @@ pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -
             if direction == Direction::Other || !asked {
                 continue;
             }
-            let before = Side::new(sides.before, arms.before, direction);
-            let after = Side::new(sides.after, arms.after, direction);
+            let before = Side::new(index_before, arms.before, direction);
+            let after = Side::new(index_after, arms.after, direction);
             match (before, after) {
                 (Some(before), Some(after)) => found.push((arms, direction, before, after)),
                 (Some(side), None) => {
@@ -374,12 +402,13 @@ fn class(
         let name = |f: &FunctionChange| &functions.joints[f.function as usize].name;
         key(b).cmp(&key(a)).then_with(|| name(a).cmp(name(b)))
     });
+    let same_kernel = facts::same_kernel(sides, *arms);
     let scene = Scene {
         functions,
         trees: &trees,
         changes: &changes,
         packets: (before.packets, after.packets),
-        same_kernel: facts::same_kernel(sides, *arms),
+        same_kernel,
     };
     let moves = scene.moves();
     let branches = scene.branches(&moves);
@@ -416,6 +445,7 @@ fn class(
             proto: arm.1.proto,
             direction: *direction,
         },
+        same_kernel,
         label: if labels {
             sentence::label(arm.0, arm.1)
         } else {
@@ -471,3 +501,6 @@ fn verdict(change: &Change, (before, after): (Option<Spread>, Option<Spread>)) -
         Verdict::Worse
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ pub mod csv;
 pub mod diff;
 pub mod figures;
 pub mod folded;
+pub mod html;
 pub mod json;
 pub mod markdown;
 mod number;

@@ -1,7 +1,7 @@
 //! Every rendering of one small recording that has something of everything.
 
 mod outputs;
-mod recording;
+pub(crate) mod recording;
 
 use std::path::Path;
 

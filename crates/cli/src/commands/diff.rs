@@ -12,9 +12,10 @@ use netplumb_model::class::{Direction, Proto};
 use netplumb_model::recording::Recording;
 use netplumb_report::diff::arms::{self, ArmPair, Pairs};
 use netplumb_report::diff::{self, Diff, Sides};
-use netplumb_report::printable;
 use netplumb_report::terminal::View;
+use netplumb_report::{html, printable};
 
+use super::page::PageArgs;
 use super::report::columns;
 use crate::exit::{Usage, WORSE};
 
@@ -48,6 +49,8 @@ pub(crate) struct DiffArgs {
     /// For a patch's cover letter or a comment
     #[arg(long)]
     markdown: bool,
+    #[command(flatten)]
+    page: PageArgs,
     /// Exit with 4 if any class got worse by more: 0.5% or 10insns
     #[arg(long, value_name = "LIMIT")]
     fail_if_worse: Option<Limit>,
@@ -192,6 +195,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
         ))
         .into());
     }
+    args.page.check()?;
     let before = Asked::parse(&args.before);
     let recording = before.read()?;
     let Some(after) = args.after.as_deref().map(Asked::parse) else {
@@ -296,6 +300,9 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, mut pairs: Pairs) -> anyhow::Resul
         diff::csv::render(&diff, args.layer.as_deref())
     } else if args.markdown {
         diff::markdown::render(&diff, args.top)
+    } else if args.page.wanted() {
+        // The tables are on the page.
+        diff::terminal::head(&diff, view.columns)
     } else {
         diff::terminal::render(&diff, &view)
     };
@@ -305,6 +312,9 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, mut pairs: Pairs) -> anyhow::Resul
     {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => return Err(e.into()),
         _ => {}
+    }
+    if args.page.wanted() {
+        args.page.put(&html::render(&diff::page::page(&diff)))?;
     }
     Ok(judged(args, &diff))
 }
@@ -350,16 +360,14 @@ fn judged(args: &DiffArgs, diff: &Diff<'_>) -> ExitCode {
         if class.verdict != diff::Verdict::Worse {
             continue;
         }
+        // What is certain: all of the change, or the part that blocks did not blur.
+        let more = class.certain.value();
         let (worse, told) = match limit {
-            // What was nothing and is something is worse by any percentage.
             Limit::Percent(p) => (
-                class.total.percent().is_none_or(|is| is > p),
+                more * 100.0 > p * class.total.before.value(),
                 format!("{p}%"),
             ),
-            Limit::Insns(n) => (
-                class.total.delta().value() > n,
-                format!("{n} instructions per packet"),
-            ),
+            Limit::Insns(n) => (more > n, format!("{n} instructions per packet")),
         };
         if worse {
             eprintln!(

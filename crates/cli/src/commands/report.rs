@@ -13,10 +13,11 @@ use netplumb_model::recording::Recording;
 use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::terminal::View;
 use netplumb_report::{
-    claims, conclusions, csv, figures, json, printable, scan, seeds, terminal, tree, trust,
+    claims, conclusions, csv, diff, figures, json, printable, scan, seeds, terminal, tree, trust,
 };
 
 use super::outputs::OutputArgs;
+use super::page::PageArgs;
 use crate::exit::Usage;
 
 /// How to show a recording.
@@ -75,9 +76,11 @@ pub(crate) struct ReportArgs {
     direction: Vec<Direction>,
     #[command(flatten)]
     show: ShowArgs,
+    #[command(flatten)]
+    page: PageArgs,
 }
 
-/// Read and show.
+/// Read and show; or, if there is to be a page, only that.
 ///
 /// # Errors
 /// The file is no whole recording, or something in it was asked for that is not.
@@ -90,6 +93,10 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
             args.file.display()
         );
         return Ok(ExitCode::FAILURE);
+    }
+    if args.page.wanted() {
+        args.page.write(&recording, &args.direction)?;
+        return Ok(ExitCode::SUCCESS);
     }
     show(&recording, &args.show, &args.direction)
 }
@@ -107,23 +114,7 @@ pub(crate) fn show(
         "" => None,
         text => Some(Experiment::parse(text)?),
     };
-    let mut views = classes(recording);
-    if !directions.is_empty() {
-        views.retain(|v| directions.contains(&v.class.direction));
-        if views.is_empty() {
-            let words: Vec<&str> = directions.iter().map(|d| d.as_str()).collect();
-            return Err(Usage(format!(
-                "nothing in the recording is {}: it has {}",
-                words.join(" or "),
-                classes(recording)
-                    .iter()
-                    .map(|v| v.class.to_string())
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ))
-            .into());
-        }
-    }
+    let mut views = shown_classes(recording, directions)?;
     only_arms(&mut views, &args.arm)?;
     let columns = columns();
     let view = View {
@@ -162,6 +153,34 @@ pub(crate) fn show(
     }
 }
 
+/// The classes that are to be shown: those of some directions, or all.
+///
+/// # Errors
+/// There are none.
+pub(crate) fn shown_classes<'a>(
+    recording: &'a Recording,
+    directions: &[Direction],
+) -> anyhow::Result<Vec<ClassView<'a>>> {
+    let mut views = classes(recording);
+    if !directions.is_empty() {
+        views.retain(|v| directions.contains(&v.class.direction));
+        if views.is_empty() {
+            let words: Vec<&str> = directions.iter().map(|d| d.as_str()).collect();
+            return Err(Usage(format!(
+                "nothing in the recording is {}: it has {}",
+                words.join(" or "),
+                classes(recording)
+                    .iter()
+                    .map(|v| v.class.to_string())
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ))
+            .into());
+        }
+    }
+    Ok(views)
+}
+
 /// Keep the arms that were named, if any were.
 fn only_arms(views: &mut Vec<ClassView<'_>>, arms: &[String]) -> anyhow::Result<()> {
     for arm in arms {
@@ -196,10 +215,22 @@ fn tables(
 ) -> String {
     let columns = view.columns;
     let scan = scan::scan(recording, views);
+    let mut directions: Vec<Direction> = views.iter().map(|v| v.class.direction).collect();
+    directions.sort_unstable();
+    directions.dedup();
+    // Two arms of one recording are there to be compared; hundreds of a scan, and
+    // repeats under other seeds, have a table of their own.
+    let compared = if scan.is_some() || !spread.is_empty() {
+        String::new()
+    } else {
+        diff::of_arms(recording, &directions, columns)
+            .map(|text| text + "\n")
+            .unwrap_or_default()
+    };
     let Some(experiment) =
         experiment.filter(|e| !e.published.is_empty() || !e.claims.is_empty() || e.scan.is_some())
     else {
-        let mut out = terminal::render(recording, views, view);
+        let mut out = compared + &terminal::render(recording, views, view);
         if !spread.is_empty() {
             out.push('\n');
             out.push_str(spread.trim_end());
@@ -224,6 +255,7 @@ fn tables(
             out.push('\n');
         }
     }
+    out.push_str(&compared);
     out.push_str(spread);
     if !experiment.published.is_empty() {
         out.push_str(&figures::render(experiment, views));

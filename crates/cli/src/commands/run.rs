@@ -10,6 +10,7 @@ use netplumb_engine::Plan;
 use netplumb_kernel::layers::LAYERS;
 use netplumb_model::experiment::{Experiment, MAX_RULESET_BYTES, Nft};
 
+use super::page::PageArgs;
 use super::path::finish;
 use super::report::ShowArgs;
 use crate::recorder::{RunOptions, record};
@@ -21,6 +22,8 @@ pub(crate) struct RunArgs {
     experiment: PathBuf,
     #[command(flatten)]
     show: ShowArgs,
+    #[command(flatten)]
+    page: PageArgs,
     #[command(flatten)]
     options: RunOptions,
 }
@@ -51,8 +54,9 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     read_files(&mut experiment, path)?;
     let plan = Plan::of(&experiment);
     args.show.check()?;
+    args.page.check()?;
     let outcome = record(&plan, &experiment.name, &text, &args.options, cache)?;
-    finish(outcome, &args.show, &[])
+    finish(outcome, &args.show, &args.page, &[])
 }
 
 /// Read the files that knobs name; their paths are from the experiment's folder.

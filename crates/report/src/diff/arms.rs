@@ -110,14 +110,19 @@ pub struct Pairs {
     pub left_after: Vec<usize>,
 }
 
+/// The knob of an arm that repeats another under another random seed: it is of
+/// that arm's spread, and not there to be compared with it.
+const REPEAT_OF: &str = "seed_of";
+
 /// Pair the arms of one recording among themselves: each, but the first of its
 /// protocol, with the first before it from which it differs in one thing only, or
 /// with the first if there is none.
 pub fn pair_within(arms: &[Arm]) -> Vec<ArmPair> {
     let mut pairs = Vec::new();
-    for after in 0..arms.len() {
+    let repeat = |n: &usize| arms[*n].knobs.contains_key(REPEAT_OF);
+    for after in (0..arms.len()).filter(|n| !repeat(n)) {
         let earlier: Vec<usize> = (0..after)
-            .filter(|n| arms[*n].proto == arms[after].proto)
+            .filter(|n| arms[*n].proto == arms[after].proto && !repeat(n))
             .collect();
         let by_one = earlier
             .iter()

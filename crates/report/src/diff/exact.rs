@@ -58,7 +58,7 @@ impl Delta {
         self.numerator.unsigned_abs()
     }
 
-    /// Whether it is smaller than 1 in `parts`.
+    /// Whether it is smaller than one in `parts`.
     pub fn below(&self, parts: u128) -> bool {
         self.size().saturating_mul(parts) < self.denominator
     }

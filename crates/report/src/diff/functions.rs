@@ -190,13 +190,13 @@ impl Functions {
 
 impl Joint {
     /// Whether it was there and is no more.
-    pub fn gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         self.before.is_some() && self.after.is_none()
     }
 
     /// "both", "gone" or "new".
     pub fn status(&self) -> &'static str {
-        match (self.gone(), self.new()) {
+        match (self.is_gone(), self.is_new()) {
             (true, _) => "gone",
             (_, true) => "new",
             _ => "both",
@@ -204,7 +204,7 @@ impl Joint {
     }
 
     /// Whether it was not there and is now.
-    pub fn new(&self) -> bool {
+    pub fn is_new(&self) -> bool {
         self.before.is_none() && self.after.is_some()
     }
 }

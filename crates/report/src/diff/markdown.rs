@@ -44,10 +44,18 @@ pub fn render(diff: &Diff<'_>, top: usize) -> String {
     }
     out.push_str("<details><summary>How it was measured</summary>\n\n");
     for line in trust(diff) {
-        out.push_str(&format!("- {}\n", style.text(&line, 600)));
+        out.push_str(&item(&style.text(&line, 600)));
     }
     out.push_str("\n</details>\n");
     out
+}
+
+/// A line of which the first word is what it is about.
+fn item(line: &str) -> String {
+    match line.split_once(' ') {
+        Some((word, rest)) if !word.is_empty() => format!("- **{word}** {}\n", rest.trim_start()),
+        _ => format!("- {}\n", line.trim_start()),
+    }
 }
 
 /// The largest changes of all classes.
@@ -74,7 +82,7 @@ fn few(diff: &Diff<'_>) -> String {
             figure(function.self_insns.before),
             figure(function.self_insns.after),
             signed(&function.self_insns.delta()),
-            percent(&function.self_insns)
+            class.percent(diff, function)
         ));
     }
     if all.len() > FEW {
@@ -107,7 +115,7 @@ fn details(diff: &Diff<'_>, class: &ClassDiff, top: usize) -> String {
             figure(function.self_insns.before),
             figure(function.self_insns.after),
             signed(&function.self_insns.delta()),
-            percent(&function.self_insns),
+            class.percent(diff, function),
             signed(&function.inclusive_insns.delta()),
             if was == is {
                 is
@@ -138,7 +146,7 @@ fn details(diff: &Diff<'_>, class: &ClassDiff, top: usize) -> String {
         percent(&class.total)
     ));
     for note in notes_in(diff, class, None, top == 0, style) {
-        out.push_str(&format!("- {}\n", note.trim_start()));
+        out.push_str(&item(&note));
     }
     out.push_str("\n</details>\n\n");
     out

@@ -103,7 +103,11 @@ impl Scene<'_> {
     fn absorbed(&self, inlined: bool) -> Vec<Move> {
         let alone = |id: JointId| {
             let joint = &self.functions.joints[id as usize];
-            if inlined { joint.gone() } else { joint.new() }
+            if inlined {
+                joint.is_gone()
+            } else {
+                joint.is_new()
+            }
         };
         let both = |id: JointId| {
             let joint = &self.functions.joints[id as usize];

@@ -19,6 +19,9 @@ const ALIKE_CALLS: f64 = 0.02;
 /// A chain of renamed functions is found from its ends, one at a time.
 const ROUNDS: usize = 4;
 
+/// The trees of every class, and its packets before and after.
+pub(super) type Trees = Vec<(Vec<UnionTree>, (u64, u64))>;
+
 /// A class's trees, and its packets before and after.
 pub(super) struct Place<'a> {
     pub(super) trees: &'a [UnionTree],
@@ -39,14 +42,11 @@ struct Profile {
 
 /// Join what was renamed. The trees have to be made anew after that; says whether
 /// anything was.
-pub(super) fn join(
-    functions: &mut Functions,
-    places: &dyn Fn(&Functions) -> Vec<(Vec<UnionTree>, (u64, u64))>,
-) -> bool {
+pub(super) fn join(functions: &mut Functions, places: &dyn Fn(&Functions) -> Trees) -> bool {
     let mut any = false;
     for _ in 0..ROUNDS {
-        let gone = functions.joints.iter().any(|j| j.gone());
-        let new = functions.joints.iter().any(|j| j.new());
+        let gone = functions.joints.iter().any(|j| j.is_gone());
+        let new = functions.joints.iter().any(|j| j.is_new());
         if !(gone && new) {
             break;
         }
@@ -79,8 +79,8 @@ pub(super) fn find(functions: &Functions, places: &[Place<'_>]) -> Vec<(JointId,
             .filter(move |(id, _)| wanted(&functions.joints[**id as usize]))
     };
     let mut candidates: Vec<(JointId, JointId)> = Vec::new();
-    for (gone, was) in of(|j| j.gone()) {
-        for (new, is) in of(|j| j.new()) {
+    for (gone, was) in of(|j| j.is_gone()) {
+        for (new, is) in of(|j| j.is_new()) {
             if fits(was, is) {
                 candidates.push((*gone, *new));
             }
@@ -124,7 +124,7 @@ fn fits(was: &Profile, is: &Profile) -> bool {
 fn profiles(functions: &Functions, places: &[Place<'_>]) -> BTreeMap<JointId, Profile> {
     let mut profiles: BTreeMap<JointId, Profile> = BTreeMap::new();
     let joint = |id: JointId| &functions.joints[id as usize];
-    let alone = |id: JointId| joint(id).gone() || joint(id).new();
+    let alone = |id: JointId| joint(id).is_gone() || joint(id).is_new();
     for place in places {
         for tree in place.trees {
             for node in &tree.nodes {
@@ -139,7 +139,7 @@ fn profiles(functions: &Functions, places: &[Place<'_>]) -> BTreeMap<JointId, Pr
                 if !alone(node.function) {
                     continue;
                 }
-                let (sum, inclusive, packets) = match joint(node.function).gone() {
+                let (sum, inclusive, packets) = match joint(node.function).is_gone() {
                     true => (node.before, node.inclusive_before, place.packets.0),
                     false => (node.after, node.inclusive_after, place.packets.1),
                 };

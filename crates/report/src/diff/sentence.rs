@@ -201,7 +201,7 @@ pub fn sentence_in(diff: &Diff<'_>, class: &ClassDiff, style: Style) -> String {
         Verdict::WithinSpread => {
             text.push_str(" beyond the spread of the blocks");
             if let Some(blind) = class.blind().filter(|b| *b >= 0.05) {
-                text.push_str(&format!(" (up to {blind:.1} could not be seen)"));
+                text.push_str(&format!(" (which hides up to {blind:.1})"));
             }
         }
         Verdict::Negligible => text.push_str(&format!(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::class::{Context, Direction};
-use netplumb_model::recording::{FunctionId, NodeId, Recording};
+use netplumb_model::recording::{Cost, FunctionId, NodeId, Recording};
 
 use super::exact::{PerPacket, Spread};
 
@@ -40,9 +40,29 @@ pub(super) struct Side<'a> {
     block_packets: Vec<u64>,
 }
 
+/// A recording's costs by arm and direction: to look through all for each of
+/// hundreds of arms would be slow.
+pub(super) struct Index<'a> {
+    recording: &'a Recording,
+    costs: BTreeMap<(usize, Direction), Vec<&'a Cost>>,
+}
+
+impl<'a> Index<'a> {
+    pub(super) fn new(recording: &'a Recording) -> Self {
+        let mut costs: BTreeMap<(usize, Direction), Vec<&Cost>> = BTreeMap::new();
+        for cost in &recording.costs {
+            let arm = recording.blocks[cost.block as usize].arm as usize;
+            costs.entry((arm, cost.direction)).or_default().push(cost);
+        }
+        Index { recording, costs }
+    }
+}
+
 impl<'a> Side<'a> {
     /// None where nothing of it was measured, or no packet was sent.
-    pub(super) fn new(recording: &'a Recording, arm: usize, direction: Direction) -> Option<Self> {
+    pub(super) fn new(index: &Index<'a>, arm: usize, direction: Direction) -> Option<Self> {
+        let recording = index.recording;
+        let costs = index.costs.get(&(arm, direction))?;
         let blocks: Vec<u32> = (0..recording.blocks.len() as u32)
             .filter(|b| {
                 let block = &recording.blocks[*b as usize];
@@ -50,7 +70,7 @@ impl<'a> Side<'a> {
             })
             .collect();
         let mut totals: BTreeMap<u32, u64> = blocks.iter().map(|b| (*b, 0)).collect();
-        for cost in recording.costs.iter().filter(|c| c.direction == direction) {
+        for cost in costs {
             if let Some(total) = totals.get_mut(&cost.block) {
                 *total = total.saturating_add(cost.self_insns);
             }
@@ -84,7 +104,7 @@ impl<'a> Side<'a> {
             block_packets: counting.iter().map(offered).collect(),
         };
         let at: BTreeMap<u32, usize> = counting.iter().enumerate().map(|(n, b)| (*b, n)).collect();
-        for cost in recording.costs.iter().filter(|c| c.direction == direction) {
+        for cost in costs {
             let Some(&n) = at.get(&cost.block) else {
                 continue;
             };

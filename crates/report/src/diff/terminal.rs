@@ -3,6 +3,7 @@
 use comfy_table::Cell;
 
 use super::facts::trust;
+use super::functions::base_name;
 use super::sentence::{Style, figure, percent, sentence, signed, subject, told_apart};
 use super::{Change, ClassDiff, Diff, Verdict};
 use crate::number::printable;
@@ -11,6 +12,18 @@ use crate::terminal::{View, continued, right, table, trimmed};
 const NARROW: usize = 80;
 const NAME_LIMIT: usize = 60;
 const WORD_LIMIT: usize = 16;
+/// Functions that take another way when a clock or a random number has another
+/// value: docs/limits.md, "What differs between boots".
+const BY_CLOCK: [&str; 8] = [
+    "__mod_timer",
+    "add_interrupt_randomness",
+    "crng_make_state",
+    "get_random_u32",
+    "mod_timer",
+    "tcp_ack_update_rtt",
+    "tcp_event_data_recv",
+    "tcp_send_delayed_ack",
+];
 /// Notes of one kind, unless all are asked for.
 const MANY_NOTES: usize = 4;
 
@@ -153,8 +166,9 @@ pub(super) fn notes_in(
             .branches
             .iter()
             .filter(|b| shown(b.callee))
-            // A call in hundreds of packets is no change of the path.
-            .filter(|b| !b.inclusive_insns.delta().below(1))
+            // A call in many packets, or of less than an instruction in each, is no
+            // change of the path.
+            .filter(|b| !b.inclusive_insns.delta().below(1) && !b.calls.delta().below(20))
             .map(|b| {
                 let came = b.calls.after.sum > 0 || b.inclusive_insns.after.sum > 0;
                 let caller = b.caller.map_or("a context".into(), name);
@@ -190,6 +204,17 @@ pub(super) fn notes_in(
             })
             .collect(),
     );
+    let clocked = class
+        .changed()
+        .map(|f| joint(f.function).name.as_str())
+        .filter(|name| BY_CLOCK.contains(&base_name(name).0));
+    for name in clocked {
+        notes.push(format!(
+            "clock     {} hangs on the value of a clock or on random numbers: it may differ by \
+             some instructions between boots of the same",
+            style.name(name)
+        ));
+    }
     for (blocks, side) in [
         (&class.blocks_before, "before"),
         (&class.blocks_after, "after"),
@@ -278,6 +303,7 @@ fn functions(diff: &Diff<'_>, class: &ClassDiff, view: &View) -> String {
             format!("  {}", printable(&joint.name, room)),
             &function.self_insns,
         );
+        cells[4] = right(class.percent(diff, function));
         if wide {
             let calls = &function.calls;
             cells.push(right(signed(&function.inclusive_insns.delta())));
