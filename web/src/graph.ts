@@ -15,7 +15,7 @@ export const MOST_NODES = 120;
 /** Shares of the whole at which to cut, percent. */
 export const THRESHOLDS = [0.1, 0.2, 0.5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 50];
 const NAME_LETTERS = 30;
-const HIGH = 42;
+const HIGH = 38;
 
 export interface Part {
   nodes: FunctionSum[];
@@ -141,8 +141,8 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
     const wide = scroller.clientWidth || 800;
     const high = scroller.clientHeight || 520;
     // Not so small that nothing can be read: then it is for panning.
-    const scale = Math.min(Math.max(Math.min(wide / (size.width + 24), high / (size.height + 24)), 0.45), 1.1);
-    view = { scale, x: Math.max((wide - size.width * scale) / 2, 12 - 0), y: 12 };
+    const scale = Math.min(Math.max(Math.min(wide / (size.width + 24), high / (size.height + 24)), 0.75), 1);
+    view = { scale, x: (wide - size.width * scale) / 2, y: 12 };
     if (size.width * scale > wide - 24) {
       view.x = 12;
     }
@@ -232,7 +232,7 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
     shown.textContent = `${threshold}%`;
     status.textContent = `${shownPart.nodes.length} functions, ${shownPart.edges.length} calls; ${shownPart.hidden} not shown`;
     const graph = new Graph({ directed: true, multigraph: false });
-    graph.setGraph({ rankdir: "TB", nodesep: 18, ranksep: 40, edgesep: 12, marginx: 4, marginy: 4 });
+    graph.setGraph({ rankdir: "TB", nodesep: 18, ranksep: 20, edgesep: 12, marginx: 4, marginy: 4 });
     graph.setDefaultEdgeLabel(() => ({}));
     for (const f of shownPart.nodes) {
       const letters = Math.min(tree.functions[f.fn].name.length, NAME_LETTERS);
@@ -241,7 +241,7 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
     for (const e of shownPart.edges) {
       if (e.from !== e.to) {
         graph.setEdge(String(e.from), String(e.to), {
-          width: edgeText(e).length * 6 + 4, height: 13, labelpos: "c", weight: 1 + 20 * (weight(tree, e) / (tree.width[0] || 1)),
+          width: edgeText(e).length * 6 + 4, height: 12, labelpos: "c", weight: 1 + 20 * (weight(tree, e) / (tree.width[0] || 1)),
         });
       }
     }
@@ -274,7 +274,7 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
       "g",
       { class: gone ? "edge gone" : "edge" },
       s("path", { d: curve(at.points), "stroke-width": (0.8 + 5 * Math.sqrt(part)).toFixed(2), "marker-end": "url(#arrow)" }),
-      s("text", { x: at.x, y: at.y + 4, "text-anchor": "middle" }, edgeText(e)),
+      s("text", { x: at.x + 7, y: at.y + 4 }, edgeText(e)),
     );
   }
 

@@ -8,8 +8,7 @@ import type { Glance } from "./tree";
 
 /** Facts that everybody looks for; the others are folded away. */
 const KEY_FACTS = [
-  "kernel.release", "kernel.mitigations", "kernel.cmdline", "vm.qemu", "vm.cpu", "clock", "clock.quick",
-  "plumb.version", "plumb.argv", "plumb.started",
+  "kernel.release", "kernel.mitigations", "vm.qemu", "vm.cpu", "clock", "plumb.version", "plumb.argv",
 ];
 const TEXT_LETTERS = 2000;
 
@@ -22,8 +21,39 @@ const VERDICTS: Record<string, [string, string]> = {
 
 /** The top of the page. */
 export function overview(page: Page): HTMLElement {
+  return h(
+    "section",
+    { id: "overview", "aria-labelledby": "title" },
+    h("p", { class: "kind" }, page.diff ? "Comparison" : "Report"),
+    h("h1", { id: "title" }, short(page.title, 400)),
+    page.question ? h("p", { class: "question" }, short(page.question.trim(), TEXT_LETTERS)) : null,
+    h("div", { class: "first" }, h("div", {}, ...said(page)), where(page)),
+  );
+}
+
+/** What came of it, the claims too. */
+function said(page: Page): (HTMLElement | null)[] {
+  return [
+    page.headline.length > 0
+      ? h("ul", { class: "headline" }, ...page.headline.map((line) => h("li", {}, short(line, TEXT_LETTERS))))
+      : null,
+    page.warnings.length > 0
+      ? h(
+          "ul",
+          { class: "warnings", role: "note", "aria-label": "Warnings" },
+          ...page.warnings.map((line) => h("li", {}, short(line, TEXT_LETTERS))),
+        )
+      : null,
+    claims(page),
+  ];
+}
+
+/** Where and how it was measured, and how far that can be trusted. */
+function where(page: Page): HTMLElement {
   const facts = page.facts.map((fact) => ({
     key: KEY_FACTS.includes(fact.key) || fact.before !== null,
+    // What differs is first of all.
+    rank: fact.before !== null ? -1 : KEY_FACTS.indexOf(fact.key),
     element: [
       h("dt", {}, short(fact.key, 80)),
       h(
@@ -36,47 +66,22 @@ export function overview(page: Page): HTMLElement {
     ],
   }));
   const more = facts.filter((fact) => !fact.key);
+  const first = facts.filter((fact) => fact.key).sort((a, b) => a.rank - b.rank);
   return h(
-    "section",
-    { id: "overview", "aria-labelledby": "title" },
-    h("p", { class: "kind" }, page.diff ? "Comparison" : "Report"),
-    h("h1", { id: "title" }, short(page.title, 400)),
-    page.question ? h("p", { class: "question" }, short(page.question.trim(), TEXT_LETTERS)) : null,
-    page.headline.length > 0
-      ? h("ul", { class: "headline" }, ...page.headline.map((line) => h("li", {}, short(line, TEXT_LETTERS))))
-      : null,
-    page.warnings.length > 0
+    "aside",
+    { class: "where", "aria-label": "How it was measured" },
+    h("h2", {}, "Measured"),
+    h("dl", { class: "facts" }, ...first.flatMap((fact) => fact.element)),
+    more.length > 0
       ? h(
-          "ul",
-          { class: "warnings", role: "note", "aria-label": "Warnings" },
-          ...page.warnings.map((line) => h("li", {}, short(line, TEXT_LETTERS))),
+          "details",
+          {},
+          h("summary", {}, `${more.length} more facts`),
+          h("dl", { class: "facts" }, ...more.flatMap((fact) => fact.element)),
         )
       : null,
-    claims(page),
-    h(
-      "div",
-      { class: "columns" },
-      h(
-        "div",
-        {},
-        h("h2", {}, "Measured where and how"),
-        h("dl", { class: "facts" }, ...facts.filter((fact) => fact.key).flatMap((fact) => fact.element)),
-        more.length > 0
-          ? h(
-              "details",
-              {},
-              h("summary", {}, `${more.length} more facts`),
-              h("dl", { class: "facts" }, ...more.flatMap((fact) => fact.element)),
-            )
-          : null,
-      ),
-      h(
-        "div",
-        {},
-        h("h2", {}, "How far to trust it"),
-        h("dl", { class: "facts trust" }, ...page.trust.flatMap(trustLine)),
-      ),
-    ),
+    h("h2", {}, "How far to trust it"),
+    h("dl", { class: "facts trust" }, ...page.trust.flatMap(trustLine)),
   );
 }
 

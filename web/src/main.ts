@@ -5,7 +5,7 @@ import { detail, type Detail } from "./detail";
 import { choice, field, h } from "./dom";
 import { overview, summary } from "./head";
 import { short } from "./number";
-import { glances } from "./tree";
+import { glances, titleOf } from "./tree";
 
 const PARTS: [string, string][] = [
   ["overview", "Overview"], ["classes", "Classes"], ["layers", "Layers"], ["bars", "Shares"],
@@ -51,7 +51,7 @@ function build(page: Page): void {
   let shown: Detail | null = null;
   const holder = h("div", { id: "class" });
   const choose = choice(
-    all.map((g): [string, string] => [String(g.index), short(g.group.arm ? `${g.group.class} \u00b7 ${g.group.arm}` : g.group.class, 80)]),
+    all.map((g): [string, string] => [String(g.index), short(titleOf(g.group), 80)]),
     String(current),
     (value) => open(Number(value), false),
   );

@@ -78,7 +78,12 @@ export function treeOf(page: Page, group: PageClass): Tree {
     }
   });
   const names = group.contexts.map((context) => context.context);
-  return finish(rows, `${group.arm}, ${group.class}`, names, group, page.functions);
+  return finish(rows, titleOf(group), names, group, page.functions);
+}
+
+/** An arm and class in short: an arm that is named after its protocol adds nothing. */
+export function titleOf(group: PageClass): string {
+  return group.arm === "" || group.class.split(" ")[0] === group.arm ? group.class : `${group.class}, ${group.arm}`;
 }
 
 function finish(

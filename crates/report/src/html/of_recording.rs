@@ -118,35 +118,28 @@ fn headline(views: &[ClassView<'_>]) -> Vec<String> {
     lines
 }
 
-/// A class in a sentence: what it costs, in which contexts, and where most is.
-pub(crate) fn sentence(view: &ClassView<'_>) -> String {
-    let contexts: Vec<String> = view
-        .contexts
-        .iter()
-        .map(|(context, insns)| format!("{context} {}", per_packet(*insns, view.packets)))
-        .collect();
-    let name = crate::terminal::label(view);
+/// A class in a sentence: what it costs, and where most of that is.
+fn sentence(view: &ClassView<'_>) -> String {
     let mut text = format!(
-        "{name}: {} instructions per packet ({}).",
+        "{}: {} instructions per packet",
+        crate::terminal::label(view),
         per_packet(view.total, view.packets),
-        contexts.join(" + ")
     );
+    if let Some((layer, insns)) = view.layers.iter().find(|(layer, _)| layer != NO_LAYER) {
+        text.push_str(&format!(
+            "; most in layer {} with {} ({:.0}%)",
+            printable(layer, 40),
+            per_packet(*insns, view.packets),
+            percent(*insns, view.total)
+        ));
+    }
     if let Some(top) = view.functions.first() {
         text.push_str(&format!(
-            " Most in {} with {} ({:.1}%)",
-            printable(view.name(top.function), 80),
+            ", in function {} with {} ({:.1}%)",
+            printable(view.name(top.function), 60),
             per_packet(top.self_insns, view.packets),
             percent(top.self_insns, view.total)
         ));
-        match view.layers.iter().find(|(layer, _)| layer != NO_LAYER) {
-            Some((layer, insns)) => text.push_str(&format!(
-                "; the largest layer is {} with {} ({:.1}%).",
-                printable(layer, 40),
-                per_packet(*insns, view.packets),
-                percent(*insns, view.total)
-            )),
-            None => text.push('.'),
-        }
     }
     text
 }
@@ -259,9 +252,15 @@ fn described(view: &ClassView<'_>) -> String {
     if arm.forward {
         text.push_str(", through a router");
     }
+    let contexts: Vec<String> = view
+        .contexts
+        .iter()
+        .map(|(context, insns)| format!("{context} {}", per_packet(*insns, view.packets)))
+        .collect();
     text.push_str(&format!(
-        "; {} instructions per packet over {} packets.",
+        "; {} instructions per packet ({}), over {} packets.",
         per_packet(view.total, view.packets),
+        contexts.join(" + "),
         crate::number::thousands(view.packets)
     ));
     text
