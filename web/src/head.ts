@@ -4,7 +4,7 @@ import { toneOf, order } from "./colour";
 import { h, section } from "./dom";
 import { change, changePercent, cost, short } from "./number";
 import { table, type Column } from "./table";
-import type { Glance } from "./tree";
+import { titleOf, type Glance } from "./tree";
 
 /** Facts that everybody looks for; the others are folded away. */
 const KEY_FACTS = [
@@ -12,22 +12,23 @@ const KEY_FACTS = [
 ];
 const TEXT_LETTERS = 2000;
 
-const VERDICTS: Record<string, [string, string]> = {
-  holds: ["holds", "\u2713 holds"],
-  "does not hold": ["fails", "\u2717 does not hold"],
-  answer: ["answer", "\u2192 answer"],
-  "not measured": ["unknown", "? not measured"],
-};
+// No plain object: a verdict could be called "constructor".
+const VERDICTS = new Map<string, [string, string]>([
+  ["holds", ["holds", "\u2713 holds"]],
+  ["does not hold", ["fails", "\u2717 does not hold"]],
+  ["answer", ["answer", "\u2192 answer"]],
+  ["not measured", ["unknown", "? not measured"]],
+]);
 
-/** The top of the page. */
-export function overview(page: Page): HTMLElement {
+/** The top of the page; and what there is room for beside how it was measured. */
+export function overview(page: Page, beside: HTMLElement | null): HTMLElement {
   return h(
     "section",
     { id: "overview", "aria-labelledby": "title" },
     h("p", { class: "kind" }, page.diff ? "Comparison" : "Report"),
     h("h1", { id: "title" }, short(page.title, 400)),
     page.question ? h("p", { class: "question" }, short(page.question.trim(), TEXT_LETTERS)) : null,
-    h("div", { class: "first" }, h("div", {}, ...said(page)), where(page)),
+    h("div", { class: "first" }, h("div", {}, ...said(page), beside), where(page)),
   );
 }
 
@@ -104,7 +105,7 @@ function claims(page: Page): HTMLElement | null {
       "ul",
       {},
       ...page.claims.map((claim) => {
-        const [kind, verdict] = VERDICTS[claim.verdict] ?? ["unknown", short(claim.verdict, 40)];
+        const [kind, verdict] = VERDICTS.get(claim.verdict) ?? ["unknown", short(claim.verdict, 40)];
         return h(
           "li",
           { class: kind },
@@ -132,8 +133,12 @@ export function summary(page: Page, glances: Glance[], current: () => number, op
       show: (g) =>
         h("button", { type: "button", class: "link", onclick: () => open(g.index) }, short(g.group.class, 60)),
     },
-    { title: "arm", value: (g) => g.group.arm, show: (g) => short(g.group.arm, 80), class: "arm" },
   ];
+  // A column in which every row is the same says nothing.
+  const per = new Set(glances.map((g) => g.group.per));
+  if (glances.some((g) => titleOf(g.group) !== g.group.class)) {
+    columns.push({ title: "arm", value: (g) => g.group.arm, show: (g) => short(g.group.arm, 80), class: "arm" });
+  }
   if (page.diff) {
     columns.push(
       { title: "before", value: (g) => g.before, show: (g) => cost(g.before) },
@@ -154,7 +159,7 @@ export function summary(page: Page, glances: Glance[], current: () => number, op
         value: (g) => g.after,
         show: (g) => cost(g.after),
       },
-      { title: "per", value: (g) => g.group.per, class: "per" },
+      ...(per.size > 1 ? [{ title: "per", value: (g: Glance) => g.group.per, class: "per" }] : []),
       { title: "", value: () => "", show: (g) => stack(g, most), class: "stack-cell" },
       {
         title: "largest layer",
@@ -167,11 +172,13 @@ export function summary(page: Page, glances: Glance[], current: () => number, op
   }
   const arms = new Set(glances.map((g) => g.group.arm)).size;
   const several = arms > 1 ? `, ${arms} arms` : "";
+  const each = per.size === 1 ? `; ${page.unit || "cost"} per ${[...per][0]}` : "";
+  const figures = columns.findIndex((c) => c.title === (page.diff ? "change" : page.unit || "cost"));
   const body = table({
-    caption: `Every arm and class${several}`,
+    caption: `Every arm and class${several}${each}`,
     columns,
     rows: glances,
-    sort: page.diff ? 4 : 2,
+    sort: figures,
     bySize: page.diff,
     filter: (g) => `${g.group.arm} ${g.group.class} ${name(g)} ${largest(g)[0]}`,
     limit: 40,

@@ -12,6 +12,9 @@ const PARTS: [string, string][] = [
   ["frames", "Contexts"], ["graph", "Call graph"], ["functions", "Functions"],
 ];
 
+/** Arms and classes that the first screen has room for. */
+const FEW = 12;
+
 /** The class that the address asks for (`#class=3`), or the first. */
 function asked(count: number): number {
   const found = /(?:^#|&)class=(\d+)/.exec(location.hash);
@@ -87,7 +90,9 @@ function build(page: Page): void {
     all.length > 1 ? field("Class", choose) : null,
     themeButton(draw),
   );
-  const main = h("main", { id: "main" }, overview(page), table, holder);
+  // A short table is for the first screen, where no claims are in its place.
+  const beside = page.claims.length === 0 && all.length <= FEW;
+  const main = h("main", { id: "main" }, overview(page, beside ? table : null), beside ? null : table, holder);
   const app = document.getElementById("app") as HTMLElement;
   app.replaceChildren(bar, main, h("footer", {}, "Made by Netplumb."));
   draw();
