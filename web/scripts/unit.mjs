@@ -23,7 +23,7 @@ try {
     logLevel: "warning",
   });
   const files = readdirSync(out).map((name) => join(out, name));
-  const { status } = spawnSync(process.execPath, ["--test", ...files], {
+  const { status } = spawnSync(process.execPath, ["--test", "--test-reporter=tap", ...files], {
     stdio: "inherit",
     env: { ...process.env, PLUMB_TESTDATA: testdata },
   });
