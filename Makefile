@@ -63,6 +63,7 @@ bench: ## measure what measuring costs: time, memory, the plugin's slowdown
 	@scripts/setup.sh build run
 	@cargo build --release --locked
 	@scripts/kernel.sh
+	@cargo bench --locked --package netplumb-report --bench page
 	@cargo bench --locked --package netplumb
 
 install: ## install plumb below PREFIX (/usr/local)

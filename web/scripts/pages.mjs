@@ -63,9 +63,10 @@ export function largePage(frames, functions = 3000) {
   };
   const depth = [];
   for (let row = 0; row < frames; row++) {
-    // Mostly below a recent row: deep, and broad too.
-    let parent = row === 0 ? -1 : Math.max(0, row - 1 - random(Math.min(row, 60)));
-    while (parent > 0 && depth[parent] > 50) {
+    // Down from the last one, or back to one of its callers: now and then far back.
+    let parent = row - 1;
+    const least = random(300) === 0 ? 2 : 50;
+    while (parent > 0 && (depth[parent] >= least || random(2) === 0)) {
       parent = tree.parent[parent];
     }
     depth.push(parent < 0 ? 0 : depth[parent] + 1);

@@ -7,7 +7,7 @@ import { layout } from "@dagrejs/dagre";
 import { changeFill, toneOf } from "./colour";
 import { h, s } from "./dom";
 import { isDark } from "./icicle";
-import { change, cost, percent, share, short } from "./number";
+import { change, cost, percent, plural, share, short, thousands } from "./number";
 import type { Edge, FunctionSum, Sums, Tree } from "./tree";
 
 /** More than these are no picture. */
@@ -48,10 +48,8 @@ export function part(tree: Tree, sums: Sums, threshold: number, collapsed: Reado
       called.add(edge.to);
     }
   }
-  // From where nobody calls, and from where all are called (a circle), by weight.
-  const reached = new Set<number>();
   const folded = new Map<number, number>();
-  const reach = (start: number): void => {
+  const reach = (start: number, reached: Set<number>, folds: boolean): void => {
     const stack = [start];
     while (stack.length > 0) {
       const fn = stack.pop() as number;
@@ -60,20 +58,25 @@ export function part(tree: Tree, sums: Sums, threshold: number, collapsed: Reado
       }
       reached.add(fn);
       const below = callees.get(fn) ?? [];
-      if (collapsed.has(fn)) {
+      if (folds && collapsed.has(fn)) {
         folded.set(fn, below.length);
       } else {
         stack.push(...below.map((e) => e.to));
       }
     }
   };
-  for (const f of kept) {
-    if (!called.has(f.fn)) {
-      reach(f.fn);
+  // All begins where nobody calls; and in a circle that nobody calls, where most is.
+  const starts: number[] = [];
+  const all = new Set<number>();
+  for (const f of [...kept.filter((f) => !called.has(f.fn)), ...kept]) {
+    if (!all.has(f.fn)) {
+      starts.push(f.fn);
+      reach(f.fn, all, false);
     }
   }
-  if (reached.size === 0 && kept.length > 0) {
-    reach(kept[0].fn);
+  const reached = new Set<number>();
+  for (const start of starts) {
+    reach(start, reached, true);
   }
   const nodes = kept.filter((f) => reached.has(f.fn));
   return {
@@ -96,6 +99,7 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
   let threshold = goodThreshold(tree, sums);
   let view = { x: 0, y: 0, scale: 1 };
   let size = { width: 1, height: 1 };
+  let first = 0;
   let most = 1e-9;
   for (const f of sums.functions) {
     most = Math.max(most, Math.abs(f.inclusive / tree.packets - f.inclusiveBefore / tree.packetsBefore));
@@ -144,7 +148,8 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
     const scale = Math.min(Math.max(Math.min(wide / (size.width + 24), high / (size.height + 24)), 0.75), 1);
     view = { scale, x: (wide - size.width * scale) / 2, y: 12 };
     if (size.width * scale > wide - 24) {
-      view.x = 12;
+      // What costs most is in sight.
+      view.x = Math.min(Math.max(wide / 2 - first * scale, wide - 12 - size.width * scale), 12);
     }
     place();
   }
@@ -230,7 +235,7 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
   function render(refit: boolean): void {
     const shownPart = part(tree, sums, threshold, collapsed);
     shown.textContent = `${threshold}%`;
-    status.textContent = `${shownPart.nodes.length} functions, ${shownPart.edges.length} calls; ${shownPart.hidden} not shown`;
+    status.textContent = `${plural(shownPart.nodes.length, "function")}, ${plural(shownPart.edges.length, "call")}; ${thousands(shownPart.hidden)} not shown`;
     const graph = new Graph({ directed: true, multigraph: false });
     graph.setGraph({ rankdir: "TB", nodesep: 18, ranksep: 20, edgesep: 12, marginx: 4, marginy: 4 });
     graph.setDefaultEdgeLabel(() => ({}));
@@ -248,6 +253,8 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
     layout(graph);
     const label = graph.graph() as { width?: number; height?: number };
     size = { width: label.width ?? 1, height: label.height ?? 1 };
+    const top = shownPart.nodes[0];
+    first = top ? (graph.node(String(top.fn)) as { x: number }).x : 0;
     const edges = shownPart.edges.filter((e) => e.from !== e.to).map((e) => drawEdge(graph, e));
     const nodes = shownPart.nodes.map((f) => drawNode(graph, f, shownPart));
     inner.replaceChildren(...edges, ...nodes);

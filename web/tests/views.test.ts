@@ -93,6 +93,20 @@ test("parts of the graph", () => {
   assert.ok(part(tree, all, goodThreshold(tree, all), new Set()).nodes.length <= MOST_NODES);
 });
 
+/** Check that functions that only call each other are shown too, and fold. */
+test("circles", () => {
+  const page = fixture("page.json");
+  const tree = treeOf(page, page.classes[0]);
+  const self = tree.inclusive[0];
+  const of = (fn: number, inclusive: number) =>
+    ({ fn, self, selfBefore: 0, inclusive, inclusiveBefore: 0, calls: 1, callsBefore: 0 });
+  const call = (from: number, to: number) =>
+    ({ from, to, inclusive: self, inclusiveBefore: 0, calls: 1, callsBefore: 0 });
+  const circle = { functions: [of(0, self), of(1, self), of(2, self)], edges: [call(1, 2), call(2, 1)] };
+  assert.equal(part(tree, circle, 0, new Set()).nodes.length, 3);
+  assert.deepEqual(part(tree, circle, 0, new Set([1])).nodes.map((f) => f.fn), [0, 1]);
+});
+
 /** Check that an edge's line begins and ends at its ends. */
 test("curves", () => {
   const line = curve([{ x: 0, y: 0 }, { x: 10, y: 20 }, { x: 0, y: 40 }]);

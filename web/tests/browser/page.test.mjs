@@ -208,7 +208,7 @@ test("callers", async (t) => {
   const page = await open(t, report);
   await page.locator("header select").selectOption({ label: "udp rx" });
   await page.locator("#functions").getByRole("button", { name: "kmem_cache_free", exact: true }).click();
-  assert.match(await text(page, ".found"), /^2 frames of 1 functions: 51 per packet/);
+  assert.match(await text(page, ".found"), /^2 frames of 1 function: 51 per packet/);
   await page.getByRole("button", { name: "Callers of it" }).click();
   assert.match(await text(page, ".inverted"), /Who calls kmem_cache_free/);
   await page.locator("canvas").focus();
@@ -339,7 +339,7 @@ test("hostile names", async (t) => {
   const graph = await page.locator(".graph .node").count();
   assert.ok(graph >= evil.length - 1, `${graph} nodes`);
   await page.getByLabel("Search").fill("<img");
-  assert.match(await text(page, ".found"), /1 functions/);
+  assert.match(await text(page, ".found"), /1 function:/);
   await page.locator("canvas").hover({ position: { x: 20, y: 19 * 2 + 8 } });
   assert.match(await text(page, ".tip"), /<img src=x onerror/);
   const wide = await page.evaluate(() => document.documentElement.scrollWidth);
@@ -450,7 +450,7 @@ test("a comparison", async (t) => {
   assert.match(await text(page, ".moves"), /gone \u2192 new 16 inlined into its caller/);
   assert.match(await text(page, ".waterfall"), /before\s*120[\s\S]*network\s*\u221214\s*\u221246\.7%[\s\S]*after\s*106\s*\u221211\.7%/);
   await page.getByLabel("Search").fill("=gone");
-  assert.equal(await text(page, ".found"), "1 frames of 1 functions: 30 \u2192 0 (\u221230) per packet");
+  assert.equal(await text(page, ".found"), "1 frame of 1 function: 30 \u2192 0 (\u221230) per packet");
   await page.getByLabel("Search").fill("");
   // Better and worse, and the hatching of what is gone.
   const changed = await colours(page);
@@ -542,7 +542,7 @@ test(`${FRAMES} frames`, async (t) => {
   assert.ok(ready < 5000, `${ready} ms`);
   assert.ok(search < 2000, `${search} ms`);
   assert.ok(memory < 300, `${memory} MiB`);
-  assert.match(found, /frames of \d+ functions/);
+  assert.match(found, /frames of [\d,]+ functions/);
   const drawn = await colours(page);
   delete drawn[NOTHING];
   assert.ok(Object.keys(drawn).length > 10, "frames in the colours of their layers");
