@@ -38,7 +38,7 @@ web_tests() {
 		echo "skipped: the HTML page in a browser: no chromium (apt-get install chromium)"
 	fi && return "$unit"
 }
-PLUMB_TESTDATA=$PWD/crates/report/testdata web_tests 2>&1 | tee -a "$log" || failed+=("tests of the HTML page")
+web_tests 2>&1 | tee -a "$log" || failed+=("tests of the HTML page")
 
 # Not at the start of a line: the harness may have begun one.
 skips() { grep -o 'skipped: .*' "$log" || true; }

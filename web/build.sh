@@ -30,8 +30,11 @@ inputs() {
 }
 want=$(inputs)
 if [ -z "$omit" ]; then
-	rm -rf "$to/tests" "$to/scripts"
+	rm -rf "$to/tests" "$to/scripts" "$to/testdata"
 	(cd "$from" && cp -R tests scripts tsconfig.json "$to/")
+	# The goldens of Rust: what it writes is what is read here.
+	mkdir "$to/testdata"
+	cp "$from"/../crates/report/testdata/page*.json "$to/testdata/"
 fi
 page=$to/dist/index.html
 if [ -f "$page" ] && [ "$want" = "$(cat "$to/.built" 2>/dev/null)" ] &&

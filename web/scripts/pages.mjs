@@ -71,7 +71,9 @@ export function largePage(frames, functions = 3000) {
     }
     depth.push(parent < 0 ? 0 : depth[parent] + 1);
     tree.parent.push(parent);
-    tree.function.push(random(functions));
+    // A function calls some dozen others, wherever it is.
+    const caller = parent < 0 ? 0 : tree.function[parent];
+    tree.function.push((caller * 31 + random(12) * 97 + 1) % functions);
     tree.calls.push(100 * (1 + random(4)));
     tree.self_insns.push(100 * random(400));
   }

@@ -7,8 +7,6 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const web = fileURLToPath(new URL("..", import.meta.url));
-// The goldens of Rust: what it writes is what is read here.
-const testdata = process.env.PLUMB_TESTDATA ?? join(web, "../crates/report/testdata");
 const out = mkdtempSync(join(tmpdir(), "plumb-unit-"));
 try {
   const tests = readdirSync(join(web, "tests")).filter((name) => name.endsWith(".test.ts"));
@@ -25,7 +23,8 @@ try {
   const files = readdirSync(out).map((name) => join(out, name));
   const { status } = spawnSync(process.execPath, ["--test", "--test-reporter=tap", ...files], {
     stdio: "inherit",
-    env: { ...process.env, PLUMB_TESTDATA: testdata },
+    // Bundled, they no longer lie beside it.
+    env: { ...process.env, PLUMB_TESTDATA: join(web, "testdata") },
   });
   process.exitCode = status ?? 1;
 } finally {

@@ -1,7 +1,7 @@
 // The built page, driven in a headless Chromium.
 //
-// $PLUMB_TESTDATA is crates/report/testdata; $PLUMB_PAGE the page without data,
-// if that is not beside this folder.
+// It runs where web/build.sh --with-tests put it, beside the page and the goldens
+// of Rust.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
@@ -13,8 +13,8 @@ import { launch } from "../../scripts/chromium.mjs";
 import { classOf, comparisonOf, emptyPage, largePage, writePage } from "../../scripts/pages.mjs";
 
 const here = fileURLToPath(new URL("../..", import.meta.url));
-const template = process.env.PLUMB_PAGE ?? join(here, "dist/index.html");
-const testdata = process.env.PLUMB_TESTDATA ?? join(here, "../crates/report/testdata");
+const template = join(here, "dist/index.html");
+const testdata = join(here, "testdata");
 const report = JSON.parse(readFileSync(join(testdata, "page.json"), "utf8"));
 const small = JSON.parse(readFileSync(join(testdata, "page-diff.json"), "utf8"));
 
