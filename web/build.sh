@@ -5,7 +5,7 @@
 #
 # Sources and packages are copied to FOLDER, and FOLDER/dist/index.html is what
 # comes of them; nothing is written beside the sources. What is up to date is
-# left alone. With --with-tests, what the tests need is installed too.
+# left alone. With --with-tests, the tests and what they need are there too.
 set -eu
 from=$(cd "$(dirname "$0")" && pwd)
 [ $# -ge 1 ] || { echo "say into which folder" >&2; exit 2; }
@@ -29,6 +29,13 @@ inputs() {
 		LC_ALL=C sort | xargs sha256sum
 }
 want=$(inputs)
+if [ -z "$omit" ]; then
+	rm -rf "$to/tests" "$to/scripts" "$to/testdata"
+	(cd "$from" && cp -R tests scripts tsconfig.json "$to/")
+	# The goldens of Rust: what it writes is what is read here.
+	mkdir "$to/testdata"
+	cp "$from"/../crates/report/testdata/page*.json "$to/testdata/"
+fi
 page=$to/dist/index.html
 if [ -f "$page" ] && [ "$want" = "$(cat "$to/.built" 2>/dev/null)" ] &&
 	{ [ -n "$omit" ] || [ -f "$to/.with-tests" ]; }; then

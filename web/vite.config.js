@@ -1,8 +1,21 @@
 import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { defineConfig } from "vite";
 
 /** What a Content-Security-Policy calls a script or a style sheet that it lets in. */
 const hash = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
+
+/** What is in the script beside our own, and has to be named wherever it goes. */
+const CARRIED = ["@dagrejs/dagre", "@dagrejs/graphlib"];
+
+/** The licences of these, as a comment. */
+function licences() {
+  const texts = CARRIED.map((name) => {
+    const text = readFileSync(new URL(`node_modules/${name}/LICENSE`, import.meta.url), "utf8");
+    return `${name}\n\n${text.trim()}`;
+  });
+  return `<!--\nNetplumb's page: MIT OR Apache-2.0. In its script are:\n\n${texts.join("\n\n").replaceAll("--", "- -")}\n-->`;
+}
 
 /**
  * Puts the script and the style sheet into the page, and into its policy their
@@ -53,6 +66,7 @@ function oneFile() {
       text = replaced(text, "<!-- style -->", `<style>${style}</style>`);
       // As text that the parser has seen all of, it runs when the data are there.
       text = replaced(text, "<!-- script -->", `<script type="module">${script}</script>`);
+      text = replaced(text, "<!-- licences -->", licences());
       page.source = text;
     },
   };

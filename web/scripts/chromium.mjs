@@ -1,6 +1,7 @@
 // The browser that tests and pictures use: one that is installed, never one that
 // is downloaded.
 import { existsSync } from "node:fs";
+import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 
 const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
@@ -22,4 +23,9 @@ export function launch(args = []) {
     chromiumSandbox: process.getuid?.() !== 0,
     args: ["--disable-gpu", "--disable-dev-shm-usage", ...args],
   });
+}
+
+// As a command: say where it is.
+if (process.argv[1] && import.meta.url === pathToFileURL(process.argv[1]).href) {
+  console.log(whereIs() ?? "");
 }

@@ -198,7 +198,8 @@ export function functionBars(
       "figcaption",
       {},
       `${heading}${layer === "" ? "the whole path" : `the ${short(layer, 40)} layer`}, ${cost(whole / tree.packets)} per ${group.per}` +
-        (about ? `; published ${about.total_us.toFixed(3)} \u00b5s` : ""),
+        (about ? `; published ${about.total_us.toFixed(3)} \u00b5s` : "") +
+        (said.fn >= 0 ? "; the upright line is the published share" : ""),
     ),
     h(
       "ol",

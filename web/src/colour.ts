@@ -53,7 +53,7 @@ export function order(layer: string): number {
 /** Of a layer's tone, for a canvas. */
 export function fillOf(layer: string, dark: boolean): string {
   const { hue, chroma } = tone(layer);
-  return `oklch(${dark ? 0.44 : 0.84} ${chroma} ${hue})`;
+  return `oklch(${dark ? 0.44 : 0.87} ${(chroma * (dark ? 0.85 : 0.65)).toFixed(3)} ${hue})`;
 }
 
 /** Of a change from -1 (all that is less) to 1 (all that is more). */

@@ -3,6 +3,8 @@
  * each field means.
  */
 
+import { short } from "./number";
+
 /** The schema that this page reads. */
 export const SCHEMA = 1;
 
@@ -91,12 +93,24 @@ export async function decode(base64: string): Promise<Page> {
   return check(JSON.parse(await new Response(unpacked).text()) as Page);
 }
 
-/** That the data are of the schema, and that no tree refers to what there is not. */
+/** What is used as a word in sentences and captions is no longer than this. */
+const WORD_LETTERS = 60;
+
+/**
+ * That the data are of the schema, and that no tree refers to what there is not;
+ * and words bounded, which are said in many places.
+ */
 export function check(page: Page): Page {
   if (page.schema !== SCHEMA) {
     throw new Error(`the data are of schema ${page.schema}, and the page reads ${SCHEMA}`);
   }
+  page.unit = short(page.unit, WORD_LETTERS);
+  for (const f of page.functions) {
+    f.layer = short(f.layer, WORD_LETTERS);
+  }
   for (const group of page.classes) {
+    group.class = short(group.class, WORD_LETTERS);
+    group.per = short(group.per, WORD_LETTERS);
     for (const tree of group.contexts) {
       const rows = tree.parent.length;
       const columns = [tree.function, tree.calls, tree.self_insns];

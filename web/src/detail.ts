@@ -9,7 +9,7 @@ import { changeCell } from "./head";
 import type { Icicle } from "./icicle";
 import { changePercent, cost, percent, share, short } from "./number";
 import { table, type Column } from "./table";
-import { sums, treeOf, type FunctionSum, type Glance, type Tree } from "./tree";
+import { sums, titleOf, treeOf, type FunctionSum, type Glance, type Tree } from "./tree";
 
 const NAME_LETTERS = 60;
 
@@ -34,7 +34,7 @@ export function detail(page: Page, glance: Glance): Detail {
     h(
       "div",
       { class: "class-head" },
-      h("h2", { id: "class-title", tabindex: -1 }, short(`${group.class}`, 80), h("span", { class: "dim" }, ` ${short(group.arm, 120)}`)),
+      h("h2", { id: "class-title", tabindex: -1 }, short(titleOf(group), 160)),
       h("p", { class: "sentence" }, short(group.sentence, 2000)),
     ),
     section("layers", "Layers", h("div", { class: "columns bars-columns" }, waterfall(glance, page.diff), layerTable(page, glance))),

@@ -3,7 +3,7 @@ import type { Page } from "./data";
 import { choice, field, h } from "./dom";
 import { changeFill, order, toneOf } from "./colour";
 import { Icicle, isDark, type Colouring } from "./icicle";
-import { change, changePercent, cost, percent, share, short } from "./number";
+import { change, changePercent, cost, percent, plural, share, short } from "./number";
 import { callersOf, layerOf, nameOf, search, type Tree } from "./tree";
 
 export interface Frames {
@@ -112,7 +112,7 @@ export function frames(page: Page, whole: Tree, per: string): Frames {
     }
     icicle.setFound(result);
     const total = result.total / tree.packets;
-    const counted = `${result.frames} frames of ${result.functions} functions: `;
+    const counted = `${plural(result.frames, "frame")} of ${plural(result.functions, "function")}: `;
     if (page.diff) {
       const before = result.totalBefore / tree.packetsBefore;
       found.textContent = `${counted}${cost(before)} \u2192 ${cost(total)} (${change(total - before)}) per ${per}`;

@@ -7,7 +7,7 @@ import { layout } from "@dagrejs/dagre";
 import { changeFill, toneOf } from "./colour";
 import { h, s } from "./dom";
 import { isDark } from "./icicle";
-import { change, cost, percent, share, short } from "./number";
+import { change, cost, percent, plural, share, short, thousands } from "./number";
 import type { Edge, FunctionSum, Sums, Tree } from "./tree";
 
 /** More than these are no picture. */
@@ -15,7 +15,7 @@ export const MOST_NODES = 120;
 /** Shares of the whole at which to cut, percent. */
 export const THRESHOLDS = [0.1, 0.2, 0.5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 50];
 const NAME_LETTERS = 30;
-const HIGH = 42;
+const HIGH = 38;
 
 export interface Part {
   nodes: FunctionSum[];
@@ -48,10 +48,8 @@ export function part(tree: Tree, sums: Sums, threshold: number, collapsed: Reado
       called.add(edge.to);
     }
   }
-  // From where nobody calls, and from where all are called (a circle), by weight.
-  const reached = new Set<number>();
   const folded = new Map<number, number>();
-  const reach = (start: number): void => {
+  const reach = (start: number, reached: Set<number>, folds: boolean): void => {
     const stack = [start];
     while (stack.length > 0) {
       const fn = stack.pop() as number;
@@ -60,20 +58,25 @@ export function part(tree: Tree, sums: Sums, threshold: number, collapsed: Reado
       }
       reached.add(fn);
       const below = callees.get(fn) ?? [];
-      if (collapsed.has(fn)) {
+      if (folds && collapsed.has(fn)) {
         folded.set(fn, below.length);
       } else {
         stack.push(...below.map((e) => e.to));
       }
     }
   };
-  for (const f of kept) {
-    if (!called.has(f.fn)) {
-      reach(f.fn);
+  // All begins where nobody calls; and in a circle that nobody calls, where most is.
+  const starts: number[] = [];
+  const all = new Set<number>();
+  for (const f of [...kept.filter((f) => !called.has(f.fn)), ...kept]) {
+    if (!all.has(f.fn)) {
+      starts.push(f.fn);
+      reach(f.fn, all, false);
     }
   }
-  if (reached.size === 0 && kept.length > 0) {
-    reach(kept[0].fn);
+  const reached = new Set<number>();
+  for (const start of starts) {
+    reach(start, reached, true);
   }
   const nodes = kept.filter((f) => reached.has(f.fn));
   return {
@@ -96,6 +99,7 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
   let threshold = goodThreshold(tree, sums);
   let view = { x: 0, y: 0, scale: 1 };
   let size = { width: 1, height: 1 };
+  let first = 0;
   let most = 1e-9;
   for (const f of sums.functions) {
     most = Math.max(most, Math.abs(f.inclusive / tree.packets - f.inclusiveBefore / tree.packetsBefore));
@@ -141,10 +145,11 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
     const wide = scroller.clientWidth || 800;
     const high = scroller.clientHeight || 520;
     // Not so small that nothing can be read: then it is for panning.
-    const scale = Math.min(Math.max(Math.min(wide / (size.width + 24), high / (size.height + 24)), 0.45), 1.1);
-    view = { scale, x: Math.max((wide - size.width * scale) / 2, 12 - 0), y: 12 };
+    const scale = Math.min(Math.max(Math.min(wide / (size.width + 24), high / (size.height + 24)), 0.75), 1);
+    view = { scale, x: (wide - size.width * scale) / 2, y: 12 };
     if (size.width * scale > wide - 24) {
-      view.x = 12;
+      // What costs most is in sight.
+      view.x = Math.min(Math.max(wide / 2 - first * scale, wide - 12 - size.width * scale), 12);
     }
     place();
   }
@@ -230,9 +235,9 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
   function render(refit: boolean): void {
     const shownPart = part(tree, sums, threshold, collapsed);
     shown.textContent = `${threshold}%`;
-    status.textContent = `${shownPart.nodes.length} functions, ${shownPart.edges.length} calls; ${shownPart.hidden} not shown`;
+    status.textContent = `${plural(shownPart.nodes.length, "function")}, ${plural(shownPart.edges.length, "call")}; ${thousands(shownPart.hidden)} not shown`;
     const graph = new Graph({ directed: true, multigraph: false });
-    graph.setGraph({ rankdir: "TB", nodesep: 18, ranksep: 40, edgesep: 12, marginx: 4, marginy: 4 });
+    graph.setGraph({ rankdir: "TB", nodesep: 18, ranksep: 20, edgesep: 12, marginx: 4, marginy: 4 });
     graph.setDefaultEdgeLabel(() => ({}));
     for (const f of shownPart.nodes) {
       const letters = Math.min(tree.functions[f.fn].name.length, NAME_LETTERS);
@@ -241,13 +246,15 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
     for (const e of shownPart.edges) {
       if (e.from !== e.to) {
         graph.setEdge(String(e.from), String(e.to), {
-          width: edgeText(e).length * 6 + 4, height: 13, labelpos: "c", weight: 1 + 20 * (weight(tree, e) / (tree.width[0] || 1)),
+          width: edgeText(e).length * 6 + 4, height: 12, labelpos: "c", weight: 1 + 20 * (weight(tree, e) / (tree.width[0] || 1)),
         });
       }
     }
     layout(graph);
     const label = graph.graph() as { width?: number; height?: number };
     size = { width: label.width ?? 1, height: label.height ?? 1 };
+    const top = shownPart.nodes[0];
+    first = top ? (graph.node(String(top.fn)) as { x: number }).x : 0;
     const edges = shownPart.edges.filter((e) => e.from !== e.to).map((e) => drawEdge(graph, e));
     const nodes = shownPart.nodes.map((f) => drawNode(graph, f, shownPart));
     inner.replaceChildren(...edges, ...nodes);
@@ -274,7 +281,7 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
       "g",
       { class: gone ? "edge gone" : "edge" },
       s("path", { d: curve(at.points), "stroke-width": (0.8 + 5 * Math.sqrt(part)).toFixed(2), "marker-end": "url(#arrow)" }),
-      s("text", { x: at.x, y: at.y + 4, "text-anchor": "middle" }, edgeText(e)),
+      s("text", { x: at.x + 7, y: at.y + 4 }, edgeText(e)),
     );
   }
 

@@ -4,26 +4,57 @@ import { toneOf, order } from "./colour";
 import { h, section } from "./dom";
 import { change, changePercent, cost, short } from "./number";
 import { table, type Column } from "./table";
-import type { Glance } from "./tree";
+import { titleOf, type Glance } from "./tree";
 
 /** Facts that everybody looks for; the others are folded away. */
 const KEY_FACTS = [
-  "kernel.release", "kernel.mitigations", "kernel.cmdline", "vm.qemu", "vm.cpu", "clock", "clock.quick",
-  "plumb.version", "plumb.argv", "plumb.started",
+  "kernel.release", "kernel.mitigations", "vm.qemu", "vm.cpu", "clock", "plumb.version", "plumb.argv",
 ];
 const TEXT_LETTERS = 2000;
 
-const VERDICTS: Record<string, [string, string]> = {
-  holds: ["holds", "\u2713 holds"],
-  "does not hold": ["fails", "\u2717 does not hold"],
-  answer: ["answer", "\u2192 answer"],
-  "not measured": ["unknown", "? not measured"],
-};
+// No plain object: a verdict could be called "constructor".
+const VERDICTS = new Map<string, [string, string]>([
+  ["holds", ["holds", "\u2713 holds"]],
+  ["does not hold", ["fails", "\u2717 does not hold"]],
+  ["answer", ["answer", "\u2192 answer"]],
+  ["not measured", ["unknown", "? not measured"]],
+]);
 
-/** The top of the page. */
-export function overview(page: Page): HTMLElement {
+/** The top of the page; and what there is room for beside how it was measured. */
+export function overview(page: Page, beside: HTMLElement | null): HTMLElement {
+  return h(
+    "section",
+    { id: "overview", "aria-labelledby": "title" },
+    h("p", { class: "kind" }, page.diff ? "Comparison" : "Report"),
+    h("h1", { id: "title" }, short(page.title, 400)),
+    page.question ? h("p", { class: "question" }, short(page.question.trim(), TEXT_LETTERS)) : null,
+    h("div", { class: "first" }, h("div", {}, ...said(page), beside), where(page)),
+  );
+}
+
+/** What came of it, the claims too. */
+function said(page: Page): (HTMLElement | null)[] {
+  return [
+    page.headline.length > 0
+      ? h("ul", { class: "headline" }, ...page.headline.map((line) => h("li", {}, short(line, TEXT_LETTERS))))
+      : null,
+    page.warnings.length > 0
+      ? h(
+          "ul",
+          { class: "warnings", role: "note", "aria-label": "Warnings" },
+          ...page.warnings.map((line) => h("li", {}, short(line, TEXT_LETTERS))),
+        )
+      : null,
+    claims(page),
+  ];
+}
+
+/** Where and how it was measured, and how far that can be trusted. */
+function where(page: Page): HTMLElement {
   const facts = page.facts.map((fact) => ({
     key: KEY_FACTS.includes(fact.key) || fact.before !== null,
+    // What differs is first of all.
+    rank: fact.before !== null ? -1 : KEY_FACTS.indexOf(fact.key),
     element: [
       h("dt", {}, short(fact.key, 80)),
       h(
@@ -36,47 +67,22 @@ export function overview(page: Page): HTMLElement {
     ],
   }));
   const more = facts.filter((fact) => !fact.key);
+  const first = facts.filter((fact) => fact.key).sort((a, b) => a.rank - b.rank);
   return h(
-    "section",
-    { id: "overview", "aria-labelledby": "title" },
-    h("p", { class: "kind" }, page.diff ? "Comparison" : "Report"),
-    h("h1", { id: "title" }, short(page.title, 400)),
-    page.question ? h("p", { class: "question" }, short(page.question.trim(), TEXT_LETTERS)) : null,
-    page.headline.length > 0
-      ? h("ul", { class: "headline" }, ...page.headline.map((line) => h("li", {}, short(line, TEXT_LETTERS))))
-      : null,
-    page.warnings.length > 0
+    "aside",
+    { class: "where", "aria-label": "How it was measured" },
+    h("h2", {}, "Measured"),
+    h("dl", { class: "facts" }, ...first.flatMap((fact) => fact.element)),
+    more.length > 0
       ? h(
-          "ul",
-          { class: "warnings", role: "note", "aria-label": "Warnings" },
-          ...page.warnings.map((line) => h("li", {}, short(line, TEXT_LETTERS))),
+          "details",
+          {},
+          h("summary", {}, `${more.length} more facts`),
+          h("dl", { class: "facts" }, ...more.flatMap((fact) => fact.element)),
         )
       : null,
-    claims(page),
-    h(
-      "div",
-      { class: "columns" },
-      h(
-        "div",
-        {},
-        h("h2", {}, "Measured where and how"),
-        h("dl", { class: "facts" }, ...facts.filter((fact) => fact.key).flatMap((fact) => fact.element)),
-        more.length > 0
-          ? h(
-              "details",
-              {},
-              h("summary", {}, `${more.length} more facts`),
-              h("dl", { class: "facts" }, ...more.flatMap((fact) => fact.element)),
-            )
-          : null,
-      ),
-      h(
-        "div",
-        {},
-        h("h2", {}, "How far to trust it"),
-        h("dl", { class: "facts trust" }, ...page.trust.flatMap(trustLine)),
-      ),
-    ),
+    h("h2", {}, "How far to trust it"),
+    h("dl", { class: "facts trust" }, ...page.trust.flatMap(trustLine)),
   );
 }
 
@@ -99,7 +105,7 @@ function claims(page: Page): HTMLElement | null {
       "ul",
       {},
       ...page.claims.map((claim) => {
-        const [kind, verdict] = VERDICTS[claim.verdict] ?? ["unknown", short(claim.verdict, 40)];
+        const [kind, verdict] = VERDICTS.get(claim.verdict) ?? ["unknown", short(claim.verdict, 40)];
         return h(
           "li",
           { class: kind },
@@ -127,8 +133,12 @@ export function summary(page: Page, glances: Glance[], current: () => number, op
       show: (g) =>
         h("button", { type: "button", class: "link", onclick: () => open(g.index) }, short(g.group.class, 60)),
     },
-    { title: "arm", value: (g) => g.group.arm, show: (g) => short(g.group.arm, 80), class: "arm" },
   ];
+  // A column in which every row is the same says nothing.
+  const per = new Set(glances.map((g) => g.group.per));
+  if (glances.some((g) => titleOf(g.group) !== g.group.class)) {
+    columns.push({ title: "arm", value: (g) => g.group.arm, show: (g) => short(g.group.arm, 80), class: "arm" });
+  }
   if (page.diff) {
     columns.push(
       { title: "before", value: (g) => g.before, show: (g) => cost(g.before) },
@@ -149,7 +159,7 @@ export function summary(page: Page, glances: Glance[], current: () => number, op
         value: (g) => g.after,
         show: (g) => cost(g.after),
       },
-      { title: "per", value: (g) => g.group.per, class: "per" },
+      ...(per.size > 1 ? [{ title: "per", value: (g: Glance) => g.group.per, class: "per" }] : []),
       { title: "", value: () => "", show: (g) => stack(g, most), class: "stack-cell" },
       {
         title: "largest layer",
@@ -162,11 +172,13 @@ export function summary(page: Page, glances: Glance[], current: () => number, op
   }
   const arms = new Set(glances.map((g) => g.group.arm)).size;
   const several = arms > 1 ? `, ${arms} arms` : "";
+  const each = per.size === 1 ? `; ${page.unit || "cost"} per ${[...per][0]}` : "";
+  const figures = columns.findIndex((c) => c.title === (page.diff ? "change" : page.unit || "cost"));
   const body = table({
-    caption: `Every arm and class${several}`,
+    caption: `Every arm and class${several}${each}`,
     columns,
     rows: glances,
-    sort: page.diff ? 4 : 2,
+    sort: figures,
     bySize: page.diff,
     filter: (g) => `${g.group.arm} ${g.group.class} ${name(g)} ${largest(g)[0]}`,
     limit: 40,

@@ -43,6 +43,8 @@ export class Icicle {
   private largest = { inclusive: 0, self: 0 };
   private pending = 0;
   private forPrint = false;
+  /** Colours of layers, made once for each drawing. */
+  private readonly fills = new Map<string, string>();
 
   constructor(tree: Tree, private readonly diff: boolean, private readonly callbacks: Callbacks) {
     this.tree = tree;
@@ -174,9 +176,16 @@ export class Icicle {
 
   private fill(row: number, dark: boolean): string {
     if (this.colouring === "layer") {
-      return this.tree.fn[row] < 0
-        ? dark ? "oklch(0.34 0.005 250)" : "oklch(0.92 0.004 250)"
-        : fillOf(layerOf(this.tree, row), dark);
+      if (this.tree.fn[row] < 0) {
+        return changeFill(0, dark);
+      }
+      const layer = layerOf(this.tree, row);
+      let fill = this.fills.get(layer);
+      if (fill === undefined) {
+        fill = fillOf(layer, dark);
+        this.fills.set(layer, fill);
+      }
+      return fill;
     }
     return changeFill(this.change(row, this.colouring) / (this.largest[this.colouring] || 1), dark);
   }
@@ -184,6 +193,7 @@ export class Icicle {
   private paint(): void {
     const { tree, canvas, scroller } = this;
     const dark = !this.forPrint && isDark();
+    this.fills.clear();
     const all = (tree.deepest + 1) * ROW;
     const high = Math.min(all, this.forPrint ? PAPER : Math.max(window.innerHeight * 0.78, 240));
     this.spacer.style.height = `${all}px`;

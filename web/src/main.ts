@@ -5,12 +5,15 @@ import { detail, type Detail } from "./detail";
 import { choice, field, h } from "./dom";
 import { overview, summary } from "./head";
 import { short } from "./number";
-import { glances } from "./tree";
+import { glances, titleOf } from "./tree";
 
 const PARTS: [string, string][] = [
   ["overview", "Overview"], ["classes", "Classes"], ["layers", "Layers"], ["bars", "Shares"],
   ["frames", "Contexts"], ["graph", "Call graph"], ["functions", "Functions"],
 ];
+
+/** Arms and classes that the first screen has room for. */
+const FEW = 12;
 
 /** The class that the address asks for (`#class=3`), or the first. */
 function asked(count: number): number {
@@ -51,7 +54,7 @@ function build(page: Page): void {
   let shown: Detail | null = null;
   const holder = h("div", { id: "class" });
   const choose = choice(
-    all.map((g): [string, string] => [String(g.index), short(g.group.arm ? `${g.group.class} \u00b7 ${g.group.arm}` : g.group.class, 80)]),
+    all.map((g): [string, string] => [String(g.index), short(titleOf(g.group), 80)]),
     String(current),
     (value) => open(Number(value), false),
   );
@@ -87,7 +90,9 @@ function build(page: Page): void {
     all.length > 1 ? field("Class", choose) : null,
     themeButton(draw),
   );
-  const main = h("main", { id: "main" }, overview(page), table, holder);
+  // A short table is for the first screen, where no claims are in its place.
+  const beside = page.claims.length === 0 && all.length <= FEW;
+  const main = h("main", { id: "main" }, overview(page, beside ? table : null), beside ? null : table, holder);
   const app = document.getElementById("app") as HTMLElement;
   app.replaceChildren(bar, main, h("footer", {}, "Made by Netplumb."));
   draw();

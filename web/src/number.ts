@@ -7,6 +7,11 @@ export function thousands(n: number): string {
   return Math.round(n).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 }
 
+/** So many of them. */
+export function plural(n: number, one: string): string {
+  return `${thousands(n)} ${one}${n === 1 ? "" : "s"}`;
+}
+
 /** A cost for each packet: whole where it is, else to one decimal, or to two below ten. */
 export function cost(value: number): string {
   if (!Number.isFinite(value)) {

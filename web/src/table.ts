@@ -1,4 +1,5 @@
 /** Tables that sort, filter, and copy as CSV. */
+import { plural, thousands } from "./number";
 import { copy, field, h, type Child } from "./dom";
 
 export interface Column<Row> {
@@ -112,9 +113,9 @@ export function table<Row>(options: Options<Row>): HTMLElement {
         head.removeAttribute("aria-sort");
       }
     });
-    status.textContent = all.length === rows.length ? `${rows.length} rows` : `${all.length} of ${rows.length} rows`;
+    status.textContent = all.length === rows.length ? plural(rows.length, "row") : `${thousands(all.length)} of ${plural(rows.length, "row")}`;
     more.hidden = all.length <= limit;
-    more.textContent = `Show all ${all.length}`;
+    more.textContent = `Show all ${thousands(all.length)}`;
   }
 
   function sortBy(index: number): void {

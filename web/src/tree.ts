@@ -37,61 +37,68 @@ export interface Tree {
   functions: PageFunction[];
 }
 
-/** A tree being written, a row at a time. */
-export class Rows {
-  parent: number[] = [];
-  fn: number[] = [];
-  self: number[] = [];
-  calls: number[] = [];
-  selfBefore: number[] = [];
-  callsBefore: number[] = [];
+/** What a tree is made of: a parent comes before its children. */
+interface Columns {
+  parent: Int32Array;
+  fn: Int32Array;
+  self: Float64Array;
+  calls: Float64Array;
+  selfBefore: Float64Array;
+  callsBefore: Float64Array;
+}
 
-  push(parent: number, fn: number, self = 0, calls = 0, selfBefore = 0, callsBefore = 0): number {
-    this.parent.push(parent);
-    this.fn.push(fn);
-    this.self.push(self);
-    this.calls.push(calls);
-    this.selfBefore.push(selfBefore);
-    this.callsBefore.push(callsBefore);
-    return this.parent.length - 1;
-  }
+function columns(size: number): Columns {
+  return {
+    parent: new Int32Array(size),
+    fn: new Int32Array(size),
+    self: new Float64Array(size),
+    calls: new Float64Array(size),
+    selfBefore: new Float64Array(size),
+    callsBefore: new Float64Array(size),
+  };
 }
 
 /** The tree of a class, all contexts side by side. */
 export function treeOf(page: Page, group: PageClass): Tree {
-  const rows = new Rows();
-  rows.push(-1, ROOT);
-  group.contexts.forEach((_, index) => rows.push(0, CONTEXT - index));
+  const contexts = group.contexts.length;
+  const rows = columns(group.contexts.reduce((sum, context) => sum + context.parent.length, 1 + contexts));
+  rows.parent[0] = -1;
+  rows.fn[0] = ROOT;
+  let base = 1 + contexts;
   group.contexts.forEach((context, index) => {
-    const base = rows.parent.length;
+    rows.fn[1 + index] = CONTEXT - index;
     const count = context.parent.length;
     for (let row = 0; row < count; row++) {
       const parent = context.parent[row];
-      rows.push(
-        parent < 0 ? 1 + index : base + parent,
-        context.function[row],
-        context.self_insns[row],
-        context.calls[row],
-        page.diff ? context.self_insns_before[row] : 0,
-        page.diff ? context.calls_before[row] : 0,
-      );
+      rows.parent[base + row] = parent < 0 ? 1 + index : base + parent;
     }
+    rows.fn.set(context.function, base);
+    rows.self.set(context.self_insns, base);
+    rows.calls.set(context.calls, base);
+    if (page.diff) {
+      rows.selfBefore.set(context.self_insns_before, base);
+      rows.callsBefore.set(context.calls_before, base);
+    }
+    base += count;
   });
   const names = group.contexts.map((context) => context.context);
-  return finish(rows, `${group.arm}, ${group.class}`, names, group, page.functions);
+  return finish(rows, titleOf(group), names, group, page.functions);
+}
+
+/** An arm and class in short: an arm that is named after its protocol adds nothing. */
+export function titleOf(group: PageClass): string {
+  return group.arm === "" || group.class.split(" ")[0] === group.arm ? group.class : `${group.class}, ${group.arm}`;
 }
 
 function finish(
-  rows: Rows,
+  rows: Columns,
   root: string,
   contexts: string[],
   by: { packets: number; packets_before: number },
   functions: PageFunction[],
 ): Tree {
-  const size = rows.parent.length;
-  const parent = Int32Array.from(rows.parent);
-  const self = Float64Array.from(rows.self);
-  const selfBefore = Float64Array.from(rows.selfBefore);
+  const { parent, self, selfBefore } = rows;
+  const size = parent.length;
   const packets = by.packets || 1;
   const packetsBefore = by.packets_before || 1;
   const inclusive = self.slice();
@@ -136,11 +143,8 @@ function finish(
     }
   }
   return {
-    size, parent, depth, deepest, self, selfBefore, inclusive, inclusiveBefore, width, left, begin, children,
-    fn: Int32Array.from(rows.fn),
-    calls: Float64Array.from(rows.calls),
-    callsBefore: Float64Array.from(rows.callsBefore),
-    contexts, root, packets, packetsBefore, functions,
+    ...rows, size, depth, deepest, inclusive, inclusiveBefore, width, left, begin, children, contexts,
+    root, packets, packetsBefore, functions,
   };
 }
 
@@ -187,71 +191,76 @@ export interface Sums {
 
 /** Sums by function and by call. Recursion counts once, where it began. */
 export function sums(tree: Tree): Sums {
-  const functions = new Map<number, FunctionSum>();
-  const edges = new Map<number, Edge>();
-  const open = new Int32Array(tree.functions.length);
-  const openEdges = new Map<number, number>();
-  const edgeOf = (row: number): number => {
-    const above = row > 0 ? tree.fn[tree.parent[row]] : -1;
-    return above >= 0 && tree.fn[row] >= 0 ? above * tree.functions.length + tree.fn[row] : -1;
-  };
-  // Down and up again: a row's complement is where it is left.
-  const stack = [0];
-  while (stack.length > 0) {
-    const row = stack.pop() as number;
+  const { fn, parent, size } = tree;
+  const count = tree.functions.length;
+  const functions: (FunctionSum | undefined)[] = new Array(count);
+  const edges: Edge[] = [];
+  // Which call a row is; -1 if nobody called it.
+  const call = new Int32Array(size).fill(-1);
+  const known = new Map<number, number>();
+  for (let row = 1; row < size; row++) {
+    const from = fn[parent[row]];
+    const to = fn[row];
+    if (to < 0) {
+      continue;
+    }
+    let sum = functions[to];
+    if (!sum) {
+      sum = { fn: to, self: 0, selfBefore: 0, inclusive: 0, inclusiveBefore: 0, calls: 0, callsBefore: 0 };
+      functions[to] = sum;
+    }
+    sum.self += tree.self[row];
+    sum.selfBefore += tree.selfBefore[row];
+    sum.calls += tree.calls[row];
+    sum.callsBefore += tree.callsBefore[row];
+    if (from < 0) {
+      continue;
+    }
+    const key = from * count + to;
+    let index = known.get(key);
+    if (index === undefined) {
+      index = edges.length;
+      known.set(key, index);
+      edges.push({ from, to, inclusive: 0, inclusiveBefore: 0, calls: 0, callsBefore: 0 });
+    }
+    call[row] = index;
+    edges[index].calls += tree.calls[row];
+    edges[index].callsBefore += tree.callsBefore[row];
+  }
+  // Down and up again, for what is open on the way; a row's complement is where it is left.
+  const open = new Int32Array(count);
+  const openCalls = new Int32Array(edges.length);
+  const stack = new Int32Array(2 * size + 1);
+  let top = 1;
+  while (top > 0) {
+    const row = stack[--top];
     if (row < 0) {
-      const fn = tree.fn[~row];
-      const edge = edgeOf(~row);
-      if (fn >= 0) {
-        open[fn]--;
-      }
-      if (edge >= 0) {
-        openEdges.set(edge, (openEdges.get(edge) ?? 1) - 1);
+      open[fn[~row]]--;
+      if (call[~row] >= 0) {
+        openCalls[call[~row]]--;
       }
       continue;
     }
-    const fn = tree.fn[row];
-    if (fn >= 0) {
-      let sum = functions.get(fn);
-      if (!sum) {
-        sum = { fn, self: 0, selfBefore: 0, inclusive: 0, inclusiveBefore: 0, calls: 0, callsBefore: 0 };
-        functions.set(fn, sum);
-      }
-      sum.self += tree.self[row];
-      sum.selfBefore += tree.selfBefore[row];
-      sum.calls += tree.calls[row];
-      sum.callsBefore += tree.callsBefore[row];
-      if (open[fn] === 0) {
+    const of = fn[row];
+    if (of >= 0) {
+      const sum = functions[of] as FunctionSum;
+      if (open[of]++ === 0) {
         sum.inclusive += tree.inclusive[row];
         sum.inclusiveBefore += tree.inclusiveBefore[row];
       }
-      open[fn]++;
-    }
-    const key = edgeOf(row);
-    if (key >= 0) {
-      let edge = edges.get(key);
-      if (!edge) {
-        edge = {
-          from: tree.fn[tree.parent[row]], to: fn, inclusive: 0, inclusiveBefore: 0, calls: 0, callsBefore: 0,
-        };
-        edges.set(key, edge);
-      }
-      edge.calls += tree.calls[row];
-      edge.callsBefore += tree.callsBefore[row];
-      const depth = openEdges.get(key) ?? 0;
-      if (depth === 0) {
+      if (call[row] >= 0 && openCalls[call[row]]++ === 0) {
+        const edge = edges[call[row]];
         edge.inclusive += tree.inclusive[row];
         edge.inclusiveBefore += tree.inclusiveBefore[row];
       }
-      openEdges.set(key, depth + 1);
+      stack[top++] = ~row;
     }
-    stack.push(~row);
     for (let at = tree.begin[row]; at < tree.begin[row + 1]; at++) {
-      stack.push(tree.children[at]);
+      stack[top++] = tree.children[at];
     }
   }
-  const seen = [...functions.values()].filter((f) => f.inclusive > 0 || f.inclusiveBefore > 0);
-  return { functions: seen, edges: [...edges.values()] };
+  const seen = functions.filter((f): f is FunctionSum => f !== undefined && (f.inclusive > 0 || f.inclusiveBefore > 0));
+  return { functions: seen, edges };
 }
 
 /**
@@ -259,31 +268,49 @@ export function sums(tree: Tree): Sums {
  * widths are what the function cost, with all that it called, by who asked for it.
  */
 export function callersOf(tree: Tree, fn: number): Tree {
-  const rows = new Rows();
-  rows.push(-1, fn);
-  const known = new Map<string, number>();
+  const outermost: number[] = [];
   for (let row = 1; row < tree.size; row++) {
-    if (tree.fn[row] !== fn || hasAncestor(tree, row, fn)) {
-      continue;
+    if (tree.fn[row] === fn && !hasAncestor(tree, row, fn)) {
+      outermost.push(row);
     }
-    let at = 0;
-    rows.calls[0] += tree.calls[row];
-    rows.callsBefore[0] += tree.callsBefore[row];
-    for (let above = tree.parent[row]; above > 0; above = tree.parent[above]) {
-      const key = `${at} ${tree.fn[above]}`;
-      let next = known.get(key);
-      if (next === undefined) {
-        next = rows.push(at, tree.fn[above]);
-        known.set(key, next);
-      }
-      // How often it was called for this caller, not how often that was.
-      rows.calls[next] += tree.calls[row];
-      rows.callsBefore[next] += tree.callsBefore[row];
-      at = next;
-    }
-    rows.self[at] += tree.inclusive[row];
-    rows.selfBefore[at] += tree.inclusiveBefore[row];
   }
+  // The shape first: who called it, and who called those.
+  const parents = [-1];
+  const fns = [fn];
+  const known = new Map<number, Map<number, number>>();
+  const ways = outermost.map((row) => {
+    const way = [0];
+    for (let above = tree.parent[row]; above > 0; above = tree.parent[above]) {
+      const at = way[way.length - 1];
+      let below = known.get(at);
+      if (!below) {
+        below = new Map();
+        known.set(at, below);
+      }
+      let next = below.get(tree.fn[above]);
+      if (next === undefined) {
+        next = parents.length;
+        parents.push(at);
+        fns.push(tree.fn[above]);
+        below.set(tree.fn[above], next);
+      }
+      way.push(next);
+    }
+    return way;
+  });
+  const rows = columns(parents.length);
+  rows.parent.set(parents);
+  rows.fn.set(fns);
+  outermost.forEach((row, index) => {
+    // How often it was called for each of its callers, not how often they were.
+    for (const at of ways[index]) {
+      rows.calls[at] += tree.calls[row];
+      rows.callsBefore[at] += tree.callsBefore[row];
+    }
+    const end = ways[index][ways[index].length - 1];
+    rows.self[end] += tree.inclusive[row];
+    rows.selfBefore[end] += tree.inclusiveBefore[row];
+  });
   const by = { packets: tree.packets, packets_before: tree.packetsBefore };
   return finish(rows, "", tree.contexts, by, tree.functions);
 }

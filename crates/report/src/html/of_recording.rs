@@ -1,7 +1,7 @@
 //! The page of a report: a recording's classes, each with a calling-context tree
 //! for each context.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::experiment::Experiment;
@@ -9,18 +9,19 @@ use netplumb_model::recording::{NodeId, Recording, env};
 
 use crate::analysis::{ClassView, NO_LAYER};
 use crate::claims;
-use crate::number::{per_packet, percent, printable};
+use crate::number::{per_packet, percent, printable, thousands};
 use crate::page::{
     Fact, Page, PageClaim, PageClass, PageFunction, PagePublished, PageTree, SCHEMA,
 };
-use crate::terminal::bottleneck;
+use crate::terminal::{bottleneck, label};
 use crate::trust::footer;
 
 /// A symbol of more than this is no name of a function.
 const NAME_LETTERS: usize = 500;
 const TEXT_LETTERS: usize = 4_000;
-/// Up to so many classes each have a sentence of their own at the top.
-const MOST_SENTENCES: usize = 8;
+/// Up to so many classes each have a sentence of their own at the top. More of
+/// them are a table, which is on the page too.
+const MOST_SENTENCES: usize = 4;
 
 /// By arm and direction, and then by context: calls and own instructions of nodes.
 type Costs = HashMap<(usize, Direction), BTreeMap<Context, BTreeMap<NodeId, (u64, u64)>>>;
@@ -98,55 +99,49 @@ fn title(recording: &Recording, experiment: Option<&Experiment>) -> String {
 }
 
 fn headline(views: &[ClassView<'_>]) -> Vec<String> {
-    let of = |view: &ClassView<'_>| format!("{}, {}", view.arm().name, view.class);
     if views.len() <= MOST_SENTENCES {
         return views.iter().map(sentence).collect();
     }
     let cost = |view: &&ClassView<'_>| view.total as f64 / view.packets.max(1) as f64;
     let by_cost = |a: &&ClassView<'_>, b: &&ClassView<'_>| cost(a).total_cmp(&cost(b));
-    let mut lines = vec![format!("{} arms and classes.", views.len())];
-    if let (Some(least), Some(most)) = (views.iter().min_by(by_cost), views.iter().max_by(by_cost))
-    {
-        for (word, view) in [("Least", least), ("Most", most)] {
-            lines.push(format!(
-                "{word}: {} with {} instructions per packet.",
-                printable(&of(view), 120),
-                per_packet(view.total, view.packets)
-            ));
-        }
-    }
-    lines
+    let (Some(least), Some(most)) = (views.iter().min_by(by_cost), views.iter().max_by(by_cost))
+    else {
+        return Vec::new();
+    };
+    let arms: BTreeSet<usize> = views.iter().map(|view| view.arm).collect();
+    vec![format!(
+        "{} arms, {} classes: from {} ({}) to {} ({}) instructions per packet",
+        arms.len(),
+        views.len(),
+        per_packet(least.total, least.packets),
+        label(least),
+        per_packet(most.total, most.packets),
+        label(most)
+    )]
 }
 
-/// A class in a sentence: what it costs, in which contexts, and where most is.
-pub(crate) fn sentence(view: &ClassView<'_>) -> String {
-    let contexts: Vec<String> = view
-        .contexts
-        .iter()
-        .map(|(context, insns)| format!("{context} {}", per_packet(*insns, view.packets)))
-        .collect();
-    let name = crate::terminal::label(view);
+/// A class in a sentence: what it costs, and where most of that is.
+fn sentence(view: &ClassView<'_>) -> String {
     let mut text = format!(
-        "{name}: {} instructions per packet ({}).",
+        "{}: {} instructions per packet",
+        label(view),
         per_packet(view.total, view.packets),
-        contexts.join(" + ")
     );
+    if let Some((layer, insns)) = view.layers.iter().find(|(layer, _)| layer != NO_LAYER) {
+        text.push_str(&format!(
+            "; most in layer {} with {} ({:.0}%)",
+            printable(layer, 40),
+            per_packet(*insns, view.packets),
+            percent(*insns, view.total)
+        ));
+    }
     if let Some(top) = view.functions.first() {
         text.push_str(&format!(
-            " Most in {} with {} ({:.1}%)",
-            printable(view.name(top.function), 80),
+            ", in function {} with {} ({:.1}%)",
+            printable(view.name(top.function), 60),
             per_packet(top.self_insns, view.packets),
             percent(top.self_insns, view.total)
         ));
-        match view.layers.iter().find(|(layer, _)| layer != NO_LAYER) {
-            Some((layer, insns)) => text.push_str(&format!(
-                "; the largest layer is {} with {} ({:.1}%).",
-                printable(layer, 40),
-                per_packet(*insns, view.packets),
-                percent(*insns, view.total)
-            )),
-            None => text.push('.'),
-        }
     }
     text
 }
@@ -259,10 +254,16 @@ fn described(view: &ClassView<'_>) -> String {
     if arm.forward {
         text.push_str(", through a router");
     }
+    let contexts: Vec<String> = view
+        .contexts
+        .iter()
+        .map(|(context, insns)| format!("{context} {}", per_packet(*insns, view.packets)))
+        .collect();
     text.push_str(&format!(
-        "; {} instructions per packet over {} packets.",
+        "; {} instructions per packet ({}), over {} packets.",
         per_packet(view.total, view.packets),
-        crate::number::thousands(view.packets)
+        contexts.join(" + "),
+        thousands(view.packets)
     ));
     text
 }

@@ -6,6 +6,7 @@ use netplumb_testkit::golden;
 
 use super::*;
 use crate::analysis::classes;
+use crate::page::{Fact, PageClass, PageFunction, PageMove, PageTree, SCHEMA};
 use crate::tests::recording::{CONTROL, EXPERIMENT, HTML, LONG_LETTERS, small};
 
 fn page() -> Page {
@@ -167,4 +168,108 @@ fn only_what_is_shown() {
     let classes: Vec<&str> = page.classes.iter().map(|c| c.class.as_str()).collect();
     assert_eq!(classes, ["udp tx", "raw tx"]);
     assert!(page.warnings.iter().any(|w| w.contains("cut short")));
+}
+
+/// Check that a comparison's page is what the golden says; web/ is tested with
+/// the same file.
+#[test]
+fn the_page_of_a_comparison() {
+    let function = |name: &str, layer: &str, was: Option<&str>| PageFunction {
+        name: name.into(),
+        module: None,
+        layer: layer.into(),
+        was: was.map(String::from),
+    };
+    let page = Page {
+        schema: SCHEMA,
+        diff: true,
+        title: "small: before and after".into(),
+        headline: vec!["udp tx: 120 to 106 instructions per packet".into()],
+        warnings: vec!["The kernels differ.".into()],
+        unit: "instructions".into(),
+        facts: vec![Fact {
+            key: "kernel.release".into(),
+            value: "6.1.0-56-amd64".into(),
+            before: Some("6.1.0-54-amd64".into()),
+        }],
+        functions: vec![
+            function("send", "transport", None),
+            function("gone", "network", None),
+            function("new", "network", None),
+            function("alloc", "memory", Some("alloc.isra.0")),
+        ],
+        classes: vec![PageClass {
+            arm: "before → after".into(),
+            class: "udp tx".into(),
+            per: "packet".into(),
+            sentence: "udp tx costs less".into(),
+            packets: 100,
+            packets_before: 200,
+            contexts: vec![PageTree {
+                context: "task".into(),
+                parent: vec![-1, 0, 0, 0],
+                function: vec![0, 1, 2, 3],
+                calls: vec![100, 0, 100, 100],
+                self_insns: vec![5_000, 0, 1_600, 4_000],
+                calls_before: vec![200, 200, 0, 200],
+                self_insns_before: vec![10_000, 6_000, 0, 8_000],
+            }],
+            published: None,
+            moves: vec![PageMove {
+                from: 1,
+                to: 2,
+                insns_per_packet: 16.0,
+                why: "inlined into its caller".into(),
+            }],
+        }],
+        ..Page::default()
+    };
+    let mut text = serde_json::to_string_pretty(&page).unwrap();
+    text.push('\n');
+    golden(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/page-diff.json"),
+        &text,
+    );
+    assert_eq!(
+        data_of(&render(&page)),
+        serde_json::to_value(&page).unwrap()
+    );
+}
+
+/// Check that a page of a hundred thousand frames is made soon, and is small.
+#[test]
+fn a_hundred_thousand_frames() {
+    const FRAMES: u64 = 100_000;
+    let tree = PageTree {
+        context: "task".into(),
+        parent: (0..FRAMES as i64)
+            .map(|row| row - 1 - row % 30)
+            .map(|p| p.max(-1))
+            .collect(),
+        function: (0..FRAMES).map(|row| (row * 7919 % 3000) as u32).collect(),
+        calls: (0..FRAMES).map(|row| 200 * (row % 5)).collect(),
+        self_insns: (0..FRAMES).map(|row| 200 * (row * 31 % 997)).collect(),
+        ..PageTree::default()
+    };
+    let page = Page {
+        schema: SCHEMA,
+        functions: (0..3000)
+            .map(|n| PageFunction {
+                name: format!("function_{n}"),
+                ..PageFunction::default()
+            })
+            .collect(),
+        classes: vec![PageClass {
+            packets: 200,
+            contexts: vec![tree],
+            ..PageClass::default()
+        }],
+        ..Page::default()
+    };
+    let started = std::time::Instant::now();
+    let html = render(&page);
+    let took = started.elapsed();
+    // A second is what is asked for on a machine of its own.
+    assert!(took.as_secs() < 5, "{took:?}");
+    assert!(html.len() < 3 << 20, "{} bytes", html.len());
 }
