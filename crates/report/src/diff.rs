@@ -81,7 +81,29 @@ pub enum Verdict {
     WithinSpread,
     /// Some, but so few that they are not in every packet's path.
     Negligible,
+    /// Some, but no more than boots of the same differ by.
+    Luck,
 }
+
+/// Functions that take another way when an address, a clock or a random number is
+/// another: seen between boots of the same, whose blocks were each equal.
+/// docs/limits.md, "What differs between boots".
+const BY_LUCK: [&str; 12] = [
+    "__check_object_size",
+    "__kmem_cache_free",
+    "__mod_timer",
+    "__usecs_to_jiffies",
+    "add_interrupt_randomness",
+    "crng_make_state",
+    "get_random_u32",
+    "kfree",
+    "minmax_running_min",
+    "tcp_ack_update_rtt",
+    "tcp_event_data_recv",
+    "tcp_send_delayed_ack",
+];
+/// And by up to so many instructions per packet.
+const LUCK_INSNS: f64 = 4.0;
 
 impl Verdict {
     /// In a word or two.
@@ -89,7 +111,9 @@ impl Verdict {
         match self {
             Verdict::Better => "better",
             Verdict::Worse => "worse",
-            Verdict::Equal | Verdict::WithinSpread | Verdict::Negligible => "no difference",
+            Verdict::Equal | Verdict::WithinSpread | Verdict::Negligible | Verdict::Luck => {
+                "no difference"
+            }
         }
     }
 
@@ -192,7 +216,7 @@ impl ClassDiff {
         let unsure = self
             .functions
             .iter()
-            .filter(|f| matches!(f.verdict, Verdict::WithinSpread | Verdict::Negligible));
+            .filter(|f| !f.verdict.differs() && f.verdict != Verdict::Equal);
         unsure.fold((0, self.nothing()), |(count, sum), f| {
             (count + 1, sum.plus(&f.self_insns.delta()))
         })
@@ -386,7 +410,10 @@ fn class(
                 calls: change(all[0]),
                 self_insns,
                 inclusive_insns: change(all[2]),
-                verdict: verdict(&self_insns, blocks),
+                verdict: match verdict(&self_insns, blocks) {
+                    seen if seen.differs() && by_luck(&joint.name, &self_insns) => Verdict::Luck,
+                    seen => seen,
+                },
                 contexts: by_context
                     .into_iter()
                     .map(|(context, sums)| (context, sums.map(change)))
@@ -431,6 +458,11 @@ fn class(
         };
         certain = sure;
     }
+    // Where no function changed for certain, a little of the whole is luck too.
+    let none = changes.iter().all(|f| !f.verdict.differs());
+    if whole.differs() && none && total.delta().value().abs() <= LUCK_INSNS {
+        whole = Verdict::Luck;
+    }
     let arm = (
         &sides.before.arms[arms.before],
         &sides.after.arms[arms.after],
@@ -471,6 +503,11 @@ fn class(
         "the changes of functions add up to that of the class"
     );
     diff
+}
+
+/// Whether a function's change is of the kind and size that a boot decides.
+fn by_luck(name: &str, change: &Change) -> bool {
+    BY_LUCK.contains(&functions::base_name(name).0) && change.delta().value().abs() <= LUCK_INSNS
 }
 
 /// Calls, self and inclusive instructions, before and after, by context.

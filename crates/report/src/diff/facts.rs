@@ -1,6 +1,7 @@
 //! How two sides differ before anything is counted: clock, kernel, machine, what
 //! was sent. Said first, so that nobody takes one for the other.
 
+use netplumb_model::class::Link;
 use netplumb_model::recording::{Recording, env};
 
 use super::arms::{ArmPair, differing};
@@ -281,6 +282,17 @@ pub fn warnings(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<String> {
                 recording.blocks.len()
             ));
         }
+    }
+    let usb = |r: &Recording, arm: usize| r.arms[arm].link == Link::UsbNet;
+    if pairs
+        .iter()
+        .any(|p| usb(sides.before, p.before) || usb(sides.after, p.after))
+    {
+        warnings.push(
+            "over usb-net boots of the same differ by up to some percent, for its controller polls by \
+             the clock: a change is one if several recordings have it"
+                .into(),
+        );
     }
     let blocks =
         |r: &Recording, arm: usize| r.blocks.iter().filter(|b| b.arm as usize == arm).count();

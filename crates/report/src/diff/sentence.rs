@@ -208,6 +208,10 @@ pub fn sentence_in(diff: &Diff<'_>, class: &ClassDiff, style: Style) -> String {
             " of an instruction in every packet ({} on average)",
             signed(&delta)
         )),
+        Verdict::Luck => text.push_str(&format!(
+            " beyond what differs between boots ({})",
+            signed(&delta)
+        )),
         _ => {}
     }
     if !changed.is_empty() {

@@ -3,7 +3,6 @@
 use comfy_table::Cell;
 
 use super::facts::trust;
-use super::functions::base_name;
 use super::sentence::{Style, figure, percent, sentence, signed, subject, told_apart};
 use super::{Change, ClassDiff, Diff, Verdict};
 use crate::number::printable;
@@ -12,18 +11,6 @@ use crate::terminal::{View, continued, right, table, trimmed};
 const NARROW: usize = 80;
 const NAME_LIMIT: usize = 60;
 const WORD_LIMIT: usize = 16;
-/// Functions that take another way when a clock or a random number has another
-/// value: docs/limits.md, "What differs between boots".
-const BY_CLOCK: [&str; 8] = [
-    "__mod_timer",
-    "add_interrupt_randomness",
-    "crng_make_state",
-    "get_random_u32",
-    "mod_timer",
-    "tcp_ack_update_rtt",
-    "tcp_event_data_recv",
-    "tcp_send_delayed_ack",
-];
 /// Notes of one kind, unless all are asked for.
 const MANY_NOTES: usize = 4;
 
@@ -204,16 +191,15 @@ pub(super) fn notes_in(
             })
             .collect(),
     );
-    let clocked = class
-        .changed()
-        .map(|f| joint(f.function).name.as_str())
-        .filter(|name| BY_CLOCK.contains(&base_name(name).0));
-    for name in clocked {
-        notes.push(format!(
-            "clock     {} hangs on the value of a clock or on random numbers: it may differ by \
-             some instructions between boots of the same",
-            style.name(name)
-        ));
+    for function in class.functions.iter().filter(|f| shown(f.function)) {
+        if function.verdict == Verdict::Luck {
+            notes.push(format!(
+                "luck      {} by {}: it hangs on an address, a clock or a random number, and differs by as much \
+                 between boots of the same",
+                style.name(&joint(function.function).name),
+                signed(&function.self_insns.delta())
+            ));
+        }
     }
     for (blocks, side) in [
         (&class.blocks_before, "before"),

@@ -241,18 +241,30 @@ fn markdown_is_escaped() {
     assert_eq!(style.html("<a> & \"b\""), "&lt;a&gt; &amp; &quot;b&quot;");
 }
 
-/// Check that a function known to hang on a clock is told to be one, where it
-/// changed, and only there.
+/// Check that what boots of the same differ by is no change, and that more than
+/// that is one.
 #[test]
-fn by_the_clock() {
+fn by_luck() {
     let make = |insns| Build::send("6.1", &[("send", 100), ("send/tcp_ack_update_rtt", insns)]);
-    let (before, after) = (make(80), make(83));
-    let view = crate::terminal::View::default();
-    let text = crate::diff::terminal::render(&diff(&before, &after), &view);
+    let (before, after, more) = (make(80), make(83), make(85));
+    let lucky = diff(&before, &after);
+    assert_eq!(lucky.classes[0].verdict, Verdict::Luck);
+    assert_eq!(
+        sentence(&lucky, &lucky.classes[0]),
+        "UDP send: 180 to 183 instructions per packet, no difference beyond what differs between boots (+3)"
+    );
+    assert_eq!(diff(&before, &more).classes[0].verdict, Verdict::Worse);
+    // Beside a change it is told apart from that.
+    let with = |insns, core| {
+        let paths = [("send", core), ("send/tcp_ack_update_rtt", insns)];
+        Build::send("6.1", &paths)
+    };
+    let (before, after) = (with(80, 100), with(83, 120));
+    let both = diff(&before, &after);
+    let text = crate::diff::terminal::render(&both, &crate::terminal::View::default());
     assert!(
-        text.contains("  clock     tcp_ack_update_rtt hangs on the value"),
+        text.contains("  luck      tcp_ack_update_rtt by +3: "),
         "{text}"
     );
-    let text = crate::diff::terminal::render(&diff(&before, &before), &view);
-    assert!(!text.contains("tcp_ack_update_rtt"), "{text}");
+    assert_eq!(both.classes[0].changed().count(), 1);
 }
