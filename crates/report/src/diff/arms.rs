@@ -112,7 +112,7 @@ pub struct Pairs {
 
 /// The knob of an arm that repeats another under another random seed: it is of
 /// that arm's spread, and not there to be compared with it.
-const REPEAT_OF: &str = "seed_of";
+const REPEAT_OF: &str = netplumb_model::recording::env::SEED_OF;
 
 /// Pair the arms of one recording among themselves: each, but the first of its
 /// protocol, with the first before it from which it differs in one thing only, or
