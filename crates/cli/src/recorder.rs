@@ -12,6 +12,7 @@ use netplumb_kernel::layers::LayerRules;
 use netplumb_model::recording::{Recording, env};
 use netplumb_store::Writer;
 
+use crate::exit::Usage;
 use crate::progress::Teller;
 
 /// How to run, whatever is run.
@@ -29,6 +30,15 @@ pub(crate) struct RunOptions {
     /// Every arm under so many random seeds: what hangs on luck is shown as a spread
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) seeds: u32,
+    /// Guests at once; counts are the same
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) jobs: u16,
+    /// Go on with a recording that was cut short: what it has is not measured again
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Boot for every arm, from no saved state: slow, and the counts are the same
+    #[arg(long)]
+    pub(crate) cold: bool,
     /// A file of layer rules, asked before the built-in ones
     #[arg(long, value_name = "FILE")]
     pub(crate) layers: Option<PathBuf>,
@@ -42,6 +52,39 @@ pub(crate) struct RunOptions {
 pub(crate) struct Outcome {
     pub(crate) recording: Recording,
     pub(crate) error: Option<anyhow::Error>,
+}
+
+/// The recording to go on with, if there is one.
+fn taken_up(
+    path: &Path,
+    experiment_toml: &str,
+    options: &RunOptions,
+) -> anyhow::Result<Option<Recording>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let recording = netplumb_store::read(path)?;
+    if recording.experiment_toml != experiment_toml {
+        return Err(Usage(format!(
+            "{}: it is of another experiment, or the experiment's file has changed since:              run it without --resume",
+            path.display()
+        ))
+        .into());
+    }
+    let clock = if options.quick { "yes" } else { "no" };
+    if recording
+        .environment
+        .get(env::QUICK)
+        .is_some_and(|q| q != clock)
+    {
+        return Err(Usage(format!(
+            "{}: it was measured {} --quick",
+            path.display(),
+            if options.quick { "without" } else { "with" }
+        ))
+        .into());
+    }
+    Ok(Some(recording))
 }
 
 /// Run a plan.
@@ -77,10 +120,14 @@ pub(crate) fn record(
         .output
         .clone()
         .unwrap_or_else(|| PathBuf::from(format!("{name}.plumb")));
-    let mut recording = Recording {
+    let mut recording = match options.resume {
+        true => taken_up(&path, experiment_toml, options)?,
+        false => None,
+    }
+    .unwrap_or_else(|| Recording {
         experiment_toml: experiment_toml.to_string(),
         ..Recording::default()
-    };
+    });
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -101,6 +148,8 @@ pub(crate) fn record(
         cache: cache.to_path_buf(),
         init: "/proc/self/exe".into(),
         quick: options.quick,
+        cold: options.cold,
+        jobs: options.jobs.into(),
         timeout: Duration::from_secs(options.timeout),
         layers,
         cancel,
@@ -137,8 +186,15 @@ pub(crate) fn record(
         (Ok(()), Some(error)) => Some(error.into()),
         (Ok(()), None) => None,
     };
-    if error.is_none() && !options.quiet {
-        eprintln!("recorded in {}", path.display());
+    if !options.quiet {
+        match &error {
+            None => eprintln!("recorded in {}", path.display()),
+            Some(_) if plan.arms.len() > 1 && !recording.blocks.is_empty() => eprintln!(
+                "what was measured is in {}: the same command with --resume goes on from there",
+                path.display()
+            ),
+            Some(_) => {}
+        }
     }
     Ok(Outcome { recording, error })
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::{fs, io};
 
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
-use netplumb_lab::netns::{Namespace, Nic, Topology, TopologyPlan};
+use netplumb_lab::netns::{Namespace, Nic, Topology, TopologyPlan, topology};
 use netplumb_lab::vm::guest::Handler;
 use netplumb_model::class::Link;
 use netplumb_model::message::{Reply, Request, RunPlan};
@@ -49,7 +49,7 @@ impl Handler for Agent {
     ) -> Result<(), String> {
         match request {
             Request::Describe => reply(Reply::Facts(self.facts())).map_err(|e| e.to_string()),
-            Request::Prepare(plans) => self.prepare(&plans),
+            Request::Prepare(plan) => self.ends(&plan).map(drop),
             Request::Run(plan) => self.run(&plan, reply),
             Request::ListSettings {
                 prefixes,
@@ -92,6 +92,18 @@ impl Agent {
         if let Some(at) = self.standing.iter().position(|s| s.plan == wanted) {
             return Ok(&self.standing[at].ends);
         }
+        if let Some(at) = self
+            .standing
+            .iter()
+            .position(|s| can_become(&s.plan, &wanted))
+        {
+            let standing = &mut self.standing[at];
+            let (tx, rx) = (&standing.sender, &standing.receiver);
+            standing.notes = topology::turn(&wanted, tx, rx, standing.router.as_ref())
+                .map_err(|e| e.to_string())?;
+            standing.plan = wanted;
+            return Ok(&self.standing[at].ends);
+        }
         if has_nics(plan.link) {
             // The old one first: its NICs come home with its namespaces.
             self.standing.clear();
@@ -113,29 +125,6 @@ impl Agent {
             notes: topology.notes,
         });
         Ok(&self.standing[self.standing.len() - 1].ends)
-    }
-
-    /// Build every topology that can stand beside the others, and send something
-    /// through each, so that whatever the kernel draws once is drawn.
-    fn prepare(&mut self, plans: &[RunPlan]) -> Result<(), String> {
-        for plan in plans {
-            let another = self.standing.iter().any(|s| {
-                s.plan.family != plan.family
-                    || s.plan.mtu_bytes != plan.mtu_bytes
-                    || s.plan.sysctl != plan.sysctl
-                    || s.plan.offload != plan.offload
-            });
-            if has_nics(plan.link) && another {
-                continue;
-            }
-            let ends = self.ends(plan)?;
-            let mut traffic = Traffic::open(plan, ends)
-                .map_err(|e| format!("open {} sockets: {e}", plan.proto))?;
-            traffic
-                .warm_up()
-                .map_err(|e| format!("{}: {e}", plan.proto))?;
-        }
-        Ok(())
     }
 
     fn run(
@@ -211,6 +200,19 @@ fn topology_of(plan: &RunPlan) -> TopologyPlan {
         offload: plan.offload.clone(),
         nft: (plan.nft.clone()).map(|rules| (rules.clone(), rules.text(plan.family, plan.proto))),
     }
+}
+
+/// Whether a topology that stands is another one but for knobs that can be turned
+/// now. One with knobs turned can't be: they would stay.
+fn can_become(standing: &TopologyPlan, wanted: &TopologyPlan) -> bool {
+    let sysctl = &wanted.sysctl;
+    let otherwise = TopologyPlan {
+        sysctl: BTreeMap::new(),
+        offload: BTreeMap::new(),
+        nft: None,
+        ..wanted.clone()
+    };
+    *standing == otherwise && !sysctl.keys().any(|key| topology::acts_on_creation(key))
 }
 
 /// Whether a link is made of devices of the machine, of which there is one set.

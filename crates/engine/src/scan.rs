@@ -5,13 +5,15 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use netplumb_lab::vm::kernels::KernelStore;
-use netplumb_lab::vm::process::{Extra, Guest};
+use netplumb_lab::vm::process::Extra;
 use netplumb_model::experiment::Scan;
 use netplumb_model::message::{Reply, Request, Setting};
 use netplumb_model::recording::{Arm, Recording, env};
 
+use crate::error::EngineError;
+use crate::origin::Boot;
 use crate::plan::Plan;
-use crate::run::{EngineError, Job, Options, Progress};
+use crate::run::{Options, Progress};
 
 /// Settings that are written with the value that they have, to see what writing alone
 /// does to the counts.
@@ -55,37 +57,28 @@ fn settings(
         return Ok(Vec::new());
     };
     let kernel = store.find(&guest.kernel)?;
-    progress(Progress::Booting {
-        guest: 1,
-        guests: 1,
-        kernel: format!("{}, to ask for its settings", kernel.release),
-    });
-    let job = Job {
-        plan,
+    let boot = Boot {
         guest,
         kernel: &kernel,
         options,
         qemu,
-        first: true,
     };
-    let machine = job.machine();
-    let initramfs = job.initramfs(&machine)?;
-    let cancel = options.cancel.clone();
-    let mut guest = Guest::start(&machine, &initramfs, Extra::default(), cancel)?;
-    guest.wait_ready(options.timeout)?;
     let request = Request::ListSettings {
         prefixes: scan.sysctl.clone(),
         skip: scan.skip.clone(),
         plan: plan.run_plan(arm),
     };
+    let origin = boot.origin(&plan.run_plan(arm), &|event| progress(event))?;
+    progress(Progress::Note("asking a guest for its settings".into()));
+    let mut guest = origin.start(&[request], Extra::default(), options)?;
+    guest.go_on()?;
     let mut settings = Vec::new();
-    guest.ask(&request, options.timeout, |reply| {
+    guest.answers(options.timeout, |reply| {
         if let Reply::Settings(chunk) = reply {
             settings.extend(chunk);
         }
         Ok(())
     })?;
-    let _ = guest.tell(&Request::PowerOff);
     Ok(settings)
 }
 

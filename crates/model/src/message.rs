@@ -32,9 +32,10 @@ pub enum Request {
     Chunk(Vec<u8>),
     /// Tell the facts of the running system.
     Describe,
-    /// Build what these will need, and send a few packets through it. Comes with
-    /// the initramfs: see `netplumb_lab::vm::guest`.
-    Prepare(Vec<RunPlan>),
+    /// Build what this will need, so that the guest can be saved with it.
+    Prepare(RunPlan),
+    /// Come to rest once more: see `netplumb_lab::vm`.
+    Rest,
     /// Run a workload.
     Run(RunPlan),
     /// Time functions with fentry and fexit while a workload runs: the second
@@ -66,6 +67,8 @@ pub enum Reply {
     Hello {
         /// [`PROTOCOL_VERSION`].
         protocol: u32,
+        /// Whether it comes to rest now, until the host lets it go on.
+        rests: bool,
     },
     /// A piece of a file; an empty one ends it.
     Chunk(Vec<u8>),

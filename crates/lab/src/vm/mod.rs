@@ -8,4 +8,7 @@ pub mod initramfs;
 pub mod kernels;
 pub mod machine;
 pub mod process;
+mod qmp;
+mod rest;
+pub mod saved;
 pub mod trial;
