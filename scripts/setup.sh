@@ -40,6 +40,7 @@ needs() {
 		;;
 	test)
 		echo clang-format clang-format
+		echo nft nftables
 		;;
 	esac
 }
