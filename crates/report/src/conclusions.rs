@@ -106,7 +106,7 @@ pub fn knobs(recording: &Recording, columns: usize) -> String {
             })
             .collect();
         if !told.is_empty() {
-            let line = format!("  {}: {}", printable(&arm.name, 60), told.join("; "));
+            let line = format!("  - {}: {}", printable(&arm.name, 60), told.join("; "));
             out.push_str(&continued(&line, 4, columns));
             out.push('\n');
         }

@@ -130,7 +130,14 @@ pub(crate) fn show(
     } else if let Some(name) = &args.focus {
         focus(recording, &views, name, columns)?
     } else {
-        tables(recording, &views, args, experiment.as_ref(), &spread, columns)
+        tables(
+            recording,
+            &views,
+            args,
+            experiment.as_ref(),
+            &spread,
+            columns,
+        )
     };
     // A reader that has seen enough (`| head`) is no error.
     match io::stdout()
@@ -157,8 +164,8 @@ fn tables(
         columns,
     };
     let scan = scan::scan(recording, views);
-    let Some(experiment) = experiment
-        .filter(|e| !e.published.is_empty() || !e.claims.is_empty() || e.scan.is_some())
+    let Some(experiment) =
+        experiment.filter(|e| !e.published.is_empty() || !e.claims.is_empty() || e.scan.is_some())
     else {
         let mut out = terminal::render(recording, views, &view);
         if !spread.is_empty() {
@@ -215,7 +222,12 @@ fn tables(
             out.push('\n');
         }
     }
-    out.push_str(&conclusions::render(experiment, &judged, scan.as_ref(), columns));
+    out.push_str(&conclusions::render(
+        experiment,
+        &judged,
+        scan.as_ref(),
+        columns,
+    ));
     out
 }
 
