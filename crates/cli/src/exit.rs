@@ -43,6 +43,7 @@ impl Failure {
             Some(EngineError::Vm(VmError::QemuMissing(_)) | EngineError::Plugin(_)) => {
                 Failure::CannotHere
             }
+            Some(EngineError::OtherPlan(_)) => Failure::Usage,
             Some(EngineError::Vm(VmError::Interrupted)) => Failure::Interrupted,
             Some(EngineError::Kernel(error)) => match error.kind() {
                 ErrorKind::Usage => Failure::Usage,

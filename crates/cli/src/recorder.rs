@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args;
-use netplumb_engine::{Options, Plan};
+use netplumb_engine::{EngineError, Options, Plan};
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::recording::{Recording, env};
 use netplumb_store::Writer;
@@ -27,9 +27,6 @@ pub(crate) struct RunOptions {
     /// Seconds that a boot or an arm may take
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: u64,
-    /// Every arm under so many random seeds: what hangs on luck is shown as a spread
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub(crate) seeds: u32,
     /// Guests at once; counts are the same
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: u16,
@@ -39,6 +36,9 @@ pub(crate) struct RunOptions {
     /// Boot for every arm, from no saved state: slow, and the counts are the same
     #[arg(long)]
     pub(crate) cold: bool,
+    /// Every arm under so many random seeds: what hangs on luck is shown as a spread
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) seeds: u32,
     /// A file of layer rules, asked before the built-in ones
     #[arg(long, value_name = "FILE")]
     pub(crate) layers: Option<PathBuf>,
@@ -181,6 +181,9 @@ pub(crate) fn record(
         &|event| teller.tell(event),
     );
     teller.done();
+    if let Err(error @ EngineError::OtherPlan(_)) = result {
+        return Err(error.into());
+    }
     let error = match (result, unsaved) {
         (Err(error), _) => Some(error.into()),
         (Ok(()), Some(error)) => Some(error.into()),

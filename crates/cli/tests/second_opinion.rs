@@ -102,6 +102,8 @@ fn fexit_agrees_on_inclusive_cost() {
         cache,
         init: init(),
         quick: false,
+        cold: false,
+        jobs: 1,
         timeout: Duration::from_secs(120),
         layers: LayerRules::built_in(),
         cancel: Default::default(),

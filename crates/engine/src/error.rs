@@ -5,7 +5,6 @@ use std::io;
 use netplumb_instruments::exact::{self, StreamError};
 use netplumb_kernel::kallsyms::KallsymsError;
 use netplumb_kernel::modules::ModuleError;
-use netplumb_lab::vm::files::FilesError;
 use netplumb_lab::vm::kernels::KernelStoreError;
 use netplumb_lab::vm::process::VmError;
 
@@ -23,7 +22,7 @@ pub enum EngineError {
     Vm(#[from] VmError),
     /// A file that a knob needs.
     #[error(transparent)]
-    Files(#[from] FilesError),
+    Files(#[from] netplumb_lab::vm::files::FilesError),
     /// QEMU will not have the plugin.
     #[error("{0}")]
     Plugin(String),
@@ -45,8 +44,11 @@ pub enum EngineError {
     #[error("{0}")]
     Save(String),
     /// A recording to go on with is of something else.
-    #[error("the recording to go on with is of another plan: {0}")]
-    OtherPlan(String),
+    #[error(
+        "the recording to go on with has {0}: run without --resume, or into another file with \
+         --output"
+    )]
+    OtherPlan(&'static str),
     /// A system call of ours failed.
     #[error("can't {what}: {source}")]
     Host {
@@ -58,6 +60,11 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// Whether the guest lives, and could not do what it was asked.
+    pub(crate) fn is_the_guests(&self) -> bool {
+        matches!(self, EngineError::Vm(VmError::CommandFailed { .. }))
+    }
+
     /// What we were to do, for an error of the system.
     pub(crate) fn host(what: &'static str) -> impl FnOnce(io::Error) -> EngineError {
         move |source| EngineError::Host { what, source }

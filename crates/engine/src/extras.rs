@@ -7,12 +7,10 @@ use std::path::Path;
 use netplumb_kernel::modules::ModuleTree;
 use netplumb_lab::vm::files::{self, FilesError};
 use netplumb_lab::vm::kernels::KernelEntry;
-use netplumb_lab::vm::process::VmError;
-use netplumb_lab::vm::saved::Key;
 use netplumb_model::recording::{Recording, env};
 
 use crate::error::EngineError;
-use crate::plan::{GuestPlan, Plan};
+use crate::plan::GuestPlan;
 
 /// The kernel's modules, with the one that replaces its own.
 pub(crate) fn module_tree(
@@ -50,30 +48,6 @@ pub(crate) fn archive(guest: &GuestPlan) -> Result<Vec<u8>, FilesError> {
     } else {
         files::nft()
     }
-}
-
-/// What of these a saved state comes from.
-pub(crate) fn add_to_key(guest: &GuestPlan, key: &mut Key) -> Result<(), EngineError> {
-    for module in &guest.nft_modules {
-        key.add("nft", module.as_bytes());
-    }
-    key.add("files", &archive(guest)?);
-    if !guest.module.is_empty() {
-        let file = std::fs::read(&guest.module);
-        key.add("module", guest.module.as_bytes());
-        key.add("own", &file.map_err(EngineError::host("read the module"))?);
-    }
-    Ok(())
-}
-
-/// Whether what ended an arm early is something that a scan looks for: a setting under
-/// which the path breaks, or the guest with it.
-pub(crate) fn is_finding(plan: &Plan, error: &EngineError) -> bool {
-    plan.scan.is_some()
-        && matches!(
-            error,
-            EngineError::Vm(VmError::CommandFailed { .. } | VmError::Timeout { .. } | VmError::KernelPanic { .. })
-        )
 }
 
 /// Of the facts of a guest, those by which an arm differs from the recording's, which

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::{fs, io};
 
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
-use netplumb_lab::netns::{Namespace, Nic, Topology, TopologyPlan, topology};
+use netplumb_lab::netns::{Nic, Topology, TopologyPlan};
 use netplumb_lab::vm::guest::Handler;
 use netplumb_model::class::Link;
 use netplumb_model::message::{Reply, Request, RunPlan};
@@ -28,12 +28,7 @@ pub struct Agent {
 struct Standing {
     plan: TopologyPlan,
     ends: Ends,
-    sender: Namespace,
-    receiver: Namespace,
-    /// Nothing else holds the router's namespace.
-    router: Option<Namespace>,
-    /// What came of its knobs.
-    notes: BTreeMap<String, String>,
+    topology: Topology,
 }
 
 /// Be init of a guest. Does not return unless that failed.
@@ -74,9 +69,9 @@ impl Agent {
             let plan = &standing.plan;
             let prefix = format!("net.{}.{}", plan.link, plan.family);
             for (end, namespace) in [
-                ("sender", Some(&standing.sender)),
-                ("receiver", Some(&standing.receiver)),
-                ("router", standing.router.as_ref()),
+                ("sender", Some(&standing.topology.tx)),
+                ("receiver", Some(&standing.topology.rx)),
+                ("router", standing.topology.router.as_ref()),
             ] {
                 if let Some(Ok(of)) = namespace.map(|n| n.facts(&format!("{prefix}.{end}"))) {
                     facts.extend(of);
@@ -92,14 +87,12 @@ impl Agent {
         if let Some(at) = self.standing.iter().position(|s| s.plan == wanted) {
             return Ok(&self.standing[at].ends);
         }
-        if let Some(at) = self
-            .standing
-            .iter()
-            .position(|s| can_become(&s.plan, &wanted))
-        {
+        let close = |s: &Standing| Topology::can_become(&s.plan, &wanted);
+        if let Some(at) = self.standing.iter().position(close) {
             let standing = &mut self.standing[at];
-            let (tx, rx) = (&standing.sender, &standing.receiver);
-            standing.notes = topology::turn(&wanted, tx, rx, standing.router.as_ref())
+            standing
+                .topology
+                .change(&wanted)
                 .map_err(|e| e.to_string())?;
             standing.plan = wanted;
             return Ok(&self.standing[at].ends);
@@ -119,10 +112,7 @@ impl Agent {
         self.standing.push(Standing {
             plan: wanted,
             ends,
-            sender: topology.tx,
-            receiver: topology.rx,
-            router: topology.router,
-            notes: topology.notes,
+            topology,
         });
         Ok(&self.standing[self.standing.len() - 1].ends)
     }
@@ -200,19 +190,6 @@ fn topology_of(plan: &RunPlan) -> TopologyPlan {
         offload: plan.offload.clone(),
         nft: (plan.nft.clone()).map(|rules| (rules.clone(), rules.text(plan.family, plan.proto))),
     }
-}
-
-/// Whether a topology that stands is another one but for knobs that can be turned
-/// now. One with knobs turned can't be: they would stay.
-fn can_become(standing: &TopologyPlan, wanted: &TopologyPlan) -> bool {
-    let sysctl = &wanted.sysctl;
-    let otherwise = TopologyPlan {
-        sysctl: BTreeMap::new(),
-        offload: BTreeMap::new(),
-        nft: None,
-        ..wanted.clone()
-    };
-    *standing == otherwise && !sysctl.keys().any(|key| topology::acts_on_creation(key))
 }
 
 /// Whether a link is made of devices of the machine, of which there is one set.

@@ -32,7 +32,7 @@ pub(crate) struct Measured {
     pub(crate) losses: Losses,
     /// Facts of the guest, where the origin has none.
     pub(crate) facts: BTreeMap<String, String>,
-    /// What came of the arm's knobs.
+    /// What the guest has to say of the arm's knobs.
     pub(crate) notes: BTreeMap<String, String>,
     pub(crate) qemu_peak_bytes: u64,
     pub(crate) error: Option<EngineError>,
@@ -86,8 +86,8 @@ fn try_measure(
     // The guest is moved into the scope: when that is left, whatever for, it is
     // killed, its end of the pipe is closed, and the reader ends.
     let mut ledgers: Vec<Ledger> = Vec::new();
-    let notes = &mut measured.notes;
     let late = &measured.symbols;
+    let mut notes = BTreeMap::new();
     let (outcome, told, facts, peak) = thread::scope(|scope| {
         let mut guest = guest;
         let (ready, symbols_ready) = channel();
@@ -152,6 +152,7 @@ fn try_measure(
         (outcome, told, facts, peak)
     });
     measured.facts = facts;
+    measured.notes = notes;
     measured.qemu_peak_bytes = peak;
     measured.losses = told.losses;
     measured.nodes = told.nodes;

@@ -150,9 +150,9 @@ impl Boot<'_> {
                 })
             })
             .collect::<Result<Vec<_>, ModuleError>>()?;
-        let root = initramfs::build(&init, &modules);
-        let root = root.map_err(EngineError::host("build the initramfs"))?;
-        Ok([root, extras::archive(self.guest)?].concat())
+        let archive =
+            initramfs::build(&init, &modules).map_err(EngineError::host("build the initramfs"))?;
+        Ok([archive, extras::archive(self.guest)?].concat())
     }
 
     /// The hash of all that a state of this machine comes from.
@@ -165,10 +165,17 @@ impl Boot<'_> {
         for module in machine.modules() {
             key.add("module", module.as_bytes());
         }
+        for module in &self.guest.nft_modules {
+            key.add("module", module.as_bytes());
+        }
+        key.add("files", &extras::archive(self.guest)?);
+        if !self.guest.module.is_empty() {
+            let path = Path::new(&self.guest.module);
+            key.add("own module", &read(path, "read the module")?);
+        }
         for word in machine.description() {
             key.add("machine", word.as_bytes());
         }
-        extras::add_to_key(self.guest, &mut key)?;
         Ok(key.finish())
     }
 

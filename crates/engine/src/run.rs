@@ -106,6 +106,13 @@ pub fn run(
         .iter()
         .map(|g| store.find(&g.kernel))
         .collect::<Result<_, _>>()?;
+    let other_kernel = |k: &KernelEntry| {
+        let before = recording.environment.get(env::KERNEL_HASH);
+        before.is_some_and(|hash| *hash != k.hash)
+    };
+    if !done.is_empty() && kernels.first().is_some_and(other_kernel) {
+        return Err(EngineError::OtherPlan("another kernel"));
+    }
     if !options.quick {
         for guest in &guests {
             recording.environment.insert(
@@ -188,8 +195,7 @@ fn take_up(plan: &Plan, recording: &mut Recording) -> Result<Vec<usize>, EngineE
         return Ok(Vec::new());
     }
     if recording.arms != plan.arms {
-        let what = "its arms are others".to_string();
-        return Err(EngineError::OtherPlan(what));
+        return Err(EngineError::OtherPlan("other arms than this run"));
     }
     let blocks_of = |arm: usize| {
         let of = recording.blocks.iter().filter(|b| b.arm as usize == arm);
@@ -283,11 +289,13 @@ impl Workers<'_> {
                 first: number == 0,
                 result: self.one(task),
             };
-            let error = match &ran.result {
-                Err(error) => Some(error),
-                Ok((_, measured)) => measured.error.as_ref(),
+            let ended = match &ran.result {
+                Err(_) => true,
+                Ok((_, Measured { error, .. })) => error
+                    .as_ref()
+                    .is_some_and(|e| self.plan.scan.is_none() || !e.is_the_guests()),
             };
-            if error.is_some_and(|e| !extras::is_finding(self.plan, e)) {
+            if ended {
                 self.stop.store(true, Ordering::Relaxed);
             }
             if sender.send(ran).is_err() {
@@ -318,14 +326,13 @@ fn merge(
 ) -> Result<(), EngineError> {
     let (origin, measured) = ran.result?;
     let of_namespaces = |(key, _): &(String, String)| ran.first || key.starts_with("net.");
-    if !ran.first {
-        extras::note(recording, ran.arm, &origin.facts);
-        extras::note(recording, ran.arm, &measured.facts);
-    }
-    extras::note(recording, ran.arm, &measured.notes);
     let facts = origin.facts.clone().into_iter().chain(measured.facts);
     recording.environment.extend(facts.filter(of_namespaces));
     let symbols = origin.symbols.as_deref().or_else(|| measured.symbols.get());
+    if !ran.first {
+        extras::note(recording, ran.arm, &origin.facts);
+    }
+    extras::note(recording, ran.arm, &measured.notes);
     if let Some(symbols) = symbols {
         let mut translation = Translation::default();
         translation.add_nodes(recording, index, symbols, &options.layers, &measured.nodes);
@@ -341,7 +348,8 @@ fn merge(
     let before = peak.parse().unwrap_or(0);
     *peak = measured.qemu_peak_bytes.max(before).to_string();
     match measured.error {
-        Some(error) if extras::is_finding(plan, &error) => {
+        // In a scan, that a setting breaks the path is a finding.
+        Some(error) if plan.scan.is_some() && error.is_the_guests() => {
             extras::failed(recording, ran.arm, &error);
             Ok(())
         }

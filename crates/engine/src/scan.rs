@@ -63,13 +63,14 @@ fn settings(
         options,
         qemu,
     };
+    let run = plan.run_plan(arm);
+    let origin = boot.origin(&run, &|event| progress(event))?;
+    progress(Progress::Arm("which settings there are".into()));
     let request = Request::ListSettings {
         prefixes: scan.sysctl.clone(),
         skip: scan.skip.clone(),
-        plan: plan.run_plan(arm),
+        plan: run,
     };
-    let origin = boot.origin(&plan.run_plan(arm), &|event| progress(event))?;
-    progress(Progress::Note("asking a guest for its settings".into()));
     let mut guest = origin.start(&[request], Extra::default(), options)?;
     guest.go_on()?;
     let mut settings = Vec::new();

@@ -8,7 +8,7 @@ mod netlink;
 mod nft;
 mod offload;
 pub mod settings;
-pub mod topology;
+mod topology;
 
 pub use nft::NFT;
 pub use topology::{Nic, Topology, TopologyError, TopologyPlan};

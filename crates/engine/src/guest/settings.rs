@@ -26,7 +26,7 @@ impl Agent {
         let standing = self.standing.iter().find(|s| s.plan == wanted);
         let standing = standing.ok_or("the topology is gone")?;
         let lo = plan.link == Link::Lo;
-        let settings = settings::list(&standing.sender, prefixes, skip, lo)
+        let settings = settings::list(&standing.topology.tx, prefixes, skip, lo)
             .map_err(|e| format!("list settings: {e}"))?;
         for chunk in settings.chunks(CHUNK) {
             reply(Reply::Settings(chunk.to_vec())).map_err(|e| e.to_string())?;
@@ -38,6 +38,6 @@ impl Agent {
     pub(super) fn notes(&self, plan: &RunPlan) -> Option<BTreeMap<String, String>> {
         let wanted = topology_of(plan);
         let standing = self.standing.iter().find(|s| s.plan == wanted)?;
-        (!standing.notes.is_empty()).then(|| standing.notes.clone())
+        (!standing.topology.notes.is_empty()).then(|| standing.topology.notes.clone())
     }
 }

@@ -101,12 +101,84 @@ impl Topology {
     /// What could not be done, and the system's reason.
     pub fn build(plan: &TopologyPlan, nics: &[Nic]) -> Result<Topology, TopologyError> {
         let mut topology = Topology::join(plan, nics)?;
-        let (tx, rx, router) = (&topology.tx, &topology.rx, topology.router.as_ref());
-        topology.notes = apply(plan, tx, rx, router)?;
+        topology.apply(plan)?;
         if plan.link != Link::Lo {
             std::thread::sleep(SETTLE);
         }
         Ok(topology)
+    }
+
+    /// Whether a topology that stands as planned can be changed into another one. One
+    /// with settings of its own can't: they would stay.
+    pub fn can_become(standing: &TopologyPlan, wanted: &TopologyPlan) -> bool {
+        let plain = TopologyPlan {
+            sysctl: BTreeMap::new(),
+            offload: BTreeMap::new(),
+            nft: None,
+            ..wanted.clone()
+        };
+        *standing == plain && !wanted.sysctl.keys().any(|key| acts_on_creation(key))
+    }
+
+    /// Change one that [can become](Self::can_become) what is planned.
+    ///
+    /// # Errors
+    /// What could not be done, and the system's reason.
+    pub fn change(&mut self, plan: &TopologyPlan) -> Result<(), TopologyError> {
+        for namespace in self.all() {
+            change_settings(namespace, &plan.sysctl)?;
+        }
+        self.apply(plan)?;
+        if !plan.offload.is_empty() {
+            // The link may have been down, and comes up as it did at first.
+            std::thread::sleep(SETTLE);
+        }
+        Ok(())
+    }
+
+    /// The offloads and the rules, which need the devices to be there.
+    fn apply(&mut self, plan: &TopologyPlan) -> Result<(), TopologyError> {
+        let mut notes = BTreeMap::new();
+        if !plan.offload.is_empty() {
+            for namespace in self.all() {
+                let told = namespace
+                    .inside(|| offload::set_all(&plan.offload, plan.link == Link::Lo))
+                    .doing(|| "set offloads".into())?;
+                notes.extend(told);
+            }
+            // Some drivers take the link down for it.
+            for namespace in self.all() {
+                namespace
+                    .inside(|| until(|| Netlink::open()?.all_running(), "no carrier"))
+                    .doing(|| "bring the link up again".into())?;
+            }
+        }
+        if let Some((ruleset, text)) = &plan.nft {
+            let ends = match ruleset.within {
+                NftIn::Tx => vec![&self.tx],
+                NftIn::Rx => vec![&self.rx],
+                // On lo they are the same.
+                NftIn::Both if plan.link == Link::Lo => vec![&self.tx],
+                NftIn::Both => vec![&self.tx, &self.rx],
+                NftIn::Router => self.router.iter().collect(),
+            };
+            for namespace in ends {
+                let (rules, elements) = namespace
+                    .inside(|| nft::apply(text, ruleset.expected()))
+                    .doing(|| "apply the nft rules".into())?;
+                notes.insert("nft.rules".into(), rules.to_string());
+                notes.insert("nft.set_elements".into(), elements.to_string());
+            }
+        }
+        self.notes = notes;
+        Ok(())
+    }
+
+    fn all(&self) -> Vec<&Namespace> {
+        [&self.tx, &self.rx]
+            .into_iter()
+            .chain(&self.router)
+            .collect()
     }
 
     fn join(plan: &TopologyPlan, nics: &[Nic]) -> Result<Topology, TopologyError> {
@@ -244,86 +316,21 @@ fn prepare(namespace: &Namespace, plan: &TopologyPlan, router: bool) -> Result<(
             Ok(())
         })
         .doing(|| "prepare a network namespace".into())?;
-    change(namespace, &plan.sysctl)
+    change_settings(namespace, &plan.sysctl)
 }
 
-fn change(namespace: &Namespace, sysctl: &BTreeMap<String, String>) -> Result<(), TopologyError> {
+fn change_settings(
+    namespace: &Namespace,
+    sysctl: &BTreeMap<String, String>,
+) -> Result<(), TopologyError> {
     for (key, value) in sysctl {
         set_anywhere(namespace, key, value).doing(|| format!("set {key} to `{value}`"))?;
     }
     Ok(())
 }
 
-/// Turn the knobs of a plan in the namespaces of a topology that stands: settings
-/// ([`acts_on_creation`] come too late), offloads, rules. What there is to say of them,
-/// by name.
-///
-/// # Errors
-/// Which could not be turned, and the system's reason.
-pub fn turn(
-    plan: &TopologyPlan,
-    tx: &Namespace,
-    rx: &Namespace,
-    router: Option<&Namespace>,
-) -> Result<BTreeMap<String, String>, TopologyError> {
-    for namespace in [tx, rx].into_iter().chain(router) {
-        change(namespace, &plan.sysctl)?;
-    }
-    let notes = apply(plan, tx, rx, router)?;
-    if !plan.offload.is_empty() {
-        // As after a link came up for the first time.
-        std::thread::sleep(SETTLE);
-    }
-    Ok(notes)
-}
-
-/// The offloads and the rules, which need the devices to be there.
-fn apply(
-    plan: &TopologyPlan,
-    tx: &Namespace,
-    rx: &Namespace,
-    router: Option<&Namespace>,
-) -> Result<BTreeMap<String, String>, TopologyError> {
-    let all = || [tx, rx].into_iter().chain(router);
-    let lo = plan.link == Link::Lo;
-    let mut notes = BTreeMap::new();
-    if !plan.offload.is_empty() {
-        for namespace in all() {
-            let told = namespace
-                .inside(|| offload::set_all(&plan.offload, lo))
-                .doing(|| "set offloads".into())?;
-            notes.extend(told);
-        }
-        // Some drivers take the link down for it.
-        for namespace in all() {
-            namespace
-                .inside(|| until(|| Netlink::open()?.all_running(), "no carrier"))
-                .doing(|| "bring the link up again".into())?;
-        }
-    }
-    let Some((ruleset, text)) = &plan.nft else {
-        return Ok(notes);
-    };
-    let places = match ruleset.within {
-        NftIn::Tx => vec![tx],
-        NftIn::Rx => vec![rx],
-        // On lo they are the same.
-        NftIn::Both if lo => vec![tx],
-        NftIn::Both => vec![tx, rx],
-        NftIn::Router => router.into_iter().collect(),
-    };
-    for namespace in places {
-        let (rules, elements) = namespace
-            .inside(|| nft::apply(text, ruleset.expected()))
-            .doing(|| "apply the nft rules".into())?;
-        notes.insert("nft.rules".into(), rules.to_string());
-        notes.insert("nft.set_elements".into(), elements.to_string());
-    }
-    Ok(notes)
-}
-
 /// Whether a setting bears on devices when they are made, and not afterwards.
-pub fn acts_on_creation(key: &str) -> bool {
+fn acts_on_creation(key: &str) -> bool {
     key.split('.').any(|word| word == "default") || key == "net.core.default_qdisc"
 }
 

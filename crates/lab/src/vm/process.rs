@@ -486,6 +486,12 @@ impl Guest {
 
     fn load(&mut self, saved: &Saved, devices: i32) -> Result<(), VmError> {
         self.leave_memory_out()?;
+        // Its NICs would tell each other that they have moved, at moments of the
+        // host's clock.
+        self.control(
+            "migrate-set-parameters",
+            serde_json::json!({ "announce-rounds": 0 }),
+        )?;
         self.control(
             "migrate-incoming",
             serde_json::json!({ "uri": format!("fd:{devices}") }),
