@@ -47,6 +47,7 @@ needs() {
 			${CHROMIUM:-chromium} chromium
 			/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf fonts-dejavu-core
 			callgrind_annotate valgrind
+			nft nftables
 		LIST
 		# `go tool pprof` reads what `plumb report --pprof` writes.
 		if ! [ -x /usr/local/go/bin/go ]; then

@@ -1,6 +1,7 @@
 //! What came of an experiment, in a sentence: made of what its claims found, never of
 //! words that were there before the data.
 
+use netplumb_model::class::Proto;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
 
@@ -26,7 +27,8 @@ pub fn conclusion(experiment: &Experiment, judged: &[Judged]) -> Option<String> 
         }
     };
     let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    Some(printable(&capital(&text), MAX_CHARACTERS))
+    let sentences: Vec<String> = text.split(". ").map(capital).collect();
+    Some(printable(&sentences.join(". "), MAX_CHARACTERS))
 }
 
 fn filled(text: &str, judged: &[Judged]) -> String {
@@ -48,7 +50,13 @@ fn filled(text: &str, judged: &[Judged]) -> String {
     out
 }
 
+/// A sentence's beginning. Protocols are written as in classes, and functions as in
+/// the kernel.
 fn capital(text: &str) -> String {
+    let first = text.split_whitespace().next().unwrap_or_default();
+    if first.parse::<Proto>().is_ok() || first.contains('_') {
+        return text.to_string();
+    }
     let mut letters = text.chars();
     match letters.next() {
         Some(first) => first.to_uppercase().chain(letters).collect(),
@@ -98,7 +106,7 @@ pub fn knobs(recording: &Recording, columns: usize) -> String {
             })
             .collect();
         if !told.is_empty() {
-            let line = format!("  {}: {}", printable(&arm.name, 60), told.join("; "));
+            let line = format!("  - {}: {}", printable(&arm.name, 60), told.join("; "));
             out.push_str(&continued(&line, 4, columns));
             out.push('\n');
         }

@@ -15,6 +15,8 @@ use crate::terminal::{continued, right, table, trimmed};
 /// Rows of one class.
 const MAX_ROWS: usize = 40;
 const NAME_CHARACTERS: usize = 60;
+/// Settings named for each reason not to try one.
+const MAX_NAMES: usize = 50;
 /// Functions named beside an effect.
 const TOP: usize = 2;
 
@@ -195,7 +197,10 @@ pub fn sentence(scan: &Scan) -> String {
         "Of {}, {} what a packet costs, {} the path, and {} nothing; {} not tried.",
         count(scan.tried, "setting", "settings"),
         count(scan.changing, "changes", "change"),
-        count(scan.breaking.len(), "breaks", "break"),
+        match scan.breaking.len() {
+            0 => "none breaks".to_string(),
+            n => count(n, "breaks", "break"),
+        },
         count(nothing, "does", "do"),
         count(skipped, "more was", "more were"),
     );
@@ -272,7 +277,7 @@ pub fn render(scan: &Scan, columns: usize) -> String {
     if !scan.breaking.is_empty() {
         out.push_str("Settings with which packets do not get through\n");
         for (setting, why) in &scan.breaking {
-            let line = format!("  {}: {}", printable(setting, 80), printable(why, 400));
+            let line = format!("  - {}: {}", printable(setting, 80), printable(why, 400));
             out.push_str(&continued(&line, 4, columns));
             out.push('\n');
         }
@@ -281,11 +286,20 @@ pub fn render(scan: &Scan, columns: usize) -> String {
     if !scan.skipped.is_empty() {
         out.push_str("Settings that were not tried\n");
         for (why, settings) in &scan.skipped {
+            let shown: Vec<String> = settings
+                .iter()
+                .take(MAX_NAMES)
+                .map(|name| printable(name, 80))
+                .collect();
+            let more = match settings.len().saturating_sub(MAX_NAMES) {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
             let line = format!(
-                "  {} ({}): {}",
+                "  - {} ({}): {}{more}",
                 printable(why, 200),
                 settings.len(),
-                printable(&settings.join(" "), 8_000)
+                shown.join(" ")
             );
             out.push_str(&continued(&line, 4, columns));
             out.push('\n');

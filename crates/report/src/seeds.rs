@@ -108,7 +108,7 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>], columns: usize) 
     for spread in &spreads {
         let of = printable(&spread.of, 60);
         let line = match spread.functions.as_slice() {
-            [] => format!("  {of}: nothing hangs on luck"),
+            [] => format!("  - {of}: nothing hangs on luck"),
             functions => {
                 let told: Vec<String> = functions
                     .iter()
@@ -121,7 +121,7 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>], columns: usize) 
                     0 => String::new(),
                     n => format!(", and {n} more by less"),
                 };
-                format!("  {of} hangs on luck in {}{more}", told.join(", "))
+                format!("  - {of} hangs on luck in {}{more}", told.join(", "))
             }
         };
         out.push_str(&continued(&line, 4, columns));

@@ -128,7 +128,12 @@ impl Topology {
         for namespace in self.all() {
             change_settings(namespace, &plan.sysctl)?;
         }
-        self.apply(plan)
+        self.apply(plan)?;
+        if !plan.offload.is_empty() {
+            // The link may have been down, and comes up as it did at first.
+            std::thread::sleep(SETTLE);
+        }
+        Ok(())
     }
 
     /// The offloads and the rules, which need the devices to be there.

@@ -99,10 +99,23 @@ pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
         let told: Vec<&str> = outcomes.iter().map(of).collect();
         told.join("; ")
     };
+    let (because, mut finding) = (told(|o| &o.because), told(|o| &o.finding));
+    if let Claim::Compare { arm, against, .. } = claim {
+        let against = against.clone().or_else(|| {
+            let first = find(classes, *claim.classes().first()?, None)?;
+            Some(first.arm().name.clone())
+        });
+        finding = format!(
+            "with {} instead of {}, {}",
+            printable(arm, NAME_CHARACTERS),
+            printable(&against.unwrap_or_default(), NAME_CHARACTERS),
+            list(outcomes.iter().map(|o| o.finding.clone()))
+        );
+    }
     Outcome {
         verdict,
-        because: told(|o| &o.because),
-        finding: told(|o| &o.finding),
+        because,
+        finding,
     }
 }
 
@@ -360,18 +373,14 @@ fn compare(
     let of = part.within();
     let finding = if same {
         format!(
-            "{class}{of} costs the same with {} as with {} ({})",
-            arm_name(one),
-            arm_name(other),
+            "{class}{of} costs the same ({})",
             per_packet(after, one.packets)
         )
     } else {
         let word = if now < was { "less" } else { "more" };
         format!(
-            "{class}{of} costs {} {word} with {} than with {} ({} against {}, {})",
+            "{class}{of} costs {} {word} ({} against {}, {})",
             signed(change.abs()).trim_start_matches('+'),
-            arm_name(one),
-            arm_name(other),
             per_packet(after, one.packets),
             per_packet(before, other.packets),
             share(change, was)
@@ -436,9 +445,9 @@ fn changed_by(class: Class, one: &ClassView<'_>, other: &ClassView<'_>, top: usi
         format!("no function of {class} changes with {}", arm_name(one))
     } else {
         format!(
-            "{class} changes by {} with {}, most in {}",
-            signed(change),
+            "with {} {class} changes by {}, most in {}",
             arm_name(one),
+            signed(change),
             list(told.into_iter())
         )
     };
@@ -504,3 +513,6 @@ fn ranking(
         ),
     })
 }
+
+#[cfg(test)]
+mod tests;
