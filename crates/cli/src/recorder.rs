@@ -27,9 +27,9 @@ pub(crate) struct RunOptions {
     /// Seconds that a boot or an arm may take
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: u64,
-    /// Guests at once; counts are the same
-    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub(crate) jobs: u16,
+    /// Guests at once; counts are the same [default: as many as there are CPUs, up to 8]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) jobs: Option<u16>,
     /// Go on with a recording that was cut short: what it has is not measured again
     #[arg(long)]
     pub(crate) resume: bool,
@@ -52,6 +52,12 @@ pub(crate) struct RunOptions {
 pub(crate) struct Outcome {
     pub(crate) recording: Recording,
     pub(crate) error: Option<anyhow::Error>,
+}
+
+/// One guest for each CPU; each takes up to 300 MB.
+fn default_jobs() -> usize {
+    const MOST: usize = 8;
+    std::thread::available_parallelism().map_or(1, |n| n.get().min(MOST))
 }
 
 /// The recording to go on with, if there is one.
@@ -149,7 +155,7 @@ pub(crate) fn record(
         init: "/proc/self/exe".into(),
         quick: options.quick,
         cold: options.cold,
-        jobs: options.jobs.into(),
+        jobs: options.jobs.map_or_else(default_jobs, usize::from),
         timeout: Duration::from_secs(options.timeout),
         layers,
         cancel,

@@ -215,7 +215,7 @@ fn a_run_is_resumed() {
     let place = Place::new();
     let sizes: Vec<String> = (0..12).map(|n| (n * 50).to_string()).collect();
     let words = format!(
-        "path --link lo --packets 50 --blocks 2 --size {}",
+        "path --jobs 1 --link lo --packets 50 --blocks 2 --size {}",
         sizes.join(",")
     );
     let mut running = Running::start(&mut place.plumb(&format!("{words} -o run.plumb")));
