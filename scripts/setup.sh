@@ -47,6 +47,11 @@ needs() {
 			${CHROMIUM:-chromium} chromium
 			/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf fonts-dejavu-core
 		LIST
+		# What reads the formats that `plumb report` writes.
+		echo callgrind_annotate valgrind
+		if ! [ -x /usr/local/go/bin/go ]; then
+			echo go golang-go
+		fi
 		;;
 	esac
 }

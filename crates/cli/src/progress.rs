@@ -23,7 +23,7 @@ impl Teller {
             let bar = ProgressBar::new(0);
             // The template is a constant, and right.
             if let Ok(style) =
-                ProgressStyle::with_template("{spinner} {msg} [{bar:30}] {pos}/{len}")
+                ProgressStyle::with_template("{spinner} {msg} [{bar:30}] {pos}/{len}, {eta} left")
             {
                 bar.set_style(style);
             }
@@ -44,15 +44,19 @@ impl Teller {
             return;
         }
         let line = match &event {
-            Progress::Booting {
-                guest,
-                guests,
-                kernel,
-            } if *guests > 1 => {
-                format!("booting {kernel} (guest {guest} of {guests})")
+            Progress::Booting { kernel, link } => {
+                format!("booting {kernel} for {link}, once: it is saved")
             }
-            Progress::Booting { kernel, .. } => format!("booting {kernel}"),
-            Progress::Ready { after } => format!("booted in {:.1} s", after.as_secs_f64()),
+            Progress::Ready { after } => {
+                format!("booted and saved in {:.1} s", after.as_secs_f64())
+            }
+            Progress::Note(note) => {
+                match &self.bar {
+                    Some(bar) => bar.println(format!("plumb: {note}")),
+                    None => eprintln!("plumb: {note}"),
+                }
+                return;
+            }
             Progress::Arm(name) => {
                 if let Ok(mut arm) = self.arm.lock() {
                     *arm = name.clone();

@@ -7,11 +7,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args;
-use netplumb_engine::{Options, Plan};
+use netplumb_engine::{EngineError, Options, Plan};
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::recording::{Recording, env};
 use netplumb_store::Writer;
 
+use crate::exit::Usage;
 use crate::progress::Teller;
 
 /// How to run, whatever is run.
@@ -26,6 +27,18 @@ pub(crate) struct RunOptions {
     /// Seconds that a boot or an arm may take
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: u64,
+    /// Guests at once; counts are the same
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) jobs: u16,
+    /// Go on with a recording that was cut short: what it has is not measured again
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Boot for every arm, from no saved state: slow, and the counts are the same
+    #[arg(long)]
+    pub(crate) cold: bool,
+    /// Every arm under so many random seeds: what hangs on luck is shown as a spread
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) seeds: u32,
     /// A file of layer rules, asked before the built-in ones
     #[arg(long, value_name = "FILE")]
     pub(crate) layers: Option<PathBuf>,
@@ -41,6 +54,39 @@ pub(crate) struct Outcome {
     pub(crate) error: Option<anyhow::Error>,
 }
 
+/// The recording to go on with, if there is one.
+fn taken_up(
+    path: &Path,
+    experiment_toml: &str,
+    options: &RunOptions,
+) -> anyhow::Result<Option<Recording>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let recording = netplumb_store::read(path)?;
+    if recording.experiment_toml != experiment_toml {
+        return Err(Usage(format!(
+            "{}: it is of another experiment, or the experiment's file has changed since:              run it without --resume",
+            path.display()
+        ))
+        .into());
+    }
+    let clock = if options.quick { "yes" } else { "no" };
+    if recording
+        .environment
+        .get(env::QUICK)
+        .is_some_and(|q| q != clock)
+    {
+        return Err(Usage(format!(
+            "{}: it was measured {} --quick",
+            path.display(),
+            if options.quick { "without" } else { "with" }
+        ))
+        .into());
+    }
+    Ok(Some(recording))
+}
+
 /// Run a plan.
 ///
 /// # Errors
@@ -53,6 +99,7 @@ pub(crate) fn record(
     options: &RunOptions,
     cache: &Path,
 ) -> anyhow::Result<Outcome> {
+    let plan = &(plan.clone().with_seeds(options.seeds)).map_err(crate::exit::Usage)?;
     let mut layers = LayerRules::built_in();
     if let Some(path) = &options.layers {
         let text = std::fs::read_to_string(path)
@@ -73,10 +120,14 @@ pub(crate) fn record(
         .output
         .clone()
         .unwrap_or_else(|| PathBuf::from(format!("{name}.plumb")));
-    let mut recording = Recording {
+    let mut recording = match options.resume {
+        true => taken_up(&path, experiment_toml, options)?,
+        false => None,
+    }
+    .unwrap_or_else(|| Recording {
         experiment_toml: experiment_toml.to_string(),
         ..Recording::default()
-    };
+    });
     let started = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -88,11 +139,17 @@ pub(crate) fn record(
     ] {
         recording.environment.insert(key.into(), value);
     }
+    if options.seeds > 1 {
+        let seeds = options.seeds.to_string();
+        recording.environment.insert(env::SEEDS.into(), seeds);
+    }
     let mut writer: Option<Writer> = None;
     let engine_options = Options {
         cache: cache.to_path_buf(),
         init: "/proc/self/exe".into(),
         quick: options.quick,
+        cold: options.cold,
+        jobs: options.jobs.into(),
         timeout: Duration::from_secs(options.timeout),
         layers,
         cancel,
@@ -124,13 +181,23 @@ pub(crate) fn record(
         &|event| teller.tell(event),
     );
     teller.done();
+    if let Err(error @ EngineError::OtherPlan(_)) = result {
+        return Err(error.into());
+    }
     let error = match (result, unsaved) {
         (Err(error), _) => Some(error.into()),
         (Ok(()), Some(error)) => Some(error.into()),
         (Ok(()), None) => None,
     };
-    if error.is_none() && !options.quiet {
-        eprintln!("recorded in {}", path.display());
+    if !options.quiet {
+        match &error {
+            None => eprintln!("recorded in {}", path.display()),
+            Some(_) if plan.arms.len() > 1 && !recording.blocks.is_empty() => eprintln!(
+                "what was measured is in {}: the same command with --resume goes on from there",
+                path.display()
+            ),
+            Some(_) => {}
+        }
     }
     Ok(Outcome { recording, error })
 }

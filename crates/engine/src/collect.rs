@@ -23,6 +23,23 @@ pub(crate) struct Index {
     nodes: HashMap<Node, NodeId>,
 }
 
+impl Index {
+    /// What a recording holds already.
+    pub(crate) fn of(recording: &Recording) -> Index {
+        let key = |f: &Function| (f.name.clone(), f.module.clone());
+        Index {
+            functions: (0..)
+                .zip(&recording.functions)
+                .map(|(id, f)| (key(f), id))
+                .collect(),
+            nodes: (0..)
+                .zip(&recording.nodes)
+                .map(|(id, n)| (*n, id))
+                .collect(),
+        }
+    }
+}
+
 /// One guest's numbers, as the recording's.
 #[derive(Debug, Default)]
 pub(crate) struct Translation {

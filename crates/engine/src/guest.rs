@@ -1,12 +1,13 @@
 //! What the agent in a guest does for an experiment.
 
+mod settings;
 mod timing;
 
 use std::collections::BTreeMap;
 use std::{fs, io};
 
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
-use netplumb_lab::netns::{Namespace, Nic, Topology, TopologyPlan};
+use netplumb_lab::netns::{Nic, Topology, TopologyPlan};
 use netplumb_lab::vm::guest::Handler;
 use netplumb_model::class::Link;
 use netplumb_model::message::{Reply, Request, RunPlan};
@@ -27,10 +28,7 @@ pub struct Agent {
 struct Standing {
     plan: TopologyPlan,
     ends: Ends,
-    sender: Namespace,
-    receiver: Namespace,
-    /// Nothing else holds the router's namespace.
-    router: Option<Namespace>,
+    topology: Topology,
 }
 
 /// Be init of a guest. Does not return unless that failed.
@@ -46,8 +44,13 @@ impl Handler for Agent {
     ) -> Result<(), String> {
         match request {
             Request::Describe => reply(Reply::Facts(self.facts())).map_err(|e| e.to_string()),
-            Request::Prepare(plans) => self.prepare(&plans),
+            Request::Prepare(plan) => self.ends(&plan).map(drop),
             Request::Run(plan) => self.run(&plan, reply),
+            Request::ListSettings {
+                prefixes,
+                skip,
+                plan,
+            } => self.list_settings(&prefixes, &skip, &plan, reply),
             Request::TimeFunctions { functions, plan } => {
                 self.time_functions(&functions, &plan, reply)
             }
@@ -66,9 +69,9 @@ impl Agent {
             let plan = &standing.plan;
             let prefix = format!("net.{}.{}", plan.link, plan.family);
             for (end, namespace) in [
-                ("sender", Some(&standing.sender)),
-                ("receiver", Some(&standing.receiver)),
-                ("router", standing.router.as_ref()),
+                ("sender", Some(&standing.topology.tx)),
+                ("receiver", Some(&standing.topology.rx)),
+                ("router", standing.topology.router.as_ref()),
             ] {
                 if let Some(Ok(of)) = namespace.map(|n| n.facts(&format!("{prefix}.{end}"))) {
                     facts.extend(of);
@@ -80,14 +83,18 @@ impl Agent {
 
     /// The ends for a plan, built if they don't stand yet.
     fn ends(&mut self, plan: &RunPlan) -> Result<&Ends, String> {
-        let wanted = TopologyPlan {
-            link: plan.link,
-            family: plan.family,
-            forward: plan.forward,
-            mtu_bytes: plan.mtu_bytes,
-            sysctl: plan.sysctl.clone(),
-        };
+        let wanted = topology_of(plan);
         if let Some(at) = self.standing.iter().position(|s| s.plan == wanted) {
+            return Ok(&self.standing[at].ends);
+        }
+        let close = |s: &Standing| Topology::can_become(&s.plan, &wanted);
+        if let Some(at) = self.standing.iter().position(close) {
+            let standing = &mut self.standing[at];
+            standing
+                .topology
+                .change(&wanted)
+                .map_err(|e| e.to_string())?;
+            standing.plan = wanted;
             return Ok(&self.standing[at].ends);
         }
         if has_nics(plan.link) {
@@ -105,33 +112,9 @@ impl Agent {
         self.standing.push(Standing {
             plan: wanted,
             ends,
-            sender: topology.tx,
-            receiver: topology.rx,
-            router: topology.router,
+            topology,
         });
         Ok(&self.standing[self.standing.len() - 1].ends)
-    }
-
-    /// Build every topology that can stand beside the others, and send something
-    /// through each, so that whatever the kernel draws once is drawn.
-    fn prepare(&mut self, plans: &[RunPlan]) -> Result<(), String> {
-        for plan in plans {
-            let another = self.standing.iter().any(|s| {
-                s.plan.family != plan.family
-                    || s.plan.mtu_bytes != plan.mtu_bytes
-                    || s.plan.sysctl != plan.sysctl
-            });
-            if has_nics(plan.link) && another {
-                continue;
-            }
-            let ends = self.ends(plan)?;
-            let mut traffic = Traffic::open(plan, ends)
-                .map_err(|e| format!("open {} sockets: {e}", plan.proto))?;
-            traffic
-                .warm_up()
-                .map_err(|e| format!("{}: {e}", plan.proto))?;
-        }
-        Ok(())
     }
 
     fn run(
@@ -156,6 +139,9 @@ impl Agent {
                     break;
                 }
             }
+        }
+        if let Some(notes) = self.notes(plan) {
+            reply(Reply::Facts(notes)).map_err(|e| e.to_string())?;
         }
         for (index, ledger) in (0..).zip(ledgers) {
             reply(Reply::BlockDone { index, ledger }).map_err(|e| e.to_string())?;
@@ -190,6 +176,19 @@ impl Agent {
         ]);
         reply(Reply::Facts(clocks)).map_err(|e| e.to_string())?;
         reply(Reply::Timed(timed)).map_err(|e| e.to_string())
+    }
+}
+
+/// The topology that a plan needs.
+fn topology_of(plan: &RunPlan) -> TopologyPlan {
+    TopologyPlan {
+        link: plan.link,
+        family: plan.family,
+        forward: plan.forward,
+        mtu_bytes: plan.mtu_bytes,
+        sysctl: plan.sysctl.clone(),
+        offload: plan.offload.clone(),
+        nft: (plan.nft.clone()).map(|rules| (rules.clone(), rules.text(plan.family, plan.proto))),
     }
 }
 

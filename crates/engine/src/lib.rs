@@ -1,10 +1,16 @@
 //! Experiments carried out: from arms to guests to recordings.
 
 mod collect;
+mod error;
+mod extras;
 pub mod guest;
+mod measure;
+mod origin;
 pub mod plan;
 pub mod run;
+mod scan;
 pub mod second_opinion;
 
+pub use error::EngineError;
 pub use plan::{GuestPlan, Plan};
-pub use run::{EngineError, Options, Progress, run};
+pub use run::{Options, Progress, run};

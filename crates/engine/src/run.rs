@@ -1,33 +1,29 @@
-//! An experiment under the `exact` instrument, from first boot to last block.
+//! An experiment under the `exact` instrument: every arm in a guest of its own, from
+//! one state of that guest, so that no arm bears on another.
 
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use netplumb_instruments::exact::{
-    self, Accountant, Losses, StreamError, StreamReader, TreeNode, Window,
-};
-use netplumb_kernel::config::KernelConfig;
-use netplumb_kernel::kallsyms::{KallsymsError, SymbolTable};
+use netplumb_instruments::exact::Losses;
 use netplumb_kernel::layers::LayerRules;
-use netplumb_kernel::modules::ModuleError;
-use netplumb_kernel::path_rules::PathRules;
-use netplumb_lab::channel::send as channel_send;
-use netplumb_lab::vm::initramfs::{self, Module};
-use netplumb_lab::vm::kernels::{KernelEntry, KernelStore, KernelStoreError};
-use netplumb_lab::vm::machine::{self, Machine};
-use netplumb_lab::vm::process::{self, Cancel, Extra, Guest, VmError};
+use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
+use netplumb_lab::vm::machine;
+use netplumb_lab::vm::process::{Cancel, VmError};
 use netplumb_lab::vm::trial;
-use netplumb_model::message::{Reply, Request, RunPlan};
-use netplumb_model::recording::{Ledger, Loss, Recording, env};
+use netplumb_model::class::Link;
+use netplumb_model::message::RunPlan;
+use netplumb_model::recording::{Loss, Recording, env};
 
 use crate::collect::{Index, Translation};
-use crate::guest::config_facts;
-use crate::plan::{GuestPlan, Plan};
+use crate::error::EngineError;
+use crate::extras;
+use crate::measure::{Measured, measure};
+use crate::origin::{Boot, Origin};
+use crate::plan::Plan;
 
 /// This program, which is its guests' init as well.
 pub const OWN_BINARY: &str = "/proc/self/exe";
@@ -35,12 +31,16 @@ pub const OWN_BINARY: &str = "/proc/self/exe";
 /// How to run, apart from what.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where kernels are kept.
+    /// Where kernels and saved states are kept.
     pub cache: PathBuf,
     /// The program that is init in a guest: [`OWN_BINARY`], but for tests.
     pub init: PathBuf,
     /// Without an instruction clock.
     pub quick: bool,
+    /// Without saved states: every arm boots.
+    pub cold: bool,
+    /// Guests at once.
+    pub jobs: usize,
     /// How long a boot or an arm may take.
     pub timeout: Duration,
     /// The rules for layers.
@@ -52,72 +52,31 @@ pub struct Options {
 /// What happens, for whoever watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// A guest boots: which of how many, and its kernel.
+    /// A guest boots, to be saved: its kernel's release, and what joins its ends.
     Booting {
-        /// From 1.
-        guest: usize,
-        /// All.
-        guests: usize,
         /// Release of its kernel.
         kernel: String,
+        /// What joins its ends.
+        link: Link,
     },
-    /// Its agent is ready.
+    /// It has, and rests.
     Ready {
         /// Since QEMU was started.
         after: Duration,
     },
+    /// Something that people may want to know.
+    Note(String),
     /// An arm begins: its name.
     Arm(String),
     /// Blocks that are done, over all arms, and how many there are to be.
     Blocks(u32, u32),
 }
 
-/// Why an experiment ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// The kernel's catalogue.
-    #[error(transparent)]
-    Kernel(#[from] KernelStoreError),
-    /// A module.
-    #[error(transparent)]
-    Module(#[from] ModuleError),
-    /// The guest.
-    #[error(transparent)]
-    Vm(#[from] VmError),
-    /// QEMU will not have the plugin.
-    #[error("{0}")]
-    Plugin(String),
-    /// The guest's symbols.
-    #[error("the guest's symbols: {0}")]
-    Symbols(#[from] KallsymsError),
-    /// The plugin's stream.
-    #[error(transparent)]
-    Stream(#[from] StreamError),
-    /// The stream ended before the windows did.
-    #[error("the plugin told of {got} of {wanted} blocks: the guest's markers were not seen")]
-    WindowsMissing {
-        /// Windows that came.
-        got: usize,
-        /// Blocks that ran.
-        wanted: usize,
-    },
-    /// What was measured can't be kept.
-    #[error("{0}")]
-    Save(String),
-    /// A system call of ours failed.
-    #[error("can't {what}: {source}")]
-    Host {
-        /// What we were to do.
-        what: &'static str,
-        /// The system's reason.
-        source: io::Error,
-    },
-}
-
 /// Takes the recording as it grows, to keep what is there already.
 pub type Save<'a> = &'a mut dyn FnMut(&Recording) -> Result<(), String>;
 
-/// Run a plan. What was measured before an error is in the recording.
+/// Run a plan. What was measured before an error is in the recording. Arms that
+/// are in the recording already are not run again.
 ///
 /// # Errors
 /// See [`EngineError`].
@@ -130,13 +89,13 @@ pub fn run(
 ) -> Result<(), EngineError> {
     let store = KernelStore::new(&options.cache);
     let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
-    let version = trial::version(&qemu).unwrap_or_else(|_| "unknown".into());
-    recording.arms = plan.arms.clone();
+    let plan = &crate::scan::planned(plan, &store, options, &qemu, recording, progress)?;
+    let done = take_up(plan, recording)?;
+    recording.complete = false;
     let mut fact = |key: &str, value: String| recording.environment.insert(key.into(), value);
     fact(env::CLOCK, "exact".into());
     fact(env::UNIT, "instructions".into());
     fact(env::QUICK, if options.quick { "yes" } else { "no" }.into());
-    fact(env::QEMU, version);
     fact(env::CPU, machine::CPU.into());
     fact(env::REP, machine::REP_NOTE.into());
     fact("vm.memory_mib", machine::MEMORY_MIB.to_string());
@@ -147,306 +106,255 @@ pub fn run(
         .iter()
         .map(|g| store.find(&g.kernel))
         .collect::<Result<_, _>>()?;
-    save(recording).map_err(EngineError::Save)?;
-    let mut index = Index::default();
-    for (number, (guest, kernel)) in guests.iter().zip(&kernels).enumerate() {
-        progress(Progress::Booting {
-            guest: number + 1,
-            guests: guests.len(),
-            kernel: kernel.release.clone(),
-        });
-        let job = Job {
-            plan,
-            guest,
-            kernel,
-            options,
-            qemu: &qemu,
-            first: number == 0,
-        };
-        job.run(recording, &mut index, save, progress)?;
+    let other_kernel = |k: &KernelEntry| {
+        let before = recording.environment.get(env::KERNEL_HASH);
+        before.is_some_and(|hash| *hash != k.hash)
+    };
+    if !done.is_empty() && kernels.first().is_some_and(other_kernel) {
+        return Err(EngineError::OtherPlan("another kernel"));
     }
+    if !options.quick {
+        for guest in &guests {
+            recording.environment.insert(
+                format!("vm.icount_shift.{}", guest.link),
+                machine::icount_shift(guest.link).to_string(),
+            );
+        }
+    }
+    save(recording).map_err(EngineError::Save)?;
+
+    let groups: Vec<Group<'_>> = guests
+        .iter()
+        .zip(&kernels)
+        .map(|(guest, kernel)| Group {
+            boot: Boot {
+                guest,
+                kernel,
+                options,
+                qemu: &qemu,
+            },
+            origins: Mutex::default(),
+        })
+        .collect();
+    let tasks: Vec<Task<'_, '_>> = groups
+        .iter()
+        .flat_map(|group| {
+            let arms = &group.boot.guest.arms;
+            arms.iter().map(move |&arm| Task { group, arm })
+        })
+        .filter(|task| !done.contains(&task.arm))
+        .collect();
+    let all = plan.blocks * plan.arms.len() as u32;
+    let blocks_done = AtomicU32::new(plan.blocks * done.len() as u32);
+    let block_done = || {
+        let done = blocks_done.fetch_add(1, Ordering::Relaxed) + 1;
+        progress(Progress::Blocks(done.min(all), all));
+    };
+    let workers = Workers {
+        plan,
+        options,
+        tasks: &tasks,
+        next: AtomicUsize::new(0),
+        stop: AtomicBool::new(false),
+        block_done: &block_done,
+        progress,
+    };
+    let mut index = Index::of(recording);
+    let outcome = thread::scope(|scope| {
+        let (sender, results) = channel();
+        for _ in 0..options.jobs.clamp(1, tasks.len().max(1)) {
+            let sender = sender.clone();
+            let workers = &workers;
+            scope.spawn(move || workers.work(&sender));
+        }
+        drop(sender);
+        let mut outcome = Ok(());
+        for result in results {
+            let merged = merge(result, plan, options, recording, &mut index)
+                .and_then(|()| save(recording).map_err(EngineError::Save));
+            if merged.is_err() {
+                workers.stop.store(true, Ordering::Relaxed);
+                outcome = outcome.and(merged);
+            }
+        }
+        outcome
+    });
+    if outcome.is_err() && !recording.blocks.is_empty() {
+        // The error that there is goes before one of keeping what was measured.
+        let _ = save(recording);
+    }
+    outcome?;
     recording.complete = true;
     save(recording).map_err(EngineError::Save)
 }
 
-/// One boot, and all that it takes.
-pub(crate) struct Job<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) guest: &'a GuestPlan,
-    pub(crate) kernel: &'a KernelEntry,
-    pub(crate) options: &'a Options,
-    pub(crate) qemu: &'a Path,
-    pub(crate) first: bool,
-}
-
-/// What the reader of the stream tells the one who runs the guest.
-struct Told {
-    window: Window,
-    new_nodes: Vec<TreeNode>,
-    losses: Losses,
-}
-
-impl Job<'_> {
-    pub(crate) fn machine(&self) -> Machine {
-        Machine {
-            qemu: self.qemu.to_path_buf(),
-            kernel: self.kernel.boot_image(),
-            link: self.guest.link,
-            forward: self.guest.forward,
-            icount: !self.options.quick,
-            mitigations: self.guest.mitigations,
-            cmdline: self.guest.cmdline.clone(),
+/// Arms of a recording that are done, if it is of this plan; arms that are not go.
+fn take_up(plan: &Plan, recording: &mut Recording) -> Result<Vec<usize>, EngineError> {
+    if recording.blocks.is_empty() {
+        recording.arms = plan.arms.clone();
+        return Ok(Vec::new());
+    }
+    if recording.arms != plan.arms {
+        return Err(EngineError::OtherPlan("other arms than this run"));
+    }
+    let blocks_of = |arm: usize| {
+        let of = recording.blocks.iter().filter(|b| b.arm as usize == arm);
+        of.count() as u32
+    };
+    let done: Vec<usize> = (0..plan.arms.len())
+        .filter(|arm| blocks_of(*arm) == plan.blocks)
+        .collect();
+    // From the number of a block that was to the one that it has now.
+    let mut numbers = Vec::with_capacity(recording.blocks.len());
+    let mut kept = Vec::new();
+    for block in std::mem::take(&mut recording.blocks) {
+        let keep = done.contains(&(block.arm as usize));
+        numbers.push(keep.then_some(kept.len() as u32));
+        if keep {
+            kept.push(block);
         }
     }
+    recording.blocks = kept;
+    recording.costs.retain_mut(|cost| {
+        let number = numbers.get(cost.block as usize).copied().flatten();
+        cost.block = number.unwrap_or(0);
+        number.is_some()
+    });
+    Ok(done)
+}
 
-    /// One plan for each protocol over each topology: what is to be drawn at random
-    /// for an arm is drawn for all that are like it.
-    fn plans(&self) -> Vec<RunPlan> {
-        /// Enough to get past what the kernel does for first packets.
-        const PACKETS: u32 = 20;
-        let mut plans: Vec<RunPlan> = Vec::new();
-        for &arm in &self.guest.arms {
-            let plan = RunPlan {
-                size_bytes: 10,
-                packets: 0,
-                warmup_packets: PACKETS,
-                blocks: 0,
-                ..self.plan.run_plan(&self.plan.arms[arm])
-            };
-            if !plans.contains(&plan) {
-                plans.push(plan);
-            }
-        }
-        plans
-    }
+/// The arms of one boot.
+struct Group<'a> {
+    boot: Boot<'a>,
+    /// What they start from, by what is prepared.
+    origins: Mutex<Vec<Arc<Origin>>>,
+}
 
-    pub(crate) fn initramfs(&self, machine: &Machine) -> Result<Vec<u8>, EngineError> {
-        let host = |what| move |source| EngineError::Host { what, source };
-        let init = std::fs::read(&self.options.init).map_err(host("read our own binary"))?;
-        let tree = self.kernel.module_tree()?;
-        let needed = tree.resolve(&machine.link_modules())?;
-        // A kernel without a driver for the agent's port has its serial one.
-        let modules = tree
-            .resolve(&machine.modules())
-            .unwrap_or_else(|_| needed.clone())
-            .into_iter()
-            .map(|m| {
-                Ok(Module {
-                    bytes: m.read()?,
-                    required: m.required && needed.contains(&m),
-                    name: m.name,
-                })
-            })
-            .collect::<Result<Vec<_>, ModuleError>>()?;
-        let mut requests = Vec::new();
-        channel_send(&mut requests, &Request::Prepare(self.plans()))
-            .and_then(|()| initramfs::build(&init, &modules, &requests))
-            .map_err(host("build the initramfs"))
-    }
-
-    fn run(
+impl Group<'_> {
+    /// Made by the first who asks; the others wait for it.
+    fn origin(
         &self,
-        recording: &mut Recording,
-        index: &mut Index,
-        save: Save<'_>,
+        plan: &RunPlan,
         progress: &(dyn Fn(Progress) + Sync),
-    ) -> Result<(), EngineError> {
-        let machine = self.machine();
-        let initramfs = self.initramfs(&machine)?;
-        let host = |what| move |source| EngineError::Host { what, source };
-        let plugin =
-            process::memfd("netplumb-plugin", exact::PLUGIN).map_err(host("hold the plugin"))?;
-        let (stream, stream_end) = pipe().map_err(host("make a pipe"))?;
-        let extra = Extra {
-            args: exact::qemu_args(plugin.as_raw_fd(), stream_end.as_raw_fd()),
-            fds: vec![plugin, stream_end],
+    ) -> Result<Arc<Origin>, EngineError> {
+        let mut origins = match self.origins.lock() {
+            Ok(origins) => origins,
+            Err(poisoned) => poisoned.into_inner(),
         };
-        let started = std::time::Instant::now();
-        let cancel = self.options.cancel.clone();
-        let mut guest = Guest::start(&machine, &initramfs, extra, cancel)?;
-        drop(initramfs);
-        guest
-            .wait_ready(self.options.timeout)
-            .map_err(plugin_refused)?;
-        progress(Progress::Ready {
-            after: started.elapsed(),
-        });
-        self.describe(&mut guest, recording)?;
-        let kallsyms = guest.read_file("/proc/kallsyms", self.options.timeout)?;
-        let symbols = SymbolTable::parse(&kallsyms)?;
-        drop(kallsyms);
-        let rules = PathRules::built_in();
-
-        // The guest is moved into the scope: when that is left, whatever for, it
-        // is killed, its end of the pipe is closed, and the reader ends.
-        thread::scope(|scope| {
-            let mut guest = guest;
-            let (sender, told) = channel();
-            let (symbols, rules) = (&symbols, &rules);
-            let done = recording.blocks.len() as u32;
-            let total = self.plan.blocks * self.plan.arms.len() as u32;
-            let reader = scope.spawn(move || {
-                follow(stream, symbols, rules, &sender, &|n| {
-                    progress(Progress::Blocks(done + n, total));
-                })
-            });
-            let outcome = self.arms(&mut guest, recording, index, symbols, &told, save, progress);
-            drop(guest);
-            let read = reader
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            // A stream that broke explains windows that are missing.
-            match (outcome, read) {
-                (Err(EngineError::WindowsMissing { .. }), Err(stream)) => Err(stream.into()),
-                (outcome, _) => outcome,
-            }
-        })
-    }
-
-    /// The facts of this guest. Those of later guests are told by their arms.
-    fn describe(&self, guest: &mut Guest, recording: &mut Recording) -> Result<(), EngineError> {
-        if !self.options.quick {
-            recording.environment.insert(
-                format!("vm.icount_shift.{}", self.guest.link),
-                machine::icount_shift(self.guest.link).to_string(),
-            );
+        if let Some(origin) = origins.iter().find(|o| o.is_for(plan)) {
+            return Ok(Arc::clone(origin));
         }
-        if !self.first {
-            return Ok(());
-        }
-        let environment = &mut recording.environment;
-        guest.ask(&Request::Describe, self.options.timeout, |reply| {
-            if let Reply::Facts(facts) = reply {
-                environment.extend(facts);
-            }
-            Ok(())
-        })?;
-        let config = self
-            .kernel
-            .config()
-            .and_then(|path| std::fs::read_to_string(path).ok());
-        if let Some(config) = config.and_then(|text| KernelConfig::parse(&text).ok()) {
-            environment.extend(config_facts(&config));
-        }
-        environment.insert(env::KERNEL_HASH.into(), self.kernel.hash.clone());
-        let mitigations = if self.guest.mitigations { "on" } else { "off" };
-        environment.insert(env::MITIGATIONS.into(), mitigations.into());
-        Ok(())
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn arms(
-        &self,
-        guest: &mut Guest,
-        recording: &mut Recording,
-        index: &mut Index,
-        symbols: &SymbolTable,
-        told: &Receiver<Told>,
-        save: Save<'_>,
-        progress: &(dyn Fn(Progress) + Sync),
-    ) -> Result<(), EngineError> {
-        let mut losses = Losses::default();
-        let outcome = self.each_arm(
-            guest,
-            recording,
-            index,
-            symbols,
-            told,
-            &mut losses,
-            save,
-            progress,
-        );
-        add_losses(recording, &losses);
-        if let Some(bytes) = guest.peak_memory_bytes() {
-            let key = "vm.qemu_peak_bytes";
-            let before = recording
-                .environment
-                .get(key)
-                .and_then(|v| v.parse().ok())
-                .unwrap_or(0);
-            recording
-                .environment
-                .insert(key.into(), bytes.max(before).to_string());
-        }
-        if outcome.is_err() && !recording.blocks.is_empty() {
-            // The error that there is goes before one of keeping what was measured.
-            let _ = save(recording);
-        }
-        outcome
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn each_arm(
-        &self,
-        guest: &mut Guest,
-        recording: &mut Recording,
-        index: &mut Index,
-        symbols: &SymbolTable,
-        told: &Receiver<Told>,
-        losses: &mut Losses,
-        save: Save<'_>,
-        progress: &(dyn Fn(Progress) + Sync),
-    ) -> Result<(), EngineError> {
-        let mut translation = Translation::default();
-        for &arm in &self.guest.arms {
-            progress(Progress::Arm(self.plan.arms[arm].name.clone()));
-            let request = Request::Run(RunPlan {
-                aligned: !self.options.quick,
-                ..self.plan.run_plan(&self.plan.arms[arm])
-            });
-            let mut ledgers: Vec<Ledger> = Vec::new();
-            let answered = guest.ask(&request, self.options.timeout, |reply| {
-                if let Reply::BlockDone { ledger, .. } = reply {
-                    ledgers.push(ledger);
-                }
-                Ok(())
-            });
-            let wanted = ledgers.len();
-            let mut n = 0;
-            let mut add = |told: Told, ledger| {
-                translation.add_nodes(
-                    recording,
-                    index,
-                    symbols,
-                    &self.options.layers,
-                    &told.new_nodes,
-                );
-                translation.add_block(recording, arm as u32, n, &told.window, ledger);
-                *losses = told.losses;
-                n += 1;
-            };
-            for (got, ledger) in ledgers.into_iter().enumerate() {
-                // The plugin writes before the guest goes on: it is on its way.
-                let told = told
-                    .recv_timeout(self.options.timeout)
-                    .map_err(|_| EngineError::WindowsMissing { got, wanted })?;
-                add(told, ledger);
-            }
-            match answered {
-                Ok(()) => {}
-                // The agent has told of the blocks before the one that failed.
-                Err(error @ VmError::CommandFailed { .. }) => return Err(error.into()),
-                Err(error) => {
-                    // It can't any more, but the plugin has: whole windows they are.
-                    while let Ok(told) = told.try_recv() {
-                        add(told, untold_ledger(self.plan.packets));
-                    }
-                    return Err(error.into());
-                }
-            }
-            save(recording).map_err(EngineError::Save)?;
-        }
-        Ok(())
+        let new = Arc::new(self.boot.origin(plan, &|event| progress(event))?);
+        origins.push(Arc::clone(&new));
+        Ok(new)
     }
 }
 
-/// The ledger of a block whose guest did not live to tell it.
-fn untold_ledger(packets: u32) -> Ledger {
-    let packets = u64::from(packets);
-    Ledger {
-        offered: packets,
-        delivered: 0,
-        dropped: [("not known: the run was cut short".to_string(), packets)].into(),
+/// One arm to be run.
+struct Task<'g, 'a> {
+    group: &'g Group<'a>,
+    arm: usize,
+}
+
+/// What came of one.
+struct Ran {
+    arm: usize,
+    /// Whether the guest's facts are the recording's: those of other kernels are
+    /// told by their arms.
+    first: bool,
+    result: Result<(Arc<Origin>, Measured), EngineError>,
+}
+
+struct Workers<'a> {
+    plan: &'a Plan,
+    options: &'a Options,
+    tasks: &'a [Task<'a, 'a>],
+    next: AtomicUsize,
+    stop: AtomicBool,
+    block_done: &'a (dyn Fn() + Sync),
+    progress: &'a (dyn Fn(Progress) + Sync),
+}
+
+impl Workers<'_> {
+    /// Take arms until there are no more. QEMU dies with the thread that started it,
+    /// so each of these threads stays for its own guests.
+    fn work(&self, sender: &Sender<Ran>) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(task) = self.tasks.get(number) else {
+                return;
+            };
+            let ran = Ran {
+                arm: task.arm,
+                first: number == 0,
+                result: self.one(task),
+            };
+            let ended = match &ran.result {
+                Err(_) => true,
+                Ok((_, Measured { error, .. })) => error
+                    .as_ref()
+                    .is_some_and(|e| self.plan.scan.is_none() || !e.is_the_guests()),
+            };
+            if ended {
+                self.stop.store(true, Ordering::Relaxed);
+            }
+            if sender.send(ran).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn one(&self, task: &Task<'_, '_>) -> Result<(Arc<Origin>, Measured), EngineError> {
+        let arm = &self.plan.arms[task.arm];
+        let plan = RunPlan {
+            aligned: !self.options.quick,
+            ..self.plan.run_plan(arm)
+        };
+        let origin = task.group.origin(&plan, self.progress)?;
+        (self.progress)(Progress::Arm(arm.name.clone()));
+        let measured = measure(&origin, &plan, self.options, self.block_done);
+        Ok((origin, measured))
+    }
+}
+
+fn merge(
+    ran: Ran,
+    plan: &Plan,
+    options: &Options,
+    recording: &mut Recording,
+    index: &mut Index,
+) -> Result<(), EngineError> {
+    let (origin, measured) = ran.result?;
+    let of_namespaces = |(key, _): &(String, String)| ran.first || key.starts_with("net.");
+    let facts = origin.facts.clone().into_iter().chain(measured.facts);
+    recording.environment.extend(facts.filter(of_namespaces));
+    let symbols = origin.symbols.as_deref().or_else(|| measured.symbols.get());
+    if !ran.first {
+        extras::note(recording, ran.arm, &origin.facts);
+    }
+    extras::note(recording, ran.arm, &measured.notes);
+    if let Some(symbols) = symbols {
+        let mut translation = Translation::default();
+        translation.add_nodes(recording, index, symbols, &options.layers, &measured.nodes);
+        for (number, (window, ledger)) in (0..plan.blocks).zip(measured.blocks) {
+            translation.add_block(recording, ran.arm as u32, number, &window, ledger);
+        }
+    }
+    add_losses(recording, &measured.losses);
+    let peak = recording
+        .environment
+        .entry("vm.qemu_peak_bytes".into())
+        .or_default();
+    let before = peak.parse().unwrap_or(0);
+    *peak = measured.qemu_peak_bytes.max(before).to_string();
+    match measured.error {
+        // In a scan, that a setting breaks the path is a finding.
+        Some(error) if plan.scan.is_some() && error.is_the_guests() => {
+            extras::failed(recording, ran.arm, &error);
+            Ok(())
+        }
+        Some(error) => Err(error),
+        None => Ok(()),
     }
 }
 
@@ -490,58 +398,4 @@ fn add_losses(recording: &mut Recording, losses: &Losses) {
             }),
         }
     }
-}
-
-fn follow(
-    stream: File,
-    symbols: &SymbolTable,
-    rules: &PathRules,
-    sender: &Sender<Told>,
-    done: &dyn Fn(u32),
-) -> Result<(), StreamError> {
-    let mut reader = StreamReader::new(stream);
-    let mut accountant = Accountant::new(symbols, rules);
-    let mut nodes_told = 0;
-    let mut windows = 0;
-    while let Some(record) = reader.next()? {
-        let Some(window) = accountant.take(record) else {
-            continue;
-        };
-        windows += 1;
-        done(windows);
-        let nodes = accountant.tree().nodes();
-        let new_nodes = nodes[nodes_told..].to_vec();
-        nodes_told = nodes.len();
-        // Nobody listens any more: keep reading, or the guest would block.
-        let _ = sender.send(Told {
-            window,
-            new_nodes,
-            losses: accountant.losses(),
-        });
-    }
-    Ok(())
-}
-
-/// QEMU's refusal of the plugin, in words of our own.
-fn plugin_refused(error: VmError) -> EngineError {
-    if let VmError::QemuFailed { stderr, .. } = &error
-        && let Some(why) = exact::describe_refusal(stderr)
-    {
-        return EngineError::Plugin(format!("{why}\n  QEMU said: {}", stderr.join(" ")));
-    }
-    error.into()
-}
-
-fn pipe() -> io::Result<(File, OwnedFd)> {
-    let mut fds = [0; 2];
-    // SAFETY: the array has room for the two descriptors.
-    if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: both are new and nobody else's.
-    let (read, write) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
-    // As large as an ordinary user may have it; a smaller one only waits more.
-    // SAFETY: a descriptor of ours and a number.
-    unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, 1 << 20) };
-    Ok((File::from(read), write))
 }

@@ -6,12 +6,14 @@
 //! both agree, both are right. See the test crates/cli/tests/second_opinion.rs.
 
 use netplumb_lab::vm::kernels::KernelStore;
-use netplumb_lab::vm::process::{Extra, Guest, VmError};
+use netplumb_lab::vm::process::{Extra, VmError};
 use netplumb_lab::vm::trial;
 use netplumb_model::message::{Reply, Request, TimedFunction};
 
+use crate::error::EngineError;
+use crate::origin::Boot;
 use crate::plan::Plan;
-use crate::run::{EngineError, Job, Options};
+use crate::run::Options;
 
 /// Key of [`Reply::Facts`]: instructions that passed on the clock below.
 pub(crate) const CLOCK_INSNS: &str = "clock.insns";
@@ -58,20 +60,16 @@ pub fn time_functions(
     };
     let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
     let kernel = KernelStore::new(&options.cache).find(&guest.kernel)?;
-    let job = Job {
-        plan,
+    let boot = Boot {
         guest,
         kernel: &kernel,
         options,
         qemu: &qemu,
-        first: true,
     };
-    let machine = job.machine();
-    let initramfs = job.initramfs(&machine)?;
-    let cancel = options.cancel.clone();
-    let mut guest = Guest::start(&machine, &initramfs, Extra::default(), cancel)?;
-    drop(initramfs);
-    guest.wait_ready(options.timeout)?;
+    let run = plan.run_plan(arm);
+    let origin = boot.origin(&run, &|_| {})?;
+    let mut guest = origin.start(&[], Extra::default(), options)?;
+    guest.go_on()?;
     guest.ask(&Request::Describe, options.timeout, |reply| {
         if let Reply::Facts(mut facts) = reply {
             opinion.clock_source = facts.remove(CLOCK_SOURCE).unwrap_or_default();
@@ -82,7 +80,7 @@ pub fn time_functions(
         // One request for each, so that each has its time.
         let request = Request::TimeFunctions {
             functions: vec![function.to_string()],
-            plan: plan.run_plan(arm),
+            plan: run.clone(),
         };
         guest.ask(&request, options.timeout, |reply| {
             match reply {

@@ -6,12 +6,16 @@
 mod claim;
 mod error;
 mod knobs;
+mod nft;
+mod scan;
 
 use serde::Deserialize;
 
-pub use claim::{Claim, Published};
+pub use claim::{Claim, Published, Relation};
 pub use error::ExperimentError;
-pub use knobs::{Bytes, Knobs, Vary};
+pub use knobs::{Bytes, Knobs, Offload, Vary};
+pub use nft::{Hook, Looks, MAX_RULESET_BYTES, NeverMatching, Nft, NftIn, Ruleset, TABLE};
+pub use scan::Scan;
 
 use crate::class::{Family, Link, words};
 use crate::recording::Arm;
@@ -72,6 +76,13 @@ pub struct Experiment {
     /// What is tested.
     #[serde(default, rename = "claim")]
     pub claims: Vec<Claim>,
+    /// What came of it, in a sentence: `{name}` stands for what the claim of that
+    /// name found.
+    #[serde(default)]
+    pub conclusion: Option<String>,
+    /// Settings to be changed one at a time, beside the arms.
+    #[serde(default)]
+    pub scan: Option<Scan>,
 }
 
 fn exact_only() -> Vec<Instrument> {
@@ -173,6 +184,12 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
             ),
         ));
     }
+    if arm.knobs.get("seed").is_some_and(|seed| seed == "0") {
+        return Err(("seed", "seed is 0: 1 or more".into()));
+    }
+    if let Some(ruleset) = Ruleset::of(arm) {
+        ruleset.check(arm).map_err(|why| ("nft", why))?;
+    }
     Ok(())
 }
 
@@ -254,7 +271,28 @@ impl Experiment {
                 return Err(("name", format!("two arms are called `{}`", arm.name)));
             }
         }
+        if let Some(scan) = &self.scan {
+            scan.check()?;
+        }
         self.check_claims()
+    }
+
+    /// Every place that may name a file of rules, to be read.
+    pub fn rulesets_mut(&mut self) -> impl Iterator<Item = &mut Nft> {
+        let named = self.arms.iter_mut().map(|arm| &mut arm.knobs);
+        std::iter::once(&mut self.knobs)
+            .chain(named)
+            .filter_map(|knobs| knobs.nft.as_mut())
+            .chain(&mut self.vary.nft)
+    }
+
+    /// Every place that may name a module's file.
+    pub fn modules_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let named = self.arms.iter_mut().map(|arm| &mut arm.knobs);
+        std::iter::once(&mut self.knobs)
+            .chain(named)
+            .filter_map(|knobs| knobs.module.as_mut())
+            .chain(&mut self.vary.module)
     }
 
     /// The arms, each with every knob set.

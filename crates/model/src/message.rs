@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::class::{Family, Link, Proto};
+use crate::experiment::{Offload, Ruleset};
 use crate::recording::Ledger;
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// From the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,9 +32,10 @@ pub enum Request {
     Chunk(Vec<u8>),
     /// Tell the facts of the running system.
     Describe,
-    /// Build what these will need, and send a few packets through it. Comes with
-    /// the initramfs: see `netplumb_lab::vm::guest`.
-    Prepare(Vec<RunPlan>),
+    /// Build what this will need, so that the guest can be saved with it.
+    Prepare(RunPlan),
+    /// Come to rest once more: see `netplumb_lab::vm`.
+    Rest,
     /// Run a workload.
     Run(RunPlan),
     /// Time functions with fentry and fexit while a workload runs: the second
@@ -42,6 +44,16 @@ pub enum Request {
         /// The functions, timed one at a time.
         functions: Vec<String>,
         /// What runs meanwhile, once for each.
+        plan: RunPlan,
+    },
+    /// List the settings below /proc/sys whose names begin with one of these, and
+    /// try another value of each: tried, read back, and put back.
+    ListSettings {
+        /// "net.", say.
+        prefixes: Vec<String>,
+        /// Names that begin so are left out.
+        skip: Vec<String>,
+        /// What is to stand before: the settings are those of its namespaces.
         plan: RunPlan,
     },
     /// Power off.
@@ -55,6 +67,8 @@ pub enum Reply {
     Hello {
         /// [`PROTOCOL_VERSION`].
         protocol: u32,
+        /// Whether it comes to rest now, until the host lets it go on.
+        rests: bool,
     },
     /// A piece of a file; an empty one ends it.
     Chunk(Vec<u8>),
@@ -69,10 +83,23 @@ pub enum Reply {
     },
     /// What the second opinion saw, one entry a function.
     Timed(Vec<TimedFunction>),
+    /// Settings, a part of the list.
+    Settings(Vec<Setting>),
     /// The request was carried out.
     Done,
     /// It was not; why, in a sentence.
     Failed(String),
+}
+
+/// A setting below /proc/sys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// Its name, with dots.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+    /// Another that the kernel takes, or why there is none.
+    pub other: Result<String, String>,
 }
 
 /// What fentry and fexit saw of one function.
@@ -119,4 +146,8 @@ pub struct RunPlan {
     pub aligned: bool,
     /// Settings below /proc/sys, for every namespace.
     pub sysctl: BTreeMap<String, String>,
+    /// Offloads of every device on the path.
+    pub offload: BTreeMap<Offload, bool>,
+    /// Rules of nftables.
+    pub nft: Option<Ruleset>,
 }

@@ -11,6 +11,7 @@ use indicatif::{DecimalBytes, ProgressBar, ProgressStyle};
 use netplumb_lab::vm::kernels::{
     Added, ErrorKind, KernelEntry, KernelSource, KernelStore, KernelStoreError, Progress,
 };
+use netplumb_lab::vm::saved::SavedStates;
 
 /// The exit code for what was tried and failed.
 const EXIT_FAILED: u8 = 1;
@@ -55,14 +56,15 @@ pub(crate) enum KernelCommand {
 /// Runs the command on the catalogue under `cache`.
 pub(crate) fn run(cmd: KernelCommand, cache: &Path) -> anyhow::Result<ExitCode> {
     let store = KernelStore::new(cache);
+    let states = SavedStates::new(cache);
     let mut out = Vec::new();
     let done = match cmd {
         KernelCommand::List { json } => list(&store, json, &mut out),
         KernelCommand::Add { source, modules } => {
             add(&store, &source, modules.as_deref(), &mut out)
         }
-        KernelCommand::Show { kernel, json } => show(&store, &kernel, json, &mut out),
-        KernelCommand::Rm { kernel } => remove(&store, &kernel, &mut out),
+        KernelCommand::Show { kernel, json } => show(&store, &states, &kernel, json, &mut out),
+        KernelCommand::Rm { kernel } => remove(&store, &states, &kernel, &mut out),
     };
     match done {
         Ok(()) => {
@@ -182,7 +184,13 @@ fn add(
     Ok(())
 }
 
-fn show(store: &KernelStore, name: &str, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+fn show(
+    store: &KernelStore,
+    states: &SavedStates,
+    name: &str,
+    json: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     let kernel = store.find(name)?;
     if json {
         serde_json::to_writer_pretty(&mut *out, &kernel)?;
@@ -227,14 +235,36 @@ fn show(store: &KernelStore, name: &str, json: bool, out: &mut dyn Write) -> any
             day(&from.added)
         )?;
     }
+    for state in states.list() {
+        if state.about.kernel == kernel.hash {
+            writeln!(
+                out,
+                "{:<9}{}, {}, booted for {}",
+                "saved",
+                &state.key[..12.min(state.key.len())],
+                DecimalBytes(state.bytes),
+                state.about.link
+            )?;
+        }
+    }
     Ok(())
 }
 
-fn remove(store: &KernelStore, name: &str, out: &mut dyn Write) -> anyhow::Result<()> {
+fn remove(
+    store: &KernelStore,
+    states: &SavedStates,
+    name: &str,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     let kernel = store.remove(name)?;
+    let saved = match states.remove_kernel(&kernel.hash) {
+        0 => String::new(),
+        1 => ", and a saved guest of it".into(),
+        n => format!(", and {n} saved guests of it"),
+    };
     writeln!(
         out,
-        "Removed {} ({}), {}",
+        "Removed {} ({}), {}{saved}",
         kernel.release,
         kernel.short(),
         size_text(&kernel)

@@ -66,10 +66,14 @@ impl Device {
                 "-serial".into(),
                 format!("chardev:{id}"),
             ],
-            Device::Usb => vec!["-device".into(), "piix3-usb-uhci,id=usb".into()],
+            Device::Usb => vec!["-device".into(), "qemu-xhci,id=usb".into()],
             Device::Nic { model, hub, nic } => {
                 let id = format!("nic{}", nic.mac[5]);
-                let mac = nic.mac.map(|b| format!("{b:02x}")).join(":");
+                let mac = mac(nic);
+                // Plugged in later: QEMU can't save one (hw/usb/dev-network.c).
+                if *model == NicModel::UsbNet {
+                    return vec!["-netdev".into(), format!("hubport,id={id},hubid={hub}")];
+                }
                 let device = match model {
                     // tx=timer: packets leave by a timer of the guest's own clock;
                     // the default, a bottom half, runs whenever the host gets to it.
@@ -77,7 +81,7 @@ impl Device {
                         "virtio-net-pci,tx=timer,x-txtimer=10000,ioeventfd=off,romfile="
                     }
                     NicModel::E1000 => "e1000,romfile=",
-                    NicModel::UsbNet => "usb-net,bus=usb.0",
+                    NicModel::UsbNet => "usb-net",
                 };
                 vec![
                     "-netdev".into(),
@@ -90,12 +94,29 @@ impl Device {
         words
     }
 
+    /// What `device_add` is told, of a device that comes when the guest is up.
+    pub fn late(&self) -> Option<serde_json::Value> {
+        match self {
+            Device::Nic {
+                model: NicModel::UsbNet,
+                nic,
+                ..
+            } => Some(serde_json::json!({
+                "driver": "usb-net",
+                "bus": "usb.0",
+                "netdev": format!("nic{}", nic.mac[5]),
+                "mac": mac(nic),
+            })),
+            _ => None,
+        }
+    }
+
     /// Modules that drive it; those built into a kernel are no loss.
     pub fn modules(&self) -> &'static [&'static str] {
         match self {
             Device::Agent { .. } => &["virtio_pci", "virtio_console"],
             Device::Serial { .. } => &[],
-            Device::Usb => &["uhci_hcd"],
+            Device::Usb => &["xhci_pci"],
             Device::Nic {
                 model: NicModel::VirtioNet,
                 ..
@@ -110,6 +131,10 @@ impl Device {
             } => &["usbnet", "cdc_ether"],
         }
     }
+}
+
+fn mac(nic: &Nic) -> String {
+    nic.mac.map(|b| format!("{b:02x}")).join(":")
 }
 
 /// The devices that a link is made of, besides modules of its own.
@@ -190,13 +215,11 @@ mod tests {
         );
         assert_eq!(
             told(Link::UsbNet, true),
-            "-device piix3-usb-uhci,id=usb \
+            "-device qemu-xhci,id=usb \
              -netdev hubport,id=nic0,hubid=0 \
-             -device usb-net,bus=usb.0,netdev=nic0,mac=52:54:00:4e:50:00 \
              -netdev hubport,id=nic1,hubid=0 \
              -device e1000,romfile=,netdev=nic1,mac=52:54:00:4e:50:01 \
              -netdev hubport,id=nic2,hubid=1 \
-             -device usb-net,bus=usb.0,netdev=nic2,mac=52:54:00:4e:50:02 \
              -netdev hubport,id=nic3,hubid=1 \
              -device e1000,romfile=,netdev=nic3,mac=52:54:00:4e:50:03"
         );

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use netplumb_model::message::{PROTOCOL_VERSION, Reply, Request};
 
 use super::device::AGENT_PORT;
-use super::initramfs::{MODULES, REQUESTS};
+use super::initramfs::MODULES;
+use super::rest::Ports;
 use crate::channel::{self, CHUNK_BYTES, Decoder};
 
 /// Set on the kernel's command line, to speak over the serial port in any case.
@@ -58,24 +59,42 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
     mount("devtmpfs", "/dev")?;
     mount("tracefs", "/sys/kernel/tracing").ok();
     mount("bpf", "/sys/fs/bpf").ok();
-    let ready = load_modules().and_then(|()| carry_out_early(handler));
+    let ready = load_modules();
     let mut port = open_port()?;
     if let Err(why) = ready {
         channel::send(&mut port, &Reply::Failed(why))?;
         return Ok(());
     }
+    let ports = Ports::open();
+    if let Err(error) = &ports {
+        log(&format!("no resting point: {error}"));
+    }
     channel::send(
         &mut port,
         &Reply::Hello {
             protocol: PROTOCOL_VERSION,
+            rests: ports.is_ok(),
         },
     )?;
-
     let mut decoder = Decoder::default();
+    let mut rests = 0;
+    let can_rest = ports.is_ok();
+    if let Ok(ports) = ports {
+        decoder.push(&ports.rest(rests)?);
+        rests += 1;
+    }
     loop {
         let request: Request = channel::receive(&mut port, &mut decoder)?;
         let outcome = match request {
             Request::PowerOff => return Ok(()),
+            Request::Rest if can_rest => {
+                channel::send(&mut port, &Reply::Done)?;
+                decoder.push(&Ports::open()?.rest(rests)?);
+                rests += 1;
+                continue;
+            }
+            // What it is to do then comes by the port.
+            Request::Rest => Ok(()),
             Request::ReadFile(path) => read_file(&path, &mut port),
             Request::WriteFile { path, mode } => write_file(&path, mode, &mut port, &mut decoder),
             request => handler.handle(request, &mut |reply| channel::send(&mut port, &reply)),
@@ -86,26 +105,6 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
         };
         channel::send(&mut port, &last)?;
     }
-}
-
-/// Carry out the requests that came with the initramfs.
-///
-/// What arrives from the host arrives at a moment of the host's choosing, and the
-/// interrupt that it comes by feeds the kernel's random numbers. Whatever draws
-/// some that bear on costs (the hash keys of a network namespace, above all) is
-/// done here, where every boot is still like every other.
-fn carry_out_early(handler: &mut dyn Handler) -> Result<(), String> {
-    let frames = match fs::read(REQUESTS) {
-        Ok(frames) => frames,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(format!("{REQUESTS}: {error}")),
-    };
-    let mut decoder = Decoder::default();
-    decoder.push(&frames);
-    while let Some(request) = decoder.take::<Request>() {
-        handler.handle(request, &mut |_| Ok(()))?;
-    }
-    Ok(())
 }
 
 fn log(text: &str) {
@@ -157,7 +156,10 @@ fn load_modules() -> Result<(), String> {
         if let Err(error) = load_module(&path)
             && !name.ends_with(".soft")
         {
-            return Err(format!("module {name} does not load: {error}"));
+            return Err(format!(
+                "module {name} does not load: {}",
+                super::files::why_not_loaded(&error)
+            ));
         }
         // Its pages are of no more use; a guest has little memory.
         let _ = fs::remove_file(&path);

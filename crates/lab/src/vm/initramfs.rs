@@ -25,14 +25,11 @@ const FILE: u32 = 0o100_644;
 const PROGRAM: u32 = 0o100_755;
 const CHARACTER_DEVICE: u32 = 0o020_600;
 
-/// Frames of requests that the agent carries out before it says hello.
-pub const REQUESTS: &str = "/requests";
-
 /// A newc archive, uncompressed: the guest unpacks it at the speed of a copy.
 ///
 /// # Errors
 /// Nothing but a lack of memory.
-pub fn build(init: &[u8], modules: &[Module], requests: &[u8]) -> io::Result<Vec<u8>> {
+pub fn build(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
     let size = init.len() + modules.iter().map(|m| m.bytes.len() + 256).sum::<usize>() + 4096;
     let mut archive = Vec::with_capacity(size);
     let mut inode = 0;
@@ -64,7 +61,6 @@ pub fn build(init: &[u8], modules: &[Module], requests: &[u8]) -> io::Result<Vec
             &module.bytes,
         )?;
     }
-    add(REQUESTS.trim_start_matches('/'), FILE, None, requests)?;
     cpio::newc::trailer(&mut archive)?;
     Ok(archive)
 }
@@ -88,7 +84,7 @@ mod tests {
                 required: true,
             },
         ];
-        let archive = build(b"#!init", &modules, b"").unwrap();
+        let archive = build(b"#!init", &modules).unwrap();
         let mut rest = &archive[..];
         let mut seen = Vec::new();
         loop {
@@ -111,7 +107,6 @@ mod tests {
                 ("init".to_string(), PROGRAM),
                 ("modules/000-failover.soft.ko".to_string(), FILE),
                 ("modules/001-virtio_net.ko".to_string(), FILE),
-                ("requests".to_string(), FILE),
             ]
         );
     }

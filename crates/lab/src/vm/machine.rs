@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use netplumb_model::class::Link;
 
 use super::device::{self, Device};
+use super::rest::{PANIC_PORT, RESTS, requests_item};
 use crate::netns::Nic;
 
 /// The CPU model. `rep` string instructions count once an iteration; without
@@ -37,6 +38,8 @@ pub struct Machine {
     pub qemu: PathBuf,
     /// An ELF image with a PVH entry, or a bzImage.
     pub kernel: PathBuf,
+    /// Whether it is the former.
+    pub pvh: bool,
     /// What joins the ends.
     pub link: Link,
     /// Whether a router stands between.
@@ -48,12 +51,14 @@ pub struct Machine {
     pub mitigations: bool,
     /// More words for the kernel.
     pub cmdline: String,
+    /// Where its random numbers begin; usually 1.
+    pub seed: u32,
 }
 
 /// Descriptors that QEMU inherits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inherited {
-    /// The initramfs.
+    /// The initramfs; not read by a guest that goes on from a saved state.
     pub initramfs: i32,
     /// Peer of the console's socket.
     pub console: i32,
@@ -61,6 +66,25 @@ pub struct Inherited {
     pub fallback: i32,
     /// Peer of the agent's socket.
     pub agent: i32,
+    /// Peer of the control channel's socket.
+    pub control: i32,
+    /// What the guest is to do after each rest.
+    pub requests: [i32; RESTS],
+    /// Its memory.
+    pub memory: Memory,
+    /// Whether it waits for a saved state, to be loaded by the control channel.
+    pub incoming: bool,
+}
+
+/// What a guest's memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    /// QEMU's own: gone with it.
+    Own,
+    /// A file in this descriptor.
+    Shared(i32),
+    /// A copy of a file in this descriptor, made of the pages that are written to.
+    Private(i32),
 }
 
 impl Machine {
@@ -123,6 +147,11 @@ impl Machine {
             line.push(' ');
             line.push_str(self.cmdline.trim());
         }
+        // The kernel mixes its command line into its random numbers. A module's option by
+        // its form, so that the kernel neither complains nor hands it to init.
+        if self.seed != 1 {
+            line.push_str(&format!(" netplumb.seed={}", self.seed));
+        }
         // Told to init as a variable: what is PID 1 somewhere else is no guest.
         line.push_str(&format!(" {GUEST_VARIABLE}=1"));
         line
@@ -139,7 +168,10 @@ impl Machine {
             "none",
             "-no-reboot",
             "-machine",
-            "pc",
+            match fds.memory {
+                Memory::Own => "pc",
+                Memory::Shared(_) | Memory::Private(_) => "pc,memory-backend=ram",
+            },
             "-accel",
             "tcg,thread=single",
             "-cpu",
@@ -148,26 +180,52 @@ impl Machine {
             "1",
             "-rtc",
             "clock=vm,base=2026-01-01",
-            "-seed",
-            "1",
         ]
         .map(String::from)
         .to_vec();
-        args.extend(["-m".into(), MEMORY_MIB.to_string()]);
+        args.extend(["-seed".into(), self.seed.to_string()]);
         if self.icount {
             args.extend([
                 "-icount".into(),
                 format!("shift={},sleep=off", icount_shift(self.link)),
             ]);
         }
-        args.extend([
-            "-kernel".into(),
-            self.kernel.display().to_string(),
-            "-initrd".into(),
-            format!("/proc/self/fd/{}", fds.initramfs),
-            "-append".into(),
-            self.kernel_cmdline(),
-        ]);
+        args.extend(memory_args(fds.memory));
+        args.extend(match fds.incoming {
+            // All that a kernel leaves among the devices is the ROM that booted it.
+            true => vec![
+                "-option-rom".into(),
+                self.boot_rom().into(),
+                "-incoming".into(),
+                "defer".into(),
+            ],
+            false => vec![
+                "-kernel".into(),
+                self.kernel.display().to_string(),
+                "-initrd".into(),
+                format!("/proc/self/fd/{}", fds.initramfs),
+                "-append".into(),
+                self.kernel_cmdline(),
+            ],
+        });
+        args.extend(
+            [
+                "-device",
+                &format!("pvpanic,ioport={PANIC_PORT}"),
+                "-action",
+                "panic=pause",
+                "-chardev",
+                &format!("socket,id=control,fd={}", fds.control),
+                "-mon",
+                "chardev=control,mode=control",
+            ]
+            .map(String::from),
+        );
+        for (rest, fd) in fds.requests.iter().enumerate() {
+            args.push("-fw_cfg".into());
+            let name = requests_item(rest);
+            args.push(format!("name={name},file=/proc/self/fd/{fd}"));
+        }
         let devices = [
             Device::Serial {
                 id: "console",
@@ -185,6 +243,63 @@ impl Machine {
         args.extend_from_slice(more);
         args
     }
+
+    /// Devices that are plugged in when the guest rests, as `device_add` takes them.
+    pub fn late_devices(&self) -> Vec<serde_json::Value> {
+        self.link_devices()
+            .iter()
+            .filter_map(Device::late)
+            .collect()
+    }
+
+    /// Whether a guest with all its devices can be saved: not with those that QEMU
+    /// can't save, which are plugged in after the first rest.
+    pub fn can_be_saved_whole(&self) -> bool {
+        self.late_devices().is_empty()
+    }
+
+    /// The option ROM that starts the kernel (hw/i386/x86.c of QEMU).
+    fn boot_rom(&self) -> &'static str {
+        if self.pvh {
+            "pvh.bin"
+        } else {
+            "linuxboot_dma.bin"
+        }
+    }
+
+    /// All that a saved state depends on and that the caller does not bring: QEMU's
+    /// words, with no descriptor in them.
+    pub fn description(&self) -> Vec<String> {
+        let nothing = Inherited {
+            initramfs: -1,
+            console: -1,
+            fallback: -1,
+            agent: -1,
+            control: -1,
+            requests: [-1; RESTS],
+            memory: Memory::Shared(-1),
+            incoming: false,
+        };
+        let mut words = self.qemu_args(nothing, &[]);
+        words.extend(self.late_devices().iter().map(ToString::to_string));
+        words
+    }
+}
+
+fn memory_args(memory: Memory) -> Vec<String> {
+    let mut args = vec!["-m".into(), MEMORY_MIB.to_string()];
+    let (fd, share) = match memory {
+        Memory::Own => return args,
+        Memory::Shared(fd) => (fd, "on"),
+        Memory::Private(fd) => (fd, "off"),
+    };
+    args.extend([
+        "-object".into(),
+        format!(
+            "memory-backend-file,id=ram,size={MEMORY_MIB}M,mem-path=/proc/self/fd/{fd},share={share}"
+        ),
+    ]);
+    args
 }
 
 #[cfg(test)]
@@ -195,12 +310,39 @@ mod tests {
         Machine {
             qemu: "/q".into(),
             kernel: "/k/vmlinux".into(),
+            pvh: true,
             link: Link::UsbNet,
             forward: false,
             icount: true,
             mitigations: false,
             cmdline: " slab_nomerge ".into(),
+            seed: 1,
         }
+    }
+
+    /// Check that another seed is told to QEMU and to the kernel, and the first to
+    /// neither more than ever.
+    #[test]
+    fn another_seed() {
+        let lucky = Machine {
+            seed: 7,
+            ..machine()
+        };
+        assert!(lucky.kernel_cmdline().contains(" netplumb.seed=7 "));
+        assert!(!machine().kernel_cmdline().contains("seed"));
+        let fds = Inherited {
+            initramfs: 3,
+            console: 4,
+            fallback: 5,
+            agent: 6,
+            control: 7,
+            requests: [8, 9],
+            memory: Memory::Own,
+            incoming: false,
+        };
+        let args = lucky.qemu_args(fds, &[]);
+        let at = args.iter().position(|a| a == "-seed").unwrap();
+        assert_eq!(args[at + 1], "7");
     }
 
     /// Check the whole command line, word by word.
@@ -211,25 +353,32 @@ mod tests {
             console: 4,
             fallback: 5,
             agent: 6,
+            control: 7,
+            requests: [8, 9],
+            memory: Memory::Own,
+            incoming: false,
         };
         let args = machine().qemu_args(fds, &["-plugin".into(), "file=x".into()]);
         assert_eq!(
             args.join(" "),
             "-name netplumb -nodefaults -no-user-config -display none -no-reboot -machine pc \
              -accel tcg,thread=single -cpu max,-erms,-fsrm -smp 1 \
-             -rtc clock=vm,base=2026-01-01 -seed 1 -m 256 -icount shift=2,sleep=off \
+             -rtc clock=vm,base=2026-01-01 -seed 1 -icount shift=2,sleep=off -m 256 \
              -kernel /k/vmlinux -initrd /proc/self/fd/3 -append console=ttyS0 loglevel=4 \
              panic=-1 nokaslr nolapic_timer tsc=reliable no_timer_check random.trust_cpu=on \
              audit=0 cryptomgr.notests retain_initrd \
              initcall_blacklist=hpet_late_init,i8042_init mitigations=off slab_nomerge \
              NETPLUMB_GUEST=1 \
+             -device pvpanic,ioport=1285 -action panic=pause \
+             -chardev socket,id=control,fd=7 -mon chardev=control,mode=control \
+             -fw_cfg name=opt/netplumb/requests0,file=/proc/self/fd/8 \
+             -fw_cfg name=opt/netplumb/requests1,file=/proc/self/fd/9 \
              -chardev socket,id=console,fd=4 -serial chardev:console \
              -chardev socket,id=fallback,fd=5 -serial chardev:fallback \
              -chardev socket,id=agent,fd=6 -device virtio-serial-pci,ioeventfd=off,max_ports=2 \
              -device virtserialport,chardev=agent,name=netplumb.agent \
-             -device piix3-usb-uhci,id=usb \
+             -device qemu-xhci,id=usb \
              -netdev hubport,id=nic0,hubid=0 \
-             -device usb-net,bus=usb.0,netdev=nic0,mac=52:54:00:4e:50:00 \
              -netdev hubport,id=nic1,hubid=0 \
              -device e1000,romfile=,netdev=nic1,mac=52:54:00:4e:50:01 \
              -plugin file=x"
@@ -245,7 +394,7 @@ mod tests {
             [
                 "virtio_pci",
                 "virtio_console",
-                "uhci_hcd",
+                "xhci_pci",
                 "usbnet",
                 "cdc_ether",
                 "e1000"

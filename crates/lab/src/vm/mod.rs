@@ -2,9 +2,13 @@
 
 mod console;
 pub mod device;
+pub mod files;
 pub mod guest;
 pub mod initramfs;
 pub mod kernels;
 pub mod machine;
 pub mod process;
+mod qmp;
+mod rest;
+pub mod saved;
 pub mod trial;

@@ -4,9 +4,10 @@
 //! socket pairs, all inherited; QEMU gets SIGKILL when the thread that started
 //! it dies, whatever that thread died of. So there is nothing to clean up.
 
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -19,7 +20,10 @@ use std::time::{Duration, Instant};
 use netplumb_model::message::{PROTOCOL_VERSION, Reply, Request};
 
 use super::console::{Tail, lines};
-use super::machine::{Inherited, MEMORY_MIB, Machine};
+use super::machine::{Inherited, MEMORY_MIB, Machine, Memory};
+use super::qmp::{Qmp, QmpError};
+use super::rest::RESTS;
+use super::saved::Saved;
 use super::trial::QemuMissing;
 use crate::channel::{self, Decoder};
 
@@ -96,6 +100,9 @@ pub enum VmError {
     /// The guest's agent is of another version.
     #[error("the guest's agent speaks protocol {0}, this program {PROTOCOL_VERSION}")]
     Protocol(u32),
+    /// QEMU's control channel.
+    #[error("{0}")]
+    Control(String),
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
@@ -162,6 +169,14 @@ pub struct Guest {
     events: Receiver<Event>,
     ports: Vec<UnixStream>,
     agent: Option<usize>,
+    control: Option<Qmp>,
+    /// What is plugged in before it goes on.
+    late_devices: Vec<serde_json::Value>,
+    /// What it was started with, for one that can't fetch that itself.
+    requests: VecDeque<Vec<u8>>,
+    resting: bool,
+    /// Whether it ever did.
+    rested: bool,
     console: Arc<Mutex<Tail>>,
     stderr: Arc<Mutex<Tail>>,
     cancel: Cancel,
@@ -182,29 +197,93 @@ pub struct Extra {
     pub fds: Vec<OwnedFd>,
 }
 
+/// What a guest begins with.
+#[derive(Debug, Clone, Copy)]
+pub enum Start<'a> {
+    /// Its kernel.
+    Boot {
+        /// Its root.
+        initramfs: &'a [u8],
+        /// Where its memory is to be, if it is to be saved.
+        memory: Option<&'a File>,
+    },
+    /// A state that another one left.
+    Saved {
+        /// That state.
+        state: &'a Saved,
+        /// A copy of its memory, to go on in, if this guest is to be saved as well.
+        memory: Option<&'a File>,
+    },
+}
+
+/// Frames of requests, as of [`channel::send`]: what a guest does after its first
+/// rest, and after its second.
+pub type Requests<'a> = [&'a [u8]; RESTS];
+
+/// What QEMU may take for anything but running the guest.
+const CONTROL_LIMIT: Duration = Duration::from_secs(60);
+
 impl Guest {
-    /// Start a guest. To be called from a thread that outlives it.
+    /// Start a guest. To be called from a thread that outlives it. After each rest it
+    /// carries out its `requests`, and answers as if they had come by its port.
     ///
     /// # Errors
     /// QEMU is missing or could not be run.
     pub fn start(
         machine: &Machine,
-        initramfs: &[u8],
+        from: Start<'_>,
+        requests: Requests<'_>,
         extra: Extra,
         cancel: Cancel,
     ) -> Result<Guest, VmError> {
+        let (initramfs, memory, state): (&[u8], _, _) = match from {
+            Start::Boot { initramfs, memory } => (initramfs, memory, None),
+            Start::Saved { state, memory } => (&[], memory, Some(state)),
+        };
         let initramfs = memfd("netplumb-initramfs", initramfs).doing("hold the initramfs")?;
+        let [first, second] =
+            requests.map(|frames| memfd("netplumb-requests", frames).doing("hold the requests"));
+        let frames = [first?, second?];
         let pair = || UnixStream::pair().doing("make a socket pair");
         let (console, console_peer) = pair()?;
         let (fallback, fallback_peer) = pair()?;
         let (agent, agent_peer) = pair()?;
+        let (control, control_peer) = pair()?;
+        let devices = match state {
+            Some(state) => Some(
+                memfd("netplumb-devices", &state.devices)
+                    .and_then(rewound)
+                    .doing("hold the devices")?,
+            ),
+            None => None,
+        };
         let fds = Inherited {
             initramfs: initramfs.as_raw_fd(),
             console: console_peer.as_raw_fd(),
             fallback: fallback_peer.as_raw_fd(),
             agent: agent_peer.as_raw_fd(),
+            control: control_peer.as_raw_fd(),
+            requests: [frames[0].as_raw_fd(), frames[1].as_raw_fd()],
+            memory: match (memory, state) {
+                (Some(file), _) => Memory::Shared(file.as_raw_fd()),
+                (None, Some(state)) => Memory::Private(state.memory.as_raw_fd()),
+                (None, None) => Memory::Own,
+            },
+            incoming: state.is_some(),
         };
-        let mut inherited = vec![fds.initramfs, fds.console, fds.fallback, fds.agent];
+        let mut inherited = vec![
+            fds.initramfs,
+            fds.console,
+            fds.fallback,
+            fds.agent,
+            fds.control,
+        ];
+        inherited.extend(fds.requests);
+        inherited.extend(match fds.memory {
+            Memory::Own => None,
+            Memory::Shared(fd) | Memory::Private(fd) => Some(fd),
+        });
+        inherited.extend(devices.as_ref().map(AsRawFd::as_raw_fd));
         inherited.extend(extra.fds.iter().map(AsRawFd::as_raw_fd));
 
         let mut command = Command::new(&machine.qemu);
@@ -245,7 +324,8 @@ impl Guest {
             },
         })?;
         // The peers and the extra descriptors are QEMU's now.
-        drop((console_peer, fallback_peer, agent_peer, extra.fds));
+        drop((console_peer, fallback_peer, agent_peer, control_peer));
+        drop((extra.fds, initramfs, frames));
 
         let console_tail = Tail::follow(console);
         let stderr_tail = match child.stderr.take() {
@@ -259,6 +339,11 @@ impl Guest {
             events,
             ports: Vec::new(),
             agent: None,
+            control: None,
+            late_devices: machine.late_devices(),
+            requests: requests.iter().map(|frames| frames.to_vec()).collect(),
+            resting: false,
+            rested: false,
             console: console_tail,
             stderr: stderr_tail,
             cancel,
@@ -268,26 +353,218 @@ impl Guest {
             follow(n, reader, sender.clone());
             guest.ports.push(port);
         }
+        match Qmp::open(control, CONTROL_LIMIT) {
+            Ok(control) => guest.control = Some(control),
+            Err(error) => return Err(guest.control_failed(error)),
+        }
+        if let (Some(state), Some(devices)) = (state, &devices) {
+            guest.load(state, devices.as_raw_fd())?;
+        }
         Ok(guest)
     }
 
-    /// Wait for the agent.
+    /// Wait until the agent is ready and the guest rests, if it can: see
+    /// [`Guest::rests`]. One from a saved state rests from the start.
     ///
     /// # Errors
     /// Any way that a guest can end.
     pub fn wait_ready(&mut self, limit: Duration) -> Result<(), VmError> {
+        if self.resting {
+            return Ok(());
+        }
         let deadline = Instant::now() + limit;
-        loop {
+        let rests = loop {
             match self.event(deadline, "start its agent", limit)? {
-                (port, Reply::Hello { protocol }) if protocol == PROTOCOL_VERSION => {
+                (port, Reply::Hello { protocol, rests }) if protocol == PROTOCOL_VERSION => {
                     self.agent = Some(port);
-                    return Ok(());
+                    break rests;
                 }
-                (_, Reply::Hello { protocol }) => return Err(VmError::Protocol(protocol)),
+                (_, Reply::Hello { protocol, .. }) => return Err(VmError::Protocol(protocol)),
                 (_, Reply::Failed(message)) => return Err(self.failed(message)),
                 _ => {}
             }
+        };
+        if rests {
+            self.wait_rest(deadline, limit)
+        } else {
+            Ok(())
         }
+    }
+
+    /// Wait until a guest that was asked to rest does; at once if it can't.
+    ///
+    /// # Errors
+    /// Any way that a guest can end.
+    pub fn wait_again(&mut self, limit: Duration) -> Result<(), VmError> {
+        if self.rested {
+            self.wait_rest(Instant::now() + limit, limit)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn wait_rest(&mut self, deadline: Instant, limit: Duration) -> Result<(), VmError> {
+        while !self.resting {
+            let stopped = match &mut self.control {
+                Some(control) => control.event("STOP"),
+                None => Ok(true),
+            };
+            match stopped {
+                Ok(stopped) => (self.resting, self.rested) = (stopped, stopped),
+                Err(error) => return Err(self.control_failed(error)),
+            }
+            if self.cancel.load(Ordering::Relaxed) {
+                return Err(VmError::Interrupted);
+            }
+            if Instant::now() > deadline {
+                return Err(VmError::Timeout {
+                    what: "come to rest",
+                    seconds: limit.as_secs(),
+                    console: self.console(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the guest is stopped at its resting point. One whose kernel gives no
+    /// ports to its agent never is: it can't be saved.
+    pub fn rests(&self) -> bool {
+        self.resting
+    }
+
+    /// Let it go on: its late devices appear, and it carries out what it was
+    /// started with.
+    ///
+    /// # Errors
+    /// QEMU would not.
+    pub fn go_on(&mut self) -> Result<(), VmError> {
+        for device in std::mem::take(&mut self.late_devices) {
+            self.control("device_add", device)?;
+        }
+        if self.resting {
+            // What was told of stops before this one is over.
+            self.control("query-status", serde_json::json!({}))?;
+            if let Some(control) = &mut self.control {
+                control.forget_events();
+            }
+            self.control("cont", serde_json::json!({}))?;
+            self.resting = false;
+            return Ok(());
+        }
+        let port = self.agent.unwrap_or(0);
+        let requests = self.requests.pop_front().unwrap_or_default();
+        self.ports[port]
+            .write_all(&requests)
+            .doing("speak to the guest")
+    }
+
+    /// The state of the devices of a guest that rests, whose memory is in a file.
+    ///
+    /// # Errors
+    /// QEMU would not.
+    pub fn save_devices(&mut self) -> Result<Vec<u8>, VmError> {
+        const NAME: &str = "devices";
+        self.leave_memory_out()?;
+        let file = memfd("netplumb-devices", b"").doing("hold the devices")?;
+        let passed = match &mut self.control {
+            Some(control) => control.pass_fd(NAME, file.as_fd(), CONTROL_LIMIT),
+            None => Ok(()),
+        };
+        passed.map_err(|e| self.control_failed(e))?;
+        self.control(
+            "migrate",
+            serde_json::json!({ "uri": format!("fd:{NAME}") }),
+        )?;
+        self.migrated("saved")?;
+        let mut bytes = Vec::new();
+        rewound(file)
+            .and_then(|fd| File::from(fd).read_to_end(&mut bytes))
+            .doing("read the devices")?;
+        Ok(bytes)
+    }
+
+    fn load(&mut self, saved: &Saved, devices: i32) -> Result<(), VmError> {
+        self.leave_memory_out()?;
+        // Its NICs would tell each other that they have moved, at moments of the
+        // host's clock.
+        self.control(
+            "migrate-set-parameters",
+            serde_json::json!({ "announce-rounds": 0 }),
+        )?;
+        self.control(
+            "migrate-incoming",
+            serde_json::json!({ "uri": format!("fd:{devices}") }),
+        )?;
+        self.migrated("loaded")?;
+        self.agent = Some(saved.port.min(self.ports.len() - 1));
+        (self.resting, self.rested) = (true, true);
+        Ok(())
+    }
+
+    /// What is in a file is not in the stream.
+    fn leave_memory_out(&mut self) -> Result<(), VmError> {
+        let capability = serde_json::json!({ "capability": "x-ignore-shared", "state": true });
+        self.control(
+            "migrate-set-capabilities",
+            serde_json::json!({ "capabilities": [capability] }),
+        )
+        .map(drop)
+    }
+
+    fn migrated(&mut self, done: &str) -> Result<(), VmError> {
+        let deadline = Instant::now() + CONTROL_LIMIT;
+        loop {
+            let answer = self.control("query-migrate", serde_json::json!({}))?;
+            match answer.get("status").and_then(serde_json::Value::as_str) {
+                Some("completed") => return Ok(()),
+                Some("failed") => {
+                    let why = answer
+                        .get("error-desc")
+                        .and_then(serde_json::Value::as_str)
+                        .unwrap_or("it gives no reason");
+                    return Err(VmError::Control(format!(
+                        "the guest's state could not be {done}: {why}"
+                    )));
+                }
+                _ => thread::sleep(POLL / 50),
+            }
+            if Instant::now() > deadline || self.cancel.load(Ordering::Relaxed) {
+                return Err(VmError::Interrupted);
+            }
+        }
+    }
+
+    fn control(
+        &mut self,
+        command: &str,
+        arguments: serde_json::Value,
+    ) -> Result<serde_json::Value, VmError> {
+        let Some(control) = &mut self.control else {
+            return Ok(serde_json::Value::Null);
+        };
+        control
+            .execute(command, arguments, CONTROL_LIMIT)
+            .map_err(|e| self.control_failed(e))
+    }
+
+    /// A failed exchange, told by how QEMU ended if that is why.
+    fn control_failed(&mut self, error: QmpError) -> VmError {
+        if let QmpError::Io(_) = error {
+            let deadline = Instant::now() + 20 * POLL;
+            while Instant::now() < deadline {
+                if let Ok(Some(status)) = self.child.try_wait() {
+                    return self.ended(status);
+                }
+                thread::sleep(POLL / 10);
+            }
+        }
+        VmError::Control(error.to_string())
+    }
+
+    /// Which of the ports the agent speaks on.
+    pub fn port(&self) -> usize {
+        self.agent.unwrap_or(0)
     }
 
     /// Ask the agent something, and take its answers up to the last.
@@ -298,7 +575,7 @@ impl Guest {
         &mut self,
         request: &Request,
         limit: Duration,
-        mut each: impl FnMut(Reply) -> io::Result<()>,
+        each: impl FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), VmError> {
         if let Err(closed) = self.tell(request) {
             // How the guest ended says more than that its port is closed.
@@ -307,6 +584,18 @@ impl Guest {
                 Err(ended) => Err(ended),
             };
         }
+        self.answers(limit, each)
+    }
+
+    /// Take the answers to a request that the guest has, up to the last.
+    ///
+    /// # Errors
+    /// The guest could not do it, or ended.
+    pub fn answers(
+        &mut self,
+        limit: Duration,
+        mut each: impl FnMut(Reply) -> io::Result<()>,
+    ) -> Result<(), VmError> {
         let deadline = Instant::now() + limit;
         loop {
             match self.event(deadline, "answer", limit)?.1 {
@@ -488,5 +777,12 @@ pub fn memfd(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let mut file = File::from(fd);
     file.write_all(bytes)?;
+    Ok(file.into())
+}
+
+/// The same, to be read from its beginning.
+fn rewound(fd: OwnedFd) -> io::Result<OwnedFd> {
+    let mut file = File::from(fd);
+    file.rewind()?;
     Ok(file.into())
 }

@@ -1,0 +1,82 @@
+//! Why an experiment ended early.
+
+use std::io;
+
+use netplumb_instruments::exact::{self, StreamError};
+use netplumb_kernel::kallsyms::KallsymsError;
+use netplumb_kernel::modules::ModuleError;
+use netplumb_lab::vm::kernels::KernelStoreError;
+use netplumb_lab::vm::process::VmError;
+
+/// Why an experiment ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The kernel's catalogue.
+    #[error(transparent)]
+    Kernel(#[from] KernelStoreError),
+    /// A module.
+    #[error(transparent)]
+    Module(#[from] ModuleError),
+    /// The guest.
+    #[error(transparent)]
+    Vm(#[from] VmError),
+    /// A file that a knob needs.
+    #[error(transparent)]
+    Files(#[from] netplumb_lab::vm::files::FilesError),
+    /// QEMU will not have the plugin.
+    #[error("{0}")]
+    Plugin(String),
+    /// The guest's symbols.
+    #[error("the guest's symbols: {0}")]
+    Symbols(#[from] KallsymsError),
+    /// The plugin's stream.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// The stream ended before the windows did.
+    #[error("the plugin told of {got} of {wanted} blocks: the guest's markers were not seen")]
+    WindowsMissing {
+        /// Windows that came.
+        got: usize,
+        /// Blocks that ran.
+        wanted: usize,
+    },
+    /// What was measured can't be kept.
+    #[error("{0}")]
+    Save(String),
+    /// A recording to go on with is of something else.
+    #[error(
+        "the recording to go on with has {0}: run without --resume, or into another file with \
+         --output"
+    )]
+    OtherPlan(&'static str),
+    /// A system call of ours failed.
+    #[error("can't {what}: {source}")]
+    Host {
+        /// What we were to do.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl EngineError {
+    /// Whether the guest lives, and could not do what it was asked.
+    pub(crate) fn is_the_guests(&self) -> bool {
+        matches!(self, EngineError::Vm(VmError::CommandFailed { .. }))
+    }
+
+    /// What we were to do, for an error of the system.
+    pub(crate) fn host(what: &'static str) -> impl FnOnce(io::Error) -> EngineError {
+        move |source| EngineError::Host { what, source }
+    }
+
+    /// QEMU's refusal of the plugin, in words of our own; other errors as they are.
+    pub(crate) fn of_start(error: VmError) -> EngineError {
+        if let VmError::QemuFailed { stderr, .. } = &error
+            && let Some(why) = exact::describe_refusal(stderr)
+        {
+            return EngineError::Plugin(format!("{why}\n  QEMU said: {}", stderr.join(" ")));
+        }
+        error.into()
+    }
+}

@@ -1,0 +1,278 @@
+//! One arm, measured in a guest of its own.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use netplumb_instruments::exact::{
+    self, Accountant, Losses, StreamError, StreamReader, TreeNode, Window,
+};
+use netplumb_kernel::kallsyms::SymbolTable;
+use netplumb_kernel::path_rules::PathRules;
+use netplumb_lab::vm::process::{self, Extra, VmError};
+use netplumb_model::message::{Reply, Request, RunPlan};
+use netplumb_model::recording::Ledger;
+
+use crate::error::EngineError;
+use crate::origin::Origin;
+use crate::run::Options;
+
+/// What came of an arm: all of its blocks, or those before an error.
+#[derive(Debug, Default)]
+pub(crate) struct Measured {
+    pub(crate) blocks: Vec<(Window, Ledger)>,
+    /// The calling-context tree of this guest.
+    pub(crate) nodes: Vec<TreeNode>,
+    /// The symbols that the tree speaks of, where the origin has none.
+    pub(crate) symbols: OnceLock<SymbolTable>,
+    pub(crate) losses: Losses,
+    /// Facts of the guest, where the origin has none.
+    pub(crate) facts: BTreeMap<String, String>,
+    /// What the guest has to say of the arm's knobs.
+    pub(crate) notes: BTreeMap<String, String>,
+    pub(crate) qemu_peak_bytes: u64,
+    pub(crate) error: Option<EngineError>,
+}
+
+/// What the plugin told.
+#[derive(Debug, Default)]
+struct Told {
+    windows: Vec<Window>,
+    nodes: Vec<TreeNode>,
+    losses: Losses,
+    error: Option<StreamError>,
+}
+
+/// Measure an arm. `done` is called for each block as it ends.
+pub(crate) fn measure(
+    origin: &Origin,
+    plan: &RunPlan,
+    options: &Options,
+    done: &(dyn Fn() + Sync),
+) -> Measured {
+    let mut measured = Measured::default();
+    if let Err(error) = try_measure(origin, plan, options, done, &mut measured) {
+        measured.error = Some(error);
+    }
+    measured
+}
+
+fn try_measure(
+    origin: &Origin,
+    plan: &RunPlan,
+    options: &Options,
+    done: &(dyn Fn() + Sync),
+    measured: &mut Measured,
+) -> Result<(), EngineError> {
+    let limit = options.timeout;
+    let mut requests = vec![Request::Run(plan.clone())];
+    if origin.symbols.is_none() {
+        requests.push(Request::Describe);
+        requests.push(Request::ReadFile("/proc/kallsyms".into()));
+    }
+    let plugin = process::memfd("netplumb-plugin", exact::PLUGIN)
+        .map_err(EngineError::host("hold the plugin"))?;
+    let (stream, stream_end) = pipe().map_err(EngineError::host("make a pipe"))?;
+    let extra = Extra {
+        args: exact::qemu_args(plugin.as_raw_fd(), stream_end.as_raw_fd()),
+        fds: vec![plugin, stream_end],
+    };
+    let guest = origin.start(&requests, extra, options)?;
+
+    // The guest is moved into the scope: when that is left, whatever for, it is
+    // killed, its end of the pipe is closed, and the reader ends.
+    let mut ledgers: Vec<Ledger> = Vec::new();
+    let late = &measured.symbols;
+    let mut notes = BTreeMap::new();
+    let (outcome, told, facts, peak) = thread::scope(|scope| {
+        let mut guest = guest;
+        let (ready, symbols_ready) = channel();
+        if origin.symbols.is_some() {
+            let _ = ready.send(());
+        }
+        let reader = scope.spawn(move || {
+            let spooled: Box<dyn Read> = match origin.symbols {
+                Some(_) => Box::new(stream),
+                None => Box::new(spool(stream)),
+            };
+            // Not ready, and never will be: the guest ended first.
+            if symbols_ready.recv().is_err() {
+                return Told::default();
+            }
+            match origin.symbols.as_deref().or_else(|| late.get()) {
+                Some(symbols) => follow(spooled, symbols, done),
+                None => Told::default(),
+            }
+        });
+        let mut facts = BTreeMap::new();
+        let outcome = (|| -> Result<(), EngineError> {
+            guest.go_on()?;
+            let ran = guest.answers(limit, |reply| {
+                match reply {
+                    Reply::BlockDone { ledger, .. } => ledgers.push(ledger),
+                    Reply::Facts(told) => notes.extend(told),
+                    _ => {}
+                }
+                Ok(())
+            });
+            let failed = match ran {
+                Ok(()) => None,
+                // The agent lives, and has told of the blocks before that.
+                Err(error @ VmError::CommandFailed { .. }) => Some(error),
+                Err(error) => return Err(error.into()),
+            };
+            if origin.symbols.is_none() {
+                guest.answers(limit, |reply| {
+                    if let Reply::Facts(told) = reply {
+                        facts.extend(told);
+                    }
+                    Ok(())
+                })?;
+                let mut text = Vec::new();
+                guest.answers(limit, |reply| {
+                    if let Reply::Chunk(chunk) = reply {
+                        text.extend_from_slice(&chunk);
+                    }
+                    Ok(())
+                })?;
+                let _ = late.set(SymbolTable::parse(&text)?);
+                let _ = ready.send(());
+            }
+            failed.map_or(Ok(()), |error| Err(error.into()))
+        })();
+        let peak = guest.peak_memory_bytes().unwrap_or(0);
+        drop((guest, ready));
+        let told = reader
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (outcome, told, facts, peak)
+    });
+    measured.facts = facts;
+    measured.notes = notes;
+    measured.qemu_peak_bytes = peak;
+    measured.losses = told.losses;
+    measured.nodes = told.nodes;
+    let (got, wanted) = (told.windows.len(), ledgers.len());
+    let mut ledgers = ledgers.into_iter();
+    // Windows that the agent did not live to tell of are whole all the same.
+    measured.blocks = told
+        .windows
+        .into_iter()
+        .map(|window| {
+            let ledger = ledgers.next();
+            (
+                window,
+                ledger.unwrap_or_else(|| untold_ledger(plan.packets)),
+            )
+        })
+        .collect();
+    match (outcome, told.error) {
+        // What comes after the last block is cut where QEMU was when it was killed.
+        (Ok(()), _) if got >= wanted => Ok(()),
+        (Ok(()), Some(stream)) => Err(stream.into()),
+        (Ok(()), None) => Err(EngineError::WindowsMissing { got, wanted }),
+        (outcome, _) => outcome,
+    }
+}
+
+/// The ledger of a block whose guest did not live to tell it.
+fn untold_ledger(packets: u32) -> Ledger {
+    let packets = u64::from(packets);
+    Ledger {
+        offered: packets,
+        delivered: 0,
+        dropped: [("not known: the run was cut short".to_string(), packets)].into(),
+    }
+}
+
+fn follow(stream: impl Read, symbols: &SymbolTable, done: &dyn Fn()) -> Told {
+    let rules = PathRules::built_in();
+    let mut reader = StreamReader::new(stream);
+    let mut accountant = Accountant::new(symbols, &rules);
+    let mut told = Told::default();
+    loop {
+        match reader.next() {
+            Ok(Some(record)) => {
+                if let Some(window) = accountant.take(record) {
+                    told.windows.push(window);
+                    done();
+                }
+            }
+            Ok(None) => break,
+            Err(error) => {
+                told.error = Some(error);
+                break;
+            }
+        }
+    }
+    told.nodes = accountant.tree().nodes().to_vec();
+    told.losses = accountant.losses();
+    told
+}
+
+/// What was read of a stream ahead of its reader, who can't begin yet: the guest
+/// would wait for it.
+struct Spool {
+    chunks: Receiver<io::Result<Vec<u8>>>,
+    chunk: Vec<u8>,
+    at: usize,
+}
+
+fn spool(mut stream: File) -> Spool {
+    const CHUNK_BYTES: usize = 256 << 10;
+    let (sender, chunks) = channel();
+    thread::spawn(move || {
+        loop {
+            let mut chunk = vec![0; CHUNK_BYTES];
+            let told = match stream.read(&mut chunk) {
+                Ok(0) => return,
+                Ok(n) => {
+                    chunk.truncate(n);
+                    sender.send(Ok(chunk))
+                }
+                Err(error) => sender.send(Err(error)),
+            };
+            if told.is_err() {
+                return;
+            }
+        }
+    });
+    Spool {
+        chunks,
+        chunk: Vec::new(),
+        at: 0,
+    }
+}
+
+impl Read for Spool {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.chunk.len() {
+            match self.chunks.recv() {
+                Ok(chunk) => (self.chunk, self.at) = (chunk?, 0),
+                Err(_) => return Ok(0),
+            }
+        }
+        let n = buffer.len().min(self.chunk.len() - self.at);
+        buffer[..n].copy_from_slice(&self.chunk[self.at..self.at + n]);
+        self.at += n;
+        Ok(n)
+    }
+}
+
+fn pipe() -> io::Result<(File, OwnedFd)> {
+    let mut fds = [0; 2];
+    // SAFETY: the array has room for the two descriptors.
+    if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: both are new and nobody else's.
+    let (read, write) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
+    // As large as an ordinary user may have it; a smaller one only waits more.
+    // SAFETY: a descriptor of ours and a number.
+    unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, 1 << 20) };
+    Ok((File::from(read), write))
+}

@@ -1,0 +1,418 @@
+//! Where runs start: a guest that has booted and rests, saved once for each kernel,
+//! command line and set of devices.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use netplumb_kernel::config::KernelConfig;
+use netplumb_kernel::kallsyms::SymbolTable;
+use netplumb_kernel::modules::ModuleError;
+use netplumb_lab::channel;
+use netplumb_lab::vm::initramfs::{self, Module};
+use netplumb_lab::vm::kernels::KernelEntry;
+use netplumb_lab::vm::machine::Machine;
+use netplumb_lab::vm::process::{self, Extra, Guest, Start};
+use netplumb_lab::vm::saved::{self, About, Key, Saved, SavedStates};
+use netplumb_lab::vm::trial;
+use netplumb_model::class::Proto;
+use netplumb_model::message::{Reply, Request, RunPlan};
+use netplumb_model::recording::env;
+
+use crate::error::EngineError;
+use crate::extras;
+use crate::guest::config_facts;
+use crate::plan::GuestPlan;
+use crate::run::{Options, Progress};
+
+/// One kernel on one machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Boot<'a> {
+    pub(crate) guest: &'a GuestPlan,
+    pub(crate) kernel: &'a KernelEntry,
+    pub(crate) options: &'a Options,
+    pub(crate) qemu: &'a Path,
+}
+
+/// What runs start from: the guest before its first rest, after which it prepares
+/// for a plan, or after that, before its second.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(crate) machine: Machine,
+    /// The symbols, where they are known before the guest runs.
+    pub(crate) symbols: Option<Arc<SymbolTable>>,
+    pub(crate) facts: BTreeMap<String, String>,
+    from: From,
+    /// What the guest is to prepare for.
+    plan: RunPlan,
+}
+
+#[derive(Debug)]
+enum From {
+    /// At the second rest: all is prepared.
+    Prepared(Saved),
+    /// At the first.
+    Booted(Saved),
+    /// Before both: every run boots.
+    Root(Vec<u8>),
+}
+
+impl Origin {
+    /// Whether it is what a plan starts from.
+    pub(crate) fn is_for(&self, plan: &RunPlan) -> bool {
+        self.plan == preparation(plan)
+    }
+
+    /// Start a guest of it that will carry out `requests`, and bring it to its
+    /// second rest.
+    pub(crate) fn start(
+        &self,
+        requests: &[Request],
+        extra: Extra,
+        options: &Options,
+    ) -> Result<Guest, EngineError> {
+        let first = frames(&[Request::Prepare(self.plan.clone()), Request::Rest])?;
+        let second = frames(requests)?;
+        let from = match &self.from {
+            From::Prepared(state) | From::Booted(state) => Start::Saved {
+                state,
+                memory: None,
+            },
+            From::Root(initramfs) => Start::Boot {
+                initramfs,
+                memory: None,
+            },
+        };
+        let cancel = options.cancel.clone();
+        let requests = [&first[..], &second[..]];
+        let mut guest = Guest::start(&self.machine, from, requests, extra, cancel)
+            .map_err(EngineError::of_start)?;
+        guest
+            .wait_ready(options.timeout)
+            .map_err(EngineError::of_start)?;
+        if !matches!(self.from, From::Prepared(_)) {
+            prepare(&mut guest, options)?;
+        }
+        Ok(guest)
+    }
+}
+
+/// From the first rest to the second.
+fn prepare(guest: &mut Guest, options: &Options) -> Result<(), EngineError> {
+    guest.go_on()?;
+    guest.answers(options.timeout, |_| Ok(()))?;
+    guest.answers(options.timeout, |_| Ok(()))?;
+    Ok(guest.wait_again(options.timeout)?)
+}
+
+/// Requests as the guest finds them when it goes on.
+pub(crate) fn frames(requests: &[Request]) -> Result<Vec<u8>, EngineError> {
+    let mut frames = Vec::new();
+    for request in requests {
+        channel::send(&mut frames, request).map_err(EngineError::host("write the requests"))?;
+    }
+    Ok(frames)
+}
+
+impl Boot<'_> {
+    pub(crate) fn machine(&self) -> Machine {
+        Machine {
+            qemu: self.qemu.to_path_buf(),
+            kernel: self.kernel.boot_image(),
+            pvh: self.kernel.pvh,
+            link: self.guest.link,
+            forward: self.guest.forward,
+            icount: !self.options.quick,
+            mitigations: self.guest.mitigations,
+            cmdline: self.guest.cmdline.clone(),
+            seed: self.guest.seed,
+        }
+    }
+
+    pub(crate) fn initramfs(&self, machine: &Machine) -> Result<Vec<u8>, EngineError> {
+        let init =
+            std::fs::read(&self.options.init).map_err(EngineError::host("read our own binary"))?;
+        let tree = extras::module_tree(self.kernel, self.guest)?;
+        let more = extras::modules(self.guest, &tree);
+        let needed = tree.resolve(&[machine.link_modules(), more.clone()].concat())?;
+        // A kernel without a driver for the agent's port has its serial one.
+        let modules = tree
+            .resolve(&[machine.modules(), more].concat())
+            .unwrap_or_else(|_| needed.clone())
+            .into_iter()
+            .map(|m| {
+                Ok(Module {
+                    bytes: m.read()?,
+                    required: m.required && needed.contains(&m),
+                    name: m.name,
+                })
+            })
+            .collect::<Result<Vec<_>, ModuleError>>()?;
+        let archive =
+            initramfs::build(&init, &modules).map_err(EngineError::host("build the initramfs"))?;
+        Ok([archive, extras::archive(self.guest)?].concat())
+    }
+
+    /// The hash of all that a state of this machine comes from.
+    fn key(&self, machine: &Machine) -> Result<String, EngineError> {
+        let mut key = Key::default();
+        let read = |path: &Path, what| std::fs::read(path).map_err(EngineError::host(what));
+        key.add("init", &read(&self.options.init, "read our own binary")?);
+        key.add("qemu", &read(self.qemu, "read QEMU")?);
+        key.add("kernel", self.kernel.hash.as_bytes());
+        for module in machine.modules() {
+            key.add("module", module.as_bytes());
+        }
+        for module in &self.guest.nft_modules {
+            key.add("module", module.as_bytes());
+        }
+        key.add("files", &extras::archive(self.guest)?);
+        if !self.guest.module.is_empty() {
+            let path = Path::new(&self.guest.module);
+            key.add("own module", &read(path, "read the module")?);
+        }
+        for word in machine.description() {
+            key.add("machine", word.as_bytes());
+        }
+        Ok(key.finish())
+    }
+
+    /// What the runs of a plan start from: the state that was saved, or one made now.
+    pub(crate) fn origin(
+        &self,
+        plan: &RunPlan,
+        tell: &dyn Fn(Progress),
+    ) -> Result<Origin, EngineError> {
+        let machine = self.machine();
+        let plan = preparation(plan);
+        let of = |state: &Saved| -> Result<_, EngineError> {
+            let symbols = SymbolTable::parse(&state.symbols)?;
+            Ok((Some(Arc::new(symbols)), state.facts.clone()))
+        };
+        let root = |machine: Machine, plan| -> Result<Origin, EngineError> {
+            let initramfs = self.initramfs(&machine)?;
+            Ok(Origin {
+                machine,
+                symbols: None,
+                facts: self.host_facts(),
+                from: From::Root(initramfs),
+                plan,
+            })
+        };
+        if self.options.cold {
+            return root(machine, plan);
+        }
+        let states = SavedStates::new(&self.options.cache);
+        let base = self.key(&machine)?;
+        let mut key = Key::default();
+        key.add("state", base.as_bytes());
+        key.add("prepared", &frames(&[Request::Prepare(plan.clone())])?);
+        let prepared = key.finish();
+        if let Some(state) = states.open(&prepared) {
+            let (symbols, facts) = of(&state)?;
+            return Ok(Origin {
+                machine,
+                symbols,
+                facts,
+                from: From::Prepared(state),
+                plan,
+            });
+        }
+        let booted = match states.open(&base) {
+            Some(state) => state,
+            None => match self.boot(&machine, tell)? {
+                Some(state) => {
+                    self.keep(&states, &base, &state, tell);
+                    state
+                }
+                None => {
+                    tell(Progress::Note(
+                        "this kernel gives no I/O ports to its init, so its guests can't be \
+                         saved: every arm boots (CONFIG_X86_IOPL_IOPERM)"
+                            .into(),
+                    ));
+                    return root(machine, plan);
+                }
+            },
+        };
+        let (symbols, facts) = of(&booted)?;
+        let mut origin = Origin {
+            machine,
+            symbols,
+            facts,
+            from: From::Booted(booted),
+            plan,
+        };
+        if origin.machine.can_be_saved_whole() {
+            let state = self.advance(&origin)?;
+            self.keep(&states, &prepared, &state, tell);
+            origin.facts = state.facts.clone();
+            origin.from = From::Prepared(state);
+        }
+        Ok(origin)
+    }
+
+    fn keep(&self, states: &SavedStates, key: &str, state: &Saved, tell: &dyn Fn(Progress)) {
+        let about = About {
+            kernel: self.kernel.hash.clone(),
+            release: self.kernel.release.clone(),
+            link: self.guest.link.to_string(),
+        };
+        if let Err(error) = states.keep(key, &about, state) {
+            tell(Progress::Note(format!(
+                "the booted guest could not be kept for the next time: {error}"
+            )));
+        }
+    }
+
+    /// Boot, save where the guest rests, and ask it what does not change from then
+    /// on. None if it can't rest.
+    fn boot(
+        &self,
+        machine: &Machine,
+        tell: &dyn Fn(Progress),
+    ) -> Result<Option<Saved>, EngineError> {
+        tell(Progress::Booting {
+            kernel: self.kernel.release.clone(),
+            link: self.guest.link,
+        });
+        let began = Instant::now();
+        let limit = self.options.timeout;
+        let memory = new_memory()?;
+        let initramfs = self.initramfs(machine)?;
+        let asked = frames(&[
+            Request::Describe,
+            Request::ReadFile("/proc/kallsyms".into()),
+        ])?;
+        let from = Start::Boot {
+            initramfs: &initramfs,
+            memory: Some(&memory),
+        };
+        let cancel = self.options.cancel.clone();
+        let extra = Extra::default();
+        let mut guest = Guest::start(machine, from, [&asked[..], &[]], extra, cancel)?;
+        guest.wait_ready(limit)?;
+        if !guest.rests() {
+            return Ok(None);
+        }
+        let (devices, kept) = save(&mut guest, &memory)?;
+        let port = guest.port();
+        guest.go_on()?;
+        let mut facts = self.host_facts();
+        facts.extend(told_facts(&mut guest, limit)?);
+        let mut symbols = Vec::new();
+        guest.answers(limit, |reply| {
+            if let Reply::Chunk(chunk) = reply {
+                symbols.extend_from_slice(&chunk);
+            }
+            Ok(())
+        })?;
+        tell(Progress::Ready {
+            after: began.elapsed(),
+        });
+        Ok(Some(Saved {
+            memory: kept,
+            devices,
+            symbols,
+            port,
+            facts,
+        }))
+    }
+
+    /// From the state at the first rest to the one at the second.
+    fn advance(&self, origin: &Origin) -> Result<Saved, EngineError> {
+        let From::Booted(state) = &origin.from else {
+            return Err(EngineError::Save("there is no state to begin with".into()));
+        };
+        let memory = new_memory()?;
+        saved::copy_memory(&state.memory, &memory)
+            .map_err(EngineError::host("hold the guest's memory"))?;
+        let first = frames(&[Request::Prepare(origin.plan.clone()), Request::Rest])?;
+        let second = frames(&[Request::Describe])?;
+        let from = Start::Saved {
+            state,
+            memory: Some(&memory),
+        };
+        let cancel = self.options.cancel.clone();
+        let requests = [&first[..], &second[..]];
+        let extra = Extra::default();
+        let mut guest = Guest::start(&origin.machine, from, requests, extra, cancel)?;
+        guest.wait_ready(self.options.timeout)?;
+        prepare(&mut guest, self.options)?;
+        let (devices, kept) = save(&mut guest, &memory)?;
+        guest.go_on()?;
+        let mut facts = state.facts.clone();
+        facts.extend(told_facts(&mut guest, self.options.timeout)?);
+        Ok(Saved {
+            memory: kept,
+            devices,
+            symbols: state.symbols.clone(),
+            port: state.port,
+            facts,
+        })
+    }
+
+    /// What the host knows of the guest.
+    fn host_facts(&self) -> BTreeMap<String, String> {
+        let mut facts = BTreeMap::new();
+        let version = trial::version(self.qemu).unwrap_or_else(|_| "unknown".into());
+        facts.insert(env::QEMU.into(), version);
+        let config = self
+            .kernel
+            .config()
+            .and_then(|path| std::fs::read_to_string(path).ok());
+        if let Some(config) = config.and_then(|text| KernelConfig::parse(&text).ok()) {
+            facts.extend(config_facts(&config));
+        }
+        facts.insert(env::KERNEL_HASH.into(), self.kernel.hash.clone());
+        let mitigations = if self.guest.mitigations { "on" } else { "off" };
+        facts.insert(env::MITIGATIONS.into(), mitigations.into());
+        facts
+    }
+}
+
+/// What of a plan a guest prepares for: what arms of a sweep mostly share. Settings
+/// are made when the links stand.
+fn preparation(plan: &RunPlan) -> RunPlan {
+    RunPlan {
+        proto: Proto::Udp,
+        size_bytes: 0,
+        packets: 0,
+        warmup_packets: 0,
+        blocks: 0,
+        sysctl: BTreeMap::new(),
+        offload: BTreeMap::new(),
+        nft: None,
+        ..plan.clone()
+    }
+}
+
+/// What the plugin and its like are not told: facts, asked for first.
+fn told_facts(guest: &mut Guest, limit: Duration) -> Result<BTreeMap<String, String>, EngineError> {
+    let mut facts = BTreeMap::new();
+    guest.answers(limit, |reply| {
+        if let Reply::Facts(told) = reply {
+            facts.extend(told);
+        }
+        Ok(())
+    })?;
+    Ok(facts)
+}
+
+fn new_memory() -> Result<File, EngineError> {
+    let memory = process::memfd("netplumb-memory", b"").map(File::from);
+    memory
+        .and_then(|memory| memory.set_len(saved::memory_bytes()).map(|()| memory))
+        .map_err(EngineError::host("hold the guest's memory"))
+}
+
+/// The devices of a guest that rests, and a copy of its memory: it will go on in
+/// that.
+fn save(guest: &mut Guest, memory: &File) -> Result<(Vec<u8>, File), EngineError> {
+    let devices = guest.save_devices()?;
+    let kept = new_memory()?;
+    saved::copy_memory(memory, &kept).map_err(EngineError::host("hold the guest's memory"))?;
+    Ok((devices, kept))
+}

@@ -1,0 +1,163 @@
+//! What an ELF file says of what it needs.
+
+use std::fs::File;
+use std::path::Path;
+
+use object::elf::{
+    DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, DT_STRTAB, ELFCLASS64, ELFDATA2MSB, EM_386,
+    EM_AARCH64, EM_ARM, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64, ET_DYN, ET_EXEC, FileHeader64,
+};
+use object::endian::LittleEndian;
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use object::{Pod, ReadCache, ReadRef};
+
+use super::BundleError;
+
+/// What makes a file an ELF file.
+pub(super) const MAGIC: &[u8] = b"\x7fELF";
+/// Longer than any list of folders or name of a library that means well.
+const MAX_STRING_BYTES: u64 = 64 << 10;
+/// Where the header says of which class it is, and of which byte order.
+const EI_CLASS: usize = 4;
+const EI_DATA: usize = 5;
+
+/// What one ELF file asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Needs {
+    /// The program that loads it, if it is a dynamic one.
+    pub(super) interpreter: Option<String>,
+    /// Names of the libraries that it asks for itself.
+    pub(super) libraries: Vec<String>,
+    /// What it is called where others ask for it.
+    pub(super) soname: Option<String>,
+    /// Folders of DT_RPATH, which count for what its libraries ask for too.
+    pub(super) rpath: Vec<String>,
+    /// Folders of DT_RUNPATH, which count for itself.
+    pub(super) runpath: Vec<String>,
+}
+
+/// Read what the ELF file at `host` asks for; `path` is its name in errors.
+pub(super) fn read(host: &Path, path: &Path) -> Result<Needs, BundleError> {
+    let damaged = |why: &str| BundleError::Damaged {
+        path: path.to_path_buf(),
+        why: why.to_string(),
+    };
+    let file = File::open(host).map_err(|source| BundleError::Unreadable {
+        path: path.to_path_buf(),
+        source,
+    })?;
+    // Only the pages that are asked for: programs can be large.
+    let cache = ReadCache::new(file);
+    let data = &cache;
+    let ident: &[u8; 16] = at(data, 0).ok_or_else(|| damaged("it is cut short"))?;
+    if !ident.starts_with(MAGIC) {
+        return Err(damaged("it is no ELF file"));
+    }
+    let wrong = |machine: String| BundleError::WrongArchitecture {
+        path: path.to_path_buf(),
+        machine,
+    };
+    // e_machine lies at the same place in both classes.
+    let machine: &[u8; 2] = at(data, 18).ok_or_else(|| damaged("it is cut short"))?;
+    let number = if ident[EI_DATA] == ELFDATA2MSB.0 {
+        u16::from_be_bytes(*machine)
+    } else {
+        u16::from_le_bytes(*machine)
+    };
+    if number != EM_X86_64.0 {
+        return Err(wrong(machine_name(number)));
+    }
+    if ident[EI_CLASS] != ELFCLASS64.0 {
+        return Err(wrong("x32".into()));
+    }
+    let header = FileHeader64::<LittleEndian>::parse(data).map_err(|e| damaged(&e.to_string()))?;
+    let endian = header.endian().map_err(|e| damaged(&e.to_string()))?;
+    let kind = header.e_type(endian);
+    if kind != ET_EXEC && kind != ET_DYN {
+        return Err(damaged("it is neither a program nor a shared library"));
+    }
+    let segments = header
+        .program_headers(endian, data)
+        .map_err(|e| damaged(&e.to_string()))?;
+
+    let mut needs = Needs::default();
+    for segment in segments {
+        if let Ok(Some(interpreter)) = segment.interpreter(endian, data) {
+            needs.interpreter = Some(text(interpreter));
+        }
+    }
+    let Some(Ok(Some(dynamic))) = segments
+        .iter()
+        .map(|s| s.dynamic(endian, data))
+        .find(|d| !matches!(d, Ok(None)))
+    else {
+        return Ok(needs);
+    };
+    let value = |tag| {
+        dynamic
+            .iter()
+            .find(|d| d.tag(endian) == tag)
+            .map(|d| d.val(endian))
+    };
+    // Where the loader finds names: an address, to be found in the file.
+    let strings = value(DT_STRTAB).and_then(|address| {
+        segments.iter().find_map(|s| {
+            if s.p_type(endian) != object::elf::PT_LOAD {
+                return None;
+            }
+            let into = address.checked_sub(s.p_vaddr(endian))?;
+            (into < s.p_filesz(endian)).then(|| s.p_offset(endian) + into)
+        })
+    });
+    let Some(strings) = strings else {
+        return Ok(needs);
+    };
+    let string = |offset: u64| -> Result<String, BundleError> {
+        let start = strings
+            .checked_add(offset)
+            .ok_or_else(|| damaged("a name lies outside of it"))?;
+        let end = data
+            .len()
+            .unwrap_or(0)
+            .min(start.saturating_add(MAX_STRING_BYTES));
+        data.read_bytes_at_until(start..end, 0)
+            .map(text)
+            .map_err(|()| damaged("a name lies outside of it"))
+    };
+    let folders = |offset: Option<u64>| -> Result<Vec<String>, BundleError> {
+        Ok(match offset {
+            Some(offset) => string(offset)?.split(':').map(String::from).collect(),
+            None => Vec::new(),
+        })
+    };
+    for entry in dynamic.iter().filter(|d| d.tag(endian) == DT_NEEDED) {
+        needs.libraries.push(string(entry.val(endian))?);
+    }
+    needs.soname = value(DT_SONAME).map(string).transpose()?;
+    needs.rpath = folders(value(DT_RPATH))?;
+    needs.runpath = folders(value(DT_RUNPATH))?;
+    Ok(needs)
+}
+
+fn at<'a, T: Pod>(data: impl ReadRef<'a>, offset: u64) -> Option<&'a T> {
+    data.read_at(offset).ok()
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+fn machine_name(number: u16) -> String {
+    [
+        (EM_386, "32-bit x86"),
+        (EM_AARCH64, "64-bit ARM"),
+        (EM_ARM, "32-bit ARM"),
+        (EM_PPC64, "64-bit PowerPC"),
+        (EM_RISCV, "RISC-V"),
+        (EM_S390, "S/390"),
+    ]
+    .iter()
+    .find(|(known, _)| known.0 == number)
+    .map_or_else(|| format!("machine {number}"), |(_, name)| (*name).into())
+}

@@ -1,0 +1,127 @@
+//! The machine that files come from, and its paths.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+/// Where programs are looked for after `$PATH`, in which ordinary users seldom
+/// have the administrator's.
+const MORE_PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin";
+/// As many links as the kernel follows.
+const MAX_LINKS: usize = 40;
+
+/// The machine that files come from.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// What it takes for `/`.
+    root: PathBuf,
+    /// Folders that programs are looked for in.
+    pub(super) path: Vec<PathBuf>,
+    /// What relative paths start from.
+    current: PathBuf,
+}
+
+impl Host {
+    /// This machine, with the environment of this process.
+    ///
+    /// # Errors
+    /// The current folder is gone.
+    pub fn here() -> io::Result<Host> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        Ok(Host {
+            root: "/".into(),
+            path: std::env::split_paths(&path)
+                .chain(std::env::split_paths(MORE_PATH))
+                .filter(|p| p.is_absolute())
+                .collect(),
+            current: std::env::current_dir()?,
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn at(root: &Path) -> Host {
+        Host {
+            root: root.to_path_buf(),
+            path: std::env::split_paths("/usr/bin:/bin").collect(),
+            current: "/".into(),
+        }
+    }
+
+    /// Where a path without links is for us.
+    pub(super) fn real(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    pub(super) fn absolute(&self, path: &Path) -> PathBuf {
+        self.current.join(path)
+    }
+
+    /// The place that a path leads to, and every link on the way there.
+    pub(super) fn walk(&self, path: &Path) -> io::Result<(PathBuf, Vec<(PathBuf, PathBuf)>)> {
+        let mut links = Vec::new();
+        let mut at = PathBuf::from("/");
+        let mut rest: Vec<PathBuf> = parts(path);
+        rest.reverse();
+        while let Some(part) = rest.pop() {
+            if part == Path::new("..") {
+                at.pop();
+                continue;
+            }
+            let next = at.join(&part);
+            let real = self.real(&next);
+            let found = fs::symlink_metadata(&real)?;
+            if !found.is_symlink() {
+                at = next;
+                continue;
+            }
+            let target = fs::read_link(&real)?;
+            links.push((next, target.clone()));
+            if links.len() > MAX_LINKS {
+                return Err(io::Error::from_raw_os_error(libc::ELOOP));
+            }
+            if target.is_absolute() {
+                at = "/".into();
+            }
+            rest.extend(parts(&target).into_iter().rev());
+        }
+        Ok((at, links))
+    }
+
+    pub(super) fn metadata(&self, path: &Path) -> io::Result<(PathBuf, Metadata)> {
+        let (place, _) = self.walk(path)?;
+        let found = fs::symlink_metadata(self.real(&place))?;
+        Ok((place, found))
+    }
+}
+
+/// The parts of a path that lead somewhere.
+pub(super) fn parts(path: &Path) -> Vec<PathBuf> {
+    path.components()
+        .filter_map(|c| match c {
+            Component::Normal(part) => Some(part.into()),
+            Component::ParentDir => Some("..".into()),
+            _ => None,
+        })
+        .collect()
+}
+
+pub(super) fn join(folder: &Path, below: &Path) -> PathBuf {
+    if below.as_os_str().is_empty() {
+        folder.to_path_buf()
+    } else {
+        folder.join(below)
+    }
+}
+
+/// A path without `.` and `..`, by its words alone.
+pub(super) fn clean(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::from("/");
+    for part in parts(path) {
+        if part == Path::new("..") {
+            clean.pop();
+        } else {
+            clean.push(part);
+        }
+    }
+    clean
+}

@@ -1,0 +1,198 @@
+//! Libraries, found as the dynamic loader would find them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::elf::{self, Needs};
+use super::host::clean;
+use super::loader::{self, Loader};
+use super::{Bundle, BundleError, Missing};
+
+/// What becomes of a library that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Libraries {
+    /// An error: without it nothing runs.
+    Needed,
+    /// A note: who knows whether it is used.
+    Noted,
+}
+
+/// The folders that the files which led here add to the search: each file's
+/// DT_RPATH, nearest first.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Chain {
+    rpaths: Vec<PathBuf>,
+    runpaths: Vec<PathBuf>,
+}
+
+impl Bundle {
+    /// Add the libraries of the ELF file at `path`, and theirs.
+    pub(super) fn add_libraries_of(
+        &mut self,
+        path: &Path,
+        chain: &Chain,
+        libraries: Libraries,
+    ) -> Result<(), BundleError> {
+        let (place, _) = self.metadata(path)?;
+        if !self.loaded.insert(place.clone()) {
+            return Ok(());
+        }
+        let needs = elf::read(&self.host.real(&place), path)?;
+        // The kernel tells a program where it really is; a library is where it was
+        // found.
+        let file = if needs.interpreter.is_some() {
+            &place
+        } else {
+            path
+        };
+        let origin = file.parent().unwrap_or(Path::new("/")).to_path_buf();
+        self.add_needed(&needs, path, &origin, chain, libraries)
+    }
+
+    pub(super) fn add_needed(
+        &mut self,
+        needs: &Needs,
+        path: &Path,
+        origin: &Path,
+        above: &Chain,
+        libraries: Libraries,
+    ) -> Result<(), BundleError> {
+        let mut loader = Loader::Glibc;
+        if let Some(interpreter) = &needs.interpreter {
+            loader = Loader::of(interpreter);
+            let at = clean(&self.host.absolute(Path::new(interpreter)));
+            if !self.host_has(&at) {
+                return Err(BundleError::MissingInterpreter {
+                    interpreter: interpreter.clone(),
+                    needed_by: path.to_path_buf(),
+                });
+            }
+            self.add_way_to_file(&at)?;
+            let config = match loader {
+                Loader::Glibc => loader::CACHE,
+                Loader::Musl => loader::MUSL_FOLDERS,
+            };
+            if self.host_has(Path::new(config)) {
+                self.add_way_to_file(Path::new(config))?;
+            }
+        }
+        let expanded = |folders: &[String]| -> Vec<PathBuf> {
+            folders.iter().map(|f| loader::expand(f, origin)).collect()
+        };
+        // DT_RUNPATH puts the DT_RPATHs, its own and those above, out of force.
+        let mut chain = Chain::default();
+        if needs.runpath.is_empty() {
+            chain.rpaths = expanded(&needs.rpath);
+            chain.rpaths.extend(above.rpaths.iter().cloned());
+        } else {
+            chain.runpaths = expanded(&needs.runpath);
+        }
+        for name in &needs.libraries {
+            let found = self.find_library(name, &chain, loader)?;
+            if found.is_empty() {
+                match libraries {
+                    Libraries::Needed => {
+                        return Err(BundleError::MissingLibrary {
+                            library: name.clone(),
+                            needed_by: path.to_path_buf(),
+                        });
+                    }
+                    Libraries::Noted => {
+                        self.missing.insert(Missing {
+                            library: name.clone(),
+                            needed_by: path.to_path_buf(),
+                        });
+                        continue;
+                    }
+                }
+            }
+            // What it asks for in turn is looked for in the DT_RPATHs that led here.
+            let below = Chain {
+                rpaths: if needs.runpath.is_empty() {
+                    chain.rpaths.clone()
+                } else {
+                    above.rpaths.clone()
+                },
+                runpaths: Vec::new(),
+            };
+            for library in &found {
+                if self.is_brought(library) {
+                    continue; // With what it needs.
+                }
+                self.add_way_to_file(library)?;
+                self.add_libraries_of(library, &below, libraries)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the loader finds a library: nowhere, or in one place, or in several for
+    /// CPUs that can do more, of which the guest's is not known here.
+    pub(super) fn find_library(
+        &mut self,
+        name: &str,
+        chain: &Chain,
+        loader: Loader,
+    ) -> Result<Vec<PathBuf>, BundleError> {
+        if name.contains('/') {
+            let path = clean(&self.host.absolute(Path::new(name)));
+            return Ok(self.fits(&path).then_some(path).into_iter().collect());
+        }
+        for folder in chain.rpaths.iter().chain(&chain.runpaths) {
+            let path = folder.join(name);
+            if self.fits(&path) {
+                return Ok(vec![path]);
+            }
+        }
+        if loader == Loader::Glibc {
+            let paths: Vec<PathBuf> = self
+                .cache()
+                .iter()
+                .filter(|(known, _)| known == name)
+                .map(|(_, path)| path.clone())
+                .collect();
+            let paths: Vec<PathBuf> = paths.into_iter().filter(|p| self.fits(p)).collect();
+            if !paths.is_empty() {
+                return Ok(paths);
+            }
+        }
+        let list = match loader {
+            Loader::Glibc => None,
+            Loader::Musl => {
+                fs::read_to_string(self.host.real(Path::new(loader::MUSL_FOLDERS))).ok()
+            }
+        };
+        for folder in loader.folders(list.as_deref()) {
+            let path = folder.join(name);
+            if self.fits(&path) {
+                return Ok(vec![path]);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn cache(&mut self) -> &[(String, PathBuf)] {
+        let host = &self.host;
+        self.cache.get_or_insert_with(|| {
+            let bytes = host
+                .walk(Path::new(loader::CACHE))
+                .and_then(|(place, _)| fs::read(host.real(&place)));
+            loader::cache_entries(&bytes.unwrap_or_default())
+        })
+    }
+
+    /// Whether there is a library at a path that an x86-64 loader would take: it goes
+    /// on looking when there is one for another machine.
+    fn fits(&self, path: &Path) -> bool {
+        if self.is_brought(path) {
+            return true;
+        }
+        match self.host.metadata(path) {
+            Ok((place, found)) if found.is_file() => !matches!(
+                elf::read(&self.host.real(&place), path),
+                Err(BundleError::WrongArchitecture { .. } | BundleError::Damaged { .. })
+            ),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Where the dynamic loader looks for libraries: the cache that `ldconfig` made,
+//! and the folders that it was built with.
+
+use std::path::{Path, PathBuf};
+
+/// The cache's place, on the host and in the guest.
+pub(super) const CACHE: &str = "/etc/ld.so.cache";
+/// Folders that glibc's loaders are built with, over the distributions.
+const GLIBC_FOLDERS: &[&str] = &[
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+];
+/// musl's loader has no cache, but may have a list of folders.
+pub(super) const MUSL_FOLDERS: &str = "/etc/ld-musl-x86_64.path";
+const MUSL_DEFAULT: &str = "/lib:/usr/local/lib:/usr/lib";
+
+const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
+const OLD_MAGIC: &[u8] = b"ld.so-1.7.0";
+const HEADER_BYTES: usize = 48;
+const ENTRY_BYTES: usize = 24;
+/// FLAG_ELF_LIBC6 | FLAG_X8664_LIB64 (glibc, sysdeps/generic/ldconfig.h).
+const X86_64_LIBC6: u32 = 0x0303;
+
+/// Whose ways a loader has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loader {
+    Glibc,
+    Musl,
+}
+
+impl Loader {
+    /// By its name.
+    pub(super) fn of(interpreter: &str) -> Loader {
+        match interpreter.rsplit('/').next() {
+            Some(name) if name.starts_with("ld-musl") => Loader::Musl,
+            _ => Loader::Glibc,
+        }
+    }
+
+    /// The folders searched last.
+    pub(super) fn folders(self, musl_path_file: Option<&str>) -> Vec<PathBuf> {
+        match self {
+            Loader::Glibc => GLIBC_FOLDERS.iter().map(PathBuf::from).collect(),
+            Loader::Musl => musl_path_file
+                .unwrap_or(MUSL_DEFAULT)
+                .split([':', '\n'])
+                .filter(|folder| folder.starts_with('/'))
+                .map(PathBuf::from)
+                .collect(),
+        }
+    }
+}
+
+/// Every (name, path) of the cache that an x86-64 program may be given, in its
+/// order: a name can be there several times, for CPUs that can do more. What is
+/// damaged has none.
+pub(super) fn cache_entries(bytes: &[u8]) -> Vec<(String, PathBuf)> {
+    // Up to glibc 2.31 the old format came first, the new one after it.
+    let start = if bytes.starts_with(OLD_MAGIC) {
+        bytes
+            .windows(CACHE_MAGIC.len())
+            .position(|w| w == CACHE_MAGIC)
+    } else {
+        bytes.starts_with(CACHE_MAGIC).then_some(0)
+    };
+    let Some(table) = start.map(|at| &bytes[at..]) else {
+        return Vec::new();
+    };
+    let word = |at: usize| -> Option<u32> {
+        let four = table.get(at..at.checked_add(4)?)?;
+        Some(u32::from_le_bytes(four.try_into().ok()?))
+    };
+    let string = |at: u32| -> Option<&str> {
+        let rest = table.get(at as usize..)?;
+        let end = rest.iter().position(|b| *b == 0)?;
+        std::str::from_utf8(&rest[..end]).ok()
+    };
+    let count = word(CACHE_MAGIC.len()).unwrap_or(0) as usize;
+    let fits = table.len().saturating_sub(HEADER_BYTES) / ENTRY_BYTES;
+    (0..count.min(fits))
+        .filter_map(|n| {
+            let at = HEADER_BYTES + n * ENTRY_BYTES;
+            if word(at)? != X86_64_LIBC6 {
+                return None;
+            }
+            let name = string(word(at + 4)?)?;
+            let path = string(word(at + 8)?)?;
+            Some((name.to_string(), PathBuf::from(path)))
+        })
+        .collect()
+}
+
+/// A folder of DT_RPATH or DT_RUNPATH, for the file in folder `origin`.
+pub(super) fn expand(folder: &str, origin: &Path) -> PathBuf {
+    let origin = origin.to_string_lossy();
+    let expanded = folder
+        .replace("${ORIGIN}", &origin)
+        .replace("$ORIGIN", &origin)
+        .replace("${LIB}", "lib/x86_64-linux-gnu")
+        .replace("$LIB", "lib/x86_64-linux-gnu")
+        .replace("${PLATFORM}", "x86_64")
+        .replace("$PLATFORM", "x86_64");
+    // An empty one is the current folder, which the guest has none like.
+    PathBuf::from(if expanded.is_empty() {
+        "/".into()
+    } else {
+        expanded
+    })
+}
+
+#[cfg(test)]
+pub(super) fn make_cache(entries: &[(&str, &str)]) -> Vec<u8> {
+    let mut strings = Vec::new();
+    let base = HEADER_BYTES + entries.len() * ENTRY_BYTES;
+    let mut table = CACHE_MAGIC.to_vec();
+    table.extend((entries.len() as u32).to_le_bytes());
+    table.resize(HEADER_BYTES, 0);
+    for (name, path) in entries {
+        table.extend(X86_64_LIBC6.to_le_bytes());
+        for text in [name, path] {
+            table.extend(((base + strings.len()) as u32).to_le_bytes());
+            strings.extend(text.as_bytes());
+            strings.push(0);
+        }
+        table.extend([0; 12]);
+    }
+    table.extend(strings);
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a cache is read, alone and after one of the old format, and that
+    /// a damaged one is taken for an empty one.
+    #[test]
+    fn caches() {
+        let one = make_cache(&[("liba.so.1", "/opt/liba.so.1"), ("libb.so", "/x/libb.so")]);
+        let told = cache_entries(&one);
+        assert_eq!(told[0], ("liba.so.1".into(), "/opt/liba.so.1".into()));
+        assert_eq!(told.len(), 2);
+        let mut both = b"ld.so-1.7.0\0\0\0\0\0".to_vec();
+        both.extend(&one);
+        assert_eq!(cache_entries(&both), told);
+        for cut in 0..one.len() {
+            assert!(cache_entries(&one[..cut]).len() <= 2);
+        }
+        assert!(cache_entries(b"").is_empty());
+        let mut wild = one.clone();
+        wild[CACHE_MAGIC.len()..CACHE_MAGIC.len() + 4].fill(0xff);
+        wild[HEADER_BYTES + 4..HEADER_BYTES + 8].fill(0xff);
+        // A count that is too large reads what is there, as far as it makes sense.
+        assert_eq!(cache_entries(&wild)[0].0, "libb.so");
+    }
+
+    /// Check the loader's own words for folders.
+    #[test]
+    fn folders_are_expanded() {
+        let of = |folder| expand(folder, Path::new("/opt/x/bin"));
+        assert_eq!(of("$ORIGIN/../lib"), Path::new("/opt/x/bin/../lib"));
+        assert_eq!(of("${ORIGIN}"), Path::new("/opt/x/bin"));
+        assert_eq!(of("/usr/$PLATFORM"), Path::new("/usr/x86_64"));
+    }
+
+    /// Check that loaders are told apart, and that musl's list of folders counts.
+    #[test]
+    fn loaders() {
+        assert_eq!(Loader::of("/lib64/ld-linux-x86-64.so.2"), Loader::Glibc);
+        assert_eq!(Loader::of("/lib/ld-musl-x86_64.so.1"), Loader::Musl);
+        assert_eq!(
+            Loader::Musl.folders(Some("/a\n/b:c\n")),
+            [Path::new("/a"), Path::new("/b")]
+        );
+        assert_eq!(Loader::Musl.folders(None)[0], Path::new("/lib"));
+    }
+}
