@@ -10,6 +10,8 @@ import { titleOf, type Glance } from "./tree";
 const KEY_FACTS = [
   "kernel.release", "kernel.mitigations", "vm.qemu", "vm.cpu", "clock", "plumb.version", "plumb.argv",
 ];
+/** Two kernels, or two links, may differ in dozens. */
+const MOST_FACTS = 12;
 const TEXT_LETTERS = 2000;
 
 // No plain object: a verdict could be called "constructor".
@@ -54,7 +56,7 @@ function where(page: Page): HTMLElement {
   const facts = page.facts.map((fact) => ({
     key: KEY_FACTS.includes(fact.key) || fact.before !== null,
     // What differs is first of all.
-    rank: fact.before !== null ? -1 : KEY_FACTS.indexOf(fact.key),
+    rank: KEY_FACTS.indexOf(fact.key) + (fact.before === null ? 0 : KEY_FACTS.includes(fact.key) ? -100 : -50),
     element: [
       h("dt", {}, short(fact.key, 80)),
       h(
@@ -66,8 +68,9 @@ function where(page: Page): HTMLElement {
       ),
     ],
   }));
-  const more = facts.filter((fact) => !fact.key);
-  const first = facts.filter((fact) => fact.key).sort((a, b) => a.rank - b.rank);
+  const wanted = facts.filter((fact) => fact.key).sort((a, b) => a.rank - b.rank);
+  const first = wanted.slice(0, MOST_FACTS);
+  const more = [...wanted.slice(MOST_FACTS), ...facts.filter((fact) => !fact.key)];
   return h(
     "aside",
     { class: "where", "aria-label": "How it was measured" },

@@ -64,6 +64,7 @@ impl PageArgs {
         &self,
         recording: &Recording,
         directions: &[Direction],
+        arms: &[String],
     ) -> anyhow::Result<()> {
         if !self.wanted() {
             return Ok(());
@@ -72,7 +73,7 @@ impl PageArgs {
             "" => None,
             text => Some(Experiment::parse(text)?),
         };
-        let views = shown_classes(recording, directions)?;
+        let views = shown_classes(recording, directions, arms)?;
         let page = html::report_page(recording, &views, experiment.as_ref());
         self.put(&html::render(&page))
     }

@@ -136,8 +136,10 @@ pub(crate) fn finish(
     let shown = if outcome.recording.blocks.is_empty() {
         Ok(ExitCode::SUCCESS)
     } else {
-        show(&outcome.recording, show_args, directions)
-            .and_then(|code| page.write(&outcome.recording, directions).map(|()| code))
+        show(&outcome.recording, show_args, directions).and_then(|code| {
+            page.write(&outcome.recording, directions, &show_args.arm)
+                .map(|()| code)
+        })
     };
     match outcome.error {
         Some(error) => {

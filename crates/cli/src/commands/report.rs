@@ -43,7 +43,7 @@ pub(crate) struct ShowArgs {
     json: bool,
     /// Only the arms of this name; several with several `--arm`
     #[arg(long, value_name = "ARM")]
-    arm: Vec<String>,
+    pub(crate) arm: Vec<String>,
     #[command(flatten)]
     outputs: OutputArgs,
 }
@@ -95,7 +95,8 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     if args.page.wanted() {
-        args.page.write(&recording, &args.direction)?;
+        args.page
+            .write(&recording, &args.direction, &args.show.arm)?;
         return Ok(ExitCode::SUCCESS);
     }
     show(&recording, &args.show, &args.direction)
@@ -114,8 +115,7 @@ pub(crate) fn show(
         "" => None,
         text => Some(Experiment::parse(text)?),
     };
-    let mut views = shown_classes(recording, directions)?;
-    only_arms(&mut views, &args.arm)?;
+    let mut views = shown_classes(recording, directions, &args.arm)?;
     let columns = columns();
     let view = View {
         layer: args.layer.clone(),
@@ -153,13 +153,14 @@ pub(crate) fn show(
     }
 }
 
-/// The classes that are to be shown: those of some directions, or all.
+/// The classes that are to be shown: those of some directions and arms, or all.
 ///
 /// # Errors
 /// There are none.
 pub(crate) fn shown_classes<'a>(
     recording: &'a Recording,
     directions: &[Direction],
+    arms: &[String],
 ) -> anyhow::Result<Vec<ClassView<'a>>> {
     let mut views = classes(recording);
     if !directions.is_empty() {
@@ -178,6 +179,7 @@ pub(crate) fn shown_classes<'a>(
             .into());
         }
     }
+    only_arms(&mut views, arms)?;
     Ok(views)
 }
 
