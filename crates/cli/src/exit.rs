@@ -1,10 +1,14 @@
-//! Exit codes: 0 good, 1 failed, 2 usage, 3 can't measure that here.
+//! Exit codes: 0 good, 1 failed, 2 usage, 3 can't measure that here, 4 measured and
+//! worse.
 
 use netplumb_engine::EngineError;
 use netplumb_kernel::layers::LayerError;
 use netplumb_lab::vm::kernels::ErrorKind;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::experiment::ExperimentError;
+
+/// Measured, and worse than was allowed.
+pub(crate) const WORSE: u8 = 4;
 
 /// How a command failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

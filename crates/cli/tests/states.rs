@@ -99,17 +99,13 @@ fn a_saved_state_counts_as_a_cold_boot_does() {
         for how in ["-o warm.plumb", "-o again.plumb", "--cold -o cold.plumb"] {
             place.run(&format!("{words} {how}")).code(0);
         }
+        let warm = place.recording("warm.plumb");
+        let again = place.recording("again.plumb");
+        same(&format!("{link}, again"), &warm, &again);
+        // An e1000 that is loaded fires its moderation timer once more (e1000_post_load
+        // of QEMU), which moves what timers do between packets.
         let cold = place.recording("cold.plumb");
-        same(
-            &format!("{link}, saved"),
-            &place.recording("warm.plumb"),
-            &cold,
-        );
-        same(
-            &format!("{link}, again"),
-            &place.recording("again.plumb"),
-            &cold,
-        );
+        same_packets(&format!("{link}, cold"), &warm, &cold);
     }
 }
 

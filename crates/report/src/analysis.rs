@@ -171,10 +171,14 @@ fn class_of<'a>(
         let node = nodes.entry(cost.node).or_default();
         node.calls += cost.calls;
         node.self_insns += cost.self_insns;
-        // Ancestors without a cost of their own still have one of their subtree.
+        // Ancestors without a cost of their own still have one of their subtree. Those
+        // of a node that is there are there too.
         let mut above = recording.nodes[cost.node as usize].parent;
         while let Some(id) = above {
-            nodes.entry(id).or_default();
+            if nodes.contains_key(&id) {
+                break;
+            }
+            nodes.insert(id, NodeView::default());
             above = recording.nodes[id as usize].parent;
         }
     }

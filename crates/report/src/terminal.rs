@@ -165,7 +165,7 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
 }
 
 /// In which contexts.
-fn split(class: &ClassView<'_>) -> String {
+pub(crate) fn split(class: &ClassView<'_>) -> String {
     let parts: Vec<String> = class
         .contexts
         .iter()
@@ -301,7 +301,7 @@ pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
 
 /// Whether arms share a class: with several of one protocol, a class alone does
 /// not tell which.
-fn several_arms(classes: &[ClassView<'_>]) -> bool {
+pub(crate) fn several_arms(classes: &[ClassView<'_>]) -> bool {
     classes.iter().any(|c| {
         classes
             .iter()

@@ -1,6 +1,7 @@
 //! Every rendering of one small recording that has something of everything.
 
-mod recording;
+mod outputs;
+pub(crate) mod recording;
 
 use std::path::Path;
 

@@ -8,6 +8,7 @@ use netplumb_engine::Plan;
 use netplumb_model::class::{Direction, Family, Link, Proto};
 use netplumb_model::experiment::{Bytes, Knobs, Vary};
 
+use super::page::PageArgs;
 use super::report::{ShowArgs, show};
 use crate::exit::{Failure, told};
 use crate::recorder::{RunOptions, record};
@@ -85,6 +86,8 @@ pub(crate) struct PathArgs {
     #[command(flatten)]
     show: ShowArgs,
     #[command(flatten)]
+    page: PageArgs,
+    #[command(flatten)]
     options: RunOptions,
 }
 
@@ -118,20 +121,23 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let plan = Plan::from_knobs(&fixed, &vary, args.packets, args.warmup, args.blocks)
         .map_err(crate::exit::Usage)?;
     args.show.check()?;
+    args.page.check()?;
     let outcome = record(&plan, "path", "", &args.options, cache)?;
-    finish(outcome, &args.show, &args.direction)
+    finish(outcome, &args.show, &args.page, &args.direction)
 }
 
 /// Show what was measured, and then tell what went wrong, if anything did.
 pub(crate) fn finish(
     outcome: crate::recorder::Outcome,
     show_args: &ShowArgs,
+    page: &PageArgs,
     directions: &[Direction],
 ) -> anyhow::Result<ExitCode> {
     let shown = if outcome.recording.blocks.is_empty() {
         Ok(ExitCode::SUCCESS)
     } else {
         show(&outcome.recording, show_args, directions)
+            .and_then(|code| page.write(&outcome.recording, directions).map(|()| code))
     };
     match outcome.error {
         Some(error) => {

@@ -10,6 +10,7 @@ use netplumb_engine::Plan;
 use netplumb_kernel::layers::LAYERS;
 use netplumb_model::experiment::{Experiment, MAX_RULESET_BYTES, Nft};
 
+use super::page::PageArgs;
 use super::path::finish;
 use super::report::ShowArgs;
 use crate::recorder::{RunOptions, record};
@@ -21,6 +22,8 @@ pub(crate) struct RunArgs {
     experiment: PathBuf,
     #[command(flatten)]
     show: ShowArgs,
+    #[command(flatten)]
+    page: PageArgs,
     #[command(flatten)]
     options: RunOptions,
 }
@@ -52,8 +55,9 @@ pub(crate) fn run(mut args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let plan = Plan::of(&experiment);
     args.options.seeds.get_or_insert(experiment.blocks.seeds);
     args.show.check()?;
+    args.page.check()?;
     let outcome = record(&plan, &experiment.name, &text, &args.options, cache)?;
-    finish(outcome, &args.show, &[])
+    finish(outcome, &args.show, &args.page, &[])
 }
 
 /// Read the files that knobs name; their paths are from the experiment's folder.
