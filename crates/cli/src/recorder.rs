@@ -37,8 +37,9 @@ pub(crate) struct RunOptions {
     #[arg(long)]
     pub(crate) cold: bool,
     /// Every arm under so many random seeds: what hangs on luck is shown as a spread
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub(crate) seeds: u32,
+    /// [default: the experiment's, or 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) seeds: Option<u32>,
     /// A file of layer rules, asked before the built-in ones
     #[arg(long, value_name = "FILE")]
     pub(crate) layers: Option<PathBuf>,
@@ -105,7 +106,8 @@ pub(crate) fn record(
     options: &RunOptions,
     cache: &Path,
 ) -> anyhow::Result<Outcome> {
-    let plan = &(plan.clone().with_seeds(options.seeds)).map_err(crate::exit::Usage)?;
+    let plan =
+        &(plan.clone().with_seeds(options.seeds.unwrap_or(1))).map_err(crate::exit::Usage)?;
     let mut layers = LayerRules::built_in();
     if let Some(path) = &options.layers {
         let text = std::fs::read_to_string(path)
@@ -145,8 +147,8 @@ pub(crate) fn record(
     ] {
         recording.environment.insert(key.into(), value);
     }
-    if options.seeds > 1 {
-        let seeds = options.seeds.to_string();
+    if let Some(seeds) = options.seeds.filter(|n| *n > 1) {
+        let seeds = seeds.to_string();
         recording.environment.insert(env::SEEDS.into(), seeds);
     }
     let mut writer: Option<Writer> = None;

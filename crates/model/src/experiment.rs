@@ -118,11 +118,13 @@ impl Default for Workload {
 pub struct Blocks {
     /// Blocks of each arm.
     pub count: u32,
+    /// Random seeds under which every arm is run.
+    pub seeds: u32,
 }
 
 impl Default for Blocks {
     fn default() -> Self {
-        Blocks { count: 5 }
+        Blocks { count: 5, seeds: 1 }
     }
 }
 
@@ -140,6 +142,7 @@ pub struct NamedArm {
 /// Bounds that keep a mistyped file from asking for years.
 const MAX_PACKETS: u32 = 1_000_000;
 const MAX_BLOCKS: u32 = 10_000;
+const MAX_SEEDS: u32 = 1_000;
 const MAX_ARMS: usize = 10_000;
 /// Largest UDP payload over IPv4 (RFC 768: 65,535 less 8 of UDP and 20 of IP).
 const MAX_SIZE_BYTES: u32 = 65_507;
@@ -239,6 +242,12 @@ impl Experiment {
             return Err((
                 "count",
                 format!("count is {}: 1 to {MAX_BLOCKS}", self.blocks.count),
+            ));
+        }
+        if self.blocks.seeds == 0 || self.blocks.seeds > MAX_SEEDS {
+            return Err((
+                "seeds",
+                format!("seeds is {}: 1 to {MAX_SEEDS}", self.blocks.seeds),
             ));
         }
         if self.name.is_empty()

@@ -10,7 +10,7 @@ use netplumb_model::experiment::{Claim, Experiment};
 
 use crate::analysis::ClassView;
 use crate::number::{per_packet, percent, printable};
-use crate::seeds::is_repeat;
+use crate::seeds;
 use crate::terminal::wrapped;
 
 /// What the data say of a claim.
@@ -74,11 +74,12 @@ impl Outcome {
 
 /// Judge every claim of an experiment.
 pub fn judge(experiment: &Experiment, classes: &[ClassView<'_>]) -> Vec<Judged> {
-    experiment
-        .claims
-        .iter()
-        .map(|claim| judge_one(claim, classes))
-        .collect()
+    if experiment.claims.is_empty() {
+        return Vec::new();
+    }
+    let classes = seeds::typical(classes);
+    let claims = experiment.claims.iter();
+    claims.map(|claim| judge_one(claim, &classes)).collect()
 }
 
 fn judge_one(claim: &Claim, classes: &[ClassView<'_>]) -> Judged {
@@ -130,8 +131,8 @@ fn find<'c, 'r>(
 ) -> Option<&'c ClassView<'r>> {
     classes
         .iter()
-        .filter(|view| view.class == class && !is_repeat(view.arm()))
-        .find(|view| arm.is_none_or(|arm| view.arm().name == arm))
+        .filter(|view| view.class == class)
+        .find(|view| arm.is_none_or(|arm| seeds::name(view.arm()) == arm))
 }
 
 fn missing(class: Class, arm: Option<&str>) -> String {

@@ -8,6 +8,7 @@ use netplumb_model::recording::{Recording, env};
 use crate::claims::Judged;
 use crate::number::printable;
 use crate::scan::{self, Scan};
+use crate::seeds::is_repeat;
 use crate::terminal::{continued, wrapped};
 
 /// Longer than any sentence worth reading.
@@ -88,7 +89,7 @@ pub fn render(
 /// What the arms' guests had otherwise than the first one, and knobs without effect.
 pub fn knobs(recording: &Recording, columns: usize) -> String {
     let mut out = String::new();
-    for arm in &recording.arms {
+    for arm in recording.arms.iter().filter(|arm| !is_repeat(arm)) {
         let prefix = format!("{}.{}.", env::ARM, arm.name);
         let told: Vec<String> = recording
             .environment

@@ -18,6 +18,29 @@ pub fn is_repeat(arm: &Arm) -> bool {
     arm.knobs.contains_key(env::SEED_OF)
 }
 
+/// The name of an arm, or of the one that it repeats.
+pub(crate) fn name(arm: &Arm) -> &str {
+    arm.knobs.get(env::SEED_OF).unwrap_or(&arm.name)
+}
+
+/// Of every arm and class the view under the seed with the median cost: what is typical,
+/// where a single seed may be a lucky one. Without repeats, all as they are.
+pub fn typical<'r>(classes: &[ClassView<'r>]) -> Vec<ClassView<'r>> {
+    let cost = |view: &ClassView<'_>| view.total as f64 / view.packets.max(1) as f64;
+    let mut typical = Vec::new();
+    for first in classes.iter().filter(|view| !is_repeat(view.arm())) {
+        let mut seeds: Vec<&ClassView<'r>> = classes
+            .iter()
+            .filter(|view| view.class == first.class && name(view.arm()) == first.arm().name)
+            .collect();
+        seeds.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+        if let Some(middle) = seeds.get((seeds.len().max(1) - 1) / 2) {
+            typical.push((*middle).clone());
+        }
+    }
+    typical
+}
+
 /// One class of one arm, over all seeds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spread {

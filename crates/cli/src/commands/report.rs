@@ -131,8 +131,8 @@ pub(crate) fn show(
     }
     let spread = seeds::render(recording, &views, columns);
     if !args.json && !args.csv {
-        // Repeats under other seeds are in the spread.
-        views.retain(|v| !seeds::is_repeat(v.arm()));
+        // The other seeds are in the spread.
+        views = seeds::typical(&views);
     }
     let text = if args.json {
         json::render(recording, &views, experiment.as_ref())

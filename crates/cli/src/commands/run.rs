@@ -35,7 +35,7 @@ const MAX_EXPERIMENT_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 /// What kept it from measuring.
-pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let path = &args.experiment;
     let size = std::fs::metadata(path)
         .with_context(|| format!("{}: can't read it", path.display()))?
@@ -53,6 +53,7 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         .inspect_err(|_| eprintln!("{}:", path.display()))?;
     read_files(&mut experiment, path)?;
     let plan = Plan::of(&experiment);
+    args.options.seeds.get_or_insert(experiment.blocks.seeds);
     args.show.check()?;
     args.page.check()?;
     let outcome = record(&plan, &experiment.name, &text, &args.options, cache)?;

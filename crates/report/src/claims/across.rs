@@ -10,7 +10,7 @@ use super::fit::{Line, Point, line};
 use super::{Outcome, Verdict, find, holds, list, missing};
 use crate::analysis::ClassView;
 use crate::number::{per_packet, printable, thousands};
-use crate::seeds::is_repeat;
+use crate::seeds;
 
 /// Functions that a `changed-by` names unless asked otherwise.
 const TOP: usize = 3;
@@ -103,7 +103,7 @@ pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
     if let Claim::Compare { arm, against, .. } = claim {
         let against = against.clone().or_else(|| {
             let first = find(classes, *claim.classes().first()?, None)?;
-            Some(first.arm().name.clone())
+            Some(seeds::name(first.arm()).to_string())
         });
         finding = format!(
             "with {} instead of {}, {}",
@@ -209,8 +209,8 @@ fn of_arms<'c, 'r>(
     classes: &'c [ClassView<'r>],
 ) -> impl Iterator<Item = &'c ClassView<'r>> {
     classes.iter().filter(move |view| {
-        let arm = view.arm();
-        view.class == class && !is_repeat(arm) && (arms.is_empty() || arms.contains(&arm.name))
+        let named = || arms.iter().any(|arm| seeds::name(view.arm()) == arm);
+        view.class == class && (arms.is_empty() || named())
     })
 }
 
@@ -340,7 +340,7 @@ fn share(change: f64, before: f64) -> String {
 }
 
 fn arm_name(view: &ClassView<'_>) -> String {
-    printable(&view.arm().name, NAME_CHARACTERS)
+    printable(seeds::name(view.arm()), NAME_CHARACTERS)
 }
 
 fn compare(

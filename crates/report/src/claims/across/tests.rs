@@ -228,6 +228,12 @@ fn seeds_make_a_spread() {
     assert!(text.contains("udp rx: nothing hangs on luck"), "{text}");
     let claim = "kind = \"unchanged\"\nclasses = [\"udp tx\"]\n";
     assert_eq!(judged(&recording, claim).verdict, Verdict::NotMeasured);
+    // What is said of the arm is said of the typical seed.
+    let claim = "kind = \"ranking\"\nclasses = [\"udp tx\"]\n";
+    assert_eq!(judged(&recording, claim).because, "udp tx: udp 107");
+    let typical = seeds::typical(&views);
+    let costs: Vec<u64> = typical.iter().map(|v| v.total / v.packets).collect();
+    assert_eq!(costs, [107, 50]);
 }
 
 /// Check that a scan tells settings that change a cost from those that only make
@@ -297,5 +303,5 @@ fn what_guests_say() {
         .environment
         .insert(key, "Retpolines\x1b[2J".into());
     let text = conclusions::knobs(&recording, 100);
-    assert!(text.contains("  ten: spectre_v2: Retpolines?[2J"), "{text}");
+    assert!(text.contains("- ten: spectre_v2: Retpolines?[2J"), "{text}");
 }
