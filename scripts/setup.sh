@@ -48,6 +48,11 @@ needs() {
 			/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf fonts-dejavu-core
 			callgrind_annotate valgrind
 			nft nftables
+			ping iputils-ping
+			iperf3 iperf3
+			curl curl
+			ip iproute2
+			python3 python3
 		LIST
 		# `go tool pprof` reads what `plumb report --pprof` writes.
 		if ! [ -x /usr/local/go/bin/go ]; then

@@ -12,6 +12,9 @@
  *  - a callback at the start of every kernel block;
  *  - a memory callback on `call` and `ret`, whose address is the stack pointer.
  *
+ * Where a command is measured (marker USER), user code gets the same, and with
+ * each block of it goes a hash of its page, by which the reader knows the file.
+ *
  * One vCPU only: the stream has one order.
  */
 #include <errno.h>
@@ -31,16 +34,21 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_VERSION;
 struct block {
 	uint32_t id;
 	uint32_t n_insns;
+	uint32_t half; /* of the address space: 0, or EXACT_USER_HALF */
 };
 
 static struct {
 	qemu_plugin_id_t plugin;
 	int fd;
 	bool armed;
+	bool tell_user; /* user mode's blocks too */
+	uint64_t bits;	/* what markers have shifted in */
+	uint64_t watch_begin;
+	uint64_t watch_end;
 
 	uint64_t kernel_insns; /* executed, by inline add */
 	uint64_t user_insns;
-	uint64_t counted; /* kernel_insns at the start of the block before */
+	uint64_t counted; /* told() at the start of the block before */
 	const struct block *before;
 	uint32_t next_id;
 	uint32_t bad_addresses;
@@ -82,18 +90,25 @@ static void put_record(enum exact_record type, uint32_t payload)
 	put(0x80000000u | (uint32_t)type << 24 | (payload & 0xffffffu));
 }
 
+/* Instructions executed so far in code whose blocks are told. */
+static uint64_t told(void)
+{
+	return state.tell_user ? state.kernel_insns + state.user_insns
+			       : state.kernel_insns;
+}
+
 /* Close the account of the block before: say so if it ran in part. */
 static void settle(void)
 {
-	uint64_t ran = state.kernel_insns - state.counted;
+	uint64_t ran = told() - state.counted;
 
 	if (state.before && ran != state.before->n_insns)
 		put_record(EXACT_PARTIAL, (uint32_t)ran);
-	state.counted = state.kernel_insns;
+	state.counted = told();
 	state.before = NULL;
 }
 
-static void on_kernel_block(unsigned int vcpu, void *data)
+static void on_block(unsigned int vcpu, void *data)
 {
 	const struct block *block = data;
 
@@ -113,26 +128,39 @@ static void on_user_block(unsigned int vcpu, void *data)
 	put_record(EXACT_USER, 0);
 }
 
-static void put_stack_address(enum exact_record type, uint64_t vaddr)
+static void put_address(enum exact_record type, uint64_t vaddr, uint32_t half)
 {
-	if (vaddr >> 48 != 0xffff) {
+	/*
+	 * An instruction of user mode that faults has the kernel's stack written
+	 * to by the CPU: it has not called or returned, and will be tried again.
+	 * And QEMU 7.2 forgets to end a callback when an exception leaves the
+	 * block: what comes of it in another half is not the instruction's.
+	 */
+	if (half && vaddr >> 48 == 0xffff)
+		return;
+	if (state.before && state.before->half != half)
+		return;
+	if (vaddr >> 48 != (half ? 0 : 0xffff)) {
 		state.bad_addresses++;
 		put_record(EXACT_LOSS, EXACT_LOSS_ADDRESS);
 		put(state.bad_addresses);
 		return;
 	}
-	put_record(type, (uint32_t)(vaddr >> 32) & 0xffffu);
+	put_record(type, half | ((uint32_t)(vaddr >> 32) & 0xffffu));
 	put((uint32_t)vaddr);
 }
 
-/* `call *(mem)` also loads its target: only the store is the return address. */
+/*
+ * `call *(mem)` also loads its target: only the store is the return address.
+ * The data of these callbacks is the half of the address space: 0, or
+ * EXACT_USER_HALF.
+ */
 static void on_call_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
 			   uint64_t vaddr, void *data)
 {
 	(void)vcpu;
-	(void)data;
 	if (qemu_plugin_mem_is_store(info))
-		put_stack_address(EXACT_CALL, vaddr);
+		put_address(EXACT_CALL, vaddr, (uint32_t)(uintptr_t)data);
 }
 
 static void on_ret_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
@@ -140,8 +168,16 @@ static void on_ret_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
 {
 	(void)vcpu;
 	(void)info;
+	put_address(EXACT_RET, vaddr, (uint32_t)(uintptr_t)data);
+}
+
+static void on_watched_access(unsigned int vcpu, qemu_plugin_meminfo_t info,
+			      uint64_t vaddr, void *data)
+{
+	(void)vcpu;
 	(void)data;
-	put_stack_address(EXACT_RET, vaddr);
+	if (qemu_plugin_mem_is_store(info) && vaddr >> 48 == 0xffff)
+		put_address(EXACT_STORE, vaddr, 0);
 }
 
 static void on_armed_translation(qemu_plugin_id_t id,
@@ -157,16 +193,42 @@ static void on_mark(unsigned int vcpu, void *data)
 	enum exact_mark mark = (enum exact_mark)(uintptr_t)data;
 
 	(void)vcpu;
-	if (mark == EXACT_MARK_ARM) {
+	switch (mark) {
+	case EXACT_MARK_ARM:
 		if (state.armed)
 			return;
 		state.armed = true;
 		qemu_plugin_reset(state.plugin, on_reset);
+		break;
+	case EXACT_MARK_USER:
+		/* Once armed it is too late: blocks are made already. */
+		if (!state.armed)
+			state.tell_user = true;
+		return;
+	case EXACT_MARK_BIT_0:
+	case EXACT_MARK_BIT_1:
+		state.bits = state.bits << 1 | (mark == EXACT_MARK_BIT_1);
+		return;
+	case EXACT_MARK_WATCH_BEGIN:
+		state.watch_begin = state.bits;
+		return;
+	case EXACT_MARK_WATCH_END:
+		state.watch_end = state.bits;
+		return;
+	default:
+		break;
+	}
+	/* A window opens or closes here, not at the border of a block. */
+	if (state.tell_user && state.before) {
+		put_record(EXACT_PARTIAL, (uint32_t)(told() - state.counted));
+		state.counted = told();
 	}
 	put_record(EXACT_MARK, mark);
 	put((uint32_t)state.user_insns);
 	put((uint32_t)(state.user_insns >> 32));
-	if (mark <= EXACT_MARK_WINDOW_END)
+	if (state.tell_user && state.before)
+		put(state.before->id);
+	if (mark <= EXACT_MARK_WINDOW_END || mark == EXACT_MARK_RUN_BEGIN)
 		flush();
 }
 
@@ -237,8 +299,28 @@ static void on_idle_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		look_for_mark(qemu_plugin_tb_get_insn(tb, i));
 }
 
+/* A hash of the page that an instruction lies in: see EXACT_USER_BLOCK. */
+static uint64_t page_hash(const struct qemu_plugin_insn *insn)
+{
+	uintptr_t at = (uintptr_t)qemu_plugin_insn_haddr(insn);
+	uint64_t hash = 0;
+
+	if (!at)
+		return 0;
+	at &= ~(uintptr_t)0xfff;
+	for (size_t i = 0; i < 512; i++) {
+		uint64_t word;
+
+		memcpy(&word, (const void *)(at + i * 8), sizeof(word));
+		hash = (hash ^ word) * EXACT_HASH_FACTOR;
+		hash ^= hash >> 32;
+	}
+	return hash;
+}
+
 static void put_block(const struct block *block,
-		      const struct qemu_plugin_tb *tb, enum exact_kind kind)
+		      const struct qemu_plugin_tb *tb, enum exact_kind kind,
+		      bool user)
 {
 	uint64_t vaddr = qemu_plugin_tb_vaddr(tb);
 	uint8_t bytes[BLOCK_MAX_INSNS * 16];
@@ -250,17 +332,26 @@ static void put_block(const struct block *block,
 		size_t size = qemu_plugin_insn_size(insn);
 
 		bytes[i] = (uint8_t)size;
+		if (user)
+			continue;
 		memcpy(bytes + len, qemu_plugin_insn_data(insn), size);
 		len += size;
 	}
 	while (len % 4)
 		bytes[len++] = 0;
 
-	put_record(EXACT_BLOCK, (uint32_t)(4 + len / 4));
+	put_record(user ? EXACT_USER_BLOCK : EXACT_BLOCK,
+		   (uint32_t)((user ? 6 : 4) + len / 4));
 	put(block->id);
 	put((uint32_t)vaddr);
 	put((uint32_t)(vaddr >> 32));
 	put((uint32_t)kind << 16 | (uint32_t)n);
+	if (user) {
+		uint64_t hash = page_hash(qemu_plugin_tb_get_insn(tb, 0));
+
+		put((uint32_t)hash);
+		put((uint32_t)(hash >> 32));
+	}
 	for (size_t i = 0; i < len; i += 4) {
 		uint32_t word;
 
@@ -269,17 +360,36 @@ static void put_block(const struct block *block,
 	}
 }
 
+static void watch(const struct qemu_plugin_tb *tb)
+{
+	uint64_t at = qemu_plugin_tb_vaddr(tb);
+
+	for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+
+		if (at >= state.watch_begin && at < state.watch_end)
+			qemu_plugin_register_vcpu_mem_cb(
+				insn, on_watched_access, QEMU_PLUGIN_CB_NO_REGS,
+				QEMU_PLUGIN_MEM_W, NULL);
+		at += qemu_plugin_insn_size(insn);
+	}
+}
+
 static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	size_t n = qemu_plugin_tb_n_insns(tb);
 	struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, n - 1);
+	bool user = !is_kernel(tb);
+	void *half = (void *)(uintptr_t)(user ? EXACT_USER_HALF : 0);
 	enum exact_kind kind;
 	struct block *block;
 
 	(void)id;
-	if (!is_kernel(tb)) {
-		qemu_plugin_register_vcpu_tb_exec_cb(
-			tb, on_user_block, QEMU_PLUGIN_CB_NO_REGS, NULL);
+	if (user) {
+		if (!state.tell_user)
+			qemu_plugin_register_vcpu_tb_exec_cb(
+				tb, on_user_block, QEMU_PLUGIN_CB_NO_REGS,
+				NULL);
 		for (size_t i = 0; i < n; i++) {
 			struct qemu_plugin_insn *insn =
 				qemu_plugin_tb_get_insn(tb, i);
@@ -289,7 +399,8 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 				&state.user_insns, 1);
 			look_for_mark(insn);
 		}
-		return;
+		if (!state.tell_user)
+			return;
 	}
 
 	/* Never freed: QEMU keeps the pointer until it drops the block. */
@@ -300,16 +411,21 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	}
 	block->id = state.next_id++;
 	block->n_insns = (uint32_t)n;
+	block->half = user ? EXACT_USER_HALF : 0;
 	kind = kind_of(qemu_plugin_insn_data(last),
 		       qemu_plugin_insn_size(last));
-	put_block(block, tb, kind);
+	put_block(block, tb, kind, user);
 
-	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_kernel_block,
+	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block,
 					     QEMU_PLUGIN_CB_NO_REGS, block);
-	for (size_t i = 0; i < n; i++)
-		qemu_plugin_register_vcpu_insn_exec_inline(
-			qemu_plugin_tb_get_insn(tb, i),
-			QEMU_PLUGIN_INLINE_ADD_U64, &state.kernel_insns, 1);
+	if (!user) {
+		for (size_t i = 0; i < n; i++)
+			qemu_plugin_register_vcpu_insn_exec_inline(
+				qemu_plugin_tb_get_insn(tb, i),
+				QEMU_PLUGIN_INLINE_ADD_U64, &state.kernel_insns,
+				1);
+		watch(tb);
+	}
 	/*
 	 * Read and write for both: asked for reads alone, QEMU 7.2 leaves out
 	 * most of the accesses of `ret`.
@@ -317,11 +433,11 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 	if (kind == EXACT_KIND_CALL)
 		qemu_plugin_register_vcpu_mem_cb(last, on_call_access,
 						 QEMU_PLUGIN_CB_NO_REGS,
-						 QEMU_PLUGIN_MEM_RW, NULL);
+						 QEMU_PLUGIN_MEM_RW, half);
 	else if (kind == EXACT_KIND_RET)
 		qemu_plugin_register_vcpu_mem_cb(last, on_ret_access,
 						 QEMU_PLUGIN_CB_NO_REGS,
-						 QEMU_PLUGIN_MEM_RW, NULL);
+						 QEMU_PLUGIN_MEM_RW, half);
 }
 
 static void on_atexit(qemu_plugin_id_t id, void *data)

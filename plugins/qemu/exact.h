@@ -4,14 +4,14 @@
  * crates/instruments/src/exact/stream.rs; a change here is a change there, and
  * a new EXACT_STREAM_VERSION.
  *
- *   0iii iiii ...        block `i` of kernel code starts executing
+ *   0iii iiii ...        block `i` starts executing
  *   1ttt tttt pppp ...   a record of type `t` (7 bits) with 24 bits `p`,
  *                        followed by the words that its type asks for
  */
 #ifndef NETPLUMB_EXACT_H
 #define NETPLUMB_EXACT_H
 
-#define EXACT_STREAM_VERSION 1
+#define EXACT_STREAM_VERSION 2
 
 enum exact_record {
 	/* p: EXACT_STREAM_VERSION. First word of the stream. */
@@ -25,17 +25,37 @@ enum exact_record {
 	EXACT_BLOCK = 2,
 	/* p: instructions that the block before really executed, if not all. */
 	EXACT_PARTIAL = 3,
-	/* A call stored its return address; p: address bits 32-47; word: 0-31. */
+	/*
+	 * A call stored its return address; p: address bits 32-47, and
+	 * EXACT_USER_HALF if it is below the kernel's half; word: bits 0-31.
+	 */
 	EXACT_CALL = 4,
 	/* A ret read its return address from there; as above. */
 	EXACT_RET = 5,
-	/* User mode runs. */
+	/* User mode runs; not said where its blocks are. */
 	EXACT_USER = 6,
-	/* p: enum exact_mark; two words: user instructions so far, low, high. */
+	/*
+	 * p: enum exact_mark; two words: user instructions so far, low, high.
+	 * Where user mode's blocks are told, the rest of the block around the
+	 * marker is told as if it started again, and was cut short.
+	 */
 	EXACT_MARK = 7,
 	/* p: enum exact_loss; word: how many so far. */
 	EXACT_LOSS = 8,
+	/*
+	 * Code of a block of user mode, as EXACT_BLOCK, but that two words with a
+	 * hash of its page stand before the sizes, and the code itself is left
+	 * out. The hash is of the 4 KiB that the first instruction lies in, 512
+	 * little-endian words w: h = (h ^ w) * EXACT_HASH_FACTOR, h ^= h >> 32,
+	 * from 0. Zero: the page could not be read.
+	 */
+	EXACT_USER_BLOCK = 9,
+	/* Watched code stored something there; address as of EXACT_CALL. */
+	EXACT_STORE = 10,
 };
+
+#define EXACT_USER_HALF 0x10000u
+#define EXACT_HASH_FACTOR 0x9e3779b97f4a7c15ull
 
 enum exact_kind {
 	EXACT_KIND_OTHER = 0,
@@ -66,6 +86,19 @@ enum exact_mark {
 	EXACT_MARK_TX_END = 5,
 	EXACT_MARK_RX_BEGIN = 6,
 	EXACT_MARK_RX_END = 7,
+	/* The window of a command opens, and this task is its first. */
+	EXACT_MARK_RUN_BEGIN = 8,
+	/*
+	 * What follows the plugin keeps to itself. USER: user mode's blocks are to
+	 * be told. BIT_0, BIT_1: shift a bit into a register of 64; WATCH_BEGIN and
+	 * WATCH_END: it is an address, between the two of which the kernel's stores
+	 * are told.
+	 */
+	EXACT_MARK_USER = 9,
+	EXACT_MARK_BIT_0 = 10,
+	EXACT_MARK_BIT_1 = 11,
+	EXACT_MARK_WATCH_BEGIN = 12,
+	EXACT_MARK_WATCH_END = 13,
 };
 
 #endif

@@ -90,5 +90,7 @@ struct qemu_plugin_insn *
 qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t idx);
 const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *insn);
 size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *insn);
+/* Where the instruction lies in our own memory; NULL if in none of the guest's. */
+void *qemu_plugin_insn_haddr(const struct qemu_plugin_insn *insn);
 
 #endif

@@ -3,6 +3,7 @@
 
 use netplumb_engine::EngineError;
 use netplumb_kernel::layers::LayerError;
+use netplumb_lab::bundle::BundleError;
 use netplumb_lab::vm::kernels::ErrorKind;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::experiment::ExperimentError;
@@ -43,6 +44,17 @@ impl Failure {
         {
             return Failure::Usage;
         }
+        if let Some(error) = error.downcast_ref::<BundleError>() {
+            return match error {
+                BundleError::WrongArchitecture { .. } | BundleError::TooLarge { .. } => {
+                    Failure::CannotHere
+                }
+                BundleError::MissingLibrary { .. }
+                | BundleError::MissingInterpreter { .. }
+                | BundleError::Damaged { .. } => Failure::Failed,
+                _ => Failure::Usage,
+            };
+        }
         match error.downcast_ref::<EngineError>() {
             Some(EngineError::Vm(VmError::QemuMissing(_)) | EngineError::Plugin(_)) => {
                 Failure::CannotHere
@@ -54,6 +66,7 @@ impl Failure {
                 ErrorKind::CannotHere => Failure::CannotHere,
                 ErrorKind::Failed => Failure::Failed,
             },
+            _ if error.downcast_ref::<CannotHere>().is_some() => Failure::CannotHere,
             _ => Failure::Failed,
         }
     }
@@ -75,3 +88,8 @@ pub(crate) fn told(error: &anyhow::Error) -> String {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
+
+/// What was asked for can't be measured in this way: why, and what can be.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct CannotHere(pub(crate) String);

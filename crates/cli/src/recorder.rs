@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args;
+use netplumb_engine::run::Save;
 use netplumb_engine::{EngineError, Options, Plan};
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::recording::{Recording, env};
@@ -108,6 +109,39 @@ pub(crate) fn record(
 ) -> anyhow::Result<Outcome> {
     let plan =
         &(plan.clone().with_seeds(options.seeds.unwrap_or(1))).map_err(crate::exit::Usage)?;
+    let measure = |engine: &Options, recording: &mut Recording, save: Save<'_>, teller: &Teller| {
+        netplumb_engine::run(plan, engine, recording, save, &|event| teller.tell(event))
+    };
+    let outcome = record_by(measure, name, experiment_toml, options, cache)?;
+    let more = plan.arms.len() > 1 && !outcome.recording.blocks.is_empty();
+    if outcome.error.is_some() && more && !options.quiet {
+        eprintln!(
+            "what was measured is in {}: the same command with --resume goes on from there",
+            path_of(name, options).display()
+        );
+    }
+    Ok(outcome)
+}
+
+/// Where a recording goes.
+fn path_of(name: &str, options: &RunOptions) -> PathBuf {
+    options
+        .output
+        .clone()
+        .unwrap_or_else(|| PathBuf::from(format!("{name}.plumb")))
+}
+
+/// Record what `measure` measures.
+///
+/// # Errors
+/// As [`record`].
+pub(crate) fn record_by(
+    measure: impl FnOnce(&Options, &mut Recording, Save<'_>, &Teller) -> Result<(), EngineError>,
+    name: &str,
+    experiment_toml: &str,
+    options: &RunOptions,
+    cache: &Path,
+) -> anyhow::Result<Outcome> {
     let mut layers = LayerRules::built_in();
     if let Some(path) = &options.layers {
         let text = std::fs::read_to_string(path)
@@ -124,10 +158,7 @@ pub(crate) fn record(
     })
     .context("can't watch for Ctrl-C")?;
 
-    let path = options
-        .output
-        .clone()
-        .unwrap_or_else(|| PathBuf::from(format!("{name}.plumb")));
+    let path = path_of(name, options);
     let mut recording = match options.resume {
         true => taken_up(&path, experiment_toml, options)?,
         false => None,
@@ -166,8 +197,7 @@ pub(crate) fn record(
     // A disk that fills up must not cost what is measured afterwards: the first
     // error is kept and told at the end, when the figures have been printed.
     let mut unsaved = None;
-    let result = netplumb_engine::run(
-        plan,
+    let result = measure(
         &engine_options,
         &mut recording,
         &mut |recording| {
@@ -186,7 +216,7 @@ pub(crate) fn record(
             }
             Ok(())
         },
-        &|event| teller.tell(event),
+        &teller,
     );
     teller.done();
     if let Err(error @ EngineError::OtherPlan(_)) = result {
@@ -197,15 +227,8 @@ pub(crate) fn record(
         (Ok(()), Some(error)) => Some(error.into()),
         (Ok(()), None) => None,
     };
-    if !options.quiet {
-        match &error {
-            None => eprintln!("recorded in {}", path.display()),
-            Some(_) if plan.arms.len() > 1 && !recording.blocks.is_empty() => eprintln!(
-                "what was measured is in {}: the same command with --resume goes on from there",
-                path.display()
-            ),
-            Some(_) => {}
-        }
+    if error.is_none() && !options.quiet {
+        eprintln!("recorded in {}", path.display());
     }
     Ok(Outcome { recording, error })
 }

@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use netplumb_instruments::exact::{Symbol, TreeNode, UNKNOWN, Window};
+use netplumb_instruments::exact::{
+    FIRST_USER_SYMBOL, Symbol, TreeNode, UNKNOWN, UserSymbol, Window,
+};
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::class::{Context, Direction};
@@ -15,6 +17,9 @@ use netplumb_model::recording::{
 
 /// The name of code that no symbol covers.
 pub(crate) const UNKNOWN_NAME: &str = "[unknown]";
+
+/// The layer of all user code.
+const APPLICATION: &str = "application";
 
 /// What of the recording is known by content, over all guests.
 #[derive(Debug, Default)]
@@ -45,9 +50,15 @@ impl Index {
 pub(crate) struct Translation {
     symbols: HashMap<Symbol, FunctionId>,
     nodes: Vec<NodeId>,
+    user: Vec<UserSymbol>,
 }
 
 impl Translation {
+    /// The symbols of user code that nodes may have.
+    pub(crate) fn set_user(&mut self, symbols: Vec<UserSymbol>) {
+        self.user = symbols;
+    }
+
     /// Take in nodes that the accountant has added.
     pub(crate) fn add_nodes(
         &mut self,
@@ -58,10 +69,13 @@ impl Translation {
         nodes: &[TreeNode],
     ) {
         for node in nodes {
-            let function = *self
-                .symbols
-                .entry(node.symbol)
-                .or_insert_with(|| function(recording, index, symbols, layers, node.symbol));
+            let function = *self.symbols.entry(node.symbol).or_insert_with(|| {
+                let new = match user_function(&self.user, node.symbol) {
+                    Some(function) => function,
+                    None => kernel_function(symbols, layers, node.symbol),
+                };
+                known(recording, index, new)
+            });
             let new = Node {
                 // A parent comes before its children, so it is translated.
                 parent: node.parent.map(|p| self.nodes[p as usize]),
@@ -119,33 +133,42 @@ impl Translation {
     }
 }
 
-fn function(
-    recording: &mut Recording,
-    index: &mut Index,
-    symbols: &SymbolTable,
-    layers: &LayerRules,
-    symbol: Symbol,
-) -> FunctionId {
-    let new = if symbol == UNKNOWN {
-        Function {
+fn kernel_function(symbols: &SymbolTable, layers: &LayerRules, symbol: Symbol) -> Function {
+    if symbol == UNKNOWN {
+        return Function {
             name: UNKNOWN_NAME.into(),
             module: None,
             layer: None,
             address: 0,
             size_bytes: 0,
-        }
-    } else {
-        let symbol = &symbols.symbols()[symbol as usize];
-        Function {
-            name: symbol.name.clone(),
-            module: symbol.module.clone(),
-            layer: layers
-                .layer(&symbol.name, symbol.module.as_deref())
-                .map(String::from),
-            address: symbol.addr,
-            size_bytes: symbol.size,
-        }
-    };
+        };
+    }
+    let symbol = &symbols.symbols()[symbol as usize];
+    Function {
+        name: symbol.name.clone(),
+        module: symbol.module.clone(),
+        layer: layers
+            .layer(&symbol.name, symbol.module.as_deref())
+            .map(String::from),
+        address: symbol.addr,
+        size_bytes: symbol.size,
+    }
+}
+
+/// A function of user code: its file is its module.
+fn user_function(user: &[UserSymbol], symbol: Symbol) -> Option<Function> {
+    let symbol = user.get(symbol.checked_sub(FIRST_USER_SYMBOL)? as usize)?;
+    Some(Function {
+        name: symbol.name.clone(),
+        module: Some(symbol.module.clone()),
+        layer: Some(APPLICATION.into()),
+        address: symbol.address,
+        size_bytes: symbol.size_bytes,
+    })
+}
+
+/// The number of a function, which may be in the recording already.
+fn known(recording: &mut Recording, index: &mut Index, new: Function) -> FunctionId {
     *index
         .functions
         .entry((new.name.clone(), new.module.clone()))

@@ -5,6 +5,7 @@ use std::io;
 use netplumb_instruments::exact::{self, StreamError};
 use netplumb_kernel::kallsyms::KallsymsError;
 use netplumb_kernel::modules::ModuleError;
+use netplumb_lab::bundle::BundleError;
 use netplumb_lab::vm::kernels::KernelStoreError;
 use netplumb_lab::vm::process::VmError;
 
@@ -23,6 +24,9 @@ pub enum EngineError {
     /// A file that a knob needs.
     #[error(transparent)]
     Files(#[from] netplumb_lab::vm::files::FilesError),
+    /// The command's files.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
     /// QEMU will not have the plugin.
     #[error("{0}")]
     Plugin(String),

@@ -1,9 +1,11 @@
 //! What the agent in a guest does for an experiment.
 
+mod command;
 mod settings;
 mod timing;
 
 use std::collections::BTreeMap;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::{fs, io};
 
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
@@ -21,6 +23,8 @@ use crate::second_opinion;
 #[derive(Debug, Default)]
 pub struct Agent {
     standing: Vec<Standing>,
+    /// Where requests come from.
+    port: Option<OwnedFd>,
 }
 
 /// A topology that stands, and what it was asked to be.
@@ -54,10 +58,20 @@ impl Handler for Agent {
             Request::TimeFunctions { functions, plan } => {
                 self.time_functions(&functions, &plan, reply)
             }
+            Request::Unpack { modules } => command::unpack(&modules),
+            Request::ReadVdso => command::vdso(reply),
+            Request::Command(plan) => {
+                let port = self.port.as_ref().and_then(|p| p.try_clone().ok());
+                command::run(&plan, self.ends(&plan.links)?, port.as_ref(), reply)
+            }
             other => Err(format!(
                 "this agent does not know what to do with {other:?}"
             )),
         }
+    }
+
+    fn port(&mut self, port: BorrowedFd<'_>) {
+        self.port = port.try_clone_to_owned().ok();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Experiments carried out: from arms to guests to recordings.
 
 mod collect;
+mod command;
 mod error;
 mod extras;
 pub mod guest;
@@ -11,6 +12,7 @@ pub mod run;
 mod scan;
 pub mod second_opinion;
 
+pub use command::{CommandRun, run_command};
 pub use error::EngineError;
 pub use plan::{GuestPlan, Plan};
 pub use run::{Options, Progress, run};

@@ -263,7 +263,7 @@ impl Read for Spool {
     }
 }
 
-fn pipe() -> io::Result<(File, OwnedFd)> {
+pub(crate) fn pipe() -> io::Result<(File, OwnedFd)> {
     let mut fds = [0; 2];
     // SAFETY: the array has room for the two descriptors.
     if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {

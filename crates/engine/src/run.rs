@@ -358,7 +358,7 @@ fn merge(
     }
 }
 
-fn add_losses(recording: &mut Recording, losses: &Losses) {
+pub(crate) fn add_losses(recording: &mut Recording, losses: &Losses) {
     for (cause, count, meaning) in [
         (
             "returns without a call",

@@ -8,17 +8,21 @@
 
 mod account;
 mod block;
+mod image;
 mod plugin;
 mod scope;
 mod stack;
 mod stream;
 mod tree;
+mod user;
 mod window;
 
 pub use account::{Accountant, Losses};
+pub use image::{Image, ImageError, ImageFunction, Images, build_id, page_hash, readable};
 pub use plugin::{PLUGIN, describe_refusal, qemu_args};
 pub use stream::{Mark, Record, StreamError, StreamReader};
 pub use tree::{Symbol, Tree, TreeNode, UNKNOWN};
+pub use user::{FIRST_SYMBOL as FIRST_USER_SYMBOL, NO_FILE, UNKNOWN_CODE, UserSymbol};
 pub use window::{Counted, Window};
 
 #[cfg(test)]

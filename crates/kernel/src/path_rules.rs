@@ -25,6 +25,10 @@ pub struct Role {
     pub softirq: bool,
     /// Switches stacks.
     pub task_switch: bool,
+    /// Replaces a task's program.
+    pub exec: bool,
+    /// Prepares a new task's stack.
+    pub new_task: bool,
     /// Handles one received packet.
     pub packet: bool,
     /// Finishes a transmission.
@@ -44,6 +48,8 @@ pub struct PathRules {
     entry: GlobSet,
     softirq: GlobSet,
     task_switch: GlobSet,
+    exec: GlobSet,
+    new_task: GlobSet,
     packet: GlobSet,
     completion: GlobSet,
     vectors: BTreeMap<String, Softirq>,
@@ -64,6 +70,8 @@ struct File {
     entry: Vec<String>,
     softirq: Vec<String>,
     task_switch: Vec<String>,
+    exec: Vec<String>,
+    new_task: Vec<String>,
     packet: Vec<String>,
     transmit_completion: Vec<String>,
     vectors: BTreeMap<String, Softirq>,
@@ -108,6 +116,8 @@ impl PathRules {
             entry: globs(&file.entry)?,
             softirq: globs(&file.softirq)?,
             task_switch: globs(&file.task_switch)?,
+            exec: globs(&file.exec)?,
+            new_task: globs(&file.new_task)?,
             packet: globs(&file.packet)?,
             completion: globs(&file.transmit_completion)?,
             vectors: file.vectors,
@@ -130,6 +140,8 @@ impl PathRules {
             entry: self.entry.is_match(name),
             softirq: self.softirq.is_match(name),
             task_switch: self.task_switch.is_match(name),
+            exec: self.exec.is_match(name),
+            new_task: self.new_task.is_match(name),
             packet: self.packet.is_match(name),
             completion: self.completion.is_match(name),
             vector: self.vectors.get(name).copied(),

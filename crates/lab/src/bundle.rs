@@ -4,6 +4,7 @@
 //! finds the same. Symbolic links go along as links: each file is where it is
 //! looked up, and a library that is reached by two ways is still one file.
 
+pub mod companions;
 mod elf;
 mod error;
 mod host;
@@ -202,6 +203,37 @@ impl Bundle {
         self.add_needs(&place, &to, Libraries::Needed)
     }
 
+    /// The names of the programs that run where `path` is executed: its own, links
+    /// followed, and those of interpreters that were added with it.
+    pub fn programs_of(&self, path: &Path) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut at = Some(path.to_path_buf());
+        while let Some(path) = at.take() {
+            let Ok((place, _)) = self.host.metadata(&path) else {
+                break;
+            };
+            let name = place.file_name().unwrap_or_default().to_string_lossy();
+            names.push(name.into_owned());
+            if names.len() > MAX_SCRIPTS {
+                break;
+            }
+            let head = self.head(&place).unwrap_or_default();
+            if let Some(line) = head.strip_prefix(b"#!") {
+                let line = line.split(|b| *b == b'\n').next().unwrap_or_default();
+                let line = String::from_utf8_lossy(line);
+                let mut words = line.split_whitespace();
+                let first = words.next().map(PathBuf::from);
+                at = match first {
+                    Some(env) if env.ends_with("env") => words
+                        .find(|w| !w.starts_with('-') && !w.contains('='))
+                        .and_then(|name| self.find(name).ok()),
+                    other => other,
+                };
+            }
+        }
+        names
+    }
+
     /// Add a shared library by its name, if this machine has it.
     ///
     /// # Errors
@@ -215,7 +247,7 @@ impl Bundle {
         Ok(!found.is_empty())
     }
 
-    /// Add a folder of the host at its own place, but only those files and folders
+    /// Add a file or folder of the host at its own place, but only those files and folders
     /// below it that `wanted` says yes to, by their path from the folder.
     ///
     /// # Errors
@@ -225,8 +257,11 @@ impl Bundle {
         folder: &Path,
         wanted: &dyn Fn(&Path) -> bool,
     ) -> Result<(), BundleError> {
-        let (place, _) = self.metadata(folder)?;
+        let (place, found) = self.metadata(folder)?;
         let to = self.add_way(folder)?;
+        if found.is_file() {
+            return self.add_plain(&place, &found, &to);
+        }
         self.add_folder(&place, &to, wanted, Libraries::Noted)
     }
 

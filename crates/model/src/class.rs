@@ -69,6 +69,18 @@ words! {
     Udp = "udp",
     /// Small sends over one established TCP connection.
     Tcp = "tcp",
+    /// No packets of ours: a command, and whatever it does.
+    Command = "command",
+}
+
+impl Proto {
+    /// What costs are shared by: each packet, or each run of a command.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Proto::Raw | Proto::Udp | Proto::Tcp => "packet",
+            Proto::Command => "run",
+        }
+    }
 }
 
 words! {
@@ -111,6 +123,8 @@ words! {
     Echo = "echo",
     /// Reception of a TCP segment that carries nothing but an acknowledgement.
     Ack = "ack",
+    /// All that happens while a command runs.
+    Run = "run",
     /// In the window, but no packet's: timers, other tasks, the waiting between.
     Other = "other",
 }
@@ -269,7 +283,7 @@ mod tests {
         let error = "sctp".parse::<Proto>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`sctp` is no protocol: it takes raw, udp, tcp"
+            "`sctp` is no protocol: it takes raw, udp, tcp, command"
         );
     }
 }

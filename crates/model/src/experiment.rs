@@ -17,7 +17,7 @@ pub use knobs::{Bytes, Knobs, Offload, Vary};
 pub use nft::{Hook, Looks, MAX_RULESET_BYTES, NeverMatching, Nft, NftIn, Ruleset, TABLE};
 pub use scan::Scan;
 
-use crate::class::{Family, Link, words};
+use crate::class::{Family, Link, Proto, words};
 use crate::recording::Arm;
 
 words! {
@@ -162,6 +162,12 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
         return Err((
             "size_bytes",
             format!("size_bytes is {}: at most {MAX_SIZE_BYTES}", arm.size_bytes),
+        ));
+    }
+    if arm.proto == Proto::Command {
+        return Err((
+            "proto",
+            "a command is no protocol: it is measured by `plumb path -- COMMAND`".into(),
         ));
     }
     if arm.forward && arm.link == Link::Lo {

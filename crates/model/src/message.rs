@@ -14,7 +14,7 @@ use crate::recording::Ledger;
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// From the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,6 +56,18 @@ pub enum Request {
         /// What is to stand before: the settings are those of its namespaces.
         plan: RunPlan,
     },
+    /// Unpack the files that came with the guest, and load modules among them.
+    Unpack {
+        /// Paths of modules, in the order to be loaded; what does not load is no
+        /// error.
+        modules: Vec<String>,
+    },
+    /// Send the code that the kernel lends to every process, as chunks.
+    ReadVdso,
+    /// Run a command.
+    Command(CommandPlan),
+    /// Kill the command that runs; its request is answered then. This one is not.
+    Stop,
     /// Power off.
     PowerOff,
 }
@@ -81,6 +93,10 @@ pub enum Reply {
         /// Its packets.
         ledger: Ledger,
     },
+    /// What a command, or its peer, said.
+    Output(Output, Vec<u8>),
+    /// How a run of a command ended.
+    Ended(CommandEnd),
     /// What the second opinion saw, one entry a function.
     Timed(Vec<TimedFunction>),
     /// Settings, a part of the list.
@@ -100,6 +116,68 @@ pub struct Setting {
     pub value: String,
     /// Another that the kernel takes, or why there is none.
     pub other: Result<String, String>,
+}
+
+/// A command to be run, and around it what it needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandPlan {
+    /// The links, and settings; its packets don't count.
+    pub links: RunPlan,
+    /// Path of the program.
+    pub program: String,
+    /// The command's words, the first its name.
+    pub words: Vec<String>,
+    /// Path and words of what runs at the other end, if anything does.
+    pub peer: Option<(String, Vec<String>)>,
+    /// The folder that both run in.
+    pub folder: String,
+    /// Path of the file that is its standard input, or none.
+    pub stdin: Option<String>,
+    /// Repetitions.
+    pub blocks: u32,
+    /// Bytes of output that are kept, of each stream.
+    pub output_bytes: u64,
+    /// The kernel's code that prepares a new task's stack, from and to.
+    pub watch: Option<(u64, u64)>,
+}
+
+/// Who said something, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Output {
+    /// The command, on standard output.
+    Stdout,
+    /// The command, on standard error.
+    Stderr,
+    /// The peer, on either.
+    Peer,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// How one run of a command ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandEnd {
+    /// Which repetition.
+    pub index: u32,
+    /// The command itself.
+    pub exit: Exit,
+    /// It was killed because its time was over.
+    pub stopped: bool,
+    /// The peer, if it ended before the command did.
+    pub peer: Option<Exit>,
+    /// The peer had a socket open before the command began; or there is no peer.
+    pub peer_ready: bool,
+    /// Names of processes that it left behind, killed since.
+    pub left: Vec<String>,
+    /// Bytes of output that were not kept.
+    pub unkept_bytes: u64,
 }
 
 /// What fentry and fexit saw of one function.

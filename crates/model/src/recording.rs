@@ -40,6 +40,10 @@ pub struct Recording {
     pub complete: bool,
 }
 
+/// The module of a function that stands for a thread of a command: the root of what
+/// the thread called, which costs nothing itself.
+pub const THREAD_MODULE: &str = "(thread)";
+
 /// Keys of [`Recording::environment`] that more than one place needs.
 pub mod env {
     /// The instrument, which is the clock: "exact".

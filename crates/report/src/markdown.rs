@@ -107,7 +107,7 @@ pub fn render(
 fn heading(recording: &Recording, experiment: Option<&Experiment>) -> String {
     let title = match experiment.map(|e| e.title.trim()) {
         Some(title) if !title.is_empty() => prose(title, 200),
-        _ => "What a packet costs in the kernel".into(),
+        _ => "What it costs in the kernel".into(),
     };
     let mut out = format!("# {title}\n\n");
     if let Some(question) = experiment.map(|e| e.question.trim())
@@ -117,7 +117,8 @@ fn heading(recording: &Recording, experiment: Option<&Experiment>) -> String {
     }
     let release = recording.environment.get(env::KERNEL);
     out.push_str(&format!(
-        "Kernel instructions per packet, Linux {}.\n\n",
+        "Instructions per {}, Linux {}.\n\n",
+        recording.arms.first().map_or("packet", |a| a.proto.unit()),
         code(release.map_or("?", |r| r), 80)
     ));
     out

@@ -107,7 +107,7 @@ pub fn render(
 fn source(recording: &Recording) -> String {
     let fact = |key: &str| printable(recording.environment.get(key).map_or("?", |v| v), 40);
     format!(
-        "Kernel instructions executed per packet; Linux {}, QEMU {}, plumb {}",
+        "Instructions executed; Linux {}, QEMU {}, plumb {}",
         fact(env::KERNEL),
         fact(env::QEMU),
         fact(env::PLUMB)
@@ -120,8 +120,9 @@ fn layers(class: &ClassView<'_>) -> Panel {
     Panel {
         heading: label(class),
         below: format!(
-            "{} instructions per packet, by layer",
-            per_packet(class.total, class.packets)
+            "{} instructions per {}, by layer",
+            per_packet(class.total, class.packets),
+            class.class.proto.unit()
         ),
         bars: bars(&shares, class.total, None),
     }
@@ -140,8 +141,9 @@ fn functions(class: &ClassView<'_>, layer: Option<&str>, published: Option<&Publ
     let mut panel = Panel {
         heading: label(class),
         below: format!(
-            "{of}{} instructions per packet",
-            per_packet(whole, class.packets)
+            "{of}{} instructions per {}",
+            per_packet(whole, class.packets),
+            class.class.proto.unit()
         ),
         bars: match published {
             Some(published) => bars_beside(&shares, whole, published),

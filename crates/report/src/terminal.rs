@@ -2,7 +2,8 @@
 
 use comfy_table::presets;
 use comfy_table::{Cell, CellAlignment, Table};
-use netplumb_model::recording::Recording;
+use netplumb_model::class::Proto;
+use netplumb_model::recording::{Arm, Recording, THREAD_MODULE};
 
 use crate::analysis::{ClassView, NO_LAYER};
 use crate::number::{per_packet, percent, printable};
@@ -114,6 +115,10 @@ fn heading(recording: &Recording, classes: &[ClassView<'_>]) -> String {
     let mut out = String::new();
     for arm in arms {
         let arm = &recording.arms[arm];
+        if arm.proto == Proto::Command {
+            out.push_str(&command_heading(arm));
+            continue;
+        }
         out.push_str(&format!(
             "{}: {} over {}, {}, {} bytes{}\n",
             printable(&arm.name, 80),
@@ -131,12 +136,67 @@ fn heading(recording: &Recording, classes: &[ClassView<'_>]) -> String {
     out
 }
 
+fn command_heading(arm: &Arm) -> String {
+    let peer = arm.knobs.get("peer");
+    format!(
+        "{}: {} over {}{}{}\n",
+        printable(&arm.name, 200),
+        arm.link,
+        arm.family,
+        if arm.forward {
+            ", through a router"
+        } else {
+            ""
+        },
+        peer.map_or_else(String::new, |p| format!("; peer: {}", printable(p, 200)))
+    )
+}
+
+/// What each thread of a command cost, with all that it called.
+fn threads(class: &ClassView<'_>, view: &View) -> String {
+    const THREADS: usize = 12;
+    let mut threads: Vec<_> = class
+        .functions
+        .iter()
+        .filter(|f| {
+            let function = &class.recording.functions[f.function as usize];
+            function.module.as_deref() == Some(THREAD_MODULE)
+        })
+        .collect();
+    threads.sort_by_key(|f| (std::cmp::Reverse(f.inclusive_insns), class.name(f.function)));
+    let mut table = table(view.columns);
+    table.set_header(vec![
+        Cell::new("  thread"),
+        right("inclusive"),
+        right("share"),
+    ]);
+    for thread in threads.iter().take(THREADS) {
+        table.add_row(vec![
+            Cell::new(format!(
+                "  {}",
+                printable(class.name(thread.function), NAME_LIMIT)
+            )),
+            right(per_packet(thread.inclusive_insns, class.packets)),
+            right(format!(
+                "{:.1}%",
+                percent(thread.inclusive_insns, class.total)
+            )),
+        ]);
+    }
+    let mut out = trimmed(&table);
+    if threads.len() > THREADS {
+        out.push_str(&format!("  and {} more threads\n", threads.len() - THREADS));
+    }
+    out
+}
+
 fn class_section(class: &ClassView<'_>, view: &View) -> String {
     let packets = class.packets;
     let heading = format!(
-        "{}  {} instructions per packet ({})",
+        "{}  {} instructions per {} ({})",
         label(class),
         per_packet(class.total, packets),
+        class.class.proto.unit(),
         split(class)
     );
     let mut out = continued(&heading, 2, view.columns);
@@ -144,6 +204,10 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
     if view.layer.is_none() {
         out.push_str(&layers(class, view));
         out.push('\n');
+        if class.class.proto == Proto::Command {
+            out.push_str(&threads(class, view));
+            out.push('\n');
+        }
     }
     let shown_total = match &view.layer {
         Some(layer) => class.layer_insns(layer),
@@ -151,10 +215,12 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
     };
     if let Some(layer) = &view.layer {
         out.push_str(&format!(
-            "  {}: {} per packet, {:.1}% of the path\n",
+            "  {}: {} per {}, {:.1}% of the {}\n",
             printable(layer, WORD_LIMIT),
             per_packet(shown_total, packets),
-            percent(shown_total, class.total)
+            class.class.proto.unit(),
+            percent(shown_total, class.total),
+            whole_of(class)
         ));
     }
     out.push_str(&functions(class, view, shown_total));
@@ -261,6 +327,14 @@ pub(crate) fn trimmed(table: &Table) -> String {
     out
 }
 
+/// What a class is the whole of.
+fn whole_of(class: &ClassView<'_>) -> &'static str {
+    match class.class.proto {
+        Proto::Command => "run",
+        Proto::Raw | Proto::Udp | Proto::Tcp => "path",
+    }
+}
+
 /// Where to look first, in a sentence.
 pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
     let Some(top) = class.functions_of(layer).next() else {
@@ -278,7 +352,7 @@ pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
     let share = percent(top.self_insns, whole);
     let of = match layer {
         Some(layer) => format!("of the {} layer", printable(layer, WORD_LIMIT)),
-        None => "of the path".to_string(),
+        None => format!("of the {}", whole_of(class)),
     };
     let mut text = format!(
         "Bottleneck: {name} with {} of {} instructions ({share:.1}% {of})",
@@ -312,7 +386,7 @@ pub(crate) fn several_arms(classes: &[ClassView<'_>]) -> bool {
 /// The class, after the arm where that says more than the protocol.
 pub(crate) fn label(class: &ClassView<'_>) -> String {
     let arm = class.arm();
-    if arm.name == arm.proto.as_str() {
+    if arm.name == arm.proto.as_str() || arm.proto == Proto::Command {
         class.class.to_string()
     } else {
         format!("{}, {}", printable(&arm.name, 60), class.class)

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use netplumb_model::class::Proto;
 use netplumb_model::recording::{Recording, env};
 
 use crate::analysis::{ClassView, NO_LAYER, other_work};
@@ -13,12 +14,16 @@ pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
     let fact = |key: &str| printable(recording.environment.get(key).map_or("?", |v| v), 120);
     let mut lines = Vec::new();
     let exact = if fact(env::QUICK) == "yes" {
-        "kernel instructions executed, quick mode (no instruction clock): within some tenths of a percent"
+        "instructions executed, quick mode (no instruction clock): within some tenths of a percent"
     } else {
-        "kernel instructions executed, to the instruction"
+        "instructions executed, to the instruction"
+    };
+    let whose = match commands(recording) {
+        true => "the kernel's and the command's own ",
+        false => "kernel ",
     };
     lines.push(format!(
-        "clock     {exact}; not time: no caches, no branch prediction, no contention"
+        "clock     {whose}{exact}; not time: no caches, no branch prediction, no contention"
     ));
     lines.push(format!(
         "kernel    {} ({}), mitigations {}",
@@ -32,7 +37,10 @@ pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
         fact(env::CPU),
         fact(env::REP)
     ));
-    lines.push(ledger(recording));
+    lines.push(match commands(recording) {
+        true => format!("runs      {}", thousands(recording.blocks.len() as u64)),
+        false => ledger(recording),
+    });
     lines.push(blocks(classes));
     let whole: u64 = classes.iter().map(|c| c.total).sum();
     let unnamed: u64 = classes.iter().map(|c| c.layer_insns(NO_LAYER)).sum();
@@ -40,7 +48,9 @@ pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
         "layers    {:.2}% of the instructions are in no layer",
         percent(unnamed, whole)
     ));
-    lines.push(others(recording, classes));
+    if !commands(recording) {
+        lines.push(others(recording, classes));
+    }
     if recording.losses.is_empty() {
         lines.push(
             "loss      none: every call and return was matched, every instruction placed".into(),
@@ -61,6 +71,11 @@ pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
         );
     }
     lines
+}
+
+/// Whether it is about commands, not packets.
+fn commands(recording: &Recording) -> bool {
+    recording.arms.iter().any(|a| a.proto == Proto::Command)
 }
 
 /// The levels of a knob in which arms differ; none if they don't.
@@ -143,8 +158,9 @@ fn blocks(classes: &[ClassView<'_>]) -> String {
         format!("blocks    {count} of each class, every one with the same count")
     } else {
         format!(
-            "blocks    {count} of each class; per packet they range: {} (the kernel's own state moves on: \
+            "blocks    {count} of each class; per {} they range: {} (the kernel's own state moves on: \
              a ring, a slab or random numbers refilled, a timer or a clock reading another)",
+            classes.first().map_or("packet", |c| c.class.proto.unit()),
             differing.join(", ")
         )
     }

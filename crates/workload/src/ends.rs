@@ -83,6 +83,7 @@ impl Ends {
                 })
             }
             Proto::Tcp => self.tcp(),
+            Proto::Command => Err(io::Error::other("a command sends its own packets")),
         }
     }
 

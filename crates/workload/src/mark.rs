@@ -23,6 +23,34 @@ pub const RX_BEGIN: u32 = 6;
 /// It no longer is.
 pub const RX_END: u32 = 7;
 
+/// The window of a command opens, and this task is its first.
+pub const RUN_BEGIN: u32 = 8;
+/// Before [`ARM`]: blocks of user mode are to be told as well.
+pub const USER: u32 = 9;
+const BIT_0: u32 = 10;
+const BIT_1: u32 = 11;
+const WATCH_BEGIN: u32 = 12;
+const WATCH_END: u32 = 13;
+
+/// Have the kernel's stores between two addresses told; before [`ARM`].
+pub fn watch(begin: u64, end: u64) {
+    shift_in(begin);
+    mark::<WATCH_BEGIN>();
+    shift_in(end);
+    mark::<WATCH_END>();
+}
+
+/// Tell the plugin a number, bit by bit: markers carry nothing but themselves.
+fn shift_in(number: u64) {
+    for bit in (0..64).rev() {
+        if number >> bit & 1 == 1 {
+            mark::<BIT_1>();
+        } else {
+            mark::<BIT_0>();
+        }
+    }
+}
+
 /// Execute the marker `MARK`.
 #[inline(always)]
 pub fn mark<const MARK: u32>() {

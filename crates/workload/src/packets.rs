@@ -161,7 +161,7 @@ impl<'a> Traffic<'a> {
         self.send()?;
         let mut left = match self.plan.proto {
             Proto::Tcp => self.message.len(),
-            Proto::Raw | Proto::Udp => 1,
+            Proto::Raw | Proto::Udp | Proto::Command => 1,
         };
         while left > 0 {
             if !wait_readable(self.sockets.rx.as_raw_fd())? {
@@ -171,7 +171,7 @@ impl<'a> Traffic<'a> {
             left = match self.plan.proto {
                 Proto::Tcp if got == 0 => return Ok(false),
                 Proto::Tcp => left.saturating_sub(got),
-                Proto::Raw | Proto::Udp => 0,
+                Proto::Raw | Proto::Udp | Proto::Command => 0,
             };
         }
         Ok(true)

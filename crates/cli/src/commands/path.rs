@@ -8,6 +8,7 @@ use netplumb_engine::Plan;
 use netplumb_model::class::{Direction, Family, Link, Proto};
 use netplumb_model::experiment::{Bytes, Knobs, Vary};
 
+use super::command::CommandArgs;
 use super::page::PageArgs;
 use super::report::{ShowArgs, show};
 use crate::exit::{Failure, told};
@@ -63,9 +64,9 @@ pub(crate) struct PathArgs {
     /// Packets before the first block, not counted
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     warmup: u32,
-    /// Blocks of each kind
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    blocks: u32,
+    /// Blocks of each kind [default: 5, of a command 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    blocks: Option<u32>,
     /// A kernel that `plumb kernel list` shows; several with commas
     #[arg(
         long,
@@ -83,6 +84,8 @@ pub(crate) struct PathArgs {
     /// A setting below /proc/sys in every namespace, like net.core.x=1
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     sysctl: Vec<(String, String)>,
+    #[command(flatten)]
+    command: CommandArgs,
     #[command(flatten)]
     show: ShowArgs,
     #[command(flatten)]
@@ -102,6 +105,27 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 /// # Errors
 /// What kept it from measuring.
 pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
+    args.command.check()?;
+    if !args.command.is_empty() {
+        let machine = super::command::Machine {
+            link: args.link,
+            family: args.family,
+            forward: args.forward,
+            kernel: args.kernel,
+            mitigations: args.mitigations == "on",
+            cmdline: args.cmdline.unwrap_or_default(),
+            sysctl: args.sysctl.into_iter().collect(),
+            blocks: args.blocks.unwrap_or(1),
+        };
+        return super::command::run(
+            args.command,
+            machine,
+            &args.show,
+            &args.page,
+            &args.options,
+            cache,
+        );
+    }
     let fixed = Knobs {
         forward: Some(args.forward),
         mtu_bytes: args.mtu,
@@ -118,8 +142,14 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         kernel: args.kernel,
         ..Vary::default()
     };
-    let plan = Plan::from_knobs(&fixed, &vary, args.packets, args.warmup, args.blocks)
-        .map_err(crate::exit::Usage)?;
+    let plan = Plan::from_knobs(
+        &fixed,
+        &vary,
+        args.packets,
+        args.warmup,
+        args.blocks.unwrap_or(5),
+    )
+    .map_err(crate::exit::Usage)?;
     args.show.check()?;
     args.page.check()?;
     let outcome = record(&plan, "path", "", &args.options, cache)?;

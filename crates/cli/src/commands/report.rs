@@ -49,6 +49,11 @@ pub(crate) struct ShowArgs {
 }
 
 impl ShowArgs {
+    /// Whether what is shown is for programs to read.
+    pub(crate) fn for_programs(&self) -> bool {
+        self.json || self.csv
+    }
+
     /// What can be said to be wrong before anything is measured.
     ///
     /// # Errors

@@ -8,11 +8,15 @@ use netplumb_model::class::{Context, Direction};
 use rustc_hash::FxHashMap;
 
 use super::block::{Block, Segment};
+use super::image::Images;
 use super::scope::{Event, Scope, resolve};
 use super::stack::{Flow, Frame, Tag, Task, Why, stack_id};
 use super::stream::{Kind, Mark, Record};
 use super::tree::{Symbol, Tree, UNKNOWN};
+use super::user::{Birth, Part, User, UserSymbol};
 use super::window::{OpenWindow, Window};
+
+mod user;
 
 /// Deeper than any kernel stack of 16 KiB can be.
 const MAX_DEPTH: usize = 4096;
@@ -30,6 +34,13 @@ pub struct Losses {
     pub insns_without_symbol: u64,
     /// Stacks deeper than any kernel's, given up.
     pub stacks_given_up: u64,
+    /// Calls whose way was too long or too rare to be kept: they are shown below
+    /// the root of their thread.
+    pub ways_cut: u64,
+    /// User instructions in code that is in none of the files.
+    pub insns_without_file: u64,
+    /// Windows that were open when the stream ended.
+    pub windows_cut: u64,
 }
 
 /// A block of which it is not known yet whether it ran to its end.
@@ -58,6 +69,8 @@ pub struct Accountant<'a> {
     /// Number of the open window, or of the next; frames remember it.
     window_number: u32,
     losses: Losses,
+    /// Where a command is measured.
+    user: Option<Box<User>>,
 }
 
 impl<'a> Accountant<'a> {
@@ -81,7 +94,23 @@ impl<'a> Accountant<'a> {
             window: None,
             window_number: 1,
             losses: Losses::default(),
+            user: None,
         }
+    }
+
+    /// An accountant for a command whose code is in these files: user code counts,
+    /// and everything in the window is the run's.
+    pub fn of_command(symbols: &'a SymbolTable, rules: &'a PathRules, images: Images) -> Self {
+        Accountant {
+            user: Some(Box::new(User::new(images))),
+            ..Accountant::new(symbols, rules)
+        }
+    }
+
+    /// The functions of user code seen so far, and the roots of threads; they are
+    /// numbered from [`super::FIRST_USER_SYMBOL`]. Names of roots may change.
+    pub fn user_symbols(&self) -> &[UserSymbol] {
+        self.user.as_deref().map_or(&[], User::symbols)
     }
 
     /// The calling contexts seen so far.
@@ -109,6 +138,23 @@ impl<'a> Accountant<'a> {
                 }
                 self.blocks[index] = Some(Block::new(self.symbols, address, kind, &sizes));
             }
+            Record::UserBlock {
+                id,
+                address,
+                kind,
+                sizes,
+                page,
+            } => {
+                let Some(user) = &mut self.user else {
+                    return None;
+                };
+                let index = id as usize;
+                if self.blocks.len() <= index {
+                    self.blocks.resize(index + 1, None);
+                }
+                self.blocks[index] = Some(Block::of_user(user, address, kind, &sizes, page));
+            }
+            Record::Store(address) => self.store(address),
             Record::Exec(id) => {
                 self.settle();
                 self.running = Some(Running {
@@ -148,10 +194,14 @@ impl<'a> Accountant<'a> {
     }
 
     fn mark(&mut self, mark: Mark, user_insns: u64) -> Option<Window> {
-        self.current.workload = true;
+        // In a command's run others execute markers too.
+        self.current.workload |= self.user.is_none() || mark == Mark::RunBegin;
         match mark {
             Mark::Arm => {}
-            Mark::WindowBegin => {
+            Mark::WindowBegin | Mark::RunBegin => {
+                if mark == Mark::RunBegin {
+                    self.begin_run();
+                }
                 self.window = Some(OpenWindow {
                     user_insns_before: user_insns,
                     ..OpenWindow::default()
@@ -180,6 +230,11 @@ impl<'a> Accountant<'a> {
         else {
             return;
         };
+        if block.user {
+            self.enter_user_block(&block, &running);
+            self.blocks[running.id as usize] = Some(block);
+            return;
+        }
         self.enter_block(&block, &running);
         // The very block that begins the switch may end on the other stack.
         if let Some(sp) = running.call.or(running.ret)
@@ -224,6 +279,10 @@ impl<'a> Accountant<'a> {
                 returns_to: block.end,
             },
             (Kind::Ret, _, Some(sp)) => Flow::Ret { sp },
+            // `rep` before it counts more than once, and may have faulted.
+            (Kind::Call | Kind::Ret, ..) if running.ran.is_some_and(|r| r != block.insns) => {
+                Flow::Sequential
+            }
             (Kind::Call | Kind::Ret, ..) => {
                 self.losses.calls_without_address += 1;
                 Flow::Sequential
@@ -271,6 +330,11 @@ impl<'a> Accountant<'a> {
             }
             Flow::Call { sp, returns_to } => {
                 // A call within it (to fill the return buffer) is no switch.
+                if role.exec
+                    && let Some(thread) = &mut self.current.thread
+                {
+                    thread.exec = true;
+                }
                 if role.task_switch && segment.at_entry {
                     self.current.id = Some(stack_id(sp));
                     self.switching = true;
@@ -378,7 +442,10 @@ impl<'a> Accountant<'a> {
             completion: false,
         };
         let mut tag = below.map_or(base, |f| f.tag);
-        let mut parent = below.map(|f| f.node);
+        let mut parent = match below {
+            Some(below) => Some(below.node),
+            None => self.thread_top(),
+        };
         let mut opens_scope = false;
         let mut opens_packet = false;
 
@@ -420,7 +487,7 @@ impl<'a> Accountant<'a> {
             tag.completion |= role.completion;
             scope.timer |= scope.hardirq && role.timer;
         }
-        let node = self.tree.child(parent, symbol, why == Why::Jumped);
+        let node = self.node(parent, symbol, why == Why::Jumped);
         let mut window = 0;
         if let Some(open) = &mut self.window {
             open.entered += 1;
@@ -494,6 +561,7 @@ impl<'a> Accountant<'a> {
         }
         let context = tag.context.unwrap_or(Context::OtherTask);
         let direction = match context {
+            _ if self.user.is_some() => Direction::Run,
             Context::Task => self.current.doing.unwrap_or(Direction::Other),
             _ => Direction::Other,
         };
@@ -504,8 +572,10 @@ impl<'a> Accountant<'a> {
 
     fn end_scope(&mut self, scope: &Scope) {
         let window = &mut self.window;
+        let run = self.user.is_some();
         let direction = resolve(scope, self.rules, &mut |direction, context, event| {
             if let Some(window) = window {
+                let direction = if run { Direction::Run } else { direction };
                 window.add(direction, context, event.node, event.calls, event.insns);
             }
         });
@@ -518,11 +588,7 @@ impl<'a> Accountant<'a> {
         }
     }
 
-    /// The stack changed: go on with the task that it belongs to.
-    fn switch_to(&mut self, id: u64) {
-        self.switching = false;
-        // A task can be switched from at the end of an interrupt; what that did
-        // so far is accounted for now, the rest when the task comes back.
+    fn settle_scopes(&mut self) {
         for index in 0..self.current.scopes.len() {
             let scope = &mut self.current.scopes[index];
             let done = Scope {
@@ -531,7 +597,16 @@ impl<'a> Accountant<'a> {
             };
             self.end_scope(&done);
         }
-        let next = self.others.remove(&id).unwrap_or_else(|| Task {
+    }
+
+    /// The stack changed: go on with the task that it belongs to.
+    fn switch_to(&mut self, id: u64) {
+        self.switching = false;
+        // A task can be switched from at the end of an interrupt; what that did
+        // so far is accounted for now, the rest when the task comes back.
+        self.settle_scopes();
+        let next = self.newborn(id).or_else(|| self.others.remove(&id));
+        let next = next.unwrap_or_else(|| Task {
             id: Some(id),
             ..Task::default()
         });

@@ -4,6 +4,7 @@ use netplumb_kernel::kallsyms::SymbolTable;
 
 use super::stream::Kind;
 use super::tree::{Symbol, UNKNOWN};
+use super::user::User;
 
 /// A run of instructions of one block in one function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,23 +25,60 @@ pub(super) struct Block {
     pub(super) start: u64,
     /// The address after its last instruction: where a call returns to.
     pub(super) end: u64,
+    /// It is user code.
+    pub(super) user: bool,
+    /// ... that is in none of the files.
+    pub(super) nowhere: bool,
+    /// The image whose program begins here.
+    pub(super) starts: Option<u32>,
 }
 
 impl Block {
+    /// A block of user code.
+    pub(super) fn of_user(
+        user: &mut User,
+        address: u64,
+        kind: Kind,
+        sizes: &[u8],
+        page: u64,
+    ) -> Block {
+        let starts = user.starts(address, page);
+        let mut block = Block::cut(address, kind, sizes, |at| {
+            let found = user.find(address, page, at);
+            (found.symbol, found.start, found.end)
+        });
+        block.user = true;
+        block.nowhere = user.is_nowhere(address, page);
+        block.starts = starts;
+        block
+    }
+
+    /// A block of the kernel.
     pub(super) fn new(symbols: &SymbolTable, address: u64, kind: Kind, sizes: &[u8]) -> Block {
+        Block::cut(address, kind, sizes, |at| match symbols.lookup_index(at) {
+            Some(index) => {
+                let symbol = &symbols.symbols()[index];
+                (index as Symbol, symbol.addr, symbol.addr + symbol.size)
+            }
+            None => (UNKNOWN, at, at + 1),
+        })
+    }
+
+    /// Cut at the borders of functions, which `find` tells by an address: symbol,
+    /// start and end.
+    fn cut(
+        address: u64,
+        kind: Kind,
+        sizes: &[u8],
+        mut find: impl FnMut(u64) -> (Symbol, u64, u64),
+    ) -> Block {
         let mut segments: Vec<Segment> = Vec::with_capacity(1);
         let mut at = address;
         // Up to here the last segment's function reaches.
         let mut reach = address;
         for &size in sizes {
             if at >= reach {
-                let (symbol, start, end) = match symbols.lookup_index(at) {
-                    Some(index) => {
-                        let symbol = &symbols.symbols()[index];
-                        (index as Symbol, symbol.addr, symbol.addr + symbol.size)
-                    }
-                    None => (UNKNOWN, at, at + 1),
-                };
+                let (symbol, start, end) = find(at);
                 reach = end;
                 match segments.last_mut() {
                     Some(last) if last.symbol == symbol => {}
@@ -62,6 +100,9 @@ impl Block {
             kind,
             start: address,
             end: at,
+            user: false,
+            nowhere: false,
+            starts: None,
         }
     }
 }

@@ -10,6 +10,7 @@ use netplumb_model::recording::NodeId;
 
 use super::scope::Scope;
 use super::tree::Symbol;
+use super::user::Thread;
 
 /// How control came to where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +77,8 @@ pub(super) struct Task {
     pub(super) doing: Option<Direction>,
     /// The 16 KiB that its stack lies in, once known.
     pub(super) id: Option<u64>,
+    /// Its user half, where that counts and it has one.
+    pub(super) thread: Option<Thread>,
 }
 
 /// Kernel stacks are 16 KiB, and aligned (arch/x86/include/asm/page_64_types.h).

@@ -3,9 +3,11 @@
 use std::io::{self, Read};
 
 /// EXACT_STREAM_VERSION.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// A block has at most 512 instructions of 15 bytes, and a size byte each.
-const MAX_RECORD_WORDS: usize = 4 + 512 * 16 / 4;
+const MAX_BLOCK_WORDS: usize = 512 * 16 / 4;
+/// EXACT_USER_HALF: an address is below the kernel's half.
+const USER_HALF: u32 = 0x1_0000;
 
 /// Why a stream can't be read on.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +37,8 @@ pub enum Mark {
     RxBegin,
     /// It has received.
     RxEnd,
+    /// The window of a command opens, in its first task.
+    RunBegin,
 }
 
 impl Mark {
@@ -47,6 +51,7 @@ impl Mark {
             5 => Mark::TxEnd,
             6 => Mark::RxBegin,
             7 => Mark::RxEnd,
+            8 => Mark::RunBegin,
             _ => return None,
         })
     }
@@ -81,6 +86,22 @@ pub enum Record {
         /// Size of each instruction, bytes.
         sizes: Vec<u8>,
     },
+    /// The code of a block of user mode.
+    UserBlock {
+        /// Its number, in one row with the kernel's.
+        id: u32,
+        /// Its first instruction.
+        address: u64,
+        /// How it ends.
+        kind: Kind,
+        /// Size of each instruction, bytes.
+        sizes: Vec<u8>,
+        /// Hash of the page that it begins in ([`super::image::page_hash`]); 0 if
+        /// that could not be read.
+        page: u64,
+    },
+    /// Watched kernel code stored something there.
+    Store(u64),
     /// A block runs.
     Exec(u32),
     /// Of the block before, only so many instructions ran.
@@ -185,7 +206,7 @@ impl<R: Read> StreamReader<R> {
                         "its version is {payload}, not {VERSION}"
                     )));
                 }
-                2 => self.block(payload as usize)?,
+                2 => self.block(payload as usize, false)?,
                 3 => Record::Partial(payload),
                 4 => Record::Call(self.stack_address(payload)?),
                 5 => Record::Ret(self.stack_address(payload)?),
@@ -199,6 +220,8 @@ impl<R: Read> StreamReader<R> {
                     }
                 }
                 8 => Record::Loss(self.need()?),
+                9 => self.block(payload as usize, true)?,
+                10 => Record::Store(self.stack_address(payload)?),
                 other => return Err(StreamError::Damaged(format!("a record of type {other}"))),
             }));
         }
@@ -206,11 +229,17 @@ impl<R: Read> StreamReader<R> {
 
     fn stack_address(&mut self, high: u32) -> Result<u64, StreamError> {
         let low = u64::from(self.need()?);
-        Ok(0xffff << 48 | u64::from(high & 0xffff) << 32 | low)
+        let half = if high & USER_HALF == 0 {
+            0xffff << 48
+        } else {
+            0
+        };
+        Ok(half | u64::from(high & 0xffff) << 32 | low)
     }
 
-    fn block(&mut self, words: usize) -> Result<Record, StreamError> {
-        if !(4..=MAX_RECORD_WORDS).contains(&words) {
+    fn block(&mut self, words: usize, user: bool) -> Result<Record, StreamError> {
+        let before = if user { 6 } else { 4 };
+        if !(before..=before + MAX_BLOCK_WORDS).contains(&words) {
             return Err(StreamError::Damaged(format!("a block of {words} words")));
         }
         let id = self.need()?;
@@ -223,8 +252,13 @@ impl<R: Read> StreamReader<R> {
         let address = u64::from(self.need()?) | u64::from(self.need()?) << 32;
         let shape = self.need()?;
         let count = (shape & 0xffff) as usize;
-        let mut bytes = Vec::with_capacity((words - 4) * 4);
-        for _ in 4..words {
+        let page = if user {
+            u64::from(self.need()?) | u64::from(self.need()?) << 32
+        } else {
+            0
+        };
+        let mut bytes = Vec::with_capacity((words - before) * 4);
+        for _ in before..words {
             bytes.extend_from_slice(&self.need()?.to_le_bytes());
         }
         let kind = match shape >> 16 {
@@ -246,11 +280,22 @@ impl<R: Read> StreamReader<R> {
         }
         bytes.truncate(count);
         self.blocks += 1;
-        Ok(Record::Block {
-            id,
-            address,
-            kind,
-            sizes: bytes,
+        let sizes = bytes;
+        Ok(if user {
+            Record::UserBlock {
+                id,
+                address,
+                kind,
+                sizes,
+                page,
+            }
+        } else {
+            Record::Block {
+                id,
+                address,
+                kind,
+                sizes,
+            }
         })
     }
 }

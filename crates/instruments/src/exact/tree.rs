@@ -42,6 +42,21 @@ impl Tree {
         })
     }
 
+    /// The node of `symbol` below `parent`, if there is one.
+    pub(super) fn known(
+        &self,
+        parent: Option<NodeId>,
+        symbol: Symbol,
+        tail: bool,
+    ) -> Option<NodeId> {
+        let node = TreeNode {
+            parent,
+            symbol,
+            tail,
+        };
+        self.index.get(&node).copied()
+    }
+
     /// All nodes, by id.
     pub fn nodes(&self) -> &[TreeNode] {
         &self.nodes

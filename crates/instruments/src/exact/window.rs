@@ -48,6 +48,8 @@ pub(super) struct OpenWindow {
     pub(super) run: Option<Run>,
     pub(super) kernel_insns: u64,
     pub(super) user_insns_before: u64,
+    /// User instructions told block by block.
+    pub(super) user_insns: u64,
     pub(super) entered: u64,
     pub(super) returned: u64,
 }

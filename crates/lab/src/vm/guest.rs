@@ -8,7 +8,7 @@
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,10 @@ pub trait Handler {
         request: Request,
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), String>;
+
+    /// The port that requests come by, for who wants to know whether another one is
+    /// there.
+    fn port(&mut self, _port: BorrowedFd<'_>) {}
 }
 
 /// Be init. Returns only if that failed; the kernel then panics, and the host
@@ -65,6 +69,7 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
         channel::send(&mut port, &Reply::Failed(why))?;
         return Ok(());
     }
+    handler.port(port.as_fd());
     let ports = Ports::open();
     if let Err(error) = &ports {
         log(&format!("no resting point: {error}"));
@@ -87,6 +92,8 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
         let request: Request = channel::receive(&mut port, &mut decoder)?;
         let outcome = match request {
             Request::PowerOff => return Ok(()),
+            // It came when what it is about had ended.
+            Request::Stop => continue,
             Request::Rest if can_rest => {
                 channel::send(&mut port, &Reply::Done)?;
                 decoder.push(&Ports::open()?.rest(rests)?);
@@ -167,7 +174,7 @@ fn load_modules() -> Result<(), String> {
     Ok(())
 }
 
-fn load_module(path: &Path) -> io::Result<()> {
+pub(super) fn load_module(path: &Path) -> io::Result<()> {
     let file = File::open(path)?;
     // SAFETY: a descriptor, a C string and a flag; the kernel copies what it needs.
     let result =

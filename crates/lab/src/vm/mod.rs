@@ -1,5 +1,6 @@
 //! A QEMU guest: what it is made of, how it is booted, spoken to and ended.
 
+pub mod bulk;
 mod console;
 pub mod device;
 pub mod files;

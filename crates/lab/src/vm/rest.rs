@@ -21,12 +21,12 @@ pub(super) fn requests_item(rest: usize) -> String {
 /// Bit of pvpanic: "a panic has happened".
 const PANICKED: u8 = 1;
 /// Ports of fw_cfg (docs/specs/fw_cfg.rst of QEMU): selector, data.
-const SELECTOR_PORT: u16 = 0x510;
+pub(super) const SELECTOR_PORT: u16 = 0x510;
 const DATA_PORT: u16 = 0x511;
 const SIGNATURE_KEY: u16 = 0;
-const DIRECTORY_KEY: u16 = 0x19;
+pub(super) const DIRECTORY_KEY: u16 = 0x19;
 /// More is a damaged directory.
-const MAX_ITEMS: u32 = 4096;
+pub(super) const MAX_ITEMS: u32 = 4096;
 /// More requests than any run has.
 const MAX_BYTES: usize = 64 << 20;
 
@@ -134,7 +134,7 @@ impl Drop for Ports {
 }
 
 /// Key and size of a directory entry, if it is of this name.
-fn item(entry: &[u8; 64], wanted: &str) -> Option<(u16, usize)> {
+pub(super) fn item(entry: &[u8; 64], wanted: &str) -> Option<(u16, usize)> {
     let name = &entry[8..];
     let name = &name[..name.iter().position(|b| *b == 0)?];
     let size = u32::from_be_bytes([entry[0], entry[1], entry[2], entry[3]]);

@@ -77,7 +77,7 @@ fn class(diff: &Diff<'_>, class: &ClassDiff) -> PageClass {
             format!("{was} → {is}")
         },
         class: class.class(),
-        per: "packet".into(),
+        per: class.after.proto.unit().into(),
         sentence: sentence(diff, class),
         packets: class.total.after.packets,
         packets_before: class.total.before.packets,

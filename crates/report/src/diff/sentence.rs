@@ -73,6 +73,7 @@ pub fn words(class: Class) -> String {
         Proto::Raw => "RAW",
         Proto::Udp => "UDP",
         Proto::Tcp => "TCP",
+        Proto::Command => "Command",
     };
     let direction = match class.direction {
         Direction::Tx => "send",
@@ -80,6 +81,7 @@ pub fn words(class: Class) -> String {
         Direction::Forward => "forward",
         Direction::Echo => "echo",
         Direction::Ack => "ack",
+        Direction::Run => "run",
         Direction::Other => "other",
     };
     format!("{proto} {direction}")
@@ -173,9 +175,10 @@ pub fn sentence_in(diff: &Diff<'_>, class: &ClassDiff, style: Style) -> String {
     let (was, is) = (figure(class.total.before), figure(class.total.after));
     let subject = style.text(&subject(class), 400);
     let name = |f: &FunctionChange| style.name(&diff.functions.joints[f.function as usize].name);
+    let unit = class.after.proto.unit();
     let figures = match was == is {
-        true => format!("{subject}: {is} instructions per packet"),
-        false => format!("{subject}: {was} to {is} instructions per packet"),
+        true => format!("{subject}: {is} instructions per {unit}"),
+        false => format!("{subject}: {was} to {is} instructions per {unit}"),
     };
     let delta = class.total.delta();
     let changed: Vec<&FunctionChange> = class.changed().collect();
@@ -320,9 +323,10 @@ pub(super) fn one_side(arm: &Arm, direction: Direction, side: &Side<'_>, name: &
         direction,
     };
     format!(
-        "{}: only in {}, {} instructions per packet",
+        "{}: only in {}, {} instructions per {}",
         words(class),
         printable(name, 120),
-        per_packet(side.sum(), side.packets)
+        per_packet(side.sum(), side.packets),
+        arm.proto.unit()
     )
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use netplumb_model::class::{Context, Direction};
+use netplumb_model::class::{Context, Direction, Proto};
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{NodeId, Recording, env};
 
@@ -127,22 +127,24 @@ fn headline(views: &[ClassView<'_>]) -> Vec<String> {
     };
     let arms: BTreeSet<usize> = views.iter().map(|view| view.arm).collect();
     vec![format!(
-        "{} arms, {} classes: from {} ({}) to {} ({}) instructions per packet",
+        "{} arms, {} classes: from {} ({}) to {} ({}) instructions per {}",
         arms.len(),
         views.len(),
         per_packet(least.total, least.packets),
         label(least),
         per_packet(most.total, most.packets),
-        label(most)
+        label(most),
+        most.class.proto.unit()
     )]
 }
 
 /// A class in a sentence: what it costs, and where most of that is.
 fn sentence(view: &ClassView<'_>) -> String {
     let mut text = format!(
-        "{}: {} instructions per packet",
+        "{}: {} instructions per {}",
         label(view),
         per_packet(view.total, view.packets),
+        view.class.proto.unit()
     );
     if let Some((layer, insns)) = view.layers.iter().find(|(layer, _)| layer != NO_LAYER) {
         text.push_str(&format!(
@@ -251,7 +253,7 @@ fn page_class(view: &ClassView<'_>, costs: &Costs, experiment: Option<&Experimen
     PageClass {
         arm: printable(&view.arm().name, NAME_LETTERS),
         class: view.class.to_string(),
-        per: "packet".into(),
+        per: view.class.proto.unit().into(),
         sentence: format!("{} {}", described(view), bottleneck(view, None)),
         packets: view.packets,
         packets_before: 0,
@@ -264,10 +266,13 @@ fn page_class(view: &ClassView<'_>, costs: &Costs, experiment: Option<&Experimen
 /// What was sent, over what.
 fn described(view: &ClassView<'_>) -> String {
     let arm = view.arm();
-    let mut text = format!(
-        "{} over {}, {}, {} bytes",
-        arm.proto, arm.family, arm.link, arm.size_bytes
-    );
+    let mut text = match arm.proto {
+        Proto::Command => format!("{} over {}, {}", arm.name, arm.family, arm.link),
+        _ => format!(
+            "{} over {}, {}, {} bytes",
+            arm.proto, arm.family, arm.link, arm.size_bytes
+        ),
+    };
     if arm.forward {
         text.push_str(", through a router");
     }
@@ -276,8 +281,9 @@ fn described(view: &ClassView<'_>) -> String {
         .iter()
         .map(|(context, insns)| format!("{context} {}", per_packet(*insns, view.packets)))
         .collect();
+    let unit = view.class.proto.unit();
     text.push_str(&format!(
-        "; {} instructions per packet ({}), over {} packets.",
+        "; {} instructions per {unit} ({}), over {} {unit}s.",
         per_packet(view.total, view.packets),
         contexts.join(" + "),
         thousands(view.packets)

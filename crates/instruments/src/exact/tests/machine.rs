@@ -7,7 +7,10 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 
 use super::super::stream::Kind;
-use super::super::{Accountant, Losses, Mark, Record, UNKNOWN, Window};
+use super::super::{
+    Accountant, FIRST_USER_SYMBOL, Image, ImageFunction, Images, Losses, Mark, Record, UNKNOWN,
+    Window,
+};
 
 /// Every instruction is so long.
 pub(super) const INSN_BYTES: u64 = 4;
@@ -18,6 +21,9 @@ const TEXT: u64 = 0xffff_ffff_8100_0000;
 pub(super) const NOWHERE: u64 = 0xffff_ffff_c000_0000;
 /// Stack addresses are given from here.
 const STACKS: u64 = 0xffff_c900_0000_0000;
+
+/// User stacks end here.
+const USER_STACK: u64 = 0x7fff_ffff_0000;
 
 /// In the order of their addresses. `helper` follows `dst_output`.
 const FUNCTIONS: &[&str] = &[
@@ -34,6 +40,9 @@ const FUNCTIONS: &[&str] = &[
     "helper.cold",
     "__x86_indirect_thunk_rax",
     "schedule",
+    "begin_new_exec",
+    "copy_thread",
+    "ret_from_fork",
     "__switch_to_asm",
     "__switch_to",
     "cpu_idle",
@@ -76,6 +85,7 @@ pub(super) fn symbols() -> SymbolTable {
     SymbolTable::parse(text.as_bytes()).unwrap()
 }
 
+/// Made of blocks that a test names by what they do.
 pub(super) struct Machine<'a> {
     symbols: &'a SymbolTable,
     accountant: Accountant<'a>,
@@ -98,6 +108,87 @@ impl<'a> Machine<'a> {
             ran: 0,
             last: 0,
         }
+    }
+
+    /// One that runs a command, of files that are two functions a page.
+    pub(super) fn of_command(symbols: &'a SymbolTable, files: &[&str]) -> Self {
+        let mut images = Images::default();
+        for (n, file) in files.iter().enumerate() {
+            let function = |name: &str, start| ImageFunction {
+                start,
+                end: start + FUNCTION_BYTES,
+                name: name.into(),
+            };
+            let image = Image {
+                name: (*file).into(),
+                entry: 0x1000,
+                functions: vec![
+                    function("_start", 0x1000),
+                    function("main", 0x1100),
+                    function("work", 0x1200),
+                    function("other", 0x1300),
+                    function("write@plt", 0x1400),
+                    function("write", 0x1500),
+                ],
+            };
+            images.add_made(image, &[(0x1000, 1 + n as u64)]);
+        }
+        Machine {
+            accountant: Accountant::of_command(symbols, &RULES, images),
+            ..Machine::new(symbols)
+        }
+    }
+
+    /// Execute user code: in a file, by its number, at an address that is the file's
+    /// own but for where it is mapped.
+    pub(super) fn user_at(&mut self, file: u64, address: u64, insns: u32, kind: Kind) {
+        let mapped = 0x7f00_0000_0000 + (file << 32) + address;
+        let next = self.ids.len() as u32;
+        let id = *self.ids.entry((mapped, insns, kind as u32)).or_insert(next);
+        if id == next {
+            self.take(Record::UserBlock {
+                id,
+                address: mapped,
+                kind,
+                sizes: vec![INSN_BYTES as u8; insns as usize],
+                page: if address < 0x2000 { 1 + file } else { 0 },
+            });
+        }
+        self.take(Record::Exec(id));
+        self.user_insns += u64::from(insns);
+    }
+
+    /// ... that ends in a call.
+    pub(super) fn user_call(&mut self, file: u64, address: u64, insns: u32, sp: u64) {
+        self.user_at(file, address, insns, Kind::Call);
+        self.take(Record::Call(USER_STACK + sp));
+    }
+
+    /// ... or in a return.
+    pub(super) fn user_ret(&mut self, file: u64, address: u64, insns: u32, sp: u64) {
+        self.user_at(file, address, insns, Kind::Ret);
+        self.take(Record::Ret(USER_STACK + sp));
+    }
+
+    /// Watched code stores to a stack.
+    pub(super) fn store(&mut self, sp: u64) {
+        self.take(Record::Store(STACKS + sp));
+    }
+
+    /// The stream ends.
+    pub(super) fn finish(&mut self) -> Option<Window> {
+        self.accountant.finish()
+    }
+
+    /// Check that the costs of a command are all that ran, in user mode and in the
+    /// kernel.
+    #[track_caller]
+    pub(super) fn check_run(&self, window: &Window) {
+        let insns: u64 = window.costs.iter().map(|c| c.insns).sum();
+        assert_eq!(insns, window.kernel_insns + window.user_insns);
+        assert_eq!(window.kernel_insns, self.ran);
+        let calls: u64 = window.costs.iter().map(|c| c.calls).sum();
+        assert_eq!(calls, window.entered);
     }
 
     pub(super) fn take(&mut self, record: Record) {
@@ -178,7 +269,7 @@ impl<'a> Machine<'a> {
 
     /// ... and executes a marker.
     pub(super) fn mark(&mut self, mark: Mark) {
-        if mark == Mark::WindowBegin {
+        if matches!(mark, Mark::WindowBegin | Mark::RunBegin) {
             self.ran = 0;
         }
         self.take(Record::Mark(mark, self.user_insns));
@@ -218,6 +309,10 @@ impl<'a> Machine<'a> {
                     let node = nodes[id as usize];
                     let name = match node.symbol {
                         UNKNOWN => "[unknown]",
+                        symbol if symbol >= FIRST_USER_SYMBOL => {
+                            let index = (symbol - FIRST_USER_SYMBOL) as usize;
+                            &self.accountant.user_symbols()[index].name
+                        }
                         symbol => &self.symbols.symbols()[symbol as usize].name,
                     };
                     let how = match (node.parent, node.tail) {

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use super::super::stream::Kind;
 use super::super::{Mark, Record, StreamError, StreamReader};
 
-const HELLO: u32 = 0x8100_0001;
+const HELLO: u32 = 0x8100_0002;
 
 fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|w| w.to_le_bytes()).collect()
@@ -73,6 +73,7 @@ fn everything() -> (Vec<u32>, Vec<Record>) {
         Mark::TxEnd,
         Mark::RxBegin,
         Mark::RxEnd,
+        Mark::RunBegin,
     ];
     for (number, mark) in (1..).zip(marks) {
         words.extend([0x8700_0000 | number, 7, 1]);
@@ -80,6 +81,30 @@ fn everything() -> (Vec<u32>, Vec<Record>) {
     }
     words.extend([0x8800_0001, 9]);
     records.push(Record::Loss(9));
+    // User code: no code, but a hash of its page.
+    words.extend([
+        0x8900_0007,
+        5,
+        0x5555_1000,
+        0x5555,
+        1 << 16 | 2,
+        0x89ab,
+        0x4567,
+    ]);
+    words.push(u32::from_le_bytes([4, 5, 0, 0]));
+    records.push(Record::UserBlock {
+        id: 5,
+        address: 0x5555_5555_1000,
+        kind: Kind::Call,
+        sizes: vec![4, 5],
+        page: 0x4567_0000_89ab,
+    });
+    words.extend([5, 0x8401_7fff, 0xffff_e000]);
+    records.extend([Record::Exec(5), Record::Call(0x7fff_ffff_e000)]);
+    words.extend([0x8501_7fff, 0xffff_e000]);
+    records.push(Record::Ret(0x7fff_ffff_e000));
+    words.extend([0x8a00_c900, 0x1234_5678]);
+    records.push(Record::Store(0xffff_c900_1234_5678));
     (words, records)
 }
 
@@ -163,7 +188,7 @@ fn cut_at_every_byte() {
 /// Check that a stream of another version is refused, and says which.
 #[test]
 fn wrong_version() {
-    assert_eq!(damage(&[0x8100_0002]), "its version is 2, not 1");
+    assert_eq!(damage(&[0x8100_0001]), "its version is 1, not 2");
 }
 
 /// Check that what does not greet is not ours, whatever it begins with: a record,
@@ -179,7 +204,7 @@ fn no_greeting() {
 /// later workload passed over.
 #[test]
 fn unknown_types() {
-    for kind in [0, 9, 0x7f] {
+    for kind in [0, 11, 0x7f] {
         let told = damage(&[HELLO, 0x8000_0000 | kind << 24]);
         assert_eq!(told, format!("a record of type {kind}"));
     }

@@ -1,0 +1,369 @@
+//! `plumb path -- COMMAND`: what a command costs, its own code and the kernel's.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use netplumb_engine::{CommandRun, run_command};
+use netplumb_lab::bundle::{Bundle, Host, companions};
+use netplumb_model::class::{Family, Link};
+use netplumb_model::message::{CommandEnd, Exit, Output};
+use netplumb_report::printable;
+
+use super::page::PageArgs;
+use super::path::finish;
+use super::report::ShowArgs;
+use crate::exit::{CannotHere, Usage};
+use crate::recorder::{RunOptions, record_by};
+
+/// Of each stream of a command so much is shown; it goes on writing into nothing.
+const OUTPUT_BYTES: u64 = 16 << 20;
+/// As much of our own standard input is given to a command.
+const STDIN_BYTES: u64 = 16 << 20;
+/// The guest has 256 MiB, of which the kernel and the agent take some 60, and files
+/// are there twice while they are unpacked.
+const FILES_BYTES: u64 = 150 << 20;
+
+/// A command to be measured instead of packets, and what it needs.
+#[derive(Debug, Args)]
+pub(crate) struct CommandArgs {
+    /// Where a command runs: vm, a guest of its own
+    #[arg(
+        long,
+        value_name = "LAB",
+        default_value = "vm",
+        hide_default_value = true
+    )]
+    lab: String,
+    /// A file or folder that the command needs, where it is or elsewhere in the guest; again for more
+    #[arg(long, value_name = "FILE[:GUESTPATH]", requires = "command")]
+    with: Vec<String>,
+    /// A command for the other end, started before: it is killed when the command has ended
+    #[arg(long, value_name = "COMMAND", requires = "command")]
+    peer: Option<String>,
+    /// Our standard input is the command's, up to 16 MiB; without it has none
+    #[arg(long, requires = "command")]
+    stdin: bool,
+    /// A command to be measured: itself, its libraries, and the kernel as it runs
+    #[arg(
+        last = true,
+        value_name = "COMMAND",
+        conflicts_with_all = ["proto", "size", "mtu", "direction", "packets", "warmup", "resume"]
+    )]
+    command: Vec<String>,
+}
+
+impl CommandArgs {
+    /// Whether no command was given.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.command.is_empty()
+    }
+
+    /// What can be said to be wrong before anything is looked for.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        match self.lab.as_str() {
+            "vm" => Ok(()),
+            lab @ ("host" | "netns") => Err(CannotHere(format!(
+                "the lab `{lab}` has no instrument that counts instructions function by \
+                 function: use --lab vm, a guest of its own"
+            ))
+            .into()),
+            other => {
+                Err(Usage(format!("`{}` is no lab: it takes vm", printable(other, 80))).into())
+            }
+        }
+    }
+}
+
+/// The machine that it runs on.
+pub(crate) struct Machine {
+    pub(crate) link: Vec<Link>,
+    pub(crate) family: Vec<Family>,
+    pub(crate) forward: bool,
+    pub(crate) kernel: Vec<String>,
+    pub(crate) mitigations: bool,
+    pub(crate) cmdline: String,
+    pub(crate) sysctl: BTreeMap<String, String>,
+    pub(crate) blocks: u32,
+}
+
+/// Measure a command and show what it cost.
+///
+/// # Errors
+/// What kept it from being measured.
+pub(crate) fn run(
+    args: CommandArgs,
+    machine: Machine,
+    show: &ShowArgs,
+    page: &PageArgs,
+    options: &RunOptions,
+    cache: &Path,
+) -> anyhow::Result<ExitCode> {
+    show.check()?;
+    page.check()?;
+    let run = prepare(&args, machine)?;
+    let mut said = Said::default();
+    let mut ends = Vec::new();
+    let outcome = record_by(
+        |engine, recording, save, teller| {
+            ends = run_command(
+                &run,
+                engine,
+                recording,
+                save,
+                &|event| teller.tell(event),
+                &mut |from, bytes| said.take(from, bytes),
+            )?;
+            Ok(())
+        },
+        "path",
+        "",
+        options,
+        cache,
+    )?;
+    said.show(show.for_programs())?;
+    let failed = tell_ends(&run, &args, &ends, &said);
+    let code = finish(outcome, show, page, &[])?;
+    Ok(if code == ExitCode::SUCCESS && failed {
+        ExitCode::FAILURE
+    } else {
+        code
+    })
+}
+
+/// Everything that goes to the guest.
+fn prepare(args: &CommandArgs, machine: Machine) -> anyhow::Result<CommandRun> {
+    let one = |what: &str, n: usize| match n {
+        1 => Ok(()),
+        _ => Err(Usage(format!(
+            "a command runs over one {what}; give one, and compare recordings"
+        ))),
+    };
+    one("link", machine.link.len())?;
+    one("IP version", machine.family.len())?;
+    one("kernel", machine.kernel.len())?;
+    let mut bundle = Bundle::new(Host::here()?);
+    for with in &args.with {
+        let (from, to) = match with.rsplit_once(':') {
+            // A name may have a colon in it, too.
+            Some((from, to)) if to.starts_with('/') && !Path::new(with).exists() => {
+                (from, Some(Path::new(to)))
+            }
+            _ => (with.as_str(), None),
+        };
+        bundle.add_with(Path::new(from), to)?;
+    }
+    let mut modules = Vec::new();
+    let mut add = |words: &[String]| -> anyhow::Result<PathBuf> {
+        let name = words.first().map_or("", String::as_str);
+        let path = bundle.add_program(name)?;
+        modules.extend(companions::add(&mut bundle, &path)?);
+        Ok(path)
+    };
+    let program = add(&args.command)?;
+    let peer = match &args.peer {
+        Some(line) => {
+            let words = shell_words::split(line)
+                .ok()
+                .filter(|words| !words.is_empty())
+                .ok_or_else(|| {
+                    Usage(format!("--peer: `{}` is no command", printable(line, 200)))
+                })?;
+            Some((add(&words)?, words))
+        }
+        None => None,
+    };
+    bundle.check_size(FILES_BYTES)?;
+    modules.sort();
+    modules.dedup();
+    Ok(CommandRun {
+        kernel: machine.kernel.into_iter().next().unwrap_or_default(),
+        mitigations: machine.mitigations,
+        cmdline: machine.cmdline,
+        link: machine.link[0],
+        family: machine.family[0],
+        forward: machine.forward,
+        sysctl: machine.sysctl,
+        program,
+        words: args.command.clone(),
+        peer,
+        folder: std::env::current_dir()?,
+        stdin: match args.stdin {
+            true => Some(own_stdin()?),
+            false => None,
+        },
+        bundle,
+        modules,
+        blocks: machine.blocks,
+        output_bytes: OUTPUT_BYTES,
+    })
+}
+
+fn own_stdin() -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::stdin().take(STDIN_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > STDIN_BYTES {
+        return Err(Usage(format!(
+            "standard input is more than {} MiB: take it along as a file, with --with",
+            STDIN_BYTES >> 20
+        ))
+        .into());
+    }
+    Ok(bytes)
+}
+
+/// What was said, to be passed on when the progress has been cleared away.
+#[derive(Default)]
+struct Said {
+    parts: Vec<(Output, Vec<u8>)>,
+}
+
+impl Said {
+    fn take(&mut self, from: Output, bytes: &[u8]) {
+        self.parts.push((from, bytes.to_vec()));
+    }
+
+    /// The command's words are ours, as they are; the peer's are told as such.
+    fn show(&self, for_programs: bool) -> io::Result<()> {
+        let mut unended = false;
+        for (from, bytes) in &self.parts {
+            let written = match from {
+                // Standard output is for what programs read: there the command's is not.
+                Output::Stdout if for_programs => io::stderr().write_all(bytes),
+                Output::Stdout => io::stdout()
+                    .write_all(bytes)
+                    .and_then(|()| io::stdout().flush()),
+                Output::Stderr => io::stderr().write_all(bytes),
+                Output::Peer => Ok(()),
+            };
+            match written {
+                // A reader that has seen enough (`| head`) is no error.
+                Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                other => other?,
+            }
+            if *from == Output::Stdout {
+                unended = bytes.last().is_some_and(|b| *b != b'\n');
+            }
+        }
+        if unended && !for_programs {
+            io::stdout().write_all(b"\n")?;
+        }
+        Ok(())
+    }
+
+    /// The peer's last lines.
+    fn peer(&self) -> Vec<String> {
+        const LINES: usize = 5;
+        let bytes: Vec<u8> = self
+            .parts
+            .iter()
+            .filter(|(from, _)| *from == Output::Peer)
+            .flat_map(|(_, bytes)| bytes.iter().copied())
+            .collect();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+        lines[lines.len().saturating_sub(LINES)..]
+            .iter()
+            .map(|line| printable(line, 200))
+            .collect()
+    }
+}
+
+/// Say how it ended, where that is not well. Whether it did not.
+fn tell_ends(run: &CommandRun, args: &CommandArgs, ends: &[CommandEnd], said: &Said) -> bool {
+    let name = printable(run.words.first().map_or("", String::as_str), 80);
+    let mut failed = false;
+    let mut told = Vec::new();
+    let mut tell = |line: String| {
+        // Blocks mostly end alike.
+        if !told.contains(&line) {
+            eprintln!("plumb: {line}");
+            told.push(line);
+        }
+    };
+    for end in ends {
+        let how = match end.exit {
+            _ if end.stopped => Some(
+                "had not ended when its time was over, and was killed: what it cost until then is \
+                 shown; --timeout SECONDS gives it more"
+                    .to_string(),
+            ),
+            Exit::Code(0) => None,
+            Exit::Code(127) => Some("ended with code 127: is a program or library missing that it needs? take it along by --with".into()),
+            Exit::Code(code) => Some(format!("ended with code {code}")),
+            Exit::Signal(signal) => Some(format!("was ended by signal {signal} ({})", signal_name(signal))),
+        };
+        if let Some(how) = how {
+            failed = true;
+            tell(format!("{name} {how}"));
+        }
+        if let Some(peer) = &run.peer {
+            let peer = printable(peer.1.first().map_or("", String::as_str), 80);
+            let mut why = None;
+            match end.peer {
+                Some(Exit::Code(0)) => {}
+                Some(Exit::Code(code)) => why = Some(format!("ended with code {code}")),
+                Some(Exit::Signal(signal)) => {
+                    why = Some(format!(
+                        "was ended by signal {signal} ({})",
+                        signal_name(signal)
+                    ));
+                }
+                None if !end.peer_ready => {
+                    why = Some("had no socket open after a second of the guest's time".into());
+                }
+                None => {}
+            }
+            if let Some(why) = why {
+                tell(format!("the peer, {peer}, {why}"));
+                for line in said.peer() {
+                    tell(format!("the peer said: {line}"));
+                }
+            }
+        }
+        if end.unkept_bytes > 0 {
+            tell(format!(
+                "{name} wrote {} bytes more than the {} MiB that are passed on",
+                end.unkept_bytes,
+                OUTPUT_BYTES >> 20
+            ));
+        }
+        if !end.left.is_empty() {
+            tell(format!(
+                "{name} left processes behind, which were killed: {}",
+                printable(&end.left.join(", "), 200)
+            ));
+        }
+    }
+    if failed {
+        let entries = run.bundle.entries();
+        let missing = run.words.iter().skip(1).find(|word| {
+            let path = run.folder.join(word);
+            path.exists() && !entries.contains_key(&path)
+        });
+        if let Some(file) = missing.filter(|_| args.with.len() < 1000) {
+            let file = printable(file, 200);
+            tell(format!(
+                "`{file}` is a file here and not in the guest: --with {file} takes it along"
+            ));
+        }
+    }
+    failed
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGABRT => "aborted",
+        libc::SIGBUS => "bus error",
+        libc::SIGFPE => "arithmetic error",
+        libc::SIGILL => "illegal instruction",
+        libc::SIGKILL => "killed",
+        libc::SIGPIPE => "broken pipe",
+        libc::SIGSEGV => "segmentation fault",
+        libc::SIGTERM => "terminated",
+        libc::SIGTRAP => "trap",
+        _ => "see kill -l",
+    }
+}

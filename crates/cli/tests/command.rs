@@ -1,0 +1,289 @@
+//! `plumb path -- COMMAND`: what is counted, and what happens to commands that end
+//! badly.
+
+mod common;
+
+use std::process::Command;
+
+use common::Place;
+use netplumb_model::class::{Context, Direction, Proto};
+use netplumb_model::recording::{Recording, THREAD_MODULE};
+use netplumb_report::analysis::{ClassView, class};
+
+/// A program whose functions execute known numbers of instructions: `spin` four a
+/// turn and a return, `spin_thread` three, in two threads.
+const LOOPS: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+__attribute__((noinline)) void spin(long n)
+{ __asm__ volatile("1: dec %0; nop; nop; jnz 1b" : "+r"(n)); }
+__attribute__((noinline)) void spin_thread(long n)
+{ __asm__ volatile("1: dec %0; nop; jnz 1b" : "+r"(n)); }
+static void *body(void *arg) { spin_thread((long)arg); return 0; }
+int main(void) {
+	pthread_t t[2];
+	spin(100000);
+	for (long i = 0; i < 2; i++) pthread_create(&t[i], 0, body, (void *)(10000 * (i + 1)));
+	for (int i = 0; i < 2; i++) pthread_join(t[i], 0);
+	puts("done");
+	return 0;
+}
+"#;
+
+fn compile(place: &Place, name: &str, source: &str, words: &[&str]) {
+    place.write(&format!("{name}.c"), source);
+    let done = Command::new("cc")
+        .args(["-O1", "-pthread", "-o"])
+        .arg(place.path(name))
+        .arg(place.path(&format!("{name}.c")))
+        .args(words)
+        .current_dir(place.path("."))
+        .status()
+        .unwrap();
+    assert!(done.success());
+}
+
+/// Check that every instruction of a recording's runs is in a cost.
+fn check_sums(recording: &Recording) {
+    assert!(!recording.blocks.is_empty());
+    for (n, block) in (0..).zip(&recording.blocks) {
+        let costs = recording.costs.iter().filter(|c| c.block == n);
+        let sum: u64 = costs.map(|c| c.self_insns).sum();
+        assert_eq!(sum, block.kernel_insns + block.user_insns, "block {n}");
+    }
+}
+
+/// Self cost, calls and inclusive cost of a function.
+fn cost(view: &ClassView<'_>, name: &str, module: Option<&str>) -> (u64, u64, u64) {
+    let functions = &view.recording.functions;
+    let of = |f: u32| {
+        let function = &functions[f as usize];
+        function.name == name && function.module.as_deref() == module
+    };
+    let found = view.functions.iter().find(|f| of(f.function));
+    found.map_or((0, 0, 0), |f| (f.self_insns, f.calls, f.inclusive_insns))
+}
+
+/// Check that loops of known length count to the instruction, in a dynamic and a
+/// static program, that threads are told apart, and that another run of the same
+/// program costs the same in every function, its own and the kernel's.
+#[test]
+fn to_the_instruction() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let mut first = None;
+    compile(&place, "loop", LOOPS, &[]);
+    compile(&place, "fixed", LOOPS, &["-static"]);
+    for name in ["loop", "loop", "fixed"] {
+        let ran = place.run(&format!("path -q -o x.plumb -- ./{name}"));
+        ran.code(0);
+        assert!(ran.stdout.starts_with("done\n"), "{}", ran.stdout);
+        assert!(
+            ran.stdout.contains("instructions per run"),
+            "{}",
+            ran.stdout
+        );
+        let recording = place.recording("x.plumb");
+        check_sums(&recording);
+        assert_eq!(recording.losses, []);
+        assert_eq!(recording.arms[0].proto, Proto::Command);
+        let view = class(&recording, 0, Direction::Run);
+        assert_eq!(cost(&view, "spin", Some(name)).0, 400_001);
+        assert_eq!(cost(&view, "spin_thread", Some(name)).0, 3 * 30_000 + 2);
+        assert_eq!(cost(&view, "spin_thread", Some(name)).1, 2);
+        let thread = |n: usize| {
+            let root = match n {
+                1 => name.to_string(),
+                n => format!("{name} #{n}"),
+            };
+            cost(&view, &root, Some(THREAD_MODULE)).2
+        };
+        // What they call is theirs, and together they are the command.
+        assert!(thread(2) > 30_001 && thread(3) > 60_001);
+        let task = view.contexts[&Context::Task];
+        assert_eq!(thread(1) + thread(2) + thread(3), task);
+        let costs: Vec<(String, (u64, u64, u64))> = view
+            .functions
+            .iter()
+            .map(|f| {
+                let function = &recording.functions[f.function as usize];
+                let name = format!("{} {:?}", function.name, function.module);
+                (name, (f.self_insns, f.calls, f.inclusive_insns))
+            })
+            .collect();
+        if name == "loop" {
+            match &first {
+                None => first = Some(costs),
+                Some(first) => {
+                    let other: Vec<_> = costs.iter().filter(|c| !first.contains(c)).collect();
+                    assert_eq!(other.len(), 0, "other than before: {other:?}");
+                }
+            }
+        }
+    }
+    place.nothing_runs();
+}
+
+/// Check a command that talks to a peer: names of both ends, a file taken along, and
+/// functions of the program, its libraries and the kernel in one chain.
+#[test]
+fn with_a_peer() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    compile(
+        &place,
+        "answer",
+        r#"
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(void) {
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(7777) };
+	int s = socket(AF_INET, SOCK_STREAM, 0), c;
+	char text[64] = "";
+	FILE *file = fopen("greeting", "r");
+	if (!file || !fgets(text, sizeof text, file)) return 3;
+	if (bind(s, (void *)&at, sizeof at) || listen(s, 1)) return 4;
+	while ((c = accept(s, 0, 0)) >= 0) { dprintf(c, "%s", text); close(c); }
+	return 0;
+}
+"#,
+        &[],
+    );
+    compile(
+        &place,
+        "ask",
+        r#"
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+int main(void) {
+	struct addrinfo want = { .ai_socktype = SOCK_STREAM }, *at;
+	char text[64];
+	ssize_t n;
+	if (getaddrinfo("peer", "7777", &want, &at)) return 5;
+	int s = socket(at->ai_family, at->ai_socktype, 0);
+	if (connect(s, at->ai_addr, at->ai_addrlen)) return 6;
+	while ((n = read(s, text, sizeof text)) > 0) write(1, text, n);
+	return 7;
+}
+"#,
+        &[],
+    );
+    place.write("greeting", "how do you do\n");
+    let mut command = place.plumb("path -q --with greeting --top 0");
+    command.args(["--peer", "./answer", "--", "./ask"]);
+    let ran = common::Running::start(&mut command).finish();
+    // It did what it should, and ended with a code of its own.
+    ran.code(1).says(&["./ask ended with code 7"]);
+    assert!(ran.stdout.starts_with("how do you do\n"), "{}", ran.stdout);
+    let recording = place.recording("path.plumb");
+    check_sums(&recording);
+    let view = class(&recording, 0, Direction::Run);
+    let main = cost(&view, "main", Some("ask"));
+    let connect = cost(&view, "tcp_v4_connect", None);
+    assert!(main.1 == 1 && connect.1 == 1, "{main:?} {connect:?}");
+    assert!(main.2 > connect.2);
+    assert!(view.contexts.contains_key(&Context::OtherTask));
+}
+
+/// Check what is said of commands that crash, fork away, never end or write without
+/// end: bounded, with what they cost, and nothing left running.
+#[test]
+fn commands_that_end_badly() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    for (name, source, words, said) in [
+        (
+            "crash",
+            "int main(void) { volatile int *p = 0; return *p; }",
+            "path -q -- ./crash",
+            &["signal 11", "segmentation fault"][..],
+        ),
+        (
+            "away",
+            "#include <unistd.h>\nint main(void) { if (fork()) return 0; setsid(); \
+             if (fork()) return 0; for (;;) pause(); }",
+            "path -q -- ./away",
+            &["left processes behind", "away"],
+        ),
+        (
+            "forever",
+            "#include <stdio.h>\nint main(void) { puts(\"begun\"); fflush(stdout); for (;;); }",
+            "path -q --timeout 8 -- ./forever",
+            &["its time was over", "--timeout"],
+        ),
+        (
+            "flood",
+            "#include <unistd.h>\nstatic char b[1 << 20];\nint main(void) { \
+             for (int i = 0; i < 40; i++) write(1, b, sizeof b); return 0; }",
+            "path -q -- ./flood",
+            &["bytes more than the 16 MiB"],
+        ),
+    ] {
+        compile(&place, name, source, &[]);
+        let ran = place.run(words);
+        let code = if matches!(name, "away" | "flood") {
+            0
+        } else {
+            1
+        };
+        ran.code(code).says(said);
+        assert!(ran.stdout.contains("instructions per run"), "{name}");
+        assert!(ran.stdout.len() < 17 << 20, "{name}");
+        check_sums(&place.recording("path.plumb"));
+        place.nothing_runs();
+    }
+}
+
+/// Check that what can't be run is refused before anything boots: commands and files
+/// that are not there, libraries that are not, other labs and words without sense.
+#[test]
+fn refused_at_once() {
+    let place = Place::new();
+    place.write("text", "not a program\n");
+    compile(
+        &place,
+        "libgone.so",
+        "int f(void) { return 1; }",
+        &["-shared", "-fPIC"],
+    );
+    compile(
+        &place,
+        "needs",
+        "int f(void); int main(void) { return f(); }",
+        &["-L.", "-lgone"],
+    );
+    std::fs::remove_file(place.path("libgone.so")).unwrap();
+    for (words, code, said) in [
+        (
+            "path -- nothing-of-this-name",
+            2,
+            &["nothing-of-this-name", "$PATH"][..],
+        ),
+        ("path -- ./missing", 2, &["missing", "No such file"]),
+        ("path -- ./text", 2, &["text", "chmod +x"]),
+        ("path -- ./needs", 1, &["libgone.so", "--with"]),
+        (
+            "path --with missing -- true",
+            2,
+            &["missing", "No such file"],
+        ),
+        ("path --peer nothing-at-all -- true", 2, &["nothing-at-all"]),
+        ("path --lab host -- true", 3, &["host", "--lab vm"]),
+        ("path --lab moon -- true", 2, &["moon", "vm"]),
+        ("path --link veth,lo -- true", 2, &["one link"]),
+        ("path --proto udp -- true", 2, &["--proto"]),
+        ("path --proto command", 2, &["plumb path -- COMMAND"]),
+        ("path --peer true", 2, &["COMMAND"]),
+    ] {
+        place.run(words).code(code).says(said);
+    }
+    assert!(!place.path("path.plumb").exists());
+}

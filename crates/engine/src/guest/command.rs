@@ -1,0 +1,475 @@
+//! A command, run in the guest: in its namespace, with its peer at the other end,
+//! between the markers of its window.
+//!
+//! What it says is kept until it has ended: a byte sent to the host meanwhile would
+//! be measured with it. Whatever it leaves behind is killed before the next one.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use netplumb_lab::vm::bulk;
+use netplumb_model::message::{CommandEnd, CommandPlan, Exit, Output, Reply};
+use netplumb_workload::ends::{Ends, inside};
+use netplumb_workload::mark::{self, mark};
+
+/// How long the peer may take to open a socket, guest time.
+const PEER_PATIENCE: Duration = Duration::from_secs(1);
+const PEER_POLL: Duration = Duration::from_millis(5);
+/// As large as a pipe may be: its reader is to wake up seldom.
+const PIPE_BYTES: libc::c_int = 1 << 20;
+/// How often a wait without a process descriptor looks.
+const POLL_MS: libc::c_int = 10;
+/// Names of processes left behind that are told.
+const MAX_LEFT: usize = 20;
+/// What a peer says is for people to see why it failed.
+const PEER_OUTPUT_BYTES: u64 = 64 << 10;
+
+/// Folders and links that programs expect.
+const FOLDERS: &[&str] = &["/root", "/run", "/var/tmp", "/var/run", "/dev/shm", "/etc"];
+const LINKS: &[(&str, &str)] = &[
+    ("/proc/self/fd", "/dev/fd"),
+    ("/proc/self/fd/0", "/dev/stdin"),
+    ("/proc/self/fd/1", "/dev/stdout"),
+    ("/proc/self/fd/2", "/dev/stderr"),
+];
+/// Files that programs expect, where the host's own are not taken along.
+const FILES: &[(&str, &str)] = &[
+    (
+        "/etc/passwd",
+        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+    ),
+    ("/etc/group", "root:x:0:\nnogroup:x:65534:\n"),
+    (
+        "/etc/nsswitch.conf",
+        "passwd: files\ngroup: files\nhosts: files\nprotocols: files\nservices: files\n",
+    ),
+    (
+        "/etc/protocols",
+        "ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\nipv6-icmp 58 IPv6-ICMP\n",
+    ),
+    (
+        "/etc/services",
+        "http 80/tcp\nhttps 443/tcp\ndomain 53/udp\ndomain 53/tcp\n",
+    ),
+];
+
+/// Unpack what came with the guest.
+pub(super) fn unpack(modules: &[String]) -> Result<(), String> {
+    bulk::unpack(Path::new("/"), modules)
+        .map_err(|e| format!("the command's files could not be unpacked: {e}"))
+}
+
+/// Send the code that the kernel lends to every process.
+pub(super) fn vdso(reply: &mut dyn FnMut(Reply) -> io::Result<()>) -> Result<(), String> {
+    let code = own_vdso().unwrap_or_default();
+    reply(Reply::Chunk(code)).map_err(|e| e.to_string())
+}
+
+fn own_vdso() -> io::Result<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+    let maps = fs::read_to_string("/proc/self/maps")?;
+    let line = maps.lines().find(|l| l.ends_with("[vdso]"));
+    let range = line
+        .and_then(|l| l.split_whitespace().next()?.split_once('-'))
+        .and_then(|(from, to)| {
+            let number = |text| u64::from_str_radix(text, 16).ok();
+            Some((number(from)?, number(to)?))
+        });
+    let Some((from, to)) = range else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    let mut code = vec![0; (to - from) as usize];
+    File::open("/proc/self/mem")?.read_exact_at(&mut code, from)?;
+    Ok(code)
+}
+
+/// Run it, so often as it is asked for.
+pub(super) fn run(
+    plan: &CommandPlan,
+    ends: &Ends,
+    port: Option<&OwnedFd>,
+    reply: &mut dyn FnMut(Reply) -> io::Result<()>,
+) -> Result<(), String> {
+    furnish(plan, ends).map_err(|e| format!("furnish the guest for a command: {e}"))?;
+    mark::<{ mark::USER }>();
+    if let Some((from, to)) = plan.watch {
+        mark::watch(from, to);
+    }
+    mark::<{ mark::ARM }>();
+    // Told afterwards, as with packets: not in the way of the next block.
+    let mut told = Vec::new();
+    let mut failed = None;
+    for index in 0..plan.blocks {
+        match one(index, plan, ends, port, &mut told) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(why) => {
+                failed = Some(why);
+                break;
+            }
+        }
+    }
+    for answer in told {
+        reply(answer).map_err(|e| e.to_string())?;
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+fn furnish(plan: &CommandPlan, ends: &Ends) -> io::Result<()> {
+    for folder in FOLDERS.iter().copied().chain([plan.folder.as_str()]) {
+        fs::create_dir_all(folder)?;
+    }
+    for (target, link) in LINKS {
+        let _ = std::os::unix::fs::symlink(target, link);
+    }
+    for (path, text) in FILES {
+        if !Path::new(path).exists() {
+            fs::write(path, text)?;
+        }
+    }
+    // Whatever the host's says: the two ends are what there is.
+    let hosts = format!(
+        "127.0.0.1 localhost\n::1 localhost\n{} self\n{} peer\n",
+        ends.tx_address, ends.rx_address
+    );
+    fs::write("/etc/hosts", hosts)?;
+    fs::write("/etc/resolv.conf", "")?;
+    // Addresses are the same in every run.
+    fs::write("/proc/sys/kernel/randomize_va_space", "0")?;
+    // A core dump would be nobody's.
+    let _ = fs::write("/proc/sys/kernel/core_pattern", "");
+    Ok(())
+}
+
+/// One block. Whether there may be another one.
+fn one(
+    index: u32,
+    plan: &CommandPlan,
+    ends: &Ends,
+    port: Option<&OwnedFd>,
+    told: &mut Vec<Reply>,
+) -> Result<bool, String> {
+    let doing = |what: &'static str| move |e: io::Error| format!("{what}: {e}");
+    let mut peer = match &plan.peer {
+        Some((program, words)) => {
+            let peer = Started::new(plan, ends, program, words, false, PEER_OUTPUT_BYTES);
+            Some(peer.map_err(|e| format!("start the peer `{}`: {e}", words.join(" ")))?)
+        }
+        None => None,
+    };
+    let peer_ready = match &mut peer {
+        Some(peer) => await_socket(peer, ends).map_err(doing("wait for the peer"))?,
+        None => true,
+    };
+    let command = Started::new(
+        plan,
+        ends,
+        &plan.program,
+        &plan.words,
+        true,
+        plan.output_bytes,
+    )
+    .map_err(|e| format!("start `{}`: {e}", plan.words.join(" ")))?;
+    let stopped = !await_end(command.pid, port).map_err(doing("wait for the command"))?;
+    mark::<{ mark::WINDOW_END }>();
+
+    let exit = match stopped {
+        true => Exit::Signal(libc::SIGKILL),
+        false => reap(command.pid).ok_or("the command's end was not seen")?,
+    };
+    let peer_exit = peer.as_ref().and_then(|p| reap_if_ended(p.pid));
+    let left = left_behind(command.pid, peer.as_ref().map(|p| p.pid));
+    // Everything but ourselves.
+    // SAFETY: kill takes numbers.
+    unsafe { libc::kill(-1, libc::SIGKILL) };
+    reap_all();
+    let mut unkept_bytes = 0;
+    let parts = [
+        (Output::Stdout, Some(command.stdout)),
+        (Output::Stderr, Some(command.stderr)),
+    ];
+    let of_peer = peer.map(|p| {
+        [
+            (Output::Peer, Some(p.stdout)),
+            (Output::Peer, Some(p.stderr)),
+        ]
+    });
+    for (output, reader) in parts.into_iter().chain(of_peer.into_iter().flatten()) {
+        let Some(Ok(kept)) = reader.map(JoinHandle::join) else {
+            continue;
+        };
+        if output != Output::Peer {
+            unkept_bytes += kept.unkept_bytes;
+        }
+        // What later blocks say is the same again.
+        if index == 0 {
+            for chunk in kept.bytes.chunks(netplumb_lab::channel::CHUNK_BYTES) {
+                told.push(Reply::Output(output, chunk.to_vec()));
+            }
+        }
+    }
+    told.push(Reply::Ended(CommandEnd {
+        index,
+        exit,
+        stopped,
+        peer: peer_exit,
+        peer_ready,
+        left,
+        unkept_bytes,
+    }));
+    Ok(!stopped)
+}
+
+/// A process, and what it says.
+struct Started {
+    pid: libc::pid_t,
+    stdout: JoinHandle<Kept>,
+    stderr: JoinHandle<Kept>,
+}
+
+struct Kept {
+    bytes: Vec<u8>,
+    unkept_bytes: u64,
+}
+
+impl Started {
+    fn new(
+        plan: &CommandPlan,
+        ends: &Ends,
+        program: &str,
+        words: &[String],
+        measured: bool,
+        keep_bytes: u64,
+    ) -> io::Result<Started> {
+        let (namespace, own, other) = match measured {
+            true => (&ends.tx_namespace, ends.tx_address, ends.rx_address),
+            false => (&ends.rx_namespace, ends.rx_address, ends.tx_address),
+        };
+        let namespace = namespace.as_raw_fd();
+        let (stdout, stdout_end) = pipe()?;
+        let (stderr, stderr_end) = pipe()?;
+        let stdout = keep(stdout, keep_bytes);
+        let stderr = keep(stderr, keep_bytes);
+        let mut command = Command::new(program);
+        if let Some((name, rest)) = words.split_first() {
+            command.arg0(name).args(rest);
+        }
+        command
+            .current_dir(&plan.folder)
+            .env_clear()
+            .env(
+                "PATH",
+                "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            )
+            .env("HOME", "/root")
+            .env("LANG", "C")
+            // What it orders by hashes it orders the same in every run.
+            .env("PYTHONHASHSEED", "0")
+            .env("PLUMB_SELF", own.to_string())
+            .env("PLUMB_PEER", other.to_string())
+            .stdin(match plan.stdin.as_ref().filter(|_| measured) {
+                Some(path) => Stdio::from(File::open(path)?),
+                None => Stdio::null(),
+            })
+            .stdout(Stdio::from(stdout_end))
+            .stderr(Stdio::from(stderr_end));
+        // SAFETY: the closure makes system calls only, and allocates nothing.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::setns(namespace, libc::CLONE_NEWNET) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                libc::setsid();
+                if measured {
+                    mark::<{ mark::RUN_BEGIN }>();
+                }
+                Ok(())
+            });
+        }
+        let child = command.spawn()?;
+        Ok(Started {
+            pid: child.id() as libc::pid_t,
+            stdout,
+            stderr,
+        })
+    }
+}
+
+fn pipe() -> io::Result<(File, OwnedFd)> {
+    let mut fds = [0; 2];
+    // SAFETY: the array has room for the two descriptors.
+    if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: both are new and nobody else's.
+    let (read, write) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
+    // SAFETY: a descriptor of ours and a number; a smaller pipe does as well.
+    unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
+    Ok((File::from(read), write))
+}
+
+/// Take what comes through a pipe until nobody holds its other end.
+fn keep(mut pipe: File, limit_bytes: u64) -> JoinHandle<Kept> {
+    thread::spawn(move || {
+        let mut kept = Kept {
+            bytes: Vec::new(),
+            unkept_bytes: 0,
+        };
+        let mut chunk = vec![0; 64 << 10];
+        loop {
+            match pipe.read(&mut chunk) {
+                Ok(0) => return kept,
+                Ok(n) => {
+                    let room = limit_bytes.saturating_sub(kept.bytes.len() as u64);
+                    let fits = n.min(room as usize);
+                    kept.bytes.extend_from_slice(&chunk[..fits]);
+                    kept.unkept_bytes += (n - fits) as u64;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return kept,
+            }
+        }
+    })
+}
+
+/// Wait until the peer has opened a socket that others can send to. Whether it has.
+fn await_socket(peer: &mut Started, ends: &Ends) -> io::Result<bool> {
+    use std::os::fd::AsFd;
+    let began = Instant::now();
+    while began.elapsed() < PEER_PATIENCE {
+        let open = inside(ends.rx_namespace.as_fd(), || Ok(any_socket()))?;
+        if open {
+            return Ok(true);
+        }
+        if has_ended(peer.pid) {
+            return Ok(false);
+        }
+        thread::sleep(PEER_POLL);
+    }
+    Ok(false)
+}
+
+/// Whether a socket of this namespace listens, or takes datagrams from anybody.
+fn any_socket() -> bool {
+    const LISTEN: &str = "0A";
+    const UNCONNECTED: &str = "07";
+    [
+        ("tcp", LISTEN),
+        ("tcp6", LISTEN),
+        ("udp", UNCONNECTED),
+        ("udp6", UNCONNECTED),
+    ]
+    .iter()
+    .any(|(table, state)| {
+        let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"));
+        text.unwrap_or_default()
+            .lines()
+            .skip(1)
+            .any(|line| line.split_whitespace().nth(3) == Some(state))
+    })
+}
+
+/// Wait for a process to end, or for the host to say stop. Whether it ended.
+fn await_end(pid: libc::pid_t, port: Option<&OwnedFd>) -> io::Result<bool> {
+    // SAFETY: the call takes numbers; what it returns is a new descriptor, or none.
+    let process = unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
+        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
+    };
+    let of = |fd: Option<i32>| libc::pollfd {
+        fd: fd.unwrap_or(-1),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // Before 5.3 a process has no descriptor: look every now and then.
+    let wait_ms = if process.is_some() { -1 } else { POLL_MS };
+    loop {
+        let mut fds = [
+            of(process.as_ref().map(AsRawFd::as_raw_fd)),
+            of(port.map(AsRawFd::as_raw_fd)),
+        ];
+        // SAFETY: the array is ours, and so long.
+        let n = unsafe { libc::poll(fds.as_mut_ptr(), 2, wait_ms) };
+        if n < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            return Err(error);
+        }
+        if fds[0].revents != 0 || (process.is_none() && has_ended(pid)) {
+            return Ok(true);
+        }
+        if fds[1].revents != 0 {
+            return Ok(false);
+        }
+    }
+}
+
+/// Whether a process has ended; it is left to be waited for.
+fn has_ended(pid: libc::pid_t) -> bool {
+    // SAFETY: an all-zero siginfo is a valid value to be filled in, and it is ours.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        libc::waitid(libc::P_PID, pid as libc::id_t, &mut info, flags) == 0 && info.si_pid() == pid
+    }
+}
+
+fn reap(pid: libc::pid_t) -> Option<Exit> {
+    let mut status = 0;
+    // SAFETY: the status is ours.
+    if unsafe { libc::waitpid(pid, &mut status, 0) } != pid {
+        return None;
+    }
+    let status = ExitStatus::from_raw(status);
+    status
+        .code()
+        .map(Exit::Code)
+        .or_else(|| status.signal().map(Exit::Signal))
+}
+
+fn reap_if_ended(pid: libc::pid_t) -> Option<Exit> {
+    has_ended(pid).then(|| reap(pid)).flatten()
+}
+
+/// Everything that was killed, and whatever of it became ours.
+fn reap_all() {
+    // SAFETY: no status is asked for.
+    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) } > 0 {}
+}
+
+/// Names of processes that are neither ours, the kernel's, the peer's nor the command
+/// itself.
+fn left_behind(command: libc::pid_t, peer: Option<libc::pid_t>) -> Vec<String> {
+    let mut left = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<libc::pid_t>() else {
+            continue;
+        };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        // pid (name) state parent group session ...; the name may hold anything.
+        let Some((head, tail)) = stat.rsplit_once(')') else {
+            continue;
+        };
+        let fields: Vec<&str> = tail.split_whitespace().collect();
+        let number = |n: usize| fields.get(n).and_then(|f| f.parse::<libc::pid_t>().ok());
+        let (state, parent, session) = (fields.first(), number(1), number(3));
+        const KTHREADD: libc::pid_t = 2;
+        let ours = pid == 1 || pid == command || pid == KTHREADD || parent == Some(KTHREADD);
+        if ours || state == Some(&"Z") || (peer.is_some() && session == peer) {
+            continue;
+        }
+        let name = head.split_once('(').map_or("?", |(_, name)| name);
+        if left.len() < MAX_LEFT {
+            left.push(name.to_string());
+        }
+    }
+    left
+}

@@ -1,0 +1,327 @@
+//! The part of the accounting that only commands need: user code and threads.
+
+use netplumb_model::class::{Context, Direction};
+use netplumb_model::recording::NodeId;
+
+use super::super::block::{Block, Segment};
+use super::super::stack::{Flow, Task, Why, stack_id};
+use super::super::stream::Kind;
+use super::super::tree::Symbol;
+use super::super::user::{MAX_DEPTH, MAX_FRAMES, Thread, UserFrame, is_over};
+use super::super::window::Window;
+use super::{Accountant, Birth, Part, Running};
+
+/// Nodes of the tree, beyond which new ways to a function are not told apart.
+const MAX_NODES: usize = 1 << 20;
+
+impl Accountant<'_> {
+    /// The stream has ended: the window that was open, as far as it got.
+    pub fn finish(&mut self) -> Option<Window> {
+        self.settle();
+        self.settle_scopes();
+        let open = self.window.take()?;
+        self.losses.windows_cut += 1;
+        let user_insns = open.user_insns_before + open.user_insns;
+        Some(open.close(user_insns))
+    }
+
+    /// This task is the command, as yet without its program.
+    pub(super) fn begin_run(&mut self) {
+        let Some(user) = &mut self.user else { return };
+        user.numbered = 1;
+        self.current.thread = Some(user.thread(Part::Command(1), 0, None));
+    }
+
+    /// Watched code prepares the stack of a task to be.
+    pub(super) fn store(&mut self, address: u64) {
+        let Some(user) = &mut self.user else { return };
+        // What lies on the stack of the task that runs is its own.
+        let own = self.current.frames.iter().rev().find_map(|f| match f.why {
+            Why::Called { sp, .. } => Some(stack_id(sp)),
+            _ => None,
+        });
+        let id = stack_id(address);
+        if own.is_none_or(|own| own == id) {
+            return;
+        }
+        let birth = Birth {
+            workload: self.current.workload,
+            maker: self.current.thread.as_ref().map(|t| (t.part, t.symbol)),
+        };
+        user.born.insert(id, birth);
+    }
+
+    /// The task that was made for this stack, if it has not run yet.
+    pub(super) fn newborn(&mut self, id: u64) -> Option<Task> {
+        let user = self.user.as_mut()?;
+        let birth = user.born.remove(&id)?;
+        // What lived here before is no more.
+        self.others.remove(&id);
+        // A task that the kernel made for itself has no user half.
+        let thread = birth.maker.map(|(part, symbol)| {
+            let part = match part {
+                Part::Command(_) => {
+                    user.numbered += 1;
+                    Part::Command(user.numbered)
+                }
+                other => other,
+            };
+            user.thread(part, 0, Some(symbol))
+        });
+        Some(Task {
+            id: Some(id),
+            workload: birth.workload,
+            thread,
+            ..Task::default()
+        })
+    }
+
+    /// What the kernel's code is below where it was entered from user mode.
+    pub(super) fn thread_top(&mut self) -> Option<NodeId> {
+        self.user.as_ref()?;
+        self.root()?;
+        self.current.thread.as_ref()?.top()
+    }
+
+    /// The root of the thread that runs.
+    fn root(&mut self) -> Option<NodeId> {
+        let thread = self.current.thread.as_mut()?;
+        if thread.root.is_none() {
+            let node = self.tree.child(None, thread.symbol, false);
+            thread.root = Some(node);
+        }
+        thread.root
+    }
+
+    /// The node of a function, where there is room for it.
+    pub(super) fn node(&mut self, parent: Option<NodeId>, symbol: Symbol, tail: bool) -> NodeId {
+        if self.user.is_none() {
+            return self.tree.child(parent, symbol, tail);
+        }
+        let deep = self
+            .current
+            .thread
+            .as_ref()
+            .is_some_and(|t| t.frames.len() >= MAX_DEPTH);
+        let full = self.tree.nodes().len() >= MAX_NODES;
+        if !deep && !full {
+            return self.tree.child(parent, symbol, tail);
+        }
+        if let Some(known) = self.tree.known(parent, symbol, tail) {
+            return known;
+        }
+        self.losses.ways_cut += 1;
+        let root = match parent {
+            Some(_) => self.root(),
+            None => None,
+        };
+        self.tree.child(root, symbol, false)
+    }
+
+    /// A block of user code ran.
+    pub(super) fn enter_user_block(&mut self, block: &Block, running: &Running) {
+        if !self.current.frames.is_empty() {
+            self.pop_to(0, true);
+        }
+        self.flow = Flow::User;
+        self.begin_program(block);
+        let insns = running.ran.unwrap_or(block.insns);
+        if let Some(window) = &mut self.window {
+            window.user_insns += u64::from(insns);
+        }
+        let Some(thread) = &mut self.current.thread else {
+            return;
+        };
+        let flow = thread.flow;
+        if !matches!(thread.part, Part::Command(_)) {
+            // Others' code is one cost.
+            if let Some(root) = self.root() {
+                self.charge_user(root, insns, 0);
+            }
+            return;
+        }
+        let mut left = insns;
+        for (n, segment) in block.segments.iter().enumerate() {
+            if n > 0 && left == 0 {
+                break;
+            }
+            let flow = if n == 0 { flow } else { Flow::Sequential };
+            let entered = self.arrive_user(flow, segment);
+            let last = n + 1 == block.segments.len();
+            let insns = if last { left } else { left.min(segment.insns) };
+            left -= insns;
+            if let Some(node) = self.current.thread.as_ref().and_then(Thread::top) {
+                self.charge_user(node, insns, u32::from(entered));
+            }
+        }
+        // Between the marker and its program a command is the agent's code.
+        let begun = self.current.thread.as_ref().is_some_and(|t| t.named);
+        if block.nowhere && begun && self.window.is_some() {
+            self.losses.insns_without_file += u64::from(insns);
+        }
+        // A call or return that tells no address has faulted, and is tried again.
+        let flow = match (block.kind, running.call, running.ret) {
+            (Kind::Call, None, _) | (Kind::Ret, _, None) => Flow::Sequential,
+            _ => self.flow_after(block, running),
+        };
+        if let Some(thread) = &mut self.current.thread {
+            thread.flow = flow;
+        }
+    }
+
+    /// A thread that comes to user mode for the first time, or with a new program.
+    fn begin_program(&mut self, block: &Block) {
+        let Some(user) = &mut self.user else { return };
+        let current = &mut self.current;
+        // Who was there before we looked is the agent.
+        if current.thread.is_none() {
+            current.thread = Some(user.thread(Part::Agent, 0, None));
+        }
+        let Some(thread) = &mut current.thread else {
+            return;
+        };
+        if thread.exec {
+            // The first program of a command goes on from what started it.
+            let first = thread.part == Part::Command(1) && thread.programs == 0 && !thread.named;
+            if first {
+                thread.frames.clear();
+                thread.flow = Flow::Sequential;
+                thread.exec = false;
+            } else {
+                // What the agent starts, but for the command, is the peer.
+                let part = match thread.part {
+                    Part::Agent => Part::Peer,
+                    other => other,
+                };
+                *thread = user.thread(part, thread.programs + 1, Some(thread.symbol));
+            }
+        }
+        if let Some(image) = block.starts {
+            user.rename(thread, image);
+        }
+    }
+
+    fn arrive_user(&mut self, flow: Flow, segment: &Segment) -> bool {
+        match flow {
+            Flow::Call { sp, returns_to } => {
+                // Whatever was called further down this stack has been left.
+                self.drop_user_frames(|s| s == sp || is_over(s, sp));
+                self.push_user(segment.symbol, Why::Called { sp, returns_to });
+                true
+            }
+            Flow::Ret { sp } => {
+                let frames = self.user_frames();
+                let found = frames
+                    .iter()
+                    .rposition(|f| matches!(f.why, Why::Called { sp: s, .. } if s == sp));
+                match found {
+                    Some(at) => self.pop_user(at),
+                    None => self.leave_user(sp),
+                }
+                self.on_user(segment.symbol)
+            }
+            _ => self.on_user(segment.symbol),
+        }
+    }
+
+    /// A return that no call was seen of: from a signal's handler, or to what was
+    /// there before.
+    fn leave_user(&mut self, sp: u64) {
+        self.drop_user_frames(|s| is_over(s, sp));
+        let frames = self.user_frames();
+        let called = frames
+            .iter()
+            .rposition(|f| matches!(f.why, Why::Called { .. }));
+        self.pop_user(called.map_or(0, |at| at + 1));
+    }
+
+    fn user_frames(&self) -> &[UserFrame] {
+        self.current
+            .thread
+            .as_ref()
+            .map_or(&[], |t| t.frames.as_slice())
+    }
+
+    /// Without a call: the same function, one that jumped here, or a jump.
+    fn on_user(&mut self, symbol: Symbol) -> bool {
+        let frames = self.user_frames();
+        let Some(top) = frames.last() else {
+            self.push_user(symbol, Why::Found);
+            return true;
+        };
+        if top.symbol == symbol {
+            return false;
+        }
+        let mut at = frames.len();
+        while at > 0 && frames[at - 1].why == Why::Jumped {
+            at -= 1;
+            if at > 0 && frames[at - 1].symbol == symbol {
+                self.pop_user(at);
+                return false;
+            }
+        }
+        self.push_user(symbol, Why::Jumped);
+        true
+    }
+
+    /// End frames from the top, down to the lowest whose call `over` says is over.
+    fn drop_user_frames(&mut self, over: impl Fn(u64) -> bool) {
+        loop {
+            let frames = self.user_frames();
+            let called = frames
+                .iter()
+                .rposition(|f| matches!(f.why, Why::Called { .. }));
+            let Some(at) = called else { return };
+            match frames[at].why {
+                Why::Called { sp, .. } if over(sp) => self.pop_user(at),
+                _ => return,
+            }
+        }
+    }
+
+    fn push_user(&mut self, symbol: Symbol, why: Why) {
+        if self.user_frames().len() >= MAX_FRAMES {
+            self.losses.stacks_given_up += 1;
+            self.pop_user(0);
+        }
+        let _ = self.root();
+        let parent = self.current.thread.as_ref().and_then(Thread::top);
+        let node = self.node(parent, symbol, why == Why::Jumped);
+        let mut window = 0;
+        if let Some(open) = &mut self.window {
+            open.entered += 1;
+            window = self.window_number;
+        }
+        if let Some(thread) = &mut self.current.thread {
+            thread.frames.push(UserFrame {
+                symbol,
+                node,
+                why,
+                window,
+            });
+        }
+    }
+
+    fn pop_user(&mut self, depth: usize) {
+        let Some(thread) = &mut self.current.thread else {
+            return;
+        };
+        if let Some(open) = &mut self.window {
+            let number = self.window_number;
+            let ended = thread.frames[depth..].iter().filter(|f| f.window == number);
+            open.returned += ended.count() as u64;
+        }
+        thread.frames.truncate(depth);
+    }
+
+    fn charge_user(&mut self, node: NodeId, insns: u32, calls: u32) {
+        let context = if self.current.workload {
+            Context::Task
+        } else {
+            Context::OtherTask
+        };
+        if let Some(window) = &mut self.window {
+            window.add(Direction::Run, context, node, calls, insns);
+        }
+    }
+}

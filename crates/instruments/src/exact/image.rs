@@ -1,0 +1,164 @@
+//! The files that user code comes from.
+//!
+//! A block of user code is known by its page: the plugin tells a hash of it, and
+//! the files that a command can run are at hand, so their pages can be hashed as
+//! well. That says which file and where in it, whatever process runs it and at
+//! which address; nothing has to be asked of the guest's kernel.
+
+mod elf;
+mod names;
+
+pub use elf::{ImageError, build_id};
+pub use names::readable;
+
+use rustc_hash::FxHashMap;
+
+/// A page of a file, and of the guest.
+const PAGE_BYTES: usize = 4096;
+/// EXACT_HASH_FACTOR of plugins/qemu/exact.h.
+const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A function of a file, by the addresses that the file itself speaks of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageFunction {
+    /// Its first byte.
+    pub start: u64,
+    /// The byte after its last.
+    pub end: u64,
+    /// Its symbol, as the file has it.
+    pub name: String,
+}
+
+/// An ELF file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Image {
+    /// The file's name.
+    pub name: String,
+    /// Where it starts if it is a program.
+    pub entry: u64,
+    /// By address, none over another.
+    pub functions: Vec<ImageFunction>,
+}
+
+impl Image {
+    /// The function at an address of the file.
+    pub fn function(&self, address: u64) -> Option<usize> {
+        let after = self.functions.partition_point(|f| f.start <= address);
+        let index = after.checked_sub(1)?;
+        (address < self.functions[index].end).then_some(index)
+    }
+}
+
+/// Where a block of code is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Index of the image.
+    pub(super) image: u32,
+    /// What to subtract from the guest's address for the file's.
+    pub(super) bias: u64,
+}
+
+/// All files that a command's code may come from.
+#[derive(Debug, Default)]
+pub struct Images {
+    images: Vec<Image>,
+    /// By hash: images with such a page, and its address in them.
+    pages: FxHashMap<u64, Vec<(u32, u64)>>,
+    /// Places seen; the last first found again.
+    places: Vec<Place>,
+}
+
+impl Images {
+    /// Add an ELF file, called `name`; `debug` is a file with its symbols, if there
+    /// is one.
+    ///
+    /// # Errors
+    /// It is no ELF file, or makes no sense.
+    pub fn add(&mut self, name: &str, file: &[u8], debug: Option<&[u8]>) -> Result<(), ImageError> {
+        let (image, pages) = elf::read(name, file, debug)?;
+        let index = self.images.len() as u32;
+        for (address, hash) in pages {
+            self.pages.entry(hash).or_default().push((index, address));
+        }
+        self.images.push(image);
+        Ok(())
+    }
+
+    /// Add a file that a test made up, with its pages: addresses and hashes.
+    #[cfg(test)]
+    pub(super) fn add_made(&mut self, image: Image, pages: &[(u64, u64)]) {
+        let index = self.images.len() as u32;
+        for (address, hash) in pages {
+            self.pages.entry(*hash).or_default().push((index, *address));
+        }
+        self.images.push(image);
+    }
+
+    /// All of them.
+    pub fn images(&self) -> &[Image] {
+        &self.images
+    }
+
+    /// Where the code at `address` comes from, in a page with this hash.
+    pub(super) fn place(&mut self, address: u64, page: u64) -> Option<Place> {
+        let start = address & !(PAGE_BYTES as u64 - 1);
+        let of = |&(image, at): &(u32, u64)| Place {
+            image,
+            bias: start.wrapping_sub(at),
+        };
+        let found = self.pages.get(&page)?;
+        // One page may be in several files; what lies beside code that is known
+        // already is of its file.
+        let known = found.iter().map(of).find(|p| self.places.contains(p));
+        if let Some(place) = known {
+            return Some(place);
+        }
+        let place = found.first().map(of)?;
+        self.places.push(place);
+        Some(place)
+    }
+}
+
+/// The hash of a page, as the plugin makes it; what is missing at its end is zero.
+pub fn page_hash(page: &[u8]) -> u64 {
+    let mut hash = 0u64;
+    for n in 0..PAGE_BYTES / 8 {
+        let mut word = [0; 8];
+        let at = (n * 8).min(page.len());
+        let rest = &page[at..page.len().min(at + 8)];
+        word[..rest.len()].copy_from_slice(rest);
+        hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(HASH_FACTOR);
+        hash ^= hash >> 32;
+    }
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a page's hash is the plugin's: worked out once by its C.
+    #[test]
+    fn hashes() {
+        assert_eq!(page_hash(&[]), 0);
+        let page: Vec<u8> = (0..PAGE_BYTES).map(|n| n as u8).collect();
+        assert_eq!(page_hash(&page), 0x99cf31599b4b400a);
+        let mut cut = page.clone();
+        cut[4000..].fill(0);
+        assert_eq!(page_hash(&cut), page_hash(&page[..4000]));
+    }
+
+    /// Check that a page which two files share belongs to the one beside it.
+    #[test]
+    fn shared_pages() {
+        let mut images = Images::default();
+        images.add_made(Image::default(), &[(0x1000, 1)]);
+        images.add_made(Image::default(), &[(0x5000, 1), (0x6000, 2)]);
+        assert_eq!(images.place(0x7f00_0123, 9), None);
+        let second = images.place(0x7f00_6123, 2).unwrap();
+        assert_eq!((second.image, second.bias), (1, 0x7f00_0000));
+        assert_eq!(images.place(0x7f00_5010, 1), Some(second));
+        let first = images.place(0x1010, 1).unwrap();
+        assert_eq!((first.image, first.bias), (0, 0));
+    }
+}

@@ -1,0 +1,312 @@
+//! The functions and pages of an ELF file.
+
+use std::collections::{BTreeMap, HashMap};
+
+use gimli::{BaseAddresses, CieOrFde, EhFrame, UnwindSection};
+use netplumb_kernel::compression::{Compression, unpack};
+use object::elf::{PF_X, PT_LOAD, SHF_EXECINSTR, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
+use object::read::elf::{ElfFile64, ElfSection64, ProgramHeader};
+use object::{
+    LittleEndian, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationTarget,
+    SectionFlags,
+};
+
+use super::{Image, ImageFunction, PAGE_BYTES, page_hash};
+
+/// The unpacked symbols of `.gnu_debugdata` are seldom more than some MB.
+const MAX_DEBUGDATA_BYTES: u64 = 256 << 20;
+/// More symbols than any real file has.
+const MAX_FUNCTIONS: usize = 4 << 20;
+
+/// A file is no ELF file, or makes no sense.
+#[derive(Debug, thiserror::Error)]
+#[error("{name}: {why}")]
+pub struct ImageError {
+    name: String,
+    why: String,
+}
+
+type Elf<'data> = ElfFile64<'data, LittleEndian>;
+
+/// The build ID of an ELF file, in hexadecimal: what its debug file is called by.
+pub fn build_id(file: &[u8]) -> Option<String> {
+    let elf = Elf::parse(file).ok()?;
+    let id = elf.build_id().ok()??;
+    Some(id.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+/// A file's functions, and the address and hash of each page that holds code.
+pub(super) fn read(
+    name: &str,
+    file: &[u8],
+    debug: Option<&[u8]>,
+) -> Result<(Image, Vec<(u64, u64)>), ImageError> {
+    let elf = Elf::parse(file).map_err(|e| ImageError {
+        name: name.to_string(),
+        why: e.to_string(),
+    })?;
+    let mut functions = Functions::default();
+    let mut named = Vec::new();
+    gather(&elf, &elf, &mut named);
+    if let Some(debug) = debug.and_then(|d| Elf::parse(d).ok()) {
+        gather(&elf, &debug, &mut named);
+    }
+    let mini = elf
+        .section_by_name(".gnu_debugdata")
+        .and_then(|s| unpack(Compression::Xz, s.data().ok()?, MAX_DEBUGDATA_BYTES).ok());
+    if let Some(mini) = mini.as_deref().and_then(|m| Elf::parse(m).ok()) {
+        gather(&elf, &mini, &mut named);
+    }
+    let frames = frames(&elf);
+    functions.add_symbols(named, &frames);
+    for (start, end, name) in stubs(&elf) {
+        functions.fill(start, end, name);
+    }
+    // What has no name has an unwind table entry, which says where it begins and
+    // ends: it is a function of its own, and not the end of the one before.
+    for (start, end) in frames {
+        functions.fill(start, end, format!("[{start:#x}]"));
+    }
+    Ok((
+        Image {
+            name: name.to_string(),
+            entry: elf.entry(),
+            functions: functions.sorted(),
+        },
+        pages(&elf, file),
+    ))
+}
+
+/// A symbol of code.
+struct Named {
+    start: u64,
+    size_bytes: u64,
+    /// It is said to be a function, not just a place.
+    function: bool,
+    name: String,
+    /// The end of its section, which it does not go beyond.
+    limit: u64,
+}
+
+/// The symbols of `from`, an ELF file with the addresses of `of`.
+fn gather(of: &Elf<'_>, from: &Elf<'_>, named: &mut Vec<Named>) {
+    let code: Vec<(u64, u64)> = of
+        .sections()
+        .filter(|s| is_code(s))
+        .map(|s| (s.address(), s.address() + s.size()))
+        .collect();
+    let tables = [from.symbol_table(), from.dynamic_symbol_table()];
+    for symbol in tables.iter().flatten().flat_map(ObjectSymbolTable::symbols) {
+        if symbol.is_undefined() || named.len() >= MAX_FUNCTIONS {
+            continue;
+        }
+        let kind = symbol.elf_symbol().st_type();
+        let function = kind == STT_FUNC || kind == STT_GNU_IFUNC;
+        if !function && kind != STT_NOTYPE {
+            continue;
+        }
+        let Ok(name) = symbol.name() else { continue };
+        let start = symbol.address();
+        let Some((_, limit)) = code.iter().find(|(a, b)| (*a..*b).contains(&start)) else {
+            continue;
+        };
+        if name.is_empty() || name.starts_with('$') {
+            continue;
+        }
+        named.push(Named {
+            start,
+            size_bytes: symbol.size(),
+            function,
+            name: name.to_string(),
+            limit: *limit,
+        });
+    }
+}
+
+fn is_code(section: &ElfSection64<'_, '_, LittleEndian>) -> bool {
+    match section.flags() {
+        SectionFlags::Elf { sh_flags, .. } => sh_flags.0 & u64::from(SHF_EXECINSTR.0) != 0,
+        _ => false,
+    }
+}
+
+/// Functions by where they begin; none over another.
+#[derive(Default)]
+struct Functions {
+    by_start: BTreeMap<u64, (u64, String)>,
+}
+
+impl Functions {
+    /// Add symbols: functions first, and mere places where there is none.
+    fn add_symbols(&mut self, mut named: Vec<Named>, frames: &[(u64, u64)]) {
+        named.sort_by(|a, b| {
+            (!a.function, a.start, plainness(&a.name), &a.name).cmp(&(
+                !b.function,
+                b.start,
+                plainness(&b.name),
+                &b.name,
+            ))
+        });
+        let frames: HashMap<u64, u64> = frames.iter().copied().collect();
+        let functions = named.partition_point(|n| n.function);
+        for group in [&named[..functions], &named[functions..]] {
+            for (index, symbol) in group.iter().enumerate() {
+                let next = group[index + 1..]
+                    .iter()
+                    .find(|n| n.start > symbol.start)
+                    .map_or(symbol.limit, |n| n.start.min(symbol.limit));
+                // Aliases may differ in size: the longest is meant.
+                let size = group[index..]
+                    .iter()
+                    .take_while(|n| n.start == symbol.start)
+                    .map(|n| n.size_bytes)
+                    .max()
+                    .filter(|size| *size > 0)
+                    .or_else(|| frames.get(&symbol.start).map(|end| end - symbol.start));
+                let end = match size {
+                    Some(size) => symbol.start.saturating_add(size),
+                    // Without a size it goes on to the next, whatever that is.
+                    None => next,
+                };
+                self.fill(symbol.start, end.min(next), symbol.name.clone());
+            }
+        }
+    }
+
+    /// Add a function, as far as there is none.
+    fn fill(&mut self, start: u64, end: u64, name: String) {
+        let before = self.by_start.range(..=start).next_back();
+        if before.is_some_and(|(_, (end, _))| *end > start) {
+            return;
+        }
+        let next = self.by_start.range(start..).next();
+        let end = next.map_or(end, |(next, _)| end.min(*next));
+        if end > start && self.by_start.len() < MAX_FUNCTIONS {
+            self.by_start.insert(start, (end, name));
+        }
+    }
+
+    fn sorted(self) -> Vec<ImageFunction> {
+        self.by_start
+            .into_iter()
+            .map(|(start, (end, name))| ImageFunction { start, end, name })
+            .collect()
+    }
+}
+
+/// Of several names for one place the plainest is shown: `write`, not `__write`.
+fn plainness(name: &str) -> (usize, usize) {
+    let underscores = name.len() - name.trim_start_matches('_').len();
+    // What glibc calls a function by from inside (include/libc-symbols.h).
+    if name.starts_with("__GI_") {
+        return (usize::MAX, name.len());
+    }
+    let mangled = name.starts_with("_Z") || name.starts_with("_R");
+    (if mangled { 0 } else { underscores }, name.len())
+}
+
+/// The stubs that calls of other files' functions go through: `foo@plt`.
+fn stubs(elf: &Elf<'_>) -> Vec<(u64, u64, String)> {
+    let mut slots: HashMap<u64, String> = HashMap::new();
+    let table = elf.dynamic_symbol_table();
+    for (address, relocation) in elf.dynamic_relocations().into_iter().flatten() {
+        let RelocationTarget::Symbol(index) = relocation.target() else {
+            continue;
+        };
+        let name = table
+            .as_ref()
+            .and_then(|t| t.symbol_by_index(index).ok())
+            .and_then(|s| s.name().ok());
+        if let Some(name) = name.filter(|n| !n.is_empty()) {
+            slots.insert(address, name.to_string());
+        }
+    }
+    let mut stubs = Vec::new();
+    for section in elf.sections() {
+        let is_plt = section.name().is_ok_and(|n| n.starts_with(".plt"));
+        if !is_plt || !is_code(&section) {
+            continue;
+        }
+        let (base, code) = (section.address(), section.data().unwrap_or_default());
+        let entry_bytes = if section.name() == Ok(".plt.got") && code.len() % 16 != 0 {
+            8
+        } else {
+            16
+        };
+        for (n, stub) in code.chunks(entry_bytes).enumerate() {
+            let start = base + (n * entry_bytes) as u64;
+            let named = slot_of(stub, start).and_then(|slot| slots.get(&slot));
+            let name = named.map_or_else(|| "[plt]".to_string(), |n| format!("{n}@plt"));
+            stubs.push((start, start + stub.len() as u64, name));
+        }
+    }
+    stubs
+}
+
+/// The slot that a stub at `start` jumps through: `jmp *disp32(%rip)`.
+fn slot_of(stub: &[u8], start: u64) -> Option<u64> {
+    let at = stub.windows(2).position(|w| w == [0xff, 0x25])?;
+    let four: [u8; 4] = stub.get(at + 2..at + 6)?.try_into().ok()?;
+    let next = start + at as u64 + 6;
+    Some(next.wrapping_add_signed(i64::from(i32::from_le_bytes(four))))
+}
+
+/// Where each function with an unwind table entry begins and ends.
+fn frames(elf: &Elf<'_>) -> Vec<(u64, u64)> {
+    let Some(section) = elf.section_by_name(".eh_frame") else {
+        return Vec::new();
+    };
+    let address_of = |name: &str| elf.section_by_name(name).map_or(0, |s| s.address());
+    let bases = BaseAddresses::default()
+        .set_eh_frame(section.address())
+        .set_text(address_of(".text"))
+        .set_got(address_of(".got"));
+    let data = section.data().unwrap_or_default();
+    let table = EhFrame::new(data, gimli::LittleEndian);
+    let mut entries = table.entries(&bases);
+    let mut frames = Vec::new();
+    while let Ok(Some(entry)) = entries.next() {
+        let CieOrFde::Fde(partial) = entry else {
+            continue;
+        };
+        let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else {
+            continue;
+        };
+        let (start, size) = (fde.initial_address(), fde.len());
+        if size > 0 && frames.len() < MAX_FUNCTIONS {
+            frames.push((start, start.saturating_add(size)));
+        }
+    }
+    frames.sort_unstable();
+    frames.dedup();
+    frames
+}
+
+/// The pages of a file that are executed where it is mapped.
+fn pages(elf: &Elf<'_>, file: &[u8]) -> Vec<(u64, u64)> {
+    let endian = LittleEndian;
+    let page = PAGE_BYTES as u64;
+    let mut pages = Vec::new();
+    for segment in elf.elf_program_headers() {
+        if segment.p_type(endian) != PT_LOAD || segment.p_flags(endian).0 & PF_X.0 == 0 {
+            continue;
+        }
+        let into = segment.p_vaddr(endian) % page;
+        let first = segment.p_vaddr(endian) - into;
+        let Some(offset) = segment.p_offset(endian).checked_sub(into) else {
+            continue;
+        };
+        let count = (into + segment.p_filesz(endian).min(file.len() as u64)).div_ceil(page);
+        for n in 0..count {
+            let Some(rest) = file.get((offset + n * page) as usize..) else {
+                break;
+            };
+            let bytes = &rest[..rest.len().min(PAGE_BYTES)];
+            pages.push((first + n * page, page_hash(bytes)));
+        }
+    }
+    pages
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! Commands: user code, threads, programs.
+
+use super::super::stream::Kind;
+use super::super::{Losses, Mark};
+use super::machine::{Machine, symbols};
+
+/// Stacks of tasks, 16 KiB each: the command's, those it makes, and the agent's.
+const OWN: u64 = 0x4_0f00;
+const MADE: u64 = 0x8_0f00;
+const AGENT: u64 = 0xc_0f00;
+/// Files: the agent itself is not among them.
+const LOADER: u64 = 0;
+const PROGRAM: u64 = 1;
+const AGENT_CODE: u64 = 0x1_0000;
+
+/// Run a command: what is given happens after the marker, until the agent has seen
+/// its end.
+fn run(files: &[&str], what: impl FnOnce(&mut Machine<'_>), expected: &[&str]) -> Losses {
+    let symbols = symbols();
+    let mut m = Machine::of_command(&symbols, files);
+    agent(&mut m);
+    m.mark(Mark::RunBegin);
+    what(&mut m);
+    // A task that ends is switched from for good.
+    switch(&mut m, OWN, AGENT);
+    m.ret("schedule", 0x20, 2, AGENT);
+    agent(&mut m);
+    m.mark(Mark::WindowEnd);
+    let window = m.window();
+    m.check_run(&window);
+    let mut expected: Vec<String> = expected.iter().map(|e| format!("run {e}")).collect();
+    expected.sort_unstable();
+    let told: Vec<String> = m
+        .told(&window)
+        .into_iter()
+        .filter(|line| !line.contains("__switch_to") && !line.contains("schedule"))
+        .collect();
+    assert_eq!(told, expected);
+    m.losses()
+}
+
+/// Some code of the agent, which is in no file.
+fn agent(m: &mut Machine<'_>) {
+    m.user_at(AGENT_CODE, 0x10_0000, 7, Kind::Other);
+}
+
+/// Switch from one stack to another, where `schedule` returns next.
+fn switch(m: &mut Machine<'_>, from: u64, to: u64) {
+    m.jump("entry_SYSCALL_64", 0, 1);
+    m.call("entry_SYSCALL_64", 4, 1, from);
+    m.call("schedule", 0, 2, from - 0x10);
+    m.jump("__switch_to_asm", 0, 6);
+    m.ret("__switch_to", 0, 9, to - 0x10);
+}
+
+/// Replace the program: the loader runs first, and then the program.
+fn exec(m: &mut Machine<'_>, sp: u64) {
+    m.jump("entry_SYSCALL_64", 0, 1);
+    m.call("entry_SYSCALL_64", 4, 1, sp);
+    m.ret("begin_new_exec", 0, 5, sp);
+    m.jump("entry_SYSCALL_64", 8, 3);
+    m.user_at(LOADER, 0x1000, 2, Kind::Other);
+    m.user_at(PROGRAM, 0x1000, 4, Kind::Other);
+}
+
+/// Check that a command's functions are its root's, by calls and jumps, and that what
+/// the kernel does for it is below the function that asked.
+#[test]
+fn functions_and_system_calls() {
+    let losses = run(
+        &["ld.so", "ping"],
+        |m| {
+            exec(m, OWN);
+            m.user_call(PROGRAM, 0x1010, 1, 0xe00);
+            m.user_call(PROGRAM, 0x1100, 5, 0xd00);
+            m.user_at(PROGRAM, 0x1400, 2, Kind::Other);
+            m.user_at(PROGRAM, 0x1500, 3, Kind::Other);
+            m.jump("entry_SYSCALL_64", 0, 1);
+            m.call("entry_SYSCALL_64", 4, 1, OWN);
+            m.ret("udp_sendmsg", 0, 11, OWN);
+            m.jump("entry_SYSCALL_64", 8, 1);
+            m.user_ret(PROGRAM, 0x150c, 1, 0xd00);
+            m.user_ret(PROGRAM, 0x1114, 2, 0xe00);
+            m.user_at(PROGRAM, 0x1014, 1, Kind::Other);
+        },
+        &[
+            // What the exec itself cost belongs to the command.
+            "task, ping > entry_SYSCALL_64, 1, 5",
+            "task, ping > entry_SYSCALL_64 > begin_new_exec, 1, 5",
+            "task, ping > _start, 1, 2",
+            "task, ping > _start ~ _start, 1, 6",
+            "task, ping > _start ~ _start > main, 1, 7",
+            "task, ping > _start ~ _start > main > write@plt, 1, 2",
+            "task, ping > _start ~ _start > main > write@plt ~ write, 1, 4",
+            "task, ping > _start ~ _start > main > write@plt ~ write > entry_SYSCALL_64, 1, 3",
+            "task, ping > _start ~ _start > main > write@plt ~ write > entry_SYSCALL_64 > udp_sendmsg, 1, 11",
+            "task, ping > _start ~ _start > entry_SYSCALL_64, 1, 2",
+            "other-task, agent, 0, 7",
+        ],
+    );
+    assert_eq!(losses, Losses::default());
+}
+
+/// Check that each thread is a root of its own with a number, that a forked one that
+/// runs another program is another root, and that stacks are used again.
+#[test]
+fn threads_and_children() {
+    let create = |m: &mut Machine<'_>| {
+        m.jump("entry_SYSCALL_64", 0, 1);
+        m.call("entry_SYSCALL_64", 4, 1, OWN);
+        m.call("schedule", 0, 1, OWN - 0x10);
+        m.jump("copy_thread", 0, 3);
+        // To its own stack, and to that of the task to be.
+        m.store(OWN - 0x18);
+        m.store(MADE);
+        m.ret("copy_thread", 12, 1, OWN - 0x10);
+        m.ret("schedule", 4, 1, OWN);
+        m.jump("entry_SYSCALL_64", 8, 1);
+        m.user_at(PROGRAM, 0x1200, 5, Kind::Other);
+    };
+    run(
+        &["ld.so", "ping"],
+        |m| {
+            exec(m, OWN);
+            create(m);
+            switch(m, OWN, MADE);
+            m.jump("ret_from_fork", 0, 4);
+            // A thread begins on a stack of its own.
+            m.user_call(PROGRAM, 0x1300, 6, 0x7000_0000);
+            m.user_at(PROGRAM, 0x1200, 7, Kind::Other);
+            switch(m, MADE, OWN);
+            m.ret("schedule", 0x20, 2, OWN);
+            m.jump("entry_SYSCALL_64", 8, 1);
+            // The same stack again: another thread.
+            create(m);
+            switch(m, OWN, MADE);
+            m.jump("ret_from_fork", 0, 4);
+            m.user_at(PROGRAM, 0x1300, 8, Kind::Other);
+            exec(m, MADE);
+            switch(m, MADE, OWN);
+            m.ret("schedule", 0x20, 2, OWN);
+            m.jump("entry_SYSCALL_64", 8, 1);
+            m.user_at(PROGRAM, 0x1300, 9, Kind::Other);
+        },
+        &[
+            "task, ping > entry_SYSCALL_64, 1, 5",
+            "task, ping > entry_SYSCALL_64 > begin_new_exec, 1, 5",
+            "task, ping > _start, 1, 2",
+            "task, ping > _start ~ _start, 1, 4",
+            "task, ping > _start ~ _start ~ work, 1, 10",
+            "task, ping > _start ~ _start ~ work ~ other, 1, 9",
+            "task, ping > _start ~ _start > entry_SYSCALL_64, 1, 3",
+            "task, ping > _start ~ _start ~ work > entry_SYSCALL_64, 2, 9",
+            "task, ping > _start ~ _start ~ work ~ other > entry_SYSCALL_64, 1, 2",
+            "task, ping #2 > ret_from_fork, 1, 4",
+            "task, ping #2 > other, 1, 6",
+            "task, ping #2 > other > work, 1, 7",
+            "task, ping #2 > other > work > entry_SYSCALL_64, 1, 2",
+            "task, ping #3 > ret_from_fork, 1, 4",
+            "task, ping #3 > other, 1, 8",
+            "task, ping #3 > other > entry_SYSCALL_64, 1, 5",
+            "task, ping #3 > other > entry_SYSCALL_64 > begin_new_exec, 1, 5",
+            "task, ping #3 > _start, 1, 2",
+            "task, ping #3 > _start ~ _start, 1, 4",
+            "task, ping #3 > _start ~ _start > entry_SYSCALL_64, 1, 2",
+            "other-task, agent, 0, 7",
+        ],
+    );
+}
+
+/// Check that frames which `longjmp` leaves behind are gone, that a signal's handler
+/// is below what it interrupted, and that a page that no file has is named so.
+#[test]
+fn odd_ways() {
+    let losses = run(
+        &["ld.so", "ping"],
+        |m| {
+            // As a program that has been started without a loader.
+            m.user_at(PROGRAM, 0x1000, 1, Kind::Other);
+            m.user_call(PROGRAM, 0x1100, 1, 0xe00);
+            m.user_call(PROGRAM, 0x1200, 1, 0xd00);
+            m.user_call(PROGRAM, 0x1300, 1, 0xc00);
+            m.user_at(PROGRAM, 0x1500, 2, Kind::Other);
+            // To main, whose next call is further up the stack.
+            m.user_call(PROGRAM, 0x1104, 1, 0xe00);
+            m.user_at(PROGRAM, 0x1300, 2, Kind::Other);
+            m.user_at(PROGRAM, 0x4000, 3, Kind::Other);
+            m.user_ret(PROGRAM, 0x1308, 1, 0xe00);
+            // A handler returns, further down, to what nobody called.
+            m.user_ret(PROGRAM, 0x1500, 4, 0x800);
+            m.user_at(PROGRAM, 0x1108, 5, Kind::Other);
+        },
+        &[
+            "task, ping > _start, 1, 1",
+            "task, ping > _start ~ main, 1, 1",
+            "task, ping > _start ~ main > work, 1, 1",
+            "task, ping > _start ~ main > work > other, 1, 1",
+            "task, ping > _start ~ main > work > other > write, 1, 2",
+            "task, ping > _start ~ main > work > other > write ~ main, 1, 1",
+            "task, ping > _start ~ main > other, 1, 3",
+            "task, ping > _start ~ main > other ~ [unknown], 1, 3",
+            "task, ping > _start ~ main ~ write, 1, 4",
+            "task, ping > main, 1, 5",
+            "task, ping > main > entry_SYSCALL_64, 1, 2",
+            "other-task, agent, 0, 7",
+        ],
+    );
+    assert_eq!(losses.insns_without_file, 3);
+}
+
+/// Check that a window that the stream's end cuts short holds what ran until then.
+#[test]
+fn cut_short() {
+    let symbols = symbols();
+    let mut m = Machine::of_command(&symbols, &["ld.so", "ping"]);
+    agent(&mut m);
+    m.mark(Mark::RunBegin);
+    m.user_at(PROGRAM, 0x1100, 5, Kind::Other);
+    m.jump("entry_SYSCALL_64", 0, 4);
+    let window = m.finish().unwrap();
+    m.check_run(&window);
+    assert_eq!((window.user_insns, window.kernel_insns), (5, 4));
+    assert_eq!(m.losses().windows_cut, 1);
+    assert!(m.finish().is_none());
+}

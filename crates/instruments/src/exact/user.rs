@@ -1,0 +1,293 @@
+//! User code: whose functions it runs, and the stacks of a command's threads.
+//!
+//! Frames are matched by stack address, as the kernel's are. A thread is known by
+//! its kernel stack; who made it, by the kernel's stores to that stack before its
+//! first switch. Each thread is a root of the calling-context tree, a function of
+//! its own with the name of its program: what it cost is the inclusive cost of its
+//! root, system calls and faults included.
+
+use netplumb_model::recording::{NodeId, THREAD_MODULE};
+use rustc_hash::FxHashMap;
+
+use super::image::{Images, readable};
+use super::stack::{Flow, Why};
+use super::tree::Symbol;
+
+/// Symbols of user code are numbered from here.
+pub const FIRST_SYMBOL: Symbol = 1 << 30;
+/// Stack addresses so far apart are of different stacks.
+const STACK_BYTES: u64 = 8 << 20;
+/// Deeper than this, what is called is shown below its thread's root.
+pub(super) const MAX_DEPTH: usize = 400;
+/// More frames than any stack holds; what runs so deep has no end.
+pub(super) const MAX_FRAMES: usize = 1 << 20;
+
+/// The name of code that no function of its file covers.
+pub const UNKNOWN_CODE: &str = "[unknown]";
+/// The module of code that is in no file.
+pub const NO_FILE: &str = "(no file)";
+
+/// A function of user code, or the root of a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserSymbol {
+    /// Its name, for people.
+    pub name: String,
+    /// Its file, or [`NO_FILE`], or [`THREAD_MODULE`].
+    pub module: String,
+    /// Its address in the file.
+    pub address: u64,
+    /// Its size.
+    pub size_bytes: u64,
+}
+
+/// A function that has not returned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct UserFrame {
+    pub(super) symbol: Symbol,
+    pub(super) node: NodeId,
+    pub(super) why: Why,
+    pub(super) window: u32,
+}
+
+/// What a thread is to the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Part {
+    /// It is one of the command's: its number, from 1, as they first ran.
+    Command(u32),
+    /// It is a program that the agent started beside the command.
+    Peer,
+    /// It is the agent's.
+    Agent,
+}
+
+/// The user half of a thread.
+#[derive(Debug, Clone)]
+pub(super) struct Thread {
+    pub(super) part: Part,
+    /// Programs that it has run before this one.
+    pub(super) programs: u32,
+    /// Symbol of its root.
+    pub(super) symbol: Symbol,
+    /// Its root, once it was needed in the window that is open.
+    pub(super) root: Option<NodeId>,
+    /// The program that it runs has a name.
+    pub(super) named: bool,
+    pub(super) frames: Vec<UserFrame>,
+    pub(super) flow: Flow,
+    /// A new program begins when it comes back to user mode.
+    pub(super) exec: bool,
+}
+
+impl Thread {
+    /// What it runs now, or else itself.
+    pub(super) fn top(&self) -> Option<NodeId> {
+        self.frames.last().map(|f| f.node).or(self.root)
+    }
+}
+
+/// Who made a task.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Birth {
+    pub(super) workload: bool,
+    /// What its maker is, and the symbol of its root, whose program it begins with.
+    pub(super) maker: Option<(Part, Symbol)>,
+}
+
+/// What only commands need.
+#[derive(Debug)]
+pub(super) struct User {
+    images: Images,
+    symbols: Vec<UserSymbol>,
+    /// By image and function.
+    functions: FxHashMap<(u32, u32), Symbol>,
+    /// Code without a file.
+    nowhere: Option<Symbol>,
+    /// By part, and programs run before.
+    threads: FxHashMap<(Part, u32), Symbol>,
+    /// Tasks that were made and have not run, by their stacks.
+    pub(super) born: FxHashMap<u64, Birth>,
+    /// Threads of the command so far.
+    pub(super) numbered: u32,
+}
+
+/// Where an address of user code is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) symbol: Symbol,
+    /// The guest's addresses that the function covers.
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+impl User {
+    pub(super) fn new(images: Images) -> User {
+        User {
+            images,
+            symbols: Vec::new(),
+            functions: FxHashMap::default(),
+            nowhere: None,
+            threads: FxHashMap::default(),
+            born: FxHashMap::default(),
+            numbered: 0,
+        }
+    }
+
+    pub(super) fn symbols(&self) -> &[UserSymbol] {
+        &self.symbols
+    }
+
+    fn add(&mut self, symbol: UserSymbol) -> Symbol {
+        self.symbols.push(symbol);
+        FIRST_SYMBOL + (self.symbols.len() - 1) as Symbol
+    }
+
+    /// The image that a block starts the program of, if it does.
+    pub(super) fn starts(&mut self, address: u64, page: u64) -> Option<u32> {
+        let place = self.images.place(address, page)?;
+        let image = &self.images.images()[place.image as usize];
+        (image.entry != 0 && address.wrapping_sub(place.bias) == image.entry).then_some(place.image)
+    }
+
+    /// Whether code is in none of the files.
+    pub(super) fn is_nowhere(&mut self, address: u64, page: u64) -> bool {
+        self.images.place(address, page).is_none()
+    }
+
+    /// The function at `address`, in code that begins in a page with this hash.
+    pub(super) fn find(&mut self, first: u64, page: u64, address: u64) -> Found {
+        let Some(place) = self.images.place(first, page) else {
+            let symbol = match self.nowhere {
+                Some(symbol) => symbol,
+                None => self.add(UserSymbol {
+                    name: UNKNOWN_CODE.into(),
+                    module: NO_FILE.into(),
+                    address: 0,
+                    size_bytes: 0,
+                }),
+            };
+            self.nowhere = Some(symbol);
+            return Found {
+                symbol,
+                start: 0,
+                end: u64::MAX,
+            };
+        };
+        let image = &self.images.images()[place.image as usize];
+        let within = address.wrapping_sub(place.bias);
+        let index = image.function(within);
+        let key = (place.image, index.map_or(u32::MAX, |i| i as u32));
+        let (start, end) = match index {
+            Some(index) => {
+                let function = &image.functions[index];
+                (
+                    function.start.wrapping_add(place.bias),
+                    function.end.wrapping_add(place.bias),
+                )
+            }
+            // One instruction at a time: a function may begin after it.
+            None => (address, address + 1),
+        };
+        if let Some(&symbol) = self.functions.get(&key) {
+            return Found { symbol, start, end };
+        }
+        let module = image.name.clone();
+        let symbol = match index {
+            Some(index) => {
+                let function = &image.functions[index];
+                UserSymbol {
+                    name: readable(&function.name),
+                    module,
+                    address: function.start,
+                    size_bytes: function.end - function.start,
+                }
+            }
+            None => UserSymbol {
+                name: UNKNOWN_CODE.into(),
+                module,
+                address: 0,
+                size_bytes: 0,
+            },
+        };
+        let symbol = self.add(symbol);
+        self.functions.insert(key, symbol);
+        Found { symbol, start, end }
+    }
+
+    /// A thread, at the start of a program.
+    pub(super) fn thread(&mut self, part: Part, programs: u32, maker: Option<Symbol>) -> Thread {
+        // Others' are one, however many they are.
+        let programs = match part {
+            Part::Command(_) => programs,
+            Part::Peer | Part::Agent => 0,
+        };
+        let symbol = match self.threads.get(&(part, programs)) {
+            Some(&symbol) => symbol,
+            None => {
+                let name = match part {
+                    Part::Agent => "agent".to_string(),
+                    Part::Peer => "peer".to_string(),
+                    Part::Command(number) => {
+                        let of = maker.and_then(|m| self.name(m));
+                        rooted(of.as_deref().unwrap_or("command"), number)
+                    }
+                };
+                let symbol = self.add(UserSymbol {
+                    name,
+                    module: THREAD_MODULE.into(),
+                    address: 0,
+                    size_bytes: 0,
+                });
+                self.threads.insert((part, programs), symbol);
+                symbol
+            }
+        };
+        Thread {
+            part,
+            programs,
+            symbol,
+            root: None,
+            named: false,
+            frames: Vec::new(),
+            flow: Flow::Sequential,
+            exec: false,
+        }
+    }
+
+    /// The program of a thread's root.
+    fn name(&self, root: Symbol) -> Option<String> {
+        let name = &self.symbols.get((root - FIRST_SYMBOL) as usize)?.name;
+        Some(match name.rsplit_once(" #") {
+            Some((program, _)) => program.to_string(),
+            None => name.clone(),
+        })
+    }
+
+    /// A thread runs the program of an image from here on.
+    pub(super) fn rename(&mut self, thread: &mut Thread, image: u32) {
+        thread.named = true;
+        let Part::Command(number) = thread.part else {
+            return;
+        };
+        let name = rooted(&self.images.images()[image as usize].name, number);
+        if let Some(symbol) = self
+            .symbols
+            .get_mut((thread.symbol - FIRST_SYMBOL) as usize)
+        {
+            symbol.name = name;
+        }
+    }
+}
+
+/// The name of a root.
+fn rooted(program: &str, number: u32) -> String {
+    match number {
+        1 => program.to_string(),
+        number => format!("{program} #{number}"),
+    }
+}
+
+/// Whether a frame of a call that stored its return address at `frame` is over when
+/// the stack pointer is at `sp`, above it.
+pub(super) fn is_over(frame: u64, sp: u64) -> bool {
+    frame < sp && sp - frame < STACK_BYTES
+}

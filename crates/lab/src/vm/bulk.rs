@@ -1,0 +1,378 @@
+//! Files for a guest that has booted: an archive that its firmware's configuration
+//! device holds, fetched by DMA.
+//!
+//! A port gives bytes at a moment of the host's choosing, and each batch costs an
+//! interrupt; fw_cfg copies a page at a time into the guest's memory when the guest
+//! asks for it, and nothing else happens. So what is fetched, tens of megabytes as
+//! easily as one, is the same in every run.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use cpio::newc::{Builder, Reader};
+
+use super::guest::load_module;
+use super::rest::{DIRECTORY_KEY, MAX_ITEMS, SELECTOR_PORT, item};
+use crate::bundle::{Bundle, BundleError, Kind};
+
+/// Name of the item.
+const ITEM: &str = "opt/netplumb/files";
+/// Ports of fw_cfg, and how many from the selector on (docs/specs/fw_cfg.rst of QEMU).
+const PORTS: u64 = 12;
+const DMA_HIGH_PORT: u16 = 0x514;
+const DMA_LOW_PORT: u16 = 0x518;
+const DMA_ERROR: u32 = 1;
+const DMA_READ: u32 = 2;
+const DMA_SELECT: u32 = 8;
+const PAGE_BYTES: usize = 4096;
+
+const TYPE: u32 = 0o170_000;
+const FOLDER: u32 = 0o040_000;
+const LINK: u32 = 0o120_000;
+const FILE: u32 = 0o100_000;
+
+/// QEMU's arguments for an archive in descriptor `fd`.
+pub fn qemu_args(fd: i32) -> Vec<String> {
+    vec![
+        "-fw_cfg".into(),
+        format!("name={ITEM},file=/proc/self/fd/{fd}"),
+    ]
+}
+
+/// An archive of a bundle, and of files made for the guest: path, permissions,
+/// content.
+///
+/// # Errors
+/// A file can't be read any more.
+pub fn archive(bundle: &Bundle, made: &[(String, u32, Vec<u8>)]) -> Result<Vec<u8>, BundleError> {
+    let mut archive = Vec::with_capacity(bundle.size_bytes() as usize + (1 << 20));
+    for (path, entry) in bundle.entries() {
+        let (kind, bytes) = match &entry.kind {
+            Kind::Folder => (FOLDER, Vec::new()),
+            Kind::Link(to) => (LINK, to.to_string_lossy().into_owned().into_bytes()),
+            Kind::File { .. } => (FILE, entry.read()?),
+        };
+        let modified = entry.modified_unix_s.clamp(0, i64::from(u32::MAX)) as u32;
+        add(&mut archive, path, kind | entry.mode, modified, &bytes).map_err(of(path))?;
+    }
+    for (path, mode, bytes) in made {
+        let path = Path::new(path);
+        add(&mut archive, path, FILE | mode, 0, bytes).map_err(of(path))?;
+    }
+    cpio::newc::trailer(&mut archive).map_err(of(Path::new("/")))?;
+    Ok(archive)
+}
+
+/// What went wrong with a file.
+fn of(path: &Path) -> impl FnOnce(io::Error) -> BundleError + '_ {
+    move |source| BundleError::Unreadable {
+        path: path.to_path_buf(),
+        source,
+    }
+}
+
+fn add(
+    archive: &mut Vec<u8>,
+    path: &Path,
+    mode: u32,
+    modified: u32,
+    bytes: &[u8],
+) -> io::Result<()> {
+    let builder = Builder::new(&path.to_string_lossy())
+        .mode(mode)
+        .mtime(modified)
+        .nlink(1);
+    let mut writer = builder.write(archive, bytes.len() as u32);
+    writer.write_all(bytes)?;
+    writer.finish().map(drop)
+}
+
+/// In the guest: fetch the archive and unpack it below `root`, if there is one. Then
+/// load modules, of which some may not load.
+///
+/// # Errors
+/// There is no archive where there should be, or no room.
+pub fn unpack(root: &Path, modules: &[String]) -> io::Result<()> {
+    let Some(mut item) = Item::open()? else {
+        return Err(io::Error::other("no files came with the guest"));
+    };
+    unpack_from(&mut item, root)?;
+    for module in modules {
+        let path = root.join(module.trim_start_matches('/'));
+        // Some are for hardware that is not there, or built in.
+        let _ = load_module(&path);
+        let _ = fs::remove_file(&path);
+    }
+    Ok(())
+}
+
+fn unpack_from(mut source: &mut dyn Read, root: &Path) -> io::Result<()> {
+    // Times of folders change with what is put in them: they are set last.
+    let mut folders: Vec<(PathBuf, u32)> = Vec::new();
+    loop {
+        let mut reader = Reader::new(source)?;
+        let entry = reader.entry();
+        if entry.is_trailer() {
+            break;
+        }
+        let path = root.join(entry.name().trim_start_matches('/'));
+        let (mode, modified) = (entry.mode(), entry.mtime());
+        let told = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        match mode & TYPE {
+            FOLDER => {
+                if !path.is_dir() {
+                    fs::create_dir_all(&path).map_err(told)?;
+                    fs::set_permissions(&path, fs::Permissions::from_mode(mode & 0o7777))
+                        .map_err(told)?;
+                }
+                folders.push((path, modified));
+            }
+            LINK => {
+                let mut target = String::new();
+                reader.read_to_string(&mut target).map_err(told)?;
+                std::os::unix::fs::symlink(&target, &path)
+                    .or_else(|e| match e.kind() {
+                        io::ErrorKind::AlreadyExists => Ok(()),
+                        _ => Err(e),
+                    })
+                    .map_err(told)?;
+            }
+            _ => {
+                if let Some(folder) = path.parent() {
+                    fs::create_dir_all(folder).map_err(told)?;
+                }
+                let mut file = File::create(&path).map_err(told)?;
+                io::copy(&mut reader, &mut file).map_err(told)?;
+                file.set_permissions(fs::Permissions::from_mode(mode & 0o7777))
+                    .map_err(told)?;
+                touch(&file, modified).map_err(told)?;
+            }
+        }
+        source = reader.finish()?;
+    }
+    for (path, modified) in folders {
+        if let Ok(folder) = File::open(&path) {
+            let _ = touch(&folder, modified);
+        }
+    }
+    Ok(())
+}
+
+fn touch(file: &File, modified: u32) -> io::Result<()> {
+    let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(modified.into());
+    file.set_modified(at)
+}
+
+/// The item, read from its beginning.
+struct Item {
+    pages: Pages,
+    left: usize,
+    /// Of the page that was fetched, what has not been read.
+    at: usize,
+    filled: usize,
+    /// Its key, until it has been selected.
+    select: Option<u16>,
+}
+
+impl Item {
+    fn open() -> io::Result<Option<Item>> {
+        // SAFETY: the call takes numbers, and touches no memory of ours.
+        if unsafe { libc::ioperm(SELECTOR_PORT.into(), PORTS, 1) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut pages = Pages::new()?;
+        let mut key = Some(DIRECTORY_KEY);
+        let mut directory = |pages: &mut Pages, bytes| -> io::Result<Vec<u8>> {
+            pages.fetch(key.take(), bytes)?;
+            Ok(pages.data()[..bytes].to_vec())
+        };
+        let mut word = [0; 4];
+        word.copy_from_slice(&directory(&mut pages, 4)?);
+        for _ in 0..u32::from_be_bytes(word).min(MAX_ITEMS) {
+            let mut entry = [0; 64];
+            entry.copy_from_slice(&directory(&mut pages, 64)?);
+            if let Some((key, size)) = item(&entry, ITEM) {
+                return Ok(Some(Item {
+                    pages,
+                    left: size,
+                    at: 0,
+                    filled: 0,
+                    select: Some(key),
+                }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Read for Item {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.filled {
+            let bytes = self.left.min(PAGE_BYTES);
+            if bytes == 0 {
+                return Ok(0);
+            }
+            self.pages.fetch(self.select.take(), bytes)?;
+            (self.at, self.filled) = (0, bytes);
+            self.left -= bytes;
+        }
+        let n = buffer.len().min(self.filled - self.at);
+        buffer[..n].copy_from_slice(&self.pages.data()[self.at..self.at + n]);
+        self.at += n;
+        Ok(n)
+    }
+}
+
+/// Two pages that stay where they are: the request, and what is fetched. The ports
+/// are given back with them.
+struct Pages {
+    memory: NonNull<u8>,
+    request: u64,
+    data: u64,
+}
+
+impl Pages {
+    fn new() -> io::Result<Pages> {
+        // SAFETY: a new mapping, of nothing that is ours.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                2 * PAGE_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_LOCKED | libc::MAP_POPULATE,
+                -1,
+                0,
+            )
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let Some(memory) = NonNull::new(memory.cast::<u8>()) else {
+            return Err(io::Error::other("no memory"));
+        };
+        let mut pages = Pages {
+            memory,
+            request: 0,
+            data: 0,
+        };
+        // Written to, so that they are pages of their own.
+        pages.memory_mut().fill(1);
+        let map = File::open("/proc/self/pagemap")?;
+        let first = memory.as_ptr() as usize;
+        pages.request = physical(&map, first)?;
+        pages.data = physical(&map, first + PAGE_BYTES)?;
+        Ok(pages)
+    }
+
+    fn memory_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is ours alone, and so long.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), 2 * PAGE_BYTES) }
+    }
+
+    fn data(&self) -> &[u8] {
+        // SAFETY: as above; the device writes only within `fetch`.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(PAGE_BYTES), PAGE_BYTES) }
+    }
+
+    /// Have the next `bytes` of an item put into the data page.
+    fn fetch(&mut self, select: Option<u16>, bytes: usize) -> io::Result<()> {
+        let mut control = DMA_READ;
+        if let Some(key) = select {
+            control |= DMA_SELECT | u32::from(key) << 16;
+        }
+        let (request, data) = (self.request, self.data);
+        let memory = self.memory_mut();
+        memory[0..4].copy_from_slice(&control.to_be_bytes());
+        memory[4..8].copy_from_slice(&(bytes as u32).to_be_bytes());
+        memory[8..16].copy_from_slice(&data.to_be_bytes());
+        compiler_fence(Ordering::SeqCst);
+        out(DMA_HIGH_PORT, ((request >> 32) as u32).to_be());
+        // The second half starts it, and it is done when the instruction is.
+        out(DMA_LOW_PORT, (request as u32).to_be());
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: the first word of our own page; the device has written to it.
+        let left = u32::from_be(unsafe { std::ptr::read_volatile(self.memory.as_ptr().cast()) });
+        if left & DMA_ERROR != 0 || left != 0 {
+            return Err(io::Error::other("the firmware device gives no files"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`, which nothing refers to any more; and the
+        // ports of `open`. There is nothing to do about an error.
+        unsafe {
+            libc::munmap(self.memory.as_ptr().cast(), 2 * PAGE_BYTES);
+            libc::ioperm(SELECTOR_PORT.into(), PORTS, 0);
+        }
+    }
+}
+
+fn out(port: u16, value: u32) {
+    // SAFETY: we hold the port; what the device writes to is our own mapping.
+    unsafe {
+        std::arch::asm!("out dx, eax", in("dx") port, in("eax") value,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// The physical address of one of our pages.
+fn physical(map: &File, address: usize) -> io::Result<u64> {
+    const PRESENT: u64 = 1 << 63;
+    const FRAME: u64 = (1 << 55) - 1;
+    let mut entry = [0; 8];
+    map.read_exact_at(&mut entry, (address / PAGE_BYTES * 8) as u64)?;
+    let entry = u64::from_le_bytes(entry);
+    if entry & PRESENT == 0 || entry & FRAME == 0 {
+        return Err(io::Error::other("the kernel does not tell where a page is"));
+    }
+    Ok((entry & FRAME) * PAGE_BYTES as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bundle::Host;
+
+    /// Check that files, folders and links come out as they went in, with their
+    /// times, and that an archive that is cut short is an error.
+    #[test]
+    fn there_and_back() {
+        let from = tempfile::tempdir().unwrap();
+        let name = |path: &str| from.path().join(path);
+        fs::create_dir_all(name("deep/er")).unwrap();
+        fs::write(name("deep/er/file"), vec![7; 10_000]).unwrap();
+        fs::set_permissions(name("deep/er/file"), fs::Permissions::from_mode(0o750)).unwrap();
+        std::os::unix::fs::symlink("er/file", name("deep/link")).unwrap();
+        let file = File::options()
+            .write(true)
+            .open(name("deep/er/file"))
+            .unwrap();
+        touch(&file, 1_234_567_890).unwrap();
+
+        let mut bundle = Bundle::new(Host::here().unwrap());
+        bundle
+            .add_with(&name("deep"), Some(Path::new("/srv/deep")))
+            .unwrap();
+        let made = [("/etc/hosts".to_string(), 0o644, b"::1 self\n".to_vec())];
+        let archive = archive(&bundle, &made).unwrap();
+        let root = tempfile::tempdir().unwrap();
+        unpack_from(&mut &archive[..], root.path()).unwrap();
+        let of = |path: &str| root.path().join(path);
+        assert_eq!(fs::read(of("srv/deep/link")).unwrap(), vec![7; 10_000]);
+        assert_eq!(fs::read(of("etc/hosts")).unwrap(), b"::1 self\n");
+        let found = fs::metadata(of("srv/deep/er/file")).unwrap();
+        assert_eq!(found.permissions().mode() & 0o7777, 0o750);
+        let modified = found.modified().unwrap();
+        let since = modified.duration_since(std::time::UNIX_EPOCH).unwrap();
+        assert_eq!(since.as_secs(), 1_234_567_890);
+        let cut = unpack_from(&mut &archive[..archive.len() / 2], root.path());
+        assert!(cut.is_err());
+    }
+}
