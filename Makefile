@@ -15,7 +15,7 @@ PLUMB := $(TARGET)/x86_64-unknown-linux-gnu/release/plumb
 
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
-.PHONY: help setup build demo test lint deny bench install uninstall clean
+.PHONY: help setup build page demo test lint deny bench install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -27,6 +27,11 @@ build: ## compile plumb
 	@scripts/setup.sh build
 	@cargo build --release --locked
 	@echo "built: $(PLUMB)"
+
+page: ## build the HTML page without data, and what its tests need, in target/web
+	@scripts/setup.sh build
+	@web/build.sh $(TARGET)/web --with-tests
+	@echo "built: $(TARGET)/web/dist/index.html"
 
 demo: ## from nothing to the IP layer's cost: set up, build, fetch a kernel, measure
 	@scripts/setup.sh build run
@@ -58,6 +63,7 @@ bench: ## measure what measuring costs: time, memory, the plugin's slowdown
 	@scripts/setup.sh build run
 	@cargo build --release --locked
 	@scripts/kernel.sh
+	@cargo bench --locked --package netplumb-report --bench page
 	@cargo bench --locked --package netplumb
 
 install: ## install plumb below PREFIX (/usr/local)

@@ -22,6 +22,17 @@ else
 fi
 check "cargo clippy" cargo clippy "${cargo_flags[@]}" --workspace --all-targets -- -D warnings
 
+
+# The page's own checks are with its packages, in a copy of it.
+lock_hosts() {
+	! grep '"resolved":' web/package-lock.json | grep -v '"https://registry\.npmjs\.org/'
+}
+check "web/package-lock.json: packages of registry.npmjs.org only" lock_hosts
+web_check() {
+	web/build.sh "$target/web" --with-tests && npm --prefix "$target/web" run --silent check
+}
+check "tsc" web_check
+
 if [ ${#failed[@]} -gt 0 ]; then
 	printf 'lint: failed: %s\n' "${failed[@]}" >&2
 	exit 1

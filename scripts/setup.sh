@@ -31,6 +31,9 @@ needs() {
 			gawk gawk
 			pkg-config pkg-config
 		LIST
+		# For the HTML page. A name of its own, for one that is too old is none.
+		have_node || echo node-of-18-or-later nodejs
+		echo npm npm
 		if ! have_rust && ! command -v rustup curl wget >/dev/null; then
 			echo curl curl
 		fi
@@ -39,16 +42,22 @@ needs() {
 		echo qemu-system-x86_64 qemu-system-x86
 		;;
 	test)
-		# The last are commands that tests measure.
 		cat <<-LIST
 			clang-format clang-format
+			${CHROMIUM:-chromium} chromium
+			/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf fonts-dejavu-core
+			callgrind_annotate valgrind
+			nft nftables
 			ping iputils-ping
 			iperf3 iperf3
 			curl curl
-			nft nftables
 			ip iproute2
 			python3 python3
 		LIST
+		# `go tool pprof` reads what `plumb report --pprof` writes.
+		if ! [ -x /usr/local/go/bin/go ]; then
+			echo go golang-go
+		fi
 		;;
 	esac
 }
@@ -104,6 +113,13 @@ ensure_packages() {
 	say "missing: $packages"
 	say "install them as root: apt-get install $packages"
 	return 1
+}
+
+# Whether there is a Node.js that builds the HTML page: Debian 12's does.
+have_node() {
+	local major
+	major=$(node -p 'process.versions.node.split(".")[0]' 2>/dev/null) || return 1
+	[ "$major" -ge 18 ]
 }
 
 channel() {

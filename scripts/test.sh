@@ -27,6 +27,19 @@ scripts/lint.sh || failed+=("lints")
 # --no-fail-fast: all failures at once, where a run takes minutes.
 cargo test "${cargo_flags[@]}" --workspace --no-fail-fast 2>&1 | tee "$log" || failed+=("tests")
 
+# The HTML page: its figures in Node.js, its behaviour in a browser.
+web_tests() {
+	local unit=0
+	web/build.sh "$target/web" --with-tests || return
+	npm --prefix "$target/web" run --silent unit || unit=1
+	if [ -n "$(cd "$target/web" && node scripts/chromium.mjs)" ]; then
+		npm --prefix "$target/web" run --silent browser
+	else
+		echo "skipped: the HTML page in a browser: no chromium (apt-get install chromium)"
+	fi && return "$unit"
+}
+web_tests 2>&1 | tee -a "$log" || failed+=("tests of the HTML page")
+
 # Not at the start of a line: the harness may have begun one.
 skips() { grep -o 'skipped: .*' "$log" || true; }
 skipped=$(skips | wc -l)
@@ -38,6 +51,10 @@ awk -v skipped="$skipped" '
 			if ($(i + 1) ~ /^failed/) failed += $i
 			if ($(i + 1) ~ /^ignored/) ignored += $i
 		}
+	}
+	# A run of Node.js.
+	/^# (pass|fail) [0-9]+$/ {
+		if ($2 == "pass") { binaries++; passed += $3 } else failed += $3
 	}
 	END {
 		printf "test result: %s. %d passed; %d failed; %d ignored; %d skipped; in %d binaries\n",

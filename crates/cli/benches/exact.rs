@@ -28,7 +28,7 @@ use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::vm::initramfs::{self, Module};
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
 use netplumb_lab::vm::machine::Machine;
-use netplumb_lab::vm::process::{self, Extra, Guest};
+use netplumb_lab::vm::process::{self, Extra, Guest, Start};
 use netplumb_lab::vm::trial;
 use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::message::{Request, RunPlan};
@@ -286,11 +286,13 @@ fn live(qemu: &Path, kernel: &KernelEntry, variant: Variant) -> Result<Life> {
     let machine = Machine {
         qemu: qemu.to_path_buf(),
         kernel: kernel.boot_image(),
+        pvh: kernel.pvh,
         link: Link::Veth,
         forward: false,
         icount: true,
         mitigations: false,
         cmdline: String::new(),
+        seed: 1,
     };
     let initramfs = initramfs_of(kernel, &machine)?;
     let (extra, stream) = if variant == Variant::Without {
@@ -306,8 +308,13 @@ fn live(qemu: &Path, kernel: &KernelEntry, variant: Variant) -> Result<Life> {
         (extra, Some(reader))
     };
     let started = Instant::now();
-    let mut guest = Guest::start(&machine, &initramfs, extra, Default::default())?;
+    let from = Start::Boot {
+        initramfs: &initramfs,
+        memory: None,
+    };
+    let mut guest = Guest::start(&machine, from, [&[], &[]], extra, Default::default())?;
     guest.wait_ready(LIMIT)?;
+    guest.go_on()?;
     let boot = started.elapsed();
     let windows = match stream {
         Some(stream) if variant == Variant::Counted => {
@@ -360,7 +367,7 @@ fn initramfs_of(kernel: &KernelEntry, machine: &Machine) -> Result<Vec<u8>> {
             name: module.name,
         });
     }
-    Ok(initramfs::build(&std::fs::read(PLUMB)?, &modules, &[])?)
+    Ok(initramfs::build(&std::fs::read(PLUMB)?, &modules)?)
 }
 
 fn send(guest: &mut Guest, packets: u32) -> Result<()> {
@@ -376,6 +383,8 @@ fn send(guest: &mut Guest, packets: u32) -> Result<()> {
         blocks: 1,
         aligned: true,
         sysctl: Default::default(),
+        offload: Default::default(),
+        nft: None,
     };
     Ok(guest.ask(&Request::Run(plan), LIMIT, |_| Ok(()))?)
 }

@@ -1,4 +1,5 @@
-//! Exit codes: 0 good, 1 failed, 2 usage, 3 can't measure that here.
+//! Exit codes: 0 good, 1 failed, 2 usage, 3 can't measure that here, 4 measured and
+//! worse.
 
 use netplumb_engine::EngineError;
 use netplumb_kernel::layers::LayerError;
@@ -6,6 +7,9 @@ use netplumb_lab::bundle::BundleError;
 use netplumb_lab::vm::kernels::ErrorKind;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::experiment::ExperimentError;
+
+/// Measured, and worse than was allowed.
+pub(crate) const WORSE: u8 = 4;
 
 /// How a command failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +59,7 @@ impl Failure {
             Some(EngineError::Vm(VmError::QemuMissing(_)) | EngineError::Plugin(_)) => {
                 Failure::CannotHere
             }
+            Some(EngineError::OtherPlan(_)) => Failure::Usage,
             Some(EngineError::Vm(VmError::Interrupted)) => Failure::Interrupted,
             Some(EngineError::Kernel(error)) => match error.kind() {
                 ErrorKind::Usage => Failure::Usage,

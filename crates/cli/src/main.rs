@@ -42,6 +42,8 @@ enum Command {
     Run(commands::run::RunArgs),
     /// Print a recording again
     Report(commands::report::ReportArgs),
+    /// What changed between two recordings, or two arms of one
+    Diff(commands::diff::DiffArgs),
     /// What this machine can measure, and in which lab
     Doctor(commands::doctor::DoctorArgs),
     /// The kernels that guests can boot
@@ -85,6 +87,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Path(args) => commands::path::run(*args, &cache),
         Command::Run(args) => commands::run::run(args, &cache),
         Command::Report(args) => commands::report::run(&args),
+        Command::Diff(args) => commands::diff::run(&args),
         Command::Doctor(args) => commands::doctor::run(args, &cache),
         Command::Kernel(command) => commands::kernel::run(command, &cache),
     }

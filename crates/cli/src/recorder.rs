@@ -28,15 +28,19 @@ pub(crate) struct RunOptions {
     /// Seconds that a boot or an arm may take
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: u64,
-    /// Guests at once; counts are the same
-    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub(crate) jobs: u16,
+    /// Guests at once; counts are the same [default: as many as there are CPUs, up to 8]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) jobs: Option<u16>,
     /// Go on with a recording that was cut short: what it has is not measured again
     #[arg(long)]
     pub(crate) resume: bool,
     /// Boot for every arm, from no saved state: slow, and the counts are the same
     #[arg(long)]
     pub(crate) cold: bool,
+    /// Every arm under so many random seeds: what hangs on luck is shown as a spread
+    /// [default: the experiment's, or 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) seeds: Option<u32>,
     /// A file of layer rules, asked before the built-in ones
     #[arg(long, value_name = "FILE")]
     pub(crate) layers: Option<PathBuf>,
@@ -50,6 +54,12 @@ pub(crate) struct RunOptions {
 pub(crate) struct Outcome {
     pub(crate) recording: Recording,
     pub(crate) error: Option<anyhow::Error>,
+}
+
+/// One guest for each CPU; each takes up to 300 MB.
+fn default_jobs() -> usize {
+    const MOST: usize = 8;
+    std::thread::available_parallelism().map_or(1, |n| n.get().min(MOST))
 }
 
 /// The recording to go on with, if there is one.
@@ -97,6 +107,8 @@ pub(crate) fn record(
     options: &RunOptions,
     cache: &Path,
 ) -> anyhow::Result<Outcome> {
+    let plan =
+        &(plan.clone().with_seeds(options.seeds.unwrap_or(1))).map_err(crate::exit::Usage)?;
     let measure = |engine: &Options, recording: &mut Recording, save: Save<'_>, teller: &Teller| {
         netplumb_engine::run(plan, engine, recording, save, &|event| teller.tell(event))
     };
@@ -166,13 +178,17 @@ pub(crate) fn record_by(
     ] {
         recording.environment.insert(key.into(), value);
     }
+    if let Some(seeds) = options.seeds.filter(|n| *n > 1) {
+        let seeds = seeds.to_string();
+        recording.environment.insert(env::SEEDS.into(), seeds);
+    }
     let mut writer: Option<Writer> = None;
     let engine_options = Options {
         cache: cache.to_path_buf(),
         init: "/proc/self/exe".into(),
         quick: options.quick,
         cold: options.cold,
-        jobs: options.jobs.into(),
+        jobs: options.jobs.map_or_else(default_jobs, usize::from),
         timeout: Duration::from_secs(options.timeout),
         layers,
         cancel,
@@ -203,6 +219,9 @@ pub(crate) fn record_by(
         &teller,
     );
     teller.done();
+    if let Err(error @ EngineError::OtherPlan(_)) = result {
+        return Err(error.into());
+    }
     let error = match (result, unsaved) {
         (Err(error), _) => Some(error.into()),
         (Ok(()), Some(error)) => Some(error.into()),

@@ -35,7 +35,7 @@ fn boots() -> &'static [Recording] {
                 while next.fetch_add(1, Ordering::Relaxed) < boots {
                     let place = Place::new();
                     place
-                        .run("path --proto udp --link lo -q -o udp.plumb")
+                        .run("path --proto udp --link lo --cold -q -o udp.plumb")
                         .code(0);
                     made.push(place.recording("udp.plumb"));
                 }

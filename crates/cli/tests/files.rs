@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use netplumb_lab::vm::initramfs::{self, Module};
 use netplumb_lab::vm::machine::Machine;
-use netplumb_lab::vm::process::{Extra, Guest, VmError};
+use netplumb_lab::vm::process::{Extra, Guest, Start, VmError};
 use netplumb_lab::vm::trial;
 use netplumb_model::class::Link;
 
@@ -25,11 +25,13 @@ fn files_both_ways() {
     let machine = Machine {
         qemu: trial::find_qemu().unwrap(),
         kernel: kernel.boot_image(),
+        pvh: kernel.pvh,
         link: Link::Lo,
         forward: false,
         icount: true,
         mitigations: false,
         cmdline: String::new(),
+        seed: 1,
     };
     let modules: Vec<Module> = kernel
         .module_tree()
@@ -44,10 +46,21 @@ fn files_both_ways() {
         })
         .collect();
     let init = std::fs::read(env!("CARGO_BIN_EXE_plumb")).unwrap();
-    let initramfs = initramfs::build(&init, &modules, &[]).unwrap();
-    let mut guest =
-        Guest::start(&machine, &initramfs, Extra::default(), Default::default()).unwrap();
+    let initramfs = initramfs::build(&init, &modules).unwrap();
+    let from = Start::Boot {
+        initramfs: &initramfs,
+        memory: None,
+    };
+    let mut guest = Guest::start(
+        &machine,
+        from,
+        [&[], &[]],
+        Extra::default(),
+        Default::default(),
+    )
+    .unwrap();
     guest.wait_ready(LIMIT).unwrap();
+    guest.go_on().unwrap();
 
     let large: Vec<u8> = (0..1_000_003_u32).map(|n| (n * 7 % 251) as u8).collect();
     for bytes in [&large[..], &[]] {

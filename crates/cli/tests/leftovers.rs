@@ -15,7 +15,7 @@ const BLOCKS: usize = 120;
 /// Start a run, and wait until it is in the midst of its second arm.
 fn measuring(place: &Place) -> Running {
     let words = format!(
-        "path --proto udp,raw --link lo --packets 20 --warmup 20 --blocks {BLOCKS} -o run.plumb"
+        "path --jobs 1 --proto udp,raw --link lo --packets 20 --warmup 20 --blocks {BLOCKS} -o run.plumb"
     );
     let mut running = Running::start(&mut place.plumb(&words));
     running.wait_for("measuring udp");

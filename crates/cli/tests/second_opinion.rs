@@ -96,11 +96,14 @@ fn fexit_agrees_on_inclusive_cost() {
         packets: 200,
         warmup_packets: 200,
         blocks: 2,
+        scan: None,
     };
     let options = Options {
         cache,
         init: init(),
         quick: false,
+        cold: false,
+        jobs: 1,
         timeout: Duration::from_secs(120),
         layers: LayerRules::built_in(),
         cancel: Default::default(),

@@ -97,6 +97,7 @@ pub fn run_command(
         packets: 0,
         warmup_packets: 0,
         blocks: run.blocks,
+        scan: None,
     };
     recording.arms = plan.arms.clone();
     recording.complete = false;

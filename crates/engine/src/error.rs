@@ -21,6 +21,9 @@ pub enum EngineError {
     /// The guest.
     #[error(transparent)]
     Vm(#[from] VmError),
+    /// A file that a knob needs.
+    #[error(transparent)]
+    Files(#[from] netplumb_lab::vm::files::FilesError),
     /// The command's files.
     #[error(transparent)]
     Bundle(#[from] BundleError),
@@ -45,8 +48,11 @@ pub enum EngineError {
     #[error("{0}")]
     Save(String),
     /// A recording to go on with is of something else.
-    #[error("the recording to go on with is of another plan: {0}")]
-    OtherPlan(String),
+    #[error(
+        "the recording to go on with has {0}: run without --resume, or into another file with \
+         --output"
+    )]
+    OtherPlan(&'static str),
     /// A system call of ours failed.
     #[error("can't {what}: {source}")]
     Host {
@@ -58,6 +64,11 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// Whether the guest lives, and could not do what it was asked.
+    pub(crate) fn is_the_guests(&self) -> bool {
+        matches!(self, EngineError::Vm(VmError::CommandFailed { .. }))
+    }
+
     /// What we were to do, for an error of the system.
     pub(crate) fn host(what: &'static str) -> impl FnOnce(io::Error) -> EngineError {
         move |source| EngineError::Host { what, source }

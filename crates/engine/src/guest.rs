@@ -1,6 +1,7 @@
 //! What the agent in a guest does for an experiment.
 
 mod command;
+mod settings;
 mod timing;
 
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::{fs, io};
 
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
-use netplumb_lab::netns::{Namespace, Nic, Topology, TopologyPlan, topology};
+use netplumb_lab::netns::{Nic, Topology, TopologyPlan};
 use netplumb_lab::vm::guest::Handler;
 use netplumb_model::class::Link;
 use netplumb_model::message::{Reply, Request, RunPlan};
@@ -31,10 +32,7 @@ pub struct Agent {
 struct Standing {
     plan: TopologyPlan,
     ends: Ends,
-    sender: Namespace,
-    receiver: Namespace,
-    /// Nothing else holds the router's namespace.
-    router: Option<Namespace>,
+    topology: Topology,
 }
 
 /// Be init of a guest. Does not return unless that failed.
@@ -52,6 +50,11 @@ impl Handler for Agent {
             Request::Describe => reply(Reply::Facts(self.facts())).map_err(|e| e.to_string()),
             Request::Prepare(plan) => self.ends(&plan).map(drop),
             Request::Run(plan) => self.run(&plan, reply),
+            Request::ListSettings {
+                prefixes,
+                skip,
+                plan,
+            } => self.list_settings(&prefixes, &skip, &plan, reply),
             Request::TimeFunctions { functions, plan } => {
                 self.time_functions(&functions, &plan, reply)
             }
@@ -80,9 +83,9 @@ impl Agent {
             let plan = &standing.plan;
             let prefix = format!("net.{}.{}", plan.link, plan.family);
             for (end, namespace) in [
-                ("sender", Some(&standing.sender)),
-                ("receiver", Some(&standing.receiver)),
-                ("router", standing.router.as_ref()),
+                ("sender", Some(&standing.topology.tx)),
+                ("receiver", Some(&standing.topology.rx)),
+                ("router", standing.topology.router.as_ref()),
             ] {
                 if let Some(Ok(of)) = namespace.map(|n| n.facts(&format!("{prefix}.{end}"))) {
                     facts.extend(of);
@@ -94,28 +97,17 @@ impl Agent {
 
     /// The ends for a plan, built if they don't stand yet.
     fn ends(&mut self, plan: &RunPlan) -> Result<&Ends, String> {
-        let wanted = TopologyPlan {
-            link: plan.link,
-            family: plan.family,
-            forward: plan.forward,
-            mtu_bytes: plan.mtu_bytes,
-            sysctl: plan.sysctl.clone(),
-        };
+        let wanted = topology_of(plan);
         if let Some(at) = self.standing.iter().position(|s| s.plan == wanted) {
             return Ok(&self.standing[at].ends);
         }
-        if let Some(at) = self
-            .standing
-            .iter()
-            .position(|s| can_become(&s.plan, &wanted))
-        {
+        let close = |s: &Standing| Topology::can_become(&s.plan, &wanted);
+        if let Some(at) = self.standing.iter().position(close) {
             let standing = &mut self.standing[at];
-            for namespace in [&standing.sender, &standing.receiver]
-                .into_iter()
-                .chain(&standing.router)
-            {
-                topology::change(namespace, &wanted.sysctl).map_err(|e| e.to_string())?;
-            }
+            standing
+                .topology
+                .change(&wanted)
+                .map_err(|e| e.to_string())?;
             standing.plan = wanted;
             return Ok(&self.standing[at].ends);
         }
@@ -134,9 +126,7 @@ impl Agent {
         self.standing.push(Standing {
             plan: wanted,
             ends,
-            sender: topology.tx,
-            receiver: topology.rx,
-            router: topology.router,
+            topology,
         });
         Ok(&self.standing[self.standing.len() - 1].ends)
     }
@@ -163,6 +153,9 @@ impl Agent {
                     break;
                 }
             }
+        }
+        if let Some(notes) = self.notes(plan) {
+            reply(Reply::Facts(notes)).map_err(|e| e.to_string())?;
         }
         for (index, ledger) in (0..).zip(ledgers) {
             reply(Reply::BlockDone { index, ledger }).map_err(|e| e.to_string())?;
@@ -200,15 +193,17 @@ impl Agent {
     }
 }
 
-/// Whether a topology that stands is another one but for settings that can be made
-/// now. One with settings of its own can't be: they would stay.
-fn can_become(standing: &TopologyPlan, wanted: &TopologyPlan) -> bool {
-    let sysctl = &wanted.sysctl;
-    let otherwise = TopologyPlan {
-        sysctl: BTreeMap::new(),
-        ..wanted.clone()
-    };
-    *standing == otherwise && !sysctl.keys().any(|key| topology::acts_on_creation(key))
+/// The topology that a plan needs.
+fn topology_of(plan: &RunPlan) -> TopologyPlan {
+    TopologyPlan {
+        link: plan.link,
+        family: plan.family,
+        forward: plan.forward,
+        mtu_bytes: plan.mtu_bytes,
+        sysctl: plan.sysctl.clone(),
+        offload: plan.offload.clone(),
+        nft: (plan.nft.clone()).map(|rules| (rules.clone(), rules.text(plan.family, plan.proto))),
+    }
 }
 
 /// Whether a link is made of devices of the machine, of which there is one set.

@@ -3,11 +3,13 @@
 mod collect;
 mod command;
 mod error;
+mod extras;
 pub mod guest;
 mod measure;
 mod origin;
 pub mod plan;
 pub mod run;
+mod scan;
 pub mod second_opinion;
 
 pub use command::{CommandRun, run_command};

@@ -32,6 +32,8 @@ pub(crate) struct Measured {
     pub(crate) losses: Losses,
     /// Facts of the guest, where the origin has none.
     pub(crate) facts: BTreeMap<String, String>,
+    /// What the guest has to say of the arm's knobs.
+    pub(crate) notes: BTreeMap<String, String>,
     pub(crate) qemu_peak_bytes: u64,
     pub(crate) error: Option<EngineError>,
 }
@@ -85,6 +87,7 @@ fn try_measure(
     // killed, its end of the pipe is closed, and the reader ends.
     let mut ledgers: Vec<Ledger> = Vec::new();
     let late = &measured.symbols;
+    let mut notes = BTreeMap::new();
     let (outcome, told, facts, peak) = thread::scope(|scope| {
         let mut guest = guest;
         let (ready, symbols_ready) = channel();
@@ -109,8 +112,10 @@ fn try_measure(
         let outcome = (|| -> Result<(), EngineError> {
             guest.go_on()?;
             let ran = guest.answers(limit, |reply| {
-                if let Reply::BlockDone { ledger, .. } = reply {
-                    ledgers.push(ledger);
+                match reply {
+                    Reply::BlockDone { ledger, .. } => ledgers.push(ledger),
+                    Reply::Facts(told) => notes.extend(told),
+                    _ => {}
                 }
                 Ok(())
             });
@@ -147,6 +152,7 @@ fn try_measure(
         (outcome, told, facts, peak)
     });
     measured.facts = facts;
+    measured.notes = notes;
     measured.qemu_peak_bytes = peak;
     measured.losses = told.losses;
     measured.nodes = told.nodes;

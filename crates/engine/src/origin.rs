@@ -22,6 +22,7 @@ use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_model::recording::env;
 
 use crate::error::EngineError;
+use crate::extras;
 use crate::guest::config_facts;
 use crate::plan::GuestPlan;
 use crate::run::{Options, Progress};
@@ -126,17 +127,19 @@ impl Boot<'_> {
             icount: !self.options.quick,
             mitigations: self.guest.mitigations,
             cmdline: self.guest.cmdline.clone(),
+            seed: self.guest.seed,
         }
     }
 
     pub(crate) fn initramfs(&self, machine: &Machine) -> Result<Vec<u8>, EngineError> {
         let init =
             std::fs::read(&self.options.init).map_err(EngineError::host("read our own binary"))?;
-        let tree = self.kernel.module_tree()?;
-        let needed = tree.resolve(&machine.link_modules())?;
+        let tree = extras::module_tree(self.kernel, self.guest)?;
+        let more = extras::modules(self.guest, &tree);
+        let needed = tree.resolve(&[machine.link_modules(), more.clone()].concat())?;
         // A kernel without a driver for the agent's port has its serial one.
         let modules = tree
-            .resolve(&machine.modules())
+            .resolve(&[machine.modules(), more].concat())
             .unwrap_or_else(|_| needed.clone())
             .into_iter()
             .map(|m| {
@@ -147,7 +150,9 @@ impl Boot<'_> {
                 })
             })
             .collect::<Result<Vec<_>, ModuleError>>()?;
-        initramfs::build(&init, &modules).map_err(EngineError::host("build the initramfs"))
+        let archive =
+            initramfs::build(&init, &modules).map_err(EngineError::host("build the initramfs"))?;
+        Ok([archive, extras::archive(self.guest)?].concat())
     }
 
     /// The hash of all that a state of this machine comes from.
@@ -159,6 +164,14 @@ impl Boot<'_> {
         key.add("kernel", self.kernel.hash.as_bytes());
         for module in machine.modules() {
             key.add("module", module.as_bytes());
+        }
+        for module in &self.guest.nft_modules {
+            key.add("module", module.as_bytes());
+        }
+        key.add("files", &extras::archive(self.guest)?);
+        if !self.guest.module.is_empty() {
+            let path = Path::new(&self.guest.module);
+            key.add("own module", &read(path, "read the module")?);
         }
         for word in machine.description() {
             key.add("machine", word.as_bytes());
@@ -370,6 +383,8 @@ fn preparation(plan: &RunPlan) -> RunPlan {
         warmup_packets: 0,
         blocks: 0,
         sysctl: BTreeMap::new(),
+        offload: BTreeMap::new(),
+        nft: None,
         ..plan.clone()
     }
 }

@@ -2,9 +2,9 @@
 //! what only a boot can change: the kernel, its command line, the devices.
 
 use netplumb_model::class::Link;
-use netplumb_model::experiment::{Knobs, Vary, check_arm};
+use netplumb_model::experiment::{Experiment, Knobs, Offload, Ruleset, Scan, Vary, check_arm};
 use netplumb_model::message::RunPlan;
-use netplumb_model::recording::Arm;
+use netplumb_model::recording::{Arm, env};
 
 /// More would not end within a day.
 const MAX_ARMS: usize = 1000;
@@ -20,6 +20,8 @@ pub struct Plan {
     pub warmup_packets: u32,
     /// Blocks of each arm.
     pub blocks: u32,
+    /// Settings to be changed one at a time, beside these arms.
+    pub scan: Option<Scan>,
 }
 
 /// One boot.
@@ -31,6 +33,12 @@ pub struct GuestPlan {
     pub mitigations: bool,
     /// More words for the kernel.
     pub cmdline: String,
+    /// Modules for nftables; none without rules.
+    pub nft_modules: Vec<&'static str>,
+    /// A module's file in place of the kernel's own; empty for that one.
+    pub module: String,
+    /// Where random numbers begin.
+    pub seed: u32,
     /// What joins the ends.
     pub link: Link,
     /// Whether a router stands between.
@@ -70,7 +78,53 @@ impl Plan {
             packets,
             warmup_packets,
             blocks,
+            scan: None,
         })
+    }
+
+    /// The plan of an experiment.
+    pub fn of(experiment: &Experiment) -> Plan {
+        Plan {
+            arms: experiment.arms(),
+            packets: experiment.workload.packets,
+            warmup_packets: experiment.workload.warmup_packets,
+            blocks: experiment.blocks.count,
+            scan: experiment.scan.clone(),
+        }
+    }
+
+    /// Every arm under so many random seeds: its own, and repeats of it.
+    ///
+    /// # Errors
+    /// The arms have seeds of their own, or would be too many.
+    pub fn with_seeds(mut self, seeds: u32) -> Result<Plan, String> {
+        if seeds < 2 {
+            return Ok(self);
+        }
+        if let Some(arm) = self.arms.iter().find(|a| a.knobs.contains_key("seed")) {
+            return Err(format!("the arm `{}` has a seed of its own", arm.name));
+        }
+        if self.scan.is_some() {
+            return Err("a scan is not repeated under other seeds".into());
+        }
+        if self.arms.len().saturating_mul(seeds as usize) > MAX_ARMS {
+            return Err(format!(
+                "{} arms under {seeds} seeds are more than {MAX_ARMS} arms",
+                self.arms.len()
+            ));
+        }
+        let own = std::mem::take(&mut self.arms);
+        self.arms.extend(own.iter().cloned());
+        for seed in 2..=seeds {
+            for arm in &own {
+                let mut repeat = arm.clone();
+                repeat.name = format!("{} seed={seed}", arm.name);
+                repeat.knobs.insert("seed".into(), seed.to_string());
+                repeat.knobs.insert(env::SEED_OF.into(), arm.name.clone());
+                self.arms.push(repeat);
+            }
+        }
+        Ok(self)
     }
 
     /// The boots, in the order in which the arms first need them.
@@ -82,6 +136,9 @@ impl Plan {
                 kernel: knob("kernel").to_string(),
                 mitigations: knob("mitigations") == "on",
                 cmdline: knob("cmdline").to_string(),
+                nft_modules: Ruleset::of(arm).map_or_else(Vec::new, |r| r.modules()),
+                module: knob("module").to_string(),
+                seed: knob("seed").parse().unwrap_or(1),
                 link: arm.link,
                 forward: arm.forward,
                 arms: vec![index],
@@ -121,6 +178,15 @@ impl Plan {
                 .iter()
                 .filter_map(|(k, v)| Some((k.strip_prefix("sysctl.")?.to_string(), v.clone())))
                 .collect(),
+            offload: arm
+                .knobs
+                .iter()
+                .filter_map(|(k, v)| {
+                    let offload: Offload = k.strip_prefix("offload.")?.parse().ok()?;
+                    Some((offload, v == "on"))
+                })
+                .collect(),
+            nft: Ruleset::of(arm),
         }
     }
 }
@@ -129,16 +195,10 @@ impl Plan {
 mod tests {
     use super::*;
     use netplumb_model::class::Proto;
-    use netplumb_model::experiment::{Bytes, Experiment};
+    use netplumb_model::experiment::{Bytes, Hook, NftIn};
 
     fn plan(text: &str) -> Plan {
-        let experiment = Experiment::parse(text).unwrap();
-        Plan {
-            arms: experiment.arms(),
-            packets: 1,
-            warmup_packets: 0,
-            blocks: 1,
-        }
+        Plan::of(&Experiment::parse(text).unwrap())
     }
 
     /// Check that arms share a boot unless what differs needs another.
@@ -191,18 +251,82 @@ mod tests {
     fn boots_are_told_apart() {
         let plan = Plan::from_knobs(&Knobs::default(), &Vary::default(), 1, 0, 1).unwrap();
         assert_eq!(plan.guests().len(), 1);
-        let mut arms = vec![plan.arms[0].clone(); 7];
+        let mut arms = vec![plan.arms[0].clone(); 10];
         arms[1].forward = true;
         arms[2].link = Link::UsbNet;
         arms[3].knobs.insert("kernel".into(), "other".into());
         arms[4].knobs.insert("cmdline".into(), "quiet".into());
         arms[5].knobs.insert("mitigations".into(), "on".into());
         arms[6].size_bytes = 1_000;
+        arms[7].knobs.insert("seed".into(), "2".into());
+        arms[8].knobs.insert("module".into(), "/x/veth.ko".into());
+        arms[9].knobs.insert("nft.rules".into(), "0".into());
         let guests = Plan { arms, ..plan }.guests();
         let boots: Vec<Vec<usize>> = guests.into_iter().map(|g| g.arms).collect();
         assert_eq!(
             boots,
-            [vec![0, 6], vec![1], vec![2], vec![3], vec![4], vec![5]]
+            [
+                vec![0, 6],
+                vec![1],
+                vec![2],
+                vec![3],
+                vec![4],
+                vec![5],
+                vec![7],
+                vec![8],
+                vec![9]
+            ]
+        );
+    }
+
+    /// Check that rules and offloads reach the guest as they were written.
+    #[test]
+    fn rules_and_offloads_are_passed_on() {
+        let plan = plan(
+            "name = \"x\"\n[knobs]\nnft = { set = 9, hook = \"input\" }\nnft_in = \"rx\"\n\
+             offload = { tso = \"off\", gro = true }\n",
+        );
+        let run = plan.run_plan(&plan.arms[0]);
+        assert_eq!(
+            run.offload.into_iter().collect::<Vec<_>>(),
+            [(Offload::Tso, false), (Offload::Gro, true)]
+        );
+        let ruleset = run.nft.unwrap();
+        assert_eq!(ruleset.within, NftIn::Rx);
+        assert_eq!(ruleset.expected(), Some((1, 9)));
+        assert!(format!("{ruleset:?}").contains(&format!("{:?}", Hook::Input)));
+        assert_eq!(plan.guests()[0].nft_modules, ["nf_tables"]);
+    }
+
+    /// Check that seeds repeat every arm, that the first is today's machine, and that
+    /// arms with seeds of their own are left alone.
+    #[test]
+    fn seeds_repeat_arms() {
+        let two = "name = \"x\"\n[vary]\nproto = [\"udp\", \"tcp\"]\n";
+        let seeded = plan(two).with_seeds(3).unwrap();
+        let names: Vec<&str> = seeded.arms.iter().map(|a| a.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "udp",
+                "tcp",
+                "udp seed=2",
+                "tcp seed=2",
+                "udp seed=3",
+                "tcp seed=3"
+            ]
+        );
+        assert_eq!(seeded.arms[5].knobs[env::SEED_OF], "tcp");
+        let seeds: Vec<u32> = seeded.guests().iter().map(|g| g.seed).collect();
+        assert_eq!(seeds, [1, 2, 3]);
+        assert_eq!(plan(two).with_seeds(1).unwrap(), plan(two));
+        let own = plan("name = \"x\"\n[vary]\nseed = [1, 2]\n");
+        assert!(own.with_seeds(2).unwrap_err().contains("seed of its own"));
+        assert!(
+            plan(two)
+                .with_seeds(1_000)
+                .unwrap_err()
+                .contains("more than")
         );
     }
 

@@ -20,6 +20,7 @@ use netplumb_model::recording::{Loss, Recording, env};
 
 use crate::collect::{Index, Translation};
 use crate::error::EngineError;
+use crate::extras;
 use crate::measure::{Measured, measure};
 use crate::origin::{Boot, Origin};
 use crate::plan::Plan;
@@ -88,6 +89,7 @@ pub fn run(
 ) -> Result<(), EngineError> {
     let store = KernelStore::new(&options.cache);
     let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
+    let plan = &crate::scan::planned(plan, &store, options, &qemu, recording, progress)?;
     let done = take_up(plan, recording)?;
     recording.complete = false;
     let mut fact = |key: &str, value: String| recording.environment.insert(key.into(), value);
@@ -104,6 +106,13 @@ pub fn run(
         .iter()
         .map(|g| store.find(&g.kernel))
         .collect::<Result<_, _>>()?;
+    let other_kernel = |k: &KernelEntry| {
+        let before = recording.environment.get(env::KERNEL_HASH);
+        before.is_some_and(|hash| *hash != k.hash)
+    };
+    if !done.is_empty() && kernels.first().is_some_and(other_kernel) {
+        return Err(EngineError::OtherPlan("another kernel"));
+    }
     if !options.quick {
         for guest in &guests {
             recording.environment.insert(
@@ -186,8 +195,7 @@ fn take_up(plan: &Plan, recording: &mut Recording) -> Result<Vec<usize>, EngineE
         return Ok(Vec::new());
     }
     if recording.arms != plan.arms {
-        let what = "its arms are others".to_string();
-        return Err(EngineError::OtherPlan(what));
+        return Err(EngineError::OtherPlan("other arms than this run"));
     }
     let blocks_of = |arm: usize| {
         let of = recording.blocks.iter().filter(|b| b.arm as usize == arm);
@@ -281,10 +289,13 @@ impl Workers<'_> {
                 first: number == 0,
                 result: self.one(task),
             };
-            if matches!(
-                &ran.result,
-                Err(_) | Ok((_, Measured { error: Some(_), .. }))
-            ) {
+            let ended = match &ran.result {
+                Err(_) => true,
+                Ok((_, Measured { error, .. })) => error
+                    .as_ref()
+                    .is_some_and(|e| self.plan.scan.is_none() || !e.is_the_guests()),
+            };
+            if ended {
                 self.stop.store(true, Ordering::Relaxed);
             }
             if sender.send(ran).is_err() {
@@ -318,6 +329,10 @@ fn merge(
     let facts = origin.facts.clone().into_iter().chain(measured.facts);
     recording.environment.extend(facts.filter(of_namespaces));
     let symbols = origin.symbols.as_deref().or_else(|| measured.symbols.get());
+    if !ran.first {
+        extras::note(recording, ran.arm, &origin.facts);
+    }
+    extras::note(recording, ran.arm, &measured.notes);
     if let Some(symbols) = symbols {
         let mut translation = Translation::default();
         translation.add_nodes(recording, index, symbols, &options.layers, &measured.nodes);
@@ -332,7 +347,15 @@ fn merge(
         .or_default();
     let before = peak.parse().unwrap_or(0);
     *peak = measured.qemu_peak_bytes.max(before).to_string();
-    measured.error.map_or(Ok(()), Err)
+    match measured.error {
+        // In a scan, that a setting breaks the path is a finding.
+        Some(error) if plan.scan.is_some() && error.is_the_guests() => {
+            extras::failed(recording, ran.arm, &error);
+            Ok(())
+        }
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
 }
 
 pub(crate) fn add_losses(recording: &mut Recording, losses: &Losses) {

@@ -59,6 +59,14 @@ pub enum ModuleError {
         /// What went wrong.
         source: UnpackError,
     },
+    /// The file is a module, and can't be this kernel's.
+    #[error("the module {} can't be used: {reason}", path.display())]
+    WrongModule {
+        /// The module's file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// The file unpacks to something that is no module.
     #[error("{} is not a kernel module: {reason}; copy it again from where it came", path.display())]
     NotAModule {
@@ -151,6 +159,44 @@ impl ModuleTree {
             builtin,
             builtin_aliases,
         })
+    }
+
+    /// Puts a file in the place of the module of its name, or beside the others if there is
+    /// none of that name; the name is returned. `release` is the kernel's, which the module has
+    /// to be built for.
+    pub fn replace(&mut self, path: &Path, release: &str) -> Result<String, ModuleError> {
+        let refuse = |reason: String| ModuleError::WrongModule {
+            path: path.to_owned(),
+            reason,
+        };
+        let name = module_name(path).ok_or_else(|| {
+            refuse("its name does not end in .ko, .ko.xz, .ko.zst or .ko.gz".into())
+        })?;
+        if self.builtin.contains(&name) {
+            return Err(refuse(format!(
+                "this kernel has {name} built in, where no module can take its place"
+            )));
+        }
+        let file = ModuleFile {
+            name: name.clone(),
+            path: path.to_owned(),
+            required: true,
+        };
+        let vermagic = file.info()?.vermagic.unwrap_or_default();
+        let built_for = vermagic.split_whitespace().next().unwrap_or_default();
+        if built_for != release {
+            return Err(refuse(format!(
+                "it is built for the kernel {}, and this one is {release}; build it against this \
+                 one's headers",
+                if built_for.is_empty() {
+                    "(none named)"
+                } else {
+                    built_for
+                }
+            )));
+        }
+        self.files.insert(name.clone(), path.to_owned());
+        Ok(name)
     }
 
     /// The folder that was listed.

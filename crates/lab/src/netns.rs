@@ -5,8 +5,12 @@
 
 mod facts;
 mod netlink;
-pub mod topology;
+mod nft;
+mod offload;
+pub mod settings;
+mod topology;
 
+pub use nft::NFT;
 pub use topology::{Nic, Topology, TopologyError, TopologyPlan};
 
 use std::io;

@@ -6,12 +6,16 @@
 mod claim;
 mod error;
 mod knobs;
+mod nft;
+mod scan;
 
 use serde::Deserialize;
 
-pub use claim::{Claim, Published};
+pub use claim::{Claim, Published, Relation};
 pub use error::ExperimentError;
-pub use knobs::{Bytes, Knobs, Vary};
+pub use knobs::{Bytes, Knobs, Offload, Vary};
+pub use nft::{Hook, Looks, MAX_RULESET_BYTES, NeverMatching, Nft, NftIn, Ruleset, TABLE};
+pub use scan::Scan;
 
 use crate::class::{Family, Link, Proto, words};
 use crate::recording::Arm;
@@ -72,6 +76,13 @@ pub struct Experiment {
     /// What is tested.
     #[serde(default, rename = "claim")]
     pub claims: Vec<Claim>,
+    /// What came of it, in a sentence: `{name}` stands for what the claim of that
+    /// name found.
+    #[serde(default)]
+    pub conclusion: Option<String>,
+    /// Settings to be changed one at a time, beside the arms.
+    #[serde(default)]
+    pub scan: Option<Scan>,
 }
 
 fn exact_only() -> Vec<Instrument> {
@@ -107,11 +118,13 @@ impl Default for Workload {
 pub struct Blocks {
     /// Blocks of each arm.
     pub count: u32,
+    /// Random seeds under which every arm is run.
+    pub seeds: u32,
 }
 
 impl Default for Blocks {
     fn default() -> Self {
-        Blocks { count: 5 }
+        Blocks { count: 5, seeds: 1 }
     }
 }
 
@@ -129,6 +142,7 @@ pub struct NamedArm {
 /// Bounds that keep a mistyped file from asking for years.
 const MAX_PACKETS: u32 = 1_000_000;
 const MAX_BLOCKS: u32 = 10_000;
+const MAX_SEEDS: u32 = 1_000;
 const MAX_ARMS: usize = 10_000;
 /// Largest UDP payload over IPv4 (RFC 768: 65,535 less 8 of UDP and 20 of IP).
 const MAX_SIZE_BYTES: u32 = 65_507;
@@ -178,6 +192,12 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
                 arm.family
             ),
         ));
+    }
+    if arm.knobs.get("seed").is_some_and(|seed| seed == "0") {
+        return Err(("seed", "seed is 0: 1 or more".into()));
+    }
+    if let Some(ruleset) = Ruleset::of(arm) {
+        ruleset.check(arm).map_err(|why| ("nft", why))?;
     }
     Ok(())
 }
@@ -230,6 +250,12 @@ impl Experiment {
                 format!("count is {}: 1 to {MAX_BLOCKS}", self.blocks.count),
             ));
         }
+        if self.blocks.seeds == 0 || self.blocks.seeds > MAX_SEEDS {
+            return Err((
+                "seeds",
+                format!("seeds is {}: 1 to {MAX_SEEDS}", self.blocks.seeds),
+            ));
+        }
         if self.name.is_empty()
             || self.name.len() > 80
             || !self
@@ -260,7 +286,28 @@ impl Experiment {
                 return Err(("name", format!("two arms are called `{}`", arm.name)));
             }
         }
+        if let Some(scan) = &self.scan {
+            scan.check()?;
+        }
         self.check_claims()
+    }
+
+    /// Every place that may name a file of rules, to be read.
+    pub fn rulesets_mut(&mut self) -> impl Iterator<Item = &mut Nft> {
+        let named = self.arms.iter_mut().map(|arm| &mut arm.knobs);
+        std::iter::once(&mut self.knobs)
+            .chain(named)
+            .filter_map(|knobs| knobs.nft.as_mut())
+            .chain(&mut self.vary.nft)
+    }
+
+    /// Every place that may name a module's file.
+    pub fn modules_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let named = self.arms.iter_mut().map(|arm| &mut arm.knobs);
+        std::iter::once(&mut self.knobs)
+            .chain(named)
+            .filter_map(|knobs| knobs.module.as_mut())
+            .chain(&mut self.vary.module)
     }
 
     /// The arms, each with every knob set.

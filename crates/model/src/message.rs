@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::class::{Family, Link, Proto};
+use crate::experiment::{Offload, Ruleset};
 use crate::recording::Ledger;
 
 /// Raised with any change of the messages below: host and guest are one binary,
@@ -43,6 +44,16 @@ pub enum Request {
         /// The functions, timed one at a time.
         functions: Vec<String>,
         /// What runs meanwhile, once for each.
+        plan: RunPlan,
+    },
+    /// List the settings below /proc/sys whose names begin with one of these, and
+    /// try another value of each: tried, read back, and put back.
+    ListSettings {
+        /// "net.", say.
+        prefixes: Vec<String>,
+        /// Names that begin so are left out.
+        skip: Vec<String>,
+        /// What is to stand before: the settings are those of its namespaces.
         plan: RunPlan,
     },
     /// Unpack the files that came with the guest, and load modules among them.
@@ -88,10 +99,23 @@ pub enum Reply {
     Ended(CommandEnd),
     /// What the second opinion saw, one entry a function.
     Timed(Vec<TimedFunction>),
+    /// Settings, a part of the list.
+    Settings(Vec<Setting>),
     /// The request was carried out.
     Done,
     /// It was not; why, in a sentence.
     Failed(String),
+}
+
+/// A setting below /proc/sys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// Its name, with dots.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+    /// Another that the kernel takes, or why there is none.
+    pub other: Result<String, String>,
 }
 
 /// A command to be run, and around it what it needs.
@@ -200,4 +224,8 @@ pub struct RunPlan {
     pub aligned: bool,
     /// Settings below /proc/sys, for every namespace.
     pub sysctl: BTreeMap<String, String>,
+    /// Offloads of every device on the path.
+    pub offload: BTreeMap<Offload, bool>,
+    /// Rules of nftables.
+    pub nft: Option<Ruleset>,
 }

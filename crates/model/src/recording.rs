@@ -74,6 +74,26 @@ pub mod env {
     pub const CPU: &str = "vm.cpu";
     /// How `rep` string instructions count.
     pub const REP: &str = "vm.rep";
+    /// Prefix: what an arm's guest had otherwise than the first one, as
+    /// `arm.NAME.KEY`.
+    pub const ARM: &str = "arm";
+    /// Prefix: why an arm has no blocks, or too few, as `failed.NAME`.
+    pub const FAILED: &str = "failed";
+    /// Under how many random seeds every arm was to be run.
+    pub const SEEDS: &str = "plumb.seeds";
+    /// Prefix: settings that a scan did not try, with the reason.
+    pub const SCAN_SKIPPED: &str = "scan.skipped";
+
+    // Keys of an arm's knobs that are no knobs.
+
+    /// The arm that this one repeats under another seed.
+    pub const SEED_OF: &str = "seed_of";
+    /// Of a scan: the setting, with its values before and after.
+    pub const SCAN_SETTING: &str = "scan.setting";
+    /// Of a scan: the arm that this one is to be compared with.
+    pub const SCAN_BASE: &str = "scan.base";
+    /// Of a scan: nothing is changed in this arm but the writing of a setting.
+    pub const SCAN_CONTROL: &str = "scan.control";
 }
 
 /// One combination of knob levels.

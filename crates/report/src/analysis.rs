@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::{Class, Context, Direction};
-use netplumb_model::recording::{Arm, FunctionId, NodeId, Recording};
+use netplumb_model::recording::{Arm, Cost, FunctionId, NodeId, Recording};
 
 /// What a function without a layer is listed under.
 pub const NO_LAYER: &str = "(no layer)";
@@ -116,12 +116,20 @@ impl ClassView<'_> {
 /// Every arm and direction that has packets of its own: `other` is left out.
 pub fn classes(recording: &Recording) -> Vec<ClassView<'_>> {
     let mut views = Vec::new();
-    for arm in 0..recording.arms.len() {
+    // A scan has hundreds of arms: each is to be handed its own costs only.
+    let mut costs: Vec<Vec<&Cost>> = vec![Vec::new(); recording.arms.len()];
+    for cost in &recording.costs {
+        let block = recording.blocks.get(cost.block as usize);
+        if let Some(of) = block.and_then(|b| costs.get_mut(b.arm as usize)) {
+            of.push(cost);
+        }
+    }
+    for (arm, costs) in costs.iter().enumerate() {
         for &direction in Direction::ALL {
             if direction == Direction::Other {
                 continue;
             }
-            let view = class(recording, arm, direction);
+            let view = class_of(recording, arm, direction, costs);
             if view.total > 0 {
                 views.push(view);
             }
@@ -132,6 +140,16 @@ pub fn classes(recording: &Recording) -> Vec<ClassView<'_>> {
 
 /// One arm and direction.
 pub fn class(recording: &Recording, arm: usize, direction: Direction) -> ClassView<'_> {
+    let costs: Vec<&Cost> = recording.costs.iter().collect();
+    class_of(recording, arm, direction, &costs)
+}
+
+fn class_of<'a>(
+    recording: &'a Recording,
+    arm: usize,
+    direction: Direction,
+    costs: &[&Cost],
+) -> ClassView<'a> {
     let blocks: Vec<u32> = (0..recording.blocks.len() as u32)
         .filter(|b| recording.blocks[*b as usize].arm as usize == arm)
         .collect();
@@ -143,7 +161,7 @@ pub fn class(recording: &Recording, arm: usize, direction: Direction) -> ClassVi
     let mut contexts = BTreeMap::new();
     let mut nodes: BTreeMap<NodeId, NodeView> = BTreeMap::new();
     let mut total = 0;
-    for cost in recording.costs.iter().filter(|c| c.direction == direction) {
+    for cost in costs.iter().filter(|c| c.direction == direction) {
         let Some(block) = by_block.get_mut(&cost.block) else {
             continue;
         };
@@ -153,10 +171,14 @@ pub fn class(recording: &Recording, arm: usize, direction: Direction) -> ClassVi
         let node = nodes.entry(cost.node).or_default();
         node.calls += cost.calls;
         node.self_insns += cost.self_insns;
-        // Ancestors without a cost of their own still have one of their subtree.
+        // Ancestors without a cost of their own still have one of their subtree. Those
+        // of a node that is there are there too.
         let mut above = recording.nodes[cost.node as usize].parent;
         while let Some(id) = above {
-            nodes.entry(id).or_default();
+            if nodes.contains_key(&id) {
+                break;
+            }
+            nodes.insert(id, NodeView::default());
             above = recording.nodes[id as usize].parent;
         }
     }

@@ -1,10 +1,16 @@
 //! Claims put to the data.
 
+mod across;
+mod fit;
+
+pub(crate) use across::{changes, functions, steady};
+
 use netplumb_model::class::Class;
 use netplumb_model::experiment::{Claim, Experiment};
 
 use crate::analysis::ClassView;
 use crate::number::{per_packet, percent, printable};
+use crate::seeds;
 use crate::terminal::wrapped;
 
 /// What the data say of a claim.
@@ -42,56 +48,123 @@ pub struct Judged {
     pub verdict: Verdict,
     /// Why, with figures.
     pub because: String,
+    /// What the conclusion calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What was found, as a part of a sentence.
+    pub finding: String,
+}
+
+/// What came of a claim.
+struct Outcome {
+    verdict: Verdict,
+    because: String,
+    finding: String,
+}
+
+impl Outcome {
+    fn not_measured(because: String) -> Outcome {
+        Outcome {
+            verdict: Verdict::NotMeasured,
+            finding: format!("not measured: {because}"),
+            because,
+        }
+    }
 }
 
 /// Judge every claim of an experiment.
 pub fn judge(experiment: &Experiment, classes: &[ClassView<'_>]) -> Vec<Judged> {
-    experiment
-        .claims
-        .iter()
-        .map(|claim| judge_one(claim, classes))
-        .collect()
+    if experiment.claims.is_empty() {
+        return Vec::new();
+    }
+    let classes = seeds::typical(classes);
+    let claims = experiment.claims.iter();
+    claims.map(|claim| judge_one(claim, &classes)).collect()
 }
 
 fn judge_one(claim: &Claim, classes: &[ClassView<'_>]) -> Judged {
-    let says = claim.says().to_string();
-    let mut views = Vec::new();
-    for class in claim.classes() {
-        match classes.iter().find(|c| c.class == *class) {
-            Some(view) => views.push(view),
-            None => {
-                let because = format!("there is no {class} in the recording");
-                return Judged {
-                    says,
-                    verdict: Verdict::NotMeasured,
-                    because,
-                };
-            }
-        }
+    let Outcome {
+        verdict,
+        because,
+        finding,
+    } = outcome(claim, classes);
+    Judged {
+        says: claim.says().to_string(),
+        verdict,
+        because,
+        name: claim.name().map(String::from),
+        finding,
     }
+}
+
+fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
     // Nothing is in a layer that is misspelt; that it costs nothing proves nothing.
     let unknown = claim
         .layers()
         .into_iter()
-        .find(|layer| !views.iter().any(|view| has_layer(view, layer)));
+        .find(|layer| !classes.iter().any(|view| has_layer(view, layer)));
     if let Some(layer) = unknown {
-        let because = format!("no function in the recording is in layer {layer}");
-        return Judged {
-            says,
-            verdict: Verdict::NotMeasured,
-            because,
-        };
+        return Outcome::not_measured(format!("no function in the recording is in layer {layer}"));
     }
-    let (verdict, because) = match claim {
+    let arm = match claim {
+        Claim::Alike { arm, .. }
+        | Claim::Unlike { arm, .. }
+        | Claim::Smaller { arm, .. }
+        | Claim::Bottleneck { arm, .. } => arm.as_deref(),
+        _ => return across::outcome(claim, classes),
+    };
+    let mut views = Vec::new();
+    for class in claim.classes() {
+        match find(classes, *class, arm) {
+            Some(view) => views.push(view),
+            None => return Outcome::not_measured(missing(*class, arm)),
+        }
+    }
+    within(claim, &views)
+}
+
+/// The view of a class in an arm, or in the first arm that has it.
+fn find<'c, 'r>(
+    classes: &'c [ClassView<'r>],
+    class: Class,
+    arm: Option<&str>,
+) -> Option<&'c ClassView<'r>> {
+    classes
+        .iter()
+        .filter(|view| view.class == class)
+        .find(|view| arm.is_none_or(|arm| seeds::name(view.arm()) == arm))
+}
+
+fn missing(class: Class, arm: Option<&str>) -> String {
+    match arm {
+        Some(arm) => format!(
+            "there is no {class} of {} in the recording",
+            printable(arm, 60)
+        ),
+        None => format!("there is no {class} in the recording"),
+    }
+}
+
+/// Claims about one arm's classes and layers.
+fn within(claim: &Claim, views: &[&ClassView<'_>]) -> Outcome {
+    let named = list(views.iter().map(|v| v.class.to_string()));
+    let (verdict, because, finding) = match claim {
         Claim::Alike {
             layer,
             within_ratio,
             ..
         } => {
-            let (ratio, told) = spread(layer, &views);
+            let (ratio, told) = spread(layer, views);
+            let alike = ratio <= *within_ratio;
+            let word = if alike {
+                "costs alike"
+            } else {
+                "does not cost alike"
+            };
             (
-                holds(ratio <= *within_ratio),
+                holds(alike),
                 format!("{told}; alike is up to {within_ratio}"),
+                format!("the {layer} layer {word} in {named} (largest over smallest {ratio:.2})"),
             )
         }
         Claim::Unlike {
@@ -99,19 +172,62 @@ fn judge_one(claim: &Claim, classes: &[ClassView<'_>]) -> Judged {
             beyond_ratio,
             ..
         } => {
-            let (ratio, told) = spread(layer, &views);
+            let (ratio, told) = spread(layer, views);
+            let unlike = ratio > *beyond_ratio;
+            let word = if unlike {
+                "does not cost alike"
+            } else {
+                "costs alike"
+            };
             (
-                holds(ratio > *beyond_ratio),
+                holds(unlike),
                 format!("{told}; unlike is beyond {beyond_ratio}"),
+                format!("the {layer} layer {word} in {named} (largest over smallest {ratio:.2})"),
             )
         }
-        Claim::Smaller { of, than, .. } => smaller(of, than, &views),
-        Claim::Bottleneck { layer, .. } => (Verdict::Answered, tops(layer.as_deref(), &views)),
+        Claim::Smaller { of, than, .. } => {
+            let (verdict, because) = smaller(of, than, views);
+            let word = if verdict == Verdict::Holds {
+                "cost less than"
+            } else {
+                "do not always cost less than"
+            };
+            (
+                verdict,
+                because,
+                format!("{} {word} {} in {named}", of.join("+"), than.join("+")),
+            )
+        }
+        Claim::Bottleneck { layer, .. } => {
+            let told = tops(layer.as_deref(), views);
+            (
+                Verdict::Answered,
+                told.clone(),
+                format!("the largest are {told}"),
+            )
+        }
+        _ => unreachable_kind(),
     };
-    Judged {
-        says,
+    Outcome {
         verdict,
         because,
+        finding,
+    }
+}
+
+/// Kinds about several arms are across.rs's, and never come here.
+fn unreachable_kind() -> (Verdict, String, String) {
+    let why = "this kind of claim is about several arms".to_string();
+    (Verdict::NotMeasured, why.clone(), why)
+}
+
+/// "a", "a and b", "a, b and c".
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    match items.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+        None => String::new(),
     }
 }
 

@@ -114,13 +114,13 @@ fn compare(
 }
 
 /// Whether a symbol is a function: the compiler's clone (`ip_rcv.isra.0`) is.
-fn is_function(symbol: &str, name: &str) -> bool {
+pub(crate) fn is_function(symbol: &str, name: &str) -> bool {
     symbol.split('.').next() == Some(name)
 }
 
 /// Whether a symbol goes on where a name ends (`ip_route_input` became
 /// `ip_route_input_noref` and `ip_route_input_slow`).
-fn is_successor(symbol: &str, name: &str) -> bool {
+pub(crate) fn is_successor(symbol: &str, name: &str) -> bool {
     symbol
         .strip_prefix(name)
         .is_some_and(|rest| rest.starts_with('_'))

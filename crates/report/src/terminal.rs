@@ -84,7 +84,7 @@ pub fn wrapped(line: &str, columns: usize) -> String {
 }
 
 /// A line, continued below its `indent`-th character.
-fn continued(line: &str, indent: usize, columns: usize) -> String {
+pub(crate) fn continued(line: &str, indent: usize, columns: usize) -> String {
     let key_bytes = line
         .char_indices()
         .nth(indent)
@@ -231,7 +231,7 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
 }
 
 /// In which contexts.
-fn split(class: &ClassView<'_>) -> String {
+pub(crate) fn split(class: &ClassView<'_>) -> String {
     let parts: Vec<String> = class
         .contexts
         .iter()
@@ -375,7 +375,7 @@ pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
 
 /// Whether arms share a class: with several of one protocol, a class alone does
 /// not tell which.
-fn several_arms(classes: &[ClassView<'_>]) -> bool {
+pub(crate) fn several_arms(classes: &[ClassView<'_>]) -> bool {
     classes.iter().any(|c| {
         classes
             .iter()

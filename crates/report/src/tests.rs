@@ -1,6 +1,7 @@
 //! Every rendering of one small recording that has something of everything.
 
-mod recording;
+mod outputs;
+pub(crate) mod recording;
 
 use std::path::Path;
 
@@ -389,17 +390,23 @@ fn hostile_words_are_tamed_everywhere() {
     let layer = hostile.to_string();
     experiment.claims = vec![
         netplumb_model::experiment::Claim::Smaller {
+            name: None,
+            arm: None,
             says,
             of: vec![layer.clone()],
             than: vec![layer.clone()],
             classes: vec!["udp tx".parse().unwrap()],
         },
         netplumb_model::experiment::Claim::Bottleneck {
+            name: None,
+            arm: None,
             says: layer.clone(),
             layer: Some(layer.clone()),
             classes: vec!["udp tx".parse().unwrap()],
         },
         netplumb_model::experiment::Claim::Bottleneck {
+            name: None,
+            arm: None,
             says: layer.clone(),
             layer: Some(format!("{layer}, other")),
             classes: vec!["udp tx".parse().unwrap()],

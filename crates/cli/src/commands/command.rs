@@ -12,6 +12,7 @@ use netplumb_model::class::{Family, Link};
 use netplumb_model::message::{CommandEnd, Exit, Output};
 use netplumb_report::printable;
 
+use super::page::PageArgs;
 use super::path::finish;
 use super::report::ShowArgs;
 use crate::exit::{CannotHere, Usage};
@@ -96,10 +97,12 @@ pub(crate) fn run(
     args: CommandArgs,
     machine: Machine,
     show: &ShowArgs,
+    page: &PageArgs,
     options: &RunOptions,
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
     show.check()?;
+    page.check()?;
     let run = prepare(&args, machine)?;
     let mut said = Said::default();
     let mut ends = Vec::new();
@@ -122,7 +125,7 @@ pub(crate) fn run(
     )?;
     said.show(show.for_programs())?;
     let failed = tell_ends(&run, &args, &ends, &said);
-    let code = finish(outcome, show, &[])?;
+    let code = finish(outcome, show, page, &[])?;
     Ok(if code == ExitCode::SUCCESS && failed {
         ExitCode::FAILURE
     } else {

@@ -1,8 +1,11 @@
 //! The subcommands, a file each.
 
 pub(crate) mod command;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod kernel;
+pub(crate) mod outputs;
+pub(crate) mod page;
 pub(crate) mod path;
 pub(crate) mod report;
 pub(crate) mod run;

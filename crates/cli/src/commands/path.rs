@@ -9,6 +9,7 @@ use netplumb_model::class::{Direction, Family, Link, Proto};
 use netplumb_model::experiment::{Bytes, Knobs, Vary};
 
 use super::command::CommandArgs;
+use super::page::PageArgs;
 use super::report::{ShowArgs, show};
 use crate::exit::{Failure, told};
 use crate::recorder::{RunOptions, record};
@@ -88,6 +89,8 @@ pub(crate) struct PathArgs {
     #[command(flatten)]
     show: ShowArgs,
     #[command(flatten)]
+    page: PageArgs,
+    #[command(flatten)]
     options: RunOptions,
 }
 
@@ -114,7 +117,14 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
             sysctl: args.sysctl.into_iter().collect(),
             blocks: args.blocks.unwrap_or(1),
         };
-        return super::command::run(args.command, machine, &args.show, &args.options, cache);
+        return super::command::run(
+            args.command,
+            machine,
+            &args.show,
+            &args.page,
+            &args.options,
+            cache,
+        );
     }
     let fixed = Knobs {
         forward: Some(args.forward),
@@ -141,20 +151,25 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     )
     .map_err(crate::exit::Usage)?;
     args.show.check()?;
+    args.page.check()?;
     let outcome = record(&plan, "path", "", &args.options, cache)?;
-    finish(outcome, &args.show, &args.direction)
+    finish(outcome, &args.show, &args.page, &args.direction)
 }
 
 /// Show what was measured, and then tell what went wrong, if anything did.
 pub(crate) fn finish(
     outcome: crate::recorder::Outcome,
     show_args: &ShowArgs,
+    page: &PageArgs,
     directions: &[Direction],
 ) -> anyhow::Result<ExitCode> {
     let shown = if outcome.recording.blocks.is_empty() {
         Ok(ExitCode::SUCCESS)
     } else {
-        show(&outcome.recording, show_args, directions)
+        show(&outcome.recording, show_args, directions).and_then(|code| {
+            page.write(&outcome.recording, directions, &show_args.arm)
+                .map(|()| code)
+        })
     };
     match outcome.error {
         Some(error) => {

@@ -12,8 +12,12 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::terminal::View;
-use netplumb_report::{claims, csv, figures, json, printable, terminal, tree, trust};
+use netplumb_report::{
+    claims, conclusions, csv, diff, figures, json, printable, scan, seeds, terminal, tree, trust,
+};
 
+use super::outputs::OutputArgs;
+use super::page::PageArgs;
 use crate::exit::Usage;
 
 /// How to show a recording.
@@ -37,6 +41,11 @@ pub(crate) struct ShowArgs {
     /// Everything, as JSON
     #[arg(long, conflicts_with_all = ["tree", "focus"])]
     json: bool,
+    /// Only the arms of this name; several with several `--arm`
+    #[arg(long, value_name = "ARM")]
+    pub(crate) arm: Vec<String>,
+    #[command(flatten)]
+    outputs: OutputArgs,
 }
 
 impl ShowArgs {
@@ -48,8 +57,9 @@ impl ShowArgs {
     /// What can be said to be wrong before anything is measured.
     ///
     /// # Errors
-    /// A layer that there is not.
+    /// A layer that there is not, or an output that can't be written.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
+        self.outputs.check()?;
         match &self.layer {
             Some(layer) if !LAYERS.contains(&layer.as_str()) => Err(Usage(format!(
                 "`{layer}` is no layer: they are {}",
@@ -71,9 +81,11 @@ pub(crate) struct ReportArgs {
     direction: Vec<Direction>,
     #[command(flatten)]
     show: ShowArgs,
+    #[command(flatten)]
+    page: PageArgs,
 }
 
-/// Read and show.
+/// Read and show; or, if there is to be a page, only that.
 ///
 /// # Errors
 /// The file is no whole recording, or something in it was asked for that is not.
@@ -86,6 +98,11 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
             args.file.display()
         );
         return Ok(ExitCode::FAILURE);
+    }
+    if args.page.wanted() {
+        args.page
+            .write(&recording, &args.direction, &args.show.arm)?;
+        return Ok(ExitCode::SUCCESS);
     }
     show(&recording, &args.show, &args.direction)
 }
@@ -103,6 +120,53 @@ pub(crate) fn show(
         "" => None,
         text => Some(Experiment::parse(text)?),
     };
+    let mut views = shown_classes(recording, directions, &args.arm)?;
+    let columns = columns();
+    let view = View {
+        layer: args.layer.clone(),
+        top: args.top,
+        tree: args.tree,
+        columns,
+    };
+    if args
+        .outputs
+        .write(recording, &views, experiment.as_ref(), &view)?
+    {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let spread = seeds::render(recording, &views, columns);
+    if !args.json && !args.csv {
+        // The other seeds are in the spread.
+        views = seeds::typical(&views);
+    }
+    let text = if args.json {
+        json::render(recording, &views, experiment.as_ref())
+    } else if args.csv {
+        csv::render(&views, args.layer.as_deref())
+    } else if let Some(name) = &args.focus {
+        focus(recording, &views, name, columns)?
+    } else {
+        tables(recording, &views, &view, experiment.as_ref(), &spread)
+    };
+    // A reader that has seen enough (`| head`) is no error.
+    match io::stdout()
+        .write_all(text.as_bytes())
+        .and_then(|()| io::stdout().flush())
+    {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// The classes that are to be shown: those of some directions and arms, or all.
+///
+/// # Errors
+/// There are none.
+pub(crate) fn shown_classes<'a>(
+    recording: &'a Recording,
+    directions: &[Direction],
+    arms: &[String],
+) -> anyhow::Result<Vec<ClassView<'a>>> {
     let mut views = classes(recording);
     if !directions.is_empty() {
         views.retain(|v| directions.contains(&v.class.direction));
@@ -120,42 +184,66 @@ pub(crate) fn show(
             .into());
         }
     }
-    let columns = columns();
-    let text = if args.json {
-        json::render(recording, &views, experiment.as_ref())
-    } else if args.csv {
-        csv::render(&views, args.layer.as_deref())
-    } else if let Some(name) = &args.focus {
-        focus(recording, &views, name, columns)?
-    } else {
-        tables(recording, &views, args, experiment.as_ref(), columns)
-    };
-    // A reader that has seen enough (`| head`) is no error.
-    match io::stdout()
-        .write_all(text.as_bytes())
-        .and_then(|()| io::stdout().flush())
-    {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
-        _ => Ok(ExitCode::SUCCESS),
+    only_arms(&mut views, arms)?;
+    Ok(views)
+}
+
+/// Keep the arms that were named, if any were.
+fn only_arms(views: &mut Vec<ClassView<'_>>, arms: &[String]) -> anyhow::Result<()> {
+    for arm in arms {
+        if !views.iter().any(|v| v.arm().name == *arm) {
+            let mut known: Vec<String> = Vec::new();
+            for view in views.iter() {
+                let name = printable(&view.arm().name, 80);
+                if known.last() != Some(&name) {
+                    known.push(name);
+                }
+            }
+            return Err(Usage(format!(
+                "no arm is called `{}`: there are {}",
+                printable(arm, 80),
+                known.join(", ")
+            ))
+            .into());
+        }
     }
+    if !arms.is_empty() {
+        views.retain(|v| arms.contains(&v.arm().name));
+    }
+    Ok(())
 }
 
 fn tables(
     recording: &Recording,
     views: &[ClassView<'_>],
-    args: &ShowArgs,
+    view: &View,
     experiment: Option<&Experiment>,
-    columns: usize,
+    spread: &str,
 ) -> String {
-    let view = View {
-        layer: args.layer.clone(),
-        top: args.top,
-        tree: args.tree,
-        columns,
+    let columns = view.columns;
+    let scan = scan::scan(recording, views);
+    let mut directions: Vec<Direction> = views.iter().map(|v| v.class.direction).collect();
+    directions.sort_unstable();
+    directions.dedup();
+    // Two arms of one recording are there to be compared; hundreds of a scan, and
+    // repeats under other seeds, have a table of their own.
+    let compared = if scan.is_some() || !spread.is_empty() {
+        String::new()
+    } else {
+        diff::of_arms(recording, &directions, columns)
+            .map(|text| text + "\n")
+            .unwrap_or_default()
     };
-    let Some(experiment) = experiment.filter(|e| !e.published.is_empty() || !e.claims.is_empty())
+    let Some(experiment) =
+        experiment.filter(|e| !e.published.is_empty() || !e.claims.is_empty() || e.scan.is_some())
     else {
-        return terminal::render(recording, views, &view);
+        let mut out = compared + &terminal::render(recording, views, view);
+        if !spread.is_empty() {
+            out.push('\n');
+            out.push_str(spread.trim_end());
+            out.push('\n');
+        }
+        return out;
     };
     let mut out = String::new();
     for text in [&experiment.title, &experiment.question] {
@@ -167,8 +255,15 @@ fn tables(
             out.push('\n');
         }
     }
-    out.push_str(&terminal::summary(views, columns));
-    out.push('\n');
+    match &scan {
+        Some(scan) => out.push_str(&scan::render(scan, columns)),
+        None => {
+            out.push_str(&terminal::summary(views, columns));
+            out.push('\n');
+        }
+    }
+    out.push_str(&compared);
+    out.push_str(spread);
     if !experiment.published.is_empty() {
         out.push_str(&figures::render(experiment, views));
         if let Some(layer) = &experiment.layer {
@@ -185,17 +280,25 @@ fn tables(
             }
         }
     }
-    if args.tree || args.layer.is_some() {
-        out.push_str(&terminal::render(recording, views, &view));
+    if view.tree || view.layer.is_some() {
+        out.push_str(&terminal::render(recording, views, view));
         out.push('\n');
     }
-    out.push_str(&claims::render(&claims::judge(experiment, views), columns));
-    if !(args.tree || args.layer.is_some()) {
+    let judged = claims::judge(experiment, views);
+    out.push_str(&claims::render(&judged, columns));
+    out.push_str(&conclusions::knobs(recording, columns));
+    if !(view.tree || view.layer.is_some()) {
         for line in trust::footer(recording, views) {
             out.push_str(&terminal::wrapped(&line, columns));
             out.push('\n');
         }
     }
+    out.push_str(&conclusions::render(
+        experiment,
+        &judged,
+        scan.as_ref(),
+        columns,
+    ));
     out
 }
 
@@ -238,7 +341,7 @@ fn focus(
 }
 
 /// The terminal's width, or enough for a file.
-fn columns() -> usize {
+pub(crate) fn columns() -> usize {
     const WITHOUT_TERMINAL: usize = 110;
     if !io::stdout().is_terminal() {
         return WITHOUT_TERMINAL;

@@ -1,5 +1,6 @@
 //! `plumb run`: an experiment file, carried out and judged.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -7,8 +8,9 @@ use anyhow::Context;
 use clap::Args;
 use netplumb_engine::Plan;
 use netplumb_kernel::layers::LAYERS;
-use netplumb_model::experiment::Experiment;
+use netplumb_model::experiment::{Experiment, MAX_RULESET_BYTES, Nft};
 
+use super::page::PageArgs;
 use super::path::finish;
 use super::report::ShowArgs;
 use crate::recorder::{RunOptions, record};
@@ -21,6 +23,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     show: ShowArgs,
     #[command(flatten)]
+    page: PageArgs,
+    #[command(flatten)]
     options: RunOptions,
 }
 
@@ -31,7 +35,7 @@ const MAX_EXPERIMENT_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 /// What kept it from measuring.
-pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(mut args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let path = &args.experiment;
     let size = std::fs::metadata(path)
         .with_context(|| format!("{}: can't read it", path.display()))?
@@ -44,16 +48,47 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     }
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("{}: can't read it", path.display()))?;
-    let experiment = Experiment::parse(&text)
+    let mut experiment = Experiment::parse(&text)
         .and_then(|e| e.check_layers(&text, LAYERS).map(|()| e))
         .inspect_err(|_| eprintln!("{}:", path.display()))?;
-    let plan = Plan {
-        arms: experiment.arms(),
-        packets: experiment.workload.packets,
-        warmup_packets: experiment.workload.warmup_packets,
-        blocks: experiment.blocks.count,
-    };
+    read_files(&mut experiment, path)?;
+    let plan = Plan::of(&experiment);
+    args.options.seeds.get_or_insert(experiment.blocks.seeds);
     args.show.check()?;
+    args.page.check()?;
     let outcome = record(&plan, &experiment.name, &text, &args.options, cache)?;
-    finish(outcome, &args.show, &[])
+    finish(outcome, &args.show, &args.page, &[])
+}
+
+/// Read the files that knobs name; their paths are from the experiment's folder.
+fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    for nft in experiment.rulesets_mut() {
+        let Nft::File(name) = nft else { continue };
+        let file = folder.join(&*name);
+        let told = || format!("{}: can't read the rules", file.display());
+        let open = std::fs::File::open(&file).with_context(told)?;
+        let mut rules = String::new();
+        open.take(MAX_RULESET_BYTES + 1)
+            .read_to_string(&mut rules)
+            .with_context(told)?;
+        if rules.len() as u64 > MAX_RULESET_BYTES {
+            anyhow::bail!(
+                "{}: more than {} MiB of rules",
+                file.display(),
+                MAX_RULESET_BYTES >> 20
+            );
+        }
+        *nft = Nft::Text {
+            rules,
+            file: Some(name.clone()),
+        };
+    }
+    for module in experiment.modules_mut().filter(|m| !m.is_empty()) {
+        let file = std::path::absolute(folder.join(&*module))?;
+        std::fs::metadata(&file)
+            .with_context(|| format!("{}: can't read the module", file.display()))?;
+        *module = file.display().to_string();
+    }
+    Ok(())
 }

@@ -182,3 +182,36 @@ fn no_folder() {
         "{error}"
     );
 }
+
+/// Check that a file takes a module's place if it is built for the kernel, and that one
+/// for another kernel, one of a built-in name and what is no module are refused.
+#[test]
+fn replaced_by_a_file() {
+    let folder = tree(&[
+        ("veth.ko", "vermagic=6.1.0 SMP\0"),
+        ("mii.ko", "depends=\0"),
+    ]);
+    fs::write(folder.path().join("modules.builtin"), "kernel/lo.ko\n").unwrap();
+    let own = tempfile::tempdir().unwrap();
+    let file = |name: &str, info: &str| {
+        let path = own.path().join(name);
+        testing::write_module(&path, info);
+        path
+    };
+    let mut tree = ModuleTree::open(folder.path()).unwrap();
+    let mine = file("veth.ko", "depends=mii\0vermagic=6.1.0 SMP mod_unload\0");
+    assert_eq!(tree.replace(&mine, "6.1.0").unwrap(), "veth");
+    let order = tree.resolve(&["veth"]).unwrap();
+    assert_eq!(names(&order), ["mii", "veth"]);
+    assert_eq!(order[1].path, mine);
+
+    let mut refused = |path: &Path| tree.replace(path, "6.1.0").unwrap_err().to_string();
+    let other = file("mii.ko", "vermagic=6.2.0 SMP\0");
+    assert!(refused(&other).contains("built for the kernel 6.2.0, and this one is 6.1.0"));
+    let built_in = file("lo.ko", "vermagic=6.1.0\0");
+    assert!(refused(&built_in).contains("built in"));
+    let text = own.path().join("text.ko");
+    fs::write(&text, "hello").unwrap();
+    assert!(refused(&text).contains("not a kernel module"));
+    assert!(refused(&own.path().join("veth.o")).contains("does not end in .ko"));
+}

@@ -8,8 +8,10 @@ use std::os::fd::AsRawFd;
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
 
-use super::Namespace;
+use netplumb_model::experiment::Offload;
+
 use super::netlink::Netlink;
+use super::{Namespace, offload};
 
 /// Settings that bear on a path's cost, where a namespace has them.
 const SYSCTLS: &[&str] = &[
@@ -27,15 +29,6 @@ const SYSCTLS: &[&str] = &[
     "net.ipv6.conf.all.forwarding",
 ];
 
-/// Offloads by their ethtool commands (include/uapi/linux/ethtool.h).
-const OFFLOADS: &[(&str, u32)] = &[
-    ("rx-checksum", 0x14),
-    ("tx-checksum", 0x16),
-    ("sg", 0x18),
-    ("tso", 0x1e),
-    ("gso", 0x23),
-    ("gro", 0x2b),
-];
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 
 impl Namespace {
@@ -57,10 +50,10 @@ impl Namespace {
                 if let Some(driver) = driver(fd, &device.name) {
                     facts.insert(format!("{key}.driver"), driver);
                 }
-                let on: Vec<&str> = OFFLOADS
+                let on: Vec<&str> = Offload::ALL
                     .iter()
-                    .filter(|(_, command)| offload(fd, &device.name, *command) == Some(true))
-                    .map(|(name, _)| *name)
+                    .filter(|o| offload::get(fd, &device.name, **o).is_ok_and(|on| on))
+                    .map(|o| o.as_str())
                     .collect();
                 facts.insert(format!("{key}.offloads"), on.join(" "));
             }
@@ -76,7 +69,7 @@ impl Namespace {
 }
 
 /// Ask a device by ethtool's ioctl; `data` begins with the command.
-fn ethtool(fd: i32, device: &str, data: &mut [u8]) -> io::Result<()> {
+pub(super) fn ethtool(fd: i32, device: &str, data: &mut [u8]) -> io::Result<()> {
     if device.len() >= libc::IFNAMSIZ {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -104,12 +97,4 @@ fn driver(fd: i32, device: &str) -> Option<String> {
     let name = &data[4..36];
     let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
     Some(String::from_utf8_lossy(&name[..end]).into_owned())
-}
-
-/// struct ethtool_value: the command and a number.
-fn offload(fd: i32, device: &str, command: u32) -> Option<bool> {
-    let mut data = [0_u8; 8];
-    data[..4].copy_from_slice(&command.to_ne_bytes());
-    ethtool(fd, device, &mut data).ok()?;
-    Some(data[4..] != [0; 4])
 }

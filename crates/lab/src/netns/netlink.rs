@@ -30,6 +30,7 @@ pub(super) struct Device {
     pub(super) mtu_bytes: u32,
     pub(super) qdisc: String,
     pub(super) mac: Vec<u8>,
+    pub(super) up: bool,
     pub(super) running: bool,
 }
 
@@ -90,6 +91,11 @@ impl Netlink {
         }
     }
 
+    /// Whether every device that is up has its carrier.
+    pub(super) fn all_running(&mut self) -> io::Result<bool> {
+        Ok(self.devices()?.iter().all(|d| d.running || !d.up))
+    }
+
     /// Every device of this namespace.
     pub(super) fn devices(&mut self) -> io::Result<Vec<Device>> {
         let dump = netlink_packet_core::NLM_F_DUMP;
@@ -101,6 +107,7 @@ impl Netlink {
             };
             let mut device = Device {
                 index: link.header.index,
+                up: link.header.flags.contains(LinkFlags::Up),
                 running: link.header.flags.contains(LinkFlags::Running),
                 ..Device::default()
             };

@@ -10,9 +10,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use netplumb_model::class::{Family, Link};
+use netplumb_model::experiment::{NftIn, Offload, Ruleset};
 
-use super::Namespace;
 use super::netlink::{Device, Netlink};
+use super::settings::{set_anywhere, set_sysctl};
+use super::{Namespace, nft, offload};
 
 /// How long a device may take to appear or to see its carrier, guest time.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -33,6 +35,10 @@ pub struct TopologyPlan {
     pub mtu_bytes: Option<u32>,
     /// Settings below /proc/sys for every namespace.
     pub sysctl: BTreeMap<String, String>,
+    /// Offloads of every device on the path.
+    pub offload: BTreeMap<Offload, bool>,
+    /// Rules of nftables, their place, and their text.
+    pub nft: Option<(Ruleset, String)>,
 }
 
 /// One NIC of the machine, known by its address; wires are in order: the first
@@ -77,6 +83,8 @@ pub struct Topology {
     pub tx_address: IpAddr,
     /// Address of the receiver.
     pub rx_address: IpAddr,
+    /// What came of the knobs, by name, where there is something to say.
+    pub notes: BTreeMap<String, String>,
 }
 
 /// One end of a wire: in which namespace, at which address.
@@ -92,6 +100,88 @@ impl Topology {
     /// # Errors
     /// What could not be done, and the system's reason.
     pub fn build(plan: &TopologyPlan, nics: &[Nic]) -> Result<Topology, TopologyError> {
+        let mut topology = Topology::join(plan, nics)?;
+        topology.apply(plan)?;
+        if plan.link != Link::Lo {
+            std::thread::sleep(SETTLE);
+        }
+        Ok(topology)
+    }
+
+    /// Whether a topology that stands as planned can be changed into another one. One
+    /// with settings of its own can't: they would stay.
+    pub fn can_become(standing: &TopologyPlan, wanted: &TopologyPlan) -> bool {
+        let plain = TopologyPlan {
+            sysctl: BTreeMap::new(),
+            offload: BTreeMap::new(),
+            nft: None,
+            ..wanted.clone()
+        };
+        *standing == plain && !wanted.sysctl.keys().any(|key| acts_on_creation(key))
+    }
+
+    /// Change one that [can become](Self::can_become) what is planned.
+    ///
+    /// # Errors
+    /// What could not be done, and the system's reason.
+    pub fn change(&mut self, plan: &TopologyPlan) -> Result<(), TopologyError> {
+        for namespace in self.all() {
+            change_settings(namespace, &plan.sysctl)?;
+        }
+        self.apply(plan)?;
+        if !plan.offload.is_empty() {
+            // The link may have been down, and comes up as it did at first.
+            std::thread::sleep(SETTLE);
+        }
+        Ok(())
+    }
+
+    /// The offloads and the rules, which need the devices to be there.
+    fn apply(&mut self, plan: &TopologyPlan) -> Result<(), TopologyError> {
+        let mut notes = BTreeMap::new();
+        if !plan.offload.is_empty() {
+            for namespace in self.all() {
+                let told = namespace
+                    .inside(|| offload::set_all(&plan.offload, plan.link == Link::Lo))
+                    .doing(|| "set offloads".into())?;
+                notes.extend(told);
+            }
+            // Some drivers take the link down for it.
+            for namespace in self.all() {
+                namespace
+                    .inside(|| until(|| Netlink::open()?.all_running(), "no carrier"))
+                    .doing(|| "bring the link up again".into())?;
+            }
+        }
+        if let Some((ruleset, text)) = &plan.nft {
+            let ends = match ruleset.within {
+                NftIn::Tx => vec![&self.tx],
+                NftIn::Rx => vec![&self.rx],
+                // On lo they are the same.
+                NftIn::Both if plan.link == Link::Lo => vec![&self.tx],
+                NftIn::Both => vec![&self.tx, &self.rx],
+                NftIn::Router => self.router.iter().collect(),
+            };
+            for namespace in ends {
+                let (rules, elements) = namespace
+                    .inside(|| nft::apply(text, ruleset.expected()))
+                    .doing(|| "apply the nft rules".into())?;
+                notes.insert("nft.rules".into(), rules.to_string());
+                notes.insert("nft.set_elements".into(), elements.to_string());
+            }
+        }
+        self.notes = notes;
+        Ok(())
+    }
+
+    fn all(&self) -> Vec<&Namespace> {
+        [&self.tx, &self.rx]
+            .into_iter()
+            .chain(&self.router)
+            .collect()
+    }
+
+    fn join(plan: &TopologyPlan, nics: &[Nic]) -> Result<Topology, TopologyError> {
         let new = || Namespace::new().doing(|| "make a network namespace".into());
         let tx = new()?;
         prepare(&tx, plan, false)?;
@@ -109,6 +199,7 @@ impl Topology {
                 router: None,
                 tx_address: address,
                 rx_address: address,
+                notes: BTreeMap::new(),
             });
         }
 
@@ -170,13 +261,13 @@ impl Topology {
             )?;
             (address(1, 1), address(1, 2), None)
         };
-        std::thread::sleep(SETTLE);
         Ok(Topology {
             tx,
             rx,
             router,
             tx_address,
             rx_address,
+            notes: BTreeMap::new(),
         })
     }
 }
@@ -225,57 +316,22 @@ fn prepare(namespace: &Namespace, plan: &TopologyPlan, router: bool) -> Result<(
             Ok(())
         })
         .doing(|| "prepare a network namespace".into())?;
-    change(namespace, &plan.sysctl)
+    change_settings(namespace, &plan.sysctl)
 }
 
-/// Change settings of a namespace, whose links may stand: those of
-/// [`acts_on_creation`] then come too late.
-///
-/// # Errors
-/// Which could not be set, and the system's reason.
-pub fn change(
+fn change_settings(
     namespace: &Namespace,
     sysctl: &BTreeMap<String, String>,
 ) -> Result<(), TopologyError> {
     for (key, value) in sysctl {
-        namespace
-            .inside(|| set_sysctl(key, value))
-            .doing(|| format!("set {key} to `{value}`"))?;
+        set_anywhere(namespace, key, value).doing(|| format!("set {key} to `{value}`"))?;
     }
     Ok(())
 }
 
 /// Whether a setting bears on devices when they are made, and not afterwards.
-pub fn acts_on_creation(key: &str) -> bool {
+fn acts_on_creation(key: &str) -> bool {
     key.split('.').any(|word| word == "default") || key == "net.core.default_qdisc"
-}
-
-/// Set and read back: a value that the kernel took as another is an error.
-fn set_sysctl(key: &str, value: &str) -> io::Result<()> {
-    let sane = !key.is_empty()
-        && key.split('.').all(|part| {
-            !part.is_empty()
-                && part
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
-        });
-    if !sane {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("`{key}` is no name of a setting"),
-        ));
-    }
-    let path = format!("/proc/sys/{}", key.replace('.', "/"));
-    std::fs::write(&path, value)?;
-    let back = std::fs::read_to_string(&path)?;
-    if back.split_whitespace().eq(value.split_whitespace()) {
-        Ok(())
-    } else {
-        Err(io::Error::other(format!(
-            "it reads back as `{}`",
-            back.trim()
-        )))
-    }
 }
 
 fn wire(

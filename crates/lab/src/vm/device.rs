@@ -66,7 +66,7 @@ impl Device {
                 "-serial".into(),
                 format!("chardev:{id}"),
             ],
-            Device::Usb => vec!["-device".into(), "piix3-usb-uhci,id=usb".into()],
+            Device::Usb => vec!["-device".into(), "qemu-xhci,id=usb".into()],
             Device::Nic { model, hub, nic } => {
                 let id = format!("nic{}", nic.mac[5]);
                 let mac = mac(nic);
@@ -116,7 +116,7 @@ impl Device {
         match self {
             Device::Agent { .. } => &["virtio_pci", "virtio_console"],
             Device::Serial { .. } => &[],
-            Device::Usb => &["uhci_hcd"],
+            Device::Usb => &["xhci_pci"],
             Device::Nic {
                 model: NicModel::VirtioNet,
                 ..
@@ -215,7 +215,7 @@ mod tests {
         );
         assert_eq!(
             told(Link::UsbNet, true),
-            "-device piix3-usb-uhci,id=usb \
+            "-device qemu-xhci,id=usb \
              -netdev hubport,id=nic0,hubid=0 \
              -netdev hubport,id=nic1,hubid=0 \
              -device e1000,romfile=,netdev=nic1,mac=52:54:00:4e:50:01 \

@@ -163,7 +163,10 @@ fn load_modules() -> Result<(), String> {
         if let Err(error) = load_module(&path)
             && !name.ends_with(".soft")
         {
-            return Err(format!("module {name} does not load: {error}"));
+            return Err(format!(
+                "module {name} does not load: {}",
+                super::files::why_not_loaded(&error)
+            ));
         }
         // Its pages are of no more use; a guest has little memory.
         let _ = fs::remove_file(&path);

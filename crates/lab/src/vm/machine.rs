@@ -51,6 +51,8 @@ pub struct Machine {
     pub mitigations: bool,
     /// More words for the kernel.
     pub cmdline: String,
+    /// Where its random numbers begin; usually 1.
+    pub seed: u32,
 }
 
 /// Descriptors that QEMU inherits.
@@ -145,6 +147,11 @@ impl Machine {
             line.push(' ');
             line.push_str(self.cmdline.trim());
         }
+        // The kernel mixes its command line into its random numbers. A module's option by
+        // its form, so that the kernel neither complains nor hands it to init.
+        if self.seed != 1 {
+            line.push_str(&format!(" netplumb.seed={}", self.seed));
+        }
         // Told to init as a variable: what is PID 1 somewhere else is no guest.
         line.push_str(&format!(" {GUEST_VARIABLE}=1"));
         line
@@ -173,11 +180,10 @@ impl Machine {
             "1",
             "-rtc",
             "clock=vm,base=2026-01-01",
-            "-seed",
-            "1",
         ]
         .map(String::from)
         .to_vec();
+        args.extend(["-seed".into(), self.seed.to_string()]);
         if self.icount {
             args.extend([
                 "-icount".into(),
@@ -310,7 +316,33 @@ mod tests {
             icount: true,
             mitigations: false,
             cmdline: " slab_nomerge ".into(),
+            seed: 1,
         }
+    }
+
+    /// Check that another seed is told to QEMU and to the kernel, and the first to
+    /// neither more than ever.
+    #[test]
+    fn another_seed() {
+        let lucky = Machine {
+            seed: 7,
+            ..machine()
+        };
+        assert!(lucky.kernel_cmdline().contains(" netplumb.seed=7 "));
+        assert!(!machine().kernel_cmdline().contains("seed"));
+        let fds = Inherited {
+            initramfs: 3,
+            console: 4,
+            fallback: 5,
+            agent: 6,
+            control: 7,
+            requests: [8, 9],
+            memory: Memory::Own,
+            incoming: false,
+        };
+        let args = lucky.qemu_args(fds, &[]);
+        let at = args.iter().position(|a| a == "-seed").unwrap();
+        assert_eq!(args[at + 1], "7");
     }
 
     /// Check the whole command line, word by word.
@@ -331,7 +363,7 @@ mod tests {
             args.join(" "),
             "-name netplumb -nodefaults -no-user-config -display none -no-reboot -machine pc \
              -accel tcg,thread=single -cpu max,-erms,-fsrm -smp 1 \
-             -rtc clock=vm,base=2026-01-01 -seed 1 -m 256 -icount shift=2,sleep=off \
+             -rtc clock=vm,base=2026-01-01 -seed 1 -icount shift=2,sleep=off -m 256 \
              -kernel /k/vmlinux -initrd /proc/self/fd/3 -append console=ttyS0 loglevel=4 \
              panic=-1 nokaslr nolapic_timer tsc=reliable no_timer_check random.trust_cpu=on \
              audit=0 cryptomgr.notests retain_initrd \
@@ -345,7 +377,7 @@ mod tests {
              -chardev socket,id=fallback,fd=5 -serial chardev:fallback \
              -chardev socket,id=agent,fd=6 -device virtio-serial-pci,ioeventfd=off,max_ports=2 \
              -device virtserialport,chardev=agent,name=netplumb.agent \
-             -device piix3-usb-uhci,id=usb \
+             -device qemu-xhci,id=usb \
              -netdev hubport,id=nic0,hubid=0 \
              -netdev hubport,id=nic1,hubid=0 \
              -device e1000,romfile=,netdev=nic1,mac=52:54:00:4e:50:01 \
@@ -362,7 +394,7 @@ mod tests {
             [
                 "virtio_pci",
                 "virtio_console",
-                "uhci_hcd",
+                "xhci_pci",
                 "usbnet",
                 "cdc_ether",
                 "e1000"

@@ -3,6 +3,7 @@
 pub mod bulk;
 mod console;
 pub mod device;
+pub mod files;
 pub mod guest;
 pub mod initramfs;
 pub mod kernels;

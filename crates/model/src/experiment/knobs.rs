@@ -5,8 +5,26 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::class::{Family, Link, Proto};
+use super::nft::{self, Nft, NftIn};
+use crate::class::{Family, Link, Proto, words};
 use crate::recording::Arm;
+
+words! {
+    /// What a device can do in the kernel's place, as `ethtool -K` calls it.
+    Offload, "offload",
+    /// Checksums of what is received.
+    RxChecksum = "rx-checksum",
+    /// Checksums of what is sent.
+    TxChecksum = "tx-checksum",
+    /// Packets in several pieces of memory.
+    Sg = "sg",
+    /// TCP segmentation by the device.
+    Tso = "tso",
+    /// Segmentation as late as can be, by the kernel.
+    Gso = "gso",
+    /// Packets merged as they are received.
+    Gro = "gro",
+}
 
 /// Payload of the paper's ping, and of every packet unless asked otherwise.
 const DEFAULT_SIZE_BYTES: u32 = 10;
@@ -108,6 +126,21 @@ fn switches<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<bool>, D::
         .collect())
 }
 
+fn switch_table<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<Offload, bool>, D::Error> {
+    let table = BTreeMap::<Offload, Switch>::deserialize(d)?;
+    Ok(table.into_iter().map(|(k, s)| (k, s.0)).collect())
+}
+
+fn switches_table<'de, D: Deserializer<'de>>(
+    d: D,
+) -> Result<BTreeMap<Offload, Vec<bool>>, D::Error> {
+    let table = BTreeMap::<Offload, Vec<Switch>>::deserialize(d)?;
+    Ok(table
+        .into_iter()
+        .map(|(k, levels)| (k, levels.into_iter().map(|s| s.0).collect()))
+        .collect())
+}
+
 /// Settings of an arm; what is not set is inherited or the default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -134,6 +167,18 @@ pub struct Knobs {
     pub cmdline: Option<String>,
     /// Settings below /proc/sys, with dots, for every namespace.
     pub sysctl: BTreeMap<String, String>,
+    /// Offloads of every device on the path. Default: the device's own.
+    #[serde(deserialize_with = "switch_table")]
+    pub offload: BTreeMap<Offload, bool>,
+    /// Rules of nftables. Default none: then nf_tables is not even loaded.
+    #[serde(deserialize_with = "nft::from_toml")]
+    pub nft: Option<Nft>,
+    /// Where they are applied. Default: where the sender is.
+    pub nft_in: Option<NftIn>,
+    /// A module's file in place of the kernel's own; empty for that one.
+    pub module: Option<String>,
+    /// Where the guest's random numbers begin. Default 1.
+    pub seed: Option<u32>,
 }
 
 impl Knobs {
@@ -141,6 +186,8 @@ impl Knobs {
     pub fn over(&self, below: &Knobs) -> Knobs {
         let mut sysctl = below.sysctl.clone();
         sysctl.extend(self.sysctl.clone());
+        let mut offload = below.offload.clone();
+        offload.extend(self.offload.clone());
         Knobs {
             proto: self.proto.or(below.proto),
             family: self.family.or(below.family),
@@ -152,6 +199,11 @@ impl Knobs {
             mitigations: self.mitigations.or(below.mitigations),
             cmdline: self.cmdline.clone().or_else(|| below.cmdline.clone()),
             sysctl,
+            offload,
+            nft: self.nft.clone().or_else(|| below.nft.clone()),
+            nft_in: self.nft_in.or(below.nft_in),
+            module: self.module.clone().or_else(|| below.module.clone()),
+            seed: self.seed.or(below.seed),
         }
     }
 
@@ -169,6 +221,14 @@ impl Knobs {
         words.extend(self.mitigations.map(|v| format!("mitigations={}", on(v))));
         words.extend(self.cmdline.as_ref().map(|v| format!("cmdline={v}")));
         words.extend(self.sysctl.iter().map(|(k, v)| format!("{k}={v}")));
+        words.extend(self.offload.iter().map(|(k, v)| format!("{k}={}", on(*v))));
+        words.extend(self.nft.as_ref().map(Nft::describe));
+        words.extend(self.nft_in.map(|v| format!("nft_in={v}")));
+        words.extend(self.module.as_deref().map(|v| {
+            let file = v.rsplit('/').next().unwrap_or(v);
+            format!("module={}", if file.is_empty() { "own" } else { file })
+        }));
+        words.extend(self.seed.map(|v| format!("seed={v}")));
         if words.is_empty() {
             "all".into()
         } else {
@@ -193,6 +253,20 @@ impl Knobs {
         }
         for (key, value) in &self.sysctl {
             knobs.insert(format!("sysctl.{key}"), value.clone());
+        }
+        for (offload, value) in &self.offload {
+            knobs.insert(format!("offload.{offload}"), on(*value));
+        }
+        if let Some(nft) = &self.nft {
+            nft.set_knobs(&mut knobs);
+            let within = self.nft_in.unwrap_or(NftIn::Tx);
+            knobs.insert("nft_in".into(), within.to_string());
+        }
+        if let Some(module) = self.module.as_ref().filter(|m| !m.is_empty()) {
+            knobs.insert("module".into(), module.clone());
+        }
+        if let Some(seed) = self.seed {
+            knobs.insert("seed".into(), seed.to_string());
         }
         Arm {
             name,
@@ -232,6 +306,18 @@ pub struct Vary {
     pub cmdline: Vec<String>,
     /// See [`Knobs::sysctl`].
     pub sysctl: BTreeMap<String, Vec<String>>,
+    /// See [`Knobs::offload`].
+    #[serde(deserialize_with = "switches_table")]
+    pub offload: BTreeMap<Offload, Vec<bool>>,
+    /// See [`Knobs::nft`].
+    #[serde(deserialize_with = "nft::list_from_toml")]
+    pub nft: Vec<Nft>,
+    /// See [`Knobs::nft_in`].
+    pub nft_in: Vec<NftIn>,
+    /// See [`Knobs::module`].
+    pub module: Vec<String>,
+    /// See [`Knobs::seed`].
+    pub seed: Vec<u32>,
 }
 
 impl Vary {
@@ -261,6 +347,13 @@ impl Vary {
         telling
             .sysctl
             .retain(|key, _| self.sysctl.get(key).is_some_and(|l| l.len() > 1));
+        telling
+            .offload
+            .retain(|key, _| self.offload.get(key).is_some_and(|l| l.len() > 1));
+        only_if(&self.nft, &mut telling.nft);
+        only_if(&self.nft_in, &mut telling.nft_in);
+        only_if(&self.module, &mut telling.module);
+        only_if(&self.seed, &mut telling.seed);
         match (telling == Knobs::default(), combination.proto) {
             (true, Some(proto)) => proto.to_string(),
             _ => telling.describe(),
@@ -294,6 +387,8 @@ impl Vary {
                 .collect();
         }
         by(&mut all, limit, &self.kernel, |k, v| k.kernel = Some(v));
+        by(&mut all, limit, &self.module, |k, v| k.module = Some(v));
+        by(&mut all, limit, &self.seed, |k, v| k.seed = Some(v));
         by(&mut all, limit, &self.mitigations, |k, v| {
             k.mitigations = Some(v)
         });
@@ -313,6 +408,13 @@ impl Vary {
                 k.sysctl.insert(key.clone(), v);
             });
         }
+        for (offload, levels) in &self.offload {
+            by(&mut all, limit, levels, |k, v| {
+                k.offload.insert(*offload, v);
+            });
+        }
+        by(&mut all, limit, &self.nft_in, |k, v| k.nft_in = Some(v));
+        by(&mut all, limit, &self.nft, |k, v| k.nft = Some(v));
         all
     }
 }

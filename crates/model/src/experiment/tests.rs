@@ -137,3 +137,142 @@ fn a_wrong_layer_names_the_nearest() {
     assert_eq!(error.line, 6);
     assert_eq!(error.hint.as_deref(), Some("did you mean `driver`?"));
 }
+
+/// Check every form of rules, and that each makes its own knobs and name.
+#[test]
+fn rules_have_three_forms() {
+    let text = "name = \"x\"\n[vary]\nnft = [\"table ip t {}\", { file = \"a.nft\" }, { rules = 0 }, \
+                { set = 9, hook = \"input\", match = \"port\" }]\nnft_in = [\"rx\"]\n";
+    let mut experiment = Experiment::parse(text).unwrap();
+    let names = |experiment: &Experiment| -> Vec<String> {
+        experiment.arms().into_iter().map(|a| a.name).collect()
+    };
+    let told = [
+        "nft=13 bytes",
+        "nft=a.nft",
+        "rules=0",
+        "set=9 hook=input match=port",
+    ];
+    assert_eq!(names(&experiment), told);
+    assert_eq!(experiment.rulesets_mut().count(), 4);
+    for nft in experiment.rulesets_mut() {
+        if let Nft::File(name) = nft {
+            *nft = Nft::Text {
+                rules: "table ip a {}".into(),
+                file: Some(name.clone()),
+            };
+        }
+    }
+    // A file that was read makes the same arms.
+    assert_eq!(names(&experiment), told);
+    let arms = experiment.arms();
+    let text_of = |n: usize| {
+        Ruleset::of(&arms[n])
+            .unwrap()
+            .text(arms[n].family, arms[n].proto)
+    };
+    assert_eq!(text_of(0), "table ip t {}");
+    assert_eq!(text_of(1), "table ip a {}");
+    assert!(text_of(3).contains("udp dport @never drop"));
+    assert!(arms.iter().all(|a| a.knobs["nft_in"] == "rx"));
+}
+
+/// Check that rules that make no sense are refused, by line, with the nearest key.
+#[test]
+fn wrong_rules() {
+    let of = |nft: &str| {
+        Experiment::parse(&format!("name = \"x\"\n[knobs]\nnft = {nft}\n")).unwrap_err()
+    };
+    for (nft, why) in [
+        ("{ }", "takes one of"),
+        ("{ rules = 1, set = 1 }", "takes one of"),
+        ("{ rules = 10001 }", "at most 10000"),
+        ("{ set = 0 }", "1 to 30000"),
+        ("{ file = \"x\", hook = \"input\" }", "its own hooks"),
+        ("3", "rules for `nft`"),
+    ] {
+        let error = of(nft);
+        assert!(error.what.contains(why), "{nft}: {error}");
+        assert_eq!(error.line, 3, "{nft}");
+    }
+    assert_eq!(
+        of("{ rule = 3 }").hint.as_deref(),
+        Some("did you mean `rules`?")
+    );
+    assert_eq!(
+        of("{ rules = 3, hook = \"outptu\" }").hint.as_deref(),
+        Some("did you mean `output`?")
+    );
+    let port = "name = \"x\"\n[knobs]\nproto = \"raw\"\nnft = { rules = 1, match = \"port\" }\n";
+    assert!(
+        Experiment::parse(port)
+            .unwrap_err()
+            .what
+            .contains("no ports")
+    );
+    let router = "name = \"x\"\n[knobs]\nnft = { rules = 1 }\nnft_in = \"router\"\n";
+    assert!(
+        Experiment::parse(router)
+            .unwrap_err()
+            .what
+            .contains("forward")
+    );
+}
+
+/// Check that offloads, a module and seeds are knobs that vary, and that wrong ones
+/// are answered with the nearest.
+#[test]
+fn more_knobs_vary() {
+    let text = "name = \"x\"\n[knobs]\noffload = { gro = true }\n[vary]\noffload = { tso = \
+                [\"on\", \"off\"] }\nmodule = [\"\", \"build/veth.ko\"]\nseed = [1, 2]\n";
+    let arms = Experiment::parse(text).unwrap().arms();
+    assert_eq!(arms.len(), 8);
+    assert_eq!(arms[0].name, "tso=on module=own seed=1");
+    assert_eq!(arms[7].name, "tso=off module=veth.ko seed=2");
+    assert_eq!(arms[7].knobs["offload.tso"], "off");
+    assert_eq!(arms[7].knobs["offload.gro"], "on");
+    assert!(!arms[0].knobs.contains_key("module"));
+    let error =
+        Experiment::parse("name = \"x\"\n[knobs]\noffload = { tos = \"on\" }\n").unwrap_err();
+    assert_eq!(
+        (error.line, error.hint.as_deref()),
+        (3, Some("did you mean `tso`?"))
+    );
+    let error = Experiment::parse("name = \"x\"\n[knobs]\nseed = 0\n").unwrap_err();
+    assert!(error.what.contains("1 or more"), "{error}");
+}
+
+/// Check that a claim and a conclusion that name what there is not are refused.
+#[test]
+fn claims_name_what_there_is() {
+    let with_arm = |conclusion: &str, arm: &str| {
+        Experiment::parse(&format!(
+            "name = \"x\"\nconclusion = \"{conclusion}\"\n[[arm]]\nname = \"before\"\n[[arm]]\n\
+             name = \"after\"\n[[claim]]\nname = \"c\"\nkind = \"compare\"\nsays = \"?\"\n\
+             classes = [\"udp tx\"]\narm = \"{arm}\"\n"
+        ))
+    };
+    assert!(with_arm("so: {c}", "after").is_ok());
+    let error = with_arm("so: {c}", "aftr").unwrap_err();
+    assert!(error.what.contains("did you mean `after`?"), "{error}");
+    let error = with_arm("so: {d}", "after").unwrap_err();
+    assert_eq!(error.line, 2);
+    assert!(error.what.contains("no claim is called `d`"), "{error}");
+}
+
+/// Check that a scan is of settings below net., and of some.
+#[test]
+fn scans_have_bounds() {
+    let of = |scan: &str| Experiment::parse(&format!("name = \"x\"\n[scan]\n{scan}\n"));
+    assert!(of("sysctl = [\"net.ipv4.tcp_\"]\nskip = [\"net.ipv4.tcp_mem\"]").is_ok());
+    for (scan, why) in [
+        ("sysctl = []", "names no settings"),
+        ("sysctl = [\"kernel.\"]", "below `net.`"),
+        ("sysctl = [\"net/../x\"]", "begins the name of no setting"),
+        ("sysctl = [\"net.\"]\nlimit = 0", "nothing would be tried"),
+    ] {
+        let error = of(scan).unwrap_err();
+        assert!(error.what.contains(why), "{scan}: {error}");
+        assert!(error.line >= 3, "{scan}: {error}");
+    }
+}

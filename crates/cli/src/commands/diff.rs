@@ -1,0 +1,381 @@
+//! `plumb diff`: two recordings, or two arms of one, subtracted.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use netplumb_kernel::layers::LAYERS;
+use netplumb_model::class::{Direction, Proto};
+use netplumb_model::recording::Recording;
+use netplumb_report::diff::arms::{self, ArmPair, Pairs};
+use netplumb_report::diff::{self, Diff, Sides};
+use netplumb_report::terminal::View;
+use netplumb_report::{html, printable};
+
+use super::page::PageArgs;
+use super::report::columns;
+use crate::exit::{Usage, WORSE};
+
+/// Arguments of `plumb diff`.
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// What was: a recording, or FILE:ARM
+    #[arg(value_name = "BEFORE")]
+    before: OsString,
+    /// What is; without it, the arms of BEFORE are compared with each other
+    #[arg(value_name = "AFTER")]
+    after: Option<OsString>,
+    /// Only these protocols: raw, udp, tcp; several with commas
+    #[arg(long, value_name = "PROTO", value_delimiter = ',')]
+    proto: Vec<Proto>,
+    /// Only these directions: tx, rx, forward, echo, ack; several with commas
+    #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
+    direction: Vec<Direction>,
+    /// One layer only: syscall, socket, transport, network ...
+    #[arg(long, value_name = "LAYER")]
+    layer: Option<String>,
+    /// Functions in a table, 0 for all
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    top: usize,
+    /// One line for each class, context and function, as CSV
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    csv: bool,
+    /// Everything, as JSON
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// For a patch's cover letter or a comment
+    #[arg(long)]
+    markdown: bool,
+    #[command(flatten)]
+    page: PageArgs,
+    /// Exit with 4 if any class got worse by more: 0.5% or 10insns
+    #[arg(long, value_name = "LIMIT")]
+    fail_if_worse: Option<Limit>,
+}
+
+/// By how much a class may get worse.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Limit {
+    Percent(f64),
+    Insns(f64),
+}
+
+impl std::str::FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, limit): (&str, fn(f64) -> Limit) = match text.strip_suffix("insns") {
+            Some(number) => (number, Limit::Insns),
+            None => (text.strip_suffix('%').unwrap_or(text), Limit::Percent),
+        };
+        match number.trim().parse::<f64>() {
+            Ok(n) if n.is_finite() && n >= 0.0 => Ok(limit(n)),
+            _ => {
+                Err("it takes percent, like 0.5%, or instructions per packet, like 10insns".into())
+            }
+        }
+    }
+}
+
+/// A side as it was asked for: a recording and, if one was named, an arm.
+struct Asked {
+    path: PathBuf,
+    arm: Option<String>,
+}
+
+impl Asked {
+    /// `FILE` or `FILE:ARM`. Names of files may hold colons: what is there as a
+    /// whole is a file; else the longest file that is there, and the rest is the arm.
+    fn parse(text: &OsStr) -> Asked {
+        let whole = Path::new(text);
+        if whole.exists() {
+            return Asked {
+                path: whole.into(),
+                arm: None,
+            };
+        }
+        let bytes = text.as_bytes();
+        let mut colons: Vec<usize> = (0..bytes.len()).filter(|n| bytes[*n] == b':').collect();
+        let split = |at: usize| Asked {
+            path: PathBuf::from(OsStr::from_bytes(&bytes[..at])),
+            arm: Some(String::from_utf8_lossy(&bytes[at + 1..]).into_owned()),
+        };
+        colons.reverse();
+        colons
+            .iter()
+            .find(|at| Path::new(OsStr::from_bytes(&bytes[..**at])).exists())
+            // What is missing is told by the name that was most likely meant.
+            .or(colons.last().filter(|at| **at > 0))
+            .map_or_else(
+                || Asked {
+                    path: whole.into(),
+                    arm: None,
+                },
+                |at| split(*at),
+            )
+    }
+
+    fn read(&self) -> anyhow::Result<Recording> {
+        let recording = netplumb_store::read(&self.path)?;
+        if recording.blocks.is_empty() {
+            anyhow::bail!(
+                "{}: the recording has no block: nothing was measured",
+                self.path.display()
+            );
+        }
+        Ok(recording)
+    }
+
+    /// What the side is called.
+    fn name(&self) -> String {
+        let file = self.path.display();
+        match &self.arm {
+            Some(arm) => format!("{file}, arm {arm}"),
+            None => file.to_string(),
+        }
+    }
+
+    /// The arms that were asked for.
+    fn arms(&self, recording: &Recording) -> anyhow::Result<Vec<usize>> {
+        let measured = |arm: &usize| recording.blocks.iter().any(|b| b.arm as usize == *arm);
+        let all: Vec<usize> = (0..recording.arms.len()).filter(measured).collect();
+        let Some(asked) = &self.arm else {
+            return Ok(all);
+        };
+        let name = |n: &usize| recording.arms[*n].name.as_str();
+        let exact: Vec<usize> = all.iter().copied().filter(|n| name(n) == asked).collect();
+        if !exact.is_empty() {
+            return Ok(exact);
+        }
+        // The words that some arms have in common name them all.
+        let words: Vec<&str> = asked.split_whitespace().collect();
+        let among = |arm: &str| {
+            words
+                .iter()
+                .all(|w| arm.split_whitespace().any(|a| a == *w))
+        };
+        let several: Vec<usize> = all.iter().copied().filter(|n| among(name(n))).collect();
+        if !words.is_empty() && !several.is_empty() {
+            return Ok(several);
+        }
+        let mut near: Vec<(usize, &str)> = all
+            .iter()
+            .map(|n| (strsim::damerau_levenshtein(asked, name(n)), name(n)))
+            .collect();
+        near.sort_unstable();
+        let near: Vec<String> = near.iter().take(8).map(|(_, n)| printable(n, 80)).collect();
+        let more = match all.len().saturating_sub(near.len()) {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        Err(Usage(format!(
+            "{}: no arm is called `{}`; there are {}{more}",
+            self.path.display(),
+            printable(asked, 80),
+            near.join(", ")
+        ))
+        .into())
+    }
+}
+
+/// Read, compare and show.
+///
+/// # Errors
+/// A file is no recording, or what was asked for is not in it.
+pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
+    if let Some(layer) = &args.layer
+        && !LAYERS.contains(&layer.as_str())
+    {
+        return Err(Usage(format!(
+            "`{layer}` is no layer: they are {}",
+            LAYERS.join(", ")
+        ))
+        .into());
+    }
+    args.page.check()?;
+    let before = Asked::parse(&args.before);
+    let recording = before.read()?;
+    let Some(after) = args.after.as_deref().map(Asked::parse) else {
+        return within(args, &before, &recording);
+    };
+    let left = before.arms(&recording)?;
+    let (before_name, after_name) = (before.name(), after.name());
+    // One file is one recording: what differs is its arms.
+    let same = std::fs::canonicalize(&before.path).ok() == std::fs::canonicalize(&after.path).ok();
+    let other;
+    let later = if same {
+        &recording
+    } else {
+        other = after.read()?;
+        &other
+    };
+    let right = after.arms(later)?;
+    if same && left == right {
+        return Err(Usage(format!(
+            "{}: both sides are the same, so nothing can differ; give two files, or two of its arms: {}",
+            before.path.display(),
+            names(&recording)
+        ))
+        .into());
+    }
+    let sides = Sides {
+        before: &recording,
+        after: later,
+        before_name: &before_name,
+        after_name: &after_name,
+    };
+    let pairs = arms::pair((&recording.arms, left), (&later.arms, right));
+    compare(args, sides, pairs)
+}
+
+/// The arms of one recording.
+fn within(args: &DiffArgs, asked: &Asked, recording: &Recording) -> anyhow::Result<ExitCode> {
+    let name = asked.name();
+    let chosen = asked.arms(recording)?;
+    let mut pairs = arms::pair_within(&recording.arms);
+    pairs.retain(|p| chosen.contains(&p.before) && chosen.contains(&p.after));
+    if pairs.is_empty() {
+        return Err(Usage(format!(
+            "{}: no two of its arms can be compared ({}); give a second recording",
+            asked.path.display(),
+            names(recording)
+        ))
+        .into());
+    }
+    let sides = Sides {
+        before: recording,
+        after: recording,
+        before_name: &name,
+        after_name: &name,
+    };
+    compare(
+        args,
+        sides,
+        Pairs {
+            pairs,
+            ..Pairs::default()
+        },
+    )
+}
+
+fn names(recording: &Recording) -> String {
+    const MANY: usize = 12;
+    let mut names: Vec<String> = recording
+        .arms
+        .iter()
+        .take(MANY)
+        .map(|a| printable(&a.name, 80))
+        .collect();
+    if recording.arms.len() > MANY {
+        names.push(format!("and {} more", recording.arms.len() - MANY));
+    }
+    names.join(", ")
+}
+
+fn compare(args: &DiffArgs, sides: Sides<'_>, mut pairs: Pairs) -> anyhow::Result<ExitCode> {
+    let asked = |p: &ArmPair| {
+        let protos = [
+            sides.before.arms[p.before].proto,
+            sides.after.arms[p.after].proto,
+        ];
+        args.proto.is_empty() || protos.iter().any(|p| args.proto.contains(p))
+    };
+    pairs.pairs.retain(asked);
+    let diff = diff::compare(sides, &pairs, &args.direction);
+    if diff.classes.is_empty() {
+        return Err(Usage(nothing(args, sides, &diff)).into());
+    }
+    let view = View {
+        layer: args.layer.clone(),
+        top: args.top,
+        tree: false,
+        columns: columns(),
+    };
+    let text = if args.json {
+        diff::json::render(&diff)
+    } else if args.csv {
+        diff::csv::render(&diff, args.layer.as_deref())
+    } else if args.markdown {
+        diff::markdown::render(&diff, args.top)
+    } else if args.page.wanted() {
+        // The tables are on the page.
+        diff::terminal::head(&diff, view.columns)
+    } else {
+        diff::terminal::render(&diff, &view)
+    };
+    match io::stdout()
+        .write_all(text.as_bytes())
+        .and_then(|()| io::stdout().flush())
+    {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => return Err(e.into()),
+        _ => {}
+    }
+    if args.page.wanted() {
+        args.page.put(&html::render(&diff::page::page(&diff)))?;
+    }
+    Ok(judged(args, &diff))
+}
+
+/// Why nothing could be compared.
+fn nothing(args: &DiffArgs, sides: Sides<'_>, diff: &Diff<'_>) -> String {
+    let has = |recording: &Recording| {
+        let mut classes: Vec<String> = netplumb_report::analysis::classes(recording)
+            .iter()
+            .map(|c| c.class.to_string())
+            .collect();
+        classes.sort();
+        classes.dedup();
+        classes.join(", ")
+    };
+    let mut asked: Vec<&str> = args.proto.iter().map(|p| p.as_str()).collect();
+    asked.extend(args.direction.iter().map(|d| d.as_str()));
+    let what = match asked.is_empty() {
+        true => String::new(),
+        false => format!(" of {}", asked.join(" or ")),
+    };
+    let mut text = format!(
+        "nothing{what} is on both sides; {} has {}; {} has {}",
+        printable(sides.before_name, 120),
+        has(sides.before),
+        printable(sides.after_name, 120),
+        has(sides.after)
+    );
+    for one in &diff.unpaired {
+        text.push_str("\n  ");
+        text.push_str(one);
+    }
+    text
+}
+
+/// The exit code, with a word on those that got worse.
+fn judged(args: &DiffArgs, diff: &Diff<'_>) -> ExitCode {
+    let Some(limit) = args.fail_if_worse else {
+        return ExitCode::SUCCESS;
+    };
+    let mut code = ExitCode::SUCCESS;
+    for class in &diff.classes {
+        if class.verdict != diff::Verdict::Worse {
+            continue;
+        }
+        // What is certain: all of the change, or the part that blocks did not blur.
+        let more = class.certain.value();
+        let (worse, told) = match limit {
+            Limit::Percent(p) => (
+                more * 100.0 > p * class.total.before.value(),
+                format!("{p}%"),
+            ),
+            Limit::Insns(n) => (more > n, format!("{n} instructions per packet")),
+        };
+        if worse {
+            eprintln!(
+                "plumb: worse by more than {told}: {}",
+                diff::sentence::sentence(diff, class)
+            );
+            code = ExitCode::from(WORSE);
+        }
+    }
+    code
+}

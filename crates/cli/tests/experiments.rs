@@ -1,0 +1,350 @@
+//! Experiments whose arms differ in more than what is sent: rules, settings, offloads,
+//! modules, seeds; and the experiment files that come with the program.
+
+// Also in what is no test itself.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{Place, Ran, Running};
+use netplumb_kernel::layers::LAYERS;
+use netplumb_model::class::{Context, Direction, Softirq};
+use netplumb_model::experiment::Experiment;
+use netplumb_model::recording::{Recording, env};
+
+fn shipped(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../experiments")
+        .join(name)
+}
+
+/// Whether rules can be loaded; says so if not.
+fn has_nft() -> bool {
+    let found = ["/usr/sbin/nft", "/usr/bin/nft", "/sbin/nft"]
+        .iter()
+        .any(|path| Path::new(path).exists());
+    if !found {
+        common::skip("nft is not installed: apt-get install nftables");
+    }
+    found && common::has_guests()
+}
+
+/// Run an experiment file of this text.
+fn run(place: &Place, text: &str) -> Ran {
+    place.write("x.toml", text);
+    place.run("run -q x.toml")
+}
+
+/// Instructions of every function of one arm, in the contexts that must be the same
+/// in every run, per block.
+fn steady(recording: &Recording, arm: &str) -> BTreeMap<(Direction, String), u64> {
+    let arm = recording.arms.iter().position(|a| a.name == arm).unwrap();
+    let mut sums = BTreeMap::new();
+    for cost in &recording.costs {
+        let of_arm = recording.blocks[cost.block as usize].arm as usize == arm;
+        let steady = matches!(
+            cost.context,
+            Context::Task | Context::Softirq(Softirq::NetRx)
+        );
+        if of_arm && steady && cost.direction != Direction::Other {
+            let node = &recording.nodes[cost.node as usize];
+            let name = recording.functions[node.function as usize].name.clone();
+            *sums.entry((cost.direction, name)).or_default() += cost.self_insns;
+        }
+    }
+    sums
+}
+
+/// Check that every experiment that comes with the program is well-formed, named after
+/// its file, asks something, and ends in a conclusion or a scan's sentence.
+#[test]
+fn shipped_files() {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(shipped("")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let experiment = Experiment::parse(&text).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+        experiment.check_layers(&text, LAYERS).unwrap();
+        assert_eq!(path.file_stem().unwrap(), experiment.name.as_str());
+        assert!(!experiment.title.is_empty() && experiment.question.contains('?'));
+        let scans = experiment.scan.is_some();
+        assert!(scans || !experiment.claims.is_empty(), "{path:?}");
+        names.push(experiment.name);
+    }
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "ip-layer",
+            "ipv6",
+            "kernels",
+            "links",
+            "mitigations",
+            "nft-rules",
+            "packet-size",
+            "sysctl-scan"
+        ]
+    );
+}
+
+/// Check the planted change: every rule that never matches adds the same number of
+/// instructions to the evaluation loop, to the instruction, up to a thousand; no other
+/// function of a send changes with their number, and none of receiving at all.
+#[test]
+fn rules_that_never_match() {
+    if !has_nft() {
+        return;
+    }
+    let place = Place::new();
+    let mut command = place.plumb("run -q");
+    let ran = Running::start(command.arg(shipped("nft-rules.toml"))).finish();
+    ran.code(0);
+    let recording = place.recording("nft-rules.plumb");
+    let packets = u64::from(
+        Experiment::parse(&recording.experiment_toml)
+            .unwrap()
+            .blocks
+            .count,
+    ) * recording.blocks[0].ledger.offered;
+    let counts = [1_u64, 2, 10, 100, 1_000];
+    let arms: Vec<BTreeMap<_, u64>> = counts
+        .iter()
+        .map(|n| match n {
+            1 => steady(&recording, "1 rule"),
+            1_000 => steady(&recording, "1,000 rules"),
+            n => steady(&recording, &format!("{n} rules")),
+        })
+        .collect();
+    let in_the_loop = (Direction::Tx, "nft_do_chain".to_string());
+    let per_rule = arms[1][&in_the_loop] - arms[0][&in_the_loop];
+    assert!(
+        per_rule > 0 && per_rule.is_multiple_of(packets),
+        "{per_rule}"
+    );
+    for (n, arm) in counts.iter().zip(&arms) {
+        assert_eq!(
+            arm[&in_the_loop],
+            arms[0][&in_the_loop] + (n - 1) * per_rule,
+            "{n} rules"
+        );
+        for (key, insns) in arm {
+            let first = arms[0].get(key);
+            assert!(
+                *key == in_the_loop || first == Some(insns),
+                "{n} rules: {key:?}"
+            );
+        }
+        assert_eq!(arm.len(), arms[0].len(), "{n} rules");
+    }
+    let receiving = |name: &str| {
+        let mut costs = steady(&recording, name);
+        costs.retain(|(direction, _), _| *direction == Direction::Rx);
+        costs
+    };
+    for arm in ["0 rules", "a set of 1,000"] {
+        assert_eq!(receiving(arm), receiving("1,000 rules"), "{arm}");
+    }
+    // The rules were read back.
+    let read_back = format!("{}.1,000 rules.nft.rules", env::ARM);
+    assert_eq!(recording.environment[&read_back], "1000");
+    let told = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let sentence = format!(
+        "+ {} for each rule, to the instruction, from 1 to 1,000. udp rx costs",
+        per_rule / packets
+    );
+    assert!(
+        told.contains(&sentence),
+        "no `{sentence}` in:\n{}",
+        ran.stdout
+    );
+    assert!(!told.contains("not so:"), "{}", ran.stdout);
+}
+
+/// Check that arms with knobs of every kind give the same counts when they are run
+/// again, and that a knob without effect says so.
+#[test]
+fn the_same_knobs_twice() {
+    if !has_nft() {
+        return;
+    }
+    let place = Place::new();
+    place.write("rules.nft", "table inet t {\n  chain c {\n    type filter hook input priority 0;\n    udp dport 9 counter drop\n  }\n}\n");
+    const TEXT: &str = "name = \"x\"\n[workload]\npackets = 50\n[blocks]\ncount = 2\n\
+        [[arm]]\nname = \"sysctl\"\nknobs.sysctl.\"net.ipv4.ip_early_demux\" = \"0\"\n\
+        [[arm]]\nname = \"offload\"\nknobs.offload = { tx-checksum = \"off\", gso = \"on\" }\n\
+        [[arm]]\nname = \"rules\"\nknobs.nft = { file = \"rules.nft\" }\nknobs.nft_in = \"rx\"\n\
+        [[arm]]\nname = \"set\"\nknobs.nft = { set = 20, match = \"port\" }\n\
+        [[arm]]\nname = \"first\"\nknobs.sysctl.\"net.core.dev_weight\" = \"65\"\n\
+        [[claim]]\nkind = \"ranking\"\nsays = \"?\"\nclasses = [\"udp tx\"]\n";
+    let mut recordings = Vec::new();
+    for _ in 0..2 {
+        let ran = run(&place, TEXT);
+        ran.code(0);
+        let told = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            told.contains("no effect here: gso of tx0 was on anyhow"),
+            "{told}"
+        );
+        recordings.push(place.recording("x.plumb"));
+    }
+    for arm in &recordings[0].arms {
+        let (one, other) = (
+            steady(&recordings[0], &arm.name),
+            steady(&recordings[1], &arm.name),
+        );
+        assert!(one.len() > 50, "{}: {}", arm.name, one.len());
+        assert_eq!(one, other, "{}", arm.name);
+    }
+    // What they are for: each changes what it is about.
+    let all = |arm: &str, direction: Direction| -> u64 {
+        let costs = steady(&recordings[0], arm);
+        let of = costs.iter().filter(|((d, _), _)| *d == direction);
+        of.map(|(_, insns)| insns).sum()
+    };
+    let (tx, rx) = (Direction::Tx, Direction::Rx);
+    assert!(all("rules", rx) > all("first", rx));
+    assert!(all("set", tx) > all("first", tx));
+    assert!(all("sysctl", rx) > all("first", rx));
+    // Computed while it is copied, or left to a device that never does it.
+    assert_ne!(all("offload", tx), all("first", tx));
+}
+
+/// Check that a knob that can't be turned is told, with the reason, and leaves nothing.
+#[test]
+fn knobs_that_cannot_be_turned() {
+    if !has_nft() {
+        return;
+    }
+    let place = Place::new();
+    let refused = |knobs: &str, words: &[&str]| {
+        let text = format!("name = \"x\"\n[workload]\npackets = 10\n[knobs]\n{knobs}\n");
+        let ran = run(&place, &text);
+        ran.says(words);
+        assert_ne!(ran.status.code(), Some(0), "{ran:?}");
+        place.nothing_runs();
+        assert_eq!(place.files(), ["x.toml"]);
+    };
+    refused(
+        "sysctl.\"net.core.no_such\" = \"1\"",
+        &["net.core.no_such", "no such setting"],
+    );
+    refused(
+        "sysctl.\"net.ipv4.tcp_available_ulp\" = \"x\"",
+        &["tcp_available_ulp", "can't be written"],
+    );
+    refused(
+        "sysctl.\"net.ipv4.ip_early_demux\" = \"-7\"",
+        &["ip_early_demux", "does not take this value"],
+    );
+    refused(
+        "nft = \"table ip t {\\n  nonsense\\n}\"",
+        &["nft says", "nonsense"],
+    );
+    refused(
+        "nft = { file = \"gone.nft\" }",
+        &["gone.nft", "can't read the rules"],
+    );
+    refused(
+        "module = \"gone.ko\"",
+        &["gone.ko", "can't read the module"],
+    );
+    refused(
+        "link = \"lo\"\noffload = { tx-checksum = \"off\" }",
+        &["tx-checksum of lo", "does not let it be changed"],
+    );
+}
+
+/// Check that a module's file takes the place of the kernel's own, and that one that is
+/// built for another kernel is refused before a guest boots.
+#[test]
+fn a_module_of_ones_own() {
+    let Ok(kernel) = common::kernel() else {
+        common::has_guests();
+        return;
+    };
+    let place = Place::new();
+    let tree = kernel.module_tree().unwrap();
+    let veth = tree.find("veth").unwrap().read().unwrap();
+    place.write("veth.ko", &veth);
+    const TEXT: &str = "name = \"x\"\n[workload]\npackets = 10\n[knobs]\nmodule = \"veth.ko\"\n";
+    run(&place, TEXT).code(0);
+    assert_eq!(
+        place.recording("x.plumb").arms[0].knobs["module"],
+        place.path("veth.ko").display().to_string()
+    );
+    fs::remove_file(place.path("x.plumb")).unwrap();
+
+    let vermagic = format!("vermagic={}", kernel.release);
+    let find = |bytes: &[u8]| {
+        veth.windows(bytes.len())
+            .position(|window| window == bytes)
+            .unwrap()
+    };
+    let mut other = veth.clone();
+    other[find(vermagic.as_bytes()) + "vermagic=".len()] = b'9';
+    place.write("veth.ko", &other);
+    let of_another = ["veth.ko", "built for the kernel 9", &kernel.release];
+    run(&place, TEXT).code(1).says(&of_another);
+
+    // Debian signs its modules, and its kernels reject one that was touched since.
+    let mut touched = veth.clone();
+    touched[find(b"license=") + "license=".len()] = b'X';
+    place.write("veth.ko", &touched);
+    run(&place, TEXT).code(1).says(&["veth", "signature"]);
+    assert_eq!(place.files(), ["veth.ko", "x.toml"]);
+    place.nothing_runs();
+}
+
+/// Check that a scan finds the setting that changes a path's cost and the one that
+/// breaks it, and goes on after that.
+#[test]
+fn a_scan_of_few_settings() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let ran = run(
+        &place,
+        "name = \"x\"\n[workload]\npackets = 20\nwarmup_packets = 20\n[blocks]\ncount = 1\n\
+         [scan]\nsysctl = [\"net.ipv4.ip_early_demux\", \"net.ipv4.udp_early_demux\", \
+         \"net.ipv4.tcp_sack\", \"net.ipv4.tcp_congestion_control\"]\n",
+    );
+    ran.code(0);
+    let told = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "net.ipv4.ip_early_demux: 1 to 0",
+        "net.ipv4.udp_early_demux: 1 to 0",
+        "its value is a word (1): net.ipv4.tcp_congestion_control",
+        "In short: Of 3 settings, 2 change what a packet costs, none breaks the path, and 1 does nothing; 1 more was not tried.",
+    ] {
+        assert!(told.contains(words), "no `{words}` in:\n{}", ran.stdout);
+    }
+    // Said again from the recording alone.
+    assert_eq!(place.run("report x.plumb").stdout, ran.stdout);
+}
+
+/// Check that arms repeated under other seeds are shown as a spread, beside the tables of
+/// the first.
+#[test]
+fn other_seeds() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let ran = place.run("path --link lo --packets 20 --blocks 1 --seeds 2 -q");
+    ran.code(0);
+    let has = |words: &str| ran.stdout.contains(words);
+    assert!(
+        has("under 2 random seeds") && !has("seed=2"),
+        "{}",
+        ran.stdout
+    );
+    let recording = place.recording("path.plumb");
+    assert_eq!(recording.arms.len(), 2);
+    assert_eq!(recording.arms[1].knobs[env::SEED_OF], "udp");
+    place.run("path --seeds 0").code(2);
+}

@@ -1,0 +1,247 @@
+//! Runs from a saved state: as exact as from a cold boot, whatever else the machine
+//! does; made anew when they must be, and gone on with where they were cut short.
+
+// Also in what is no test itself.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use common::{Place, Running, tell};
+use netplumb_model::class::{Context, Direction};
+use netplumb_model::recording::Recording;
+
+/// A function of a block, by what it was done for.
+type Key = (String, u32, Direction, Context, String, Option<String>);
+
+/// Calls and instructions of everything in a recording, whatever the order in which
+/// it was measured.
+fn costs(recording: &Recording) -> BTreeMap<Key, (u64, u64)> {
+    let mut costs: BTreeMap<Key, (u64, u64)> = BTreeMap::new();
+    for cost in &recording.costs {
+        let block = &recording.blocks[cost.block as usize];
+        let node = &recording.nodes[cost.node as usize];
+        let function = &recording.functions[node.function as usize];
+        let sum = costs
+            .entry((
+                recording.arms[block.arm as usize].name.clone(),
+                block.index,
+                cost.direction,
+                cost.context,
+                function.name.clone(),
+                function.module.clone(),
+            ))
+            .or_default();
+        sum.0 += cost.calls;
+        sum.1 += cost.self_insns;
+    }
+    costs
+}
+
+/// Check that two recordings have the same counts in everything, also what is no
+/// packet's work.
+#[track_caller]
+fn same(what: &str, one: &Recording, other: &Recording) {
+    same_in(what, costs(one), costs(other));
+}
+
+/// Check that they have the same counts in every packet's work.
+#[track_caller]
+fn same_packets(what: &str, one: &Recording, other: &Recording) {
+    let packets = |recording| {
+        let mut costs = costs(recording);
+        costs.retain(|key, _| key.2 != Direction::Other);
+        costs
+    };
+    same_in(what, packets(one), packets(other));
+}
+
+#[track_caller]
+fn same_in(what: &str, one: BTreeMap<Key, (u64, u64)>, other: BTreeMap<Key, (u64, u64)>) {
+    assert!(one.len() > 100, "{what}: too little was measured");
+    let differing: Vec<String> = one
+        .keys()
+        .chain(other.keys().filter(|k| !one.contains_key(k)))
+        .filter(|key| one.get(key) != other.get(key))
+        .map(|key| format!("{key:?}: {:?} and {:?}", one.get(key), other.get(key)))
+        .collect();
+    assert!(
+        differing.is_empty(),
+        "{what}: {} of {} differ: {:#?}",
+        differing.len(),
+        one.len(),
+        &differing[..differing.len().min(10)]
+    );
+    tell(&format!("  {what}: {} costs, all the same", one.len()));
+}
+
+/// Check that on every link a run from a saved state, and another, count what a run
+/// that boots counts, in every function, block and context.
+#[test]
+fn a_saved_state_counts_as_a_cold_boot_does() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    for (link, proto) in [
+        ("lo", "udp"),
+        ("veth", "tcp"),
+        ("virtio-net", "tcp"),
+        ("e1000", "udp"),
+        ("usb-net", "udp"),
+    ] {
+        let words = format!("path -q --link {link} --proto {proto} --blocks 2");
+        for how in ["-o warm.plumb", "-o again.plumb", "--cold -o cold.plumb"] {
+            place.run(&format!("{words} {how}")).code(0);
+        }
+        let warm = place.recording("warm.plumb");
+        let again = place.recording("again.plumb");
+        same(&format!("{link}, again"), &warm, &again);
+        // An e1000 that is loaded fires its moderation timer once more (e1000_post_load
+        // of QEMU), which moves what timers do between packets.
+        let cold = place.recording("cold.plumb");
+        same_packets(&format!("{link}, cold"), &warm, &cold);
+    }
+}
+
+/// Check that counts are the same with every core busy, and with several guests at
+/// once, whatever the order in which they end.
+#[test]
+fn a_busy_machine_counts_the_same() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let words = "path -q --link veth --proto udp,tcp,raw --family ipv4,ipv6 --blocks 2";
+    place.run(&format!("{words} -o quiet.plumb")).code(0);
+    let stop = AtomicBool::new(false);
+    let busy = 2 * thread::available_parallelism().map_or(2, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..busy {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let ran = place.run(&format!("{words} --jobs 3 -o busy.plumb"));
+        stop.store(true, Ordering::Relaxed);
+        ran.code(0);
+    });
+    let quiet = place.recording("quiet.plumb");
+    let busy = place.recording("busy.plumb");
+    assert_eq!(quiet.arms, busy.arms);
+    same("busy", &quiet, &busy);
+}
+
+/// A cache with the same kernels as the usual one, and states of its own.
+fn own_cache() -> tempfile::TempDir {
+    let cache = tempfile::tempdir().unwrap();
+    let kernels = common::cache().join("kernels");
+    std::os::unix::fs::symlink(kernels, cache.path().join("kernels")).unwrap();
+    cache
+}
+
+fn states(cache: &Path) -> Vec<std::path::PathBuf> {
+    let mut states: Vec<_> = std::fs::read_dir(cache.join("states"))
+        .map(|entries| entries.map(|e| e.unwrap().path()).collect())
+        .unwrap_or_default();
+    states.sort();
+    states
+}
+
+/// Check that the first run boots and the second does not; that a torn state is made
+/// anew, that another command line is another state, and that where no state can be
+/// kept the run goes on without.
+#[test]
+fn states_are_made_when_they_must_be() {
+    if !common::has_guests() {
+        return;
+    }
+    const BOOTING: &str = "booting";
+    let place = Place::new();
+    let cache = own_cache();
+    let words = format!(
+        "--cache {} path --link lo --packets 20 --blocks 1",
+        cache.path().display()
+    );
+    let run = |more: &str| {
+        let ran = place.run(&format!("{words} {more}"));
+        ran.code(0);
+        ran
+    };
+    run("-o first.plumb").says(&[BOOTING]);
+    let first = states(cache.path());
+    assert_eq!(first.len(), 2, "{first:?}");
+    let again = run("-o again.plumb");
+    assert!(!again.stderr.contains(BOOTING), "{again:?}");
+
+    for state in &first {
+        let memory = File::options()
+            .write(true)
+            .open(state.join("memory"))
+            .unwrap();
+        memory.set_len(1 << 20).unwrap();
+    }
+    run("-o torn.plumb").says(&[BOOTING]);
+    assert_eq!(states(cache.path()).len(), 2);
+
+    run("--cmdline slab_nomerge -o other.plumb").says(&[BOOTING]);
+    assert_eq!(states(cache.path()).len(), 4);
+
+    // A file in the way of the folder.
+    std::fs::remove_dir_all(cache.path().join("states")).unwrap();
+    std::fs::write(cache.path().join("states"), "").unwrap();
+    run("-o unkept.plumb").says(&[BOOTING, "could not be kept"]);
+    same(
+        "not kept",
+        &place.recording("first.plumb"),
+        &place.recording("unkept.plumb"),
+    );
+}
+
+/// Check that a run that Ctrl-C cut short is gone on with, and comes to the same as
+/// one that was not; and that another plan is refused.
+#[test]
+fn a_run_is_resumed() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let sizes: Vec<String> = (0..12).map(|n| (n * 50).to_string()).collect();
+    let words = format!(
+        "path --jobs 1 --link lo --packets 50 --blocks 2 --size {}",
+        sizes.join(",")
+    );
+    let mut running = Running::start(&mut place.plumb(&format!("{words} -o run.plumb")));
+    running.wait_for("measuring size=150");
+    running.signal(libc::SIGINT);
+    let cut = running.finish();
+    cut.code(130).says(&["--resume"]);
+    let before = place.recording("run.plumb");
+    assert!(!before.complete);
+    assert!((2..24).contains(&before.blocks.len()));
+
+    let resumed = place.run(&format!("{words} --resume -o run.plumb"));
+    resumed.code(0);
+    assert!(
+        !resumed.stderr.contains("measuring size=0\n"),
+        "{resumed:?}"
+    );
+    let after = place.recording("run.plumb");
+    assert!(after.complete);
+    assert_eq!(after.blocks.len(), 24);
+    place.run(&format!("{words} -q -o whole.plumb")).code(0);
+    same("resumed", &after, &place.recording("whole.plumb"));
+
+    place
+        .run("path --link lo --proto tcp --resume -o run.plumb")
+        .code(2)
+        .says(&["other"]);
+    place.nothing_runs();
+}

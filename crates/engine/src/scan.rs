@@ -1,0 +1,206 @@
+//! A scan's arms: found by asking a guest which settings it has and which other values
+//! it takes, before anything is measured.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use netplumb_lab::vm::kernels::KernelStore;
+use netplumb_lab::vm::process::Extra;
+use netplumb_model::experiment::Scan;
+use netplumb_model::message::{Reply, Request, Setting};
+use netplumb_model::recording::{Arm, Recording, env};
+
+use crate::error::EngineError;
+use crate::origin::Boot;
+use crate::plan::Plan;
+use crate::run::{Options, Progress};
+
+/// Settings that are written with the value that they have, to see what writing alone
+/// does to the counts.
+const CONTROLS: usize = 3;
+
+/// The plan with the arms of its scan, if it has one. What is not tried is noted in
+/// the recording.
+pub(crate) fn planned<'p>(
+    plan: &'p Plan,
+    store: &KernelStore,
+    options: &Options,
+    qemu: &Path,
+    recording: &mut Recording,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Cow<'p, Plan>, EngineError> {
+    let Some(scan) = &plan.scan else {
+        return Ok(Cow::Borrowed(plan));
+    };
+    let settings = settings(plan, scan, store, options, qemu, progress)?;
+    for (key, why) in skipped(scan, &settings) {
+        recording
+            .environment
+            .insert(format!("{}.{key}", env::SCAN_SKIPPED), why);
+    }
+    let mut plan = plan.clone();
+    plan.arms = arms(&plan.arms, scan, &settings);
+    Ok(Cow::Owned(plan))
+}
+
+/// Ask a guest like that of the first arm.
+fn settings(
+    plan: &Plan,
+    scan: &Scan,
+    store: &KernelStore,
+    options: &Options,
+    qemu: &Path,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Vec<Setting>, EngineError> {
+    let guests = plan.guests();
+    let (Some(guest), Some(arm)) = (guests.first(), plan.arms.first()) else {
+        return Ok(Vec::new());
+    };
+    let kernel = store.find(&guest.kernel)?;
+    let boot = Boot {
+        guest,
+        kernel: &kernel,
+        options,
+        qemu,
+    };
+    let run = plan.run_plan(arm);
+    let origin = boot.origin(&run, &|event| progress(event))?;
+    progress(Progress::Arm("which settings there are".into()));
+    let request = Request::ListSettings {
+        prefixes: scan.sysctl.clone(),
+        skip: scan.skip.clone(),
+        plan: run,
+    };
+    let mut guest = origin.start(&[request], Extra::default(), options)?;
+    guest.go_on()?;
+    let mut settings = Vec::new();
+    guest.answers(options.timeout, |reply| {
+        if let Reply::Settings(chunk) = reply {
+            settings.extend(chunk);
+        }
+        Ok(())
+    })?;
+    Ok(settings)
+}
+
+/// The settings that are tried, each with the value that it gets.
+fn tried<'s>(
+    scan: &Scan,
+    settings: &'s [Setting],
+) -> impl Iterator<Item = (&'s Setting, &'s String)> {
+    settings
+        .iter()
+        .filter_map(|s| Some((s, s.other.as_ref().ok()?)))
+        .take(scan.limit.unwrap_or(usize::MAX))
+}
+
+/// Those that are not, and why.
+fn skipped(scan: &Scan, settings: &[Setting]) -> Vec<(String, String)> {
+    let limit = scan.limit.unwrap_or(usize::MAX);
+    let mut untried = settings.iter().filter(|s| s.other.is_ok()).skip(limit);
+    let refused = settings
+        .iter()
+        .filter_map(|s| Some((s.key.clone(), s.other.as_ref().err()?.clone())));
+    let mut skipped: Vec<(String, String)> = refused.collect();
+    skipped.extend(untried.by_ref().map(|s| {
+        let why = format!("the scan stops after {limit}");
+        (s.key.clone(), why)
+    }));
+    skipped
+}
+
+/// The arms of the experiment, controls, and each of the arms with each setting.
+fn arms(base: &[Arm], scan: &Scan, settings: &[Setting]) -> Vec<Arm> {
+    let mut arms = base.to_vec();
+    let changed = |arm: &Arm, setting: &Setting, value: &str, control: bool| {
+        let mut new = arm.clone();
+        let told = if control {
+            format!("{}={value} (as it was)", setting.key)
+        } else {
+            format!("{}: {} to {value}", setting.key, setting.value)
+        };
+        new.name = format!("{}, {told}", arm.name);
+        let mut knob = |key: &str, value: &str| new.knobs.insert(key.into(), value.into());
+        knob(&format!("sysctl.{}", setting.key), value);
+        knob(env::SCAN_SETTING, &told);
+        knob(env::SCAN_BASE, &arm.name);
+        if control {
+            knob(env::SCAN_CONTROL, "yes");
+        }
+        new
+    };
+    for arm in base {
+        // A knob of the experiment is not to be undone.
+        let free = |setting: &Setting| !arm.knobs.contains_key(&format!("sysctl.{}", setting.key));
+        let controls = tried(scan, settings)
+            .filter(|(s, _)| free(s))
+            .take(CONTROLS);
+        arms.extend(controls.map(|(s, _)| changed(arm, s, &s.value, true)));
+        let all = tried(scan, settings).filter(|(s, _)| free(s));
+        arms.extend(all.map(|(s, other)| changed(arm, s, other, false)));
+    }
+    arms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netplumb_model::experiment::Experiment;
+
+    fn setting(key: &str, value: &str, other: Result<&str, &str>) -> Setting {
+        Setting {
+            key: key.into(),
+            value: value.into(),
+            other: other.map(String::from).map_err(String::from),
+        }
+    }
+
+    /// Check that every setting that takes another value makes an arm beside each of
+    /// the experiment's, with its controls, and that the rest is told with its reason.
+    #[test]
+    fn arms_of_a_scan() {
+        let text = "name = \"x\"\n[vary]\nproto = [\"udp\", \"tcp\"]\n[scan]\nsysctl = [\"net.\"]\n\
+                    limit = 2\n";
+        let experiment = Experiment::parse(text).unwrap();
+        let scan = experiment.scan.clone().unwrap();
+        let settings = [
+            setting("net.a", "0", Ok("1")),
+            setting("net.b", "cubic", Err("its value is a word")),
+            setting("net.c", "300", Ok("600")),
+            setting("net.d", "1", Ok("0")),
+        ];
+        let arms = arms(&experiment.arms(), &scan, &settings);
+        let names: Vec<&str> = arms.iter().map(|a| a.name.as_str()).collect();
+        assert_eq!(
+            names[..6],
+            [
+                "udp",
+                "tcp",
+                "udp, net.a=0 (as it was)",
+                "udp, net.c=300 (as it was)",
+                "udp, net.a: 0 to 1",
+                "udp, net.c: 300 to 600"
+            ]
+        );
+        assert_eq!(arms.len(), 2 + 2 * 4);
+        assert_eq!(arms[5].knobs["sysctl.net.c"], "600");
+        assert_eq!(arms[5].knobs[env::SCAN_BASE], "udp");
+        assert_eq!(
+            skipped(&scan, &settings),
+            [
+                ("net.b".to_string(), "its value is a word".to_string()),
+                ("net.d".to_string(), "the scan stops after 2".to_string())
+            ]
+        );
+    }
+
+    /// Check that a setting that the experiment holds is not undone.
+    #[test]
+    fn held_settings_stay() {
+        let text = "name = \"x\"\n[knobs]\nsysctl.\"net.a\" = \"1\"\n[scan]\nsysctl = [\"net.\"]\n";
+        let experiment = Experiment::parse(text).unwrap();
+        let scan = experiment.scan.clone().unwrap();
+        let settings = [setting("net.a", "1", Ok("0"))];
+        assert_eq!(arms(&experiment.arms(), &scan, &settings).len(), 1);
+    }
+}

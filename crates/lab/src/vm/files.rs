@@ -1,0 +1,118 @@
+//! Files that a guest's knobs need, beside init and the modules.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use cpio::newc::Builder;
+
+use crate::bundle::{Bundle, BundleError, Host, Kind};
+use crate::netns::NFT;
+
+const FOLDER: u32 = 0o040_000;
+const LINK: u32 = 0o120_000;
+const FILE: u32 = 0o100_000;
+
+/// A program that is to be in a guest could not be taken along.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    /// This machine has no `nft`.
+    #[error(
+        "rules of nftables are loaded by this machine's `nft`, which is not installed: \
+         apt-get install nftables"
+    )]
+    NoNft,
+    /// It can't be taken along.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// A system call of ours failed.
+    #[error("can't pack nft for the guest: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// An archive with this machine's `nft` and its libraries, to follow that of
+/// `initramfs::build`: the kernel unpacks one after the other.
+///
+/// # Errors
+/// There is no `nft`, or it can't be read.
+pub fn nft() -> Result<Vec<u8>, FilesError> {
+    let mut bundle = Bundle::new(Host::here()?);
+    let found = match bundle.add_program("nft") {
+        Err(BundleError::NotFound(_)) => return Err(FilesError::NoNft),
+        other => other?,
+    };
+    if found != Path::new(NFT) {
+        bundle.add_with(&found, Some(Path::new(NFT)))?;
+    }
+    archive(&bundle)
+}
+
+fn archive(bundle: &Bundle) -> Result<Vec<u8>, FilesError> {
+    let mut archive = Vec::with_capacity(bundle.size_bytes() as usize + (64 << 10));
+    for (inode, (path, entry)) in (1..).zip(bundle.entries()) {
+        let name = path.strip_prefix("/").unwrap_or(path).to_string_lossy();
+        if name.is_empty() {
+            continue;
+        }
+        let (kind, bytes) = match &entry.kind {
+            Kind::Folder => (FOLDER, Vec::new()),
+            Kind::Link(to) => (LINK, to.to_string_lossy().into_owned().into_bytes()),
+            Kind::File { .. } => (FILE, entry.read()?),
+        };
+        let builder = Builder::new(&name)
+            .ino(inode)
+            .mode(kind | entry.mode)
+            .nlink(1);
+        let mut writer = builder.write(&mut archive, bytes.len() as u32);
+        writer.write_all(&bytes)?;
+        writer.finish()?;
+    }
+    cpio::newc::trailer(&mut archive)?;
+    Ok(archive)
+}
+
+/// Why the kernel refused a module, in words, where its error says it.
+pub(super) fn why_not_loaded(error: &io::Error) -> String {
+    let why = match error.raw_os_error() {
+        Some(libc::ENOEXEC) => "it is built for another kernel, or is none of this machine",
+        Some(libc::EKEYREJECTED | libc::ENOKEY | libc::EBADMSG) => {
+            "its signature is bad or missing, and this kernel insists on one"
+        }
+        Some(libc::ENOENT) => "the kernel lacks a symbol that it needs",
+        _ => return error.to_string(),
+    };
+    format!("{why} ({error})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that links and files arrive as such, below the root, in order.
+    #[test]
+    fn an_archive_reads_back() {
+        let mut bundle = Bundle::new(Host::here().unwrap());
+        // Something that any machine has.
+        bundle.add_program("sh").unwrap();
+        let archive = archive(&bundle).unwrap();
+        let mut rest = &archive[..];
+        let mut names = Vec::new();
+        loop {
+            let reader = cpio::newc::Reader::new(rest).unwrap();
+            if reader.entry().is_trailer() {
+                break;
+            }
+            names.push(reader.entry().name().to_string());
+            rest = reader.finish().unwrap();
+        }
+        assert!(names.iter().all(|n| !n.starts_with('/')), "{names:?}");
+        assert!(names.iter().any(|n| n.contains("ld-")), "{names:?}");
+    }
+
+    /// Check that a refused signature is told from a module of another kernel.
+    #[test]
+    fn refusals_of_the_kernel() {
+        let told = |code| why_not_loaded(&io::Error::from_raw_os_error(code));
+        assert!(told(libc::EKEYREJECTED).contains("signature"));
+        assert!(told(libc::ENOEXEC).contains("another kernel"));
+    }
+}

@@ -1,0 +1,455 @@
+//! Rules of nftables: a text, a file, or so many rules of a kind.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::class::{Family, Proto, words};
+use crate::recording::Arm;
+
+/// Longest ruleset that is taken, bytes.
+pub const MAX_RULESET_BYTES: u64 = 4 << 20;
+/// `nft` holds some kilobytes for each rule while it loads them; the guest has 256 MiB.
+const MAX_RULES: u32 = 10_000;
+/// As many as there are ports below those that the workload uses.
+const MAX_SET_ELEMENTS: u32 = 30_000;
+/// The table that generated rules are in.
+pub const TABLE: &str = "netplumb";
+
+words! {
+    /// In which namespaces a ruleset is applied.
+    NftIn, "namespace",
+    /// The sender's.
+    Tx = "tx",
+    /// The receiver's.
+    Rx = "rx",
+    /// Both ends'.
+    Both = "both",
+    /// The router's.
+    Router = "router",
+}
+
+words! {
+    /// Where generated rules are evaluated.
+    Hook, "hook",
+    /// Packets of this host, on their way out.
+    Output = "output",
+    /// Packets for this host.
+    Input = "input",
+    /// Packets that pass through.
+    Forward = "forward",
+    /// All that come in, before routing.
+    Prerouting = "prerouting",
+    /// All that go out, after routing.
+    Postrouting = "postrouting",
+}
+
+words! {
+    /// What generated rules look at.
+    Looks, "field to match",
+    /// The destination address.
+    Address = "address",
+    /// The destination port of the arm's protocol; not for `raw`.
+    Port = "port",
+}
+
+/// Rules that match nothing that the workload sends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NeverMatching {
+    /// How many rules; of a set, how many elements of the one rule's set.
+    pub count: u32,
+    /// Whether they are one rule that looks into a set.
+    pub set: bool,
+    /// Where.
+    pub hook: Hook,
+    /// At what.
+    pub looks: Looks,
+}
+
+/// What a ruleset is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Nft {
+    /// Text for `nft -f`.
+    Text {
+        /// The rules.
+        rules: String,
+        /// The file that they were read from, as it was named.
+        file: Option<String>,
+    },
+    /// A file that was not read yet, relative to the experiment's.
+    File(String),
+    /// Generated.
+    NeverMatching(NeverMatching),
+}
+
+/// A ruleset and its place, for a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ruleset {
+    /// The rules.
+    pub nft: Nft,
+    /// Where they are applied.
+    pub within: NftIn,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    file: Option<String>,
+    rules: Option<u32>,
+    set: Option<u32>,
+    hook: Option<Hook>,
+    #[serde(rename = "match")]
+    looks: Option<Looks>,
+}
+
+/// As an experiment file has it: a string, or a table.
+pub(super) fn from_toml<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Nft>, D::Error> {
+    Ok(Some(TomlNft::deserialize(d)?.0))
+}
+
+/// A list of those.
+pub(super) fn list_from_toml<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Nft>, D::Error> {
+    let list = Vec::<TomlNft>::deserialize(d)?;
+    Ok(list.into_iter().map(|n| n.0).collect())
+}
+
+struct TomlNft(Nft);
+
+impl<'de> Deserialize<'de> for TomlNft {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = TomlNft;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("rules for `nft`, or { file = ... }, { rules = ... } or { set = ... }")
+            }
+            fn visit_str<E: serde::de::Error>(self, rules: &str) -> Result<TomlNft, E> {
+                Ok(TomlNft(Nft::Text {
+                    rules: rules.to_string(),
+                    file: None,
+                }))
+            }
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<TomlNft, A::Error> {
+                let table = Table::deserialize(serde::de::value::MapAccessDeserializer::new(map))?;
+                from_table(table)
+                    .map(TomlNft)
+                    .map_err(serde::de::Error::custom)
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+fn from_table(table: Table) -> Result<Nft, String> {
+    let (hook, looks) = (table.hook, table.looks);
+    let (count, set) = match (table.file, table.rules, table.set) {
+        (Some(file), None, None) if hook.is_none() && looks.is_none() => {
+            return Ok(Nft::File(file));
+        }
+        (Some(_), None, None) => return Err("a file of rules has its own hooks".into()),
+        (None, Some(count), None) if count <= MAX_RULES => (count, false),
+        (None, None, Some(count)) if (1..=MAX_SET_ELEMENTS).contains(&count) => (count, true),
+        (None, Some(n), None) => return Err(format!("{n} rules: at most {MAX_RULES}")),
+        (None, None, Some(n)) => {
+            return Err(format!("a set of {n}: 1 to {MAX_SET_ELEMENTS} elements"));
+        }
+        _ => return Err("nft takes one of `file`, `rules` and `set`".into()),
+    };
+    Ok(Nft::NeverMatching(NeverMatching {
+        count,
+        set,
+        hook: hook.unwrap_or(Hook::Output),
+        looks: looks.unwrap_or(Looks::Address),
+    }))
+}
+
+impl Nft {
+    /// In an arm's name.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Nft::Text { rules, file: None } => format!("nft={} bytes", rules.len()),
+            Nft::Text {
+                file: Some(file), ..
+            }
+            | Nft::File(file) => format!("nft={file}"),
+            Nft::NeverMatching(n) => {
+                let mut words = format!("{}={}", if n.set { "set" } else { "rules" }, n.count);
+                if n.hook != Hook::Output {
+                    let _ = write!(words, " hook={}", n.hook);
+                }
+                if n.looks != Looks::Address {
+                    let _ = write!(words, " match={}", n.looks);
+                }
+                words
+            }
+        }
+    }
+
+    /// As an arm's knobs.
+    pub(super) fn set_knobs(&self, knobs: &mut BTreeMap<String, String>) {
+        let mut set = |key: &str, value: String| knobs.insert(key.into(), value);
+        match self {
+            Nft::Text { rules, file } => {
+                set("nft", rules.clone());
+                if let Some(file) = file {
+                    set("nft.file", file.clone());
+                }
+            }
+            // Not read: an experiment that is only looked at.
+            Nft::File(file) => drop(set("nft.file", file.clone())),
+            Nft::NeverMatching(n) => {
+                let key = if n.set { "nft.set" } else { "nft.rules" };
+                set(key, n.count.to_string());
+                set("nft.hook", n.hook.to_string());
+                set("nft.match", n.looks.to_string());
+            }
+        }
+    }
+}
+
+impl Ruleset {
+    /// What an arm's knobs say, if they speak of rules.
+    pub fn of(arm: &Arm) -> Option<Ruleset> {
+        let knob = |key: &str| arm.knobs.get(key).map(String::as_str);
+        let number = |key: &str| knob(key).and_then(|n| n.parse::<u32>().ok());
+        let never = |count, set| {
+            Nft::NeverMatching(NeverMatching {
+                count,
+                set,
+                hook: word(knob("nft.hook")).unwrap_or(Hook::Output),
+                looks: word(knob("nft.match")).unwrap_or(Looks::Address),
+            })
+        };
+        let nft = if let Some(rules) = knob("nft") {
+            Nft::Text {
+                rules: rules.to_string(),
+                file: knob("nft.file").map(String::from),
+            }
+        } else if let Some(count) = number("nft.rules") {
+            never(count, false)
+        } else {
+            never(number("nft.set")?, true)
+        };
+        Some(Ruleset {
+            nft,
+            within: word(knob("nft_in")).unwrap_or(NftIn::Tx),
+        })
+    }
+
+    /// What cannot be run, in a sentence.
+    pub(super) fn check(&self, arm: &Arm) -> Result<(), String> {
+        if self.within == NftIn::Router && !arm.forward {
+            return Err("nft_in = \"router\" needs forward = \"on\"".into());
+        }
+        match &self.nft {
+            Nft::NeverMatching(n) if n.looks == Looks::Port && arm.proto == Proto::Raw => {
+                Err("match = \"port\" needs udp or tcp: raw has no ports".into())
+            }
+            Nft::Text { rules, .. } if rules.len() as u64 > MAX_RULESET_BYTES => Err(format!(
+                "{} bytes of rules: at most {MAX_RULESET_BYTES}",
+                rules.len()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The text for `nft -f`.
+    pub fn text(&self, family: Family, proto: Proto) -> String {
+        match &self.nft {
+            Nft::Text { rules, .. } => rules.clone(),
+            Nft::File(_) => String::new(),
+            Nft::NeverMatching(n) => n.text(family, proto),
+        }
+    }
+
+    /// How many rules and how many elements of sets a namespace is to have
+    /// afterwards; none if only the kernel can tell.
+    pub fn expected(&self) -> Option<(usize, usize)> {
+        match &self.nft {
+            Nft::NeverMatching(n) if n.set => Some((1, n.count as usize)),
+            Nft::NeverMatching(n) => Some((n.count as usize, 0)),
+            Nft::Text { .. } | Nft::File(_) => None,
+        }
+    }
+
+    /// The kernel's modules that it needs besides `nf_tables`, as far as its words tell.
+    pub fn modules(&self) -> Vec<&'static str> {
+        /// Words of nft's language, and the modules behind them.
+        const BEHIND: &[(&str, &[&str])] = &[
+            ("ct", &["nf_conntrack", "nft_ct"]),
+            ("nat", &["nft_chain_nat", "nft_nat"]),
+            ("snat", &["nft_chain_nat", "nft_nat"]),
+            ("dnat", &["nft_chain_nat", "nft_nat"]),
+            ("masquerade", &["nft_chain_nat", "nft_masq"]),
+            ("redirect", &["nft_chain_nat", "nft_redir"]),
+            (
+                "reject",
+                &["nft_reject_inet", "nft_reject_ipv4", "nft_reject_ipv6"],
+            ),
+            ("limit", &["nft_limit"]),
+            ("log", &["nft_log"]),
+            ("quota", &["nft_quota"]),
+            ("fib", &["nft_fib_inet", "nft_fib_ipv4", "nft_fib_ipv6"]),
+            ("jhash", &["nft_hash"]),
+            ("symhash", &["nft_hash"]),
+            ("numgen", &["nft_numgen"]),
+            ("socket", &["nft_socket"]),
+            ("queue", &["nft_queue"]),
+            ("synproxy", &["nft_synproxy"]),
+            ("tproxy", &["nft_tproxy"]),
+            ("count", &["nft_connlimit"]),
+            ("flowtable", &["nft_flow_offload", "nf_flow_table_inet"]),
+        ];
+        let mut modules = vec!["nf_tables"];
+        if let Nft::Text { rules, .. } = &self.nft {
+            let words: std::collections::BTreeSet<&str> = rules
+                .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .collect();
+            for (_, needed) in BEHIND.iter().filter(|(word, _)| words.contains(word)) {
+                for module in *needed {
+                    if !modules.contains(module) {
+                        modules.push(module);
+                    }
+                }
+            }
+        }
+        modules
+    }
+}
+
+fn word<T: std::str::FromStr>(text: Option<&str>) -> Option<T> {
+    text.and_then(|t| t.parse().ok())
+}
+
+impl NeverMatching {
+    fn text(&self, family: Family, proto: Proto) -> String {
+        let (table, kind, field) = match (family, self.looks) {
+            (Family::V4, Looks::Address) => ("ip", "ipv4_addr", "ip daddr".to_string()),
+            (Family::V6, Looks::Address) => ("ip6", "ipv6_addr", "ip6 daddr".to_string()),
+            (Family::V4, Looks::Port) => ("ip", "inet_service", format!("{proto} dport")),
+            (Family::V6, Looks::Port) => ("ip6", "inet_service", format!("{proto} dport")),
+        };
+        let mut text = format!("table {table} {TABLE} {{\n");
+        // A String takes all that is written to it.
+        if self.set {
+            let _ = write!(text, "  set never {{\n    type {kind}\n    elements = {{ ");
+            for n in 0..self.count {
+                let comma = if n == 0 { "" } else { ", " };
+                let _ = write!(text, "{comma}{}", self.value(family, n));
+            }
+            text.push_str(" }\n  }\n");
+        }
+        let _ = write!(
+            text,
+            "  chain rules {{\n    type filter hook {} priority 0; policy accept;\n",
+            self.hook
+        );
+        if self.set {
+            let _ = writeln!(text, "    {field} @never drop");
+        } else {
+            for n in 0..self.count {
+                let _ = writeln!(text, "    {field} {} drop", self.value(family, n));
+            }
+        }
+        text.push_str("  }\n}\n");
+        text
+    }
+
+    /// What no packet of ours has: addresses of 240.0.0.0/4 (reserved, RFC 1112) or
+    /// 2001:db8::/32 (for documents, RFC 3849), ports below those of the workload.
+    fn value(&self, family: Family, n: u32) -> String {
+        match (self.looks, family) {
+            (Looks::Address, Family::V4) => {
+                std::net::Ipv4Addr::from(0xf000_0000 + n + 1).to_string()
+            }
+            (Looks::Address, Family::V6) => {
+                let base = u128::from(0x2001_0db8_u32) << 96;
+                std::net::Ipv6Addr::from(base + u128::from(n) + 1).to_string()
+            }
+            (Looks::Port, _) => (n + 1).to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn never(count: u32, set: bool, looks: Looks) -> Ruleset {
+        Ruleset {
+            nft: Nft::NeverMatching(NeverMatching {
+                count,
+                set,
+                hook: Hook::Output,
+                looks,
+            }),
+            within: NftIn::Tx,
+        }
+    }
+
+    /// Check the text of generated rules, word by word.
+    #[test]
+    fn generated_rules() {
+        assert_eq!(
+            never(2, false, Looks::Address).text(Family::V4, Proto::Udp),
+            "table ip netplumb {\n  chain rules {\n    \
+             type filter hook output priority 0; policy accept;\n    \
+             ip daddr 240.0.0.1 drop\n    ip daddr 240.0.0.2 drop\n  }\n}\n"
+        );
+        assert_eq!(
+            never(2, true, Looks::Address).text(Family::V6, Proto::Udp),
+            "table ip6 netplumb {\n  set never {\n    type ipv6_addr\n    \
+             elements = { 2001:db8::1, 2001:db8::2 }\n  }\n  chain rules {\n    \
+             type filter hook output priority 0; policy accept;\n    \
+             ip6 daddr @never drop\n  }\n}\n"
+        );
+        assert!(
+            never(1, false, Looks::Port)
+                .text(Family::V4, Proto::Tcp)
+                .contains("    tcp dport 1 drop\n")
+        );
+    }
+
+    /// Check that no rules still is a chain at the hook, and that what is to be read
+    /// back is known.
+    #[test]
+    fn no_rules_is_a_chain() {
+        let none = never(0, false, Looks::Address);
+        assert!(none.text(Family::V4, Proto::Udp).contains("hook output"));
+        assert_eq!(none.expected(), Some((0, 0)));
+        assert_eq!(never(7, true, Looks::Port).expected(), Some((1, 7)));
+    }
+
+    /// Check that the largest of everything stays clear of the workload's ports and
+    /// within a ruleset's bound.
+    #[test]
+    fn the_largest() {
+        for (ruleset, family) in [
+            (never(MAX_RULES, false, Looks::Address), Family::V6),
+            (never(MAX_SET_ELEMENTS, true, Looks::Address), Family::V6),
+            (never(MAX_SET_ELEMENTS, true, Looks::Port), Family::V4),
+        ] {
+            let text = ruleset.text(family, Proto::Udp);
+            assert!((text.len() as u64) < MAX_RULESET_BYTES);
+            assert!(!text.contains("40001") && !text.contains("40002"));
+        }
+    }
+
+    /// Check that the modules behind a text's words are found, and no others.
+    #[test]
+    fn modules_behind_words() {
+        let text = |rules: &str| Ruleset {
+            nft: Nft::Text {
+                rules: rules.into(),
+                file: None,
+            },
+            within: NftIn::Tx,
+        };
+        assert_eq!(text("add rule x y counter").modules(), ["nf_tables"]);
+        assert_eq!(
+            text("ct state new limit rate 1/second accept").modules(),
+            ["nf_tables", "nf_conntrack", "nft_ct", "nft_limit"]
+        );
+    }
+}

@@ -1,0 +1,518 @@
+//! Claims that set arms side by side.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::class::{Class, Context, Softirq};
+use netplumb_model::experiment::{Claim, Relation};
+use netplumb_model::recording::Arm;
+
+use super::fit::{Line, Point, line};
+use super::{Outcome, Verdict, find, holds, list, missing};
+use crate::analysis::ClassView;
+use crate::number::{per_packet, printable, thousands};
+use crate::seeds;
+
+/// Functions that a `changed-by` names unless asked otherwise.
+const TOP: usize = 3;
+/// Points that make a line worth a claim.
+const LEAST_POINTS: usize = 3;
+const NAME_CHARACTERS: usize = 60;
+
+/// A whole path, or a part of it.
+struct Part<'a> {
+    layer: Option<&'a str>,
+    function: Option<&'a str>,
+}
+
+impl Part<'_> {
+    fn insns(&self, view: &ClassView<'_>) -> u64 {
+        match (self.function, self.layer) {
+            (Some(function), _) => functions(view).get(function).copied().unwrap_or(0),
+            (None, Some(layer)) => view.layer_insns(layer),
+            (None, None) => view.total,
+        }
+    }
+
+    /// Without what interrupts and other softirqs do, which may differ with the moment:
+    /// for claims to the instruction.
+    fn steady_insns(&self, view: &ClassView<'_>) -> u64 {
+        match self {
+            Part {
+                layer: None,
+                function: None,
+            } => steady(view),
+            _ => self.insns(view),
+        }
+    }
+
+    /// After a class: "", " in nft_do_chain", " in the network layer".
+    fn within(&self) -> String {
+        match (self.function, self.layer) {
+            (Some(function), _) => format!(" in {}", printable(function, NAME_CHARACTERS)),
+            (None, Some(layer)) => format!(" in the {} layer", printable(layer, NAME_CHARACTERS)),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+/// Instructions in the contexts that are the same in every run.
+pub(crate) fn steady(view: &ClassView<'_>) -> u64 {
+    [Context::Task, Context::Softirq(Softirq::NetRx)]
+        .iter()
+        .filter_map(|context| view.contexts.get(context))
+        .sum()
+}
+
+/// Own instructions by name, without what compilers add to the names of clones.
+pub(crate) fn functions<'v>(view: &'v ClassView<'_>) -> BTreeMap<&'v str, u64> {
+    let mut functions = BTreeMap::new();
+    for function in &view.functions {
+        *functions
+            .entry(plain_name(view.name(function.function)))
+            .or_default() += function.self_insns;
+    }
+    functions
+}
+
+/// `f` of `f.isra.0`, `f.constprop.0.cold`.
+fn plain_name(name: &str) -> &str {
+    match name.find('.') {
+        Some(at) if at > 0 => &name[..at],
+        _ => name,
+    }
+}
+
+pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
+    let mut outcomes = Vec::new();
+    for class in claim.classes() {
+        match of_class(claim, *class, classes) {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(why) => return Outcome::not_measured(why),
+        }
+    }
+    let verdict = outcomes
+        .iter()
+        .map(|o| o.verdict)
+        .find(|v| *v != Verdict::Holds)
+        .unwrap_or(Verdict::Holds);
+    let told = |of: fn(&Outcome) -> &str| {
+        let told: Vec<&str> = outcomes.iter().map(of).collect();
+        told.join("; ")
+    };
+    let (because, mut finding) = (told(|o| &o.because), told(|o| &o.finding));
+    if let Claim::Compare { arm, against, .. } = claim {
+        let against = against.clone().or_else(|| {
+            let first = find(classes, *claim.classes().first()?, None)?;
+            Some(seeds::name(first.arm()).to_string())
+        });
+        finding = format!(
+            "with {} instead of {}, {}",
+            printable(arm, NAME_CHARACTERS),
+            printable(&against.unwrap_or_default(), NAME_CHARACTERS),
+            list(outcomes.iter().map(|o| o.finding.clone()))
+        );
+    }
+    Outcome {
+        verdict,
+        because,
+        finding,
+    }
+}
+
+fn of_class(claim: &Claim, class: Class, classes: &[ClassView<'_>]) -> Result<Outcome, String> {
+    match claim {
+        Claim::Linear {
+            knob,
+            unit,
+            layer,
+            function,
+            arms,
+            from,
+            to,
+            within_percent,
+            ..
+        } => {
+            let part = part(layer, function);
+            let range = from.unwrap_or(i64::MIN)..=to.unwrap_or(i64::MAX);
+            let points: Vec<Point> = of_arms(class, arms, classes)
+                .filter_map(|view| {
+                    let x = level(view.arm(), knob).filter(|x| range.contains(x))?;
+                    Some(Point {
+                        x,
+                        insns: part.steady_insns(view),
+                        packets: view.packets,
+                    })
+                })
+                .collect();
+            if points.len() < LEAST_POINTS {
+                return Err(format!(
+                    "{} arms with {class} have a {}: a line takes {LEAST_POINTS}",
+                    points.len(),
+                    printable(knob, NAME_CHARACTERS)
+                ));
+            }
+            let line = line(&points).ok_or("there is no line through these")?;
+            let unit = unit.as_deref().unwrap_or(knob);
+            Ok(linear(class, &part, &points, &line, unit, *within_percent))
+        }
+        Claim::Compare {
+            arm,
+            against,
+            layer,
+            function,
+            is,
+            ..
+        } => {
+            let (one, other) = pair(class, arm, against.as_deref(), classes)?;
+            Ok(compare(class, &part(layer, function), one, other, *is))
+        }
+        Claim::Unchanged {
+            layer,
+            function,
+            arms,
+            ..
+        } => unchanged(
+            class,
+            &part(layer, function),
+            &of_arms(class, arms, classes).collect::<Vec<_>>(),
+        ),
+        Claim::ChangedBy {
+            arm, against, top, ..
+        } => {
+            let (one, other) = pair(class, arm, against.as_deref(), classes)?;
+            Ok(changed_by(class, one, other, top.unwrap_or(TOP)))
+        }
+        Claim::Ranking {
+            layer,
+            function,
+            arms,
+            ..
+        } => ranking(
+            class,
+            &part(layer, function),
+            of_arms(class, arms, classes).collect(),
+        ),
+        _ => Err("this kind of claim is about one arm".into()),
+    }
+}
+
+fn part<'a>(layer: &'a Option<String>, function: &'a Option<String>) -> Part<'a> {
+    Part {
+        layer: layer.as_deref(),
+        function: function.as_deref(),
+    }
+}
+
+fn of_arms<'c, 'r>(
+    class: Class,
+    arms: &'c [String],
+    classes: &'c [ClassView<'r>],
+) -> impl Iterator<Item = &'c ClassView<'r>> {
+    classes.iter().filter(move |view| {
+        let named = || arms.iter().any(|arm| seeds::name(view.arm()) == arm);
+        view.class == class && (arms.is_empty() || named())
+    })
+}
+
+type Pair<'c, 'r> = (&'c ClassView<'r>, &'c ClassView<'r>);
+
+fn pair<'c, 'r>(
+    class: Class,
+    arm: &str,
+    against: Option<&str>,
+    classes: &'c [ClassView<'r>],
+) -> Result<Pair<'c, 'r>, String> {
+    let of = |arm| find(classes, class, arm).ok_or_else(|| missing(class, arm));
+    Ok((of(Some(arm))?, of(against)?))
+}
+
+/// The level of a knob that is a number.
+fn level(arm: &Arm, knob: &str) -> Option<i64> {
+    match knob {
+        "size_bytes" => Some(i64::from(arm.size_bytes)),
+        _ => arm.knobs.get(knob)?.parse().ok(),
+    }
+}
+
+/// A number that need not be whole, with as many places as it takes, up to three.
+fn decimal(value: f64) -> String {
+    let thousandths = (value.abs() * 1_000.0).round() as u64;
+    let sign = if value < 0.0 && thousandths > 0 {
+        "-"
+    } else {
+        ""
+    };
+    let (whole, rest) = (thousands(thousandths / 1_000), thousandths % 1_000);
+    let rest = format!("{rest:03}");
+    match rest.trim_end_matches('0') {
+        "" => format!("{sign}{whole}"),
+        rest => format!("{sign}{whole}.{rest}"),
+    }
+}
+
+fn signed(value: f64) -> String {
+    let sign = if value >= 0.0 { "+" } else { "" };
+    let value = if value.abs() < 10.0 {
+        (value * 100.0).round() / 100.0
+    } else {
+        (value * 10.0).round() / 10.0
+    };
+    format!("{sign}{}", decimal(value))
+}
+
+fn linear(
+    class: Class,
+    part: &Part<'_>,
+    points: &[Point],
+    line: &Line,
+    unit: &str,
+    within_percent: Option<f64>,
+) -> Outcome {
+    let unit = printable(unit, NAME_CHARACTERS);
+    let least = points.iter().map(|p| p.x).min().unwrap_or_default();
+    let most = points.iter().map(|p| p.x).max().unwrap_or_default();
+    let range = format!("from {} to {}", number(least), number(most));
+    let formula = format!(
+        "{} {} {} for each {unit}",
+        decimal((line.fixed * 10.0).round() / 10.0),
+        if line.each < 0.0 { "-" } else { "+" },
+        decimal(line.each.abs()),
+    );
+    let told: Vec<String> = points
+        .iter()
+        .map(|p| format!("{} at {}", per_packet(p.insns, p.packets), number(p.x)))
+        .collect();
+    let off = if line.exact {
+        "to the instruction".to_string()
+    } else {
+        format!(
+            "at worst {} off, at {} ({:.2}% of the cost at most)",
+            signed(line.worst),
+            number(line.worst_x),
+            line.worst_share * 100.0
+        )
+    };
+    let straight = match within_percent {
+        None => line.exact,
+        Some(percent) => line.worst_share * 100.0 <= percent,
+    };
+    let of = part.within();
+    Outcome {
+        verdict: holds(straight),
+        because: format!("{class}{of}: {formula}, {off}; {}", told.join(", ")),
+        finding: match (straight, line.exact) {
+            (true, true) if line.each == 0.0 => format!(
+                "{class}{of} costs {} whatever the {unit}, {range}",
+                decimal(line.fixed)
+            ),
+            (true, true) => {
+                format!("{class}{of} costs {formula}, to the instruction, {range}")
+            }
+            (true, false) => format!(
+                "{class}{of} costs {formula}, to within {:.1}%, {range}",
+                line.worst_share * 100.0
+            ),
+            (false, _) => format!(
+                "{class}{of} is no line {range}: {formula} comes nearest, and is {} off at {}",
+                signed(line.worst),
+                number(line.worst_x)
+            ),
+        },
+    }
+}
+
+fn number(n: i64) -> String {
+    let sign = if n < 0 { "-" } else { "" };
+    format!("{sign}{}", thousands(n.unsigned_abs()))
+}
+
+/// Per packet.
+fn mean(insns: u64, view: &ClassView<'_>) -> f64 {
+    insns as f64 / view.packets.max(1) as f64
+}
+
+fn share(change: f64, before: f64) -> String {
+    if before > 0.0 {
+        format!("{:+.1}%", change * 100.0 / before)
+    } else {
+        "from nothing".into()
+    }
+}
+
+fn arm_name(view: &ClassView<'_>) -> String {
+    printable(seeds::name(view.arm()), NAME_CHARACTERS)
+}
+
+fn compare(
+    class: Class,
+    part: &Part<'_>,
+    one: &ClassView<'_>,
+    other: &ClassView<'_>,
+    is: Option<Relation>,
+) -> Outcome {
+    let exactly = matches!(is, Some(Relation::Same | Relation::Different));
+    let insns = |view| {
+        if exactly {
+            part.steady_insns(view)
+        } else {
+            part.insns(view)
+        }
+    };
+    let (after, before) = (insns(one), insns(other));
+    let same = u128::from(after) * u128::from(other.packets)
+        == u128::from(before) * u128::from(one.packets);
+    let (now, was) = (mean(after, one), mean(before, other));
+    let change = now - was;
+    let verdict = match is {
+        None => Verdict::Answered,
+        Some(Relation::Same) => holds(same),
+        Some(Relation::Different) => holds(!same),
+        Some(Relation::Less) => holds(!same && now < was),
+        Some(Relation::More) => holds(!same && now > was),
+    };
+    let of = part.within();
+    let finding = if same {
+        format!(
+            "{class}{of} costs the same ({})",
+            per_packet(after, one.packets)
+        )
+    } else {
+        let word = if now < was { "less" } else { "more" };
+        format!(
+            "{class}{of} costs {} {word} ({} against {}, {})",
+            signed(change.abs()).trim_start_matches('+'),
+            per_packet(after, one.packets),
+            per_packet(before, other.packets),
+            share(change, was)
+        )
+    };
+    Outcome {
+        verdict,
+        because: finding.clone(),
+        finding,
+    }
+}
+
+fn unchanged(class: Class, part: &Part<'_>, views: &[&ClassView<'_>]) -> Result<Outcome, String> {
+    let [first, rest @ ..] = views else {
+        return Err(missing(class, None));
+    };
+    if rest.is_empty() {
+        return Err(format!("only one arm has {class}"));
+    }
+    let insns = part.steady_insns(first);
+    let other = rest.iter().find(|view| {
+        u128::from(part.steady_insns(view)) * u128::from(first.packets)
+            != u128::from(insns) * u128::from(view.packets)
+    });
+    let of = part.within();
+    let cost = |view: &ClassView<'_>| per_packet(part.steady_insns(view), view.packets);
+    let finding = match other {
+        None => format!(
+            "{class}{of} costs {} in all {} arms",
+            cost(first),
+            views.len()
+        ),
+        Some(other) => format!(
+            "{class}{of} is not the same in all arms: {} with {}, {} with {}",
+            cost(first),
+            arm_name(first),
+            cost(other),
+            arm_name(other)
+        ),
+    };
+    let told: Vec<String> = views
+        .iter()
+        .map(|view| format!("{} {}", arm_name(view), cost(view)))
+        .collect();
+    Ok(Outcome {
+        verdict: holds(other.is_none()),
+        because: format!("{class}{of}: {}", told.join(", ")),
+        finding,
+    })
+}
+
+fn changed_by(class: Class, one: &ClassView<'_>, other: &ClassView<'_>, top: usize) -> Outcome {
+    let change = mean(one.total, one) - mean(other.total, other);
+    let mut changes = changes(one, other);
+    let all = changes.len();
+    changes.truncate(top);
+    let told: Vec<String> = changes
+        .iter()
+        .map(|(name, change)| format!("{} {}", printable(name, NAME_CHARACTERS), signed(*change)))
+        .collect();
+    let finding = if all == 0 {
+        format!("no function of {class} changes with {}", arm_name(one))
+    } else {
+        format!(
+            "with {} {class} changes by {}, most in {}",
+            arm_name(one),
+            signed(change),
+            list(told.into_iter())
+        )
+    };
+    Outcome {
+        verdict: Verdict::Answered,
+        because: format!("{finding}; {all} functions differ"),
+        finding,
+    }
+}
+
+/// Functions by which `one` differs from `other`, instructions per packet, the
+/// largest first.
+pub(crate) fn changes(one: &ClassView<'_>, other: &ClassView<'_>) -> Vec<(String, f64)> {
+    let (after, before) = (functions(one), functions(other));
+    let names: std::collections::BTreeSet<&str> =
+        after.keys().chain(before.keys()).copied().collect();
+    let mut changes: Vec<(String, f64)> = names
+        .into_iter()
+        .filter_map(|name| {
+            let of = |functions: &BTreeMap<&str, u64>| functions.get(name).copied().unwrap_or(0);
+            let (now, was) = (of(&after), of(&before));
+            let same = u128::from(now) * u128::from(other.packets)
+                == u128::from(was) * u128::from(one.packets);
+            (!same).then(|| (name.to_string(), mean(now, one) - mean(was, other)))
+        })
+        .collect();
+    changes.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()).then(a.0.cmp(&b.0)));
+    changes
+}
+
+fn ranking(
+    class: Class,
+    part: &Part<'_>,
+    mut views: Vec<&ClassView<'_>>,
+) -> Result<Outcome, String> {
+    views.sort_by(|a, b| mean(part.insns(a), a).total_cmp(&mean(part.insns(b), b)));
+    let (Some(first), Some(last)) = (views.first(), views.last()) else {
+        return Err(missing(class, None));
+    };
+    let cost = |view: &ClassView<'_>| per_packet(part.insns(view), view.packets);
+    let least = mean(part.insns(first), first);
+    let told: Vec<String> = views
+        .iter()
+        .map(|view| {
+            let now = mean(part.insns(view), view);
+            let beside = match now > least {
+                true => format!(" ({})", share(now - least, least)),
+                false => String::new(),
+            };
+            format!("{} {}{beside}", arm_name(view), cost(view))
+        })
+        .collect();
+    let of = part.within();
+    Ok(Outcome {
+        verdict: Verdict::Answered,
+        because: format!("{class}{of}: {}", told.join(", ")),
+        finding: format!(
+            "{class}{of} costs least with {} ({}) and most with {} ({})",
+            arm_name(first),
+            cost(first),
+            arm_name(last),
+            cost(last)
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests;

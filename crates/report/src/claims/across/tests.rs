@@ -1,0 +1,307 @@
+use std::collections::BTreeMap;
+
+use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
+use netplumb_model::experiment::Experiment;
+use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, env};
+
+use crate::analysis::classes;
+use crate::claims::{Judged, Verdict, judge};
+use crate::{conclusions, scan, seeds};
+
+const PACKETS: u64 = 100;
+const FUNCTIONS: [&str; 3] = ["udp_sendmsg", "nft_do_chain", "udp_rcv"];
+
+/// An arm's name, its knobs, and what it spends in each of [`FUNCTIONS`] for a packet.
+type Spent<'a> = (&'a str, &'a [(&'a str, &'a str)], [u64; 3]);
+
+fn recording(arms: &[Spent<'_>]) -> Recording {
+    let mut recording = Recording {
+        complete: true,
+        ..Recording::default()
+    };
+    for name in FUNCTIONS {
+        recording.functions.push(Function {
+            name: name.into(),
+            module: None,
+            layer: Some("transport".into()),
+            address: 0,
+            size_bytes: 16,
+        });
+        recording.nodes.push(Node {
+            parent: None,
+            function: recording.nodes.len() as u32,
+            tail: false,
+        });
+    }
+    for (n, (name, knobs, costs)) in arms.iter().enumerate() {
+        recording.arms.push(Arm {
+            name: name.to_string(),
+            proto: Proto::Udp,
+            family: Family::V4,
+            link: Link::Veth,
+            forward: false,
+            size_bytes: 10,
+            knobs: knobs
+                .iter()
+                .map(|(k, v)| (k.to_string(), v.to_string()))
+                .collect(),
+        });
+        if *costs == [0; 3] {
+            continue;
+        }
+        recording.blocks.push(Block {
+            arm: n as u32,
+            index: 0,
+            ledger: Ledger {
+                offered: PACKETS,
+                delivered: PACKETS,
+                dropped: BTreeMap::new(),
+            },
+            kernel_insns: 0,
+            user_insns: 0,
+            entered: 0,
+            returned: 0,
+        });
+        let block = recording.blocks.len() as u32 - 1;
+        for (node, insns) in costs.iter().enumerate() {
+            let rx = node == 2;
+            recording.costs.push(Cost {
+                block,
+                direction: if rx { Direction::Rx } else { Direction::Tx },
+                context: if rx {
+                    Context::Softirq(Softirq::NetRx)
+                } else {
+                    Context::Task
+                },
+                node: node as u32,
+                calls: PACKETS,
+                self_insns: insns * PACKETS,
+            });
+        }
+    }
+    recording
+}
+
+const RULES: &[Spent<'_>] = &[
+    ("none", &[], [4_282, 0, 3_190]),
+    ("one", &[("nft.rules", "1")], [4_390, 213, 3_190]),
+    ("ten", &[("nft.rules", "10")], [4_390, 834, 3_190]),
+    ("hundred", &[("nft.rules", "100")], [4_390, 7_044, 3_190]),
+];
+
+fn judged(recording: &Recording, claim: &str) -> Judged {
+    let arms: String = recording
+        .arms
+        .iter()
+        .map(|arm| format!("[[arm]]\nname = \"{}\"\n", arm.name))
+        .collect();
+    let text = format!("name = \"x\"\n{arms}[[claim]]\nsays = \"?\"\n{claim}");
+    let experiment = Experiment::parse(&text).unwrap();
+    judge(&experiment, &classes(recording)).remove(0)
+}
+
+/// Check that a line is told to the instruction, with its parts, and that one
+/// instruction of a hundred packets breaks it.
+#[test]
+fn a_line_over_arms() {
+    const CLAIM: &str = "kind = \"linear\"\nclasses = [\"udp tx\"]\nknob = \"nft.rules\"\n\
+                         unit = \"rule\"\n";
+    let mut recording = recording(RULES);
+    let line = judged(&recording, CLAIM);
+    assert_eq!(line.verdict, Verdict::Holds, "{line:?}");
+    assert_eq!(
+        line.finding,
+        "udp tx costs 4,534 + 69 for each rule, to the instruction, from 1 to 100"
+    );
+    let at = recording.costs.len() - 2;
+    recording.costs[at].self_insns += 1;
+    let bent = judged(&recording, CLAIM);
+    assert_eq!(bent.verdict, Verdict::DoesNotHold);
+    assert!(bent.finding.contains("is no line"), "{bent:?}");
+    let loose = judged(&recording, &format!("{CLAIM}within_percent = 1.0\n"));
+    assert_eq!(loose.verdict, Verdict::Holds);
+    let few = judged(&recording, &format!("{CLAIM}from = 10\n"));
+    assert_eq!(few.verdict, Verdict::NotMeasured);
+    assert!(few.because.contains("a line takes 3"), "{few:?}");
+}
+
+/// Check each relation of an arm to another, both ways.
+#[test]
+fn arms_compared() {
+    let recording = recording(RULES);
+    let verdict = |class: &str, arm: &str, is: &str| {
+        let claim = format!(
+            "kind = \"compare\"\nclasses = [\"udp {class}\"]\narm = \"{arm}\"\n\
+             against = \"one\"\n{is}"
+        );
+        judged(&recording, &claim)
+    };
+    let told = verdict("tx", "none", "");
+    assert_eq!(told.verdict, Verdict::Answered);
+    assert_eq!(
+        told.finding,
+        "with none instead of one, udp tx costs 321 less (4,282 against 4,603, -7.0%)"
+    );
+    for (class, arm, is, holds) in [
+        ("tx", "none", "less", true),
+        ("tx", "none", "more", false),
+        ("tx", "ten", "more", true),
+        ("tx", "one", "more", false),
+        ("tx", "one", "same", true),
+        ("rx", "ten", "same", true),
+        ("tx", "ten", "same", false),
+        ("tx", "ten", "different", true),
+        ("rx", "ten", "different", false),
+    ] {
+        let got = verdict(class, arm, &format!("is = \"{is}\"\n"));
+        let wanted = if holds {
+            Verdict::Holds
+        } else {
+            Verdict::DoesNotHold
+        };
+        assert_eq!(got.verdict, wanted, "{class} {arm} {is}: {got:?}");
+    }
+}
+
+/// Check that what is the same in all arms is told from what is not, that arms are
+/// ranked, and that the function that changed is named.
+#[test]
+fn arms_side_by_side() {
+    let recording = recording(RULES);
+    let rx = judged(&recording, "kind = \"unchanged\"\nclasses = [\"udp rx\"]\n");
+    assert_eq!(rx.verdict, Verdict::Holds);
+    assert_eq!(rx.finding, "udp rx costs 3,190 in all 4 arms");
+    let tx = judged(&recording, "kind = \"unchanged\"\nclasses = [\"udp tx\"]\n");
+    assert_eq!(tx.verdict, Verdict::DoesNotHold);
+    let some = "kind = \"unchanged\"\nclasses = [\"udp tx\"]\nfunction = \"udp_sendmsg\"\n\
+                arms = [\"one\", \"ten\"]\n";
+    assert_eq!(judged(&recording, some).verdict, Verdict::Holds);
+    let ranking = judged(&recording, "kind = \"ranking\"\nclasses = [\"udp tx\"]\n");
+    assert_eq!(
+        ranking.finding,
+        "udp tx costs least with none (4,282) and most with hundred (11,434)"
+    );
+    let by = "kind = \"changed-by\"\nclasses = [\"udp tx\"]\narm = \"ten\"\nagainst = \"one\"\n";
+    assert_eq!(
+        judged(&recording, by).finding,
+        "with ten udp tx changes by +621, most in nft_do_chain +621"
+    );
+}
+
+/// Check that a claim about an arm that was not measured says so, and is no verdict.
+#[test]
+fn an_arm_is_missing() {
+    let mut arms = RULES.to_vec();
+    arms.push(("gone", &[], [0; 3]));
+    let recording = recording(&arms);
+    let gone = judged(
+        &recording,
+        "kind = \"compare\"\nclasses = [\"udp tx\"]\narm = \"gone\"\nis = \"less\"\n",
+    );
+    assert_eq!(gone.verdict, Verdict::NotMeasured);
+    assert!(gone.finding.contains("no udp tx of gone"), "{gone:?}");
+}
+
+/// Check that repeats under other seeds make a spread, with the functions that hang on
+/// luck, and are no arms to a claim.
+#[test]
+fn seeds_make_a_spread() {
+    let of = |seed| [("seed", seed), (env::SEED_OF, "udp")];
+    let (two, three) = (of("2"), of("3"));
+    let recording = recording(&[
+        ("udp", &[], [100, 7, 50]),
+        ("udp seed=2", &two, [100, 9, 50]),
+        ("udp seed=3", &three, [100, 4, 50]),
+    ]);
+    let views = classes(&recording);
+    let spreads = seeds::spreads(&views);
+    assert_eq!(spreads.len(), 2);
+    assert_eq!(spreads[0].costs, [104.0, 107.0, 109.0]);
+    assert_eq!(spreads[0].functions, [("nft_do_chain".into(), 4.0, 9.0)]);
+    assert!(spreads[1].functions.is_empty());
+    let text = seeds::render(&recording, &views, 100);
+    assert!(text.contains("under 3 random seeds"), "{text}");
+    assert!(
+        text.contains("udp tx hangs on luck in nft_do_chain 4.0 to 9.0"),
+        "{text}"
+    );
+    assert!(text.contains("udp rx: nothing hangs on luck"), "{text}");
+    let claim = "kind = \"unchanged\"\nclasses = [\"udp tx\"]\n";
+    assert_eq!(judged(&recording, claim).verdict, Verdict::NotMeasured);
+    // What is said of the arm is said of the typical seed.
+    let claim = "kind = \"ranking\"\nclasses = [\"udp tx\"]\n";
+    assert_eq!(judged(&recording, claim).because, "udp tx: udp 107");
+    let typical = seeds::typical(&views);
+    let costs: Vec<u64> = typical.iter().map(|v| v.total / v.packets).collect();
+    assert_eq!(costs, [107, 50]);
+}
+
+/// Check that a scan tells settings that change a cost from those that only make
+/// noise, those that break the path and those that were not tried.
+#[test]
+fn a_scan_is_told() {
+    let of = |setting: &'static str| [(env::SCAN_SETTING, setting), (env::SCAN_BASE, "udp")];
+    let control = [
+        (env::SCAN_SETTING, "net.a=0 (as it was)"),
+        (env::SCAN_BASE, "udp"),
+        (env::SCAN_CONTROL, "yes"),
+    ];
+    let (a, b, c, d) = (of("a"), of("b"), of("c"), of("d"));
+    let mut recording = recording(&[
+        ("udp", &[], [100, 5, 50]),
+        ("udp, control", &control, [100, 6, 50]),
+        ("udp, a", &a, [100, 6, 50]),
+        ("udp, b", &b, [100, 45, 50]),
+        ("udp, c", &c, [0; 3]),
+        ("udp, d", &d, [100, 5, 40]),
+    ]);
+    let failed = format!("{}.udp, c", env::FAILED);
+    recording
+        .environment
+        .insert(failed, "none of 50 warm-up packets arrived".into());
+    let skipped = format!("{}.net.x", env::SCAN_SKIPPED);
+    recording
+        .environment
+        .insert(skipped, "its value is a word".into());
+    let scan = scan::scan(&recording, &classes(&recording)).unwrap();
+    assert_eq!((scan.tried, scan.changing, scan.missing), (4, 2, 0));
+    assert_eq!(scan.breaking[0].0, "c");
+    let (class, effects) = &scan.effects[0];
+    assert_eq!(class, "udp tx");
+    // `a` changes no more than writing the same value does.
+    assert_eq!(effects.len(), 1);
+    assert_eq!(
+        (effects[0].setting.as_str(), effects[0].change),
+        ("b", 40.0)
+    );
+    assert_eq!(scan.effects[1].1[0].setting, "d");
+    let sentence = scan::sentence(&scan);
+    assert_eq!(
+        sentence,
+        "Of 4 settings, 2 change what a packet costs, 1 breaks the path, and 1 does nothing; \
+         1 more was not tried. The largest effect on udp tx: b (+40.0 instructions per packet, \
+         +38.1%). The largest effect on udp rx: d (-10.0 instructions per packet, -20.0%)."
+    );
+    let text = scan::render(&scan, 100);
+    for words in [
+        "nft_do_chain +40.0",
+        "50 warm-up packets",
+        "its value is a word (1): net.x",
+    ] {
+        assert!(text.contains(words), "no `{words}` in:\n{text}");
+    }
+    let plain = super::tests::recording(RULES);
+    assert_eq!(scan::scan(&plain, &classes(&plain)), None);
+}
+
+/// Check that what guests say of their knobs is told by arm.
+#[test]
+fn what_guests_say() {
+    let mut recording = recording(RULES);
+    let key = format!("{}.ten.vulnerability.spectre_v2", env::ARM);
+    recording
+        .environment
+        .insert(key, "Retpolines\x1b[2J".into());
+    let text = conclusions::knobs(&recording, 100);
+    assert!(text.contains("- ten: spectre_v2: Retpolines?[2J"), "{text}");
+}

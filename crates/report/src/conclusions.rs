@@ -1,0 +1,169 @@
+//! What came of an experiment, in a sentence: made of what its claims found, never of
+//! words that were there before the data.
+
+use netplumb_model::class::Proto;
+use netplumb_model::experiment::Experiment;
+use netplumb_model::recording::{Recording, env};
+
+use crate::claims::Judged;
+use crate::number::printable;
+use crate::scan::{self, Scan};
+use crate::seeds::is_repeat;
+use crate::terminal::{continued, wrapped};
+
+/// Longer than any sentence worth reading.
+const MAX_CHARACTERS: usize = 4_000;
+
+/// The experiment's own sentence, with `{name}` replaced by what the claim of that
+/// name found; without one, all that was found. None if nothing was claimed.
+pub fn conclusion(experiment: &Experiment, judged: &[Judged]) -> Option<String> {
+    if judged.is_empty() {
+        return None;
+    }
+    let text = match &experiment.conclusion {
+        Some(text) => filled(text.trim(), judged),
+        None => {
+            let found: Vec<&str> = judged.iter().map(|j| j.finding.as_str()).collect();
+            format!("{}.", found.join("; "))
+        }
+    };
+    let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let sentences: Vec<String> = text.split(". ").map(capital).collect();
+    Some(printable(&sentences.join(". "), MAX_CHARACTERS))
+}
+
+fn filled(text: &str, judged: &[Judged]) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        out.push_str(before);
+        let Some((name, after)) = after.split_once('}') else {
+            out.push('{');
+            rest = after;
+            continue;
+        };
+        let found = judged.iter().find(|j| j.name.as_deref() == Some(name));
+        // The file was checked: a name without a claim is a file of another version.
+        out.push_str(found.map_or("(not measured)", |j| &j.finding));
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// A sentence's beginning. Protocols are written as in classes, and functions as in
+/// the kernel.
+fn capital(text: &str) -> String {
+    let first = text.split_whitespace().next().unwrap_or_default();
+    if first.parse::<Proto>().is_ok() || first.contains('_') {
+        return text.to_string();
+    }
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) => first.to_uppercase().chain(letters).collect(),
+        None => String::new(),
+    }
+}
+
+/// For the end of a report.
+pub fn render(
+    experiment: &Experiment,
+    judged: &[Judged],
+    scan: Option<&Scan>,
+    columns: usize,
+) -> String {
+    let scanned = scan.map(|scan| printable(&scan::sentence(scan), MAX_CHARACTERS));
+    let sentences: Vec<String> = scanned
+        .into_iter()
+        .chain(conclusion(experiment, judged))
+        .collect();
+    if sentences.is_empty() {
+        return String::new();
+    }
+    format!(
+        "\n{}\n",
+        wrapped(&format!("In short: {}", sentences.join(" ")), columns)
+    )
+}
+
+/// What the arms' guests had otherwise than the first one, and knobs without effect.
+pub fn knobs(recording: &Recording, columns: usize) -> String {
+    let mut out = String::new();
+    for arm in recording.arms.iter().filter(|arm| !is_repeat(arm)) {
+        let prefix = format!("{}.{}.", env::ARM, arm.name);
+        let told: Vec<String> = recording
+            .environment
+            .range(prefix.clone()..)
+            .take_while(|(key, _)| key.starts_with(&prefix))
+            .filter_map(|(key, value)| {
+                let key = &key[prefix.len()..];
+                let value = printable(value, 120);
+                if key.starts_with("no_effect.") {
+                    return Some(format!("no effect here: {value}"));
+                }
+                // The command line and the version say what the arm's knobs say.
+                let name = key.strip_prefix("vulnerability.")?;
+                Some(format!("{}: {value}", printable(name, 40)))
+            })
+            .collect();
+        if !told.is_empty() {
+            let line = format!("  - {}: {}", printable(&arm.name, 60), told.join("; "));
+            out.push_str(&continued(&line, 4, columns));
+            out.push('\n');
+        }
+    }
+    if out.is_empty() {
+        return out;
+    }
+    format!("What else the arms' guests say\n{out}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claims::Verdict;
+
+    fn judged(name: &str, finding: &str) -> Judged {
+        Judged {
+            says: String::new(),
+            verdict: Verdict::Holds,
+            because: String::new(),
+            name: Some(name.into()),
+            finding: finding.into(),
+        }
+    }
+
+    fn experiment(conclusion: Option<&str>) -> Experiment {
+        let mut experiment = Experiment::parse("name = \"x\"\n").unwrap();
+        experiment.conclusion = conclusion.map(String::from);
+        experiment
+    }
+
+    /// Check that findings take the place of names, and that braces that name nothing
+    /// do no harm.
+    #[test]
+    fn findings_in_a_sentence() {
+        let judged = [
+            judged("tx", "each rule costs 14"),
+            judged("rx", "no change"),
+        ];
+        let of = |text| conclusion(&experiment(Some(text)), &judged).unwrap();
+        assert_eq!(
+            of("sending: {tx}.\nReceiving: {rx}."),
+            "Sending: each rule costs 14. Receiving: no change."
+        );
+        assert_eq!(of("{gone} {"), "(not measured) {");
+        assert_eq!(
+            conclusion(&experiment(None), &judged).unwrap(),
+            "Each rule costs 14; no change."
+        );
+        assert_eq!(conclusion(&experiment(None), &[]), None);
+    }
+
+    /// Check that what a guest wrote into a finding cannot move the cursor.
+    #[test]
+    fn findings_are_tamed() {
+        let judged = [judged("x", "a\u{1b}[2Jb")];
+        assert_eq!(conclusion(&experiment(None), &judged).unwrap(), "A?[2Jb.");
+    }
+}

@@ -1,0 +1,153 @@
+//! Exact arithmetic on costs per packet, and what a difference between two sides
+//! has to be to count as one.
+
+use std::cmp::Ordering;
+
+/// A sum over packets: instructions, or calls, and how many packets share them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PerPacket {
+    /// The sum.
+    pub sum: u64,
+    /// Packets; not 0.
+    pub packets: u64,
+}
+
+impl PerPacket {
+    /// To compare without dividing.
+    pub fn order(&self, other: &PerPacket) -> Ordering {
+        let own = u128::from(self.sum) * u128::from(other.packets);
+        own.cmp(&(u128::from(other.sum) * u128::from(self.packets)))
+    }
+
+    /// As a number, for showing.
+    pub fn value(&self) -> f64 {
+        self.sum as f64 / self.packets.max(1) as f64
+    }
+}
+
+/// A change per packet, as an exact fraction: `after / packets_after - before /
+/// packets_before`. Changes of one class share their denominator, so they can be
+/// added up without rounding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delta {
+    /// Over [`Delta::denominator`].
+    pub numerator: i128,
+    /// Packets before times packets after.
+    pub denominator: u128,
+}
+
+impl Delta {
+    /// From a sum before and one after.
+    pub fn between(before: PerPacket, after: PerPacket) -> Delta {
+        let product =
+            |a: u64, b: u64| i128::try_from(u128::from(a) * u128::from(b)).unwrap_or(i128::MAX);
+        Delta {
+            numerator: product(after.sum, before.packets)
+                .saturating_sub(product(before.sum, after.packets)),
+            denominator: u128::from(before.packets) * u128::from(after.packets),
+        }
+    }
+
+    /// As a number, for showing.
+    pub fn value(&self) -> f64 {
+        self.numerator as f64 / self.denominator.max(1) as f64
+    }
+
+    /// Without its sign.
+    pub fn size(&self) -> u128 {
+        self.numerator.unsigned_abs()
+    }
+
+    /// Whether it is smaller than one in `parts`.
+    pub fn below(&self, parts: u128) -> bool {
+        self.size().saturating_mul(parts) < self.denominator
+    }
+
+    /// With another of the same class.
+    pub fn plus(&self, other: &Delta) -> Delta {
+        debug_assert_eq!(self.denominator, other.denominator);
+        Delta {
+            numerator: self.numerator.saturating_add(other.numerator),
+            denominator: self.denominator,
+        }
+    }
+
+    /// None at all, of a class with these packets.
+    pub fn none(&self) -> Delta {
+        Delta {
+            numerator: 0,
+            denominator: self.denominator,
+        }
+    }
+}
+
+/// What the blocks of one side say of one quantity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spread {
+    /// The least of the blocks that count.
+    pub low: PerPacket,
+    /// The most of them.
+    pub high: PerPacket,
+    /// Blocks that stand apart: at most one in four, where all others agree to
+    /// the instruction. What happened in them happened once.
+    pub odd: Vec<usize>,
+    /// Every block's.
+    pub blocks: Vec<PerPacket>,
+}
+
+impl Spread {
+    /// Of some blocks; none if there is none.
+    pub fn of(blocks: Vec<PerPacket>) -> Option<Spread> {
+        let equal = |a: &PerPacket, b: &PerPacket| a.order(b) == Ordering::Equal;
+        let allowed = blocks.len() / 4;
+        for usual in &blocks {
+            let odd: Vec<usize> = (0..blocks.len())
+                .filter(|n| !equal(&blocks[*n], usual))
+                .collect();
+            if odd.len() <= allowed {
+                return Some(Spread {
+                    low: *usual,
+                    high: *usual,
+                    odd,
+                    blocks,
+                });
+            }
+        }
+        let low = *blocks.iter().min_by(|a, b| a.order(b))?;
+        let high = *blocks.iter().max_by(|a, b| a.order(b))?;
+        Some(Spread {
+            low,
+            high,
+            odd: Vec::new(),
+            blocks,
+        })
+    }
+
+    /// Whether the blocks that count agree to the instruction.
+    pub fn exact(&self) -> bool {
+        self.low.order(&self.high) == Ordering::Equal
+    }
+
+    /// Whether another side's blocks lie apart from these: their ranges have
+    /// nothing in common, and no odd block of one has the count of the other.
+    pub fn apart(&self, other: &Spread) -> bool {
+        let disjoint = self.high.order(&other.low) == Ordering::Less
+            || other.high.order(&self.low) == Ordering::Less;
+        let seen = |side: &Spread, exact: &Spread| {
+            exact.exact()
+                && side
+                    .odd
+                    .iter()
+                    .any(|n| side.blocks[*n].order(&exact.low) == Ordering::Equal)
+        };
+        disjoint && !seen(self, other) && !seen(other, self)
+    }
+
+    /// The smallest change that these two would have shown for certain: by less,
+    /// their ranges would still have something in common.
+    pub fn blind(&self, other: &Spread) -> f64 {
+        let up = self.high.value() - other.low.value();
+        let down = other.high.value() - self.low.value();
+        up.max(down).max(0.0)
+    }
+}

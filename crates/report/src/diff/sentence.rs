@@ -1,0 +1,332 @@
+//! What a comparison comes to, in a sentence for each class.
+
+use netplumb_model::class::{Class, Direction, Proto};
+use netplumb_model::recording::Arm;
+
+use super::arms::differing;
+use super::exact::Delta;
+use super::side::Side;
+use super::{Change, ClassDiff, Diff, FunctionChange, Verdict};
+use crate::analysis::NO_LAYER;
+use crate::number::{per_packet, printable, thousands};
+
+/// How names stand in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// As they are.
+    Plain,
+    /// Functions as code, everything else with what Markdown would read escaped.
+    Markdown,
+}
+
+impl Style {
+    /// A function's name.
+    pub fn name(self, name: &str) -> String {
+        let name = printable(name, NAME_LIMIT);
+        match self {
+            Style::Plain => name,
+            // In a table a bar ends a cell, in code too.
+            Style::Markdown => format!("`{}`", name.replace('`', "'").replace('|', "\\|")),
+        }
+    }
+
+    /// Other text.
+    pub fn text(self, text: &str, limit: usize) -> String {
+        let text = printable(text, limit);
+        match self {
+            Style::Plain => text,
+            Style::Markdown => text
+                .chars()
+                .flat_map(|c| {
+                    // A backslash before these has them stand for themselves; an @
+                    // or a # would become a link, which an empty comment prevents.
+                    let escape = "\\`*_{}[]<>|~&".contains(c);
+                    let link = "@#".contains(c);
+                    let before = if escape { "\\" } else { "" };
+                    let after = if link { "<!-- -->" } else { "" };
+                    before
+                        .chars()
+                        .chain([c])
+                        .chain(after.chars())
+                        .collect::<Vec<_>>()
+                })
+                .collect(),
+        }
+    }
+
+    /// Text in HTML.
+    pub fn html(self, text: &str) -> String {
+        printable(text, 200)
+            .replace('&', "&amp;")
+            .replace('<', "&lt;")
+            .replace('>', "&gt;")
+            .replace('"', "&quot;")
+    }
+}
+
+/// Names in a sentence are cut to this.
+const NAME_LIMIT: usize = 60;
+
+/// "UDP send".
+pub fn words(class: Class) -> String {
+    let proto = match class.proto {
+        Proto::Raw => "RAW",
+        Proto::Udp => "UDP",
+        Proto::Tcp => "TCP",
+        Proto::Command => "Command",
+    };
+    let direction = match class.direction {
+        Direction::Tx => "send",
+        Direction::Rx => "receive",
+        Direction::Forward => "forward",
+        Direction::Echo => "echo",
+        Direction::Ack => "ack",
+        Direction::Run => "run",
+        Direction::Other => "other",
+    };
+    format!("{proto} {direction}")
+}
+
+/// What tells two arms apart: "link lo → veth, 10 → 1024 bytes"; of arms of one
+/// kind, their name.
+pub fn label(before: &Arm, after: &Arm) -> String {
+    let differences = differing(before, after);
+    if differences.is_empty() {
+        return match before.name == after.name {
+            true => printable(&before.name, NAME_LIMIT),
+            false => format!(
+                "{} → {}",
+                printable(&before.name, NAME_LIMIT),
+                printable(&after.name, NAME_LIMIT)
+            ),
+        };
+    }
+    let told: Vec<String> = differences
+        .iter()
+        .map(|(what, was, is)| {
+            let [what, was, is] = [what, was, is].map(|t| printable(t, 40));
+            format!("{what} {was} → {is}")
+        })
+        .collect();
+    told.join(", ")
+}
+
+/// A change with its sign: whole where it is, else to one decimal, or to two below
+/// ten.
+pub fn signed(delta: &Delta) -> String {
+    let size = delta.size();
+    let sign = match delta.numerator {
+        0 => return "0".into(),
+        n if n < 0 => "-",
+        _ => "+",
+    };
+    if size.is_multiple_of(delta.denominator.max(1)) {
+        let whole = u64::try_from(size / delta.denominator.max(1)).unwrap_or(u64::MAX);
+        return format!("{sign}{}", thousands(whole));
+    }
+    let value = delta.value().abs();
+    if value < 0.005 {
+        format!("{sign}<0.01")
+    } else if value < 10.0 {
+        format!("{sign}{value:.2}")
+    } else {
+        let tenths = (value * 10.0).round() as u64;
+        format!("{sign}{}.{}", thousands(tenths / 10), tenths % 10)
+    }
+}
+
+/// A change in percent of what was: "-1.8%", "from 0".
+pub fn percent(change: &Change) -> String {
+    match change.percent() {
+        None if change.after.sum == 0 => String::new(),
+        None => "from 0".into(),
+        Some(_) if change.delta().numerator == 0 => String::new(),
+        Some(p) if p.abs() < 0.05 => format!("{p:+.3}%"),
+        Some(p) if p.abs() < 1_000.0 => format!("{p:+.1}%"),
+        Some(_) => format!("x {:.1}", change.after.value() / change.before.value()),
+    }
+}
+
+/// One side of a change.
+pub fn figure(side: super::PerPacket) -> String {
+    per_packet(side.sum, side.packets)
+}
+
+/// The class, after what tells its arms apart.
+pub fn subject(class: &ClassDiff) -> String {
+    let mut words = words(class.before);
+    if class.before != class.after {
+        words = format!("{words} → {}", self::words(class.after));
+    }
+    match class.label.as_str() {
+        "" => words,
+        label => format!("{words} ({label})"),
+    }
+}
+
+/// "UDP send: 6,277 to 6,161 instructions per packet, -116 (-1.8%), all of it in
+/// nft_do_chain".
+pub fn sentence(diff: &Diff<'_>, class: &ClassDiff) -> String {
+    sentence_in(diff, class, Style::Plain)
+}
+
+/// The same, in a style.
+pub fn sentence_in(diff: &Diff<'_>, class: &ClassDiff, style: Style) -> String {
+    let (was, is) = (figure(class.total.before), figure(class.total.after));
+    let subject = style.text(&subject(class), 400);
+    let name = |f: &FunctionChange| style.name(&diff.functions.joints[f.function as usize].name);
+    let unit = class.after.proto.unit();
+    let figures = match was == is {
+        true => format!("{subject}: {is} instructions per {unit}"),
+        false => format!("{subject}: {was} to {is} instructions per {unit}"),
+    };
+    let delta = class.total.delta();
+    let changed: Vec<&FunctionChange> = class.changed().collect();
+    if class.verdict.differs() && class.certain == delta {
+        return format!(
+            "{figures}, {} ({}){}",
+            signed(&delta),
+            percent(&class.total),
+            place(class, &delta, &changed, &name)
+        );
+    }
+    if class.verdict.differs() {
+        let (_, unsure) = class.unsure();
+        return format!(
+            "{figures}, of which {}{}; the rest, {}, is within the spread of the blocks",
+            signed(&class.certain),
+            place(class, &class.certain, &changed, &name),
+            signed(&unsure)
+        );
+    }
+    let mut text = format!("{figures}, no difference");
+    match class.verdict {
+        Verdict::WithinSpread => {
+            text.push_str(" beyond the spread of the blocks");
+            if let Some(blind) = class.blind().filter(|b| *b >= 0.05) {
+                text.push_str(&format!(" (which hides up to {blind:.1})"));
+            }
+        }
+        Verdict::Negligible => text.push_str(&format!(
+            " of an instruction in every packet ({} on average)",
+            signed(&delta)
+        )),
+        Verdict::Luck => text.push_str(&format!(
+            " beyond what differs between boots ({})",
+            signed(&delta)
+        )),
+        _ => {}
+    }
+    if !changed.is_empty() {
+        let names: Vec<String> = changed
+            .iter()
+            .take(2)
+            .map(|f| format!("{} {}", name(f), signed(&f.self_insns.delta())))
+            .collect();
+        let more = match changed.len() {
+            1 | 2 => String::new(),
+            n => format!(" and {} more", n - 2),
+        };
+        text.push_str(&format!(" in all, but {}{more}", names.join(", ")));
+    }
+    text
+}
+
+/// Where it is: ", all of it in X".
+fn place(
+    class: &ClassDiff,
+    delta: &Delta,
+    changed: &[&FunctionChange],
+    name: &dyn Fn(&FunctionChange) -> String,
+) -> String {
+    let [first, rest @ ..] = changed else {
+        return ", in no function by as much as an instruction in every packet".into();
+    };
+    let first_name = name(first);
+    let of = |f: &FunctionChange| f.self_insns.delta();
+    if rest.is_empty() && of(first) == *delta {
+        return format!(", all of it in {first_name}");
+    }
+    // Where as much goes up as down, a part of what is left says little.
+    let gross: u128 = changed
+        .iter()
+        .map(|f| of(f).size())
+        .fold(0, u128::saturating_add);
+    let mixed = gross > delta.size().saturating_mul(2);
+    // Most is so much that what is left, either way, is less than the half of it.
+    let most = |part: Delta| {
+        let same_way = (part.numerator < 0) == (delta.numerator < 0);
+        let (part, whole) = (part.size() as f64, delta.size() as f64);
+        !mixed && same_way && part >= 0.6 * whole && part <= 1.4 * whole
+    };
+    if most(of(first)) {
+        return format!(", most of it in {first_name}");
+    }
+    if let [second, ..] = rest
+        && most(of(first).plus(&of(second)))
+    {
+        return format!(", most of it in {first_name} and {}", name(second));
+    }
+    let count = functions(changed.len());
+    let largest = format!("largest {first_name} {}", signed(&of(first)));
+    if mixed {
+        let part = |up: bool| {
+            let those = changed.iter().map(|f| of(f));
+            let those: Vec<Delta> = those.filter(|d| (d.numerator > 0) == up).collect();
+            let sum = those.iter().fold(delta.none(), |sum, d| sum.plus(d));
+            format!("{} in {}", signed(&sum), those.len())
+        };
+        return format!(
+            ": {} and {} of {count} ({largest})",
+            part(true),
+            part(false)
+        );
+    }
+    let layer = class
+        .layers
+        .first()
+        .filter(|(layer, change)| layer != NO_LAYER && most(change.delta()))
+        .map(|(layer, _)| format!(", mostly {}", printable(layer, 40)))
+        .unwrap_or_default();
+    format!(", spread over {count}{layer} ({largest})")
+}
+
+fn functions(count: usize) -> String {
+    match count {
+        1 => "1 function".into(),
+        n => format!("{n} functions"),
+    }
+}
+
+/// Two figures that differ, with as many decimals as it takes to tell them apart.
+pub fn told_apart(one: super::PerPacket, other: super::PerPacket) -> (String, String) {
+    let plain = (figure(one), figure(other));
+    if plain.0 != plain.1 {
+        return plain;
+    }
+    let exact = |decimals: usize| {
+        (
+            format!("{:.decimals$}", one.value()),
+            format!("{:.decimals$}", other.value()),
+        )
+    };
+    (2..6)
+        .map(exact)
+        .find(|(a, b)| a != b)
+        .unwrap_or_else(|| exact(6))
+}
+
+/// A direction that one side alone has.
+pub(super) fn one_side(arm: &Arm, direction: Direction, side: &Side<'_>, name: &str) -> String {
+    let class = Class {
+        proto: arm.proto,
+        direction,
+    };
+    format!(
+        "{}: only in {}, {} instructions per {}",
+        words(class),
+        printable(name, 120),
+        per_packet(side.sum(), side.packets),
+        arm.proto.unit()
+    )
+}

@@ -1,0 +1,183 @@
+//! One side of a comparison: an arm's class, by block, context, node and function.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use netplumb_model::class::{Context, Direction};
+use netplumb_model::recording::{Cost, FunctionId, NodeId, Recording};
+
+use super::exact::{PerPacket, Spread};
+
+/// Calls and instructions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// Times entered.
+    pub calls: u64,
+    /// Instructions of its own.
+    pub self_insns: u64,
+}
+
+impl Sum {
+    pub(super) fn add(&mut self, other: Sum) {
+        self.calls = self.calls.saturating_add(other.calls);
+        self.self_insns = self.self_insns.saturating_add(other.self_insns);
+    }
+}
+
+/// An arm and direction. Sums are over the blocks that count.
+#[derive(Debug, Clone)]
+pub(super) struct Side<'a> {
+    pub(super) recording: &'a Recording,
+    /// Packets of the blocks that count.
+    pub(super) packets: u64,
+    /// Total instructions of all blocks, which says which count.
+    pub(super) total: Spread,
+    /// By context and node.
+    pub(super) nodes: BTreeMap<Context, BTreeMap<NodeId, Sum>>,
+    /// Self instructions by function, one for each block that counts.
+    functions: BTreeMap<FunctionId, Vec<u64>>,
+    /// Self instructions by context, one for each block that counts.
+    contexts: BTreeMap<Context, Vec<u64>>,
+    block_packets: Vec<u64>,
+}
+
+/// A recording's costs by arm and direction: to look through all for each of
+/// hundreds of arms would be slow.
+pub(super) struct Index<'a> {
+    recording: &'a Recording,
+    costs: BTreeMap<(usize, Direction), Vec<&'a Cost>>,
+}
+
+impl<'a> Index<'a> {
+    pub(super) fn new(recording: &'a Recording) -> Self {
+        let mut costs: BTreeMap<(usize, Direction), Vec<&Cost>> = BTreeMap::new();
+        for cost in &recording.costs {
+            let arm = recording.blocks[cost.block as usize].arm as usize;
+            costs.entry((arm, cost.direction)).or_default().push(cost);
+        }
+        Index { recording, costs }
+    }
+}
+
+impl<'a> Side<'a> {
+    /// None where nothing of it was measured, or no packet was sent.
+    pub(super) fn new(index: &Index<'a>, arm: usize, direction: Direction) -> Option<Self> {
+        let recording = index.recording;
+        let costs = index.costs.get(&(arm, direction))?;
+        let blocks: Vec<u32> = (0..recording.blocks.len() as u32)
+            .filter(|b| {
+                let block = &recording.blocks[*b as usize];
+                block.arm as usize == arm && block.ledger.offered > 0
+            })
+            .collect();
+        let mut totals: BTreeMap<u32, u64> = blocks.iter().map(|b| (*b, 0)).collect();
+        for cost in costs {
+            if let Some(total) = totals.get_mut(&cost.block) {
+                *total = total.saturating_add(cost.self_insns);
+            }
+        }
+        if totals.values().all(|t| *t == 0) {
+            return None;
+        }
+        let offered = |b: &u32| recording.blocks[*b as usize].ledger.offered;
+        let total = Spread::of(
+            totals
+                .iter()
+                .map(|(block, sum)| PerPacket {
+                    sum: *sum,
+                    packets: offered(block),
+                })
+                .collect(),
+        )?;
+        let counting: Vec<u32> = blocks
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| !total.odd.contains(n))
+            .map(|(_, b)| *b)
+            .collect();
+        let mut side = Side {
+            recording,
+            packets: counting.iter().map(offered).fold(0, u64::saturating_add),
+            total,
+            nodes: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            contexts: BTreeMap::new(),
+            block_packets: counting.iter().map(offered).collect(),
+        };
+        let at: BTreeMap<u32, usize> = counting.iter().enumerate().map(|(n, b)| (*b, n)).collect();
+        for cost in costs {
+            let Some(&n) = at.get(&cost.block) else {
+                continue;
+            };
+            let sum = Sum {
+                calls: cost.calls,
+                self_insns: cost.self_insns,
+            };
+            let nodes = side.nodes.entry(cost.context).or_default();
+            nodes.entry(cost.node).or_default().add(sum);
+            let function = recording.nodes[cost.node as usize].function;
+            let none = || vec![0; at.len()];
+            let by_block = side.functions.entry(function).or_insert_with(none);
+            by_block[n] = by_block[n].saturating_add(cost.self_insns);
+            let by_block = side.contexts.entry(cost.context).or_insert_with(none);
+            by_block[n] = by_block[n].saturating_add(cost.self_insns);
+        }
+        Some(side)
+    }
+
+    /// What it cost in all, in the blocks that count.
+    pub(super) fn sum(&self) -> u64 {
+        self.nodes
+            .values()
+            .flat_map(BTreeMap::values)
+            .fold(0, |all, sum| all.saturating_add(sum.self_insns))
+    }
+
+    /// A sum shared by this side's packets.
+    pub(super) fn each(&self, sum: u64) -> PerPacket {
+        PerPacket {
+            sum,
+            packets: self.packets,
+        }
+    }
+
+    /// A function's self instructions by block; of none, zeros.
+    pub(super) fn of_function(&self, function: Option<FunctionId>) -> Option<Spread> {
+        self.spread(function.and_then(|f| self.functions.get(&f)))
+    }
+
+    /// A context's by block.
+    pub(super) fn of_context(&self, context: Context) -> Option<Spread> {
+        self.spread(self.contexts.get(&context))
+    }
+
+    fn spread(&self, sums: Option<&Vec<u64>>) -> Option<Spread> {
+        Spread::of(
+            self.block_packets
+                .iter()
+                .enumerate()
+                .map(|(n, packets)| PerPacket {
+                    sum: sums.map_or(0, |s| s[n]),
+                    packets: *packets,
+                })
+                .collect(),
+        )
+    }
+
+    /// Functions on the way to any cost.
+    pub(super) fn entered(&self) -> BTreeSet<FunctionId> {
+        let mut seen = BTreeSet::new();
+        let mut functions = BTreeSet::new();
+        for node in self.nodes.values().flat_map(BTreeMap::keys) {
+            let mut next = Some(*node);
+            while let Some(id) = next {
+                if !seen.insert(id) {
+                    break;
+                }
+                let node = self.recording.nodes[id as usize];
+                functions.insert(node.function);
+                next = node.parent;
+            }
+        }
+        functions
+    }
+}

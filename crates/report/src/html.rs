@@ -1,0 +1,104 @@
+//! The HTML page: any [`Page`] as one file that opens with no network.
+//!
+//! The page itself is built from `web/` and embedded. What goes into it here: the
+//! data, as base64 of gzip of JSON, which is made of letters that end no element;
+//! and escaped, its title and what a reader without scripts is told.
+
+mod of_recording;
+
+use std::io::Write;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+pub use of_recording::report_page;
+
+use crate::number::printable;
+use crate::page::Page;
+
+const TEMPLATE: &str = include_str!(concat!(env!("OUT_DIR"), "/page.html"));
+
+/// Where the template has room, in this order.
+const TITLE: &str = "PLUMB_TITLE";
+const NOSCRIPT: &str = "PLUMB_NOSCRIPT";
+const DATA: &str = "PLUMB_DATA";
+
+const TITLE_LETTERS: usize = 200;
+const LINE_LETTERS: usize = 1_000;
+/// Of the headline, without scripts.
+const MOST_LINES: usize = 20;
+
+/// A page as one HTML file.
+pub fn render(page: &Page) -> String {
+    let data = packed(page);
+    let mut out = String::with_capacity(TEMPLATE.len() + data.len() + 4096);
+    let mut rest = TEMPLATE;
+    let title = escaped(&printable(&page.title, TITLE_LETTERS));
+    for (marker, text) in [
+        (TITLE, title.as_str()),
+        (NOSCRIPT, noscript(page).as_str()),
+        (DATA, data.as_str()),
+    ] {
+        // There is one of each in the template: a test sees to it.
+        let (before, after) = rest.split_once(marker).unwrap_or((rest, ""));
+        out.push_str(before);
+        out.push_str(text);
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+fn packed(page: &Page) -> String {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+    // To a Vec nothing fails, and a Page has no key that is not a string; a page
+    // whose data end early says so.
+    let written = serde_json::to_writer(std::io::BufWriter::new(&mut gzip), page)
+        .map_err(std::io::Error::from)
+        .and_then(|()| gzip.flush())
+        .and_then(|()| gzip.finish());
+    STANDARD.encode(written.unwrap_or_default())
+}
+
+/// The words of the page without its figures, for who has no scripts.
+fn noscript(page: &Page) -> String {
+    let mut out = format!(
+        "<main><h1>{}</h1><p>The figures need a browser with JavaScript; nothing is fetched.</p>",
+        escaped(&printable(&page.title, TITLE_LETTERS))
+    );
+    for line in page
+        .headline
+        .iter()
+        .chain(&page.warnings)
+        .chain(&page.trust)
+        .take(MOST_LINES)
+    {
+        out.push_str(&format!(
+            "<p>{}</p>",
+            escaped(&printable(line, LINE_LETTERS))
+        ));
+    }
+    out.push_str("</main>");
+    out
+}
+
+/// Text for HTML, in an element or in a quoted attribute.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            _ => out.push(letter),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

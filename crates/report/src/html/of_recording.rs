@@ -1,0 +1,323 @@
+//! The page of a report: a recording's classes, each with a calling-context tree
+//! for each context.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use netplumb_model::class::{Context, Direction, Proto};
+use netplumb_model::experiment::Experiment;
+use netplumb_model::recording::{NodeId, Recording, env};
+
+use crate::analysis::{ClassView, NO_LAYER};
+use crate::number::{per_packet, percent, printable, thousands};
+use crate::page::{
+    Fact, Page, PageClaim, PageClass, PageFunction, PagePublished, PageTree, SCHEMA,
+};
+use crate::terminal::{bottleneck, label};
+use crate::trust::footer;
+use crate::{claims, conclusions, scan};
+
+/// A symbol of more than this is no name of a function.
+const NAME_LETTERS: usize = 500;
+const TEXT_LETTERS: usize = 4_000;
+/// Up to so many classes each have a sentence of their own at the top. More of
+/// them are a table, which is on the page too.
+const MOST_SENTENCES: usize = 4;
+
+/// By arm and direction, and then by context: calls and own instructions of nodes.
+type Costs = HashMap<(usize, Direction), BTreeMap<Context, BTreeMap<NodeId, (u64, u64)>>>;
+
+/// The page of a recording: of those classes of it that are to be shown.
+pub fn report_page(
+    recording: &Recording,
+    views: &[ClassView<'_>],
+    experiment: Option<&Experiment>,
+) -> Page {
+    let costs = costs(recording);
+    Page {
+        schema: SCHEMA,
+        diff: false,
+        title: title(recording, experiment),
+        question: experiment
+            .map_or_else(String::new, |e| printable(e.question.trim(), TEXT_LETTERS)),
+        headline: conclusions(recording, views, experiment)
+            .into_iter()
+            .chain(headline(views))
+            .collect(),
+        warnings: warnings(recording),
+        unit: recording
+            .environment
+            .get(env::UNIT)
+            .map_or_else(|| "instructions".into(), |unit| printable(unit, 40)),
+        facts: facts(recording),
+        trust: footer(recording, views),
+        claims: experiment.map_or_else(Vec::new, |experiment| judged(experiment, views)),
+        functions: functions(recording),
+        classes: views
+            .iter()
+            .map(|view| page_class(view, &costs, experiment))
+            .collect(),
+    }
+}
+
+/// Every function of a recording, by its id.
+pub(crate) fn functions(recording: &Recording) -> Vec<PageFunction> {
+    recording
+        .functions
+        .iter()
+        .map(|function| PageFunction {
+            name: printable(&function.name, NAME_LETTERS),
+            module: function
+                .module
+                .as_deref()
+                .map(|m| printable(m, NAME_LETTERS)),
+            layer: function
+                .layer
+                .as_deref()
+                .map_or_else(|| NO_LAYER.into(), |layer| printable(layer, 40)),
+            was: None,
+        })
+        .collect()
+}
+
+fn title(recording: &Recording, experiment: Option<&Experiment>) -> String {
+    let name = || {
+        let name = recording
+            .environment
+            .get(env::NAME)
+            .map_or("", |n| n.as_str());
+        let arms: Vec<&str> = recording.arms.iter().map(|arm| arm.name.as_str()).collect();
+        match (name, arms.as_slice()) {
+            ("" | "path", [_, ..]) if arms.len() <= 4 => {
+                format!("What a packet costs: {}", arms.join(", "))
+            }
+            ("" | "path", _) => "What a packet costs".into(),
+            (name, _) => name.into(),
+        }
+    };
+    let text = experiment
+        .map(|e| e.title.clone())
+        .filter(|title| !title.trim().is_empty())
+        .unwrap_or_else(name);
+    printable(text.trim(), NAME_LETTERS)
+}
+
+/// What came of an experiment: of a scan, and of its claims.
+fn conclusions(
+    recording: &Recording,
+    views: &[ClassView<'_>],
+    experiment: Option<&Experiment>,
+) -> Vec<String> {
+    let scanned =
+        scan::scan(recording, views).map(|scan| printable(&scan::sentence(&scan), TEXT_LETTERS));
+    let concluded = experiment
+        .and_then(|e| conclusions::conclusion(e, &claims::judge(e, views)))
+        .map(|sentence| printable(&sentence, TEXT_LETTERS));
+    scanned.into_iter().chain(concluded).collect()
+}
+
+fn headline(views: &[ClassView<'_>]) -> Vec<String> {
+    if views.len() <= MOST_SENTENCES {
+        return views.iter().map(sentence).collect();
+    }
+    let cost = |view: &&ClassView<'_>| view.total as f64 / view.packets.max(1) as f64;
+    let by_cost = |a: &&ClassView<'_>, b: &&ClassView<'_>| cost(a).total_cmp(&cost(b));
+    let (Some(least), Some(most)) = (views.iter().min_by(by_cost), views.iter().max_by(by_cost))
+    else {
+        return Vec::new();
+    };
+    let arms: BTreeSet<usize> = views.iter().map(|view| view.arm).collect();
+    vec![format!(
+        "{} arms, {} classes: from {} ({}) to {} ({}) instructions per {}",
+        arms.len(),
+        views.len(),
+        per_packet(least.total, least.packets),
+        label(least),
+        per_packet(most.total, most.packets),
+        label(most),
+        most.class.proto.unit()
+    )]
+}
+
+/// A class in a sentence: what it costs, and where most of that is.
+fn sentence(view: &ClassView<'_>) -> String {
+    let mut text = format!(
+        "{}: {} instructions per {}",
+        label(view),
+        per_packet(view.total, view.packets),
+        view.class.proto.unit()
+    );
+    if let Some((layer, insns)) = view.layers.iter().find(|(layer, _)| layer != NO_LAYER) {
+        text.push_str(&format!(
+            "; most in layer {} with {} ({:.0}%)",
+            printable(layer, 40),
+            per_packet(*insns, view.packets),
+            percent(*insns, view.total)
+        ));
+    }
+    if let Some(top) = view.functions.first() {
+        text.push_str(&format!(
+            ", in function {} with {} ({:.1}%)",
+            printable(view.name(top.function), 60),
+            per_packet(top.self_insns, view.packets),
+            percent(top.self_insns, view.total)
+        ));
+    }
+    text
+}
+
+fn warnings(recording: &Recording) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if !recording.complete {
+        warnings.push(
+            "The run was cut short: what is here is whole blocks, and others are missing.".into(),
+        );
+    }
+    let open = recording
+        .blocks
+        .iter()
+        .filter(|b| !b.ledger.closes())
+        .count();
+    if open > 0 {
+        warnings.push(format!(
+            "{open} of {} blocks are invalid: not every packet is accounted for.",
+            recording.blocks.len()
+        ));
+    }
+    if recording.environment.get(env::QUICK).map(String::as_str) == Some("yes") {
+        warnings.push("Quick mode: counts are right within some tenths of a percent.".into());
+    }
+    warnings
+}
+
+fn facts(recording: &Recording) -> Vec<Fact> {
+    recording
+        .environment
+        .iter()
+        .map(|(key, value)| Fact {
+            key: printable(key, 80),
+            value: printable(value, TEXT_LETTERS),
+            before: None,
+        })
+        .collect()
+}
+
+fn judged(experiment: &Experiment, views: &[ClassView<'_>]) -> Vec<PageClaim> {
+    claims::judge(experiment, views)
+        .into_iter()
+        .map(|claim| PageClaim {
+            says: printable(&claim.says, TEXT_LETTERS),
+            verdict: claim.verdict.as_str().into(),
+            because: printable(&claim.because, TEXT_LETTERS),
+        })
+        .collect()
+}
+
+/// All costs in one pass, for there may be hundreds of arms.
+fn costs(recording: &Recording) -> Costs {
+    let mut costs = Costs::new();
+    for cost in &recording.costs {
+        let arm = recording.blocks[cost.block as usize].arm as usize;
+        let node = costs
+            .entry((arm, cost.direction))
+            .or_default()
+            .entry(cost.context)
+            .or_default()
+            .entry(cost.node)
+            .or_default();
+        node.0 += cost.calls;
+        node.1 += cost.self_insns;
+    }
+    costs
+}
+
+fn page_class(view: &ClassView<'_>, costs: &Costs, experiment: Option<&Experiment>) -> PageClass {
+    let contexts = costs
+        .get(&(view.arm, view.class.direction))
+        .into_iter()
+        .flatten()
+        .map(|(context, nodes)| tree(view.recording, *context, nodes))
+        .collect();
+    let published = experiment.and_then(|experiment| {
+        let published = experiment
+            .published
+            .iter()
+            .find(|published| published.class == view.class)?;
+        Some(PagePublished {
+            figure: printable(&published.figure, 40),
+            layer: experiment.layer.clone(),
+            total_us: published.total_us,
+            top_function: printable(&published.top_function, NAME_LETTERS),
+            top_us: published.top_us,
+        })
+    });
+    PageClass {
+        arm: printable(&view.arm().name, NAME_LETTERS),
+        class: view.class.to_string(),
+        per: view.class.proto.unit().into(),
+        sentence: format!("{} {}", described(view), bottleneck(view, None)),
+        packets: view.packets,
+        packets_before: 0,
+        contexts,
+        published,
+        moves: Vec::new(),
+    }
+}
+
+/// What was sent, over what.
+fn described(view: &ClassView<'_>) -> String {
+    let arm = view.arm();
+    let mut text = match arm.proto {
+        Proto::Command => format!("{} over {}, {}", arm.name, arm.family, arm.link),
+        _ => format!(
+            "{} over {}, {}, {} bytes",
+            arm.proto, arm.family, arm.link, arm.size_bytes
+        ),
+    };
+    if arm.forward {
+        text.push_str(", through a router");
+    }
+    let contexts: Vec<String> = view
+        .contexts
+        .iter()
+        .map(|(context, insns)| format!("{context} {}", per_packet(*insns, view.packets)))
+        .collect();
+    let unit = view.class.proto.unit();
+    text.push_str(&format!(
+        "; {} instructions per {unit} ({}), over {} {unit}s.",
+        per_packet(view.total, view.packets),
+        contexts.join(" + "),
+        thousands(view.packets)
+    ));
+    text
+}
+
+/// The tree of one context. Ancestors without a cost of their own are in it.
+fn tree(recording: &Recording, context: Context, nodes: &BTreeMap<NodeId, (u64, u64)>) -> PageTree {
+    let mut rows: BTreeMap<NodeId, i64> = nodes.keys().map(|id| (*id, -1)).collect();
+    for id in nodes.keys() {
+        let mut above = recording.nodes[*id as usize].parent;
+        while let Some(id) = above {
+            if rows.insert(id, -1).is_some() {
+                break;
+            }
+            above = recording.nodes[id as usize].parent;
+        }
+    }
+    let mut tree = PageTree {
+        context: context.to_string(),
+        ..PageTree::default()
+    };
+    // A parent's id is below its children's, so its row is known when theirs come.
+    let ids: Vec<NodeId> = rows.keys().copied().collect();
+    for (row, id) in ids.into_iter().enumerate() {
+        let node = recording.nodes[id as usize];
+        let (calls, self_insns) = nodes.get(&id).copied().unwrap_or_default();
+        let parent = node.parent.and_then(|parent| rows.get(&parent)).copied();
+        rows.insert(id, row as i64);
+        tree.parent.push(parent.unwrap_or(-1));
+        tree.function.push(node.function);
+        tree.calls.push(calls);
+        tree.self_insns.push(self_insns);
+    }
+    tree
+}

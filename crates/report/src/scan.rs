@@ -1,0 +1,310 @@
+//! What came of a scan: which settings change what a packet costs, which break the
+//! path, and which do nothing.
+
+use std::collections::BTreeMap;
+
+use comfy_table::Cell;
+use netplumb_model::class::Class;
+use netplumb_model::recording::{Recording, env};
+
+use crate::analysis::ClassView;
+use crate::claims::{changes, steady};
+use crate::number::{printable, thousands};
+use crate::terminal::{continued, right, table, trimmed};
+
+/// Rows of one class.
+const MAX_ROWS: usize = 40;
+const NAME_CHARACTERS: usize = 60;
+/// Settings named for each reason not to try one.
+const MAX_NAMES: usize = 50;
+/// Functions named beside an effect.
+const TOP: usize = 2;
+
+/// One setting's effect on one class.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Effect {
+    /// The setting, and its values before and after.
+    pub setting: String,
+    /// Instructions per packet more, or less.
+    pub change: f64,
+    /// Of so many.
+    pub before: f64,
+    /// Functions, and their changes.
+    pub functions: Vec<(String, f64)>,
+}
+
+/// A scan's outcome.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Scan {
+    /// Settings tried.
+    pub tried: usize,
+    /// By arm and class: effects, the largest first.
+    pub effects: Vec<(String, Vec<Effect>)>,
+    /// By what two runs of the same may differ, by arm and class, instructions per
+    /// packet: smaller effects are not listed.
+    pub noise: BTreeMap<String, f64>,
+    /// Settings that change some cost.
+    pub changing: usize,
+    /// Settings with which packets don't get through, and what was seen.
+    pub breaking: Vec<(String, String)>,
+    /// Settings that were not tried, by reason.
+    pub skipped: BTreeMap<String, Vec<String>>,
+    /// Settings whose arms were not run: the scan was cut short.
+    pub missing: usize,
+}
+
+/// Find what came of it. None if the recording is of no scan.
+pub fn scan(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Scan> {
+    let knob = |arm: usize, key: &str| recording.arms[arm].knobs.get(key).map(String::as_str);
+    let mut scan = Scan::default();
+    let skipped = format!("{}.", env::SCAN_SKIPPED);
+    for (key, why) in &recording.environment {
+        if let Some(setting) = key.strip_prefix(&skipped) {
+            let of = scan.skipped.entry(why.clone()).or_default();
+            of.push(setting.to_string());
+        }
+    }
+    let arms: Vec<usize> = (0..recording.arms.len())
+        .filter(|arm| knob(*arm, env::SCAN_SETTING).is_some())
+        .collect();
+    if arms.is_empty() && scan.skipped.is_empty() {
+        return None;
+    }
+    let base = |view: &ClassView<'_>| {
+        let name = knob(view.arm, env::SCAN_BASE)?;
+        classes
+            .iter()
+            .find(|v| v.class == view.class && v.arm().name == name)
+    };
+    let mut by_class: BTreeMap<(usize, Class), Vec<(usize, Effect)>> = BTreeMap::new();
+    let mut noise: BTreeMap<(usize, Class), f64> = BTreeMap::new();
+    for view in classes {
+        let (Some(setting), Some(before)) = (knob(view.arm, env::SCAN_SETTING), base(view)) else {
+            continue;
+        };
+        if !got_through(recording, view.arm) {
+            continue;
+        }
+        let mean = |v: &ClassView<'_>| steady(v) as f64 / v.packets.max(1) as f64;
+        let change = mean(view) - mean(before);
+        let of = (before.arm, view.class);
+        if knob(view.arm, env::SCAN_CONTROL).is_some() {
+            let most = noise.entry(of).or_default();
+            *most = most.max(change.abs());
+        } else if change != 0.0 {
+            let mut functions = changes(view, before);
+            functions.truncate(TOP);
+            let effect = Effect {
+                setting: setting.to_string(),
+                change,
+                before: mean(before),
+                functions,
+            };
+            by_class.entry(of).or_default().push((view.arm, effect));
+        }
+    }
+    let mut changing = std::collections::BTreeSet::new();
+    for ((arm, class), effects) in by_class {
+        let floor = noise.get(&(arm, class)).copied().unwrap_or(0.0);
+        let mut effects: Vec<Effect> = effects
+            .into_iter()
+            .map(|(_, effect)| effect)
+            .filter(|e| e.change.abs() > floor)
+            .collect();
+        effects.sort_by(|a, b| b.change.abs().total_cmp(&a.change.abs()));
+        changing.extend(effects.iter().map(|e| e.setting.clone()));
+        let of = of_arm(&recording.arms[arm].name, class);
+        scan.noise.insert(of.clone(), floor);
+        scan.effects.push((of, effects));
+    }
+    scan.changing = changing.len();
+    let mut settings = std::collections::BTreeSet::new();
+    let mut broken: BTreeMap<String, String> = BTreeMap::new();
+    for arm in arms {
+        if knob(arm, env::SCAN_CONTROL).is_some() {
+            continue;
+        }
+        let setting = knob(arm, env::SCAN_SETTING).unwrap_or_default();
+        settings.insert(setting);
+        match trouble(recording, arm) {
+            Some(Trouble::Broken(why)) => {
+                let of = knob(arm, env::SCAN_BASE).unwrap_or_default();
+                let told = broken.entry(setting.to_string()).or_default();
+                if !told.is_empty() {
+                    told.push_str("; ");
+                }
+                told.push_str(&format!("{of}: {why}"));
+            }
+            Some(Trouble::NotRun) => scan.missing += 1,
+            None => {}
+        }
+    }
+    scan.tried = settings.len();
+    scan.breaking = broken.into_iter().collect();
+    Some(scan)
+}
+
+enum Trouble {
+    Broken(String),
+    NotRun,
+}
+
+fn trouble(recording: &Recording, arm: usize) -> Option<Trouble> {
+    let failed = format!("{}.{}", env::FAILED, recording.arms[arm].name);
+    if let Some(why) = recording.environment.get(&failed) {
+        return Some(Trouble::Broken(why.clone()));
+    }
+    let blocks = recording.blocks.iter().filter(|b| b.arm as usize == arm);
+    let (mut offered, mut delivered, mut any) = (0, 0, false);
+    for block in blocks {
+        any = true;
+        offered += block.ledger.offered;
+        delivered += block.ledger.delivered;
+    }
+    match any {
+        false => Some(Trouble::NotRun),
+        true if delivered < offered => Some(Trouble::Broken(format!(
+            "{delivered} of {offered} packets got through"
+        ))),
+        true => None,
+    }
+}
+
+fn got_through(recording: &Recording, arm: usize) -> bool {
+    trouble(recording, arm).is_none()
+}
+
+fn of_arm(arm: &str, class: Class) -> String {
+    if arm == class.proto.as_str() {
+        class.to_string()
+    } else {
+        format!("{arm}, {class}")
+    }
+}
+
+fn count(n: usize, one: &str, many: &str) -> String {
+    let word = if n == 1 { one } else { many };
+    format!("{} {word}", thousands(n as u64))
+}
+
+/// A scan's conclusion.
+pub fn sentence(scan: &Scan) -> String {
+    let nothing = scan
+        .tried
+        .saturating_sub(scan.changing + scan.breaking.len());
+    let skipped: usize = scan.skipped.values().map(Vec::len).sum();
+    let mut text = format!(
+        "Of {}, {} what a packet costs, {} the path, and {} nothing; {} not tried.",
+        count(scan.tried, "setting", "settings"),
+        count(scan.changing, "changes", "change"),
+        match scan.breaking.len() {
+            0 => "none breaks".to_string(),
+            n => count(n, "breaks", "break"),
+        },
+        count(nothing, "does", "do"),
+        count(skipped, "more was", "more were"),
+    );
+    for (class, effects) in &scan.effects {
+        if let Some(largest) = effects.first() {
+            text.push_str(&format!(
+                " The largest effect on {}: {} ({:+.1} instructions per packet, {:+.1}%).",
+                printable(class, NAME_CHARACTERS),
+                printable(&largest.setting, 80),
+                largest.change,
+                largest.change * 100.0 / largest.before.max(1.0),
+            ));
+        }
+    }
+    if scan.missing > 0 {
+        text.push_str(&format!(
+            " The scan was cut short: {} not run.",
+            count(scan.missing, "arm was", "arms were")
+        ));
+    }
+    text
+}
+
+/// Tables and lists.
+pub fn render(scan: &Scan, columns: usize) -> String {
+    let mut out = String::new();
+    for (class, effects) in &scan.effects {
+        if effects.is_empty() {
+            continue;
+        }
+        out.push_str(&format!(
+            "Settings that change {}\n",
+            printable(class, NAME_CHARACTERS)
+        ));
+        let mut rows = table(columns);
+        rows.set_header(vec![
+            Cell::new("  setting"),
+            right("change"),
+            right("share"),
+            Cell::new("most in"),
+        ]);
+        for effect in effects.iter().take(MAX_ROWS) {
+            let functions: Vec<String> = effect
+                .functions
+                .iter()
+                .map(|(name, change)| format!("{} {change:+.1}", printable(name, 32)))
+                .collect();
+            rows.add_row(vec![
+                Cell::new(format!("  {}", printable(&effect.setting, NAME_CHARACTERS))),
+                right(format!("{:+.1}", effect.change)),
+                right(format!(
+                    "{:+.1}%",
+                    effect.change * 100.0 / effect.before.max(1.0)
+                )),
+                Cell::new(functions.join(", ")),
+            ]);
+        }
+        out.push_str(&trimmed(&rows));
+        if effects.len() > MAX_ROWS {
+            out.push_str(&format!(
+                "  and {} more by less\n",
+                effects.len() - MAX_ROWS
+            ));
+        }
+        let floor = scan.noise.get(class).copied().unwrap_or(0.0);
+        if floor > 0.0 {
+            out.push_str(&format!(
+                "  (a setting written with the value that it has moves this by up to {floor:.2}; \
+                 less is not listed)\n"
+            ));
+        }
+        out.push('\n');
+    }
+    if !scan.breaking.is_empty() {
+        out.push_str("Settings with which packets do not get through\n");
+        for (setting, why) in &scan.breaking {
+            let line = format!("  - {}: {}", printable(setting, 80), printable(why, 400));
+            out.push_str(&continued(&line, 4, columns));
+            out.push('\n');
+        }
+        out.push('\n');
+    }
+    if !scan.skipped.is_empty() {
+        out.push_str("Settings that were not tried\n");
+        for (why, settings) in &scan.skipped {
+            let shown: Vec<String> = settings
+                .iter()
+                .take(MAX_NAMES)
+                .map(|name| printable(name, 80))
+                .collect();
+            let more = match settings.len().saturating_sub(MAX_NAMES) {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
+            let line = format!(
+                "  - {} ({}): {}{more}",
+                printable(why, 200),
+                settings.len(),
+                shown.join(" ")
+            );
+            out.push_str(&continued(&line, 4, columns));
+            out.push('\n');
+        }
+        out.push('\n');
+    }
+    out
+}

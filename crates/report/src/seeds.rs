@@ -1,0 +1,155 @@
+//! What hangs on luck: the same arms under other random seeds.
+
+use std::collections::BTreeMap;
+
+use comfy_table::Cell;
+use netplumb_model::recording::{Arm, Recording, env};
+
+use crate::analysis::ClassView;
+use crate::claims::functions;
+use crate::number::printable;
+use crate::terminal::{continued, right, table, trimmed};
+
+/// Functions named for each class.
+const TOP: usize = 6;
+
+/// Whether an arm repeats another under another seed.
+pub fn is_repeat(arm: &Arm) -> bool {
+    arm.knobs.contains_key(env::SEED_OF)
+}
+
+/// The name of an arm, or of the one that it repeats.
+pub(crate) fn name(arm: &Arm) -> &str {
+    arm.knobs.get(env::SEED_OF).unwrap_or(&arm.name)
+}
+
+/// Of every arm and class the view under the seed with the median cost: what is typical,
+/// where a single seed may be a lucky one. Without repeats, all as they are.
+pub fn typical<'r>(classes: &[ClassView<'r>]) -> Vec<ClassView<'r>> {
+    let cost = |view: &ClassView<'_>| view.total as f64 / view.packets.max(1) as f64;
+    let mut typical = Vec::new();
+    for first in classes.iter().filter(|view| !is_repeat(view.arm())) {
+        let mut seeds: Vec<&ClassView<'r>> = classes
+            .iter()
+            .filter(|view| view.class == first.class && name(view.arm()) == first.arm().name)
+            .collect();
+        seeds.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+        if let Some(middle) = seeds.get((seeds.len().max(1) - 1) / 2) {
+            typical.push((*middle).clone());
+        }
+    }
+    typical
+}
+
+/// One class of one arm, over all seeds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spread {
+    /// The arm, and the class.
+    pub of: String,
+    /// Instructions per packet under each seed, sorted.
+    pub costs: Vec<f64>,
+    /// Functions that differ: the name, the least and the most per packet, the widest
+    /// first.
+    pub functions: Vec<(String, f64, f64)>,
+}
+
+impl Spread {
+    fn at(&self, share: f64) -> f64 {
+        let last = self.costs.len().saturating_sub(1);
+        let at = (share * last as f64).round() as usize;
+        self.costs.get(at).copied().unwrap_or(0.0)
+    }
+}
+
+/// The spreads of all classes that were repeated.
+pub fn spreads(classes: &[ClassView<'_>]) -> Vec<Spread> {
+    let mut spreads = Vec::new();
+    for first in classes.iter().filter(|view| !is_repeat(view.arm())) {
+        let mut views = vec![first];
+        views.extend(classes.iter().filter(|view| {
+            view.class == first.class
+                && view.arm().knobs.get(env::SEED_OF) == Some(&first.arm().name)
+        }));
+        if views.len() < 2 {
+            continue;
+        }
+        let mean = |insns: u64, view: &ClassView<'_>| insns as f64 / view.packets.max(1) as f64;
+        let mut costs: Vec<f64> = views.iter().map(|v| mean(v.total, v)).collect();
+        costs.sort_by(f64::total_cmp);
+        let of_seeds: Vec<BTreeMap<&str, u64>> = views.iter().map(|v| functions(v)).collect();
+        let names: std::collections::BTreeSet<&str> =
+            of_seeds.iter().flat_map(|f| f.keys().copied()).collect();
+        let mut differing: Vec<(String, f64, f64)> = names
+            .into_iter()
+            .filter_map(|name| {
+                let costs = of_seeds
+                    .iter()
+                    .zip(&views)
+                    .map(|(functions, view)| mean(functions.get(name).copied().unwrap_or(0), view));
+                let least = costs.clone().fold(f64::MAX, f64::min);
+                let most = costs.fold(f64::MIN, f64::max);
+                (most > least).then(|| (name.to_string(), least, most))
+            })
+            .collect();
+        differing.sort_by(|a, b| (b.2 - b.1).total_cmp(&(a.2 - a.1)).then(a.0.cmp(&b.0)));
+        spreads.push(Spread {
+            of: crate::terminal::label(first),
+            costs,
+            functions: differing,
+        });
+    }
+    spreads
+}
+
+/// The spreads as text; nothing if no arm was repeated.
+pub fn render(recording: &Recording, classes: &[ClassView<'_>], columns: usize) -> String {
+    let spreads = spreads(classes);
+    let Some(seeds) = spreads.iter().map(|s| s.costs.len()).max() else {
+        return String::new();
+    };
+    let wanted = recording.environment.get(env::SEEDS);
+    let cut = match wanted.and_then(|w| w.parse::<usize>().ok()) {
+        Some(wanted) if wanted > seeds => format!(" of {wanted}"),
+        _ => String::new(),
+    };
+    let mut out = format!("Instructions per packet under {seeds}{cut} random seeds\n");
+    let mut rows = table(columns);
+    let mut header = vec![Cell::new("  class")];
+    header.extend(["least", "median", "most", "spread"].map(right));
+    rows.set_header(header);
+    for spread in &spreads {
+        let (least, most) = (spread.at(0.0), spread.at(1.0));
+        rows.add_row(vec![
+            Cell::new(format!("  {}", printable(&spread.of, 60))),
+            right(format!("{least:.1}")),
+            right(format!("{:.1}", spread.at(0.5))),
+            right(format!("{most:.1}")),
+            right(format!("{:.2}%", (most - least) * 100.0 / least.max(1.0))),
+        ]);
+    }
+    out.push_str(&trimmed(&rows));
+    for spread in &spreads {
+        let of = printable(&spread.of, 60);
+        let line = match spread.functions.as_slice() {
+            [] => format!("  - {of}: nothing hangs on luck"),
+            functions => {
+                let told: Vec<String> = functions
+                    .iter()
+                    .take(TOP)
+                    .map(|(name, least, most)| {
+                        format!("{} {least:.1} to {most:.1}", printable(name, 60))
+                    })
+                    .collect();
+                let more = match functions.len().saturating_sub(TOP) {
+                    0 => String::new(),
+                    n => format!(", and {n} more by less"),
+                };
+                format!("  - {of} hangs on luck in {}{more}", told.join(", "))
+            }
+        };
+        out.push_str(&continued(&line, 4, columns));
+        out.push('\n');
+    }
+    out.push('\n');
+    out
+}

@@ -1,0 +1,219 @@
+/** Bars: layers one after the other as a waterfall, and functions by their share. */
+import type { PageClass, PageFunction } from "./data";
+import { order, toneOf } from "./colour";
+import { h } from "./dom";
+import { change, changePercent, cost, percent, share, short } from "./number";
+import type { FunctionSum, Glance, Tree } from "./tree";
+
+/** Functions below this share of the whole are summed up, percent. */
+const MIN_SHARE = 1;
+const MOST_BARS = 16;
+const NAME_LETTERS = 60;
+
+interface Step {
+  name: string;
+  from: number;
+  to: number;
+  kind: "layer" | "whole" | "less" | "more";
+  figures: string[];
+}
+
+/** The steps of the waterfall: what each layer adds, or by what it changes. */
+export function steps(glance: Glance, diff: boolean): Step[] {
+  const layers = [...glance.layers].sort(([a], [b]) => order(a) - order(b) || a.localeCompare(b));
+  const out: Step[] = [];
+  if (!diff) {
+    let at = 0;
+    for (const [name, [after]] of layers) {
+      if (after > 0) {
+        out.push({
+          name, from: at, to: at + after, kind: "layer",
+          figures: [cost(after), percent(share(after, glance.after))],
+        });
+        at += after;
+      }
+    }
+    out.push({ name: "total", from: 0, to: glance.after, kind: "whole", figures: [cost(glance.after), "100.0%"] });
+    return out;
+  }
+  let at = glance.before;
+  out.push({ name: "before", from: 0, to: at, kind: "whole", figures: [cost(at), ""] });
+  for (const [name, [after, before]] of layers) {
+    const delta = after - before;
+    if (Math.abs(delta) > 1e-9) {
+      out.push({
+        name, from: at, to: at + delta, kind: delta < 0 ? "less" : "more",
+        figures: [change(delta), changePercent(before, after)],
+      });
+      at += delta;
+    }
+  }
+  const whole = glance.after;
+  out.push({
+    name: "after", from: 0, to: whole, kind: "whole",
+    figures: [cost(whole), changePercent(glance.before, whole)],
+  });
+  return out;
+}
+
+/** The waterfall of a class's layers. */
+export function waterfall(glance: Glance, diff: boolean): HTMLElement {
+  const all = steps(glance, diff);
+  // Of a comparison the changes are small beside the whole: begin where they are.
+  const ends = all.flatMap((step) => (step.kind === "whole" ? [step.to] : [step.from, step.to]));
+  const most = Math.max(...ends, 1e-9);
+  const least = diff ? Math.max(Math.min(...ends) - (most - Math.min(...ends)) * 0.25, 0) : 0;
+  const zoomed = least > most * 0.02 ? least : 0;
+  const x = (value: number): number => ((Math.max(value, zoomed) - zoomed) * 100) / (most - zoomed || 1);
+  return h(
+    "figure",
+    { class: "bars waterfall" },
+    h(
+      "figcaption",
+      {},
+      diff
+        ? `Layers whose cost changed, ${glance.group.per ? `per ${glance.group.per}` : ""}` +
+            (zoomed > 0 ? `; the scale begins at ${cost(zoomed)}` : "")
+        : "Each layer goes on where the one before it ended: the path from the application down, then what all of it shares",
+    ),
+    h(
+      "ol",
+      {},
+      ...all.map((step) =>
+        h(
+          "li",
+          { class: step.kind },
+          h("span", { class: "name" }, short(step.name, NAME_LETTERS)),
+          ...step.figures.map((figure) => h("span", { class: "number" }, figure)),
+          h(
+            "span",
+            { class: "track", "aria-hidden": "true" },
+            h("span", {
+              class: "bar",
+              "--from": `${x(Math.min(step.from, step.to))}%`,
+              "--wide": `${Math.abs(x(step.to) - x(step.from))}%`,
+              ...toneOf(step.kind === "layer" ? step.name : ""),
+            }),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+/** Whether a symbol is a function: the compiler's clone (`ip_rcv.isra.0`) is. */
+export function isFunction(symbol: string, name: string): boolean {
+  return symbol.split(".")[0] === name;
+}
+
+/** Whether a symbol goes on where a name ends. */
+export function isSuccessor(symbol: string, name: string): boolean {
+  return symbol.startsWith(`${name}_`);
+}
+
+/** What became of the published top function: in a sentence, and which it is. */
+export function published(
+  group: PageClass,
+  functions: PageFunction[],
+  ofLayer: FunctionSum[],
+  all: FunctionSum[],
+  whole: number,
+): { text: string; fn: number } {
+  const said = group.published;
+  if (!said) {
+    return { text: "", fn: -1 };
+  }
+  const begin = `Published top: ${short(said.top_function, 60)}, ${said.top_us.toFixed(2)} \u00b5s of ${said.total_us.toFixed(3)} (${percent(share(said.top_us, said.total_us))})`;
+  for (const is of [isFunction, isSuccessor]) {
+    const called = (f: FunctionSum): string =>
+      is === isFunction ? "it" : `its successor ${short(functions[f.fn].name, 60)}`;
+    const rank = ofLayer.findIndex((f) => is(functions[f.fn].name, said.top_function));
+    if (rank >= 0) {
+      const f = ofLayer[rank];
+      return {
+        text: `${begin}; here ${called(f)} is number ${rank + 1} with ${percent(share(f.self, whole))}.`,
+        fn: f.fn,
+      };
+    }
+    const elsewhere = all.find((f) => is(functions[f.fn].name, said.top_function));
+    if (elsewhere) {
+      return {
+        text: `${begin}; here ${called(elsewhere)} is in layer ${short(functions[elsewhere.fn].layer, 40)}.`,
+        fn: -1,
+      };
+    }
+  }
+  return { text: `${begin}; this kernel has no such function on the path.`, fn: -1 };
+}
+
+/** Bars of a layer's functions, or of all. */
+export function functionBars(
+  tree: Tree,
+  group: PageClass,
+  sums: FunctionSum[],
+  layer: string,
+  pick: (fn: number) => void,
+): HTMLElement {
+  const functions = tree.functions;
+  const mine = sums
+    .filter((f) => f.self > 0 && (layer === "" || functions[f.fn].layer === layer))
+    .sort((a, b) => b.self - a.self || functions[a.fn].name.localeCompare(functions[b.fn].name));
+  const whole = mine.reduce((sum, f) => sum + f.self, 0);
+  const bars = mine.slice(0, MOST_BARS).filter((f) => share(f.self, whole) >= MIN_SHARE);
+  const rest = mine.slice(bars.length);
+  const restSelf = rest.reduce((sum, f) => sum + f.self, 0);
+  const about = group.published && (group.published.layer ?? "") === layer ? group.published : null;
+  const all = [...sums].sort((a, b) => b.self - a.self);
+  const said = about ? published(group, functions, mine, all, whole) : { text: "", fn: -1 };
+  const mark = about ? share(about.top_us, about.total_us) : 0;
+  const longest = Math.max(...bars.map((f) => share(f.self, whole)), said.fn >= 0 ? mark : 0, 1);
+  const row = (name: HTMLElement | string, self: number, layerOf: string, marked: boolean, rest = false): HTMLElement =>
+    h(
+      "li",
+      { class: rest ? "rest" : "layer" },
+      h("span", { class: "name" }, name),
+      h("span", { class: "number" }, cost(self / tree.packets)),
+      h("span", { class: "number" }, percent(share(self, whole))),
+      h(
+        "span",
+        { class: "track", "aria-hidden": "true" },
+        h("span", {
+          class: "bar",
+          "--from": "0%",
+          "--wide": `${rest ? 0 : (share(self, whole) * 100) / longest}%`,
+          ...toneOf(layerOf),
+        }),
+        marked
+          ? h("span", { class: "mark", "--from": `${(mark * 100) / longest}%`, title: `published: ${percent(mark)}` })
+          : null,
+      ),
+    );
+  const heading = about
+    ? `Figure ${short(about.figure, 8)}, ${group.class}: `
+    : "";
+  return h(
+    "figure",
+    { class: "bars" },
+    h(
+      "figcaption",
+      {},
+      `${heading}${layer === "" ? "the whole path" : `the ${short(layer, 40)} layer`}, ${cost(whole / tree.packets)} per ${group.per}` +
+        (about ? `; published ${about.total_us.toFixed(3)} \u00b5s` : "") +
+        (said.fn >= 0 ? "; the upright line is the published share" : ""),
+    ),
+    h(
+      "ol",
+      {},
+      ...bars.map((f) =>
+        row(
+          h("button", { type: "button", class: "link", title: functions[f.fn].name.length > NAME_LETTERS ? short(functions[f.fn].name, 400) : null, onclick: () => pick(f.fn) }, short(functions[f.fn].name, NAME_LETTERS)),
+          f.self,
+          functions[f.fn].layer,
+          f.fn === said.fn,
+        ),
+      ),
+      restSelf > 0 ? row(`${rest.length} more`, restSelf, "", false, true) : null,
+    ),
+    said.text ? h("p", { class: "published" }, said.text) : null,
+  );
+}

@@ -1,0 +1,133 @@
+/**
+ * What a page is given: the twin of crates/report/src/page.rs, which says what
+ * each field means.
+ */
+
+import { short } from "./number";
+
+/** The schema that this page reads. */
+export const SCHEMA = 1;
+
+export interface Page {
+  schema: number;
+  diff: boolean;
+  title: string;
+  question: string;
+  headline: string[];
+  warnings: string[];
+  unit: string;
+  facts: Fact[];
+  trust: string[];
+  claims: PageClaim[];
+  functions: PageFunction[];
+  classes: PageClass[];
+}
+
+export interface Fact {
+  key: string;
+  value: string;
+  before: string | null;
+}
+
+export interface PageClaim {
+  says: string;
+  verdict: string;
+  because: string;
+}
+
+export interface PageFunction {
+  name: string;
+  module: string | null;
+  layer: string;
+  was: string | null;
+}
+
+export interface PageClass {
+  arm: string;
+  class: string;
+  per: string;
+  sentence: string;
+  packets: number;
+  packets_before: number;
+  contexts: PageTree[];
+  published: PagePublished | null;
+  moves: PageMove[];
+}
+
+export interface PageTree {
+  context: string;
+  parent: number[];
+  function: number[];
+  calls: number[];
+  self_insns: number[];
+  calls_before: number[];
+  self_insns_before: number[];
+}
+
+export interface PagePublished {
+  figure: string;
+  layer: string | null;
+  total_us: number;
+  top_function: string;
+  top_us: number;
+}
+
+export interface PageMove {
+  from: number;
+  to: number;
+  insns_per_packet: number;
+  why: string;
+}
+
+/** The page's own data: base64 of gzip of JSON. */
+export async function decode(base64: string): Promise<Page> {
+  if (typeof DecompressionStream === "undefined") {
+    throw new Error("this browser is too old to unpack the data: it needs Chrome 80, Firefox 113 or Safari 16.4");
+  }
+  const binary = atob(base64.trim());
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i++) {
+    bytes[i] = binary.charCodeAt(i);
+  }
+  const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return check(JSON.parse(await new Response(unpacked).text()) as Page);
+}
+
+/** What is used as a word in sentences and captions is no longer than this. */
+const WORD_LETTERS = 60;
+
+/**
+ * That the data are of the schema, and that no tree refers to what there is not;
+ * and words bounded, which are said in many places.
+ */
+export function check(page: Page): Page {
+  if (page.schema !== SCHEMA) {
+    throw new Error(`the data are of schema ${page.schema}, and the page reads ${SCHEMA}`);
+  }
+  page.unit = short(page.unit, WORD_LETTERS);
+  for (const f of page.functions) {
+    f.layer = short(f.layer, WORD_LETTERS);
+  }
+  for (const group of page.classes) {
+    group.class = short(group.class, WORD_LETTERS);
+    group.per = short(group.per, WORD_LETTERS);
+    for (const tree of group.contexts) {
+      const rows = tree.parent.length;
+      const columns = [tree.function, tree.calls, tree.self_insns];
+      if (page.diff) {
+        columns.push(tree.calls_before, tree.self_insns_before);
+      }
+      if (columns.some((column) => column.length !== rows)) {
+        throw new Error(`the columns of ${group.class}, ${tree.context} are not of one length`);
+      }
+      for (let row = 0; row < rows; row++) {
+        const parent = tree.parent[row];
+        const index = tree.function[row];
+        if (!(parent >= -1 && parent < row) || !(index >= 0 && index < page.functions.length)) {
+          throw new Error(`row ${row} of ${group.class}, ${tree.context} refers to what there is not`);
+        }
+      }
+    }
+  }
+  return page;
+}

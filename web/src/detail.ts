@@ -1,0 +1,246 @@
+/** Everything about one arm and class. */
+import type { Page } from "./data";
+import { functionBars, waterfall } from "./bars";
+import { order } from "./colour";
+import { choice, field, h, section } from "./dom";
+import { frames } from "./frames";
+import { callGraph } from "./graph";
+import { changeCell } from "./head";
+import type { Icicle } from "./icicle";
+import { changePercent, cost, percent, share, short } from "./number";
+import { table, type Column } from "./table";
+import { sums, titleOf, treeOf, type FunctionSum, type Glance, type Tree } from "./tree";
+
+const NAME_LETTERS = 60;
+
+export interface Detail {
+  element: HTMLElement;
+  icicle: Icicle;
+}
+
+/** The sections of a class. */
+export function detail(page: Page, glance: Glance): Detail {
+  const { group } = glance;
+  const tree = treeOf(page, group);
+  const all = sums(tree);
+  const shown = frames(page, tree, group.per);
+  const pick = (fn: number): void => {
+    shown.find(fn);
+    document.getElementById("frames")?.scrollIntoView({ block: "start" });
+  };
+  const element = h(
+    "div",
+    { class: "detail" },
+    h(
+      "div",
+      { class: "class-head" },
+      h("h2", { id: "class-title", tabindex: -1 }, short(titleOf(group), 160)),
+      h("p", { class: "sentence" }, short(group.sentence, 2000)),
+    ),
+    section("layers", "Layers", h("div", { class: "columns bars-columns" }, waterfall(glance, page.diff), layerTable(page, glance))),
+    section("bars", page.diff ? "What changed most" : "Functions by share", page.diff ? changes(page, tree, all.functions, group.moves, pick) : barsPart(tree, glance, all.functions, pick)),
+    section("frames", "Calling contexts", shown.element),
+    section("graph", "Call graph", callGraph(tree, all, page.diff, pick)),
+    section("functions", "Functions", functionTable(page, tree, all.functions, pick)),
+  );
+  return { element, icicle: shown.icicle };
+}
+
+function barsPart(tree: Tree, glance: Glance, functions: FunctionSum[], pick: (fn: number) => void): HTMLElement {
+  const { group } = glance;
+  const layers = [...glance.layers].filter(([, [after]]) => after > 0).map(([layer]) => layer);
+  layers.sort((a, b) => order(a) - order(b) || a.localeCompare(b));
+  const wanted = group.published?.layer ?? "";
+  let layer = layers.includes(wanted) ? wanted : "";
+  const holder = h("div", {}, functionBars(tree, group, functions, layer, pick));
+  const select = choice(
+    [["", "the whole path"], ...layers.map((l): [string, string] => [l, short(l, 40)])],
+    layer,
+    (value) => {
+      layer = value;
+      holder.replaceChildren(functionBars(tree, group, functions, layer, pick));
+    },
+  );
+  return h("div", {}, h("div", { class: "tools" }, field("Of", select)), holder);
+}
+
+interface LayerRow {
+  layer: string;
+  after: number;
+  before: number;
+}
+
+function layerTable(page: Page, glance: Glance): HTMLElement {
+  const rows: LayerRow[] = [...glance.layers].map(([layer, [after, before]]) => ({ layer, after, before }));
+  const columns: Column<LayerRow>[] = [{ title: "layer", value: (r) => r.layer, show: (r) => short(r.layer, 40) }];
+  if (page.diff) {
+    columns.push(
+      { title: "before", value: (r) => r.before, show: (r) => cost(r.before) },
+      { title: "after", value: (r) => r.after, show: (r) => cost(r.after) },
+      { title: "change", value: (r) => r.after - r.before, show: (r) => changeCell(r.before, r.after) },
+      { title: "%", value: (r) => ratio(r.before, r.after), show: (r) => changePercent(r.before, r.after) },
+    );
+  } else {
+    columns.push(
+      { title: "self", value: (r) => r.after, show: (r) => cost(r.after) },
+      { title: "share %", value: (r) => share(r.after, glance.after), show: (r) => percent(share(r.after, glance.after)) },
+    );
+  }
+  return table({
+    caption: `Layers of ${glance.group.class}, ${page.unit || "cost"} per ${glance.group.per}`,
+    columns,
+    rows: rows.filter((r) => r.after > 0 || r.before > 0),
+    sort: page.diff ? 3 : 1,
+    bySize: page.diff,
+  });
+}
+
+const ratio = (before: number, after: number): number =>
+  before > 0 ? ((after - before) * 100) / before : after > 0 ? Number.POSITIVE_INFINITY : 0;
+
+function functionCell(page: Page, fn: number, pick: (fn: number) => void): HTMLElement {
+  const about = page.functions[fn];
+  return h(
+    "span",
+    {},
+    h(
+      "button",
+      { type: "button", class: "link code", title: about.name.length > NAME_LETTERS ? short(about.name, 400) : null, onclick: () => pick(fn) },
+      short(about.name, NAME_LETTERS),
+    ),
+    about.was ? h("span", { class: "dim" }, ` was ${short(about.was, NAME_LETTERS)}`) : null,
+  );
+}
+
+function functionTable(page: Page, tree: Tree, functions: FunctionSum[], pick: (fn: number) => void): HTMLElement {
+  const after = (n: number): number => n / tree.packets;
+  const before = (n: number): number => n / tree.packetsBefore;
+  const whole = after(tree.inclusive[0]);
+  const about = (f: FunctionSum) => page.functions[f.fn];
+  const columns: Column<FunctionSum>[] = [
+    { title: "function", value: (f) => about(f).name, show: (f) => functionCell(page, f.fn, pick), class: "name" },
+    { title: "layer", value: (f) => about(f).layer, show: (f) => short(about(f).layer, 24) },
+    { title: "module", value: (f) => about(f).module ?? "", show: (f) => short(about(f).module ?? "", 24) },
+  ];
+  if (page.diff) {
+    const self = (f: FunctionSum): [number, number] => [before(f.selfBefore), after(f.self)];
+    const incl = (f: FunctionSum): [number, number] => [before(f.inclusiveBefore), after(f.inclusive)];
+    columns.push(
+      { title: "before", hint: "self", value: (f) => self(f)[0], show: (f) => cost(self(f)[0]) },
+      { title: "after", hint: "self", value: (f) => self(f)[1], show: (f) => cost(self(f)[1]) },
+      { title: "change", hint: "of self", value: (f) => self(f)[1] - self(f)[0], show: (f) => changeCell(...self(f)) },
+      { title: "%", hint: "of self", value: (f) => ratio(...self(f)), show: (f) => changePercent(...self(f)) },
+      { title: "incl. before", value: (f) => incl(f)[0], show: (f) => cost(incl(f)[0]) },
+      { title: "incl. after", value: (f) => incl(f)[1], show: (f) => cost(incl(f)[1]) },
+      { title: "incl. change", value: (f) => incl(f)[1] - incl(f)[0], show: (f) => changeCell(...incl(f)) },
+      { title: "calls before", value: (f) => before(f.callsBefore), show: (f) => cost(before(f.callsBefore)) },
+      { title: "calls after", value: (f) => after(f.calls), show: (f) => cost(after(f.calls)) },
+    );
+  } else {
+    columns.push(
+      { title: "self", hint: "in its own code", value: (f) => after(f.self), show: (f) => cost(after(f.self)) },
+      {
+        title: "share %",
+        hint: "of self in the path",
+        value: (f) => share(after(f.self), whole),
+        show: (f) => percent(share(after(f.self), whole)),
+      },
+      {
+        title: "inclusive",
+        hint: "with all that it calls; recursion counts once",
+        value: (f) => after(f.inclusive),
+        show: (f) => cost(after(f.inclusive)),
+      },
+      {
+        title: "incl. %",
+        value: (f) => share(after(f.inclusive), whole),
+        show: (f) => percent(share(after(f.inclusive), whole)),
+      },
+      { title: "calls", hint: "entries", value: (f) => after(f.calls), show: (f) => cost(after(f.calls)) },
+    );
+  }
+  return table({
+    caption: `Functions, ${page.unit || "cost"} per packet`,
+    columns,
+    rows: functions,
+    sort: page.diff ? 5 : 3,
+    bySize: page.diff,
+    filter: (f) => `${about(f).name} ${about(f).was ?? ""} ${about(f).layer} ${about(f).module ?? ""}`,
+    limit: 50,
+    rowClass: (f) => (page.diff && f.inclusive === 0 ? "gone" : page.diff && f.inclusiveBefore === 0 ? "new" : ""),
+  });
+}
+
+const MOST_CHANGES = 16;
+
+/** Of a comparison: the functions whose own cost changed most, and what moved. */
+function changes(
+  page: Page,
+  tree: Tree,
+  functions: FunctionSum[],
+  moves: Page["classes"][number]["moves"],
+  pick: (fn: number) => void,
+): HTMLElement {
+  const delta = (f: FunctionSum): number => f.self / tree.packets - f.selfBefore / tree.packetsBefore;
+  const changed = functions.filter((f) => Math.abs(delta(f)) > 1e-9).sort((a, b) => Math.abs(delta(b)) - Math.abs(delta(a)));
+  const shown = changed.slice(0, MOST_CHANGES);
+  const most = Math.max(...shown.map((f) => Math.abs(delta(f))), 1e-9);
+  if (changed.length === 0 && moves.length === 0) {
+    return h("p", {}, "No function's own cost changed.");
+  }
+  const rest = changed.slice(shown.length).reduce((sum, f) => sum + delta(f), 0);
+  return h(
+    "div",
+    {},
+    h(
+      "figure",
+      { class: "bars diverging" },
+      h("figcaption", {}, "Change of each function's own cost; less is to the left"),
+      h(
+        "ol",
+        {},
+        ...shown.map((f) => {
+          const d = delta(f);
+          const wide = (Math.abs(d) * 50) / most;
+          return h(
+            "li",
+            { class: d < 0 ? "less" : "more" },
+            h("span", { class: "name" }, functionCell(page, f.fn, pick)),
+            h("span", { class: "number" }, changeCell(f.selfBefore / tree.packetsBefore, f.self / tree.packets)),
+            h("span", { class: "number" }, changePercent(f.selfBefore / tree.packetsBefore, f.self / tree.packets)),
+            h(
+              "span",
+              { class: "track", "aria-hidden": "true" },
+              h("span", { class: "bar", "--from": `${d < 0 ? 50 - wide : 50}%`, "--wide": `${wide}%` }),
+            ),
+          );
+        }),
+        changed.length > shown.length
+          ? h("li", { class: "rest" }, h("span", { class: "name" }, `${changed.length - shown.length} more`), h("span", { class: "number" }, changeCell(0, rest)), h("span", { class: "number" }), h("span", { class: "track" }))
+          : null,
+      ),
+    ),
+    moves.length > 0
+      ? h(
+          "div",
+          { class: "moves" },
+          h("h3", {}, "Moved, not changed"),
+          h(
+            "ul",
+            {},
+            ...moves.map((move) =>
+              h(
+                "li",
+                {},
+                h("span", { class: "code" }, short(page.functions[move.from]?.name ?? "?", NAME_LETTERS)),
+                " \u2192 ",
+                h("span", { class: "code" }, short(page.functions[move.to]?.name ?? "?", NAME_LETTERS)),
+                ` ${cost(move.insns_per_packet)} `,
+                h("span", { class: "dim" }, short(move.why, 200)),
+              ),
+            ),
+          ),
+        )
+      : null,
+  );
+}

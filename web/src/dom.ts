@@ -1,0 +1,85 @@
+/**
+ * Elements. Text goes in as text: nothing of this page is ever read as HTML, and
+ * its policy (require-trusted-types-for) sees to it.
+ */
+
+export type Child = Node | string | null | undefined | false;
+type Value = string | number | boolean | null | undefined | ((event: never) => void);
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element: Element, properties: Record<string, Value>, children: Child[]): void {
+  for (const [key, value] of Object.entries(properties)) {
+    if (typeof value === "function") {
+      element.addEventListener(key.slice(2), value as EventListener);
+    } else if (key.startsWith("--")) {
+      (element as HTMLElement).style.setProperty(key, String(value));
+    } else if (value === true) {
+      element.setAttribute(key, "");
+    } else if (value !== null && value !== undefined && value !== false) {
+      element.setAttribute(key, String(value));
+    }
+  }
+  for (const child of children) {
+    if (child !== null && child !== undefined && child !== false) {
+      element.append(child);
+    }
+  }
+}
+
+/** An element of HTML: `on...` are listeners, `--...` are set as its style. */
+export function h<K extends keyof HTMLElementTagNameMap>(
+  name: K,
+  properties: Record<string, Value> = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(name);
+  fill(element, properties, children);
+  return element;
+}
+
+/** An element of SVG. */
+export function s<K extends keyof SVGElementTagNameMap>(
+  name: K,
+  properties: Record<string, Value> = {},
+  ...children: Child[]
+): SVGElementTagNameMap[K] {
+  const element = document.createElementNS(SVG, name);
+  fill(element, properties, children);
+  return element;
+}
+
+/** A section with its heading, by which the page's parts are found. */
+export function section(id: string, title: string, ...children: Child[]): HTMLElement {
+  return h("section", { id, "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, title), ...children);
+}
+
+/** A labelled control. */
+export function field(label: string, control: HTMLElement): HTMLElement {
+  return h("label", { class: "field" }, h("span", {}, label), control);
+}
+
+/** A chooser. */
+export function choice(options: [string, string][], chosen: string, pick: (value: string) => void): HTMLSelectElement {
+  const select = h("select", { onchange: () => pick(select.value) });
+  for (const [value, text] of options) {
+    select.append(h("option", { value, selected: value === chosen }, text));
+  }
+  return select;
+}
+
+/** Put on the clipboard; where a browser has none for a file, by the old way. */
+export async function copy(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = h("textarea", { class: "offscreen", "aria-hidden": "true" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+}

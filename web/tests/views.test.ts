@@ -1,0 +1,116 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { isFunction, isSuccessor, published, steps } from "../src/bars";
+import { changeFill, order, tone } from "../src/colour";
+import { curve, goodThreshold, MOST_NODES, part } from "../src/graph";
+import { compare, csv } from "../src/table";
+import { glances, sums, treeOf } from "../src/tree";
+import { fixture } from "./fixture";
+
+/** Check that a spreadsheet gets numbers as numbers, and names never as formulas. */
+test("CSV", () => {
+  const columns = [
+    { title: "name", value: (r: [string, number]) => r[0] },
+    { title: "", value: () => "" },
+    { title: "cost", value: (r: [string, number]) => r[1] },
+  ];
+  const rows: [string, number][] = [["a", 1.5], ['say "x", y', 2], ["=cmd()", 3], ["@x\ny", Number.NaN]];
+  assert.equal(csv(columns, rows), 'name,cost\r\na,1.5\r\n"say ""x"", y",2\r\n"\'=cmd()",3\r\n"\'@x\ny",\r\n');
+});
+
+/** Check that rows are in the order of their numbers, by size where that is asked for. */
+test("sorting", () => {
+  assert.deepEqual([3, -5, 1].sort((a, b) => compare(a, b, false)), [-5, 1, 3]);
+  assert.deepEqual([3, -5, 1].sort((a, b) => compare(a, b, true)), [1, 3, -5]);
+  assert.deepEqual(["f10", "f9"].sort((a, b) => compare(a, b, false)), ["f9", "f10"]);
+});
+
+/** Check that the waterfall's steps go from nothing to the whole, or from before to after. */
+test("waterfalls", () => {
+  for (const name of ["page.json", "page-diff.json"]) {
+    const page = fixture(name);
+    for (const glance of glances(page)) {
+      const all = steps(glance, page.diff);
+      let at = page.diff ? glance.before : 0;
+      for (const step of all.slice(page.diff ? 1 : 0, -1)) {
+        assert.ok(Math.abs(step.from - at) < 1e-9);
+        at = step.to;
+      }
+      assert.ok(Math.abs(at - glance.after) < 1e-9);
+      assert.equal(all[all.length - 1].to, glance.after);
+    }
+  }
+});
+
+/** Check that the path's layers are in the order of the path, before those that it shares. */
+test("layers", () => {
+  const layers = ["memory", "(no layer)", "driver", "syscall", "invented", "network"];
+  layers.sort((a, b) => order(a) - order(b) || a.localeCompare(b));
+  assert.deepEqual(layers, ["syscall", "network", "driver", "memory", "(no layer)", "invented"]);
+  assert.equal(tone("(no layer)").chroma, 0);
+  assert.notEqual(changeFill(-1, false), changeFill(1, false));
+  assert.equal(changeFill(0, true), changeFill(0, true));
+});
+
+/** Check that a published function is found by name, as a clone, or as its successor. */
+test("published functions", () => {
+  assert.ok(isFunction("ip_rcv", "ip_rcv") && isFunction("ip_rcv.isra.0", "ip_rcv"));
+  assert.ok(!isFunction("ip_rcv_core", "ip_rcv") && isSuccessor("ip_rcv_core", "ip_rcv"));
+  const page = fixture("page.json");
+  const said = page.classes.map((group) => {
+    const tree = treeOf(page, group);
+    const all = sums(tree).functions.sort((a, b) => b.self - a.self);
+    const mine = all.filter((f) => page.functions[f.fn].layer === group.published?.layer && f.self > 0);
+    const whole = mine.reduce((sum, f) => sum + f.self, 0);
+    return published(group, page.functions, mine, all, whole).text;
+  });
+  assert.match(said[0], /ip_finish_output2, 2.30 \u00b5s of 4.352 \(52.8%\); here it is number 1 with 100.0%/);
+  assert.ok(said.some((text) => /its successor ip_route_input_noref is number/.test(text)), said.join("\n"));
+  assert.ok(said.some((text) => /here it is in layer link/.test(text)), said.join("\n"));
+  assert.ok(said.some((text) => /this kernel has no such function/.test(text)), said.join("\n"));
+});
+
+/** Check that the graph drops what is small, and what is below a folded function. */
+test("parts of the graph", () => {
+  const page = fixture("page.json");
+  const group = page.classes.find((c) => c.class === "udp tx");
+  assert.ok(group);
+  const tree = treeOf(page, group);
+  const all = sums(tree);
+  const whole = part(tree, all, 0, new Set());
+  assert.equal(whole.nodes.length, all.functions.length);
+  assert.equal(whole.hidden, 0);
+  const few = part(tree, all, 20, new Set());
+  assert.ok(few.nodes.length < whole.nodes.length);
+  assert.ok(few.nodes.every((f) => f.inclusive >= 0.2 * tree.inclusive[0]));
+  const send = page.functions.findIndex((f) => f.name === "udp_sendmsg");
+  const folded = part(tree, all, 0, new Set([send]));
+  assert.deepEqual(
+    folded.nodes.map((f) => page.functions[f.fn].name).sort(),
+    ["entry_SYSCALL_64", "udp_sendmsg"],
+  );
+  assert.equal(folded.folded.get(send), 2);
+  assert.ok(part(tree, all, goodThreshold(tree, all), new Set()).nodes.length <= MOST_NODES);
+});
+
+/** Check that functions that only call each other are shown too, and fold. */
+test("circles", () => {
+  const page = fixture("page.json");
+  const tree = treeOf(page, page.classes[0]);
+  const self = tree.inclusive[0];
+  const of = (fn: number, inclusive: number) =>
+    ({ fn, self, selfBefore: 0, inclusive, inclusiveBefore: 0, calls: 1, callsBefore: 0 });
+  const call = (from: number, to: number) =>
+    ({ from, to, inclusive: self, inclusiveBefore: 0, calls: 1, callsBefore: 0 });
+  const circle = { functions: [of(0, self), of(1, self), of(2, self)], edges: [call(1, 2), call(2, 1)] };
+  assert.equal(part(tree, circle, 0, new Set()).nodes.length, 3);
+  assert.deepEqual(part(tree, circle, 0, new Set([1])).nodes.map((f) => f.fn), [0, 1]);
+});
+
+/** Check that an edge's line begins and ends at its ends. */
+test("curves", () => {
+  const line = curve([{ x: 0, y: 0 }, { x: 10, y: 20 }, { x: 0, y: 40 }]);
+  assert.ok(line.startsWith("M0.0 0.0C"));
+  assert.ok(line.endsWith("0.0 40.0"), line);
+  assert.equal(curve([{ x: 1, y: 2 }, { x: 3, y: 4 }]), "M1.0 2.0L3.0 4.0");
+});
