@@ -9,6 +9,7 @@ use netplumb_model::recording::{NodeId, Recording, env};
 
 use crate::analysis::{ClassView, NO_LAYER};
 use crate::claims;
+use crate::conclusions;
 use crate::number::{per_packet, percent, printable, thousands};
 use crate::page::{
     Fact, Page, PageClaim, PageClass, PageFunction, PagePublished, PageTree, SCHEMA,
@@ -39,7 +40,10 @@ pub fn report_page(
         title: title(recording, experiment),
         question: experiment
             .map_or_else(String::new, |e| printable(e.question.trim(), TEXT_LETTERS)),
-        headline: headline(views),
+        headline: conclusions::of(recording, views, experiment)
+            .into_iter()
+            .chain(headline(views))
+            .collect(),
         warnings: warnings(recording),
         unit: recording
             .environment
