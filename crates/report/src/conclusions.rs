@@ -5,7 +5,8 @@ use netplumb_model::class::Proto;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
 
-use crate::claims::Judged;
+use crate::analysis::ClassView;
+use crate::claims::{self, Judged};
 use crate::number::printable;
 use crate::scan::{self, Scan};
 use crate::seeds::is_repeat;
@@ -63,6 +64,21 @@ fn capital(text: &str) -> String {
         Some(first) => first.to_uppercase().chain(letters).collect(),
         None => String::new(),
     }
+}
+
+/// The same for a page: what a scan found, and what was concluded.
+pub fn of(
+    recording: &Recording,
+    views: &[ClassView<'_>],
+    experiment: Option<&Experiment>,
+) -> Vec<String> {
+    let scanned = scan::scan(recording, views).map(|scan| scan::sentence(&scan));
+    // Without a sentence of its own it would be a list, which the claims are already.
+    let concluded = experiment
+        .filter(|e| e.conclusion.is_some())
+        .and_then(|e| conclusion(e, &claims::judge(e, views)));
+    let all = scanned.into_iter().chain(concluded);
+    all.map(|text| printable(&text, MAX_CHARACTERS)).collect()
 }
 
 /// For the end of a report.

@@ -26,13 +26,19 @@ pub(crate) fn name(arm: &Arm) -> &str {
 /// Of every arm and class the view under the seed with the median cost: what is typical,
 /// where a single seed may be a lucky one. Without repeats, all as they are.
 pub fn typical<'r>(classes: &[ClassView<'r>]) -> Vec<ClassView<'r>> {
+    // Hundreds of arms of a scan have nothing to be chosen from.
+    if !classes.iter().any(|view| is_repeat(view.arm())) {
+        return classes.to_vec();
+    }
     let cost = |view: &ClassView<'_>| view.total as f64 / view.packets.max(1) as f64;
-    let mut typical = Vec::new();
-    for first in classes.iter().filter(|view| !is_repeat(view.arm())) {
-        let mut seeds: Vec<&ClassView<'r>> = classes
-            .iter()
-            .filter(|view| view.class == first.class && name(view.arm()) == first.arm().name)
-            .collect();
+    let key = |view: &ClassView<'r>| (name(view.arm()).to_string(), view.class);
+    let mut typical: Vec<ClassView<'r>> = Vec::new();
+    for view in classes {
+        if typical.iter().any(|t| key(t) == key(view)) {
+            continue;
+        }
+        let mut seeds: Vec<&ClassView<'r>> =
+            classes.iter().filter(|v| key(v) == key(view)).collect();
         seeds.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
         if let Some(middle) = seeds.get((seeds.len().max(1) - 1) / 2) {
             typical.push((*middle).clone());

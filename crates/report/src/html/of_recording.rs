@@ -8,13 +8,14 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{NodeId, Recording, env};
 
 use crate::analysis::{ClassView, NO_LAYER};
+use crate::claims;
+use crate::conclusions;
 use crate::number::{per_packet, percent, printable, thousands};
 use crate::page::{
     Fact, Page, PageClaim, PageClass, PageFunction, PagePublished, PageTree, SCHEMA,
 };
 use crate::terminal::{bottleneck, label};
 use crate::trust::footer;
-use crate::{claims, conclusions, scan};
 
 /// A symbol of more than this is no name of a function.
 const NAME_LETTERS: usize = 500;
@@ -39,7 +40,7 @@ pub fn report_page(
         title: title(recording, experiment),
         question: experiment
             .map_or_else(String::new, |e| printable(e.question.trim(), TEXT_LETTERS)),
-        headline: conclusions(recording, views, experiment)
+        headline: conclusions::of(recording, views, experiment)
             .into_iter()
             .chain(headline(views))
             .collect(),
@@ -99,20 +100,6 @@ fn title(recording: &Recording, experiment: Option<&Experiment>) -> String {
         .filter(|title| !title.trim().is_empty())
         .unwrap_or_else(name);
     printable(text.trim(), NAME_LETTERS)
-}
-
-/// What came of an experiment: of a scan, and of its claims.
-fn conclusions(
-    recording: &Recording,
-    views: &[ClassView<'_>],
-    experiment: Option<&Experiment>,
-) -> Vec<String> {
-    let scanned =
-        scan::scan(recording, views).map(|scan| printable(&scan::sentence(&scan), TEXT_LETTERS));
-    let concluded = experiment
-        .and_then(|e| conclusions::conclusion(e, &claims::judge(e, views)))
-        .map(|sentence| printable(&sentence, TEXT_LETTERS));
-    scanned.into_iter().chain(concluded).collect()
 }
 
 fn headline(views: &[ClassView<'_>]) -> Vec<String> {

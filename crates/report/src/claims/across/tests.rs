@@ -234,6 +234,18 @@ fn seeds_make_a_spread() {
     let typical = seeds::typical(&views);
     let costs: Vec<u64> = typical.iter().map(|v| v.total / v.packets).collect();
     assert_eq!(costs, [107, 50]);
+    // Chosen once or twice, it is the same: also where the typical seed is a repeat.
+    let lucky = self::recording(&[
+        ("udp", &[], [100, 9, 50]),
+        ("udp seed=2", &two, [100, 7, 50]),
+    ]);
+    let once = seeds::typical(&classes(&lucky));
+    assert_eq!(once[0].arm().name, "udp seed=2");
+    let twice = seeds::typical(&once);
+    let names = |views: &[crate::analysis::ClassView<'_>]| -> Vec<String> {
+        views.iter().map(|v| v.arm().name.clone()).collect()
+    };
+    assert_eq!(names(&once), names(&twice));
 }
 
 /// Check that a scan tells settings that change a cost from those that only make
