@@ -69,6 +69,8 @@ pub struct Accountant<'a> {
     /// Number of the open window, or of the next; frames remember it.
     window_number: u32,
     losses: Losses,
+    /// The last block ended in a call or return that told no address.
+    unaddressed: bool,
     /// Where a command is measured.
     user: Option<Box<User>>,
 }
@@ -94,6 +96,7 @@ impl<'a> Accountant<'a> {
             window: None,
             window_number: 1,
             losses: Losses::default(),
+            unaddressed: false,
             user: None,
         }
     }
@@ -257,6 +260,12 @@ impl<'a> Accountant<'a> {
                 break;
             }
             let flow = if n == 0 { self.flow } else { Flow::Sequential };
+            if mem::take(&mut self.unaddressed) {
+                // It did not get so far if a fault follows: `rep` before it counts
+                // more than once, and may have made up for the rest.
+                let role = self.role(segment.symbol);
+                self.losses.calls_without_address += u64::from(!(role.entry || role.interrupt));
+            }
             let entered = self.arrive(flow, segment, block.start);
             // A block may count more than it is long, if `rep` repeats in it.
             let last = n + 1 == block.segments.len();
@@ -284,7 +293,7 @@ impl<'a> Accountant<'a> {
                 Flow::Sequential
             }
             (Kind::Call | Kind::Ret, ..) => {
-                self.losses.calls_without_address += 1;
+                self.unaddressed = true;
                 Flow::Sequential
             }
             (Kind::Iret, ..) => Flow::Iret,
