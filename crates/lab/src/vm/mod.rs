@@ -2,7 +2,9 @@
 
 pub mod bulk;
 mod console;
+mod control;
 pub mod device;
+mod error;
 pub mod files;
 pub mod guest;
 pub mod initramfs;

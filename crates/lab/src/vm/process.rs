@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -20,144 +20,18 @@ use std::time::{Duration, Instant};
 use netplumb_model::message::{PROTOCOL_VERSION, Reply, Request};
 
 use super::console::{Tail, lines};
-use super::machine::{Inherited, MEMORY_MIB, Machine, Memory};
-use super::qmp::{Qmp, QmpError};
+use super::control::CONTROL_LIMIT;
+use super::error::Doing;
+use super::machine::{Inherited, Machine, Memory};
+use super::qmp::Qmp;
 use super::rest::RESTS;
 use super::saved::Saved;
 use super::trial::QemuMissing;
 use crate::channel::{self, Decoder};
 
-const POLL: Duration = Duration::from_millis(50);
+pub(super) const POLL: Duration = Duration::from_millis(50);
 
-/// How a guest ended before its time.
-#[derive(Debug, thiserror::Error)]
-pub enum VmError {
-    /// There is no QEMU.
-    #[error(
-        "{0}: `sudo apt-get install qemu-system-x86`, or name one in $PLUMB_QEMU \
-         (`plumb doctor` tells what else is needed)"
-    )]
-    QemuMissing(QemuMissing),
-    /// QEMU could not be run, or ended by itself.
-    #[error(
-        "QEMU failed ({status}){}{}",
-        indent("it said", stderr),
-        indent("last console lines", console)
-    )]
-    QemuFailed {
-        /// How it ended.
-        status: String,
-        /// Its last words.
-        stderr: Vec<String>,
-        /// The guest's.
-        console: Vec<String>,
-    },
-    /// The guest reset or switched itself off. A kernel that fails before it has a
-    /// console, or without the words of a panic, does that.
-    #[error(
-        "the guest stopped by itself before it was done; it may be a kernel that can't \
-         run in {MEMORY_MIB} MiB, or words of --cmdline that it can't run with{}",
-        indent("last console lines", console)
-    )]
-    Stopped {
-        /// Its last words.
-        console: Vec<String>,
-    },
-    /// The guest's kernel panicked.
-    #[error(
-        "the guest's kernel panicked: {message}{}{}",
-        memory_hint(message),
-        indent("last console lines", console)
-    )]
-    KernelPanic {
-        /// Its message.
-        message: String,
-        /// The lines before.
-        console: Vec<String>,
-    },
-    /// Something took too long.
-    #[error(
-        "the guest did not {what} within {seconds} s{}\n\
-         if the machine is slow, allow more with --timeout",
-        indent("last console lines", console)
-    )]
-    Timeout {
-        /// What it was to do.
-        what: &'static str,
-        /// How long it had.
-        seconds: u64,
-        /// Its last words.
-        console: Vec<String>,
-    },
-    /// The guest tried, and could not.
-    #[error("in the guest: {message}{}", indent("last console lines", console))]
-    CommandFailed {
-        /// Why.
-        message: String,
-        /// The guest's last words.
-        console: Vec<String>,
-    },
-    /// The guest's agent is of another version.
-    #[error("the guest's agent speaks protocol {0}, this program {PROTOCOL_VERSION}")]
-    Protocol(u32),
-    /// QEMU's control channel.
-    #[error("{0}")]
-    Control(String),
-    /// Ctrl-C.
-    #[error("interrupted")]
-    Interrupted,
-    /// A system call of ours failed.
-    #[error("can't {what}: {source}")]
-    Host {
-        /// What we were to do.
-        what: &'static str,
-        /// The system's reason.
-        source: io::Error,
-    },
-}
-
-fn indent(title: &str, lines: &[String]) -> String {
-    if lines.is_empty() {
-        return String::new();
-    }
-    format!("\n  {title}:\n    {}", lines.join("\n    "))
-}
-
-/// What to try where a panic is for want of memory.
-fn memory_hint(panic: &str) -> String {
-    if panic.to_lowercase().contains("memory") {
-        format!(
-            "\n  the guest has {MEMORY_MIB} MiB, less what --cmdline takes of it; \
-             try smaller packets, or a smaller kernel"
-        )
-    } else {
-        String::new()
-    }
-}
-
-impl VmError {
-    /// The guest's last console lines, where there are any.
-    pub fn console(&self) -> &[String] {
-        match self {
-            VmError::QemuFailed { console, .. }
-            | VmError::Stopped { console }
-            | VmError::KernelPanic { console, .. }
-            | VmError::Timeout { console, .. }
-            | VmError::CommandFailed { console, .. } => console,
-            _ => &[],
-        }
-    }
-}
-
-trait Doing<T> {
-    fn doing(self, what: &'static str) -> Result<T, VmError>;
-}
-
-impl<T> Doing<T> for io::Result<T> {
-    fn doing(self, what: &'static str) -> Result<T, VmError> {
-        self.map_err(|source| VmError::Host { what, source })
-    }
-}
+pub use super::error::VmError;
 
 /// Set by a signal handler, seen by every wait.
 pub type Cancel = Arc<AtomicBool>;
@@ -165,21 +39,21 @@ pub type Cancel = Arc<AtomicBool>;
 /// A guest that runs.
 #[derive(Debug)]
 pub struct Guest {
-    child: Child,
+    pub(super) child: Child,
     events: Receiver<Event>,
-    ports: Vec<UnixStream>,
-    agent: Option<usize>,
-    control: Option<Qmp>,
+    pub(super) ports: Vec<UnixStream>,
+    pub(super) agent: Option<usize>,
+    pub(super) control: Option<Qmp>,
     /// What is plugged in before it goes on.
     late_devices: Vec<serde_json::Value>,
     /// What it was started with, for one that can't fetch that itself.
     requests: VecDeque<Vec<u8>>,
-    resting: bool,
+    pub(super) resting: bool,
     /// Whether it ever did.
-    rested: bool,
+    pub(super) rested: bool,
     console: Arc<Mutex<Tail>>,
     stderr: Arc<Mutex<Tail>>,
-    cancel: Cancel,
+    pub(super) cancel: Cancel,
 }
 
 #[derive(Debug)]
@@ -219,9 +93,6 @@ pub enum Start<'a> {
 /// Frames of requests, as of [`channel::send`]: what a guest does after its first
 /// rest, and after its second.
 pub type Requests<'a> = [&'a [u8]; RESTS];
-
-/// What QEMU may take for anything but running the guest.
-const CONTROL_LIMIT: Duration = Duration::from_secs(60);
 
 impl Guest {
     /// Start a guest. To be called from a thread that outlives it. After each rest it
@@ -459,109 +330,6 @@ impl Guest {
             .doing("speak to the guest")
     }
 
-    /// The state of the devices of a guest that rests, whose memory is in a file.
-    ///
-    /// # Errors
-    /// QEMU would not.
-    pub fn save_devices(&mut self) -> Result<Vec<u8>, VmError> {
-        const NAME: &str = "devices";
-        self.leave_memory_out()?;
-        let file = memfd("netplumb-devices", b"").doing("hold the devices")?;
-        let passed = match &mut self.control {
-            Some(control) => control.pass_fd(NAME, file.as_fd(), CONTROL_LIMIT),
-            None => Ok(()),
-        };
-        passed.map_err(|e| self.control_failed(e))?;
-        self.control(
-            "migrate",
-            serde_json::json!({ "uri": format!("fd:{NAME}") }),
-        )?;
-        self.migrated("saved")?;
-        let mut bytes = Vec::new();
-        rewound(file)
-            .and_then(|fd| File::from(fd).read_to_end(&mut bytes))
-            .doing("read the devices")?;
-        Ok(bytes)
-    }
-
-    fn load(&mut self, saved: &Saved, devices: i32) -> Result<(), VmError> {
-        self.leave_memory_out()?;
-        // Its NICs would tell each other that they have moved, at moments of the
-        // host's clock.
-        self.control(
-            "migrate-set-parameters",
-            serde_json::json!({ "announce-rounds": 0 }),
-        )?;
-        self.control(
-            "migrate-incoming",
-            serde_json::json!({ "uri": format!("fd:{devices}") }),
-        )?;
-        self.migrated("loaded")?;
-        self.agent = Some(saved.port.min(self.ports.len() - 1));
-        (self.resting, self.rested) = (true, true);
-        Ok(())
-    }
-
-    /// What is in a file is not in the stream.
-    fn leave_memory_out(&mut self) -> Result<(), VmError> {
-        let capability = serde_json::json!({ "capability": "x-ignore-shared", "state": true });
-        self.control(
-            "migrate-set-capabilities",
-            serde_json::json!({ "capabilities": [capability] }),
-        )
-        .map(drop)
-    }
-
-    fn migrated(&mut self, done: &str) -> Result<(), VmError> {
-        let deadline = Instant::now() + CONTROL_LIMIT;
-        loop {
-            let answer = self.control("query-migrate", serde_json::json!({}))?;
-            match answer.get("status").and_then(serde_json::Value::as_str) {
-                Some("completed") => return Ok(()),
-                Some("failed") => {
-                    let why = answer
-                        .get("error-desc")
-                        .and_then(serde_json::Value::as_str)
-                        .unwrap_or("it gives no reason");
-                    return Err(VmError::Control(format!(
-                        "the guest's state could not be {done}: {why}"
-                    )));
-                }
-                _ => thread::sleep(POLL / 50),
-            }
-            if Instant::now() > deadline || self.cancel.load(Ordering::Relaxed) {
-                return Err(VmError::Interrupted);
-            }
-        }
-    }
-
-    fn control(
-        &mut self,
-        command: &str,
-        arguments: serde_json::Value,
-    ) -> Result<serde_json::Value, VmError> {
-        let Some(control) = &mut self.control else {
-            return Ok(serde_json::Value::Null);
-        };
-        control
-            .execute(command, arguments, CONTROL_LIMIT)
-            .map_err(|e| self.control_failed(e))
-    }
-
-    /// A failed exchange, told by how QEMU ended if that is why.
-    fn control_failed(&mut self, error: QmpError) -> VmError {
-        if let QmpError::Io(_) = error {
-            let deadline = Instant::now() + 20 * POLL;
-            while Instant::now() < deadline {
-                if let Ok(Some(status)) = self.child.try_wait() {
-                    return self.ended(status);
-                }
-                thread::sleep(POLL / 10);
-            }
-        }
-        VmError::Control(error.to_string())
-    }
-
     /// Which of the ports the agent speaks on.
     pub fn port(&self) -> usize {
         self.agent.unwrap_or(0)
@@ -710,7 +478,7 @@ impl Guest {
     }
 
     /// What an exit of QEMU means.
-    fn ended(&self, status: ExitStatus) -> VmError {
+    pub(super) fn ended(&self, status: ExitStatus) -> VmError {
         // Its last words may still be on their way through the pipes.
         thread::sleep(POLL);
         let console = self.console();
@@ -781,7 +549,7 @@ pub fn memfd(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// The same, to be read from its beginning.
-fn rewound(fd: OwnedFd) -> io::Result<OwnedFd> {
+pub(super) fn rewound(fd: OwnedFd) -> io::Result<OwnedFd> {
     let mut file = File::from(fd);
     file.rewind()?;
     Ok(file.into())

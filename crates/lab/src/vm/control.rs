@@ -1,0 +1,113 @@
+//! A guest saved, loaded and told what to do, by QEMU's control channel.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::error::{Doing, VmError};
+use super::process::{Guest, POLL, memfd, rewound};
+use super::qmp::QmpError;
+use super::saved::Saved;
+
+/// What QEMU may take for anything but running the guest.
+pub(super) const CONTROL_LIMIT: Duration = Duration::from_secs(60);
+
+impl Guest {
+    /// The state of the devices of a guest that rests, whose memory is in a file.
+    ///
+    /// # Errors
+    /// QEMU would not.
+    pub fn save_devices(&mut self) -> Result<Vec<u8>, VmError> {
+        const NAME: &str = "devices";
+        self.leave_memory_out()?;
+        let file = memfd("netplumb-devices", b"").doing("hold the devices")?;
+        let passed = match &mut self.control {
+            Some(control) => control.pass_fd(NAME, file.as_fd(), CONTROL_LIMIT),
+            None => Ok(()),
+        };
+        passed.map_err(|e| self.control_failed(e))?;
+        self.control("migrate", json!({ "uri": format!("fd:{NAME}") }))?;
+        self.migrated("saved")?;
+        let mut bytes = Vec::new();
+        rewound(file)
+            .and_then(|fd| File::from(fd).read_to_end(&mut bytes))
+            .doing("read the devices")?;
+        Ok(bytes)
+    }
+
+    pub(super) fn load(&mut self, saved: &Saved, devices: i32) -> Result<(), VmError> {
+        self.leave_memory_out()?;
+        // Its NICs would tell each other that they have moved, at moments of the
+        // host's clock.
+        self.control("migrate-set-parameters", json!({ "announce-rounds": 0 }))?;
+        self.control(
+            "migrate-incoming",
+            json!({ "uri": format!("fd:{devices}") }),
+        )?;
+        self.migrated("loaded")?;
+        self.agent = Some(saved.port.min(self.ports.len() - 1));
+        (self.resting, self.rested) = (true, true);
+        Ok(())
+    }
+
+    /// What is in a file is not in the stream.
+    fn leave_memory_out(&mut self) -> Result<(), VmError> {
+        let capability = json!({ "capability": "x-ignore-shared", "state": true });
+        self.control(
+            "migrate-set-capabilities",
+            json!({ "capabilities": [capability] }),
+        )
+        .map(drop)
+    }
+
+    fn migrated(&mut self, done: &str) -> Result<(), VmError> {
+        let deadline = Instant::now() + CONTROL_LIMIT;
+        loop {
+            let answer = self.control("query-migrate", json!({}))?;
+            match answer.get("status").and_then(Value::as_str) {
+                Some("completed") => return Ok(()),
+                Some("failed") => {
+                    let why = answer
+                        .get("error-desc")
+                        .and_then(Value::as_str)
+                        .unwrap_or("it gives no reason");
+                    return Err(VmError::Control(format!(
+                        "the guest's state could not be {done}: {why}"
+                    )));
+                }
+                _ => thread::sleep(POLL / 50),
+            }
+            if Instant::now() > deadline || self.cancel.load(Ordering::Relaxed) {
+                return Err(VmError::Interrupted);
+            }
+        }
+    }
+
+    pub(super) fn control(&mut self, command: &str, arguments: Value) -> Result<Value, VmError> {
+        let Some(control) = &mut self.control else {
+            return Ok(Value::Null);
+        };
+        control
+            .execute(command, arguments, CONTROL_LIMIT)
+            .map_err(|e| self.control_failed(e))
+    }
+
+    /// A failed exchange, told by how QEMU ended if that is why.
+    pub(super) fn control_failed(&mut self, error: QmpError) -> VmError {
+        if let QmpError::Io(_) = error {
+            let deadline = Instant::now() + 20 * POLL;
+            while Instant::now() < deadline {
+                if let Ok(Some(status)) = self.child.try_wait() {
+                    return self.ended(status);
+                }
+                thread::sleep(POLL / 10);
+            }
+        }
+        VmError::Control(error.to_string())
+    }
+}
