@@ -43,6 +43,8 @@ const EXPERIMENT: &str = concat!(
     "/../../experiments/ip-layer.toml"
 );
 const ROUNDS: usize = 3;
+/// Arms of the sweep whose time is taken.
+const SWEEP_ARMS: u32 = 20;
 /// What the product promises of its developers' machine, two virtual CPUs.
 const RUN_BOUND_S: f64 = 30.0;
 const MEMORY_BOUND_BYTES: u64 = 1_000_000_000;
@@ -82,7 +84,7 @@ fn run() -> Result<()> {
         first_line("/proc/loadavg"),
     );
     println!("guest:   {} ({})", kernel.release, kernel.short());
-    whole_experiment()?;
+    whole_experiment(&cache)?;
     slowdown(&qemu, &kernel)?;
     println!("\nload {} after", first_line("/proc/loadavg"));
     Ok(())
@@ -93,20 +95,28 @@ fn run() -> Result<()> {
 /// One run of `plumb run`.
 struct Outcome {
     took: Duration,
-    boot_s: f64,
+    /// If it had to boot.
+    boot_s: Option<f64>,
     plumb_bytes: u64,
     qemu_bytes: u64,
 }
 
-fn whole_experiment() -> Result<()> {
-    println!("\nplumb run experiments/ip-layer.toml, from a cold start ({ROUNDS} times)");
+fn whole_experiment(cache: &Path) -> Result<()> {
     let folder = Folder::new()?;
+    let output = folder.0.join("bench.plumb");
+    let experiment = ["run", EXPERIMENT];
+    println!("\nplumb run experiments/ip-layer.toml, with nothing saved ({ROUNDS} times)");
     let mut all = Vec::new();
-    for _ in 0..ROUNDS {
-        all.push(one_experiment(&folder.0.join("bench.plumb"))?);
+    for round in 0..ROUNDS {
+        // The same kernels, and no states.
+        let own = folder.0.join(format!("cache{round}"));
+        std::fs::create_dir(&own)?;
+        std::os::unix::fs::symlink(cache.join("kernels"), own.join("kernels"))?;
+        all.push(timed(&experiment, Some(&own), &output)?);
+        std::fs::remove_dir_all(own.join("states"))?;
     }
     let took = median(all.iter().map(|o| o.took.as_secs_f64()));
-    let boot = median(all.iter().map(|o| o.boot_s));
+    let boots = || all.iter().filter_map(|o| o.boot_s);
     let memory = |of: fn(&Outcome) -> u64| all.iter().map(of).max().unwrap_or(0);
     let (plumb, qemu) = (memory(|o| o.plumb_bytes), memory(|o| o.qemu_bytes));
     line(
@@ -115,12 +125,12 @@ fn whole_experiment() -> Result<()> {
         verdict(took, RUN_BOUND_S, "30 s"),
     );
     line(
-        "of it, boot to agent ready",
-        &seconds(all.iter().map(|o| o.boot_s)),
-        verdict(boot, BOOT_BOUND_S, "7 s"),
+        "of it, to boot and save",
+        &seconds(boots()),
+        verdict(median(boots()), BOOT_BOUND_S, "7 s"),
     );
     line(
-        "peak memory",
+        "peak memory, one guest",
         &format!(
             "{} MB (plumb {} + QEMU {})",
             (plumb + qemu) / 1_000_000,
@@ -129,14 +139,46 @@ fn whole_experiment() -> Result<()> {
         ),
         verdict((plumb + qemu) as f64, MEMORY_BOUND_BYTES as f64, "1,000 MB"),
     );
+
+    println!("\nfrom saved states ({ROUNDS} times)");
+    let sizes: Vec<String> = (0..SWEEP_ARMS).map(|n| (n * 10).to_string()).collect();
+    let sizes = sizes.join(",");
+    let sweep = ["path", "--size", &sizes];
+    for (name, args, arms, bound_s) in [
+        (
+            "plumb path --proto udp",
+            &["path", "--proto", "udp"][..],
+            1,
+            1.0,
+        ),
+        ("plumb run experiments/ip-layer.toml", &experiment, 1, 4.0),
+        ("an arm of a sweep of sizes", &sweep, SWEEP_ARMS, 0.6),
+    ] {
+        timed(args, Some(cache), &output)?;
+        let mut all = Vec::new();
+        for _ in 0..ROUNDS {
+            let took = timed(args, Some(cache), &output)?.took;
+            all.push(took.as_secs_f64() / f64::from(arms));
+        }
+        let middle = median(all.iter().copied());
+        let bound = format!("{bound_s} s");
+        line(
+            name,
+            &seconds(all.into_iter()),
+            verdict(middle, bound_s, &bound),
+        );
+    }
     Ok(())
 }
 
-fn one_experiment(output: &Path) -> Result<Outcome> {
+fn timed(args: &[&str], cache: Option<&Path>, output: &Path) -> Result<Outcome> {
     let started = Instant::now();
-    let mut plumb = Command::new(PLUMB)
-        .arg("run")
-        .arg(EXPERIMENT)
+    let mut command = Command::new(PLUMB);
+    if let Some(cache) = cache {
+        command.arg("--cache").arg(cache);
+    }
+    let mut plumb = command
+        .args(args)
         .arg("--output")
         .arg(output)
         .stdin(Stdio::null())
@@ -156,16 +198,13 @@ fn one_experiment(output: &Path) -> Result<Outcome> {
     if !plumb.wait()?.success() {
         return Err(said.join("\n").into());
     }
-    let boot_s = said
-        .iter()
-        .find_map(|l| {
-            l.split_once("booted in ")?
-                .1
-                .strip_suffix(" s")?
-                .parse()
-                .ok()
-        })
-        .ok_or("plumb did not say how long the boot took")?;
+    let boot_s = said.iter().find_map(|l| {
+        l.split_once("booted and saved in ")?
+            .1
+            .strip_suffix(" s")?
+            .parse()
+            .ok()
+    });
     let recording = netplumb_store::read(output)?;
     let qemu_bytes = recording
         .environment
