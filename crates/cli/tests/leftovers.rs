@@ -87,7 +87,12 @@ fn interrupted_while_booting() {
         return;
     }
     let place = Place::new();
-    let mut running = Running::start(&mut place.plumb("path --link lo -o run.plumb"));
+    let cache = common::own_cache();
+    let words = format!(
+        "--cache {} path --link lo -o run.plumb",
+        cache.path().display()
+    );
+    let mut running = Running::start(&mut place.plumb(&words));
     running.wait_for("booting");
     sleep(Duration::from_millis(700));
     assert!(!place.processes().is_empty());

@@ -61,6 +61,33 @@ fn same_packets(what: &str, one: &Recording, other: &Recording) {
     same_in(what, packets(one), packets(other));
 }
 
+/// Check that they have the same counts in every packet's work, but for a thousandth of
+/// a class.
+#[track_caller]
+fn nearly_same_packets(what: &str, one: &Recording, other: &Recording) {
+    let (one, other) = (costs(one), costs(other));
+    let mut classes: BTreeMap<(&str, Direction), (u64, u64)> = BTreeMap::new();
+    for key in one
+        .keys()
+        .chain(other.keys().filter(|k| !one.contains_key(k)))
+    {
+        if key.2 == Direction::Other {
+            continue;
+        }
+        let insns = |costs: &BTreeMap<Key, (u64, u64)>| costs.get(key).map_or(0, |c| c.1);
+        let (all, apart) = classes.entry((&key.0, key.2)).or_default();
+        *all += insns(&one);
+        *apart += insns(&one).abs_diff(insns(&other));
+    }
+    assert!(!classes.is_empty(), "{what}: nothing was measured");
+    for ((arm, direction), (all, apart)) in classes {
+        tell(&format!(
+            "  {what}: {arm} {direction}: {apart} of {all} instructions apart"
+        ));
+        assert!(apart * 1_000 <= all, "{what}: {arm} {direction}");
+    }
+}
+
 #[track_caller]
 fn same_in(what: &str, one: BTreeMap<Key, (u64, u64)>, other: BTreeMap<Key, (u64, u64)>) {
     assert!(one.len() > 100, "{what}: too little was measured");
@@ -80,8 +107,8 @@ fn same_in(what: &str, one: BTreeMap<Key, (u64, u64)>, other: BTreeMap<Key, (u64
     tell(&format!("  {what}: {} costs, all the same", one.len()));
 }
 
-/// Check that on every link a run from a saved state, and another, count what a run
-/// that boots counts, in every function, block and context.
+/// Check that on every link a run from a saved state counts what another does, in every
+/// function, block and context; and what a run that boots does.
 #[test]
 fn a_saved_state_counts_as_a_cold_boot_does() {
     if !common::has_guests() {
@@ -102,10 +129,15 @@ fn a_saved_state_counts_as_a_cold_boot_does() {
         let warm = place.recording("warm.plumb");
         let again = place.recording("again.plumb");
         same(&format!("{link}, again"), &warm, &again);
-        // An e1000 that is loaded fires its moderation timer once more (e1000_post_load
-        // of QEMU), which moves what timers do between packets.
         let cold = place.recording("cold.plumb");
-        same_packets(&format!("{link}, cold"), &warm, &cold);
+        if matches!(link, "lo" | "veth") {
+            same_packets(&format!("{link}, cold"), &warm, &cold);
+        } else {
+            // A device that is loaded may interrupt once more than one that was there
+            // (an e1000 does: e1000_post_load of QEMU), and what hangs on the number
+            // of interrupts since the boot is drawn anew.
+            nearly_same_packets(&format!("{link}, cold"), &warm, &cold);
+        }
     }
 }
 
@@ -139,14 +171,6 @@ fn a_busy_machine_counts_the_same() {
     same("busy", &quiet, &busy);
 }
 
-/// A cache with the same kernels as the usual one, and states of its own.
-fn own_cache() -> tempfile::TempDir {
-    let cache = tempfile::tempdir().unwrap();
-    let kernels = common::cache().join("kernels");
-    std::os::unix::fs::symlink(kernels, cache.path().join("kernels")).unwrap();
-    cache
-}
-
 fn states(cache: &Path) -> Vec<std::path::PathBuf> {
     let mut states: Vec<_> = std::fs::read_dir(cache.join("states"))
         .map(|entries| entries.map(|e| e.unwrap().path()).collect())
@@ -165,7 +189,7 @@ fn states_are_made_when_they_must_be() {
     }
     const BOOTING: &str = "booting";
     let place = Place::new();
-    let cache = own_cache();
+    let cache = common::own_cache();
     let words = format!(
         "--cache {} path --link lo --packets 20 --blocks 1",
         cache.path().display()

@@ -303,6 +303,14 @@ impl Running {
     }
 }
 
+/// A cache with the same kernels as the usual one, and states of its own.
+pub(crate) fn own_cache() -> TempDir {
+    let own = TempDir::new().unwrap();
+    let kernels = cache().join("kernels");
+    std::os::unix::fs::symlink(kernels, own.path().join("kernels")).unwrap();
+    own
+}
+
 /// A catalogue with `debian` alone, and of its modules only the folders named.
 pub(crate) fn poorer_cache(modules: &[&str]) -> TempDir {
     let kernel = kernel().unwrap();
