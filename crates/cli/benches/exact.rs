@@ -151,7 +151,7 @@ fn whole_experiment(cache: &Path) -> Result<()> {
             1,
             1.0,
         ),
-        ("plumb run experiments/ip-layer.toml", &experiment, 1, 4.0),
+        ("plumb run ip-layer.toml", &experiment, 1, 4.0),
         ("an arm of a sweep of sizes", &sweep, SWEEP_ARMS, 0.6),
     ] {
         timed(args, Some(cache), &output)?;

@@ -268,7 +268,7 @@ impl Machine {
     }
 
     /// All that a saved state depends on and that the caller does not bring: QEMU's
-    /// words, with no descriptor in them.
+    /// words, with no descriptor and no path in them.
     pub fn description(&self) -> Vec<String> {
         let nothing = Inherited {
             initramfs: -1,
@@ -280,7 +280,12 @@ impl Machine {
             memory: Memory::Shared(-1),
             incoming: false,
         };
-        let mut words = self.qemu_args(nothing, &[]);
+        // Where the kernel is kept says nothing of it.
+        let anywhere = Machine {
+            kernel: PathBuf::new(),
+            ..self.clone()
+        };
+        let mut words = anywhere.qemu_args(nothing, &[]);
         words.extend(self.late_devices().iter().map(ToString::to_string));
         words
     }
