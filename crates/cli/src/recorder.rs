@@ -34,7 +34,7 @@ pub(crate) struct RunOptions {
     /// Go on with a recording that was cut short: what it has is not measured again
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Boot for every arm, from no saved state: slow, and the counts are the same
+    /// Boot for every arm, from no saved state: slow, to check what saved states count
     #[arg(long)]
     pub(crate) cold: bool,
     /// Every arm under so many random seeds: what hangs on luck is shown as a spread

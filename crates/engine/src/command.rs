@@ -19,14 +19,14 @@ use netplumb_lab::vm::process::{self, Extra, Guest, VmError};
 use netplumb_lab::vm::trial;
 use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::message::{CommandEnd, CommandPlan, Output, Reply, Request};
-use netplumb_model::recording::{Arm, Ledger, Loss, Recording, env};
+use netplumb_model::recording::{Arm, Ledger, Loss, Recording};
 
 use crate::collect::{Index, Translation};
 use crate::error::EngineError;
 use crate::measure::pipe;
 use crate::origin::Boot;
 use crate::plan::Plan;
-use crate::run::{Options, Progress, Save, add_losses};
+use crate::run::{Options, Progress, Save, add_losses, note_machine};
 
 /// Where debug files are, by build ID.
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
@@ -101,13 +101,8 @@ pub fn run_command(
     };
     recording.arms = plan.arms.clone();
     recording.complete = false;
+    note_machine(recording, options);
     let mut fact = |key: &str, value: String| recording.environment.insert(key.into(), value);
-    fact(env::CLOCK, "exact".into());
-    fact(env::UNIT, "instructions".into());
-    fact(env::QUICK, if options.quick { "yes" } else { "no" }.into());
-    fact(env::CPU, machine::CPU.into());
-    fact(env::REP, machine::REP_NOTE.into());
-    fact("vm.memory_mib", machine::MEMORY_MIB.to_string());
     fact("command.words", run.words.join(" "));
     if !options.quick {
         fact(

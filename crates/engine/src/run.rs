@@ -92,13 +92,7 @@ pub fn run(
     let plan = &crate::scan::planned(plan, &store, options, &qemu, recording, progress)?;
     let done = take_up(plan, recording)?;
     recording.complete = false;
-    let mut fact = |key: &str, value: String| recording.environment.insert(key.into(), value);
-    fact(env::CLOCK, "exact".into());
-    fact(env::UNIT, "instructions".into());
-    fact(env::QUICK, if options.quick { "yes" } else { "no" }.into());
-    fact(env::CPU, machine::CPU.into());
-    fact(env::REP, machine::REP_NOTE.into());
-    fact("vm.memory_mib", machine::MEMORY_MIB.to_string());
+    note_machine(recording, options);
 
     let guests = plan.guests();
     // Found before the first boot: a wrong name is told at once.
@@ -186,6 +180,17 @@ pub fn run(
     outcome?;
     recording.complete = true;
     save(recording).map_err(EngineError::Save)
+}
+
+/// The facts of the clock and the machine that hold for every run.
+pub(crate) fn note_machine(recording: &mut Recording, options: &Options) {
+    let mut fact = |key: &str, value: String| recording.environment.insert(key.into(), value);
+    fact(env::CLOCK, "exact".into());
+    fact(env::UNIT, "instructions".into());
+    fact(env::QUICK, if options.quick { "yes" } else { "no" }.into());
+    fact(env::CPU, machine::CPU.into());
+    fact(env::REP, machine::REP_NOTE.into());
+    fact("vm.memory_mib", machine::MEMORY_MIB.to_string());
 }
 
 /// Arms of a recording that are done, if it is of this plan; arms that are not go.
