@@ -77,6 +77,7 @@ fn recording(arms: &[(Arm, u64)], callee: &str) -> Recording {
                 user_insns: 0,
                 entered: 2 * PACKETS,
                 returned: 2 * PACKETS,
+                duration_ns: 0,
             });
             for (node, insns) in [(0, 1_000), (1, *insns)] {
                 recording.costs.push(Cost {

@@ -124,6 +124,7 @@ fn recording() -> Recording {
             user_insns: 0,
             entered: 0,
             returned: 0,
+            duration_ns: 0,
         });
     }
     recording

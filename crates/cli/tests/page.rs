@@ -49,6 +49,7 @@ fn recording() -> Recording {
             user_insns: 0,
             entered: 100,
             returned: 100,
+            duration_ns: 0,
         }],
         functions: vec![Function {
             name: "udp_sendmsg".into(),

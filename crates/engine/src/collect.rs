@@ -108,6 +108,7 @@ impl Translation {
             user_insns: window.user_insns,
             entered: window.entered,
             returned: window.returned,
+            duration_ns: 0,
         });
         // Static functions of one name are one function of the recording, so two
         // nodes may have become one.

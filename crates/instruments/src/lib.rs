@@ -3,3 +3,4 @@
 pub mod capability;
 pub mod exact;
 pub mod functions;
+pub mod live;

@@ -6,3 +6,4 @@ pub mod class;
 pub mod experiment;
 pub mod message;
 pub mod recording;
+pub mod timing;

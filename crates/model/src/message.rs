@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 use crate::class::{Family, Link, Proto};
 use crate::experiment::{Offload, Ruleset};
 use crate::recording::Ledger;
+use crate::timing::{Attached, TimingSpec, Window};
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// From the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,6 +45,14 @@ pub enum Request {
         /// The functions, timed one at a time.
         functions: Vec<String>,
         /// What runs meanwhile, once for each.
+        plan: RunPlan,
+    },
+    /// Run a workload under an instrument that reads a clock: [`Reply::Attached`],
+    /// and for each block a [`Reply::BlockDone`] and a [`Reply::Window`].
+    Time {
+        /// What the instrument is to do.
+        spec: TimingSpec,
+        /// What runs meanwhile.
         plan: RunPlan,
     },
     /// List the settings below /proc/sys whose names begin with one of these, and
@@ -99,6 +108,10 @@ pub enum Reply {
     Ended(CommandEnd),
     /// What the second opinion saw, one entry a function.
     Timed(Vec<TimedFunction>),
+    /// An instrument that reads a clock is attached.
+    Attached(Box<Attached>),
+    /// What it saw in a block.
+    Window(Box<Window>),
     /// Settings, a part of the list.
     Settings(Vec<Setting>),
     /// The request was carried out.

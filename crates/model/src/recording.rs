@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::class::{Context, Direction, Family, Link, Proto};
+use crate::timing::{Calibration, Mechanism, StageKind, Step, Times};
 
 /// Index into [`Recording::functions`].
 pub type FunctionId = u32;
@@ -34,6 +35,19 @@ pub struct Recording {
     pub nodes: Vec<Node>,
     /// What each node cost in each block, direction and context.
     pub costs: Vec<Cost>,
+    /// What each node took in each block, direction and context, where the clock is
+    /// one of nanoseconds.
+    pub timed: Vec<Timed>,
+    /// What each stage took.
+    pub stages: Vec<Stage>,
+    /// By what functions were timed.
+    pub attachments: Vec<Attachment>,
+    /// What the probes cost.
+    pub calibration: Vec<Calibration>,
+    /// Counts and rates of blocks.
+    pub counters: Vec<Counter>,
+    /// Packets told one by one.
+    pub steps: Vec<Step>,
     /// Everything that was lost, missed or could not be attributed.
     pub losses: Vec<Loss>,
     /// Whether the run reached its end. If not, what is here is still right.
@@ -46,10 +60,12 @@ pub const THREAD_MODULE: &str = "(thread)";
 
 /// Keys of [`Recording::environment`] that more than one place needs.
 pub mod env {
-    /// The instrument, which is the clock: "exact".
+    /// The instrument, which is the clock: a [`Clock`](crate::timing::Clock).
     pub const CLOCK: &str = "clock";
-    /// What one unit of cost is: "instructions".
+    /// What one unit of cost is: "instructions" or "nanoseconds".
     pub const UNIT: &str = "clock.unit";
+    /// Where it ran: "vm", "netns" or "host". Absent in old recordings: "vm".
+    pub const LAB: &str = "lab";
     /// "yes" if the guest ran without an instruction clock.
     pub const QUICK: &str = "clock.quick";
     /// Version of Netplumb.
@@ -133,6 +149,8 @@ pub struct Block {
     pub entered: u64,
     /// Of these, those that returned in the window.
     pub returned: u64,
+    /// How long the window was open; 0 under a clock that has no time.
+    pub duration_ns: u64,
 }
 
 /// Packets offered = delivered + dropped by named cause.
@@ -194,6 +212,69 @@ pub struct Cost {
     pub calls: u64,
     /// Instructions executed in the function itself.
     pub self_insns: u64,
+}
+
+/// What one node took in one block, direction and context.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Timed {
+    /// Index into [`Recording::blocks`].
+    pub block: u32,
+    /// What was done with the packet.
+    pub direction: Direction,
+    /// Whose time it was.
+    pub context: Context,
+    /// The node.
+    pub node: NodeId,
+    /// Inclusive times of its calls, as read; what interrupted them is cut out.
+    pub times: Times,
+    /// Their sum, less the probes' own cost: the reading's bias for each call, and
+    /// a pair's cost for each timed call below it.
+    pub corrected_ns: f64,
+    /// Half the width of the 95 % interval of that, from the calibration's.
+    pub uncertainty_ns: f64,
+}
+
+/// What one stage took in one block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    /// Index into [`Recording::blocks`].
+    pub block: u32,
+    /// `tx`, `rx` or `forward`.
+    pub direction: Direction,
+    /// Its place on the way, from 0.
+    pub order: u16,
+    /// What it is called.
+    pub name: String,
+    /// Work or wait.
+    pub kind: StageKind,
+    /// Of the packets that went through it.
+    pub times: Times,
+    /// Of all packets on this way, those that did not meet it.
+    pub passed_over: u64,
+}
+
+/// By what a function was timed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// The function.
+    pub function: FunctionId,
+    /// By what.
+    pub mechanism: Mechanism,
+    /// Its arguments.
+    pub arguments: u8,
+}
+
+/// A count or rate of a block.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Counter {
+    /// Index into [`Recording::blocks`].
+    pub block: u32,
+    /// What: "packets seen at netif_receive_skb", dotted: `ledger.udp tx.xmit`.
+    pub name: String,
+    /// How much.
+    pub value: f64,
+    /// Of what: "packets", "ns", "packets/s".
+    pub unit: String,
 }
 
 /// Something that was lost, missed or could not be attributed.

@@ -160,6 +160,7 @@ fn load(c: &Connection) -> rusqlite::Result<Recording> {
                 user_insns: count(r, 5)?,
                 entered: count(r, 6)?,
                 returned: count(r, 7)?,
+                duration_ns: 0,
             })
         },
     )?;

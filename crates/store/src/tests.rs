@@ -31,6 +31,7 @@ fn small() -> Recording {
             user_insns: 7,
             entered: 2,
             returned: 2,
+            duration_ns: 0,
         }],
         functions: vec![Function {
             name: "<b>udp_rcv".into(),
@@ -75,6 +76,7 @@ fn small() -> Recording {
             meaning: "m".into(),
         }],
         complete: true,
+        ..Recording::default()
     }
 }
 

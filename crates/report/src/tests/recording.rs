@@ -323,6 +323,7 @@ fn block(arm: u32, index: u32, delivered: u64, dropped: &[(&str, u64)]) -> Block
         user_insns: 5_000,
         entered: 0,
         returned: 0,
+        duration_ns: 0,
     }
 }
 
@@ -424,6 +425,7 @@ pub(crate) fn small() -> Recording {
                 },
             ],
             complete: false,
+            ..Recording::default()
         },
     };
     for block in [0, 2, 4] {

@@ -61,6 +61,7 @@ fn recording(arms: &[Spent<'_>]) -> Recording {
             user_insns: 0,
             entered: 0,
             returned: 0,
+            duration_ns: 0,
         });
         let block = recording.blocks.len() as u32 - 1;
         for (node, insns) in costs.iter().enumerate() {

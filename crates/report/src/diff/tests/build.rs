@@ -63,6 +63,7 @@ impl Build {
                     user_insns: 0,
                     entered: 0,
                     returned: 0,
+                    duration_ns: 0,
                 });
             }
         }

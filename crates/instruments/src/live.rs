@@ -1,0 +1,84 @@
+//! Instruments that read a clock on the running kernel: what they have in common.
+
+use std::fmt;
+
+use netplumb_model::timing::{Attached, Clock, TimingSpec, Window};
+
+/// Why an instrument can't measure, or no longer.
+#[derive(Debug)]
+pub enum LiveError {
+    /// Not on this machine, or not as this user: why, and what would help.
+    CannotRun {
+        /// What is missing, in a sentence.
+        reason: String,
+        /// What to try.
+        remedy: String,
+    },
+    /// Not what was asked for: no function by that name, no such filter here.
+    Asked(String),
+    /// The system refused something on the way.
+    System {
+        /// What was being done.
+        doing: String,
+        /// The system's reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl fmt::Display for LiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LiveError::CannotRun { reason, remedy } => write!(f, "{reason}: {remedy}"),
+            LiveError::Asked(what) => f.write_str(what),
+            LiveError::System { doing, source } => write!(f, "can't {doing}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for LiveError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            LiveError::System { source, .. } => Some(source.as_ref()),
+            _ => None,
+        }
+    }
+}
+
+/// An instrument that is attached. Dropped, it leaves nothing in the kernel.
+pub trait Live: fmt::Debug {
+    /// What it watches, and at what cost.
+    fn attached(&self) -> &Attached;
+
+    /// Open a window: what was seen before belongs to none.
+    ///
+    /// # Errors
+    /// The kernel's maps can't be read.
+    fn open(&mut self) -> Result<(), LiveError>;
+
+    /// Close the window, and tell what was seen in it.
+    ///
+    /// # Errors
+    /// The kernel's maps can't be read.
+    fn close(&mut self) -> Result<Window, LiveError>;
+}
+
+/// Attach the instrument that is asked for. `layer` gives a function its layer, by
+/// its name and module.
+///
+/// # Errors
+/// It can't be attached here, or not as asked.
+pub fn attach(
+    spec: &TimingSpec,
+    layer: &dyn Fn(&str, Option<&str>) -> Option<String>,
+) -> Result<Box<dyn Live>, LiveError> {
+    let _ = layer;
+    match spec.clock {
+        Clock::Exact => Err(LiveError::Asked(
+            "`exact` is no clock of the running kernel: it counts in the vm lab".into(),
+        )),
+        Clock::Functions | Clock::Stages => Err(LiveError::CannotRun {
+            reason: format!("`{}` is not there yet", spec.clock),
+            remedy: "use `--clock exact` in the vm lab".into(),
+        }),
+    }
+}

@@ -1,0 +1,279 @@
+//! Times of the running kernel: what is asked of an instrument that reads a
+//! clock, and what it answers.
+//!
+//! An instrument works in windows. What it answers for a window is complete: the
+//! calls that returned in it, or the packets that reached their last stage in it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::class::{Context, Direction, Family, Proto, words};
+use crate::recording::Loss;
+
+words! {
+    /// What a figure was read from.
+    Clock, "clock",
+    /// Instructions, counted by a QEMU plugin.
+    Exact = "exact",
+    /// Nanoseconds from a function's entry to its exit.
+    Functions = "functions",
+    /// Nanoseconds from one tracepoint to the next.
+    Stages = "stages",
+}
+
+words! {
+    /// By what a function or a stage is watched, the best first.
+    Mechanism, "mechanism",
+    /// One program, many functions, entry and exit, from Linux 7.
+    FsessionMulti = "fsession_multi",
+    /// One program for entry and exit.
+    Fsession = "fsession",
+    /// Two programs on one trampoline.
+    FentryFexit = "fentry+fexit",
+    /// One program for entry and exit by fprobe, from Linux 6.10.
+    KprobeSession = "kprobe.session",
+    /// A breakpoint or jump at entry, a trampoline at exit.
+    Kretprobe = "kprobe+kretprobe",
+    /// A tracepoint, its arguments typed.
+    TpBtf = "tp_btf",
+    /// A tracepoint, its arguments as numbers.
+    RawTp = "raw_tp",
+}
+
+/// Which packets and tasks are looked at; what is empty or absent holds for all.
+/// Evaluated in the kernel.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filter {
+    /// Protocols.
+    pub protos: Vec<Proto>,
+    /// Version of IP.
+    pub family: Option<Family>,
+    /// Port of either end.
+    pub port: Option<u16>,
+    /// Address of either end.
+    pub address: Option<IpAddr>,
+    /// Index of the device that the packet is on.
+    pub interface: Option<u32>,
+    /// Inodes of network namespaces.
+    pub namespaces: Vec<u32>,
+    /// Process (thread group) that makes the call.
+    pub pid: Option<u32>,
+    /// Id of a cgroup (version 2) that the task is in.
+    pub cgroup: Option<u64>,
+}
+
+/// Which functions are timed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Selection {
+    /// Names, with `*` for any letters.
+    pub patterns: Vec<String>,
+    /// Layers, as the rules name them.
+    pub layers: Vec<String>,
+    /// Names that a recording saw, the most telling first.
+    pub recorded: Vec<String>,
+    /// Functions that take an skb, from the kernel's type information; so it is
+    /// where nothing else is asked for.
+    pub discover: bool,
+    /// At most so many.
+    pub max_functions: u32,
+    /// The share of time that measuring may take, if it is to be held to one: 0.05.
+    pub max_overhead: Option<f64>,
+}
+
+/// What an instrument is to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TimingSpec {
+    /// `functions` or `stages`.
+    pub clock: Clock,
+    /// Which packets.
+    pub filter: Filter,
+    /// Which functions; not for stages.
+    pub selection: Selection,
+    /// Hold on to this mechanism, not the best that there is.
+    pub mechanism: Option<Mechanism>,
+    /// So many packets are to be told one by one, with the time of each step.
+    pub one_packet: u32,
+}
+
+/// Sub-buckets of an octave, as a power of two.
+pub const SUB_BITS: u32 = 4;
+/// Buckets of a histogram: times below 16 ns have one each, above that each octave
+/// has 16, up to 2^35 - 1 ns, 34 s.
+pub const BUCKETS: usize = 512;
+
+/// A log-linear histogram of nanoseconds: counts by bucket, ascending, none zero.
+///
+/// Bucket `b` below 16 is the value `b`. Above, with `o = b / 16 + 3` and
+/// `s = b % 16`, it holds `(16 + s) << (o - 4)` up to the next bucket's first. The
+/// last bucket also takes what is longer.
+pub type Buckets = Vec<(u16, u64)>;
+
+/// How a distribution of times is summed up.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// How many.
+    pub count: u64,
+    /// Their sum, as read.
+    pub total_ns: u64,
+    /// The shortest; 0 where there are none.
+    pub min_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// All of them, as read.
+    pub buckets: Buckets,
+}
+
+/// A function in one calling context. A parent comes before its children.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimedNode {
+    /// Index of the caller among the nodes, of those functions that are timed.
+    pub parent: Option<u32>,
+    /// Index into [`Attached::functions`].
+    pub function: u32,
+    /// What was done with the packet; `other` where none was seen.
+    pub direction: Direction,
+    /// The protocol, where a packet was seen.
+    pub proto: Option<Proto>,
+    /// Whose time it was.
+    pub context: Context,
+}
+
+/// A function that is timed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimedFunctionInfo {
+    /// Its symbol.
+    pub name: String,
+    /// Its module.
+    pub module: Option<String>,
+    /// By what.
+    pub mechanism: Mechanism,
+    /// Arguments, on which the probe's cost depends a little.
+    pub arguments: u8,
+}
+
+/// What the probes cost, as measured on an empty function.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// On which CPU; none where it is the median of all.
+    pub cpu: Option<u32>,
+    /// Of which.
+    pub mechanism: Mechanism,
+    /// On a function with so many arguments.
+    pub arguments: u8,
+    /// What is read for a function that does nothing.
+    pub bias_ns: f64,
+    /// What a probe pair takes altogether, the bias included.
+    pub pair_ns: f64,
+    /// Half the width of the 95 % interval of either.
+    pub uncertainty_ns: f64,
+}
+
+/// What stands once an instrument is attached.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Attached {
+    /// The functions; empty for stages.
+    pub functions: Vec<TimedFunctionInfo>,
+    /// The probes' own cost.
+    pub calibration: Vec<Calibration>,
+    /// Functions and tracepoints that could not be watched, each with the reason.
+    pub refused: BTreeMap<String, String>,
+    /// Functions left out to keep to the budget, the least telling first.
+    pub shed: Vec<String>,
+    /// How long attaching took.
+    pub attach_ns: u64,
+    /// Facts for the recording's environment, by dotted key.
+    pub facts: BTreeMap<String, String>,
+}
+
+/// One function's times in one calling context.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeTimes {
+    /// Index into [`Window::nodes`].
+    pub node: u32,
+    /// Of its calls: entry to exit, less what interrupted it.
+    pub times: Times,
+    /// Stretches in which something else had the CPU, cut out of the times.
+    pub interruptions: u64,
+}
+
+words! {
+    /// What a stage is.
+    StageKind, "kind of stage",
+    /// The CPU works on the packet.
+    Work = "work",
+    /// It waits for something.
+    Wait = "wait",
+    /// What no stage explains.
+    Unaccounted = "unaccounted",
+    /// The whole way, which the others add up to.
+    Total = "total",
+}
+
+/// One stage of the way of packets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StageTimes {
+    /// The protocol.
+    pub proto: Proto,
+    /// Version of IP.
+    pub family: Family,
+    /// `tx`, `rx` or `forward`.
+    pub direction: Direction,
+    /// Its place on the way, from 0.
+    pub order: u16,
+    /// What it is called.
+    pub name: String,
+    /// Work or wait.
+    pub kind: StageKind,
+    /// Of the packets that went through it.
+    pub times: Times,
+    /// Of all packets on this way, those that did not meet it.
+    pub passed_over: u64,
+}
+
+/// One step of one packet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Which packet, from 0.
+    pub packet: u32,
+    /// The function or stage.
+    pub name: String,
+    /// When it began, on the monotonic clock.
+    pub begin_ns: u64,
+    /// How long it took; 0 for a moment.
+    pub duration_ns: u64,
+    /// On which CPU.
+    pub cpu: u32,
+    /// In which thread.
+    pub thread: u32,
+    /// That thread's name.
+    pub command: String,
+    /// Whose time it was.
+    pub context: Context,
+}
+
+/// What an instrument saw in a window.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// How long it was open.
+    pub duration_ns: u64,
+    /// All nodes seen since the instrument was attached: later windows append.
+    pub nodes: Vec<TimedNode>,
+    /// Times by node.
+    pub functions: Vec<NodeTimes>,
+    /// Times by stage.
+    pub stages: Vec<StageTimes>,
+    /// Packets that were seen, at each place where they are counted: "udp tx
+    /// netif_receive_skb", say.
+    pub ledger: BTreeMap<String, u64>,
+    /// Packets dropped, by reason, where the kernel tells.
+    pub drops: BTreeMap<String, u64>,
+    /// What the instrument missed.
+    pub losses: Vec<Loss>,
+    /// Packets told one by one.
+    pub steps: Vec<Step>,
+    /// CPU time of the programs in the kernel, if it is counted, and of the
+    /// process that drains them.
+    pub own_cpu_ns: u64,
+}
