@@ -213,6 +213,59 @@ fn the_same_knobs_twice() {
     assert_ne!(all("offload", tx), all("first", tx));
 }
 
+/// Check that every experiment that comes with the program gives the same counts when
+/// it is run again, in every arm, and that comparing the two finds nothing. A scan is
+/// of hundreds of arms: it has a test of its own, of a few settings.
+#[test]
+fn shipped_experiments_twice() {
+    if !has_nft() {
+        return;
+    }
+    let place = Place::new();
+    let mut compared = 0;
+    for entry in fs::read_dir(shipped("")).unwrap() {
+        let path = entry.unwrap().path();
+        let experiment = Experiment::parse(&fs::read_to_string(&path).unwrap()).unwrap();
+        let missing = |k: &&String| !place.run(&format!("kernel show {k}")).status.success();
+        if let Some(kernel) = experiment.vary.kernel.iter().find(missing) {
+            common::tell(&format!("{}: there is no {kernel}", experiment.name));
+            continue;
+        }
+        if experiment.scan.is_some() {
+            continue;
+        }
+        place.write("x.toml", fs::read(&path).unwrap());
+        let recordings = ["one", "other"].map(|name| {
+            let ran = place.run(&format!("run -q --seeds 1 x.toml -o {name}"));
+            ran.code(0);
+            place.recording(name)
+        });
+        for arm in &recordings[0].arms {
+            let [one, other] = recordings.each_ref().map(|r| steady(r, &arm.name));
+            assert!(one.len() > 50, "{}, {}", experiment.name, arm.name);
+            let differs: Vec<_> = one
+                .iter()
+                .filter(|(k, v)| other.get(k) != Some(v))
+                .collect();
+            let lost = other.len() != one.len();
+            assert!(
+                differs.is_empty() && !lost,
+                "{}, {}: {differs:?}",
+                experiment.name,
+                arm.name
+            );
+            compared += 1;
+        }
+        let diff = place.run("diff --fail-if-worse 0% one other");
+        diff.code(0);
+        let sentences = || diff.stdout.lines().filter(|l| l.contains(" per packet, "));
+        assert!(sentences().count() > 1, "{}", diff.stdout);
+        let differs = sentences().find(|l| !l.contains(", no difference"));
+        assert_eq!(differs, None, "{}", experiment.name);
+    }
+    assert!(compared > 20, "only {compared} arms");
+}
+
 /// Check that a knob that can't be turned is told, with the reason, and leaves nothing.
 #[test]
 fn knobs_that_cannot_be_turned() {

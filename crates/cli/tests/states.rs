@@ -117,6 +117,7 @@ fn a_saved_state_counts_as_a_cold_boot_does() {
     let place = Place::new();
     for (link, proto) in [
         ("lo", "udp"),
+        ("veth", "udp"),
         ("veth", "tcp"),
         ("virtio-net", "tcp"),
         ("e1000", "udp"),
@@ -130,12 +131,14 @@ fn a_saved_state_counts_as_a_cold_boot_does() {
         let again = place.recording("again.plumb");
         same(&format!("{link}, again"), &warm, &again);
         let cold = place.recording("cold.plumb");
-        if matches!(link, "lo" | "veth") {
+        if matches!(link, "lo" | "veth") && proto == "udp" {
             same_packets(&format!("{link}, cold"), &warm, &cold);
         } else {
             // A device that is loaded may interrupt once more than one that was there
             // (an e1000 does: e1000_post_load of QEMU), and what hangs on the number
-            // of interrupts since the boot is drawn anew.
+            // of interrupts since the boot is drawn anew. TCP reckons with jiffies
+            // (tcp_event_data_recv, tcp_send_delayed_ack), which are others a boot
+            // later: now and then it converts a time once more.
             nearly_same_packets(&format!("{link}, cold"), &warm, &cold);
         }
     }
