@@ -293,21 +293,29 @@ impl Bundle {
             })
     }
 
-    /// The path of a program, as `execvp` would find it.
+    /// The path of a program, as `execvp` would find it; a version manager's stand-in
+    /// only where there is nothing else by that name.
     fn find(&self, name: &str) -> Result<PathBuf, BundleError> {
         if name.contains('/') {
             return Ok(clean(&self.host.absolute(Path::new(name))));
         }
         let mut refused = None;
+        let mut shim = None;
         for folder in &self.host.path {
             let path = folder.join(name);
             match self.host.metadata(&path) {
                 Ok((_, found)) if found.is_file() && found.permissions().mode() & 0o111 != 0 => {
-                    return Ok(path);
+                    if !self.host.is_shim(&path) {
+                        return Ok(path);
+                    }
+                    shim = shim.or(Some(path));
                 }
                 Ok((_, found)) if found.is_file() => refused = refused.or(Some(path)),
                 _ => {}
             }
+        }
+        if let Some(shim) = shim {
+            return Ok(shim);
         }
         Err(match refused {
             Some(path) => BundleError::NotExecutable(path),

@@ -1,7 +1,7 @@
 //! The machine that files come from, and its paths.
 
 use std::fs::{self, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 /// Where programs are looked for after `$PATH`, in which ordinary users seldom
@@ -85,6 +85,22 @@ impl Host {
             rest.extend(parts(&target).into_iter().rev());
         }
         Ok((at, links))
+    }
+
+    /// Whether a program is a version manager's stand-in for another one: a script in
+    /// a folder `shims`, as pyenv, rbenv and others have it. It asks the manager which
+    /// program is meant, and no manager is taken along.
+    pub(super) fn is_shim(&self, path: &Path) -> bool {
+        let in_shims = path
+            .parent()
+            .is_some_and(|folder| folder.ends_with("shims"));
+        let script = || -> io::Result<bool> {
+            let (place, _) = self.walk(path)?;
+            let mut head = [0; 2];
+            fs::File::open(self.real(&place))?.read_exact(&mut head)?;
+            Ok(head == *b"#!")
+        };
+        in_shims && script().unwrap_or(false)
     }
 
     pub(super) fn metadata(&self, path: &Path) -> io::Result<(PathBuf, Metadata)> {

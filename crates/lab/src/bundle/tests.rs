@@ -155,6 +155,24 @@ fn libraries_of_libraries() {
     assert_eq!(bundle.size_bytes(), sum);
 }
 
+/// Check that a version manager's stand-in is passed over for the program that it
+/// stands for, and taken where there is no other.
+#[test]
+fn a_shim_is_passed_over() {
+    let f = Fixture::new();
+    f.write("/opt/v/shims/tool", b"#!/bin/sh\nexec manager", 0o755);
+    f.write("/usr/bin/tool", b"#!/bin/sh\n", 0o755);
+    f.write("/opt/v/shims/only", b"#!/bin/sh\nexec manager", 0o755);
+    f.write("/opt/v/shims/elf", b"\x7fELF", 0o755);
+    f.write("/usr/bin/elf", b"\x7fELF", 0o755);
+    let mut host = Host::at(f.folder.path());
+    host.path.insert(0, "/opt/v/shims".into());
+    let bundle = Bundle::new(host);
+    assert_eq!(bundle.find("tool").unwrap(), Path::new("/usr/bin/tool"));
+    assert_eq!(bundle.find("only").unwrap(), Path::new("/opt/v/shims/only"));
+    assert_eq!(bundle.find("elf").unwrap(), Path::new("/opt/v/shims/elf"));
+}
+
 /// Check that DT_RPATH counts for the libraries of libraries, and DT_RUNPATH only for
 /// the file that has it; and that $ORIGIN is where the program really is.
 #[test]
