@@ -3,7 +3,7 @@ use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, LineCost, No
 
 use super::*;
 use crate::analysis::class;
-use crate::json;
+use crate::{callgrind, json};
 
 /// A command, run twice: `main` calls `work`, which calls itself if `recursive`.
 fn recording(recursive: bool) -> Recording {
@@ -137,4 +137,32 @@ fn in_json() {
         ])
     );
     assert!(of("strlen").get("source").is_none() && of("strlen").get("lines").is_none());
+}
+
+/// Check that callgrind gets what each line costs, what was inlined in its own file, and
+/// the rest where the function is defined; and that levels of recursion share no lines.
+#[test]
+fn in_callgrind() {
+    let flat = recording(false);
+    let views = [class(&flat, 0, Direction::Run)];
+    let text = callgrind::render(&flat, &views);
+    let work = text
+        .split("\n\n")
+        .find(|part| part.contains("\nfn=") && part.contains("inline.h"))
+        .unwrap();
+    let lines: Vec<&str> = work.lines().filter(|l| !l.starts_with("ob=")).collect();
+    assert!(lines[0].starts_with("fl=("), "{work}");
+    assert!(lines[1].starts_with("fn=("), "{work}");
+    assert_eq!(lines[2], "4 14");
+    assert!(lines[3].starts_with("fi=(") && lines[3].ends_with(" /src/inline.h"));
+    assert_eq!(lines[4], "2 60");
+    assert!(lines[5].starts_with("fe=("), "{work}");
+    assert_eq!(lines[6], "3 6");
+    assert!(text.contains("\ncalls=2 3\n10 100\n"), "{text}");
+
+    let recursive = recording(true);
+    let views = [class(&recursive, 0, Direction::Run)];
+    let text = callgrind::render(&recursive, &views);
+    assert!(!text.contains("inline.h"), "{text}");
+    assert!(text.contains("\n3 80\n"), "{text}");
 }
