@@ -40,6 +40,7 @@ export interface PageFunction {
   module: string | null;
   layer: string;
   was: string | null;
+  source: string | null;
 }
 
 export interface PageClass {

@@ -7,7 +7,7 @@ import { frames } from "./frames";
 import { callGraph } from "./graph";
 import { changeCell } from "./head";
 import type { Icicle } from "./icicle";
-import { changePercent, cost, percent, share, short } from "./number";
+import { changePercent, cost, pathEnd, percent, share, short } from "./number";
 import { table, type Column } from "./table";
 import { sums, titleOf, treeOf, type FunctionSum, type Glance, type Tree } from "./tree";
 
@@ -112,6 +112,10 @@ function functionCell(page: Page, fn: number, pick: (fn: number) => void): HTMLE
   );
 }
 
+function sourceCell(source: string | null): HTMLElement | null {
+  return source ? h("span", { class: "code", title: short(source, 400) }, pathEnd(source, 32)) : null;
+}
+
 function functionTable(page: Page, tree: Tree, functions: FunctionSum[], pick: (fn: number) => void): HTMLElement {
   const after = (n: number): number => n / tree.packets;
   const before = (n: number): number => n / tree.packetsBefore;
@@ -122,6 +126,11 @@ function functionTable(page: Page, tree: Tree, functions: FunctionSum[], pick: (
     { title: "layer", value: (f) => about(f).layer, show: (f) => short(about(f).layer, 24) },
     { title: "module", value: (f) => about(f).module ?? "", show: (f) => short(about(f).module ?? "", 24) },
   ];
+  if (functions.some((f) => about(f).source)) {
+    columns.push({ title: "source", hint: "where it is defined", value: (f) => about(f).source ?? "", show: (f) => sourceCell(about(f).source) });
+  }
+  // That of the cost comes after what tells which function it is.
+  const sorted = columns.length + (page.diff ? 2 : 0);
   if (page.diff) {
     const self = (f: FunctionSum): [number, number] => [before(f.selfBefore), after(f.self)];
     const incl = (f: FunctionSum): [number, number] => [before(f.inclusiveBefore), after(f.inclusive)];
@@ -163,9 +172,9 @@ function functionTable(page: Page, tree: Tree, functions: FunctionSum[], pick: (
     caption: `Functions, ${page.unit || "cost"} per packet`,
     columns,
     rows: functions,
-    sort: page.diff ? 5 : 3,
+    sort: sorted,
     bySize: page.diff,
-    filter: (f) => `${about(f).name} ${about(f).was ?? ""} ${about(f).layer} ${about(f).module ?? ""}`,
+    filter: (f) => `${about(f).name} ${about(f).was ?? ""} ${about(f).layer} ${about(f).module ?? ""} ${about(f).source ?? ""}`,
     limit: 50,
     rowClass: (f) => (page.diff && f.inclusive === 0 ? "gone" : page.diff && f.inclusiveBefore === 0 ? "new" : ""),
   });

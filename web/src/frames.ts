@@ -3,7 +3,7 @@ import type { Page } from "./data";
 import { choice, field, h } from "./dom";
 import { changeFill, order, toneOf } from "./colour";
 import { Icicle, isDark, type Colouring } from "./icicle";
-import { change, changePercent, cost, percent, plural, share, short } from "./number";
+import { change, changePercent, cost, pathEnd, percent, plural, share, short } from "./number";
 import { callersOf, layerOf, nameOf, search, type Tree } from "./tree";
 
 export interface Frames {
@@ -28,6 +28,9 @@ export function describe(tree: Tree, row: number, diff: boolean): [string, strin
     lines.push(["layer", short(about.layer, 40)]);
     if (about.module) {
       lines.push(["module", short(about.module, 80)]);
+    }
+    if (about.source) {
+      lines.push(["source", pathEnd(about.source, 80)]);
     }
   }
   const whole = tree.inclusive[0] / tree.packets;

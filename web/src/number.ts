@@ -60,6 +60,18 @@ export function changePercent(before: number, after: number): string {
   return value > 0 ? `+${percent(value)}` : percent(value);
 }
 
+/** The end of a path, which tells it from others: from a folder on, if there is room. */
+export function pathEnd(path: string, limit: number): string {
+  const all = short(path, 4096);
+  const letters = [...all];
+  if (letters.length <= limit) {
+    return all;
+  }
+  const end = letters.slice(letters.length - limit + 1).join("");
+  const folder = end.indexOf("/");
+  return `\u2026${folder > 0 ? end.slice(folder) : end}`;
+}
+
 /** At most `limit` characters, on one line, with nothing in it that is no letter. */
 export function short(text: string, limit: number): string {
   let out = "";

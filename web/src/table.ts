@@ -132,7 +132,7 @@ export function table<Row>(options: Options<Row>): HTMLElement {
   const filter = options.filter
     ? h("input", {
         type: "search",
-        placeholder: "name, layer, module",
+        placeholder: "name, layer, module, source",
         oninput: () => {
           needle = (filter as HTMLInputElement).value.trim().toLowerCase();
           draw();

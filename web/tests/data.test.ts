@@ -12,7 +12,7 @@ const KEYS: Record<string, string[]> = {
   ],
   fact: ["key", "value", "before"],
   claim: ["says", "verdict", "because"],
-  function: ["name", "module", "layer", "was"],
+  function: ["name", "module", "layer", "was", "source"],
   class: [
     "arm", "class", "per", "sentence", "packets", "packets_before", "contexts", "published", "moves",
   ],

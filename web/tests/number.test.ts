@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { change, changePercent, cost, percent, share, short, thousands } from "../src/number";
+import { change, changePercent, cost, pathEnd, percent, share, short, thousands } from "../src/number";
 
 /** Check that numbers read as those of the terminal do. */
 test("costs", () => {
@@ -34,4 +34,12 @@ test("short", () => {
   assert.equal(short("abcd", 3), "ab\u2026");
   assert.equal([...short("x".repeat(10_000), 60)].length, 60);
   assert.equal(short("a\u001b[2J\nb\u202ec", 80), "a\ufffd[2J\ufffdb\ufffdc");
+});
+
+/** Check that of a long path the end is shown, and nothing that is no letter. */
+test("path ends", () => {
+  assert.equal(pathEnd("/a/b.c:7", 20), "/a/b.c:7");
+  assert.equal(pathEnd("/home/someone/project/b.c:7", 14), "\u2026/b.c:7");
+  assert.equal(pathEnd("x".repeat(50), 5), "\u2026xxxx");
+  assert.equal(pathEnd("/a/b\u202e.c", 20), "/a/b\ufffd.c");
 });

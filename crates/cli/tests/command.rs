@@ -11,6 +11,8 @@ use common::Place;
 use netplumb_model::class::{Context, Direction, Proto};
 use netplumb_model::recording::{Recording, THREAD_MODULE};
 use netplumb_report::analysis::{ClassView, class};
+use serde_json::Value::Null;
+use serde_json::json;
 
 /// A program whose functions execute known numbers of instructions: `spin` four a
 /// turn and a return, `spin_thread` three, in two threads.
@@ -126,6 +128,85 @@ fn to_the_instruction() {
                 }
             }
         }
+    }
+    place.nothing_runs();
+}
+
+/// The number of the line that has these words.
+fn line_of(source: &str, words: &str) -> u64 {
+    let at = source.lines().position(|l| l.contains(words));
+    at.unwrap() as u64 + 1
+}
+
+/// Check that functions tell where they are defined and lines what they cost, of a
+/// program with debug information, of one that has it in a file beside it, and that
+/// one without has none, and none is missed.
+#[test]
+fn lines() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    compile(&place, "whole", LOOPS, &["-g"]);
+    compile(&place, "apart", LOOPS, &["-g"]);
+    compile(&place, "bare", LOOPS, &[]);
+    for words in [
+        &["--only-keep-debug", "apart", "apart.debug"][..],
+        &["--strip-all", "--add-gnu-debuglink=apart.debug", "apart"],
+    ] {
+        let mut objcopy = Command::new("objcopy");
+        let done = objcopy.args(words).current_dir(place.path("."));
+        assert!(done.status().unwrap().success());
+    }
+    for name in ["whole", "apart", "bare"] {
+        let ran = place.run(&format!("path -q --json -o x.plumb -- ./{name}"));
+        ran.code(0);
+        let document: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        let functions = document["classes"][0]["functions"].as_array().unwrap();
+        let spin = functions
+            .iter()
+            .find(|f| f["name"] == "spin" && f["module"] == name)
+            .unwrap();
+        assert_eq!(spin["self_insns"], 400_001, "{name}");
+        let recording = place.recording("x.plumb");
+        check_sums(&recording);
+        assert_eq!(recording.losses, []);
+        let report = |words: &str| {
+            let ran = place.run(&format!("report {words} spin x.plumb"));
+            ran.code(0);
+            ran.stdout
+        };
+        if name == "bare" {
+            assert_eq!((&spin["source"], &spin["lines"]), (&Null, &Null));
+            assert!(
+                recording
+                    .functions
+                    .iter()
+                    .all(|f| f.module.as_deref() != Some("bare") || f.source.is_none())
+            );
+            assert!(report("--lines").contains("no lines are known"));
+            continue;
+        }
+        let file = place.path(&format!("{name}.c"));
+        let file = file.to_str().unwrap();
+        let defined = line_of(LOOPS, "void spin(long n)");
+        assert_eq!(spin["source"], json!({"file": file, "line": defined}));
+        // All of it is on one line, its return too.
+        let body = json!({"file": file, "line": defined + 1, "insns": 400_001});
+        assert_eq!(spin["lines"], json!([body]));
+        let said = report("--lines");
+        assert!(
+            said.contains("400,001") && said.contains("100.0%"),
+            "{said}"
+        );
+        let said = report("--focus");
+        let place_of_it = format!("defined at {file}:{defined}");
+        assert!(said.contains(&place_of_it), "{said}");
+        // Those of every function of the program are all that it did.
+        let main = functions.iter().find(|f| f["name"] == "main").unwrap();
+        let of_lines = main["lines"].as_array().unwrap().iter();
+        let sum: u64 = of_lines.map(|l| l["insns"].as_u64().unwrap()).sum();
+        assert_eq!(main["self_insns"], sum, "{name}");
     }
     place.nothing_runs();
 }

@@ -39,6 +39,7 @@ fn recording(arms: &[(Arm, u64)], callee: &str) -> Recording {
         layer: Some("netfilter".into()),
         address: 0x1000,
         size_bytes: 16,
+        source: None,
     };
     let node = |parent, function| Node {
         parent,

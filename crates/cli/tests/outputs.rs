@@ -81,6 +81,7 @@ fn recording() -> Recording {
             layer: Some(layer.into()),
             address: 0xffff_ffff_8100_0000 + 0x100 * n as u64,
             size_bytes: 0x100,
+            source: None,
         });
     }
     for (parent, function) in NODES {

@@ -57,6 +57,7 @@ fn recording() -> Recording {
             layer: Some("transport".into()),
             address: 0xffff_ffff_8100_0000,
             size_bytes: 0x100,
+            source: None,
         }],
         nodes: vec![Node {
             parent: None,

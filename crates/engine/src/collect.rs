@@ -54,6 +54,11 @@ pub(crate) struct Translation {
 }
 
 impl Translation {
+    /// The recording's number of a symbol that a node had.
+    pub(crate) fn function(&self, symbol: Symbol) -> Option<FunctionId> {
+        self.symbols.get(&symbol).copied()
+    }
+
     /// The symbols of user code that nodes may have.
     pub(crate) fn set_user(&mut self, symbols: Vec<UserSymbol>) {
         self.user = symbols;
@@ -142,6 +147,7 @@ fn kernel_function(symbols: &SymbolTable, layers: &LayerRules, symbol: Symbol) -
             layer: None,
             address: 0,
             size_bytes: 0,
+            source: None,
         };
     }
     let symbol = &symbols.symbols()[symbol as usize];
@@ -153,6 +159,7 @@ fn kernel_function(symbols: &SymbolTable, layers: &LayerRules, symbol: Symbol) -
             .map(String::from),
         address: symbol.addr,
         size_bytes: symbol.size,
+        source: None,
     }
 }
 
@@ -165,6 +172,7 @@ fn user_function(user: &[UserSymbol], symbol: Symbol) -> Option<Function> {
         layer: Some(APPLICATION.into()),
         address: symbol.address,
         size_bytes: symbol.size_bytes,
+        source: None,
     })
 }
 

@@ -1,17 +1,20 @@
 //! A command under the `exact` instrument: from its files to its costs.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::thread;
 
 use netplumb_instruments::exact::{
-    self, Accountant, Images, Losses, StreamError, StreamReader, TreeNode, UserSymbol, Window,
+    self, Accountant, Images, Losses, StreamError, StreamReader, TreeNode, UserCode, UserSymbol,
+    Window,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
-use netplumb_lab::bundle::{Bundle, Kind};
+use netplumb_lab::bundle::Bundle;
 use netplumb_lab::vm::bulk;
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::machine;
@@ -22,16 +25,13 @@ use netplumb_model::message::{CommandEnd, CommandPlan, Output, Reply, Request};
 use netplumb_model::recording::{Arm, Ledger, Loss, Recording};
 
 use crate::collect::{Index, Translation};
+use crate::debug_info::{self, Ran};
 use crate::error::EngineError;
 use crate::measure::pipe;
 use crate::origin::Boot;
 use crate::plan::Plan;
 use crate::run::{Options, Progress, Save, add_losses, note_machine};
 
-/// Where debug files are, by build ID.
-const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
-/// A larger file with symbols is left alone.
-const MAX_DEBUG_BYTES: u64 = 1 << 30;
 /// The name of the code that the kernel lends to processes.
 const VDSO: &str = "[vdso]";
 /// How long a command that is told to end may take to.
@@ -57,7 +57,7 @@ pub struct CommandRun {
     /// A router between them.
     pub forward: bool,
     /// Settings below /proc/sys, in every namespace.
-    pub sysctl: std::collections::BTreeMap<String, String>,
+    pub sysctl: BTreeMap<String, String>,
     /// Path of the program in the guest.
     pub program: PathBuf,
     /// The command's words.
@@ -174,7 +174,7 @@ pub fn run_command(
     recording.environment.extend(origin.facts.clone());
     let guest = origin.start(&requests, extra, options)?;
     progress(Progress::Arm(arm.name.clone()));
-    let mut images = images(&run.bundle);
+    let (mut images, paths) = debug_info::images(&run.bundle);
 
     let mut ends = Vec::new();
     let (outcome, told, late) = thread::scope(|scope| {
@@ -244,11 +244,25 @@ pub fn run_command(
     if let Some(symbols) = symbols.as_deref().or(late.as_ref()) {
         let mut index = Index::of(recording);
         let mut translation = Translation::default();
-        translation.set_user(told.user_symbols);
+        let user_symbols = told.user_symbols;
+        translation.set_user(user_symbols.clone());
         translation.add_nodes(recording, &mut index, symbols, &options.layers, &told.nodes);
         for (number, window) in (0..).zip(&told.windows) {
             translation.add_block(recording, 0, number, window, one_run());
         }
+        let ran = Ran {
+            symbols: &user_symbols,
+            code: &told.code,
+            windows: &told.windows,
+        };
+        debug_info::add_lines(
+            recording,
+            &translation,
+            &ran,
+            &run.bundle,
+            &paths,
+            &options.cancel,
+        );
     }
     add_losses(recording, &told.losses);
     add_command_losses(recording, &told.losses, &ends);
@@ -273,7 +287,7 @@ pub fn run_command(
 impl CommandRun {
     /// What is compared with others: one arm.
     fn arm(&self) -> Arm {
-        let mut knobs = std::collections::BTreeMap::from([
+        let mut knobs = BTreeMap::from([
             ("kernel".to_string(), self.kernel.clone()),
             (
                 "mitigations".to_string(),
@@ -316,6 +330,8 @@ struct Told {
     windows: Vec<Window>,
     nodes: Vec<TreeNode>,
     user_symbols: Vec<UserSymbol>,
+    /// The blocks that windows name.
+    code: BTreeMap<u32, UserCode>,
     losses: Losses,
     error: Option<StreamError>,
 }
@@ -341,6 +357,11 @@ fn follow(stream: File, symbols: &SymbolTable, images: Images, done: &dyn Fn(u32
         }
     }
     told.windows.extend(accountant.finish());
+    for ran in told.windows.iter().flat_map(|w| &w.user_code) {
+        if let Entry::Vacant(entry) = told.code.entry(ran.block) {
+            entry.insert(accountant.user_code(ran.block).unwrap_or_default());
+        }
+    }
     told.nodes = accountant.tree().nodes().to_vec();
     told.user_symbols = accountant.user_symbols().to_vec();
     told.losses = accountant.losses();
@@ -367,36 +388,6 @@ pub(crate) fn watched(symbols: &SymbolTable) -> Option<(u64, u64)> {
         .iter()
         .find(|s| rules.role(&s.name).new_task)?;
     Some((symbol.addr, symbol.addr + symbol.size))
-}
-
-/// The files of a bundle that hold code.
-fn images(bundle: &Bundle) -> Images {
-    let mut images = Images::default();
-    for (path, entry) in bundle.entries() {
-        let Kind::File { .. } = entry.kind else {
-            continue;
-        };
-        let Ok(file) = entry.read() else { continue };
-        if !file.starts_with(b"\x7fELF") {
-            continue;
-        }
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let debug = exact::build_id(&file).and_then(|id| debug_file(&id));
-        // What is no program of this machine runs nowhere.
-        let _ = images.add(&name, &file, debug.as_deref());
-    }
-    images
-}
-
-fn debug_file(build_id: &str) -> Option<Vec<u8>> {
-    let (folder, rest) = build_id.split_at_checked(2)?;
-    let path = Path::new(DEBUG_FILES)
-        .join(folder)
-        .join(format!("{rest}.debug"));
-    let found = std::fs::metadata(&path).ok()?;
-    (found.len() <= MAX_DEBUG_BYTES)
-        .then(|| std::fs::read(&path).ok())
-        .flatten()
 }
 
 type Made = Vec<(String, u32, Vec<u8>)>;

@@ -2,6 +2,7 @@
 
 mod collect;
 mod command;
+mod debug_info;
 mod error;
 mod extras;
 pub mod guest;

@@ -18,12 +18,15 @@ mod user;
 mod window;
 
 pub use account::{Accountant, Losses};
-pub use image::{Image, ImageError, ImageFunction, Images, build_id, page_hash, readable};
+pub use image::{
+    Image, ImageError, ImageFunction, Images, Line, Lines, LinesError, build_id, debug_link,
+    debug_link_checksum, has_lines, lines, page_hash, readable,
+};
 pub use plugin::{PLUGIN, describe_refusal, qemu_args};
 pub use stream::{Mark, Record, StreamError, StreamReader};
 pub use tree::{Symbol, Tree, TreeNode, UNKNOWN};
-pub use user::{FIRST_SYMBOL as FIRST_USER_SYMBOL, NO_FILE, UNKNOWN_CODE, UserSymbol};
-pub use window::{Counted, Window};
+pub use user::{FIRST_SYMBOL as FIRST_USER_SYMBOL, NO_FILE, UNKNOWN_CODE, UserCode, UserSymbol};
+pub use window::{Counted, RanCode, Window};
 
 #[cfg(test)]
 mod tests;

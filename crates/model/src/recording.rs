@@ -17,6 +17,8 @@ use crate::timing::{Calibration, Mechanism, StageKind, Step, Times};
 pub type FunctionId = u32;
 /// Index into [`Recording::nodes`].
 pub type NodeId = u32;
+/// Index into [`Recording::source_files`].
+pub type SourceFileId = u32;
 
 /// One `.plumb` file in memory.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -31,6 +33,8 @@ pub struct Recording {
     pub blocks: Vec<Block>,
     /// Every function that any cost names.
     pub functions: Vec<Function>,
+    /// Source files, as the compiler was told them, each once.
+    pub source_files: Vec<String>,
     /// The calling-context tree; a parent comes before its children.
     pub nodes: Vec<Node>,
     /// What each node cost in each block, direction and context.
@@ -48,6 +52,8 @@ pub struct Recording {
     pub counters: Vec<Counter>,
     /// Packets told one by one.
     pub steps: Vec<Step>,
+    /// What single lines of user code cost, of functions whose lines are known.
+    pub line_costs: Vec<LineCost>,
     /// Everything that was lost, missed or could not be attributed.
     pub losses: Vec<Loss>,
     /// Whether the run reached its end. If not, what is here is still right.
@@ -164,6 +170,19 @@ pub struct Ledger {
     pub dropped: BTreeMap<String, u64>,
 }
 
+impl Recording {
+    /// The path and number of a line.
+    pub fn source(&self, source: SourceLine) -> Option<(&str, u32)> {
+        let file = self.source_files.get(source.file as usize)?;
+        Some((file, source.line))
+    }
+
+    /// Where a function is defined, if that is known.
+    pub fn source_of(&self, function: FunctionId) -> Option<(&str, u32)> {
+        self.source(self.functions.get(function as usize)?.source?)
+    }
+}
+
 impl Ledger {
     /// Whether every packet is accounted for.
     pub fn closes(&self) -> bool {
@@ -171,12 +190,22 @@ impl Ledger {
     }
 }
 
-/// A function of the kernel or of one of its modules.
+/// A line of a source file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SourceLine {
+    /// Index into [`Recording::source_files`].
+    pub file: SourceFileId,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+/// A function of the kernel, of one of its modules, or of a command's own code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Function {
     /// Its symbol.
     pub name: String,
-    /// The module that it is in; none for the kernel itself.
+    /// The module, or the ELF file of user code, that it is in; none for the kernel
+    /// itself.
     pub module: Option<String>,
     /// Its layer, if any rule names it.
     pub layer: Option<String>,
@@ -184,6 +213,8 @@ pub struct Function {
     pub address: u64,
     /// Its size.
     pub size_bytes: u64,
+    /// Where it is defined, if its file's debug information says so.
+    pub source: Option<SourceLine>,
 }
 
 /// A function in one calling context.
@@ -275,6 +306,22 @@ pub struct Counter {
     pub value: f64,
     /// Of what: "packets", "ns", "packets/s".
     pub unit: String,
+}
+
+/// What one line cost in one block: its own instructions in one function.
+///
+/// What was inlined keeps its own line, which may be of another file than the
+/// function's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LineCost {
+    /// Index into [`Recording::blocks`].
+    pub block: u32,
+    /// The function whose code it is.
+    pub function: FunctionId,
+    /// The line.
+    pub source: SourceLine,
+    /// Instructions executed.
+    pub insns: u64,
 }
 
 /// Something that was lost, missed or could not be attributed.

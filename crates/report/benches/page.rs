@@ -25,6 +25,7 @@ fn recording() -> Recording {
             layer: Some(["network", "transport", "memory", "link"][n as usize % 4].into()),
             address: 0xffff_ffff_8100_0000 + u64::from(n) * 64,
             size_bytes: 64,
+            source: None,
         })
         .collect();
     let nodes = (0..FRAMES)

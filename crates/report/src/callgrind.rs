@@ -6,15 +6,20 @@
 //! frame of a name is then below another of that name, and what a name costs
 //! inclusively is the sum of its frames.
 //!
+//! Code whose lines are known is in its own file, and costs what each line does; a
+//! recursive function, whose levels share lines, and calls, which are kept without
+//! theirs, are where the function is defined.
+//!
 //! Classes are events, beside `Ir`, their sum. The format's other way, a part for
 //! each, is one that `callgrind_annotate` takes the last part's total of.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 
-use netplumb_model::recording::{FunctionId, Recording, env};
+use netplumb_model::recording::{FunctionId, Recording, SourceLine, env};
 
 use crate::analysis::{ClassView, NO_LAYER};
+use crate::lines::{self, PATH_LETTERS};
 use crate::number::printable;
 use crate::profile::{Part, conditions, parts, tame};
 use crate::terminal::label;
@@ -61,6 +66,7 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>]) -> String {
         by_class: (2..=MAX_CLASS_EVENTS).contains(&classes.len()),
         names: names(recording, &parts),
         parts: &parts,
+        lines: by_line(classes, &costs),
         known: HashMap::new(),
         out: String::new(),
     };
@@ -140,11 +146,41 @@ fn names(recording: &Recording, parts: &[Part<'_>]) -> HashMap<FunctionId, Strin
     names
 }
 
+/// What a function's lines cost, by class.
+type ByLine = BTreeMap<SourceLine, Vec<u64>>;
+
+/// Of functions whose own cost is one of theirs only.
+fn by_line(
+    classes: &[ClassView<'_>],
+    costs: &BTreeMap<Label, Costs>,
+) -> BTreeMap<FunctionId, ByLine> {
+    let mut all: BTreeMap<FunctionId, ByLine> = BTreeMap::new();
+    for (n, class) in classes.iter().enumerate() {
+        for (function, lines) in lines::of_class(class) {
+            let of = all.entry(function).or_default();
+            for (source, insns) in lines {
+                of.entry(source).or_insert_with(|| vec![0; classes.len()])[n] = insns;
+            }
+        }
+    }
+    all.retain(|function, lines| {
+        let recursive = costs.contains_key(&Label::Function(*function, 2));
+        let own = costs.get(&Label::Function(*function, 1)).map(|c| &c.own);
+        let fits = (0..classes.len()).all(|n| {
+            let sum: u64 = lines.values().map(|by_class| by_class[n]).sum();
+            sum <= own.and_then(|own| own.get(n)).copied().unwrap_or(0)
+        });
+        !recursive && fits
+    });
+    all
+}
+
 struct Writer<'a> {
     recording: &'a Recording,
     by_class: bool,
     names: HashMap<FunctionId, String>,
     parts: &'a [Part<'a>],
+    lines: BTreeMap<FunctionId, ByLine>,
     /// Numbers of the names that are written already, by kind.
     known: HashMap<(&'static str, String), usize>,
     out: String,
@@ -192,24 +228,87 @@ impl Writer<'_> {
     fn function(&mut self, label: Label, costs: &Costs) {
         self.out.push('\n');
         self.place(label, ["ob=", "fl=", "fn="]);
-        if costs.own.iter().any(|c| *c > 0) {
-            let values = self.values(&costs.own);
-            let _ = writeln!(self.out, "0 {values}");
+        let home = self.source(label);
+        let line = home.map_or(0, |s| s.line);
+        let mut own = costs.own.clone();
+        let mut file = home.map(|s| s.file);
+        for (source, by_class) in self.lines_of(label) {
+            if file != Some(source.file) {
+                // What was inlined from elsewhere.
+                let name = self.path(source);
+                self.named("fi=", "fl", name);
+                file = Some(source.file);
+            }
+            for (rest, cost) in own.iter_mut().zip(&by_class) {
+                *rest -= cost;
+            }
+            let values = self.values(&by_class);
+            let _ = writeln!(self.out, "{} {values}", source.line);
+        }
+        if file != home.map(|s| s.file) {
+            let [_, name, _] = self.names_of(label);
+            self.named("fe=", "fl", name);
+        }
+        if own.iter().any(|c| *c > 0) {
+            let values = self.values(&own);
+            let _ = writeln!(self.out, "{line} {values}");
         }
         for (callee, call) in &costs.calls {
             self.place(*callee, ["cob=", "cfi=", "cfn="]);
             // A function that was entered before the window opened was called, if
             // not in it. callgrind_annotate takes what follows `calls=0` for the
             // caller's own cost.
-            let _ = writeln!(self.out, "calls={} 0", call.count.max(1));
+            let to = self.source(*callee).map_or(0, |s| s.line);
+            let _ = writeln!(self.out, "calls={} {to}", call.count.max(1));
             let values = self.values(&call.cost);
-            let _ = writeln!(self.out, "0 {values}");
+            let _ = writeln!(self.out, "{line} {values}");
         }
+    }
+
+    /// Where a function is defined.
+    fn source(&self, label: Label) -> Option<SourceLine> {
+        match label {
+            Label::Context(_) => None,
+            Label::Function(function, _) => self.recording.functions[function as usize].source,
+        }
+    }
+
+    fn lines_of(&self, label: Label) -> ByLine {
+        match label {
+            Label::Function(function, 1) => self.lines.get(&function).cloned().unwrap_or_default(),
+            _ => ByLine::new(),
+        }
+    }
+
+    fn path(&self, source: SourceLine) -> String {
+        let file = self.recording.source(source).map_or("?", |(file, _)| file);
+        printable(file, PATH_LETTERS)
     }
 
     /// Object, file and function, each by its number once it has been named.
     fn place(&mut self, label: Label, keys: [&'static str; 3]) {
-        let names = match label {
+        let names = self.names_of(label);
+        for ((key, kind), name) in keys.into_iter().zip(["ob", "fl", "fn"]).zip(names) {
+            self.named(key, kind, name);
+        }
+    }
+
+    fn named(&mut self, key: &str, kind: &'static str, name: String) {
+        let next = self.known.len() + 1;
+        match self.known.get(&(kind, name.clone())) {
+            Some(number) => {
+                let _ = writeln!(self.out, "{key}({number})");
+            }
+            None => {
+                let _ = writeln!(self.out, "{key}({next}) {name}");
+                self.known.insert((kind, name), next);
+            }
+        }
+    }
+
+    /// Names of its object, file and function.
+    fn names_of(&self, label: Label) -> [String; 3] {
+        match label {
             Label::Context(n) => {
                 let part = &self.parts[n];
                 let name = format!("{}: {}", crate::terminal::label(part.class), part.context);
@@ -222,25 +321,16 @@ impl Writer<'_> {
                     data.module
                         .as_deref()
                         .map_or_else(|| KERNEL_OBJECT.into(), tame),
-                    // In brackets, so that no reader looks for a file.
-                    format!("[{}]", tame(data.layer.as_deref().unwrap_or(NO_LAYER))),
+                    match data.source {
+                        Some(source) => self.path(source),
+                        // In brackets, so that no reader looks for a file.
+                        None => format!("[{}]", tame(data.layer.as_deref().unwrap_or(NO_LAYER))),
+                    },
                     match level {
                         1 => name.clone(),
                         level => format!("{name}'{level}"),
                     },
                 ]
-            }
-        };
-        for ((key, kind), name) in keys.into_iter().zip(["ob", "fl", "fn"]).zip(names) {
-            let next = self.known.len() + 1;
-            match self.known.get(&(kind, name.clone())) {
-                Some(number) => {
-                    let _ = writeln!(self.out, "{key}({number})");
-                }
-                None => {
-                    let _ = writeln!(self.out, "{key}({next}) {name}");
-                    self.known.insert((kind, name), next);
-                }
             }
         }
     }

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::analysis::{ClassView, has_ancestor, other_work};
 use crate::claims::{self, Judged};
+use crate::lines;
 
 /// Version of the document.
 pub const SCHEMA: u32 = 1;
@@ -56,6 +57,25 @@ struct FunctionOut<'a> {
     self_insns: u64,
     inclusive_insns: u64,
     share: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<SourceOut<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lines: Vec<LineOut<'a>>,
+}
+
+/// Where a function is defined.
+#[derive(Serialize)]
+struct SourceOut<'a> {
+    file: &'a str,
+    line: u32,
+}
+
+/// What a line of it cost.
+#[derive(Serialize)]
+struct LineOut<'a> {
+    file: &'a str,
+    line: u32,
+    insns: u64,
 }
 
 #[derive(Serialize)]
@@ -105,6 +125,8 @@ fn named<K: ToString, V: Copy>(map: &BTreeMap<K, V>) -> BTreeMap<String, V> {
 
 fn class_out<'a>(class: &'a ClassView<'a>) -> ClassOut<'a> {
     let share = |insns: u64| insns as f64 / class.total.max(1) as f64;
+    let recording = class.recording;
+    let mut lines = lines::of_class(class);
     let functions = class
         .functions
         .iter()
@@ -118,6 +140,18 @@ fn class_out<'a>(class: &'a ClassView<'a>) -> ClassOut<'a> {
                 self_insns: f.self_insns,
                 inclusive_insns: f.inclusive_insns,
                 share: share(f.self_insns),
+                source: recording
+                    .source_of(f.function)
+                    .map(|(file, line)| SourceOut { file, line }),
+                lines: lines
+                    .remove(&f.function)
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|(source, insns)| {
+                        let (file, line) = recording.source(source)?;
+                        Some(LineOut { file, line, insns })
+                    })
+                    .collect(),
             }
         })
         .collect();

@@ -11,6 +11,7 @@ pub mod figures;
 pub mod folded;
 pub mod html;
 pub mod json;
+pub mod lines;
 pub mod markdown;
 mod number;
 pub mod page;

@@ -73,6 +73,8 @@ pub struct PageFunction {
     pub layer: String,
     /// Of a comparison: what it was called before, if not the same.
     pub was: Option<String>,
+    /// Where it is defined, as `FILE:LINE`; of a comparison, after.
+    pub source: Option<String>,
 }
 
 /// One arm and class.

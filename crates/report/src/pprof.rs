@@ -5,7 +5,7 @@
 //! instructions and the times it was entered. Class, context, arm and the leaf's
 //! layer are labels, so that `-tagfocus`, `-tagroot` and `-tags` tell them apart.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 
 use flate2::{Compression, GzBuilder};
@@ -13,6 +13,8 @@ use netplumb_model::recording::{FunctionId, Recording, env};
 use prost::Message;
 
 use crate::analysis::{ClassView, NO_LAYER};
+use crate::lines::PATH_LETTERS;
+use crate::number::printable;
 use crate::profile::{ELIDED, conditions, parts, tame};
 
 /// The messages of google/pprof's proto/profile.proto, without the fields that
@@ -84,6 +86,10 @@ pub(crate) mod proto {
         pub(crate) filename: i64,
         #[prost(bool, tag = "7")]
         pub(crate) has_functions: bool,
+        #[prost(bool, tag = "8")]
+        pub(crate) has_filenames: bool,
+        #[prost(bool, tag = "9")]
+        pub(crate) has_line_numbers: bool,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -102,6 +108,8 @@ pub(crate) mod proto {
     pub(crate) struct Line {
         #[prost(uint64, tag = "1")]
         pub(crate) function_id: u64,
+        #[prost(int64, tag = "2")]
+        pub(crate) line: i64,
     }
 
     #[derive(Clone, Copy, PartialEq, prost::Message)]
@@ -112,6 +120,10 @@ pub(crate) mod proto {
         pub(crate) name: i64,
         #[prost(int64, tag = "3")]
         pub(crate) system_name: i64,
+        #[prost(int64, tag = "4")]
+        pub(crate) filename: i64,
+        #[prost(int64, tag = "5")]
+        pub(crate) start_line: i64,
     }
 }
 
@@ -228,6 +240,12 @@ impl<'a> Places<'a> {
             range.0 = range.0.min(f.address);
             range.1 = range.1.max(f.address.saturating_add(f.size_bytes.max(1)));
         }
+        let with_lines: BTreeSet<Option<&str>> = recording
+            .functions
+            .iter()
+            .filter(|f| f.source.is_some())
+            .map(|f| f.module.as_deref())
+            .collect();
         let mut mappings = Vec::new();
         let mut mapping_ids = BTreeMap::new();
         for (n, (module, (start, end))) in ranges.into_iter().enumerate() {
@@ -240,6 +258,8 @@ impl<'a> Places<'a> {
                 filename: strings.number(module.map_or_else(|| "vmlinux".into(), tame)),
                 // Nobody need look for a file to name them.
                 has_functions: true,
+                has_filenames: with_lines.contains(&module),
+                has_line_numbers: with_lines.contains(&module),
             });
         }
         Places {
@@ -259,16 +279,27 @@ impl<'a> Places<'a> {
         let id = self.locations.len() as u64 + 1;
         let data = function.map(|f| &self.recording.functions[f as usize]);
         let name = strings.number(data.map_or_else(|| ELIDED.into(), |f| tame(&f.name)));
+        // The line that a stack stands at is not kept: it is where the function is.
+        let source = function.and_then(|f| self.recording.source_of(f));
+        let (filename, line) = match source {
+            Some((file, line)) => (strings.number(printable(file, PATH_LETTERS)), line.into()),
+            None => (0, 0),
+        };
         self.functions.push(proto::Function {
             id,
             name,
             system_name: name,
+            filename,
+            start_line: line,
         });
         self.locations.push(proto::Location {
             id,
             mapping_id: data.map_or(0, |f| self.mapping_ids[&f.module.as_deref()]),
             address: data.map_or(0, |f| f.address),
-            line: vec![proto::Line { function_id: id }],
+            line: vec![proto::Line {
+                function_id: id,
+                line,
+            }],
         });
         self.ids.insert(function, id);
         id

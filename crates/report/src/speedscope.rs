@@ -10,6 +10,8 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::analysis::ClassView;
+use crate::lines::PATH_LETTERS;
+use crate::number::printable;
 use crate::profile::{ELIDED, Frames, Part, parts, tame};
 use crate::terminal::label;
 
@@ -35,9 +37,11 @@ struct Shared {
 #[derive(Serialize, Clone, PartialEq, Eq, Hash)]
 struct Frame {
     name: String,
-    /// The layer: speedscope colours frames by file.
+    /// Where it is defined, or else its layer: speedscope colours frames by file.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -83,6 +87,7 @@ pub fn render(classes: &[ClassView<'_>], title: &str, version: &str) -> String {
     let elided = table.number(Frame {
         name: ELIDED.into(),
         file: None,
+        line: None,
     });
     let frame_of: Vec<usize> = classes.first().map_or_else(Vec::new, |c| {
         let functions = c.recording.functions.iter();
@@ -92,9 +97,14 @@ pub fn render(classes: &[ClassView<'_>], title: &str, version: &str) -> String {
                     Some(module) => format!("{} [{}]", tame(&f.name), tame(module)),
                     None => tame(&f.name),
                 };
+                let source = f.source.and_then(|s| c.recording.source(s));
                 table.number(Frame {
                     name,
-                    file: f.layer.as_deref().map(tame),
+                    file: match source {
+                        Some((file, _)) => Some(printable(file, PATH_LETTERS)),
+                        None => f.layer.as_deref().map(tame),
+                    },
+                    line: source.map(|(_, line)| line),
                 })
             })
             .collect()
@@ -114,6 +124,7 @@ pub fn render(classes: &[ClassView<'_>], title: &str, version: &str) -> String {
         let context = table.number(Frame {
             name: part.context.to_string(),
             file: None,
+            line: None,
         });
         let profile = &mut profiles[part.class_index];
         add(profile, &part, context, |f| frame_of[f as usize], elided);

@@ -231,5 +231,7 @@ pub fn render_focus(class: &ClassView<'_>, function: FunctionId, columns: usize)
             right(per_packet(*insns, packets)),
         ]);
     }
-    format!("{}\n{}", label(class), trimmed(&table))
+    let place = crate::lines::definition(class.recording, function);
+    let place = place.map_or_else(String::new, |place| format!("  defined at {place}"));
+    format!("{}{place}\n{}", label(class), trimmed(&table))
 }

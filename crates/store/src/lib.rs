@@ -18,7 +18,7 @@ pub use write::Writer;
 pub const APPLICATION_ID: i32 = i32::from_be_bytes(*b"NPLB");
 
 /// The schema that this program writes.
-pub const VERSION: i32 = 1;
+pub const VERSION: i32 = 2;
 
 const SCHEMA: &str = include_str!("schema.sql");
 

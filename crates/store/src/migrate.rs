@@ -6,8 +6,26 @@ use rusqlite::Connection;
 use crate::VERSION;
 
 /// One step for each version there ever was: `STEPS[n]` makes n + 1 of n.
-/// Version 0 was never released; there is nothing to migrate from yet.
-const STEPS: &[&str] = &[""];
+/// Version 0 was never released.
+const STEPS: &[&str] = &["", LINES];
+
+/// 2 has lines of user code. None were kept before.
+const LINES: &str = "
+CREATE TABLE source_file (
+  id   INTEGER NOT NULL PRIMARY KEY,
+  path TEXT NOT NULL
+) STRICT;
+ALTER TABLE function ADD COLUMN file INTEGER REFERENCES source_file(id);
+ALTER TABLE function ADD COLUMN line INTEGER;
+CREATE TABLE line_cost (
+  block    INTEGER NOT NULL REFERENCES block(id),
+  function INTEGER NOT NULL REFERENCES function(id),
+  file     INTEGER NOT NULL REFERENCES source_file(id),
+  line     INTEGER NOT NULL,
+  insns    INTEGER NOT NULL,
+  PRIMARY KEY (block, function, file, line)
+) STRICT, WITHOUT ROWID;
+";
 
 /// Bring a database in memory up to the present schema.
 pub(crate) fn up(connection: &Connection, from: i32) -> rusqlite::Result<()> {

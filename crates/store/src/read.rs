@@ -4,7 +4,9 @@ use std::path::Path;
 use std::str::FromStr;
 use std::{fs, io};
 
-use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Loss, Node, Recording};
+use netplumb_model::recording::{
+    Arm, Block, Cost, Function, Ledger, LineCost, Loss, Node, Recording, SourceLine,
+};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OpenFlags, Row};
 
@@ -171,16 +173,19 @@ fn load(c: &Connection) -> rusqlite::Result<Recording> {
             block.ledger.dropped.insert(cause, packets);
         }
     }
+    recording.source_files = rows(c, "SELECT path FROM source_file ORDER BY id", |r| r.get(0))?;
     recording.functions = rows(
         c,
-        "SELECT name, module, layer, address, size_bytes FROM function ORDER BY id",
+        "SELECT name, module, layer, address, size_bytes, file, line FROM function ORDER BY id",
         |r| {
+            let (file, line): (Option<u32>, Option<u32>) = (r.get(5)?, r.get(6)?);
             Ok(Function {
                 name: r.get(0)?,
                 module: r.get(1)?,
                 layer: r.get(2)?,
                 address: count(r, 3)?,
                 size_bytes: count(r, 4)?,
+                source: file.zip(line).map(|(file, line)| SourceLine { file, line }),
             })
         },
     )?;
@@ -207,6 +212,22 @@ fn load(c: &Connection) -> rusqlite::Result<Recording> {
                 node: r.get(3)?,
                 calls: count(r, 4)?,
                 self_insns: count(r, 5)?,
+            })
+        },
+    )?;
+    recording.line_costs = rows(
+        c,
+        "SELECT block, function, file, line, insns FROM line_cost \
+         ORDER BY block, function, file, line",
+        |r| {
+            Ok(LineCost {
+                block: r.get(0)?,
+                function: r.get(1)?,
+                source: SourceLine {
+                    file: r.get(2)?,
+                    line: r.get(3)?,
+                },
+                insns: count(r, 4)?,
             })
         },
     )?;
@@ -238,6 +259,20 @@ fn check_ids(recording: &Recording) -> Result<(), String> {
             || node.parent.is_some_and(|p| p as usize >= id)
         {
             return Err(format!("node {id} names what is not there"));
+        }
+    }
+    let files = recording.source_files.len();
+    for function in &recording.functions {
+        if function.source.is_some_and(|s| !fits(s.file, files)) {
+            return Err("a function is in a source file that is not there".into());
+        }
+    }
+    for cost in &recording.line_costs {
+        if !fits(cost.block, recording.blocks.len())
+            || !fits(cost.function, recording.functions.len())
+            || !fits(cost.source.file, files)
+        {
+            return Err("the cost of a line names what is not there".into());
         }
     }
     for cost in &recording.costs {

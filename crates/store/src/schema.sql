@@ -1,4 +1,4 @@
--- A Netplumb recording, version 1. docs/reference/recording.md explains it.
+-- A Netplumb recording, version 2. docs/reference/recording.md explains it.
 -- Ids are dense and start at 0. Costs hang on a calling-context tree (node);
 -- the views at the end give what most questions ask for.
 
@@ -48,13 +48,20 @@ CREATE TABLE dropped (
   PRIMARY KEY (block, cause)
 ) STRICT;
 
+CREATE TABLE source_file (
+  id   INTEGER NOT NULL PRIMARY KEY,
+  path TEXT NOT NULL                 -- as the compiler was told it
+) STRICT;
+
 CREATE TABLE function (
   id         INTEGER NOT NULL PRIMARY KEY,
   name       TEXT NOT NULL,
   module     TEXT,                   -- NULL: the kernel itself
   layer      TEXT,                   -- NULL: no rule names it
   address    INTEGER NOT NULL,       -- as a signed 64-bit number
-  size_bytes INTEGER NOT NULL
+  size_bytes INTEGER NOT NULL,
+  file       INTEGER REFERENCES source_file(id),  -- where it is defined; NULL: not known
+  line       INTEGER
 ) STRICT;
 
 CREATE TABLE node (
@@ -72,6 +79,15 @@ CREATE TABLE cost (
   calls      INTEGER NOT NULL,
   self_insns INTEGER NOT NULL,
   PRIMARY KEY (block, direction, context, node)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE line_cost (
+  block    INTEGER NOT NULL REFERENCES block(id),
+  function INTEGER NOT NULL REFERENCES function(id),
+  file     INTEGER NOT NULL REFERENCES source_file(id),
+  line     INTEGER NOT NULL,
+  insns    INTEGER NOT NULL,
+  PRIMARY KEY (block, function, file, line)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE loss (

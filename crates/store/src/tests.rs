@@ -33,12 +33,30 @@ fn small() -> Recording {
             returned: 2,
             duration_ns: 0,
         }],
-        functions: vec![Function {
-            name: "<b>udp_rcv".into(),
-            module: None,
-            layer: Some("transport".into()),
-            address: 0xffff_ffff_8100_0000,
-            size_bytes: 16,
+        functions: vec![
+            Function {
+                name: "<b>udp_rcv".into(),
+                module: None,
+                layer: Some("transport".into()),
+                address: 0xffff_ffff_8100_0000,
+                size_bytes: 16,
+                source: None,
+            },
+            Function {
+                name: "main".into(),
+                module: Some("ask".into()),
+                layer: Some("application".into()),
+                address: 0x1149,
+                size_bytes: 32,
+                source: Some(SourceLine { file: 0, line: 7 }),
+            },
+        ],
+        source_files: vec!["/src/ask.c".into(), "/src/ask.h".into()],
+        line_costs: vec![LineCost {
+            block: 0,
+            function: 1,
+            source: SourceLine { file: 1, line: 3 },
+            insns: 5,
         }],
         nodes: vec![
             Node {
@@ -144,6 +162,60 @@ fn asking_leaves_nothing() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     assert_eq!(fs::read(&path).unwrap(), b"kept");
     assert!(Writer::can_create(&folder.path().join("none/a.plumb")).is_err());
+}
+
+/// Check that a recording of the first schema opens, without lines, and stays as it is.
+#[test]
+fn version_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.plumb");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection
+        .pragma_update(None, "application_id", APPLICATION_ID)
+        .unwrap();
+    connection.pragma_update(None, "user_version", 1).unwrap();
+    connection
+        .execute_batch(include_str!("../testdata/schema-1.sql"))
+        .unwrap();
+    connection
+        .execute_batch(
+            "INSERT INTO recording VALUES ('complete', 'yes');
+             INSERT INTO arm VALUES (0, 'udp', 'udp', 'ipv4', 'veth', 0, 10);
+             INSERT INTO block VALUES (0, 0, 0, 10, 10, 40, 7, 1, 1);
+             INSERT INTO function VALUES (0, 'udp_rcv', NULL, 'transport', -1, 16);
+             INSERT INTO node VALUES (0, NULL, 0, 0);
+             INSERT INTO cost VALUES (0, 'rx', 'task', 0, 1, 40);",
+        )
+        .unwrap();
+    drop(connection);
+    let before = fs::read(&path).unwrap();
+    let old = read(&path).unwrap();
+    assert_eq!(old.functions[0].name, "udp_rcv");
+    assert_eq!(old.functions[0].source, None);
+    assert_eq!(old.costs.len(), 1);
+    assert!(old.line_costs.is_empty() && old.source_files.is_empty());
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+/// Check that a migrated recording has the tables and columns of a new one.
+#[test]
+fn migrated_and_new_are_alike() {
+    let columns = |connection: &rusqlite::Connection| -> Vec<(String, String, String)> {
+        let sql = "SELECT t.name, c.name, c.type FROM pragma_table_list t \
+                   JOIN pragma_table_info(t.name) c WHERE t.name NOT LIKE 'sqlite_%' \
+                   ORDER BY t.name, c.cid";
+        let mut statement = connection.prepare(sql).unwrap();
+        let row = |r: &rusqlite::Row<'_>| Ok((r.get(0)?, r.get(1)?, r.get(2)?));
+        let rows = statement.query_map([], row).unwrap();
+        rows.map(Result::unwrap).collect()
+    };
+    let old = rusqlite::Connection::open_in_memory().unwrap();
+    old.execute_batch(include_str!("../testdata/schema-1.sql"))
+        .unwrap();
+    migrate::up(&old, 1).unwrap();
+    let new = rusqlite::Connection::open_in_memory().unwrap();
+    new.execute_batch(SCHEMA).unwrap();
+    assert_eq!(columns(&old), columns(&new));
 }
 
 /// Check that whatever is no whole recording is told as what it is.

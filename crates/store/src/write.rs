@@ -21,9 +21,11 @@ pub struct Writer {
 struct Written {
     arms: usize,
     blocks: usize,
+    source_files: usize,
     functions: usize,
     nodes: usize,
     costs: usize,
+    line_costs: usize,
 }
 
 impl Writer {
@@ -111,9 +113,11 @@ impl Writer {
         self.written = Written {
             arms: recording.arms.len(),
             blocks: recording.blocks.len(),
+            source_files: recording.source_files.len(),
             functions: recording.functions.len(),
             nodes: recording.nodes.len(),
             costs: recording.costs.len(),
+            line_costs: recording.line_costs.len(),
         };
         Ok(())
     }
@@ -170,7 +174,12 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             put_drop.execute(params![id, cause, *packets as i64])?;
         }
     }
-    let mut put = to.prepare("INSERT INTO function VALUES (?, ?, ?, ?, ?, ?)")?;
+    let mut put = to.prepare("INSERT INTO source_file VALUES (?, ?)")?;
+    let files = recording.source_files.iter().enumerate();
+    for (id, path) in files.skip(before.source_files) {
+        put.execute(params![id, path])?;
+    }
+    let mut put = to.prepare("INSERT INTO function VALUES (?, ?, ?, ?, ?, ?, ?, ?)")?;
     for (id, function) in recording
         .functions
         .iter()
@@ -183,7 +192,9 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             function.module,
             function.layer,
             function.address as i64,
-            function.size_bytes as i64
+            function.size_bytes as i64,
+            function.source.map(|s| s.file),
+            function.source.map(|s| s.line)
         ])?;
     }
     let mut put = to.prepare("INSERT INTO node VALUES (?, ?, ?, ?)")?;
@@ -199,6 +210,16 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             cost.node,
             cost.calls as i64,
             cost.self_insns as i64
+        ])?;
+    }
+    let mut put = to.prepare("INSERT INTO line_cost VALUES (?, ?, ?, ?, ?)")?;
+    for cost in recording.line_costs.iter().skip(before.line_costs) {
+        put.execute(params![
+            cost.block,
+            cost.function,
+            cost.source.file,
+            cost.source.line,
+            cost.insns as i64
         ])?;
     }
     let mut put = to.prepare("INSERT OR REPLACE INTO loss VALUES (?, ?, ?)")?;

@@ -321,7 +321,7 @@ test("hostile names", async (t) => {
     title: evil.join(" "), question: evil[0], headline: evil, warnings: evil, trust: evil, unit: evil[0],
     facts: evil.map((value) => ({ key: value, value, before: value })),
     claims: evil.map((value) => ({ says: value, verdict: value, because: value })),
-    functions: evil.map((name) => ({ name, module: name, layer: name, was: name })),
+    functions: evil.map((name) => ({ name, module: name, layer: name, was: name, source: name })),
     classes: evil.map((name) =>
       classOf({
         arm: name, class: name, per: name, sentence: name, packets: 1,

@@ -13,7 +13,8 @@ use netplumb_model::recording::Recording;
 use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::terminal::View;
 use netplumb_report::{
-    claims, conclusions, csv, diff, figures, json, printable, scan, seeds, terminal, tree, trust,
+    claims, conclusions, csv, diff, figures, json, lines, printable, scan, seeds, terminal, tree,
+    trust,
 };
 
 use super::outputs::OutputArgs;
@@ -35,11 +36,14 @@ pub(crate) struct ShowArgs {
     /// One function's callers and callees
     #[arg(long, value_name = "FUNCTION")]
     focus: Option<String>,
+    /// What each source line of a function of the command cost
+    #[arg(long, value_name = "FUNCTION", conflicts_with = "focus")]
+    lines: Option<String>,
     /// One line for each function, as CSV
-    #[arg(long, conflicts_with_all = ["json", "tree", "focus"])]
+    #[arg(long, conflicts_with_all = ["json", "tree", "focus", "lines"])]
     csv: bool,
     /// Everything, as JSON
-    #[arg(long, conflicts_with_all = ["tree", "focus"])]
+    #[arg(long, conflicts_with_all = ["tree", "focus", "lines"])]
     json: bool,
     /// Only the arms of this name; several with several `--arm`
     #[arg(long, value_name = "ARM")]
@@ -144,7 +148,13 @@ pub(crate) fn show(
     } else if args.csv {
         csv::render(&views, args.layer.as_deref())
     } else if let Some(name) = &args.focus {
-        focus(recording, &views, name, columns)?
+        around(recording, &views, name, |class, function| {
+            tree::render_focus(class, function, columns)
+        })?
+    } else if let Some(name) = &args.lines {
+        around(recording, &views, name, |class, function| {
+            lines::render(class, function, columns)
+        })?
     } else {
         tables(recording, &views, &view, experiment.as_ref(), &spread)
     };
@@ -302,11 +312,12 @@ fn tables(
     out
 }
 
-fn focus(
+/// What `render` tells of the functions of a name, in each class.
+fn around(
     recording: &Recording,
     views: &[ClassView<'_>],
     name: &str,
-    columns: usize,
+    render: impl Fn(&ClassView<'_>, u32) -> String,
 ) -> anyhow::Result<String> {
     let matching: Vec<u32> = (0..recording.functions.len() as u32)
         .filter(|f| recording.functions[*f as usize].name == name)
@@ -333,7 +344,7 @@ fn focus(
     let mut out = String::new();
     for function in matching {
         for class in views {
-            out.push_str(&tree::render_focus(class, function, columns));
+            out.push_str(&render(class, function));
             out.push('\n');
         }
     }

@@ -205,6 +205,8 @@ impl<'a> Accountant<'a> {
                 if mark == Mark::RunBegin {
                     self.begin_run();
                 }
+                // A window that never closed leaves its counts to nobody.
+                self.take_user_code();
                 self.window = Some(OpenWindow {
                     user_insns_before: user_insns,
                     ..OpenWindow::default()
@@ -212,7 +214,8 @@ impl<'a> Accountant<'a> {
             }
             Mark::WindowEnd => {
                 self.window_number += 1;
-                return self.window.take().map(|open| open.close(user_insns));
+                let code = self.take_user_code();
+                return self.window.take().map(|open| open.close(user_insns, code));
             }
             Mark::TxBegin => self.current.doing = Some(Direction::Tx),
             Mark::RxBegin => self.current.doing = Some(Direction::Rx),
@@ -226,7 +229,7 @@ impl<'a> Accountant<'a> {
         let Some(running) = self.running.take() else {
             return;
         };
-        let Some(block) = self
+        let Some(mut block) = self
             .blocks
             .get_mut(running.id as usize)
             .and_then(Option::take)
@@ -234,7 +237,7 @@ impl<'a> Accountant<'a> {
             return;
         };
         if block.user {
-            self.enter_user_block(&block, &running);
+            self.enter_user_block(&mut block, &running);
             self.blocks[running.id as usize] = Some(block);
             return;
         }

@@ -4,7 +4,7 @@ use netplumb_kernel::kallsyms::SymbolTable;
 
 use super::stream::Kind;
 use super::tree::{Symbol, UNKNOWN};
-use super::user::User;
+use super::user::{User, UserCode};
 
 /// A run of instructions of one block in one function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,20 @@ pub(super) struct Block {
     pub(super) nowhere: bool,
     /// The image whose program begins here.
     pub(super) starts: Option<u32>,
+    /// Of user code that is in a file.
+    pub(super) code: Option<Box<Code>>,
+}
+
+/// Where a block of user code is from, and how often it ran in the window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Code {
+    pub(super) image: u32,
+    /// The address of its first instruction in the file.
+    pub(super) address: u64,
+    /// The sizes of its instructions.
+    sizes: Box<[u8]>,
+    /// Whole runs of it.
+    pub(super) times: u64,
 }
 
 impl Block {
@@ -48,9 +62,37 @@ impl Block {
             (found.symbol, found.start, found.end)
         });
         block.user = true;
-        block.nowhere = user.is_nowhere(address, page);
+        let place = user.place(address, page);
+        block.nowhere = place.is_none();
         block.starts = starts;
+        block.code = place.map(|place| {
+            Box::new(Code {
+                image: place.image,
+                address: address.wrapping_sub(place.bias),
+                sizes: sizes.into(),
+                times: 0,
+            })
+        });
         block
+    }
+
+    /// Address in its file and symbol of each instruction, of user code that has one.
+    pub(super) fn user_code(&self) -> Option<UserCode> {
+        let code = self.code.as_ref()?;
+        let mut at = code.address;
+        let addresses = code.sizes.iter().map(|size| {
+            let this = at;
+            at = at.wrapping_add(u64::from(*size));
+            this
+        });
+        let symbols = self
+            .segments
+            .iter()
+            .flat_map(|s| std::iter::repeat_n(s.symbol, s.insns as usize));
+        Some(UserCode {
+            image: code.image,
+            insns: addresses.zip(symbols).collect(),
+        })
     }
 
     /// A block of the kernel.
@@ -103,6 +145,7 @@ impl Block {
             user: false,
             nowhere: false,
             starts: None,
+            code: None,
         }
     }
 }

@@ -6,9 +6,11 @@
 //! which address; nothing has to be asked of the guest's kernel.
 
 mod elf;
+mod lines;
 mod names;
 
 pub use elf::{ImageError, build_id};
+pub use lines::{Line, Lines, LinesError, debug_link, debug_link_checksum, has_lines, lines};
 pub use names::readable;
 
 use rustc_hash::FxHashMap;

@@ -9,7 +9,7 @@
 use netplumb_model::recording::{NodeId, THREAD_MODULE};
 use rustc_hash::FxHashMap;
 
-use super::image::{Images, readable};
+use super::image::{Images, Place, readable};
 use super::stack::{Flow, Why};
 use super::tree::Symbol;
 
@@ -38,6 +38,17 @@ pub struct UserSymbol {
     pub address: u64,
     /// Its size.
     pub size_bytes: u64,
+    /// The file, by its number among those that were added; none without a file.
+    pub image: Option<u32>,
+}
+
+/// A block of user code.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UserCode {
+    /// The file, by its number among those that were added.
+    pub image: u32,
+    /// Of each instruction, its address in the file and its function.
+    pub insns: Vec<(u64, Symbol)>,
 }
 
 /// A function that has not returned.
@@ -108,6 +119,9 @@ pub(super) struct User {
     pub(super) born: FxHashMap<u64, Birth>,
     /// Threads of the command so far.
     pub(super) numbered: u32,
+    /// Blocks of the command that did not run as long as they are, in this window: by
+    /// number and instructions, how often.
+    pub(super) cut: FxHashMap<(u32, u32), u64>,
 }
 
 /// Where an address of user code is.
@@ -129,6 +143,7 @@ impl User {
             threads: FxHashMap::default(),
             born: FxHashMap::default(),
             numbered: 0,
+            cut: FxHashMap::default(),
         }
     }
 
@@ -148,9 +163,9 @@ impl User {
         (image.entry != 0 && address.wrapping_sub(place.bias) == image.entry).then_some(place.image)
     }
 
-    /// Whether code is in none of the files.
-    pub(super) fn is_nowhere(&mut self, address: u64, page: u64) -> bool {
-        self.images.place(address, page).is_none()
+    /// The file that code is in, if it is in one.
+    pub(super) fn place(&mut self, address: u64, page: u64) -> Option<Place> {
+        self.images.place(address, page)
     }
 
     /// The function at `address`, in code that begins in a page with this hash.
@@ -163,6 +178,7 @@ impl User {
                     module: NO_FILE.into(),
                     address: 0,
                     size_bytes: 0,
+                    image: None,
                 }),
             };
             self.nowhere = Some(symbol);
@@ -199,6 +215,7 @@ impl User {
                     module,
                     address: function.start,
                     size_bytes: function.end - function.start,
+                    image: Some(place.image),
                 }
             }
             None => UserSymbol {
@@ -206,6 +223,7 @@ impl User {
                 module,
                 address: 0,
                 size_bytes: 0,
+                image: Some(place.image),
             },
         };
         let symbol = self.add(symbol);
@@ -236,6 +254,7 @@ impl User {
                     module: THREAD_MODULE.into(),
                     address: 0,
                     size_bytes: 0,
+                    image: None,
                 });
                 self.threads.insert((part, programs), symbol);
                 symbol

@@ -19,6 +19,17 @@ pub struct Counted {
     pub insns: u64,
 }
 
+/// A block of a command's own code, that ran so often and so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RanCode {
+    /// The block: see [`super::Accountant::user_code`].
+    pub block: u32,
+    /// Instructions that ran each time. More than it has are repetitions of its last.
+    pub insns: u32,
+    /// How often.
+    pub times: u64,
+}
+
 /// What one window held.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Window {
@@ -32,6 +43,8 @@ pub struct Window {
     pub entered: u64,
     /// Of these, those that returned.
     pub returned: u64,
+    /// Of a command: blocks of its code that is in files, by number.
+    pub user_code: Vec<RanCode>,
 }
 
 /// Calls and instructions, by node.
@@ -93,7 +106,7 @@ impl OpenWindow {
     }
 
     /// What it held.
-    pub(super) fn close(mut self, user_insns: u64) -> Window {
+    pub(super) fn close(mut self, user_insns: u64, user_code: Vec<RanCode>) -> Window {
         self.settle();
         let mut costs: Vec<Counted> = self
             .slots
@@ -115,6 +128,7 @@ impl OpenWindow {
             user_insns: user_insns.saturating_sub(self.user_insns_before),
             entered: self.entered,
             returned: self.returned,
+            user_code,
         }
     }
 }

@@ -6,6 +6,7 @@ use super::facts::trust;
 use super::sentence::sentence;
 use super::tree::{UnionNode, UnionTree};
 use super::{ClassDiff, Diff};
+use crate::lines;
 use crate::number::printable;
 use crate::page::{Fact, Page, PageClass, PageFunction, PageMove, PageTree, SCHEMA};
 
@@ -61,6 +62,9 @@ pub fn page(diff: &Diff<'_>) -> Page {
                 module: joint.module.clone(),
                 layer: joint.layer.clone(),
                 was: joint.was.clone(),
+                source: joint
+                    .after
+                    .and_then(|f| lines::definition(diff.sides.after, f)),
             })
             .collect(),
         classes: diff.classes.iter().map(|c| class(diff, c)).collect(),

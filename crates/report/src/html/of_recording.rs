@@ -10,6 +10,7 @@ use netplumb_model::recording::{NodeId, Recording, env};
 use crate::analysis::{ClassView, NO_LAYER};
 use crate::claims;
 use crate::conclusions;
+use crate::lines;
 use crate::number::{per_packet, percent, printable, thousands};
 use crate::page::{
     Fact, Page, PageClaim, PageClass, PageFunction, PagePublished, PageTree, SCHEMA,
@@ -76,6 +77,7 @@ pub(crate) fn functions(recording: &Recording) -> Vec<PageFunction> {
                 .as_deref()
                 .map_or_else(|| NO_LAYER.into(), |layer| printable(layer, 40)),
             was: None,
+            source: function.source.map(|s| lines::place(recording, s)),
         })
         .collect()
 }

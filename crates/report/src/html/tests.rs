@@ -179,6 +179,7 @@ fn the_page_of_a_comparison() {
         module: None,
         layer: layer.into(),
         was: was.map(String::from),
+        source: was.map(|_| "/src/net/ipv4/route.c:12".into()),
     };
     let page = Page {
         schema: SCHEMA,

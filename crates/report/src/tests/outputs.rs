@@ -120,11 +120,16 @@ fn told(profile: &pprof::Profile) -> String {
             .function
             .iter()
             .find(|f| f.id == l.line[0].function_id);
-        let name = s(function.unwrap().name);
+        let function = function.unwrap();
+        let name = s(function.name);
         out += &format!(
-            "location {} in {} at {:x} {name}\n",
+            "location {} in {} at {:x} {name}",
             l.id, l.mapping_id, l.address
         );
+        if function.start_line > 0 {
+            out += &format!(" {}:{}", s(function.filename), function.start_line);
+        }
+        out.push('\n');
     }
     for sample in &profile.sample {
         let labels: Vec<String> = sample
@@ -260,7 +265,10 @@ fn annotated(text: &str) -> (u64, BTreeMap<String, (u64, u64)>) {
         } else if let Some(count) = line.strip_prefix("calls=") {
             assert!(count.split(' ').next().unwrap().parse::<u64>().unwrap() > 0);
             of_call = true;
-        } else if let Some(rest) = line.strip_prefix("0 ") {
+        } else if let Some((_, rest)) = line
+            .split_once(' ')
+            .filter(|(at, _)| at.bytes().all(|b| b.is_ascii_digit()))
+        {
             let cost: u64 = rest.split(' ').next().unwrap().parse().unwrap();
             let sum: u64 = rest
                 .split(' ')

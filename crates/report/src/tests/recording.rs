@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
 use netplumb_model::recording::{
-    Arm, Block, Cost, Function, Ledger, Loss, Node, NodeId, Recording, env,
+    Arm, Block, Cost, Function, Ledger, Loss, Node, NodeId, Recording, SourceLine, env,
 };
 
 /// A name that would clear the screen and ring the bell.
 pub(crate) const CONTROL: &str = "evil\x1b[2J\x07\nname";
 /// A name that would run in a browser.
 pub(crate) const HTML: &str = "<script>alert(\"1\")</script>&amp;";
+/// Functions whose lines are known: file and line.
+const SOURCES: [(&str, u32, u32); 2] = [("udp_recvmsg", 0, 1843), (HTML, 1, 7)];
 /// Letters of the longest name.
 pub(crate) const LONG_LETTERS: usize = 10_000;
 
@@ -364,6 +366,13 @@ fn functions() -> Vec<Function> {
         layer: layer.map(String::from),
         address: 0xffff_ffff_8100_0000 + 0x100 * n as u64,
         size_bytes: 0x100,
+        source: SOURCES
+            .iter()
+            .find(|(function, ..)| *function == *name)
+            .map(|(_, file, line)| SourceLine {
+                file: *file,
+                line: *line,
+            }),
     })
     .collect()
 }
@@ -410,6 +419,7 @@ pub(crate) fn small() -> Recording {
                 block(0, 2, 100, &[]),
             ],
             functions: functions(),
+            source_files: vec!["/src/net/ipv4/udp.c".into(), format!("/{CONTROL}/{HTML}")],
             nodes: Vec::new(),
             costs: Vec::new(),
             losses: vec![

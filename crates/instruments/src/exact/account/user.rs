@@ -1,5 +1,7 @@
 //! The part of the accounting that only commands need: user code and threads.
 
+use std::mem;
+
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::recording::NodeId;
 
@@ -7,8 +9,8 @@ use super::super::block::{Block, Segment};
 use super::super::stack::{Flow, Task, Why, stack_id};
 use super::super::stream::Kind;
 use super::super::tree::Symbol;
-use super::super::user::{MAX_DEPTH, MAX_FRAMES, Thread, UserFrame, is_over};
-use super::super::window::Window;
+use super::super::user::{MAX_DEPTH, MAX_FRAMES, Thread, UserCode, UserFrame, is_over};
+use super::super::window::{RanCode, Window};
 use super::{Accountant, Birth, Part, Running};
 
 /// Nodes of the tree, beyond which new ways to a function are not told apart.
@@ -22,7 +24,42 @@ impl Accountant<'_> {
         let open = self.window.take()?;
         self.losses.windows_cut += 1;
         let user_insns = open.user_insns_before + open.user_insns;
-        Some(open.close(user_insns))
+        let code = self.take_user_code();
+        Some(open.close(user_insns, code))
+    }
+
+    /// The instructions of a block of user code, if it is in a file.
+    pub fn user_code(&self, block: u32) -> Option<UserCode> {
+        self.blocks.get(block as usize)?.as_ref()?.user_code()
+    }
+
+    /// Which blocks of the command's code ran since this was asked last.
+    pub(super) fn take_user_code(&mut self) -> Vec<RanCode> {
+        let Some(user) = &mut self.user else {
+            return Vec::new();
+        };
+        let mut ran: Vec<RanCode> = user
+            .cut
+            .drain()
+            .map(|((block, insns), times)| RanCode {
+                block,
+                insns,
+                times,
+            })
+            .collect();
+        for (id, block) in (0..).zip(&mut self.blocks) {
+            let Some(block) = block else { continue };
+            let times = block.code.as_mut().map_or(0, |c| mem::take(&mut c.times));
+            if times > 0 {
+                ran.push(RanCode {
+                    block: id,
+                    insns: block.insns,
+                    times,
+                });
+            }
+        }
+        ran.sort_unstable();
+        ran
     }
 
     /// This task is the command, as yet without its program.
@@ -119,7 +156,7 @@ impl Accountant<'_> {
     }
 
     /// A block of user code ran.
-    pub(super) fn enter_user_block(&mut self, block: &Block, running: &Running) {
+    pub(super) fn enter_user_block(&mut self, block: &mut Block, running: &Running) {
         if !self.current.frames.is_empty() {
             self.pop_to(0, true);
         }
@@ -152,6 +189,16 @@ impl Accountant<'_> {
             left -= insns;
             if let Some(node) = self.current.thread.as_ref().and_then(Thread::top) {
                 self.charge_user(node, insns, u32::from(entered));
+            }
+        }
+        if self.window.is_some()
+            && let Some(code) = &mut block.code
+        {
+            match &mut self.user {
+                Some(user) if insns != block.insns => {
+                    *user.cut.entry((running.id, insns)).or_default() += 1;
+                }
+                _ => code.times += 1,
             }
         }
         // Between the marker and its program a command is the agent's code.

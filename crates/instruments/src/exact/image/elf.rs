@@ -123,7 +123,7 @@ fn gather(of: &Elf<'_>, from: &Elf<'_>, named: &mut Vec<Named>) {
     }
 }
 
-fn is_code(section: &ElfSection64<'_, '_, LittleEndian>) -> bool {
+pub(super) fn is_code(section: &ElfSection64<'_, '_, LittleEndian>) -> bool {
     match section.flags() {
         SectionFlags::Elf { sh_flags, .. } => sh_flags.0 & SHF_EXECINSTR.0 != 0,
         _ => false,

@@ -189,6 +189,31 @@ impl<'a> Machine<'a> {
         assert_eq!(window.kernel_insns, self.ran);
         let calls: u64 = window.costs.iter().map(|c| c.calls).sum();
         assert_eq!(calls, window.entered);
+        self.check_code(window);
+    }
+
+    /// Check that the instructions of each function of a file are those of the blocks
+    /// that ran.
+    #[track_caller]
+    fn check_code(&self, window: &Window) {
+        let symbols = self.accountant.user_symbols();
+        let mut by_node: HashMap<u32, u64> = HashMap::new();
+        for cost in &window.costs {
+            let symbol = self.accountant.tree().nodes()[cost.node as usize].symbol;
+            let of = symbol.checked_sub(FIRST_USER_SYMBOL);
+            if of.is_some_and(|n| symbols.get(n as usize).is_some_and(|s| s.image.is_some())) {
+                *by_node.entry(symbol).or_default() += cost.insns;
+            }
+        }
+        let mut by_code: HashMap<u32, u64> = HashMap::new();
+        for ran in &window.user_code {
+            let code = self.accountant.user_code(ran.block).unwrap();
+            for n in 0..ran.insns as usize {
+                let (_, symbol) = code.insns[n.min(code.insns.len() - 1)];
+                *by_code.entry(symbol).or_default() += ran.times;
+            }
+        }
+        assert_eq!(by_code, by_node);
     }
 
     pub(super) fn take(&mut self, record: Record) {

@@ -26,6 +26,7 @@ fn recording(arms: &[Spent<'_>]) -> Recording {
             layer: Some("transport".into()),
             address: 0,
             size_bytes: 16,
+            source: None,
         });
         recording.nodes.push(Node {
             parent: None,

@@ -103,6 +103,7 @@ impl Build {
                 ),
                 address: 0x1000 * functions.len() as u64,
                 size_bytes: 0x100,
+                source: None,
             });
             functions.len() - 1
         }) as FunctionId

@@ -1,0 +1,117 @@
+//! What lines of source cost, of functions whose lines are known.
+
+use std::collections::BTreeMap;
+
+use comfy_table::Cell;
+use netplumb_model::class::Direction;
+use netplumb_model::recording::{FunctionId, Recording, SourceLine};
+
+use crate::analysis::ClassView;
+use crate::number::{per_packet, percent, printable};
+use crate::terminal::{label, right, table, trimmed};
+
+/// Letters of a path: longer ones are cut.
+pub(crate) const PATH_LETTERS: usize = 1_000;
+/// Lines of a function that are shown at first sight.
+const SHOWN: usize = 40;
+
+/// Instructions by line of each function of a class, over all of its blocks. Only a
+/// command's own code has any.
+pub fn of_class(class: &ClassView<'_>) -> BTreeMap<FunctionId, BTreeMap<SourceLine, u64>> {
+    let mut lines: BTreeMap<FunctionId, BTreeMap<SourceLine, u64>> = BTreeMap::new();
+    if class.class.direction != Direction::Run {
+        return lines;
+    }
+    let recording = class.recording;
+    for cost in &recording.line_costs {
+        let block = recording.blocks.get(cost.block as usize);
+        if block.is_some_and(|b| b.arm as usize == class.arm) {
+            let function = lines.entry(cost.function).or_default();
+            *function.entry(cost.source).or_default() += cost.insns;
+        }
+    }
+    lines
+}
+
+/// `FILE:LINE`, fit to be shown.
+pub(crate) fn place(recording: &Recording, source: SourceLine) -> String {
+    recording.source(source).map_or_else(
+        || "?".into(),
+        |(file, line)| format!("{}:{line}", printable(file, PATH_LETTERS)),
+    )
+}
+
+/// Where a function is defined, as `FILE:LINE`, if that is known.
+pub(crate) fn definition(recording: &Recording, function: FunctionId) -> Option<String> {
+    let source = recording.functions.get(function as usize)?.source?;
+    Some(place(recording, source))
+}
+
+/// What the lines of a function cost in a class, as text: in the order of the file, or
+/// of the largest where there are many.
+pub fn render(class: &ClassView<'_>, function: FunctionId, columns: usize) -> String {
+    let recording = class.recording;
+    let name = printable(class.name(function), 60);
+    let mut out = format!("{}  {name}", label(class));
+    if let Some(place) = definition(recording, function) {
+        out.push_str(&format!(", {place}"));
+    }
+    out.push('\n');
+    let Some(own) = class.functions.iter().find(|f| f.function == function) else {
+        out.push_str("  it did not run\n");
+        return out;
+    };
+    let mut lines: Vec<(SourceLine, u64)> = of_class(class)
+        .remove(&function)
+        .unwrap_or_default()
+        .into_iter()
+        .collect();
+    if lines.is_empty() {
+        out.push_str(
+            "  no lines are known: they are those of a command's own code, where its file, or the \
+             debug file beside it, has debug information (-g)\n",
+        );
+        return out;
+    }
+    let known: u64 = lines.iter().map(|(_, insns)| insns).sum();
+    let left_out = lines.len().saturating_sub(SHOWN);
+    let mut rest = 0;
+    if left_out > 0 {
+        lines.sort_by_key(|(source, insns)| (std::cmp::Reverse(*insns), *source));
+        rest = lines[SHOWN..].iter().map(|(_, insns)| insns).sum();
+        lines.truncate(SHOWN);
+        lines.sort_unstable();
+    }
+    let home = recording.functions[function as usize].source;
+    let mut table = table(columns);
+    table.set_header(vec![Cell::new("  line"), right("self"), right("share")]);
+    for (source, insns) in lines {
+        // Of its own file a number says it.
+        let place = match home {
+            Some(home) if home.file == source.file => source.line.to_string(),
+            _ => place(recording, source),
+        };
+        table.add_row(vec![
+            Cell::new(format!("  {place}")),
+            right(per_packet(insns, class.packets)),
+            right(format!("{:.1}%", percent(insns, own.self_insns))),
+        ]);
+    }
+    out.push_str(&trimmed(&table));
+    if left_out > 0 {
+        out.push_str(&format!(
+            "  and {left_out} more lines with {}\n",
+            per_packet(rest, class.packets)
+        ));
+    }
+    if known < own.self_insns {
+        out.push_str(&format!(
+            "  {} are of no line\n",
+            per_packet(own.self_insns - known, class.packets)
+        ));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+use netplumb_model::class::{Context, Family, Link, Proto};
+use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, LineCost, Node};
+
+use super::*;
+use crate::analysis::class;
+use crate::{callgrind, json};
+
+/// A command, run twice: `main` calls `work`, which calls itself if `recursive`.
+fn recording(recursive: bool) -> Recording {
+    let function = |name: &str, source| Function {
+        name: name.into(),
+        module: Some("prog".into()),
+        layer: Some("application".into()),
+        address: 0x1000,
+        size_bytes: 0x10,
+        source,
+    };
+    let at = |file, line| SourceLine { file, line };
+    let node = |parent, function| Node {
+        parent,
+        function,
+        tail: false,
+    };
+    let block = |index| Block {
+        arm: 0,
+        index,
+        ledger: Ledger {
+            offered: 1,
+            delivered: 1,
+            ..Ledger::default()
+        },
+        kernel_insns: 0,
+        user_insns: 60,
+        duration_ns: 0,
+        entered: 3,
+        returned: 3,
+    };
+    let mut recording = Recording {
+        arms: vec![Arm {
+            name: "prog".into(),
+            proto: Proto::Command,
+            family: Family::V4,
+            link: Link::Veth,
+            forward: false,
+            size_bytes: 0,
+            knobs: Default::default(),
+        }],
+        blocks: vec![block(0), block(1)],
+        functions: vec![
+            function("main", Some(at(0, 10))),
+            function("work", Some(at(0, 3))),
+            function("strlen", None),
+        ],
+        source_files: vec!["/src/prog.c".into(), "/src/inline.h".into()],
+        nodes: vec![
+            node(None, 0),
+            node(Some(0), 1),
+            node(Some(1), if recursive { 1 } else { 2 }),
+        ],
+        complete: true,
+        ..Recording::default()
+    };
+    for block in 0..2 {
+        for (node, self_insns) in [(0, 10), (1, 40), (2, 10)] {
+            recording.costs.push(Cost {
+                block,
+                direction: Direction::Run,
+                context: Context::Task,
+                node,
+                calls: 1,
+                self_insns,
+            });
+        }
+        for (function, source, insns) in [
+            (0, at(0, 11), 6),
+            (0, at(0, 12), 4),
+            (1, at(0, 4), 7),
+            // Inlined there, and more that is of no line.
+            (1, at(1, 2), 30),
+        ] {
+            recording.line_costs.push(LineCost {
+                block,
+                function,
+                source,
+                insns,
+            });
+        }
+    }
+    recording
+}
+
+/// Check a function's lines: its own by number, others by file, and what is of none.
+#[test]
+fn of_a_function() {
+    let recording = recording(false);
+    let class = class(&recording, 0, Direction::Run);
+    let text = render(&class, 1, 80);
+    let words: Vec<Vec<&str>> = text
+        .lines()
+        .map(|l| l.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        words,
+        [
+            &["command", "run", "work,", "/src/prog.c:3"][..],
+            &["line", "self", "share"],
+            &["4", "7", "17.5%"],
+            &["/src/inline.h:2", "30", "75.0%"],
+            &["3", "are", "of", "no", "line"],
+        ]
+    );
+    assert!(render(&class, 2, 80).contains("no lines are known"));
+    let focus = crate::tree::render_focus(&class, 1, 80);
+    assert!(
+        focus.starts_with("command run  defined at /src/prog.c:3\n"),
+        "{focus}"
+    );
+}
+
+/// Check that JSON has where a function is defined and what its lines cost, where that
+/// is known.
+#[test]
+fn in_json() {
+    let recording = recording(false);
+    let views = [class(&recording, 0, Direction::Run)];
+    let document: serde_json::Value =
+        serde_json::from_str(&json::render(&recording, &views, None)).unwrap();
+    let functions = document["classes"][0]["functions"].as_array().unwrap();
+    let of = |name: &str| functions.iter().find(|f| f["name"] == name).unwrap();
+    let source = |file: &str, line: u32| serde_json::json!({"file": file, "line": line});
+    assert_eq!(of("work")["source"], source("/src/prog.c", 3));
+    assert_eq!(
+        of("main")["lines"],
+        serde_json::json!([
+            {"file": "/src/prog.c", "line": 11, "insns": 12},
+            {"file": "/src/prog.c", "line": 12, "insns": 8},
+        ])
+    );
+    assert!(of("strlen").get("source").is_none() && of("strlen").get("lines").is_none());
+}
+
+/// Check that callgrind gets what each line costs, what was inlined in its own file, and
+/// the rest where the function is defined; and that levels of recursion share no lines.
+#[test]
+fn in_callgrind() {
+    let flat = recording(false);
+    let views = [class(&flat, 0, Direction::Run)];
+    let text = callgrind::render(&flat, &views);
+    let work = text
+        .split("\n\n")
+        .find(|part| part.contains("\nfn=") && part.contains("inline.h"))
+        .unwrap();
+    let lines: Vec<&str> = work.lines().filter(|l| !l.starts_with("ob=")).collect();
+    assert!(lines[0].starts_with("fl=("), "{work}");
+    assert!(lines[1].starts_with("fn=("), "{work}");
+    assert_eq!(lines[2], "4 14");
+    assert!(lines[3].starts_with("fi=(") && lines[3].ends_with(" /src/inline.h"));
+    assert_eq!(lines[4], "2 60");
+    assert!(lines[5].starts_with("fe=("), "{work}");
+    assert_eq!(lines[6], "3 6");
+    assert!(text.contains("\ncalls=2 3\n10 100\n"), "{text}");
+
+    let recursive = recording(true);
+    let views = [class(&recursive, 0, Direction::Run)];
+    let text = callgrind::render(&recursive, &views);
+    assert!(!text.contains("inline.h"), "{text}");
+    assert!(text.contains("\n3 80\n"), "{text}");
+}
