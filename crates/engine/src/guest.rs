@@ -86,6 +86,7 @@ impl Agent {
                 ("sender", Some(&standing.topology.tx)),
                 ("receiver", Some(&standing.topology.rx)),
                 ("router", standing.topology.router.as_ref()),
+                ("bridge", standing.topology.bridge.as_ref()),
             ] {
                 if let Some(Ok(of)) = namespace.map(|n| n.facts(&format!("{prefix}.{end}"))) {
                     facts.extend(of);
@@ -199,6 +200,8 @@ fn topology_of(plan: &RunPlan) -> TopologyPlan {
         link: plan.link,
         family: plan.family,
         forward: plan.forward,
+        bridge: plan.bridge,
+        queues: plan.queues,
         mtu_bytes: plan.mtu_bytes,
         sysctl: plan.sysctl.clone(),
         offload: plan.offload.clone(),
