@@ -1,6 +1,7 @@
 //! What the agent in a guest does for an experiment.
 
 mod command;
+mod live;
 mod settings;
 mod timing;
 
@@ -58,6 +59,7 @@ impl Handler for Agent {
             Request::TimeFunctions { functions, plan } => {
                 self.time_functions(&functions, &plan, reply)
             }
+            Request::Time { spec, plan } => self.time(spec, &plan, reply),
             Request::Unpack { modules } => command::unpack(&modules),
             Request::ReadVdso => command::vdso(reply),
             Request::Command(plan) => {
@@ -82,16 +84,7 @@ impl Agent {
         for standing in &self.standing {
             let plan = &standing.plan;
             let prefix = format!("net.{}.{}", plan.link, plan.family);
-            for (end, namespace) in [
-                ("sender", Some(&standing.topology.tx)),
-                ("receiver", Some(&standing.topology.rx)),
-                ("router", standing.topology.router.as_ref()),
-                ("bridge", standing.topology.bridge.as_ref()),
-            ] {
-                if let Some(Ok(of)) = namespace.map(|n| n.facts(&format!("{prefix}.{end}"))) {
-                    facts.extend(of);
-                }
-            }
+            facts.extend(topology_facts(&prefix, &standing.topology));
         }
         facts
     }
@@ -117,13 +110,7 @@ impl Agent {
             self.standing.clear();
         }
         let topology = Topology::build(&wanted, &nics()).map_err(|e| e.to_string())?;
-        let hold = |n: io::Result<_>| n.map_err(|e| format!("hold a namespace: {e}"));
-        let ends = Ends {
-            tx_namespace: hold(topology.tx.try_clone())?,
-            rx_namespace: hold(topology.rx.try_clone())?,
-            tx_address: topology.tx_address,
-            rx_address: topology.rx_address,
-        };
+        let ends = ends_of(&topology).map_err(|e| format!("hold a namespace: {e}"))?;
         self.standing.push(Standing {
             plan: wanted,
             ends,
@@ -194,8 +181,34 @@ impl Agent {
     }
 }
 
+/// Where a topology's packets are sent from and to.
+pub(crate) fn ends_of(topology: &Topology) -> io::Result<Ends> {
+    Ok(Ends {
+        tx_namespace: topology.tx.try_clone()?,
+        rx_namespace: topology.rx.try_clone()?,
+        tx_address: topology.tx_address,
+        rx_address: topology.rx_address,
+    })
+}
+
+/// Facts of a topology's namespaces.
+pub(crate) fn topology_facts(prefix: &str, topology: &Topology) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    for (end, namespace) in [
+        ("sender", Some(&topology.tx)),
+        ("receiver", Some(&topology.rx)),
+        ("router", topology.router.as_ref()),
+        ("bridge", topology.bridge.as_ref()),
+    ] {
+        if let Some(Ok(of)) = namespace.map(|n| n.facts(&format!("{prefix}.{end}"))) {
+            facts.extend(of);
+        }
+    }
+    facts
+}
+
 /// The topology that a plan needs.
-fn topology_of(plan: &RunPlan) -> TopologyPlan {
+pub(crate) fn topology_of(plan: &RunPlan) -> TopologyPlan {
     TopologyPlan {
         link: plan.link,
         family: plan.family,
@@ -212,7 +225,7 @@ fn topology_of(plan: &RunPlan) -> TopologyPlan {
 /// Whether a link is made of devices of the machine, of which there is one set.
 fn has_nics(link: Link) -> bool {
     match link {
-        Link::Lo | Link::Veth => false,
+        Link::Lo | Link::Veth | Link::Any => false,
         Link::VirtioNet | Link::E1000 | Link::UsbNet => true,
     }
 }
@@ -226,7 +239,8 @@ fn nics() -> Vec<Nic> {
         .collect()
 }
 
-fn facts() -> BTreeMap<String, String> {
+/// Facts of the running system.
+pub(crate) fn facts() -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     let mut fact = |key: &str, path: &str| {
         if let Ok(text) = fs::read_to_string(path) {

@@ -5,6 +5,7 @@ mod command;
 mod error;
 mod extras;
 pub mod guest;
+pub mod live;
 mod measure;
 mod origin;
 pub mod plan;
@@ -14,5 +15,6 @@ pub mod second_opinion;
 
 pub use command::{CommandRun, run_command};
 pub use error::EngineError;
+pub use live::run_live;
 pub use plan::{GuestPlan, Plan};
 pub use run::{Options, Progress, run};
