@@ -3,11 +3,11 @@
 
 use rusqlite::Connection;
 
-use crate::VERSION;
+use crate::{TIMED, VERSION};
 
 /// One step for each version there ever was: `STEPS[n]` makes n + 1 of n.
-/// Version 0 was never released; there is nothing to migrate from yet.
-const STEPS: &[&str] = &[""];
+/// Version 0 was never released.
+const STEPS: &[&str] = &["", TIMED];
 
 /// Bring a database in memory up to the present schema.
 pub(crate) fn up(connection: &Connection, from: i32) -> rusqlite::Result<()> {

@@ -6,7 +6,7 @@ use netplumb_model::recording::Recording;
 use rusqlite::{Connection, Transaction, params};
 
 use crate::error::writing;
-use crate::{APPLICATION_ID, SCHEMA, StoreError, VERSION};
+use crate::{APPLICATION_ID, SCHEMA, StoreError, TIMED, VERSION, timed};
 
 /// Writes what is new in a recording each time it is asked to.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ struct Written {
     functions: usize,
     nodes: usize,
     costs: usize,
+    timed: timed::Written,
 }
 
 impl Writer {
@@ -70,7 +71,7 @@ impl Writer {
             connection.pragma_update(None, "application_id", APPLICATION_ID)?;
             connection.pragma_update(None, "user_version", VERSION)?;
             connection.pragma_update(None, "foreign_keys", true)?;
-            connection.execute_batch(&format!("BEGIN;\n{SCHEMA}\nCOMMIT;"))
+            connection.execute_batch(&format!("BEGIN;\n{SCHEMA}\n{TIMED}\nCOMMIT;"))
         };
         if let Err(error) = begin() {
             // Nothing can be recorded: leave things as they were.
@@ -114,6 +115,7 @@ impl Writer {
             functions: recording.functions.len(),
             nodes: recording.nodes.len(),
             costs: recording.costs.len(),
+            timed: timed::Written::of(recording),
         };
         Ok(())
     }
@@ -152,7 +154,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             put_knob.execute(params![id, name, value])?;
         }
     }
-    let mut put = to.prepare("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
+    let mut put = to.prepare("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     let mut put_drop = to.prepare("INSERT INTO dropped VALUES (?, ?, ?)")?;
     for (id, block) in recording.blocks.iter().enumerate().skip(before.blocks) {
         put.execute(params![
@@ -164,7 +166,8 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             block.kernel_insns as i64,
             block.user_insns as i64,
             block.entered as i64,
-            block.returned as i64
+            block.returned as i64,
+            block.duration_ns as i64
         ])?;
         for (cause, packets) in &block.ledger.dropped {
             put_drop.execute(params![id, cause, *packets as i64])?;
@@ -201,6 +204,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             cost.self_insns as i64
         ])?;
     }
+    timed::add(to, recording, before.timed)?;
     let mut put = to.prepare("INSERT OR REPLACE INTO loss VALUES (?, ?, ?)")?;
     for loss in &recording.losses {
         put.execute(params![loss.cause, loss.count as i64, loss.meaning])?;
