@@ -20,7 +20,7 @@ use netplumb_lab::netns::names;
 use netplumb_lab::vm::process::Cancel;
 use netplumb_model::message::Exit;
 use netplumb_model::recording::{Arm, Block, Counter, Ledger, Recording, env};
-use netplumb_model::timing::{Attached, TimingSpec, Window};
+use netplumb_model::timing::{Attached, Clock, TimingSpec, Window};
 
 pub(crate) use collect::Gatherer;
 pub use schedule::{Turn, turns};
@@ -93,8 +93,8 @@ pub struct TrafficPlan {
     pub interface: Option<String>,
 }
 
-/// Attaches an instrument.
-pub type Attach<'a> = &'a dyn Fn(&TimingSpec) -> Result<Box<dyn Live>, LiveError>;
+/// Attaches an instrument; tells of which clock it is, where that was left to it.
+pub type Attach<'a> = &'a dyn Fn(&TimingSpec) -> Result<(Clock, Box<dyn Live>), LiveError>;
 
 /// How to measure, apart from what.
 #[derive(Clone, Copy)]
@@ -223,7 +223,9 @@ impl Run<'_> {
     /// Attach the instrument, if it is not; a failure is one of the first time only.
     fn attach(&mut self, spec: &TimingSpec) -> Result<(), EngineError> {
         if self.probe.is_none() {
-            let live = (self.options.attach)(spec)?;
+            let (clock, live) = (self.options.attach)(spec)?;
+            let facts = &mut self.recording.environment;
+            facts.insert(env::CLOCK.into(), clock.to_string());
             let attached = live.attached();
             (self.tell)(LiveEvent::Attached(attached));
             let gatherer = Gatherer::new(

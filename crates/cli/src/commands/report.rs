@@ -9,7 +9,8 @@ use clap::Args;
 use netplumb_kernel::layers::LAYERS;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
-use netplumb_model::recording::Recording;
+use netplumb_model::recording::{Recording, env};
+use netplumb_model::timing::Clock;
 use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::terminal::View;
 use netplumb_report::{
@@ -49,6 +50,11 @@ pub(crate) struct ShowArgs {
 }
 
 impl ShowArgs {
+    /// The layer that is to be shown, if only one is.
+    pub(crate) fn layer(&self) -> Option<&str> {
+        self.layer.as_deref()
+    }
+
     /// Whether what is shown is for programs to read.
     pub(crate) fn for_programs(&self) -> bool {
         self.json || self.csv
@@ -120,6 +126,10 @@ pub(crate) fn show(
         "" => None,
         text => Some(Experiment::parse(text)?),
     };
+    if is_of_time(recording) && !args.for_programs() {
+        let text = super::live::table(recording, args.top);
+        return print(&text);
+    }
     let mut views = shown_classes(recording, directions, &args.arm)?;
     let columns = columns();
     let view = View {
@@ -148,6 +158,16 @@ pub(crate) fn show(
     } else {
         tables(recording, &views, &view, experiment.as_ref(), &spread)
     };
+    print(&text)
+}
+
+/// Whether its clock is one of time.
+fn is_of_time(recording: &Recording) -> bool {
+    let clock = recording.environment.get(env::CLOCK);
+    clock.is_some_and(|clock| *clock != Clock::Exact.to_string())
+}
+
+fn print(text: &str) -> anyhow::Result<ExitCode> {
     // A reader that has seen enough (`| head`) is no error.
     match io::stdout()
         .write_all(text.as_bytes())
