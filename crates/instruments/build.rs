@@ -12,7 +12,7 @@ fn main() {
     let root = variable("CARGO_MANIFEST_DIR");
     let out = variable("OUT_DIR");
     plugin(&root.join("../../plugins/qemu"), &out.join("exact.so"));
-    for name in ["functions", "single"] {
+    for name in ["functions", "single", "stages"] {
         let source = format!("src/{name}/{name}.bpf.c");
         programs(&root.join(source), &out.join(format!("{name}.bpf.o")));
     }

@@ -78,9 +78,6 @@ pub fn attach(
             "`exact` is no clock of the running kernel: it counts in the vm lab".into(),
         )),
         Clock::Functions => Ok(Box::new(Functions::attach(spec, layer)?)),
-        Clock::Stages => Err(LiveError::CannotRun {
-            reason: format!("`{}` is not there yet", spec.clock),
-            remedy: "use `--clock exact` in the vm lab".into(),
-        }),
+        Clock::Stages => Ok(Box::new(crate::stages::Stages::attach(spec)?)),
     }
 }

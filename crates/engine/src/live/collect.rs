@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use netplumb_instruments::functions::correct::correct;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::class::{Direction, Family, Proto};
 use netplumb_model::recording::{
     Attachment, Counter, Function, FunctionId, Loss, Node, NodeId, Recording, Stage, Timed,
 };
-use netplumb_model::timing::{Attached, Buckets, NodeTimes, Times, Window};
+use netplumb_model::timing::{Attached, Buckets, Times, Window};
 
 use crate::collect::{Index, known};
 
@@ -159,7 +160,9 @@ impl Gatherer {
     }
 
     fn add_functions(&self, recording: &mut Recording, blocks: &[u32], window: &Window) {
-        let corrected = correct(&self.attached, window);
+        let corrected = correct(&self.attached, window)
+            .into_iter()
+            .map(|c| (c.corrected_ns, c.uncertainty_ns));
         // What differs only in what the recording does not tell apart is one.
         let mut sums: BTreeMap<_, (Times, f64, f64)> = BTreeMap::new();
         for (of, (corrected_ns, uncertainty_ns)) in window.functions.iter().zip(corrected) {
@@ -196,14 +199,6 @@ impl Gatherer {
         );
         recording.timed.extend(added);
     }
-}
-
-/// What each entry of a window's functions took without the probes, and half the width
-/// of that figure's interval.
-fn correct(attached: &Attached, window: &Window) -> Vec<(f64, f64)> {
-    let _ = attached;
-    let raw = |of: &NodeTimes| (of.times.total_ns as f64, 0.0);
-    window.functions.iter().map(raw).collect()
 }
 
 fn add_stages(recording: &mut Recording, blocks: &[u32], window: &Window) {
