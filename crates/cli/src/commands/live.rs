@@ -27,7 +27,6 @@ use super::path::PathArgs;
 use crate::exit::{CannotHere, Usage};
 use crate::recorder::{Outcome, record_by};
 pub(crate) use ask::check_exact;
-use view::View;
 use watch::Watcher;
 
 /// Where packets run.
@@ -436,9 +435,4 @@ fn nothing_seen(args: &PathArgs) -> String {
         }
     };
     format!("{what}; {take}")
-}
-
-/// The figures of a recording, for people: until there is a better table.
-pub(crate) fn table(recording: &netplumb_model::recording::Recording, top: usize) -> String {
-    View::of(recording, top).text()
 }

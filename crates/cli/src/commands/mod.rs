@@ -10,3 +10,4 @@ pub(crate) mod page;
 pub(crate) mod path;
 pub(crate) mod report;
 pub(crate) mod run;
+mod times;

@@ -9,12 +9,12 @@ use clap::Args;
 use netplumb_kernel::layers::LAYERS;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
-use netplumb_model::recording::{Recording, env};
-use netplumb_model::timing::Clock;
+use netplumb_model::recording::Recording;
 use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::terminal::View;
 use netplumb_report::{
-    claims, conclusions, csv, diff, figures, json, printable, scan, seeds, terminal, tree, trust,
+    claims, conclusions, csv, diff, figures, json, printable, scan, seeds, terminal, times, tree,
+    trust,
 };
 
 use super::outputs::OutputArgs;
@@ -26,27 +26,27 @@ use crate::exit::Usage;
 pub(crate) struct ShowArgs {
     /// One layer only: syscall, socket, transport, network ...
     #[arg(long, value_name = "LAYER")]
-    layer: Option<String>,
+    pub(super) layer: Option<String>,
     /// Functions in a table, 0 for all
     #[arg(long, value_name = "N", default_value_t = 12)]
-    top: usize,
+    pub(super) top: usize,
     /// The call graph with its costs
     #[arg(long)]
-    tree: bool,
+    pub(super) tree: bool,
     /// One function's callers and callees
     #[arg(long, value_name = "FUNCTION")]
-    focus: Option<String>,
+    pub(super) focus: Option<String>,
     /// One line for each function, as CSV
     #[arg(long, conflicts_with_all = ["json", "tree", "focus"])]
-    csv: bool,
+    pub(super) csv: bool,
     /// Everything, as JSON
     #[arg(long, conflicts_with_all = ["tree", "focus"])]
-    json: bool,
+    pub(super) json: bool,
     /// Only the arms of this name; several with several `--arm`
     #[arg(long, value_name = "ARM")]
     pub(crate) arm: Vec<String>,
     #[command(flatten)]
-    outputs: OutputArgs,
+    pub(super) outputs: OutputArgs,
 }
 
 impl ShowArgs {
@@ -126,9 +126,8 @@ pub(crate) fn show(
         "" => None,
         text => Some(Experiment::parse(text)?),
     };
-    if is_of_time(recording) && !args.for_programs() {
-        let text = super::live::table(recording, args.top);
-        return print(&text);
+    if times::is_timed(recording) {
+        return super::times::show(recording, args, directions);
     }
     let mut views = shown_classes(recording, directions, &args.arm)?;
     let columns = columns();
@@ -161,13 +160,11 @@ pub(crate) fn show(
     print(&text)
 }
 
-/// Whether its clock is one of time.
-fn is_of_time(recording: &Recording) -> bool {
-    let clock = recording.environment.get(env::CLOCK);
-    clock.is_some_and(|clock| *clock != Clock::Exact.to_string())
-}
-
-fn print(text: &str) -> anyhow::Result<ExitCode> {
+/// Print a result.
+///
+/// # Errors
+/// It can't be written.
+pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
     // A reader that has seen enough (`| head`) is no error.
     match io::stdout()
         .write_all(text.as_bytes())

@@ -1,8 +1,7 @@
 //! What a recording under a clock of time shows so far: a model of it, made anew after
-//! each block, and its rendering as text and on a terminal. Both are pure.
+//! each block, and its rendering on a terminal, or in a line. All pure.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use netplumb_kernel::layers::LAYERS;
 use netplumb_model::class::{Context, Direction};
@@ -11,7 +10,7 @@ use netplumb_model::timing::{StageKind, Times};
 use netplumb_report::printable;
 use netplumb_stats::histogram;
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
@@ -57,9 +56,7 @@ struct Row {
     note: String,
     count: u64,
     mean_ns: f64,
-    p50_ns: Option<f64>,
     p99_ns: Option<f64>,
-    max_ns: u64,
     /// Where it begins on the way, in nanoseconds.
     offset_ns: f64,
     /// It is what the others add up to.
@@ -216,40 +213,13 @@ impl View {
         if top > 0 {
             functions.truncate(top);
         }
-        for (function, times, own_ns) in functions {
+        for (function, times, _) in functions {
             let Some(function) = recording.functions.get(function as usize) else {
                 continue;
             };
             let layer = function.layer.as_deref().unwrap_or(NO_LAYER);
-            let mut row = row(&function.name, layer, &times);
-            // Its own time decides its place; what it took with those below is beside.
-            row.offset_ns = own_ns / times.count.max(1) as f64;
-            self.top.push(row);
+            self.top.push(row(&function.name, layer, &times));
         }
-    }
-
-    /// As plain text.
-    pub(super) fn text(&self) -> String {
-        let mut text = format!(
-            "{}: {} blocks, {:.1} s\n",
-            self.title, self.blocks, self.measured_s
-        );
-        for way in &self.ways {
-            let _ = writeln!(text, "\n{}", way.name);
-            heading(&mut text, "");
-            for row in &way.rows {
-                let _ = writeln!(text, "  {}", row.figures());
-            }
-        }
-        if !self.top.is_empty() {
-            text.push('\n');
-            heading(&mut text, "  self ns");
-            for row in &self.top {
-                let _ = writeln!(text, "  {} {:>9.0}", row.figures(), row.offset_ns);
-            }
-        }
-        let _ = writeln!(text, "\n{}", self.footer());
-        text
     }
 
     /// In one line, for where there is no terminal.
@@ -320,13 +290,7 @@ impl View {
                 bold,
             ));
             let most_ns = self.top.iter().map(|r| r.mean_ns).fold(0.0, f64::max);
-            for row in &self.top {
-                let from_zero = Row {
-                    offset_ns: 0.0,
-                    ..row.clone()
-                };
-                lines.push(from_zero.line(body.width, most_ns));
-            }
+            lines.extend(self.top.iter().map(|row| row.line(body.width, most_ns)));
         }
         if lines.is_empty() {
             lines.push(Line::styled("no packet seen yet", dim));
@@ -338,7 +302,6 @@ impl View {
             Paragraph::new("q: end, and print the table").style(dim),
             keys,
         );
-        let _: Rect = foot;
     }
 }
 
@@ -350,24 +313,6 @@ impl Way {
 }
 
 impl Row {
-    fn figures(&self) -> String {
-        let some = |ns: Option<f64>| ns.map_or_else(|| "-".to_string(), nanoseconds);
-        format!(
-            "{:<28} {:>11} {:>10} {:>10} {:>10} {:>10} {:>10}",
-            printable(&self.name, 28),
-            printable(&self.note, 11),
-            self.count,
-            nanoseconds(self.mean_ns),
-            some(self.p50_ns),
-            some(self.p99_ns),
-            if self.max_ns > 0 {
-                nanoseconds(self.max_ns as f64)
-            } else {
-                "-".into()
-            },
-        )
-    }
-
     /// One row of a waterfall: its figures, and a bar where it is on the way.
     fn line(&self, width: u16, whole_ns: f64) -> Line<'static> {
         let p99 = self.p99_ns.map_or_else(|| "-".to_string(), nanoseconds);
@@ -400,14 +345,6 @@ impl Row {
     }
 }
 
-fn heading(text: &mut String, more: &str) {
-    let _ = writeln!(
-        text,
-        "  {:<28} {:>11} {:>10} {:>10} {:>10} {:>10} {:>10}{more}",
-        "", "", "count", "mean", "p50", "p99", "max"
-    );
-}
-
 fn row(name: &str, note: &str, times: &Times) -> Row {
     let at = |share| histogram::quantile(&times.buckets, share, times.min_ns, times.max_ns);
     Row {
@@ -415,9 +352,7 @@ fn row(name: &str, note: &str, times: &Times) -> Row {
         note: note.into(),
         count: times.count,
         mean_ns: times.total_ns as f64 / times.count.max(1) as f64,
-        p50_ns: at(0.5),
         p99_ns: at(0.99),
-        max_ns: times.max_ns,
         ..Row::default()
     }
 }
