@@ -20,8 +20,8 @@ use crate::plan::Plan;
 /// How often it is looked whether it is time.
 const NAP: Duration = Duration::from_millis(10);
 /// Where other programs find the addresses of the ends.
-const TX_ADDRESS: &str = "PLUMB_TX_ADDRESS";
-const RX_ADDRESS: &str = "PLUMB_RX_ADDRESS";
+const TX_ADDRESS: &str = "PLUMB_SELF";
+const RX_ADDRESS: &str = "PLUMB_PEER";
 const NAMESPACES: &str = "PLUMB_NAMESPACES";
 
 impl Run<'_> {
