@@ -18,6 +18,7 @@ use netplumb_engine::live::{
     self, GuestTiming, LiveEvent, LiveOptions, LivePlan, PacketPlan, Source, TrafficPlan,
 };
 use netplumb_instruments::live::{Live, LiveError};
+use netplumb_lab::vm::process::VmError;
 use netplumb_model::message::Exit;
 use netplumb_model::recording::Arm;
 use netplumb_model::timing::{Clock, TimingSpec};
@@ -225,7 +226,7 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
             };
             let mut watcher = Watcher::start(args.live.watch, &engine.cancel);
             let mut told_arm = false;
-            let result = live::run_live(&plan, &options, recording, save, &mut |event| {
+            let result = live::run_live(&plan, &options, recording, &mut *save, &mut |event| {
                 for note in notes.borrow_mut().drain(..) {
                     watcher.note(teller, &note);
                 }
@@ -244,8 +245,13 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
                     }
                 }
             });
-            watcher.stop();
+            let ended_by_key = watcher.stop();
             match result {
+                // Who has seen enough ends it: that is no interruption.
+                Err(EngineError::Vm(VmError::Interrupted)) if ended_by_key => {
+                    recording.complete = true;
+                    save(recording).map_err(EngineError::Save)
+                }
                 Ok(ended) => {
                     end = ended;
                     Ok(())

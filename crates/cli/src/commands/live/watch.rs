@@ -45,6 +45,8 @@ enum Mode {
 struct Screen {
     terminal: Terminal<CrosstermBackend<io::Stderr>>,
     over: Arc<AtomicBool>,
+    /// The key that ends it was pressed.
+    ended: Arc<AtomicBool>,
     keys: Option<JoinHandle<()>>,
 }
 
@@ -104,11 +106,17 @@ impl Watcher {
     }
 
     /// Give the terminal back, and tell what was not told meanwhile.
-    pub(super) fn stop(self) {
+    /// Whether it was ended by the key that is for that.
+    pub(super) fn stop(self) -> bool {
+        let ended = match &self.mode {
+            Mode::Screen(screen) => screen.ended.load(Ordering::Relaxed),
+            _ => false,
+        };
         drop(self.mode);
         for note in self.notes {
             eprintln!("plumb: {note}");
         }
+        ended
     }
 }
 
@@ -130,13 +138,16 @@ impl Screen {
                 return Err(error);
             }
         };
+        let ended = Arc::new(AtomicBool::new(false));
         let keys = {
             let (over, cancel) = (Arc::clone(&over), Arc::clone(cancel));
-            std::thread::spawn(move || wait_for_key(&over, &cancel))
+            let ended = Arc::clone(&ended);
+            std::thread::spawn(move || wait_for_key(&over, &ended, &cancel))
         };
         Ok(Screen {
             terminal,
             over,
+            ended,
             keys: Some(keys),
         })
     }
@@ -159,7 +170,7 @@ fn give_back() {
 }
 
 /// In raw mode Ctrl-C is a key as any other.
-fn wait_for_key(over: &AtomicBool, cancel: &AtomicBool) {
+fn wait_for_key(over: &AtomicBool, ended: &AtomicBool, cancel: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         match event::poll(POLL) {
             Ok(true) => {}
@@ -170,7 +181,9 @@ fn wait_for_key(over: &AtomicBool, cancel: &AtomicBool) {
             continue;
         };
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        if key.code == KeyCode::Char('q') || control && key.code == KeyCode::Char('c') {
+        let ends = key.code == KeyCode::Char('q');
+        if ends || control && key.code == KeyCode::Char('c') {
+            ended.store(ends, Ordering::Relaxed);
             cancel.store(true, Ordering::Relaxed);
             return;
         }
