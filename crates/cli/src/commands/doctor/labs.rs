@@ -162,8 +162,8 @@ fn host(tried: &Tried<'_>) -> Lab {
 
 /// Which clock `plumb path` takes there by itself, the best that works.
 fn clock(instruments: &[InstrumentVerdict]) -> String {
-    let works = |name: &&str| {
-        let mut of = instruments.iter().filter(|i| i.instrument == *name);
+    let works = |name: &&&str| {
+        let mut of = instruments.iter().filter(|i| i.instrument == **name);
         of.any(|i| i.verdict.works())
     };
     match ["functions", "stages"].iter().find(works) {

@@ -36,7 +36,8 @@ fn missing(lab: Lab, effective: u64) -> Vec<&'static str> {
         needed.push((SYS_ADMIN, false));
     }
     let lacks = |(capability, implied): &((u32, &'static str), bool)| {
-        !has(*capability) && !(*implied && has(SYS_ADMIN))
+        let by_other = *implied && has(SYS_ADMIN);
+        !has(*capability) && !by_other
     };
     let lacking = needed.into_iter().filter(lacks);
     lacking.map(|((_, name), _)| name).collect()
