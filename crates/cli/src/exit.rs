@@ -2,6 +2,7 @@
 //! worse.
 
 use netplumb_engine::EngineError;
+use netplumb_instruments::live::LiveError;
 use netplumb_kernel::layers::LayerError;
 use netplumb_lab::bundle::BundleError;
 use netplumb_lab::vm::kernels::ErrorKind;
@@ -59,7 +60,14 @@ impl Failure {
             Some(EngineError::Vm(VmError::QemuMissing(_)) | EngineError::Plugin(_)) => {
                 Failure::CannotHere
             }
-            Some(EngineError::OtherPlan(_)) => Failure::Usage,
+            Some(EngineError::OtherPlan(_) | EngineError::Live(LiveError::Asked(_))) => {
+                Failure::Usage
+            }
+            Some(
+                EngineError::Live(LiveError::CannotRun { .. }) | EngineError::NothingSeen { .. },
+            ) => Failure::CannotHere,
+            Some(EngineError::Topology(error)) if error.lacks_rights() => Failure::CannotHere,
+            Some(EngineError::Command { .. }) => Failure::Usage,
             Some(EngineError::Vm(VmError::Interrupted)) => Failure::Interrupted,
             Some(EngineError::Kernel(error)) => match error.kind() {
                 ErrorKind::Usage => Failure::Usage,

@@ -29,6 +29,14 @@ pub(crate) struct Index {
 }
 
 impl Index {
+    /// The number of a node, which may be in the recording already.
+    pub(crate) fn node(&mut self, recording: &mut Recording, new: Node) -> NodeId {
+        *self.nodes.entry(new).or_insert_with(|| {
+            recording.nodes.push(new);
+            (recording.nodes.len() - 1) as NodeId
+        })
+    }
+
     /// What a recording holds already.
     pub(crate) fn of(recording: &Recording) -> Index {
         let key = |f: &Function| (f.name.clone(), f.module.clone());
@@ -87,11 +95,7 @@ impl Translation {
                 function,
                 tail: node.tail,
             };
-            let id = *index.nodes.entry(new).or_insert_with(|| {
-                recording.nodes.push(new);
-                (recording.nodes.len() - 1) as NodeId
-            });
-            self.nodes.push(id);
+            self.nodes.push(index.node(recording, new));
         }
     }
 
@@ -177,7 +181,7 @@ fn user_function(user: &[UserSymbol], symbol: Symbol) -> Option<Function> {
 }
 
 /// The number of a function, which may be in the recording already.
-fn known(recording: &mut Recording, index: &mut Index, new: Function) -> FunctionId {
+pub(crate) fn known(recording: &mut Recording, index: &mut Index, new: Function) -> FunctionId {
     *index
         .functions
         .entry((new.name.clone(), new.module.clone()))

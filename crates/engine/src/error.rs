@@ -53,6 +53,37 @@ pub enum EngineError {
          --output"
     )]
     OtherPlan(&'static str),
+    /// An instrument that reads a clock.
+    #[error(transparent)]
+    Live(#[from] netplumb_instruments::live::LiveError),
+    /// The namespaces and what joins them.
+    #[error(transparent)]
+    Topology(#[from] netplumb_lab::netns::TopologyError),
+    /// The workload's packets.
+    #[error("can't {doing}: {source}")]
+    Workload {
+        /// What it was to do.
+        doing: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A command could not be started.
+    #[error("can't start {name}: {source}")]
+    Command {
+        /// Its name.
+        name: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// What was watched is no more.
+    #[error("{0} is gone: what was measured until then is kept")]
+    Gone(String),
+    /// No packet was seen.
+    #[error("no packet was seen that was asked for")]
+    NothingSeen {
+        /// How the command ended that was to make them, if there was one.
+        command: Option<netplumb_model::message::Exit>,
+    },
     /// A system call of ours failed.
     #[error("can't {what}: {source}")]
     Host {

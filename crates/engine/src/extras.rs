@@ -33,6 +33,9 @@ pub(crate) fn modules<'g>(guest: &'g GuestPlan, tree: &ModuleTree) -> Vec<&'g st
             modules.push(*module);
         }
     }
+    if guest.bridge {
+        modules.push("bridge");
+    }
     if !guest.module.is_empty() {
         let name = Path::new(&guest.module).file_name().unwrap_or_default();
         let name = name.to_str().unwrap_or_default();

@@ -1,6 +1,7 @@
 //! What the agent in a guest does for an experiment.
 
 mod command;
+mod live;
 mod settings;
 mod timing;
 
@@ -16,8 +17,6 @@ use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_workload::ends::Ends;
 use netplumb_workload::mark::{self, mark};
 use netplumb_workload::packets::Traffic;
-
-use crate::second_opinion;
 
 /// The agent's part that knows of workloads.
 #[derive(Debug, Default)]
@@ -58,6 +57,7 @@ impl Handler for Agent {
             Request::TimeFunctions { functions, plan } => {
                 self.time_functions(&functions, &plan, reply)
             }
+            Request::Time { spec, plan } => self.time(spec, &plan, reply),
             Request::Unpack { modules } => command::unpack(&modules),
             Request::ReadVdso => command::vdso(reply),
             Request::Command(plan) => {
@@ -82,15 +82,7 @@ impl Agent {
         for standing in &self.standing {
             let plan = &standing.plan;
             let prefix = format!("net.{}.{}", plan.link, plan.family);
-            for (end, namespace) in [
-                ("sender", Some(&standing.topology.tx)),
-                ("receiver", Some(&standing.topology.rx)),
-                ("router", standing.topology.router.as_ref()),
-            ] {
-                if let Some(Ok(of)) = namespace.map(|n| n.facts(&format!("{prefix}.{end}"))) {
-                    facts.extend(of);
-                }
-            }
+            facts.extend(topology_facts(&prefix, &standing.topology));
         }
         facts
     }
@@ -116,13 +108,7 @@ impl Agent {
             self.standing.clear();
         }
         let topology = Topology::build(&wanted, &nics()).map_err(|e| e.to_string())?;
-        let hold = |n: io::Result<_>| n.map_err(|e| format!("hold a namespace: {e}"));
-        let ends = Ends {
-            tx_namespace: hold(topology.tx.try_clone())?,
-            rx_namespace: hold(topology.rx.try_clone())?,
-            tx_address: topology.tx_address,
-            rx_address: topology.rx_address,
-        };
+        let ends = ends_of(&topology).map_err(|e| format!("hold a namespace: {e}"))?;
         self.standing.push(Standing {
             plan: wanted,
             ends,
@@ -172,33 +158,61 @@ impl Agent {
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), String> {
         let ends = self.ends(plan)?;
-        let (insns, ns) = timing::clocks();
-        let timed = functions
-            .iter()
-            .map(|f| timing::time(f, plan, ends))
-            .collect();
-        let (insns_after, ns_after) = timing::clocks();
-        let clocks = BTreeMap::from([
-            (
-                second_opinion::CLOCK_INSNS.into(),
-                (insns_after - insns).to_string(),
-            ),
-            (
-                second_opinion::CLOCK_NS.into(),
-                (ns_after - ns).as_nanos().to_string(),
-            ),
-        ]);
-        reply(Reply::Facts(clocks)).map_err(|e| e.to_string())?;
-        reply(Reply::Timed(timed)).map_err(|e| e.to_string())
+        let clocks = timing::clocks();
+        // None is traffic without a probe, to compare with.
+        let (attached, windows, timed) = match functions {
+            [one] => (None, Vec::new(), vec![timing::time(one, plan, ends)]),
+            all => {
+                let (attached, windows) = timing::together(all, plan, ends)?;
+                (attached, windows, Vec::new())
+            }
+        };
+        let told = |e: io::Error| e.to_string();
+        reply(Reply::Facts(timing::since(clocks))).map_err(told)?;
+        if let Some(attached) = attached {
+            reply(Reply::Attached(Box::new(attached))).map_err(told)?;
+        }
+        for window in windows {
+            reply(Reply::Window(Box::new(window))).map_err(told)?;
+        }
+        reply(Reply::Timed(timed)).map_err(told)
     }
 }
 
+/// Where a topology's packets are sent from and to.
+pub(crate) fn ends_of(topology: &Topology) -> io::Result<Ends> {
+    Ok(Ends {
+        tx_namespace: topology.tx.try_clone()?,
+        rx_namespace: topology.rx.try_clone()?,
+        tx_address: topology.tx_address,
+        rx_address: topology.rx_address,
+    })
+}
+
+/// Facts of a topology's namespaces.
+pub(crate) fn topology_facts(prefix: &str, topology: &Topology) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    for (end, namespace) in [
+        ("sender", Some(&topology.tx)),
+        ("receiver", Some(&topology.rx)),
+        ("router", topology.router.as_ref()),
+        ("bridge", topology.bridge.as_ref()),
+    ] {
+        if let Some(Ok(of)) = namespace.map(|n| n.facts(&format!("{prefix}.{end}"))) {
+            facts.extend(of);
+        }
+    }
+    facts
+}
+
 /// The topology that a plan needs.
-fn topology_of(plan: &RunPlan) -> TopologyPlan {
+pub(crate) fn topology_of(plan: &RunPlan) -> TopologyPlan {
     TopologyPlan {
         link: plan.link,
         family: plan.family,
         forward: plan.forward,
+        bridge: plan.bridge,
+        queues: plan.queues,
         mtu_bytes: plan.mtu_bytes,
         sysctl: plan.sysctl.clone(),
         offload: plan.offload.clone(),
@@ -209,7 +223,7 @@ fn topology_of(plan: &RunPlan) -> TopologyPlan {
 /// Whether a link is made of devices of the machine, of which there is one set.
 fn has_nics(link: Link) -> bool {
     match link {
-        Link::Lo | Link::Veth => false,
+        Link::Lo | Link::Veth | Link::Any => false,
         Link::VirtioNet | Link::E1000 | Link::UsbNet => true,
     }
 }
@@ -223,7 +237,8 @@ fn nics() -> Vec<Nic> {
         .collect()
 }
 
-fn facts() -> BTreeMap<String, String> {
+/// Facts of the running system.
+pub(crate) fn facts() -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     let mut fact = |key: &str, path: &str| {
         if let Ok(text) = fs::read_to_string(path) {

@@ -6,6 +6,7 @@ mod debug_info;
 mod error;
 mod extras;
 pub mod guest;
+pub mod live;
 mod measure;
 mod origin;
 pub mod plan;
@@ -15,5 +16,6 @@ pub mod second_opinion;
 
 pub use command::{CommandRun, run_command};
 pub use error::EngineError;
+pub use live::run_live;
 pub use plan::{GuestPlan, Plan};
 pub use run::{Options, Progress, run};

@@ -123,7 +123,7 @@ impl Boot<'_> {
             kernel: self.kernel.boot_image(),
             pvh: self.kernel.pvh,
             link: self.guest.link,
-            forward: self.guest.forward,
+            forward: self.guest.forward || self.guest.bridge,
             icount: !self.options.quick,
             mitigations: self.guest.mitigations,
             cmdline: self.guest.cmdline.clone(),
@@ -164,6 +164,9 @@ impl Boot<'_> {
         key.add("kernel", self.kernel.hash.as_bytes());
         for module in machine.modules() {
             key.add("module", module.as_bytes());
+        }
+        if self.guest.bridge {
+            key.add("module", b"bridge");
         }
         for module in &self.guest.nft_modules {
             key.add("module", module.as_bytes());

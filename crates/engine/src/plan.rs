@@ -6,6 +6,11 @@ use netplumb_model::experiment::{Experiment, Knobs, Offload, Ruleset, Scan, Vary
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Arm, env};
 
+/// The knob of an arm whose ends a bridge stands between.
+pub const BRIDGE: &str = "bridge";
+/// The knob of an arm whose veth devices have so many queues.
+pub const QUEUES: &str = "queues";
+
 /// More would not end within a day.
 const MAX_ARMS: usize = 1000;
 
@@ -43,6 +48,8 @@ pub struct GuestPlan {
     pub link: Link,
     /// Whether a router stands between.
     pub forward: bool,
+    /// Whether a bridge does.
+    pub bridge: bool,
     /// The arms, by index.
     pub arms: Vec<usize>,
 }
@@ -141,6 +148,7 @@ impl Plan {
                 seed: knob("seed").parse().unwrap_or(1),
                 link: arm.link,
                 forward: arm.forward,
+                bridge: knob(BRIDGE) == "on",
                 arms: vec![index],
             };
             let same = |g: &&mut GuestPlan| {
@@ -167,9 +175,14 @@ impl Plan {
             family: arm.family,
             link: arm.link,
             forward: arm.forward,
+            bridge: arm.knobs.get(BRIDGE).is_some_and(|v| v == "on"),
+            queues: arm.knobs.get(QUEUES).and_then(|v| v.parse().ok()),
             size_bytes: arm.size_bytes,
             mtu_bytes: arm.knobs.get("mtu_bytes").and_then(|v| v.parse().ok()),
             packets: self.packets,
+            block_ns: None,
+            rate_pps: None,
+            stream: false,
             warmup_packets: self.warmup_packets,
             blocks: self.blocks,
             aligned: true,

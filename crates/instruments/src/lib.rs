@@ -4,3 +4,6 @@ pub mod capability;
 pub mod exact;
 pub mod functions;
 pub mod live;
+mod own;
+pub mod single;
+pub mod stages;

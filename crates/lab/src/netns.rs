@@ -1,15 +1,19 @@
 //! Network namespaces joined by a link: the topology that packets run through.
 //!
-//! Namespaces have no names and no files: they live as long as the descriptors
-//! that hold them, so nothing is left whatever ends the process.
+//! In a guest namespaces have no names and no files: they live as long as the
+//! descriptors that hold them. On the machine itself they have names, so that others
+//! can look into them, and a journal of these: see [`names`].
 
 mod facts;
+pub mod names;
 mod netlink;
 mod nft;
 mod offload;
 pub mod settings;
 mod topology;
+mod wire;
 
+pub use names::Names;
 pub use nft::NFT;
 pub use topology::{Nic, Topology, TopologyError, TopologyPlan};
 
@@ -46,6 +50,36 @@ impl Namespace {
         Ok(Namespace {
             fd: std::fs::File::open("/proc/thread-self/ns/net")?.into(),
         })
+    }
+
+    /// A namespace by its name, as `ip netns` knows it, by a process in it, or by a path.
+    ///
+    /// # Errors
+    /// There is none, or what is there is no namespace.
+    pub fn find(name: &str) -> io::Result<Namespace> {
+        let path = if name.contains('/') {
+            name.to_string()
+        } else if name.bytes().all(|b| b.is_ascii_digit()) {
+            format!("/proc/{name}/ns/net")
+        } else {
+            format!("/run/netns/{name}")
+        };
+        let found = Namespace {
+            fd: std::fs::File::open(path)?.into(),
+        };
+        // Only a namespace can be entered.
+        found.inside(|| Ok(()))?;
+        Ok(found)
+    }
+
+    /// The number that the kernel knows it by, in this boot.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn inode(&self) -> io::Result<u32> {
+        use std::os::unix::fs::MetadataExt;
+        let inode = std::fs::File::from(self.try_clone()?).metadata()?.ino();
+        u32::try_from(inode).map_err(io::Error::other)
     }
 
     /// A second hold on the same namespace.

@@ -105,6 +105,8 @@ words! {
     E1000 = "e1000",
     /// A QEMU usb-net (cdc_ether on usbnet), wired to an e1000.
     UsbNet = "usb-net",
+    /// Whatever the packets came over: those of a machine's own traffic.
+    Any = "any",
 }
 
 words! {

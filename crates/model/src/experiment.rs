@@ -170,6 +170,12 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
             "a command is no protocol: it is measured by `plumb path -- COMMAND`".into(),
         ));
     }
+    if arm.link == Link::Any {
+        return Err((
+            "link",
+            "`any` is no link to be made: it is what the host's own packets come over".into(),
+        ));
+    }
     if arm.forward && arm.link == Link::Lo {
         return Err((
             "forward",

@@ -15,7 +15,7 @@ use crate::timing::{Attached, TimingSpec, Window};
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 
 /// From the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -222,12 +222,23 @@ pub struct RunPlan {
     pub link: Link,
     /// Whether a router stands between.
     pub forward: bool,
+    /// Whether a bridge does.
+    pub bridge: bool,
+    /// Queues of every veth device, each way, if not as many as it has by itself.
+    pub queues: Option<u32>,
     /// Payload bytes.
     pub size_bytes: u32,
     /// MTU of the links, if not the device's own.
     pub mtu_bytes: Option<u32>,
-    /// Packets in a block.
+    /// Packets in a block, if it is not over by time.
     pub packets: u32,
+    /// How long a block goes on, if it is not over by packets.
+    pub block_ns: Option<u64>,
+    /// Packets a second, at most; without, as many as there can be.
+    pub rate_pps: Option<u32>,
+    /// Whether packets are sent and received by a thread each, without waiting for one
+    /// another; without, one at a time.
+    pub stream: bool,
     /// Packets before the first block.
     pub warmup_packets: u32,
     /// Blocks.

@@ -1,4 +1,4 @@
--- A Netplumb recording, version 2. docs/reference/recording.md explains it.
+-- A Netplumb recording, version 3. docs/reference/recording.md explains it.
 -- Ids are dense and start at 0. Costs hang on a calling-context tree (node);
 -- the views at the end give what most questions ask for.
 

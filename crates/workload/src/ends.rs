@@ -57,6 +57,18 @@ fn set_namespace(fd: i32) -> io::Result<()> {
 }
 
 impl Ends {
+    /// A second hold on the same ends.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn try_clone(&self) -> io::Result<Ends> {
+        Ok(Ends {
+            tx_namespace: self.tx_namespace.try_clone()?,
+            rx_namespace: self.rx_namespace.try_clone()?,
+            ..*self
+        })
+    }
+
     /// Open and connect the sockets for `proto`.
     ///
     /// # Errors

@@ -4,3 +4,4 @@ pub mod drops;
 pub mod ends;
 pub mod mark;
 pub mod packets;
+pub mod timed;

@@ -33,10 +33,10 @@ const RUN_NS: i64 = 2_000_000;
 /// Sends and receives for one plan.
 #[derive(Debug)]
 pub struct Traffic<'a> {
-    plan: &'a RunPlan,
+    pub(crate) plan: &'a RunPlan,
     ends: &'a Ends,
-    sockets: Sockets,
-    message: Vec<u8>,
+    pub(crate) sockets: Sockets,
+    pub(crate) message: Vec<u8>,
     buffer: Vec<u8>,
     sequence: u16,
 }
@@ -117,13 +117,22 @@ impl<'a> Traffic<'a> {
         if let Some(error) = failed {
             return Err(error);
         }
-        let offered = u64::from(self.plan.packets);
+        self.ledger(&before, u64::from(self.plan.packets), delivered)
+    }
+
+    /// The ledger of packets that were sent since `before`, of which so many arrived.
+    pub(crate) fn ledger(
+        &self,
+        before: &drops::Drops,
+        offered: u64,
+        delivered: u64,
+    ) -> io::Result<Ledger> {
         // Only what is missing needs a cause; a counter that moved for another
         // packet's sake explains nothing.
-        let mut missing = offered - delivered;
+        let mut missing = offered.saturating_sub(delivered);
         let mut dropped = drops::Drops::new();
         if missing > 0 {
-            for (cause, n) in drops::since(&before, &self.drops()?) {
+            for (cause, n) in drops::since(before, &self.drops()?) {
                 let n = n.min(missing);
                 if n > 0 {
                     missing -= n;
@@ -138,7 +147,7 @@ impl<'a> Traffic<'a> {
         })
     }
 
-    fn drops(&self) -> io::Result<drops::Drops> {
+    pub(crate) fn drops(&self) -> io::Result<drops::Drops> {
         let mut all = drops::Drops::new();
         for (end, namespace) in [
             ("sender", &self.ends.tx_namespace),
@@ -152,12 +161,8 @@ impl<'a> Traffic<'a> {
     }
 
     /// Send one message and receive it; whether it arrived.
-    fn one(&mut self) -> io::Result<bool> {
-        if self.plan.proto == Proto::Raw {
-            self.sequence = self.sequence.wrapping_add(1);
-            let v6 = self.plan.family == Family::V6;
-            icmp_echo(&mut self.message, self.sequence, v6);
-        }
+    pub(crate) fn one(&mut self) -> io::Result<bool> {
+        self.next();
         self.send()?;
         let mut left = match self.plan.proto {
             Proto::Tcp => self.message.len(),
@@ -177,7 +182,16 @@ impl<'a> Traffic<'a> {
         Ok(true)
     }
 
-    fn send(&self) -> io::Result<()> {
+    /// Make the message the next one.
+    pub(crate) fn next(&mut self) {
+        if self.plan.proto == Proto::Raw {
+            self.sequence = self.sequence.wrapping_add(1);
+            let v6 = self.plan.family == Family::V6;
+            icmp_echo(&mut self.message, self.sequence, v6);
+        }
+    }
+
+    pub(crate) fn send(&self) -> io::Result<()> {
         let fd = self.sockets.tx.as_raw_fd();
         let mut rest = &self.message[..];
         loop {
@@ -231,7 +245,7 @@ fn wait_readable(fd: RawFd) -> io::Result<bool> {
     Ok(false)
 }
 
-fn now_ns() -> i64 {
+pub(crate) fn now_ns() -> i64 {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

@@ -15,7 +15,7 @@ use netplumb_report::printable;
 use super::page::PageArgs;
 use super::path::finish;
 use super::report::ShowArgs;
-use crate::exit::{CannotHere, Usage};
+use crate::exit::Usage;
 use crate::recorder::{RunOptions, record_by};
 
 /// Of each stream of a command so much is shown; it goes on writing into nothing.
@@ -29,14 +29,6 @@ const FILES_BYTES: u64 = 150 << 20;
 /// A command to be measured instead of packets, and what it needs.
 #[derive(Debug, Args)]
 pub(crate) struct CommandArgs {
-    /// Where a command runs: vm, a guest of its own
-    #[arg(
-        long,
-        value_name = "LAB",
-        default_value = "vm",
-        hide_default_value = true
-    )]
-    lab: String,
     /// A file or folder that the command needs, where it is or elsewhere in the guest; again for more
     #[arg(long, value_name = "FILE[:GUESTPATH]", requires = "command")]
     with: Vec<String>,
@@ -46,12 +38,9 @@ pub(crate) struct CommandArgs {
     /// Our standard input is the command's, up to 16 MiB; without it has none
     #[arg(long, requires = "command")]
     stdin: bool,
-    /// A command to be measured: itself, its libraries, and the kernel as it runs
-    #[arg(
-        last = true,
-        value_name = "COMMAND",
-        conflicts_with_all = ["proto", "size", "mtu", "direction", "packets", "warmup", "resume"]
-    )]
+    /// A command to be measured: itself, its libraries, and the kernel as it runs; in the
+    /// labs host and netns the packets that there are while it runs
+    #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
@@ -61,19 +50,24 @@ impl CommandArgs {
         self.command.is_empty()
     }
 
-    /// What can be said to be wrong before anything is looked for.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
-        match self.lab.as_str() {
-            "vm" => Ok(()),
-            lab @ ("host" | "netns") => Err(CannotHere(format!(
-                "the lab `{lab}` has no instrument that counts instructions function by \
-                 function: use --lab vm, a guest of its own"
-            ))
-            .into()),
-            other => {
-                Err(Usage(format!("`{}` is no lab: it takes vm", printable(other, 80))).into())
-            }
-        }
+    /// Its words.
+    pub(crate) fn words(&self) -> &[String] {
+        &self.command
+    }
+
+    /// Whether files are to go with it.
+    pub(crate) fn with_files(&self) -> bool {
+        !self.with.is_empty()
+    }
+
+    /// Whether something runs at the other end.
+    pub(crate) fn has_peer(&self) -> bool {
+        self.peer.is_some()
+    }
+
+    /// Whether our standard input is to be its own.
+    pub(crate) fn takes_stdin(&self) -> bool {
+        self.stdin
     }
 }
 

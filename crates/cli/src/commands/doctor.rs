@@ -15,6 +15,7 @@ use anyhow::Context;
 use clap::Args;
 use netplumb_instruments::capability;
 use netplumb_instruments::exact::PLUGIN;
+use netplumb_lab::netns::names;
 use netplumb_lab::vm::trial;
 use netplumb_model::capability::Doctor;
 
@@ -30,10 +31,30 @@ pub(crate) struct DoctorArgs {
     /// Print the answer as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// Only remove the network namespaces of runs that were killed
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) clean: bool,
+}
+
+/// Remove what runs left behind that were killed, and say what that was.
+fn clean() -> anyhow::Result<ExitCode> {
+    let removed = names::sweep().context(
+        "can't remove what runs left behind: it takes the rights that they had (sudo plumb doctor \
+         --clean)",
+    )?;
+    let told = match removed.as_slice() {
+        [] => "nothing is left of any run\n".to_string(),
+        names => format!("removed, of runs that were killed: {}\n", names.join(", ")),
+    };
+    io::stdout().write_all(told.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Examine this machine and print what was found. `cache` is where kernels are kept.
 pub(crate) fn run(args: DoctorArgs, cache: &Path) -> anyhow::Result<ExitCode> {
+    if args.clean {
+        return clean();
+    }
     let doctor = examine(cache, PLUGIN);
     let text = if args.json {
         serde_json::to_string_pretty(&doctor).context("could not write the answer as JSON")? + "\n"

@@ -1,97 +1,78 @@
 //! `plumb path`: what a packet's path costs.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use netplumb_engine::Plan;
+use netplumb_engine::plan::{BRIDGE, QUEUES};
 use netplumb_model::class::{Direction, Family, Link, Proto};
-use netplumb_model::experiment::{Bytes, Knobs, Vary};
+use netplumb_model::experiment::{Bytes, Knobs, Offload, Vary};
 
 use super::command::CommandArgs;
+use super::live::LiveArgs;
 use super::page::PageArgs;
 use super::report::{ShowArgs, show};
-use crate::exit::{Failure, told};
+use crate::exit::{Failure, Usage, told};
 use crate::recorder::{RunOptions, record};
 
 /// Arguments of `plumb path`.
 #[derive(Debug, Args)]
 pub(crate) struct PathArgs {
-    /// What to send: raw (ICMP echo), udp, tcp; several with commas
-    #[arg(
-        long,
-        value_name = "PROTO",
-        value_delimiter = ',',
-        default_value = "udp"
-    )]
-    proto: Vec<Proto>,
-    /// ipv4 or ipv6
-    #[arg(
-        long,
-        value_name = "FAMILY",
-        value_delimiter = ',',
-        default_value = "ipv4"
-    )]
-    family: Vec<Family>,
-    /// lo, veth, virtio-net, e1000, usb-net; several with commas
-    #[arg(
-        long,
-        value_name = "LINK",
-        value_delimiter = ',',
-        default_value = "veth"
-    )]
-    link: Vec<Link>,
+    /// What to send: raw (ICMP echo), udp, tcp; several with commas [default: udp; of the
+    /// host's own packets all]
+    #[arg(long, value_name = "PROTO", value_delimiter = ',')]
+    pub(crate) proto: Vec<Proto>,
+    /// ipv4 or ipv6 [default: ipv4; of the host's own packets both]
+    #[arg(long, value_name = "FAMILY", value_delimiter = ',')]
+    pub(crate) family: Vec<Family>,
+    /// lo, veth, virtio-net, e1000, usb-net; several with commas [default: veth]
+    #[arg(long, value_name = "LINK", value_delimiter = ',')]
+    pub(crate) link: Vec<Link>,
     /// A router between the ends
     #[arg(long)]
-    forward: bool,
-    /// Payload of a packet, like 10 or 64K; several with commas
-    #[arg(
-        long,
-        value_name = "BYTES",
-        value_delimiter = ',',
-        default_value = "10"
-    )]
-    size: Vec<Bytes>,
+    pub(crate) forward: bool,
+    /// Payload of a packet, like 10 or 64K; several with commas [default: 10]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    pub(crate) size: Vec<Bytes>,
     /// MTU of the link
     #[arg(long, value_name = "BYTES")]
-    mtu: Option<Bytes>,
+    pub(crate) mtu: Option<Bytes>,
     /// Only these directions: tx, rx, forward, echo, ack; several with commas
     #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
-    direction: Vec<Direction>,
-    /// Packets in a block
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    packets: u32,
-    /// Packets before the first block, not counted
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
-    warmup: u32,
-    /// Blocks of each kind [default: 5, of a command 1]
+    pub(crate) direction: Vec<Direction>,
+    /// Packets in a block [default: 200; in the lab netns a block is over by time]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) packets: Option<u32>,
+    /// Packets before the first block, not counted [default: 200]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub(crate) warmup: Option<u32>,
+    /// Blocks of each kind [default: 5, of a command 1, in the lab netns 10]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    blocks: Option<u32>,
-    /// A kernel that `plumb kernel list` shows; several with commas
-    #[arg(
-        long,
-        value_name = "KERNEL",
-        value_delimiter = ',',
-        default_value = "debian"
-    )]
-    kernel: Vec<String>,
-    /// CPU vulnerability mitigations
-    #[arg(long, value_name = "on|off", default_value = "off", value_parser = ["on", "off"])]
-    mitigations: String,
+    pub(crate) blocks: Option<u32>,
+    /// A kernel that `plumb kernel list` shows; several with commas [default: debian]
+    #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
+    pub(crate) kernel: Vec<String>,
+    /// CPU vulnerability mitigations [default: off]
+    #[arg(long, value_name = "on|off", value_parser = ["on", "off"])]
+    pub(crate) mitigations: Option<String>,
     /// More words for the kernel's command line
     #[arg(long, value_name = "WORDS")]
-    cmdline: Option<String>,
+    pub(crate) cmdline: Option<String>,
     /// A setting below /proc/sys in every namespace, like net.core.x=1
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
-    sysctl: Vec<(String, String)>,
+    pub(crate) sysctl: Vec<(String, String)>,
     #[command(flatten)]
-    command: CommandArgs,
+    pub(crate) live: LiveArgs,
     #[command(flatten)]
-    show: ShowArgs,
+    pub(crate) command: CommandArgs,
     #[command(flatten)]
-    page: PageArgs,
+    pub(crate) show: ShowArgs,
     #[command(flatten)]
-    options: RunOptions,
+    pub(crate) page: PageArgs,
+    #[command(flatten)]
+    pub(crate) options: RunOptions,
 }
 
 fn key_value(text: &str) -> Result<(String, String), String> {
@@ -100,19 +81,119 @@ fn key_value(text: &str) -> Result<(String, String), String> {
         .ok_or_else(|| "it takes KEY=VALUE".to_string())
 }
 
+/// Packets in a block, and before the first.
+pub(crate) const PACKETS: u32 = 200;
+/// Blocks of each arm.
+pub(crate) const BLOCKS: u32 = 5;
+
+/// What was given, or else what is the default.
+fn or<T: Clone>(given: &[T], default: T) -> Vec<T> {
+    match given {
+        [] => vec![default],
+        given => given.to_vec(),
+    }
+}
+
+impl PathArgs {
+    /// The arms, their packets and their blocks.
+    ///
+    /// # Errors
+    /// What can't be run, in a sentence.
+    pub(crate) fn plan(&self) -> Result<Plan, Usage> {
+        let mitigations = self.mitigations.as_deref() == Some("on");
+        let mut offload = BTreeMap::new();
+        for (name, level) in &self.live.offload {
+            let name: Offload = name.parse().map_err(|e| Usage(format!("{e}")))?;
+            offload.insert(name, level == "on");
+        }
+        let fixed = Knobs {
+            forward: Some(self.forward),
+            mtu_bytes: self.mtu,
+            mitigations: Some(mitigations),
+            cmdline: self.cmdline.clone(),
+            sysctl: self.sysctl.iter().cloned().collect(),
+            offload,
+            ..Knobs::default()
+        };
+        let vary = Vary {
+            proto: or(&self.proto, Proto::Udp),
+            family: or(&self.family, Family::V4),
+            link: or(&self.link, Link::Veth),
+            size_bytes: or(&self.size, Bytes(10)),
+            kernel: or(&self.kernel, "debian".to_string()),
+            ..Vary::default()
+        };
+        let mut plan = Plan::from_knobs(
+            &fixed,
+            &vary,
+            self.packets.unwrap_or(PACKETS),
+            self.warmup.unwrap_or(PACKETS),
+            self.blocks.unwrap_or(BLOCKS),
+        )
+        .map_err(Usage)?;
+        for arm in &mut plan.arms {
+            if self.live.bridge {
+                if arm.link == Link::Lo {
+                    return Err(Usage(
+                        "--bridge needs a link with two ends: lo has one; use veth".into(),
+                    ));
+                }
+                arm.knobs.insert(BRIDGE.into(), "on".into());
+            }
+            if let Some(queues) = self.live.queues {
+                if arm.link != Link::Veth {
+                    return Err(Usage(
+                        "--queues is for veth devices: use --link veth".into(),
+                    ));
+                }
+                arm.knobs.insert(QUEUES.into(), queues.to_string());
+            }
+        }
+        Ok(plan)
+    }
+
+    /// What a command's packets are not asked.
+    fn check_command(&self) -> Result<(), Usage> {
+        for (option, given) in [
+            ("--proto", !self.proto.is_empty()),
+            ("--size", !self.size.is_empty()),
+            ("--mtu", self.mtu.is_some()),
+            ("--direction", !self.direction.is_empty()),
+            ("--packets", self.packets.is_some()),
+            ("--warmup", self.warmup.is_some()),
+            ("--resume", self.options.resume),
+            ("--bridge", self.live.bridge),
+            ("--queues", self.live.queues.is_some()),
+            ("--offload", !self.live.offload.is_empty()),
+        ] {
+            if given {
+                return Err(Usage(format!(
+                    "{option} is for packets that plumb sends: a command in the lab vm has its \
+                     own; leave out one or the other"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Measure and show.
 ///
 /// # Errors
 /// What kept it from measuring.
 pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
-    args.command.check()?;
+    if args.live.wanted() {
+        return super::live::run(args, cache);
+    }
+    super::live::check_exact(&args)?;
     if !args.command.is_empty() {
+        args.check_command()?;
         let machine = super::command::Machine {
-            link: args.link,
-            family: args.family,
+            link: or(&args.link, Link::Veth),
+            family: or(&args.family, Family::V4),
             forward: args.forward,
-            kernel: args.kernel,
-            mitigations: args.mitigations == "on",
+            kernel: or(&args.kernel, "debian".to_string()),
+            mitigations: args.mitigations.as_deref() == Some("on"),
             cmdline: args.cmdline.unwrap_or_default(),
             sysctl: args.sysctl.into_iter().collect(),
             blocks: args.blocks.unwrap_or(1),
@@ -126,30 +207,7 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
             cache,
         );
     }
-    let fixed = Knobs {
-        forward: Some(args.forward),
-        mtu_bytes: args.mtu,
-        mitigations: Some(args.mitigations == "on"),
-        cmdline: args.cmdline.clone(),
-        sysctl: args.sysctl.iter().cloned().collect(),
-        ..Knobs::default()
-    };
-    let vary = Vary {
-        proto: args.proto,
-        family: args.family,
-        link: args.link,
-        size_bytes: args.size,
-        kernel: args.kernel,
-        ..Vary::default()
-    };
-    let plan = Plan::from_knobs(
-        &fixed,
-        &vary,
-        args.packets,
-        args.warmup,
-        args.blocks.unwrap_or(5),
-    )
-    .map_err(crate::exit::Usage)?;
+    let plan = args.plan()?;
     args.show.check()?;
     args.page.check()?;
     let outcome = record(&plan, "path", "", &args.options, cache)?;

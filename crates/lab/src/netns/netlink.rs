@@ -131,13 +131,20 @@ impl Netlink {
         (name, mac): (&str, [u8; 6]),
         (peer_name, peer_mac): (&str, [u8; 6]),
         peer_namespace: BorrowedFd<'_>,
+        queues: Option<u32>,
     ) -> io::Result<()> {
+        let queues = || {
+            queues
+                .into_iter()
+                .flat_map(|n| [LinkAttribute::NumTxQueues(n), LinkAttribute::NumRxQueues(n)])
+        };
         let mut peer = LinkMessage::default();
         peer.attributes = vec![
             LinkAttribute::IfName(peer_name.into()),
             LinkAttribute::Address(peer_mac.to_vec()),
             LinkAttribute::NetNsFd(peer_namespace.as_raw_fd()),
         ];
+        peer.attributes.extend(queues());
         let mut link = LinkMessage::default();
         link.attributes = vec![
             LinkAttribute::IfName(name.into()),
@@ -147,11 +154,34 @@ impl Netlink {
                 LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
             ]),
         ];
+        link.attributes.extend(queues());
         self.ask(
             RouteNetlinkMessage::NewLink(link),
             NLM_F_CREATE | NLM_F_EXCL,
         )
         .map(drop)
+    }
+
+    /// A bridge, without spanning tree.
+    pub(super) fn add_bridge(&mut self, name: &str) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.attributes = vec![
+            LinkAttribute::IfName(name.into()),
+            LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]),
+        ];
+        self.ask(
+            RouteNetlinkMessage::NewLink(link),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .map(drop)
+    }
+
+    /// Make a device a port of a bridge.
+    pub(super) fn set_bridge(&mut self, port: u32, bridge: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = port;
+        link.attributes = vec![LinkAttribute::Controller(bridge)];
+        self.ask(RouteNetlinkMessage::SetLink(link), 0).map(drop)
     }
 
     /// Give a device to another namespace, under a name.

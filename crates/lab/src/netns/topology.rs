@@ -1,7 +1,6 @@
 //! Who is joined to whom, by what, under which addresses.
 //!
-//! Two ends `a` and `b`, or `a` - `r` - `b` with a router between. Neighbours
-//! are permanent and IPv6 chatter (router solicitations, duplicate address
+//! Two ends, or two ends and a router or a bridge between. Neighbours are permanent and IPv6 chatter (router solicitations, duplicate address
 //! detection) is off, so that nothing but the workload's packets is on the wire.
 
 use std::collections::BTreeMap;
@@ -12,13 +11,16 @@ use std::time::{Duration, Instant};
 use netplumb_model::class::{Family, Link};
 use netplumb_model::experiment::{NftIn, Offload, Ruleset};
 
-use super::netlink::{Device, Netlink};
+use super::netlink::Netlink;
 use super::settings::{set_anywhere, set_sysctl};
-use super::{Namespace, nft, offload};
+use super::wire::{End, wire};
+use super::{Names, Namespace, nft, offload};
 
 /// How long a device may take to appear or to see its carrier, guest time.
 const PATIENCE: Duration = Duration::from_secs(20);
 const NAP: Duration = Duration::from_millis(50);
+/// On the machine itself, where people wait.
+const SHORT_NAP: Duration = Duration::from_millis(2);
 /// Left to the devices and to IPv6 before anything is measured.
 const SETTLE: Duration = Duration::from_secs(3);
 
@@ -31,6 +33,10 @@ pub struct TopologyPlan {
     pub family: Family,
     /// Whether a router stands between.
     pub forward: bool,
+    /// Whether a bridge does.
+    pub bridge: bool,
+    /// Queues of every veth device, each way, if not as many as it has by itself.
+    pub queues: Option<u32>,
     /// MTU of every device, if not its own.
     pub mtu_bytes: Option<u32>,
     /// Settings below /proc/sys for every namespace.
@@ -53,11 +59,18 @@ pub struct Nic {
 #[derive(Debug, thiserror::Error)]
 #[error("can't {what}: {source}")]
 pub struct TopologyError {
-    what: String,
-    source: io::Error,
+    pub(super) what: String,
+    pub(super) source: io::Error,
 }
 
-trait Doing<T> {
+impl TopologyError {
+    /// Whether the system would have let somebody with more rights.
+    pub fn lacks_rights(&self) -> bool {
+        self.source.kind() == io::ErrorKind::PermissionDenied
+    }
+}
+
+pub(super) trait Doing<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, TopologyError>;
 }
 
@@ -79,28 +92,38 @@ pub struct Topology {
     pub rx: Namespace,
     /// The router between, if there is one.
     pub router: Option<Namespace>,
+    /// The bridge between, if there is one.
+    pub bridge: Option<Namespace>,
     /// Address of the sender.
     pub tx_address: IpAddr,
     /// Address of the receiver.
     pub rx_address: IpAddr,
     /// What came of the knobs, by name, where there is something to say.
     pub notes: BTreeMap<String, String>,
-}
-
-/// One end of a wire: in which namespace, at which address.
-struct End<'a> {
-    namespace: &'a Namespace,
-    name: &'static str,
-    address: IpAddr,
+    /// Where others find the namespaces, if they have names.
+    pub names: Option<Names>,
 }
 
 impl Topology {
-    /// Build what is planned. `nics` are the machine's, for links that need some.
+    /// Build what is planned on this machine, under names. What a run left behind that
+    /// was killed is not looked for: see [`super::names::sweep`].
+    ///
+    /// # Errors
+    /// What could not be done, and the system's reason; nothing is left then.
+    pub fn build_named(plan: &TopologyPlan) -> Result<Topology, TopologyError> {
+        let names = Names::new().doing(|| "write the journal of namespaces".into())?;
+        let mut topology = Topology::join(plan, &[], Some(names))?;
+        topology.apply(plan)?;
+        Ok(topology)
+    }
+
+    /// Build what is planned, in a guest. `nics` are the machine's, for links that need
+    /// some.
     ///
     /// # Errors
     /// What could not be done, and the system's reason.
     pub fn build(plan: &TopologyPlan, nics: &[Nic]) -> Result<Topology, TopologyError> {
-        let mut topology = Topology::join(plan, nics)?;
+        let mut topology = Topology::join(plan, nics, None)?;
         topology.apply(plan)?;
         if plan.link != Link::Lo {
             std::thread::sleep(SETTLE);
@@ -147,9 +170,10 @@ impl Topology {
                 notes.extend(told);
             }
             // Some drivers take the link down for it.
+            let nap = nap_of(self.names.as_ref());
             for namespace in self.all() {
                 namespace
-                    .inside(|| until(|| Netlink::open()?.all_running(), "no carrier"))
+                    .inside(|| until(|| Netlink::open()?.all_running(), nap, "no carrier"))
                     .doing(|| "bring the link up again".into())?;
             }
         }
@@ -174,16 +198,30 @@ impl Topology {
         Ok(())
     }
 
-    fn all(&self) -> Vec<&Namespace> {
+    /// Every namespace of it.
+    pub fn all(&self) -> Vec<&Namespace> {
         [&self.tx, &self.rx]
             .into_iter()
             .chain(&self.router)
+            .chain(&self.bridge)
             .collect()
     }
 
-    fn join(plan: &TopologyPlan, nics: &[Nic]) -> Result<Topology, TopologyError> {
-        let new = || Namespace::new().doing(|| "make a network namespace".into());
-        let tx = new()?;
+    fn join(
+        plan: &TopologyPlan,
+        nics: &[Nic],
+        mut names: Option<Names>,
+    ) -> Result<Topology, TopologyError> {
+        let mut new = |end: &str| {
+            let made = Namespace::new().and_then(|namespace| {
+                if let Some(names) = &mut names {
+                    names.give(end, &namespace)?;
+                }
+                Ok(namespace)
+            });
+            made.doing(|| "make a network namespace".into())
+        };
+        let tx = new("tx")?;
         prepare(&tx, plan, false)?;
         if plan.link == Link::Lo {
             let rx = Namespace {
@@ -197,78 +235,125 @@ impl Topology {
                 tx,
                 rx,
                 router: None,
+                bridge: None,
                 tx_address: address,
                 rx_address: address,
                 notes: BTreeMap::new(),
+                names,
             });
         }
 
-        let rx = new()?;
+        let rx = new("rx")?;
         prepare(&rx, plan, false)?;
+        let middle = match (plan.forward, plan.bridge) {
+            (true, _) => Some(new("router")?),
+            (_, true) => Some(new("bridge")?),
+            _ => None,
+        };
+        let nap = nap_of(names.as_ref());
         let address = |net, host| address(plan.family, net, host);
-        let (tx_address, rx_address, router) = if plan.forward {
-            let router = new()?;
-            prepare(&router, plan, true)?;
-            wire(
-                plan,
-                nics.get(..2),
-                &End {
-                    namespace: &tx,
-                    name: "tx0",
-                    address: address(1, 1),
-                },
-                &End {
-                    namespace: &router,
-                    name: "r0",
-                    address: address(1, 2),
-                },
-            )?;
-            wire(
-                plan,
-                nics.get(2..4),
-                &End {
-                    namespace: &router,
-                    name: "r1",
-                    address: address(2, 2),
-                },
-                &End {
-                    namespace: &rx,
-                    name: "rx0",
-                    address: address(2, 1),
-                },
-            )?;
-            for (namespace, net, gateway) in [(&tx, 2, address(1, 2)), (&rx, 1, address(2, 2))] {
-                let to = address(net, 0);
-                namespace
-                    .inside(|| Netlink::open()?.add_route(to, prefix_len(plan.family), gateway))
-                    .doing(|| format!("route to {to}"))?;
+        let end = |namespace, name, address| End {
+            namespace,
+            name,
+            address,
+        };
+        let tx_end = end(&tx, "tx0", Some(address(1, 1)));
+        let (rx_address, router, bridge) = match middle {
+            Some(router) if plan.forward => {
+                prepare(&router, plan, true)?;
+                let near = end(&router, "r0", Some(address(1, 2)));
+                let far = end(&router, "r1", Some(address(2, 2)));
+                let rx_end = end(&rx, "rx0", Some(address(2, 1)));
+                wire(plan, nics.get(..2), nap, &tx_end, &near)?;
+                wire(plan, nics.get(2..4), nap, &far, &rx_end)?;
+                for (namespace, net, gateway) in [(&tx, 2, address(1, 2)), (&rx, 1, address(2, 2))]
+                {
+                    let to = address(net, 0);
+                    namespace
+                        .inside(|| Netlink::open()?.add_route(to, prefix_len(plan.family), gateway))
+                        .doing(|| format!("route to {to}"))?;
+                }
+                (address(2, 1), Some(router), None)
             }
-            (address(1, 1), address(2, 1), Some(router))
-        } else {
-            wire(
-                plan,
-                nics.get(..2),
-                &End {
-                    namespace: &tx,
-                    name: "tx0",
-                    address: address(1, 1),
-                },
-                &End {
-                    namespace: &rx,
-                    name: "rx0",
-                    address: address(1, 2),
-                },
-            )?;
-            (address(1, 1), address(1, 2), None)
+            Some(bridge) => {
+                prepare(&bridge, plan, false)?;
+                let near = end(&bridge, "b0", None);
+                let far = end(&bridge, "b1", None);
+                let rx_end = end(&rx, "rx0", Some(address(1, 2)));
+                wire(plan, nics.get(..2), nap, &tx_end, &near)?;
+                wire(plan, nics.get(2..4), nap, &far, &rx_end)?;
+                bridge
+                    .inside(|| make_bridge(&["b0", "b1"]))
+                    .doing(|| "make a bridge".into())?;
+                neighbours(&tx_end, &rx_end)?;
+                (address(1, 2), None, Some(bridge))
+            }
+            None => {
+                let rx_end = end(&rx, "rx0", Some(address(1, 2)));
+                wire(plan, nics.get(..2), nap, &tx_end, &rx_end)?;
+                (address(1, 2), None, None)
+            }
         };
         Ok(Topology {
             tx,
             rx,
             router,
-            tx_address,
+            bridge,
+            tx_address: address(1, 1),
             rx_address,
             notes: BTreeMap::new(),
+            names,
         })
+    }
+}
+
+/// The ends of a bridge know each other, who are on different wires.
+fn neighbours(one: &End<'_>, other: &End<'_>) -> Result<(), TopologyError> {
+    for (end, peer) in [(one, other), (other, one)] {
+        let mac = (peer.namespace)
+            .inside(|| {
+                let devices = Netlink::open()?.devices()?;
+                let device = devices.into_iter().find(|d| d.name == peer.name);
+                Ok(device.map(|d| d.mac).unwrap_or_default())
+            })
+            .doing(|| format!("find {}", peer.name))?;
+        if let (Some(address), Ok(mac)) = (peer.address, <[u8; 6]>::try_from(mac)) {
+            end.namespace
+                .inside(|| {
+                    let mut netlink = Netlink::open()?;
+                    let devices = netlink.devices()?;
+                    let own = devices.iter().find(|d| d.name == end.name);
+                    own.map_or(Ok(()), |own| netlink.add_neighbour(own.index, address, mac))
+                })
+                .doing(|| format!("tell {} of its neighbour", end.name))?;
+        }
+    }
+    Ok(())
+}
+
+fn make_bridge(ports: &[&str]) -> io::Result<()> {
+    const NAME: &str = "br0";
+    let mut netlink = Netlink::open()?;
+    netlink.add_bridge(NAME)?;
+    let devices = netlink.devices()?;
+    let index = |name: &str| {
+        let found = devices.iter().find(|d| d.name == name);
+        found
+            .map(|d| d.index)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{name} is gone")))
+    };
+    let bridge = index(NAME)?;
+    for port in ports {
+        netlink.set_bridge(index(port)?, bridge)?;
+    }
+    netlink.set_up(bridge, None)
+}
+
+/// How long to wait between looks.
+fn nap_of(names: Option<&Names>) -> Duration {
+    match names {
+        Some(_) => SHORT_NAP,
+        None => NAP,
     }
 }
 
@@ -281,7 +366,7 @@ fn address(family: Family, net: u8, host: u8) -> IpAddr {
     }
 }
 
-fn prefix_len(family: Family) -> u8 {
+pub(super) fn prefix_len(family: Family) -> u8 {
     match family {
         Family::V4 => 24,
         Family::V6 => 64,
@@ -334,110 +419,17 @@ fn acts_on_creation(key: &str) -> bool {
     key.split('.').any(|word| word == "default") || key == "net.core.default_qdisc"
 }
 
-fn wire(
-    plan: &TopologyPlan,
-    nics: Option<&[Nic]>,
-    one: &End<'_>,
-    other: &End<'_>,
-) -> Result<(), TopologyError> {
-    let macs = match (plan.link, nics) {
-        (Link::Veth, _) => {
-            let macs = [mac_of(one.address), mac_of(other.address)];
-            one.namespace
-                .inside(|| {
-                    Netlink::open()?.add_veth(
-                        (one.name, macs[0]),
-                        (other.name, macs[1]),
-                        other.namespace.as_fd(),
-                    )
-                })
-                .doing(|| "make a veth pair".into())?;
-            macs
-        }
-        (_, Some([first, second])) => {
-            for (end, nic) in [(one, first), (other, second)] {
-                adopt(end, nic).doing(|| format!("find the NIC for {}", end.name))?;
-            }
-            [first.mac, second.mac]
-        }
-        (link, _) => {
-            return Err(TopologyError {
-                what: format!("wire {link}"),
-                source: io::Error::other("the machine has too few NICs"),
-            });
-        }
-    };
-    for (end, mac, peer, peer_mac) in [
-        (one, macs[0], other, macs[1]),
-        (other, macs[1], one, macs[0]),
-    ] {
-        end.namespace
-            .inside(|| {
-                let mut netlink = Netlink::open()?;
-                let device = find(&mut netlink, &mac)?;
-                netlink.set_up(device.index, plan.mtu_bytes)?;
-                netlink.add_address(device.index, end.address, prefix_len(plan.family))?;
-                netlink.add_neighbour(device.index, peer.address, peer_mac)
-            })
-            .doing(|| format!("configure {}", end.name))?;
-    }
-    for (end, mac) in [(one, macs[0]), (other, macs[1])] {
-        end.namespace
-            .inside(|| {
-                let mut netlink = Netlink::open()?;
-                until(|| Ok(find(&mut netlink, &mac)?.running), "no carrier")
-            })
-            .doing(|| format!("bring {} up", end.name))?;
-    }
-    Ok(())
-}
-
-/// Locally administered, and telling by its address which end it is.
-fn mac_of(address: IpAddr) -> [u8; 6] {
-    match address {
-        IpAddr::V4(v4) => {
-            let [.., net, host] = v4.octets();
-            [0x02, 0x4e, 0x50, 4, net, host]
-        }
-        IpAddr::V6(v6) => {
-            let octets = v6.octets();
-            [0x02, 0x4e, 0x50, 6, octets[7], octets[15]]
-        }
-    }
-}
-
-/// Move a NIC from this namespace, where the kernel puts them, to its end.
-fn adopt(end: &End<'_>, nic: &Nic) -> io::Result<()> {
-    let mut netlink = Netlink::open()?;
-    let mut found = None;
-    until(
-        || {
-            found = netlink.devices()?.into_iter().find(|d| d.mac == nic.mac);
-            Ok(found.is_some())
-        },
-        "it does not appear: is its driver loaded?",
-    )?;
-    match found {
-        Some(device) => netlink.move_device(device.index, end.name, end.namespace.as_fd()),
-        None => Ok(()),
-    }
-}
-
-fn find(netlink: &mut Netlink, mac: &[u8]) -> io::Result<Device> {
-    netlink
-        .devices()?
-        .into_iter()
-        .find(|d| d.mac == mac)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the device is gone"))
-}
-
-fn until(mut ready: impl FnMut() -> io::Result<bool>, why_not: &str) -> io::Result<()> {
+pub(super) fn until(
+    mut ready: impl FnMut() -> io::Result<bool>,
+    nap: Duration,
+    why_not: &str,
+) -> io::Result<()> {
     let started = Instant::now();
     while !ready()? {
         if started.elapsed() > PATIENCE {
             return Err(io::Error::new(io::ErrorKind::TimedOut, why_not.to_string()));
         }
-        std::thread::sleep(NAP);
+        std::thread::sleep(nap);
     }
     Ok(())
 }

@@ -141,7 +141,7 @@ fn mac(nic: &Nic) -> String {
 pub fn for_link(link: Link, forward: bool) -> Vec<Device> {
     use NicModel::{E1000, UsbNet, VirtioNet};
     let ends = match link {
-        Link::Lo | Link::Veth => return Vec::new(),
+        Link::Lo | Link::Veth | Link::Any => return Vec::new(),
         Link::VirtioNet => [VirtioNet, VirtioNet],
         Link::E1000 => [E1000, E1000],
         Link::UsbNet => [UsbNet, E1000],
@@ -166,7 +166,7 @@ pub fn for_link(link: Link, forward: bool) -> Vec<Device> {
 pub fn link_modules(link: Link) -> &'static [&'static str] {
     match link {
         Link::Veth => &["veth"],
-        Link::Lo | Link::VirtioNet | Link::E1000 | Link::UsbNet => &[],
+        Link::Lo | Link::VirtioNet | Link::E1000 | Link::UsbNet | Link::Any => &[],
     }
 }
 

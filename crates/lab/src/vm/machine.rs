@@ -23,7 +23,7 @@ pub const GUEST_VARIABLE: &str = "NETPLUMB_GUEST";
 /// of spinning between: on a clock of 1 ns that alone is ten seconds of a boot.
 pub fn icount_shift(link: Link) -> u8 {
     match link {
-        Link::Lo | Link::Veth | Link::VirtioNet => 0,
+        Link::Lo | Link::Veth | Link::VirtioNet | Link::Any => 0,
         Link::E1000 | Link::UsbNet => 2,
     }
 }

@@ -138,22 +138,37 @@ fn netns(tried: &Tried<'_>) -> Lab {
             } else {
                 ""
             };
-            let detail = format!("two network namespaces joined by veth{frames}");
+            let instruments = native(tried);
+            let clock = clock(&instruments);
+            let detail = format!("two network namespaces joined by veth{frames}{clock}");
             Lab {
                 lab,
                 verdict: Verdict::yes(detail),
-                instruments: native(tried),
+                instruments,
             }
         }
     }
 }
 
 fn host(tried: &Tried<'_>) -> Lab {
-    let verdict = Verdict::yes("this machine's own interfaces");
+    let instruments = native(tried);
+    let clock = clock(&instruments);
     Lab {
         lab: "host".to_owned(),
-        verdict,
-        instruments: native(tried),
+        verdict: Verdict::yes(format!("this machine's own interfaces{clock}")),
+        instruments,
+    }
+}
+
+/// Which clock `plumb path` takes there by itself, the best that works.
+fn clock(instruments: &[InstrumentVerdict]) -> String {
+    let works = |name: &&&str| {
+        let mut of = instruments.iter().filter(|i| i.instrument == **name);
+        of.any(|i| i.verdict.works())
+    };
+    match ["functions", "stages"].iter().find(works) {
+        Some(clock) => format!("; its clock is `{clock}`"),
+        None => String::new(),
     }
 }
 

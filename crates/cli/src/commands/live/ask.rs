@@ -1,0 +1,446 @@
+//! From what was typed to what an instrument is asked: what can't be together, and what
+//! names mean on this machine.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use netplumb_lab::netns::Namespace;
+use netplumb_model::class::{Link, Proto};
+use netplumb_model::experiment::Offload;
+use netplumb_model::recording::Recording;
+use netplumb_model::timing::{Clock, Filter, Selection, TimingSpec};
+use netplumb_report::printable;
+
+use super::{AskedClock, Lab, MAX_FUNCTIONS, TOLD_PACKETS};
+use crate::commands::path::PathArgs;
+use crate::exit::{CannotHere, Usage};
+
+/// A time: a number with a unit, or of seconds.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || {
+        format!(
+            "`{}` is no time: it takes 10s, 500ms or 2m",
+            printable(text, 40)
+        )
+    };
+    let at = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let factor = match unit {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wrong()),
+    };
+    let seconds = number.trim().parse::<f64>().map_err(|_| wrong())? * factor;
+    match seconds {
+        s if !(0.01..=86_400.0).contains(&s) => Err("it takes from 10ms to 24h".to_string()),
+        s => Ok(Duration::from_secs_f64(s)),
+    }
+}
+
+/// A share: per cent, or a number below 1.
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    let (number, factor) = match text.strip_suffix('%') {
+        Some(number) => (number, 0.01),
+        None => (text, 1.0),
+    };
+    let share = number.trim().parse::<f64>().ok().map(|n| n * factor);
+    share
+        .filter(|s| *s > 0.0 && *s < 1.0)
+        .ok_or_else(|| format!("`{}` is no share: it takes 5% or 0.05", printable(text, 40)))
+}
+
+/// An offload and its level.
+pub(super) fn offload(text: &str) -> Result<(String, String), String> {
+    let (name, level) = text
+        .split_once('=')
+        .ok_or("it takes NAME=on or NAME=off, like gro=on")?;
+    let name: Offload = name.parse().map_err(|e| format!("{e}"))?;
+    match level {
+        "on" | "off" => Ok((name.to_string(), level.to_string())),
+        other => Err(format!("`{}`: it takes on or off", printable(other, 40))),
+    }
+}
+
+/// What can't be asked for together.
+///
+/// # Errors
+/// It is: what to do instead.
+pub(super) fn check(args: &PathArgs) -> anyhow::Result<()> {
+    let live = &args.live;
+    if live.lab != Lab::Vm && live.clock == AskedClock::Exact {
+        return Err(CannotHere(
+            "`exact` counts the instructions of a guest, never of this machine: use --lab vm, or \
+             here --clock functions or stages"
+                .into(),
+        )
+        .into());
+    }
+    let clashes = match live.lab {
+        Lab::Vm => in_vm(args),
+        Lab::Netns => in_netns(args),
+        Lab::Host => in_host(args),
+    };
+    if let Some((option, why)) = clashes
+        .into_iter()
+        .chain(of_clock(args))
+        .find(|(_, why)| why.is_some())
+        .and_then(|(option, why)| Some((option, why?)))
+    {
+        return Err(Usage(format!("{option}: {why}")).into());
+    }
+    if args.show.for_programs() && live.watch {
+        return Err(Usage("--watch is for people: leave out --json or --csv".into()).into());
+    }
+    if live.lab != Lab::Host
+        && let Some(link) = args.link.iter().find(|l| **l == Link::Any)
+    {
+        return Err(Usage(format!(
+            "--link {link}: it takes lo, veth, virtio-net, e1000, usb-net"
+        ))
+        .into());
+    }
+    Ok(())
+}
+
+/// Options that can't be there, each with the reason if it is.
+type Clashes = Vec<(&'static str, Option<&'static str>)>;
+
+fn in_vm(args: &PathArgs) -> Clashes {
+    let live = &args.live;
+    let here = "it names something of this machine, which a guest does not see: use --lab host or \
+                netns";
+    let own = "the lab vm has it not yet for clocks of time: use --lab netns or host";
+    vec![
+        ("--interface", live.interface.is_some().then_some(here)),
+        ("--netns", live.netns.is_some().then_some(here)),
+        ("--pid", live.pid.is_some().then_some(here)),
+        ("--cgroup", live.cgroup.is_some().then_some(here)),
+        ("--measure-cost", live.measure_cost.then_some(own)),
+        ("--watch", live.watch.then_some(own)),
+        (
+            "-- COMMAND",
+            (!args.command.is_empty())
+                .then_some("a command's times are measured with --lab netns or host; its instructions with --clock exact"),
+        ),
+        (
+            "--seeds",
+            args.options.seeds.is_some().then_some("it is for --clock exact"),
+        ),
+        (
+            "--resume",
+            args.options.resume.then_some("it is for --clock exact: measure again, into another file with --output"),
+        ),
+    ]
+}
+
+fn in_netns(args: &PathArgs) -> Clashes {
+    let live = &args.live;
+    let mut clashes = of_this_kernel(args);
+    let nics = args
+        .link
+        .iter()
+        .any(|l| !matches!(l, Link::Lo | Link::Veth | Link::Any));
+    let filtered = "the lab netns has namespaces of its own: it is for --lab host";
+    clashes.extend([
+        (
+            "--link",
+            nics.then_some("the lab netns has lo and veth; other links are in --lab vm"),
+        ),
+        ("--interface", live.interface.is_some().then_some(filtered)),
+        ("--netns", live.netns.is_some().then_some(filtered)),
+        (
+            "--measure-cost",
+            (live.measure_cost && !args.command.is_empty())
+                .then_some("it needs packets that plumb sends: leave out the command"),
+        ),
+    ]);
+    clashes
+}
+
+fn in_host(args: &PathArgs) -> Clashes {
+    let live = &args.live;
+    let sends = "the lab host sends nothing, it watches: use --lab netns, or `-- COMMAND` to make \
+                 traffic";
+    let mut clashes = of_this_kernel(args);
+    clashes.extend([
+        ("--link", (!args.link.is_empty()).then_some(sends)),
+        ("--forward", args.forward.then_some(sends)),
+        ("--bridge", live.bridge.then_some(sends)),
+        ("--queues", live.queues.is_some().then_some(sends)),
+        ("--offload", (!live.offload.is_empty()).then_some(sends)),
+        ("--size", (!args.size.is_empty()).then_some(sends)),
+        ("--mtu", args.mtu.is_some().then_some(sends)),
+        ("--packets", args.packets.is_some().then_some(sends)),
+        ("--warmup", args.warmup.is_some().then_some(sends)),
+        ("--rate", live.rate.is_some().then_some(sends)),
+        ("--stream", live.stream.then_some(sends)),
+        ("--sysctl", (!args.sysctl.is_empty()).then_some(sends)),
+        (
+            "--measure-cost",
+            live.measure_cost
+                .then_some("it needs packets that are the same each time: use --lab netns"),
+        ),
+    ]);
+    clashes
+}
+
+/// What a guest can have, and this machine has already.
+fn of_this_kernel(args: &PathArgs) -> Clashes {
+    let guests = "it is for guests: use --lab vm";
+    vec![
+        ("--kernel", (!args.kernel.is_empty()).then_some(guests)),
+        ("--mitigations", args.mitigations.is_some().then_some(guests)),
+        ("--cmdline", args.cmdline.is_some().then_some(guests)),
+        ("--quick", args.options.quick.then_some(guests)),
+        ("--cold", args.options.cold.then_some(guests)),
+        ("--jobs", args.options.jobs.is_some().then_some(guests)),
+        ("--seeds", args.options.seeds.is_some().then_some(guests)),
+        (
+            "--resume",
+            args.options.resume.then_some("a clock of time does not go on where it was: measure again, into another file with --output"),
+        ),
+        ("--with", args.command.with_files().then_some(guests)),
+        ("--peer", args.command.has_peer().then_some("in the labs host and netns start it yourself, or use --lab vm")),
+        ("--stdin", args.command.takes_stdin().then_some("a command of the labs host and netns has our standard input anyhow")),
+    ]
+}
+
+fn of_clock(args: &PathArgs) -> Clashes {
+    let live = &args.live;
+    let stages = live.clock == AskedClock::Stages;
+    let selects = "stages have no functions to choose: use --clock functions";
+    vec![
+        (
+            "--functions",
+            (stages && !live.functions.is_empty()).then_some(selects),
+        ),
+        (
+            "--from-recording",
+            (stages && live.from_recording.is_some()).then_some(selects),
+        ),
+        ("--discover", (stages && live.discover).then_some(selects)),
+        (
+            "--max-functions",
+            (stages && live.max_functions.is_some()).then_some(selects),
+        ),
+        (
+            "--max-overhead",
+            (stages && live.max_overhead.is_some()).then_some(selects),
+        ),
+        (
+            "--duration",
+            (live.duration.is_some() && args.packets.is_some())
+                .then_some("a block is over by time or by packets: leave out --packets, or this"),
+        ),
+    ]
+}
+
+/// What is asked under `--lab vm` with the clock `exact`, and only clocks of time take.
+///
+/// # Errors
+/// It is asked: what to do instead.
+pub(crate) fn check_exact(args: &PathArgs) -> anyhow::Result<()> {
+    let live = &args.live;
+    let asked = [
+        ("--duration", live.duration.is_some()),
+        ("--rate", live.rate.is_some()),
+        ("--stream", live.stream),
+        ("--port", live.port.is_some()),
+        ("--address", live.address.is_some()),
+        ("--interface", live.interface.is_some()),
+        ("--netns", live.netns.is_some()),
+        ("--pid", live.pid.is_some()),
+        ("--cgroup", live.cgroup.is_some()),
+        ("--functions", !live.functions.is_empty()),
+        ("--from-recording", live.from_recording.is_some()),
+        ("--discover", live.discover),
+        ("--max-functions", live.max_functions.is_some()),
+        ("--max-overhead", live.max_overhead.is_some()),
+        ("--measure-cost", live.measure_cost),
+        ("--one-packet", live.one_packet),
+        ("--watch", live.watch),
+    ];
+    match asked.iter().find(|(_, asked)| *asked) {
+        Some((option, _)) => Err(Usage(format!(
+            "{option} is for clocks of time: add --lab netns, --lab host, or --clock functions; \
+             `exact` counts all of a guest's functions and packets"
+        ))
+        .into()),
+        None => Ok(()),
+    }
+}
+
+/// What the instrument is to do.
+///
+/// # Errors
+/// A name that nothing here has, or a recording that can't be read.
+pub(super) fn spec(args: &PathArgs) -> anyhow::Result<TimingSpec> {
+    let live = &args.live;
+    let mut filter = Filter {
+        protos: args.proto.clone(),
+        family: match args.family.as_slice() {
+            [one] => Some(*one),
+            _ => None,
+        },
+        port: live.port,
+        address: live.address,
+        pid: live.pid,
+        ..Filter::default()
+    };
+    if filter.protos.contains(&Proto::Command) {
+        return Err(Usage(
+            "a command is no protocol: it is measured by `plumb path -- COMMAND`".into(),
+        )
+        .into());
+    }
+    if let Some(name) = &live.interface {
+        filter.interface = Some(interface(name)?);
+    }
+    if let Some(name) = &live.netns {
+        filter.namespaces = vec![namespace(name)?];
+    }
+    if let Some(pid) = live.pid
+        && !Path::new(&format!("/proc/{pid}")).exists()
+    {
+        return Err(Usage(format!("--pid {pid}: there is no such process")).into());
+    }
+    if let Some(path) = &live.cgroup {
+        filter.cgroup = Some(cgroup(path)?);
+    }
+    let recorded = match &live.from_recording {
+        Some(path) => recorded(&netplumb_store::read(path)?),
+        None => Vec::new(),
+    };
+    let layers: Vec<String> = args.show.layer().map(String::from).into_iter().collect();
+    Ok(TimingSpec {
+        clock: live.clock().unwrap_or(Clock::Functions),
+        filter,
+        selection: Selection {
+            discover: live.discover
+                || live.functions.is_empty() && recorded.is_empty() && layers.is_empty(),
+            patterns: live.functions.clone(),
+            layers,
+            recorded,
+            max_functions: live.max_functions.unwrap_or(MAX_FUNCTIONS),
+            max_overhead: live.max_overhead,
+        },
+        mechanism: None,
+        one_packet: if live.one_packet { TOLD_PACKETS } else { 0 },
+    })
+}
+
+fn interface(name: &str) -> anyhow::Result<u32> {
+    let path = Path::new("/sys/class/net").join(name).join("ifindex");
+    let index = match name.contains('/') {
+        true => None,
+        false => std::fs::read_to_string(path)
+            .ok()
+            .and_then(|t| t.trim().parse().ok()),
+    };
+    index.ok_or_else(|| {
+        let mut known: Vec<String> = std::fs::read_dir("/sys/class/net")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|e| e.file_name().to_string_lossy().into_owned())
+            .collect();
+        known.sort();
+        Usage(format!(
+            "--interface {}: there is no such device; there are {}",
+            printable(name, 40),
+            known.join(", ")
+        ))
+        .into()
+    })
+}
+
+fn namespace(name: &str) -> anyhow::Result<u32> {
+    let told = |error: std::io::Error| {
+        Usage(format!(
+            "--netns {}: {error}; it takes a name that `ip netns` lists, a process, or a path",
+            printable(name, 80)
+        ))
+    };
+    Ok(Namespace::find(name)
+        .and_then(|n| n.inode())
+        .map_err(told)?)
+}
+
+/// The id of a cgroup is the inode of its folder.
+fn cgroup(path: &Path) -> anyhow::Result<u64> {
+    let told = |why: String| {
+        Usage(format!(
+            "--cgroup {}: {why}; it takes a folder below /sys/fs/cgroup",
+            printable(&path.display().to_string(), 80)
+        ))
+    };
+    let full = match path.starts_with("/sys") {
+        true => path.to_path_buf(),
+        false => Path::new("/sys/fs/cgroup").join(path.strip_prefix("/").unwrap_or(path)),
+    };
+    let metadata = std::fs::metadata(&full).map_err(|e| told(e.to_string()))?;
+    if !full.join("cgroup.procs").exists() {
+        return Err(told("it is no cgroup".into()).into());
+    }
+    Ok(metadata.ino())
+}
+
+/// Functions that a recording saw, those that cost most first.
+fn recorded(recording: &Recording) -> Vec<String> {
+    let mut costs = vec![0_f64; recording.functions.len()];
+    let mut add = |node: u32, cost: f64| {
+        let function = recording.nodes.get(node as usize).map(|n| n.function);
+        if let Some(sum) = function.and_then(|f| costs.get_mut(f as usize)) {
+            *sum += cost;
+        }
+    };
+    for cost in &recording.costs {
+        add(cost.node, cost.self_insns as f64);
+    }
+    for timed in &recording.timed {
+        add(timed.node, timed.corrected_ns);
+    }
+    let mut named: Vec<(f64, &str)> = costs
+        .into_iter()
+        .zip(recording.functions.iter().map(|f| f.name.as_str()))
+        .filter(|(cost, _)| *cost > 0.0)
+        .collect();
+    named.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut names: Vec<String> = Vec::new();
+    for (_, name) in named {
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_string());
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that times and shares are read with their units, and nothing else is.
+    #[test]
+    fn units() {
+        assert_eq!(duration("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["", "s", "10x", "-1", "0", "nan", "inf", "1e9h"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(share("5%"), Ok(0.05));
+        assert_eq!(share("0.2"), Ok(0.2));
+        for wrong in ["", "%", "0", "100%", "2", "-5%"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+        assert!(offload("gro=on").is_ok());
+        assert!(offload("gro=1").is_err());
+        assert!(offload("speed=on").unwrap_err().contains("gro"));
+    }
+}

@@ -1,0 +1,83 @@
+//! What measuring costs: blocks with probes beside the same without.
+
+use netplumb_engine::live::PROBES_OFF;
+use netplumb_model::recording::Recording;
+
+/// What is compared: a counter, what it is called, and its unit.
+const FIGURES: &[(&str, &str, &str)] = &[
+    ("rate.delivered", "throughput", "packets/s"),
+    ("cpu.busy", "CPUs busy", "CPUs"),
+    ("latency.p50", "latency, p50", "ns"),
+    ("latency.p99", "latency, p99", "ns"),
+];
+
+/// Print it.
+pub(super) fn tell(recording: &Recording, for_programs: bool) {
+    let text = render(recording);
+    if for_programs {
+        // Standard output is for what programs read; the counters are in there.
+        eprint!("{text}");
+    } else {
+        print!("{text}");
+    }
+}
+
+/// A line for each arm and figure: without probes, with them, and the change.
+fn render(recording: &Recording) -> String {
+    let mut text = String::new();
+    for (arm, with) in recording.arms.iter().enumerate() {
+        let name = format!("{} {}={}", with.name, PROBES_OFF.0, PROBES_OFF.1);
+        let Some(bare) = recording.arms.iter().position(|a| a.name == name) else {
+            continue;
+        };
+        text.push_str(&format!(
+            "what measuring costs, {}\n  {:<16} {:>14} {:>14} {:>9}\n",
+            with.name, "", "without", "measured", "change"
+        ));
+        for (counter, what, unit) in FIGURES {
+            let of = |arm| median(values(recording, arm, counter));
+            if let (Some(without), Some(with)) = (of(bare), of(arm)) {
+                let change = match without > 0.0 {
+                    true => format!("{:+.1} %", (with / without - 1.0) * 100.0),
+                    false => "-".into(),
+                };
+                let digits = if *unit == "CPUs" { 2 } else { 0 };
+                text.push_str(&format!(
+                    "  {what:<16} {without:>14.digits$} {with:>14.digits$} {change:>9}  {unit}, \
+                     median of blocks\n"
+                ));
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn values(recording: &Recording, arm: usize, counter: &str) -> Vec<f64> {
+    let of_arm = |block: u32| {
+        let block = recording.blocks.get(block as usize);
+        block.is_some_and(|b| b.arm as usize == arm)
+    };
+    let all = recording.counters.iter();
+    let of = all.filter(|c| c.name == counter && of_arm(c.block));
+    of.map(|c| c.value).collect()
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().checked_sub(1)?;
+    Some((values[last / 2] + values[last.div_ceil(2)]) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check the middle of odd, even and no numbers.
+    #[test]
+    fn medians() {
+        assert_eq!(median(vec![]), None);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+}

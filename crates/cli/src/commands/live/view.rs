@@ -1,0 +1,397 @@
+//! What a recording under a clock of time shows so far: a model of it, made anew after
+//! each block, and its rendering on a terminal, or in a line. All pure.
+
+use std::collections::BTreeMap;
+
+use netplumb_kernel::layers::LAYERS;
+use netplumb_model::class::{Context, Direction};
+use netplumb_model::recording::{NodeId, Recording, env};
+use netplumb_model::timing::{StageKind, Times};
+use netplumb_report::printable;
+use netplumb_stats::histogram;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+/// The layer of functions that no rule names.
+const NO_LAYER: &str = "other";
+/// Columns of a row before its bar: name, count, mean, p99.
+const FIGURES: usize = 56;
+
+/// What is shown.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct View {
+    /// The clock and the lab.
+    title: String,
+    /// Seconds measured, of all blocks.
+    measured_s: f64,
+    /// Blocks.
+    blocks: usize,
+    /// One waterfall for each arm and direction.
+    ways: Vec<Way>,
+    /// The functions that took the most themselves, or the stages.
+    top: Vec<Row>,
+    /// What was lost, and how often.
+    losses: Vec<(String, u64)>,
+    /// CPUs that measuring took.
+    own_cpus: f64,
+    /// CPUs that were busy, if that is known.
+    busy_cpus: Option<f64>,
+}
+
+/// The way of one kind of packets.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Way {
+    name: String,
+    rows: Vec<Row>,
+}
+
+/// One stage, layer or function.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Row {
+    name: String,
+    /// Of it, in a word: its kind, or its layer.
+    note: String,
+    count: u64,
+    mean_ns: f64,
+    p99_ns: Option<f64>,
+    /// Where it begins on the way, in nanoseconds.
+    offset_ns: f64,
+    /// It is what the others add up to.
+    total: bool,
+}
+
+impl View {
+    /// Look at a recording, at so many functions of it.
+    pub(super) fn of(recording: &Recording, top: usize) -> View {
+        let fact = |key: &str| recording.environment.get(key).map_or("?", String::as_str);
+        let own_ns: f64 = counter(recording, "cpu.own").iter().sum();
+        let busy = counter(recording, "cpu.busy");
+        // Blocks of one window each have its duration.
+        let mut windows: BTreeMap<(u32, u64), u64> = BTreeMap::new();
+        for block in &recording.blocks {
+            let arm = recording.arms.get(block.arm as usize);
+            let by_arm = arm.map_or(0, |a| {
+                u64::from(a.link != netplumb_model::class::Link::Any) * (u64::from(block.arm) + 1)
+            });
+            windows.insert((block.index, by_arm), block.duration_ns);
+        }
+        let measured_s = windows.values().sum::<u64>() as f64 / 1e9;
+        let mut view = View {
+            title: format!("{}, lab {}", fact(env::CLOCK), fact(env::LAB)),
+            measured_s,
+            blocks: recording.blocks.len(),
+            own_cpus: if measured_s > 0.0 {
+                own_ns / 1e9 / measured_s
+            } else {
+                0.0
+            },
+            busy_cpus: (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64),
+            losses: (recording.losses.iter())
+                .filter(|l| l.count > 0)
+                .map(|l| (l.cause.clone(), l.count))
+                .collect(),
+            ..View::default()
+        };
+        view.add_stages(recording);
+        view.add_functions(recording, top);
+        view
+    }
+
+    fn add_stages(&mut self, recording: &Recording) {
+        let mut stages: BTreeMap<(u32, Direction, u16, &str), (StageKind, Times)> = BTreeMap::new();
+        for stage in &recording.stages {
+            let Some(block) = recording.blocks.get(stage.block as usize) else {
+                continue;
+            };
+            let key = (block.arm, stage.direction, stage.order, stage.name.as_str());
+            let sum = stages
+                .entry(key)
+                .or_insert_with(|| (stage.kind, Times::default()));
+            merge(&mut sum.1, &stage.times);
+        }
+        let mut ways: BTreeMap<(u32, Direction), Vec<Row>> = BTreeMap::new();
+        for ((arm, direction, _, name), (kind, times)) in stages {
+            let rows = ways.entry((arm, direction)).or_default();
+            let mut row = row(name, kind.as_str(), &times);
+            row.total = kind == StageKind::Total;
+            rows.push(row);
+        }
+        for ((arm, direction), mut rows) in ways {
+            let most = rows.iter().map(|r| r.count).max().unwrap_or(0);
+            let mut offset_ns = 0.0;
+            for row in rows.iter_mut().filter(|r| !r.total) {
+                row.offset_ns = offset_ns;
+                // Of a stage that few packets meet, the others have nothing.
+                offset_ns += row.mean_ns * row.count as f64 / most.max(1) as f64;
+            }
+            self.ways.push(Way {
+                name: way_name(recording, arm, direction),
+                rows,
+            });
+        }
+    }
+
+    fn add_functions(&mut self, recording: &Recording, top: usize) {
+        type Key = (u32, Direction, Context, NodeId);
+        let mut nodes: BTreeMap<Key, (Times, f64)> = BTreeMap::new();
+        for timed in &recording.timed {
+            let Some(block) = recording.blocks.get(timed.block as usize) else {
+                continue;
+            };
+            let key = (block.arm, timed.direction, timed.context, timed.node);
+            let sum = nodes.entry(key).or_default();
+            merge(&mut sum.0, &timed.times);
+            sum.1 += timed.corrected_ns;
+        }
+        let mut own: BTreeMap<Key, f64> = nodes.iter().map(|(k, v)| (*k, v.1)).collect();
+        for (&(arm, direction, context, node), (_, corrected_ns)) in &nodes {
+            let parent = recording.nodes.get(node as usize).and_then(|n| n.parent);
+            let key = parent.map(|p| (arm, direction, context, p));
+            if let Some(of_parent) = key.and_then(|k| own.get_mut(&k)) {
+                *of_parent -= corrected_ns;
+            }
+        }
+        let mut layers: BTreeMap<(u32, Direction), BTreeMap<usize, (f64, u64)>> = BTreeMap::new();
+        let mut functions: BTreeMap<u32, (Times, f64)> = BTreeMap::new();
+        for (key, own_ns) in own {
+            let (arm, direction, _, node) = key;
+            let Some(function) = recording.nodes.get(node as usize).map(|n| n.function) else {
+                continue;
+            };
+            let layer = recording
+                .functions
+                .get(function as usize)
+                .and_then(|f| f.layer.as_deref());
+            let place = LAYERS.iter().position(|l| Some(*l) == layer);
+            let sum = layers
+                .entry((arm, direction))
+                .or_default()
+                .entry(place.unwrap_or(LAYERS.len()))
+                .or_default();
+            sum.0 += own_ns.max(0.0);
+            let of = functions.entry(function).or_default();
+            of.1 += own_ns.max(0.0);
+            if let Some((times, _)) = nodes.get(&key) {
+                sum.1 += times.count;
+                merge(&mut of.0, times);
+            }
+        }
+        for ((arm, direction), layers) in layers {
+            // The way is what each packet has of it, where packets are counted.
+            let packets: u64 = (recording.blocks.iter())
+                .filter(|b| b.arm == arm)
+                .map(|b| b.ledger.delivered)
+                .sum();
+            let mut offset_ns = 0.0;
+            let mut rows = Vec::new();
+            for (place, (own_ns, count)) in layers {
+                let shared = if packets > 0 { packets } else { count.max(1) };
+                let mean_ns = own_ns / shared as f64;
+                rows.push(Row {
+                    name: LAYERS.get(place).unwrap_or(&NO_LAYER).to_string(),
+                    note: if packets > 0 { "a packet" } else { "a call" }.into(),
+                    count,
+                    mean_ns,
+                    offset_ns,
+                    ..Row::default()
+                });
+                offset_ns += mean_ns;
+            }
+            self.ways.push(Way {
+                name: way_name(recording, arm, direction),
+                rows,
+            });
+        }
+        let mut functions: Vec<(u32, Times, f64)> = functions
+            .into_iter()
+            .map(|(f, (t, own))| (f, t, own))
+            .collect();
+        functions.sort_by(|a, b| b.2.total_cmp(&a.2));
+        if top > 0 {
+            functions.truncate(top);
+        }
+        for (function, times, _) in functions {
+            let Some(function) = recording.functions.get(function as usize) else {
+                continue;
+            };
+            let layer = function.layer.as_deref().unwrap_or(NO_LAYER);
+            self.top.push(row(&function.name, layer, &times));
+        }
+    }
+
+    /// In one line, for where there is no terminal.
+    pub(super) fn line(&self) -> String {
+        let ways: Vec<String> = (self.ways.iter())
+            .map(|way| {
+                let total = way
+                    .rows
+                    .iter()
+                    .find(|r| r.total)
+                    .map(|r| (r.mean_ns, r.count));
+                let (ns, count) = total.unwrap_or_else(|| {
+                    let sum = way.rows.iter().map(|r| r.mean_ns).sum();
+                    (sum, way.rows.iter().map(|r| r.count).max().unwrap_or(0))
+                });
+                format!("{} {} ({count})", way.name, nanoseconds(ns))
+            })
+            .collect();
+        format!(
+            "{:.1} s: {}; {}",
+            self.measured_s,
+            ways.join(", "),
+            self.footer()
+        )
+    }
+
+    fn footer(&self) -> String {
+        let busy = (self.busy_cpus).map_or_else(String::new, |b| format!(", {b:.2} CPUs busy"));
+        let losses: Vec<String> = (self.losses.iter())
+            .map(|(cause, count)| format!("{count} {}", printable(cause, 60)))
+            .collect();
+        let lost = match losses.is_empty() {
+            true => "nothing lost".to_string(),
+            false => losses.join(", "),
+        };
+        format!(
+            "measuring took {:.1} % of a CPU{busy}; {lost}",
+            self.own_cpus * 100.0
+        )
+    }
+
+    /// On a terminal.
+    pub(super) fn render(&self, frame: &mut Frame<'_>) {
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let dim = Style::new().add_modifier(Modifier::DIM);
+        let [head, body, foot] = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Fill(1),
+            Constraint::Length(2),
+        ])
+        .areas(frame.area());
+        let title = format!(
+            "{}   {:.1} s, {} blocks",
+            self.title, self.measured_s, self.blocks
+        );
+        frame.render_widget(Paragraph::new(title).style(bold), head);
+        let mut lines = Vec::new();
+        for way in &self.ways {
+            lines.push(Line::styled(way.name.clone(), bold));
+            let whole_ns = way.whole_ns();
+            for row in &way.rows {
+                lines.push(row.line(body.width, whole_ns));
+            }
+        }
+        if !self.top.is_empty() {
+            lines.push(Line::styled(
+                "functions, by what they took themselves",
+                bold,
+            ));
+            let most_ns = self.top.iter().map(|r| r.mean_ns).fold(0.0, f64::max);
+            lines.extend(self.top.iter().map(|row| row.line(body.width, most_ns)));
+        }
+        if lines.is_empty() {
+            lines.push(Line::styled("no packet seen yet", dim));
+        }
+        frame.render_widget(Paragraph::new(lines), body);
+        let [footer, keys] = Layout::vertical([Constraint::Length(1); 2]).areas::<2>(foot);
+        frame.render_widget(Paragraph::new(self.footer()), footer);
+        frame.render_widget(
+            Paragraph::new("q: end, and print the table").style(dim),
+            keys,
+        );
+    }
+}
+
+impl Way {
+    fn whole_ns(&self) -> f64 {
+        let ends = self.rows.iter().map(|r| r.offset_ns + r.mean_ns);
+        ends.fold(0.0, f64::max)
+    }
+}
+
+impl Row {
+    /// One row of a waterfall: its figures, and a bar where it is on the way.
+    fn line(&self, width: u16, whole_ns: f64) -> Line<'static> {
+        let p99 = self.p99_ns.map_or_else(|| "-".to_string(), nanoseconds);
+        let figures = format!(
+            "  {:<24} {:>8} {:>9} {:>9} ",
+            printable(&self.name, 24),
+            self.count,
+            nanoseconds(self.mean_ns),
+            p99
+        );
+        let room = usize::from(width).saturating_sub(FIGURES);
+        let scaled = |ns: f64| match whole_ns > 0.0 {
+            true => (ns / whole_ns * room as f64).round() as usize,
+            false => 0,
+        };
+        let from = scaled(self.offset_ns).min(room);
+        let to = scaled(self.offset_ns + self.mean_ns).clamp(from, room);
+        let sign = match self.note.as_str() {
+            "wait" => "░",
+            "unaccounted" => "·",
+            _ => "█",
+        };
+        // What is too short for its scale is there all the same.
+        let bar = sign.repeat((to - from).max(usize::from(room > from && self.mean_ns > 0.0)));
+        Line::from(vec![
+            Span::raw(figures),
+            Span::raw(" ".repeat(from)),
+            Span::raw(bar),
+        ])
+    }
+}
+
+fn row(name: &str, note: &str, times: &Times) -> Row {
+    let at = |share| histogram::quantile(&times.buckets, share, times.min_ns, times.max_ns);
+    Row {
+        name: name.into(),
+        note: note.into(),
+        count: times.count,
+        mean_ns: times.total_ns as f64 / times.count.max(1) as f64,
+        p99_ns: at(0.99),
+        ..Row::default()
+    }
+}
+
+fn way_name(recording: &Recording, arm: u32, direction: Direction) -> String {
+    let name = recording
+        .arms
+        .get(arm as usize)
+        .map_or("", |a| a.name.as_str());
+    format!("{} {direction}", printable(name, 60))
+}
+
+fn counter(recording: &Recording, name: &str) -> Vec<f64> {
+    let of = recording.counters.iter().filter(|c| c.name == name);
+    of.map(|c| c.value).collect()
+}
+
+fn merge(sum: &mut Times, more: &Times) {
+    if more.count == 0 {
+        return;
+    }
+    sum.min_ns = match sum.count {
+        0 => more.min_ns,
+        _ => sum.min_ns.min(more.min_ns),
+    };
+    sum.max_ns = sum.max_ns.max(more.max_ns);
+    sum.count += more.count;
+    sum.total_ns += more.total_ns;
+    histogram::merge(&mut sum.buckets, &more.buckets);
+}
+
+/// Nanoseconds in a unit that people read at a glance.
+fn nanoseconds(ns: f64) -> String {
+    match ns {
+        ns if ns < 9_999.5 => format!("{ns:.0} ns"),
+        ns if ns < 9_999_500.0 => format!("{:.1} us", ns / 1e3),
+        ns => format!("{:.1} ms", ns / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests;

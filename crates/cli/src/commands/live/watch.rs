@@ -1,0 +1,191 @@
+//! The live view: draws what there is after each block, and ends the run at a key.
+//! Where there is no terminal, a line every second.
+
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use netplumb_model::recording::Recording;
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+
+use super::view::View;
+use crate::progress::Teller;
+
+/// How often a key is looked for.
+const POLL: Duration = Duration::from_millis(50);
+/// How often a line is written where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(1);
+/// Functions on the screen.
+const TOP: usize = 12;
+
+/// Who watches a run, if anybody does.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    mode: Mode,
+    /// Said while the screen was in use.
+    notes: Vec<String>,
+}
+
+#[derive(Debug)]
+enum Mode {
+    Off,
+    Lines { last: Option<Instant> },
+    Screen(Screen),
+}
+
+/// The terminal, while it is ours. Given back when dropped, and by a panic.
+#[derive(Debug)]
+struct Screen {
+    terminal: Terminal<CrosstermBackend<io::Stderr>>,
+    over: Arc<AtomicBool>,
+    /// The key that ends it was pressed.
+    ended: Arc<AtomicBool>,
+    keys: Option<JoinHandle<()>>,
+}
+
+impl Watcher {
+    /// Take the terminal, if that is wanted and there is one; `cancel` is set by a key.
+    pub(super) fn start(wanted: bool, cancel: &Arc<AtomicBool>) -> Watcher {
+        let mode = match wanted {
+            false => Mode::Off,
+            true if io::stderr().is_terminal() && io::stdin().is_terminal() => {
+                match Screen::take(cancel) {
+                    Ok(screen) => Mode::Screen(screen),
+                    Err(_) => Mode::Lines { last: None },
+                }
+            }
+            true => Mode::Lines { last: None },
+        };
+        Watcher {
+            mode,
+            notes: Vec::new(),
+        }
+    }
+
+    /// Tell something.
+    pub(super) fn note(&mut self, teller: &Teller, note: &str) {
+        match self.mode {
+            Mode::Screen(_) => self.notes.push(note.to_string()),
+            _ => teller.tell(netplumb_engine::Progress::Note(note.to_string())),
+        }
+    }
+
+    /// A block is over.
+    pub(super) fn block(
+        &mut self,
+        recording: &Recording,
+        done: u32,
+        all: Option<u32>,
+        teller: &Teller,
+    ) {
+        match &mut self.mode {
+            Mode::Off => {
+                if let Some(all) = all {
+                    teller.tell(netplumb_engine::Progress::Blocks(done.min(all), all));
+                }
+            }
+            Mode::Lines { last } => {
+                if last.is_none_or(|last| last.elapsed() >= LINE_EVERY) {
+                    *last = Some(Instant::now());
+                    eprintln!("{}", View::of(recording, TOP).line());
+                }
+            }
+            Mode::Screen(screen) => {
+                let view = View::of(recording, TOP);
+                // A terminal that is gone shows nothing: the run goes on.
+                let _ = screen.terminal.draw(|frame| view.render(frame));
+            }
+        }
+    }
+
+    /// Give the terminal back, and tell what was not told meanwhile.
+    /// Whether it was ended by the key that is for that.
+    pub(super) fn stop(self) -> bool {
+        let ended = match &self.mode {
+            Mode::Screen(screen) => screen.ended.load(Ordering::Relaxed),
+            _ => false,
+        };
+        drop(self.mode);
+        for note in self.notes {
+            eprintln!("plumb: {note}");
+        }
+        ended
+    }
+}
+
+impl Screen {
+    fn take(cancel: &Arc<AtomicBool>) -> io::Result<Screen> {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            give_back();
+            before(panic);
+        }));
+        enable_raw_mode()?;
+        let over = Arc::new(AtomicBool::new(false));
+        let entered = crossterm::execute!(io::stderr(), EnterAlternateScreen)
+            .and_then(|()| Terminal::new(CrosstermBackend::new(io::stderr())));
+        let terminal = match entered {
+            Ok(terminal) => terminal,
+            Err(error) => {
+                give_back();
+                return Err(error);
+            }
+        };
+        let ended = Arc::new(AtomicBool::new(false));
+        let keys = {
+            let (over, cancel) = (Arc::clone(&over), Arc::clone(cancel));
+            let ended = Arc::clone(&ended);
+            std::thread::spawn(move || wait_for_key(&over, &ended, &cancel))
+        };
+        Ok(Screen {
+            terminal,
+            over,
+            ended,
+            keys: Some(keys),
+        })
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(keys) = self.keys.take() {
+            let _ = keys.join();
+        }
+        give_back();
+    }
+}
+
+/// Leave the terminal as it was. Nothing more can be done if it is gone.
+fn give_back() {
+    let _ = disable_raw_mode();
+    let _ = crossterm::execute!(io::stderr(), LeaveAlternateScreen, crossterm::cursor::Show);
+}
+
+/// In raw mode Ctrl-C is a key as any other.
+fn wait_for_key(over: &AtomicBool, ended: &AtomicBool, cancel: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        match event::poll(POLL) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(_) => return,
+        }
+        let Ok(Event::Key(key)) = event::read() else {
+            continue;
+        };
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let ends = key.code == KeyCode::Char('q');
+        if ends || control && key.code == KeyCode::Char('c') {
+            ended.store(ends, Ordering::Relaxed);
+            cancel.store(true, Ordering::Relaxed);
+            return;
+        }
+    }
+}

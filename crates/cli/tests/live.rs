@@ -1,0 +1,272 @@
+//! `plumb path` in the labs of this machine: what can't be asked, what is left when it is
+//! killed, and what it shows. All but the first need root.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::{Place, Running, skip};
+use netplumb_model::recording::env;
+
+/// Whether instruments can be attached and namespaces made here; says so if not.
+fn is_root() -> bool {
+    // SAFETY: takes nothing, and always succeeds.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        skip("not root: no network namespaces and no BPF programs");
+    }
+    root
+}
+
+/// Names of namespaces that begin so.
+fn namespaces(run: &str) -> Vec<PathBuf> {
+    let names = std::fs::read_dir("/run/netns")
+        .into_iter()
+        .flatten()
+        .flatten();
+    names
+        .map(|entry| entry.path())
+        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(run))
+        .collect()
+}
+
+/// What the run's namespaces are called, from what it says.
+fn run_name(said: &str) -> String {
+    let at = said.find("namespaces: ").unwrap() + "namespaces: ".len();
+    said[at..].split("-*").next().unwrap().to_string()
+}
+
+/// Check that what can't be asked, or not together, is refused with what to do.
+#[test]
+fn what_cannot_be_asked() {
+    let place = Place::new();
+    for (words, code, said) in [
+        ("path --lab moon", 2, &["moon", "netns"][..]),
+        ("path --lab netns --clock exact", 3, &["--lab vm", "stages"]),
+        ("path --lab host --clock exact", 3, &["--lab vm"]),
+        ("path --duration 1s", 2, &["--duration", "--lab netns"]),
+        ("path --watch", 2, &["--watch", "--clock functions"]),
+        ("path --functions ip_*", 2, &["--functions"]),
+        (
+            "path --lab netns --duration 1s --packets 3",
+            2,
+            &["--packets"],
+        ),
+        ("path --lab netns --duration nan", 2, &["10s"]),
+        ("path --lab netns --link e1000", 2, &["--lab vm"]),
+        (
+            "path --lab netns --kernel debian",
+            2,
+            &["--kernel", "--lab vm"],
+        ),
+        ("path --lab netns --quick", 2, &["--quick"]),
+        ("path --lab netns --resume", 2, &["--resume", "--output"]),
+        ("path --lab netns --interface lo", 2, &["--lab host"]),
+        ("path --lab netns --bridge --forward", 2, &["--forward"]),
+        (
+            "path --lab netns --bridge --link lo",
+            2,
+            &["--bridge", "veth"],
+        ),
+        ("path --lab netns --offload gro=maybe", 2, &["on or off"]),
+        ("path --lab netns --watch --json", 2, &["--json"]),
+        (
+            "path --lab netns --clock stages --functions ip_*",
+            2,
+            &["--clock functions"],
+        ),
+        ("path --lab netns --max-overhead 200%", 2, &["5%"]),
+        (
+            "path --lab netns --from-recording gone.plumb",
+            1,
+            &["gone.plumb"],
+        ),
+        ("path --lab host --size 10", 2, &["--lab netns"]),
+        ("path --lab host --rate 5", 2, &["--rate"]),
+        ("path --lab host --measure-cost", 2, &["--lab netns"]),
+        ("path --lab host --interface eth987", 2, &["eth987", "lo"]),
+        (
+            "path --lab host --netns not-there",
+            2,
+            &["not-there", "ip netns"],
+        ),
+        ("path --lab host --pid 4294967", 2, &["no such process"]),
+        (
+            "path --lab host --cgroup /not-there",
+            2,
+            &["/sys/fs/cgroup"],
+        ),
+        ("path --clock stages --interface lo", 2, &["--lab host"]),
+        ("path --clock functions -- true", 2, &["--lab netns"]),
+        ("doctor --clean --json", 2, &["--json"]),
+    ] {
+        // SAFETY: takes nothing, and always succeeds.
+        let root = unsafe { libc::geteuid() } == 0;
+        let of_names = ["eth987", "not-there", "4294967", "/not-there", "gone"];
+        // Whether they may be looked up is asked first.
+        if !root && of_names.iter().any(|name| words.contains(name)) {
+            continue;
+        }
+        place.run(words).code(code).says(said);
+    }
+    assert_eq!(place.files(), [""; 0]);
+}
+
+/// Check that without rights it says which, and how to get them.
+#[test]
+fn without_rights() {
+    if !is_root() || !Path::new("/usr/bin/setpriv").exists() {
+        return;
+    }
+    let place = Place::new();
+    let mut command = place.command("/usr/bin/setpriv");
+    command
+        .args(["--bounding-set=-all", "--inh-caps=-all"])
+        .arg(env!("CARGO_BIN_EXE_plumb"))
+        .args(["path", "--lab", "netns"]);
+    let ran = Running::start(&mut command).finish();
+    ran.code(3)
+        .says(&["CAP_SYS_ADMIN", "CAP_BPF", "setcap", "sudo"]);
+}
+
+/// Check that the best clock that there is is chosen and told, that the recording says
+/// which, and that no namespace is left.
+#[test]
+fn a_run_between_namespaces() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let ran = place.run("path --lab netns --duration 1s --blocks 4 --proto udp,tcp -o run.plumb");
+    if ran.status.code() == Some(3) {
+        skip(&format!("no clock of time here: {}", ran.stderr.trim()));
+        return;
+    }
+    ran.code(0).says(&["the clock is `"]);
+    let recording = place.recording("run.plumb");
+    let clock = &recording.environment[env::CLOCK];
+    assert!(["functions", "stages"].contains(&clock.as_str()), "{clock}");
+    assert_eq!(recording.environment[env::LAB], "netns");
+    assert!(recording.complete);
+    assert_eq!(recording.arms.len(), 2);
+    assert_eq!(recording.blocks.len(), 8);
+    for block in &recording.blocks {
+        assert!(
+            block.ledger.offered > 0 && block.ledger.closes(),
+            "{block:?}"
+        );
+    }
+    assert!(!recording.stages.is_empty() || !recording.timed.is_empty());
+    assert!(namespaces(&run_name(&ran.stderr)).is_empty());
+    assert!(ran.stdout.contains("udp"), "{}", ran.stdout);
+    place.run("report run.plumb").code(0);
+}
+
+/// Check that without a terminal the live view is lines.
+#[test]
+fn watched_without_a_terminal() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let ran = place.run("path --lab netns --watch --duration 2s --blocks 4");
+    if ran.status.code() == Some(3) {
+        skip(&format!("no clock of time here: {}", ran.stderr.trim()));
+        return;
+    }
+    ran.code(0).says(&["measuring took", "udp tx"]);
+    assert!(!ran.stderr.contains('\u{1b}'), "{}", ran.stderr);
+}
+
+/// Check that a run that is killed, whatever it is at, leaves what the next one removes,
+/// and that Ctrl-C leaves nothing and keeps what was measured.
+#[test]
+fn killed_and_interrupted() {
+    if !is_root() {
+        return;
+    }
+    let words = "path --lab netns --duration 60s --blocks 200 -o run.plumb";
+    let place = Place::new();
+    let probe = place.run("path --lab netns --duration 500ms --blocks 1 -o probe.plumb");
+    let attaches = probe.status.code() != Some(3);
+    for (until, wait_ms) in [
+        ("namespaces: ", 0),
+        ("attached in", 0),
+        ("attached in", 1_500),
+    ] {
+        if until != "namespaces: " && !attaches {
+            skip("no clock of time here: killed only before it is attached");
+            continue;
+        }
+        let mut running = Running::start(&mut place.plumb(words));
+        running.wait_for(until);
+        sleep(Duration::from_millis(wait_ms));
+        running.signal(libc::SIGKILL);
+        let run = run_name(&running.finish().stderr);
+        // Another test's run may have swept it already.
+        place.run("doctor --clean").code(0);
+        assert!(namespaces(&run).is_empty(), "{run} after {until}");
+        let journal = std::fs::read_dir("/run/netplumb").unwrap().flatten();
+        for entry in journal {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            assert!(!name.starts_with(&run), "{name}");
+        }
+        place.nothing_runs();
+    }
+    if !attaches {
+        return;
+    }
+    let mut running = Running::start(&mut place.plumb(words));
+    running.wait_for("attached in");
+    sleep(Duration::from_millis(1_500));
+    running.signal(libc::SIGINT);
+    let ended = Instant::now();
+    let ran = running.finish();
+    ran.code(130).says(&["measured before that"]);
+    assert!(ended.elapsed() < Duration::from_secs(20));
+    assert!(namespaces(&run_name(&ran.stderr)).is_empty());
+    let recording = place.recording("run.plumb");
+    assert!(!recording.complete && !recording.blocks.is_empty());
+}
+
+/// Check that a host's traffic is watched while a command makes some, that its end is
+/// told, and that where there is none it says what it would take.
+#[test]
+fn a_hosts_traffic() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    // No packet of any kind has this port.
+    let none = place.run("path --lab host --proto udp --port 1 --duration 300ms");
+    if !none.stderr.contains("no packet was seen") {
+        skip(&format!("no clock of time here: {}", none.stderr.trim()));
+        return;
+    }
+    none.code(3)
+        .says(&["no packet was seen", "--port", "--lab netns"]);
+    place
+        .run("path --lab host --port 1 -- true")
+        .code(3)
+        .says(&["no packet was seen", "the network"]);
+    place
+        .run("path --lab host -- no-such-command-here")
+        .code(2)
+        .says(&["no-such-command-here"]);
+    let script = "import socket,time\n\
+        a=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); a.bind(('127.0.0.1',0))\n\
+        end=time.time()+1\n\
+        while time.time()<end:\n a.sendto(b'x',a.getsockname()); a.recv(9); time.sleep(.001)\n\
+        print('said by it')\nraise SystemExit(5)\n";
+    place.write("traffic.py", script);
+    let ran = place.run("path --lab host --proto udp -o host.plumb -- python3 traffic.py");
+    ran.code(1).says(&["ended with code 5"]);
+    assert!(ran.stdout.contains("said by it"), "{}", ran.stdout);
+    let recording = place.recording("host.plumb");
+    assert_eq!(recording.environment[env::LAB], "host");
+    assert!(recording.arms.iter().any(|a| a.name.starts_with("udp")));
+}

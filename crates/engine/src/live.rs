@@ -1,0 +1,306 @@
+//! Runs under an instrument that reads a clock: packets between namespaces of this
+//! machine, or whatever traffic it has.
+//!
+//! A block is one window of the instrument. What it saw is in the recording, and saved,
+//! before the next one begins.
+
+mod child;
+mod collect;
+mod cpu;
+mod packets;
+mod schedule;
+mod traffic;
+mod vm;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use netplumb_instruments::live::{Live, LiveError};
+use netplumb_kernel::layers::LayerRules;
+use netplumb_lab::netns::names;
+use netplumb_lab::vm::process::Cancel;
+use netplumb_model::message::Exit;
+use netplumb_model::recording::{Arm, Block, Counter, Ledger, Recording, env};
+use netplumb_model::timing::{Attached, Clock, TimingSpec, Window};
+
+pub(crate) use collect::Gatherer;
+pub use schedule::{Turn, turns};
+pub use vm::{GuestTiming, run_in_guests};
+
+use crate::collect::Index;
+use crate::error::EngineError;
+use crate::run::Save;
+
+/// The knob of an arm that is run without the instrument, and its value.
+pub const PROBES_OFF: (&str, &str) = ("probes", "off");
+/// Where packets of ours run: `netns`.
+pub const LAB_NETNS: &str = "netns";
+/// Where the machine's own run: `host`.
+pub const LAB_HOST: &str = "host";
+
+/// What is to be measured.
+#[derive(Debug, Clone)]
+pub struct LivePlan {
+    /// What the instrument is to do.
+    pub spec: TimingSpec,
+    /// What it is to watch.
+    pub source: Source,
+}
+
+/// What makes the packets.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// We do, between namespaces.
+    Packets(PacketPlan),
+    /// Somebody else does, for us to watch in windows.
+    Traffic(TrafficPlan),
+}
+
+/// Packets of ours.
+#[derive(Debug, Clone)]
+pub struct PacketPlan {
+    /// What is compared.
+    pub arms: Vec<Arm>,
+    /// Blocks of each.
+    pub blocks: u32,
+    /// How long a block goes on; if absent, it is over by packets.
+    pub block: Option<Duration>,
+    /// Packets in a block, if it is not over by time.
+    pub packets: u32,
+    /// Packets before an arm's first block, not measured.
+    pub warmup_packets: u32,
+    /// Packets a second, at most.
+    pub rate_pps: Option<u32>,
+    /// Whether they are sent without waiting for each other.
+    pub stream: bool,
+    /// Whether every arm is to be run without the instrument as well.
+    pub measure_cost: bool,
+}
+
+/// Packets of others.
+#[derive(Debug, Clone)]
+pub struct TrafficPlan {
+    /// How long in all; without, as long as the command runs.
+    pub duration: Option<Duration>,
+    /// How long one window is open.
+    pub window: Duration,
+    /// What runs meanwhile: its words.
+    pub command: Vec<String>,
+    /// Whether the command's standard output is to go to ours for errors.
+    pub output_to_stderr: bool,
+    /// Where it runs: between namespaces of ours as in this arm, or where we are.
+    pub within: Option<Arm>,
+    /// The device that is watched, which may go away.
+    pub interface: Option<String>,
+}
+
+/// Attaches an instrument; tells of which clock it is, where that was left to it.
+pub type Attach<'a> = &'a dyn Fn(&TimingSpec) -> Result<(Clock, Box<dyn Live>), LiveError>;
+
+/// How to measure, apart from what.
+#[derive(Clone, Copy)]
+pub struct LiveOptions<'a> {
+    /// The rules for layers.
+    pub layers: &'a LayerRules,
+    /// Attaches the instrument.
+    pub attach: Attach<'a>,
+    /// Set to stop.
+    pub cancel: &'a Cancel,
+    /// From which the order of blocks is drawn.
+    pub seed: u64,
+}
+
+impl std::fmt::Debug for LiveOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LiveOptions")
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What happens, for whoever watches.
+#[derive(Debug)]
+pub enum LiveEvent<'a> {
+    /// Something that people may want to know.
+    Note(String),
+    /// Namespaces stand: what their names begin with.
+    Named(&'a str),
+    /// The instrument is attached.
+    Attached(&'a Attached),
+    /// A block is over: the recording with it, how many are done, and how many there
+    /// are to be, if that is known.
+    Block(&'a Recording, u32, Option<u32>),
+}
+
+/// Takes events.
+pub type Tell<'a> = &'a mut dyn FnMut(LiveEvent<'_>);
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LiveEnd {
+    /// How the command did, if there was one.
+    pub command: Option<Exit>,
+    /// It was killed because its time was over.
+    pub stopped: bool,
+}
+
+/// Measure. What was measured before an error is in the recording.
+///
+/// # Errors
+/// See [`EngineError`].
+pub fn run_live(
+    plan: &LivePlan,
+    options: &LiveOptions<'_>,
+    recording: &mut Recording,
+    save: Save<'_>,
+    tell: Tell<'_>,
+) -> Result<LiveEnd, EngineError> {
+    recording.complete = false;
+    let lab = match &plan.source {
+        Source::Traffic(TrafficPlan { within: None, .. }) => LAB_HOST,
+        _ => LAB_NETNS,
+    };
+    let facts = [
+        (env::CLOCK, plan.spec.clock.to_string()),
+        (env::UNIT, "nanoseconds".to_string()),
+        (env::LAB, lab.to_string()),
+    ];
+    recording
+        .environment
+        .extend(facts.map(|(key, value)| (key.to_string(), value)));
+    recording.environment.extend(crate::guest::facts());
+    // Before anything is made: what is nobody's goes first.
+    match names::sweep() {
+        Ok(removed) if !removed.is_empty() => tell(LiveEvent::Note(format!(
+            "removed what a run left behind that was killed: {}",
+            removed.join(", ")
+        ))),
+        Ok(_) => {}
+        Err(error) => tell(LiveEvent::Note(format!(
+            "can't remove what a killed run left behind: {error}"
+        ))),
+    }
+    save(recording).map_err(EngineError::Save)?;
+    let mut run = Run {
+        plan,
+        options,
+        recording,
+        save,
+        tell,
+        index: Index::default(),
+        probe: None,
+    };
+    let outcome = match &plan.source {
+        Source::Packets(packets) => run.packets(packets),
+        Source::Traffic(traffic) => run.traffic(traffic),
+    };
+    // Whatever happened: what is in the kernel goes before anything else does.
+    run.probe = None;
+    let recording = run.recording;
+    let end = outcome?;
+    recording.complete = true;
+    (run.save)(recording).map_err(EngineError::Save)?;
+    Ok(end)
+}
+
+/// A run under way.
+struct Run<'a> {
+    plan: &'a LivePlan,
+    options: &'a LiveOptions<'a>,
+    recording: &'a mut Recording,
+    save: Save<'a>,
+    tell: Tell<'a>,
+    index: Index,
+    probe: Option<Probe>,
+}
+
+/// The instrument, attached.
+struct Probe {
+    live: Box<dyn Live>,
+    gatherer: Gatherer,
+}
+
+impl Run<'_> {
+    /// Attach the instrument, if it is not; a failure is one of the first time only.
+    fn attach(&mut self, spec: &TimingSpec) -> Result<(), EngineError> {
+        if self.probe.is_none() {
+            let (clock, live) = (self.options.attach)(spec)?;
+            let facts = &mut self.recording.environment;
+            facts.insert(env::CLOCK.into(), clock.to_string());
+            let attached = live.attached();
+            (self.tell)(LiveEvent::Attached(attached));
+            let gatherer = Gatherer::new(
+                self.recording,
+                &mut self.index,
+                self.options.layers,
+                attached,
+            );
+            self.probe = Some(Probe { live, gatherer });
+        }
+        Ok(())
+    }
+
+    fn open(&mut self) -> Result<(), EngineError> {
+        match &mut self.probe {
+            Some(probe) => Ok(probe.live.open()?),
+            None => Ok(()),
+        }
+    }
+
+    fn close(&mut self) -> Result<Option<Window>, EngineError> {
+        match &mut self.probe {
+            Some(probe) => Ok(Some(probe.live.close()?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Add a block without its figures.
+    fn add_block(&mut self, arm: usize, index: u32, ledger: Ledger, duration_ns: u64) -> u32 {
+        self.recording.blocks.push(Block {
+            arm: arm as u32,
+            index,
+            ledger,
+            kernel_insns: 0,
+            user_insns: 0,
+            entered: 0,
+            returned: 0,
+            duration_ns,
+        });
+        self.recording.blocks.len() as u32 - 1
+    }
+
+    fn gather(&mut self, blocks: &[u32], window: &Window) {
+        if let Some(probe) = &mut self.probe {
+            probe
+                .gatherer
+                .add(self.recording, &mut self.index, blocks, window);
+        }
+    }
+
+    fn count(&mut self, block: u32, name: &str, value: f64, unit: &str) {
+        self.recording.counters.push(Counter {
+            block,
+            name: name.into(),
+            value,
+            unit: unit.into(),
+        });
+    }
+
+    fn keep(&mut self, done: u32, all: Option<u32>) -> Result<(), EngineError> {
+        (self.save)(self.recording).map_err(EngineError::Save)?;
+        (self.tell)(LiveEvent::Block(self.recording, done, all));
+        Ok(())
+    }
+
+    fn cancelled(&self) -> bool {
+        self.options
+            .cancel
+            .load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// A number to begin with that is another each time.
+pub fn random_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_ns = now.map_or(1, |d| d.as_nanos() as u64);
+    now_ns ^ u64::from(std::process::id()) << 32
+}

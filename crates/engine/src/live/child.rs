@@ -1,0 +1,90 @@
+//! A command that runs while its packets are watched.
+
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
+
+use netplumb_model::message::Exit;
+
+/// A command with whatever it starts. Killed when dropped.
+#[derive(Debug)]
+pub(super) struct Running {
+    child: Child,
+    exit: Option<Exit>,
+}
+
+impl Running {
+    /// Start it, in a namespace if one is given.
+    pub(super) fn start(
+        words: &[String],
+        namespace: Option<OwnedFd>,
+        variables: &[(&str, String)],
+        output_to_stderr: bool,
+    ) -> io::Result<Running> {
+        let (program, rest) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut command = Command::new(program);
+        command.args(rest).process_group(0);
+        for (name, value) in variables {
+            command.env(name, value);
+        }
+        if io::stdin().is_terminal() {
+            // It is in another process group, which may not read from the terminal.
+            command.stdin(Stdio::null());
+        }
+        if output_to_stderr {
+            let stderr = File::options().append(true).open("/proc/self/fd/2");
+            command.stdout(stderr.map_or_else(|_| Stdio::null(), Stdio::from));
+        }
+        // SAFETY: between fork and exec only calls that are safe there: they take a
+        // descriptor, flags and numbers, and allocate nothing.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                if let Some(namespace) = &namespace
+                    && libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) != 0
+                {
+                    return Err(io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        Ok(Running {
+            child: command.spawn()?,
+            exit: None,
+        })
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn ended(&mut self) -> io::Result<Option<Exit>> {
+        if self.exit.is_none() {
+            self.exit =
+                self.child
+                    .try_wait()?
+                    .map(|status| match (status.code(), status.signal()) {
+                        (Some(code), _) => Exit::Code(code),
+                        (None, signal) => Exit::Signal(signal.unwrap_or(0)),
+                    });
+        }
+        Ok(self.exit)
+    }
+
+    /// Kill it and what it started.
+    fn stop(&mut self) {
+        // SAFETY: takes numbers; the group is that of a child that is not waited for
+        // until afterwards, or of what that has left behind.
+        unsafe { libc::kill(-(self.child.id() as libc::pid_t), libc::SIGKILL) };
+        if self.exit.is_none() {
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,283 @@
+//! What instruments that read a clock saw, gathered into a recording.
+
+use std::collections::BTreeMap;
+
+use netplumb_instruments::functions::correct::correct;
+use netplumb_kernel::layers::LayerRules;
+use netplumb_model::class::{Direction, Family, Proto};
+use netplumb_model::recording::{
+    Attachment, Counter, Function, FunctionId, Loss, Node, NodeId, Recording, Stage, Timed,
+};
+use netplumb_model::timing::{Attached, Buckets, Times, Window};
+
+use crate::collect::{Index, known};
+
+/// So many functions that could not be watched are told by name.
+const MAX_REFUSED: usize = 100;
+
+/// One attachment's numbers, as the recording's. Another attachment numbers anew.
+#[derive(Debug)]
+pub(crate) struct Gatherer {
+    attached: Attached,
+    functions: Vec<FunctionId>,
+    nodes: Vec<NodeId>,
+}
+
+impl Gatherer {
+    /// Note what is attached.
+    pub(crate) fn new(
+        recording: &mut Recording,
+        index: &mut Index,
+        layers: &LayerRules,
+        attached: &Attached,
+    ) -> Gatherer {
+        let mut functions = Vec::new();
+        for function in &attached.functions {
+            let id = known(
+                recording,
+                index,
+                Function {
+                    name: function.name.clone(),
+                    module: function.module.clone(),
+                    layer: layers
+                        .layer(&function.name, function.module.as_deref())
+                        .map(String::from),
+                    address: 0,
+                    size_bytes: 0,
+                    source: None,
+                },
+            );
+            if !recording.attachments.iter().any(|a| a.function == id) {
+                recording.attachments.push(Attachment {
+                    function: id,
+                    mechanism: function.mechanism,
+                    arguments: function.arguments,
+                });
+            }
+            functions.push(id);
+        }
+        for calibration in &attached.calibration {
+            if !recording.calibration.contains(calibration) {
+                recording.calibration.push(calibration.clone());
+            }
+        }
+        recording.environment.extend(attached.facts.clone());
+        recording.environment.insert(
+            "probes.attach_ms".into(),
+            format!("{:.1}", attached.attach_ns as f64 / 1e6),
+        );
+        for (name, why) in attached.refused.iter().take(MAX_REFUSED) {
+            let key = format!("not_watched.{name}");
+            recording.environment.insert(key, why.clone());
+        }
+        if !attached.shed.is_empty() {
+            let shed = attached.shed.join(" ");
+            recording.environment.insert("shed".into(), shed);
+        }
+        for (cause, count, meaning) in [
+            (
+                "functions or tracepoints that could not be watched",
+                attached.refused.len(),
+                "what they took is in their callers; each has its reason in the recording's facts",
+            ),
+            (
+                "functions left out to keep to the budget",
+                attached.shed.len(),
+                "what they took is in their callers; --max-functions and --max-overhead give more",
+            ),
+        ] {
+            // The same at each attachment.
+            let noted = recording.losses.iter().any(|l| l.cause == cause);
+            if count > 0 && !noted {
+                recording.losses.push(Loss {
+                    cause: cause.into(),
+                    count: count as u64,
+                    meaning: meaning.into(),
+                });
+            }
+        }
+        Gatherer {
+            attached: attached.clone(),
+            functions,
+            nodes: Vec::new(),
+        }
+    }
+
+    /// Add a window to its blocks: one of them, or one for each protocol and family.
+    pub(crate) fn add(
+        &mut self,
+        recording: &mut Recording,
+        index: &mut Index,
+        blocks: &[u32],
+        window: &Window,
+    ) {
+        for node in window.nodes.iter().skip(self.nodes.len()) {
+            let Some(&function) = self.functions.get(node.function as usize) else {
+                break;
+            };
+            let parent = node
+                .parent
+                .and_then(|p| self.nodes.get(p as usize))
+                .copied();
+            let new = Node {
+                parent,
+                function,
+                tail: false,
+            };
+            self.nodes.push(index.node(recording, new));
+        }
+        self.add_functions(recording, blocks, window);
+        add_stages(recording, blocks, window);
+        let Some(&first) = blocks.first() else {
+            return;
+        };
+        let mut count = |name: String, value: f64, unit: &str| {
+            recording.counters.push(Counter {
+                block: first,
+                name,
+                value,
+                unit: unit.into(),
+            });
+        };
+        for (place, seen) in &window.ledger {
+            count(format!("ledger.{place}"), *seen as f64, "packets");
+        }
+        for (reason, dropped) in &window.drops {
+            count(format!("drops.{reason}"), *dropped as f64, "packets");
+        }
+        count("cpu.own".into(), window.own_cpu_ns as f64, "ns");
+        let interruptions: u64 = window.functions.iter().map(|f| f.interruptions).sum();
+        if interruptions > 0 {
+            count(
+                "interruptions".into(),
+                interruptions as f64,
+                "interruptions",
+            );
+        }
+        for loss in &window.losses {
+            add_loss(recording, loss);
+        }
+        recording.steps.extend(window.steps.iter().cloned());
+    }
+
+    fn add_functions(&self, recording: &mut Recording, blocks: &[u32], window: &Window) {
+        let corrected = correct(&self.attached, window)
+            .into_iter()
+            .map(|c| (c.corrected_ns, c.uncertainty_ns));
+        // What differs only in what the recording does not tell apart is one.
+        let mut sums: BTreeMap<_, (Times, f64, f64)> = BTreeMap::new();
+        for (of, (corrected_ns, uncertainty_ns)) in window.functions.iter().zip(corrected) {
+            let at = of.node as usize;
+            let (Some(node), Some(&id)) = (window.nodes.get(at), self.nodes.get(at)) else {
+                continue;
+            };
+            let own = node
+                .proto
+                .and_then(|p| block_of(recording, blocks, p, None));
+            let (block, direction) = match (own, node.proto, blocks.first()) {
+                (Some(block), _, _) => (block, node.direction),
+                (None, None, Some(first)) => (*first, node.direction),
+                // Another protocol's, in a block that is not about it.
+                (None, Some(_), Some(first)) => (*first, Direction::Other),
+                (None, _, None) => continue,
+            };
+            let key = (block, direction, node.context, id);
+            let sum = sums.entry(key).or_default();
+            add_times(&mut sum.0, &of.times);
+            sum.1 += corrected_ns;
+            sum.2 += uncertainty_ns;
+        }
+        let added = sums.into_iter().map(
+            |((block, direction, context, node), (times, corrected_ns, uncertainty_ns))| Timed {
+                block,
+                direction,
+                context,
+                node,
+                times,
+                corrected_ns,
+                uncertainty_ns,
+            },
+        );
+        recording.timed.extend(added);
+    }
+}
+
+fn add_stages(recording: &mut Recording, blocks: &[u32], window: &Window) {
+    let mut strange = 0;
+    for stage in &window.stages {
+        match block_of(recording, blocks, stage.proto, Some(stage.family)) {
+            Some(block) => recording.stages.push(Stage {
+                block,
+                direction: stage.direction,
+                order: stage.order,
+                name: stage.name.clone(),
+                kind: stage.kind,
+                times: stage.times.clone(),
+                passed_over: stage.passed_over,
+            }),
+            None => strange = strange.max(stage.times.count),
+        }
+    }
+    if strange > 0 {
+        add_loss(
+            recording,
+            &Loss {
+                cause: "packets of other kinds than were asked for".into(),
+                count: strange,
+                meaning: "their stages are in no table".into(),
+            },
+        );
+    }
+}
+
+/// The one among a window's blocks that is about a protocol, and a version of IP if it
+/// is known.
+fn block_of(
+    recording: &Recording,
+    blocks: &[u32],
+    proto: Proto,
+    family: Option<Family>,
+) -> Option<u32> {
+    let of = |block: &&u32| {
+        let arm = recording
+            .blocks
+            .get(**block as usize)
+            .and_then(|b| recording.arms.get(b.arm as usize));
+        arm.is_some_and(|arm| {
+            // A command's packets are all its own.
+            arm.proto == Proto::Command
+                || arm.proto == proto && family.is_none_or(|f| f == arm.family)
+        })
+    };
+    blocks.iter().find(of).copied()
+}
+
+/// Add up two distributions.
+fn add_times(sum: &mut Times, more: &Times) {
+    if more.count == 0 {
+        return;
+    }
+    sum.min_ns = match sum.count {
+        0 => more.min_ns,
+        _ => sum.min_ns.min(more.min_ns),
+    };
+    sum.max_ns = sum.max_ns.max(more.max_ns);
+    sum.count += more.count;
+    sum.total_ns += more.total_ns;
+    let mut buckets: BTreeMap<u16, u64> = sum.buckets.iter().copied().collect();
+    for (bucket, count) in &more.buckets {
+        *buckets.entry(*bucket).or_default() += count;
+    }
+    sum.buckets = buckets.into_iter().collect::<Buckets>();
+}
+
+/// Add a loss to those of its cause.
+pub(crate) fn add_loss(recording: &mut Recording, loss: &Loss) {
+    if loss.count == 0 {
+        return;
+    }
+    match recording.losses.iter_mut().find(|l| l.cause == loss.cause) {
+        Some(known) => known.count += loss.count,
+        None => recording.losses.push(loss.clone()),
+    }
+}

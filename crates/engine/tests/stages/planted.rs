@@ -1,0 +1,245 @@
+//! A delay that is planted shows in its stage, at its size, and nowhere else.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::process::Command;
+
+use netplumb_instruments::live::Live;
+use netplumb_lab::netns::{Namespace, Topology};
+use netplumb_model::class::{Direction, Family, Proto};
+use netplumb_model::timing::Window;
+use netplumb_workload::ends::Sockets;
+
+use crate::common::*;
+
+const PLANTED_NS: f64 = 20_000.0;
+/// The share of it that it may be off by.
+const OFF: f64 = 0.05;
+const BLOCKS: usize = 20;
+/// Blocks that have to be right.
+const RIGHT: usize = 19;
+const PACKETS_PER_BLOCK: u64 = 200;
+
+/// Spins for 20 us whenever a packet comes by.
+const SPIN: &str = r#"
+#include <linux/bpf.h>
+static unsigned long long (*now)(void) = (void *)5;
+__attribute__((section("classifier"), used)) int spin(void *ctx)
+{
+	unsigned long long begun = now();
+	int i;
+
+	for (i = 0; i < 5000; i++)
+		if (now() - begun >= 20000)
+			break;
+	return -1;
+}
+char LICENSE[] __attribute__((section("license"), used)) = "GPL";
+"#;
+
+fn run(namespace: &Namespace, command: &[&str]) -> io::Result<bool> {
+    namespace.inside(|| {
+        let output = Command::new(command[0]).args(&command[1..]).output()?;
+        Ok(output.status.success())
+    })
+}
+
+/// The median of each stage, by its direction and name.
+fn medians(window: &Window) -> BTreeMap<(Direction, String), f64> {
+    let median = |buckets: &[(u16, u64)], count: u64| {
+        let mut below = 0;
+        for &(bucket, n) in buckets {
+            below += n;
+            if below * 2 >= count {
+                return middle(bucket);
+            }
+        }
+        0.0
+    };
+    let stages = window.stages.iter().filter(|s| s.times.count > 0);
+    stages
+        .map(|s| {
+            let name = (s.direction, s.name.clone());
+            (name, median(&s.times.buckets, s.times.count))
+        })
+        .collect()
+}
+
+/// The middle of a bucket, as crates/model/src/timing.rs has them.
+fn middle(bucket: u16) -> f64 {
+    if bucket < 16 {
+        return f64::from(bucket);
+    }
+    let first = f64::from(16 + bucket % 16) * f64::from(bucket / 16 - 1).exp2();
+    first + f64::from(bucket / 16 - 1).exp2() / 2.0
+}
+
+fn block(live: &mut dyn Live, sockets: &Sockets) -> BTreeMap<(Direction, String), f64> {
+    live.open().unwrap();
+    for _ in 0..PACKETS_PER_BLOCK {
+        one(sockets, &[7; 10]);
+    }
+    medians(&live.close().unwrap())
+}
+
+/// Plant with `plant` and pull it out with `pull`, block by block.
+fn shows(
+    topology: &Topology,
+    stage: (Direction, &str),
+    plant: &dyn Fn() -> bool,
+    pull: &dyn Fn(),
+    waits_else: &[(Direction, &str)],
+) {
+    let sockets = sockets(topology, Proto::Udp);
+    let mut live = stages(&spec(topology, Proto::Udp));
+    let mut right = 0;
+    let mut told = String::new();
+    for _ in 0..BLOCKS {
+        let before = block(live.as_mut(), &sockets);
+        assert!(plant());
+        let after = block(live.as_mut(), &sockets);
+        pull();
+        let mut as_planted = true;
+        for (name, after) in &after {
+            let (direction, word) = (name.0, name.1.as_str());
+            let grown = after - before.get(name).unwrap_or(&0.0);
+            let planted = (direction, word) == stage || (direction, word) == (stage.0, "total");
+            if waits_else.contains(&(direction, word)) {
+                continue;
+            }
+            let expected = if planted { PLANTED_NS } else { 0.0 };
+            let off = (grown - expected).abs() > OFF * PLANTED_NS;
+            if off {
+                told += &format!("{direction} {word}: {grown} ns, not {expected}\n");
+                as_planted = false;
+            }
+        }
+        right += usize::from(as_planted);
+    }
+    assert!(right >= RIGHT, "{right} of {BLOCKS} blocks\n{told}");
+}
+
+/// Check that a busy loop at the receiver's ingress is protocol work, and one at the
+/// sender's egress is the system call's.
+#[test]
+fn as_root_a_busy_loop_is_work() {
+    if cannot() {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("netplumb-spin-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (source, object) = (folder.join("spin.c"), folder.join("spin.o"));
+    std::fs::File::create(&source)
+        .unwrap()
+        .write_all(SPIN.as_bytes())
+        .unwrap();
+    let compiled = Command::new("clang")
+        .args([
+            "-target",
+            "bpf",
+            "-O2",
+            "-g",
+            "-idirafter",
+            "/usr/include/x86_64-linux-gnu",
+            "-c",
+        ])
+        .arg(&source)
+        .arg("-o")
+        .arg(&object)
+        .status();
+    let topology = Topology::build(&veth(Family::V4, false), &[]).unwrap();
+    let object = object.to_string_lossy().into_owned();
+    let clsact =
+        |namespace, device| run(namespace, &["tc", "qdisc", "add", "dev", device, "clsact"]);
+    if !compiled.is_ok_and(|s| s.success())
+        || !clsact(&topology.rx, "rx0").unwrap_or(false)
+        || !clsact(&topology.tx, "tx0").unwrap_or(false)
+    {
+        skip("a busy loop needs clang, tc and clsact");
+        return;
+    }
+    for (namespace, device, hook, stage) in [
+        (&topology.rx, "rx0", "ingress", (Direction::Rx, "protocol")),
+        (
+            &topology.tx,
+            "tx0",
+            "egress",
+            (Direction::Tx, "system call"),
+        ),
+    ] {
+        let filter = |what: &[&str]| {
+            let command = [&["tc", "filter"], what].concat();
+            run(namespace, &command).unwrap()
+        };
+        shows(
+            &topology,
+            stage,
+            &|| {
+                filter(&[
+                    "add",
+                    "dev",
+                    device,
+                    hook,
+                    "bpf",
+                    "obj",
+                    &object,
+                    "sec",
+                    "classifier",
+                    "da",
+                ])
+            },
+            &|| {
+                assert!(filter(&["del", "dev", device, hook]));
+            },
+            &[],
+        );
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Check that what a shaper makes a packet wait is in `qdisc wait`, at its size: of
+/// two packets sent together, the second waits until there are tokens for it.
+#[test]
+fn as_root_a_shaper_is_a_wait() {
+    if cannot() {
+        return;
+    }
+    let topology = Topology::build(&veth(Family::V4, false), &[]).unwrap();
+    let shaper = "tc qdisc add dev tx0 root tbf rate 8mbit burst 1600 limit 1000000";
+    let shaper: Vec<_> = shaper.split(' ').collect();
+    if !run(&topology.tx, &shaper).unwrap_or(false) {
+        skip("a shaper needs tc and sch_tbf");
+        return;
+    }
+    // 8 Mbit/s is a byte in a microsecond; Ethernet, IP and UDP are 42 bytes.
+    let payload = vec![7; 1400];
+    let expected_ns = f64::from(2 * (1400 + 42) - 1600) * 1000.0;
+    let sockets = sockets(&topology, Proto::Udp);
+    let mut live = stages(&spec(&topology, Proto::Udp));
+    let (mut right, mut told) = (0, String::new());
+    for block in 0..BLOCKS {
+        live.open().unwrap();
+        for _ in 0..20 {
+            // Tokens for one packet, no more, gather in the meantime.
+            std::thread::sleep(std::time::Duration::from_millis(4));
+            assert_eq!(send(&sockets, &payload), 1400);
+            one(&sockets, &payload);
+            assert!(receive(&sockets, 0) > 0);
+        }
+        let window = live.close().unwrap();
+        adds_up(&window, Direction::Tx);
+        let waits = of(&window, Direction::Tx, "qdisc wait");
+        assert_eq!(waits.times.count, 40, "block {block}\n{}", show(&window));
+        // The shorter half are those that found tokens.
+        let half = waits.times.count / 2 + waits.times.count / 4;
+        let mut below = 0;
+        let median = waits.times.buckets.iter().find(|b| {
+            below += b.1;
+            below >= half
+        });
+        let off = middle(median.unwrap().0) - expected_ns;
+        told += &format!("{off:.0} ns off {expected_ns}\n");
+        right += usize::from(off.abs() <= OFF * expected_ns);
+    }
+    assert!(right >= RIGHT, "{right} of {BLOCKS} blocks\n{told}");
+}

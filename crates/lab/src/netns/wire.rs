@@ -1,0 +1,128 @@
+//! One wire: two devices that are joined, brought up, with their addresses.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use netplumb_model::class::Link;
+
+use super::Namespace;
+use super::netlink::{Device, Netlink};
+use super::topology::{Doing, Nic, TopologyError, TopologyPlan, prefix_len, until};
+
+/// One end of a wire: in which namespace, at which address. A bridge's has none.
+pub(super) struct End<'a> {
+    pub(super) namespace: &'a Namespace,
+    pub(super) name: &'static str,
+    pub(super) address: Option<IpAddr>,
+}
+
+/// Join two ends, and wait for their carrier.
+pub(super) fn wire(
+    plan: &TopologyPlan,
+    nics: Option<&[Nic]>,
+    nap: Duration,
+    one: &End<'_>,
+    other: &End<'_>,
+) -> Result<(), TopologyError> {
+    let macs = match (plan.link, nics) {
+        (Link::Veth, _) => {
+            let macs = [mac_of(one), mac_of(other)];
+            one.namespace
+                .inside(|| {
+                    Netlink::open()?.add_veth(
+                        (one.name, macs[0]),
+                        (other.name, macs[1]),
+                        other.namespace.as_fd(),
+                        plan.queues,
+                    )
+                })
+                .doing(|| "make a veth pair".into())?;
+            macs
+        }
+        (_, Some([first, second])) => {
+            for (end, nic) in [(one, first), (other, second)] {
+                adopt(end, nic, nap).doing(|| format!("find the NIC for {}", end.name))?;
+            }
+            [first.mac, second.mac]
+        }
+        (link, _) => {
+            return Err(TopologyError {
+                what: format!("wire {link}"),
+                source: io::Error::other("the machine has too few NICs"),
+            });
+        }
+    };
+    for (end, mac, peer, peer_mac) in [
+        (one, macs[0], other, macs[1]),
+        (other, macs[1], one, macs[0]),
+    ] {
+        end.namespace
+            .inside(|| {
+                let mut netlink = Netlink::open()?;
+                let device = find(&mut netlink, &mac)?;
+                netlink.set_up(device.index, plan.mtu_bytes)?;
+                if let Some(address) = end.address {
+                    netlink.add_address(device.index, address, prefix_len(plan.family))?;
+                    if let Some(peer) = peer.address {
+                        netlink.add_neighbour(device.index, peer, peer_mac)?;
+                    }
+                }
+                Ok(())
+            })
+            .doing(|| format!("configure {}", end.name))?;
+    }
+    for (end, mac) in [(one, macs[0]), (other, macs[1])] {
+        end.namespace
+            .inside(|| {
+                let mut netlink = Netlink::open()?;
+                until(|| Ok(find(&mut netlink, &mac)?.running), nap, "no carrier")
+            })
+            .doing(|| format!("bring {} up", end.name))?;
+    }
+    Ok(())
+}
+
+/// Locally administered, and telling which end it is: by its address, or by its name.
+fn mac_of(end: &End<'_>) -> [u8; 6] {
+    match end.address {
+        Some(IpAddr::V4(v4)) => {
+            let [.., net, host] = v4.octets();
+            [0x02, 0x4e, 0x50, 4, net, host]
+        }
+        Some(IpAddr::V6(v6)) => {
+            let octets = v6.octets();
+            [0x02, 0x4e, 0x50, 6, octets[7], octets[15]]
+        }
+        None => {
+            let last = end.name.bytes().last().unwrap_or_default();
+            [0x02, 0x4e, 0x50, 0xb, 0, last]
+        }
+    }
+}
+
+/// Move a NIC from this namespace, where the kernel puts them, to its end.
+fn adopt(end: &End<'_>, nic: &Nic, nap: Duration) -> io::Result<()> {
+    let mut netlink = Netlink::open()?;
+    let mut found = None;
+    until(
+        || {
+            found = netlink.devices()?.into_iter().find(|d| d.mac == nic.mac);
+            Ok(found.is_some())
+        },
+        nap,
+        "it does not appear: is its driver loaded?",
+    )?;
+    match found {
+        Some(device) => netlink.move_device(device.index, end.name, end.namespace.as_fd()),
+        None => Ok(()),
+    }
+}
+
+fn find(netlink: &mut Netlink, mac: &[u8]) -> io::Result<Device> {
+    netlink
+        .devices()?
+        .into_iter()
+        .find(|d| d.mac == mac)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the device is gone"))
+}

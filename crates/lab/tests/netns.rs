@@ -1,0 +1,181 @@
+//! Topologies of this machine: packets get through, and nothing is left of them. Needs
+//! root.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use netplumb_lab::netns::{Namespace, Topology, TopologyPlan, names};
+use netplumb_model::class::{Family, Link};
+use netplumb_model::experiment::Offload;
+
+/// Whether namespaces can be made here; says so if not.
+fn is_root() -> bool {
+    // SAFETY: takes nothing, and always succeeds.
+    let root = unsafe { libc::geteuid() } == 0;
+    if !root {
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: not root: no network namespaces"
+        );
+    }
+    root
+}
+
+fn plan(link: Link, family: Family) -> TopologyPlan {
+    TopologyPlan {
+        link,
+        family,
+        forward: false,
+        bridge: false,
+        queues: None,
+        mtu_bytes: None,
+        sysctl: BTreeMap::new(),
+        offload: BTreeMap::new(),
+        nft: None,
+    }
+}
+
+/// Send a datagram from end to end; whether it arrived.
+fn gets_through(topology: &Topology) -> bool {
+    let to = SocketAddr::new(topology.rx_address, 40_000);
+    let receiver = topology.rx.inside(|| UdpSocket::bind(to)).unwrap();
+    let from = SocketAddr::new(topology.tx_address, 0);
+    let sender = topology.tx.inside(|| UdpSocket::bind(from)).unwrap();
+    receiver
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    sender.send_to(b"plumb", to).unwrap();
+    let mut buffer = [0; 16];
+    receiver
+        .recv(&mut buffer)
+        .is_ok_and(|n| &buffer[..n] == b"plumb")
+}
+
+fn paths(topology: &Topology) -> Vec<PathBuf> {
+    let names = topology.names.as_ref().unwrap().given().iter();
+    names.map(|n| Path::new("/run/netns").join(n)).collect()
+}
+
+/// Check that packets get through every kind of topology, that others find its
+/// namespaces by their names, and that no name stays.
+#[test]
+fn topologies_of_this_machine() {
+    if !is_root() {
+        return;
+    }
+    for family in [Family::V4, Family::V6] {
+        let veth = plan(Link::Veth, family);
+        for (what, plan, namespaces) in [
+            ("lo", plan(Link::Lo, family), 1),
+            ("pair", veth.clone(), 2),
+            (
+                "router",
+                TopologyPlan {
+                    forward: true,
+                    ..veth.clone()
+                },
+                3,
+            ),
+            (
+                "bridge",
+                TopologyPlan {
+                    bridge: true,
+                    ..veth.clone()
+                },
+                3,
+            ),
+        ] {
+            let began = Instant::now();
+            let topology = Topology::build_named(&plan).unwrap();
+            let took = began.elapsed();
+            assert!(gets_through(&topology), "{what} {family}");
+            let paths = paths(&topology);
+            assert_eq!(paths.len(), namespaces, "{what} {family}");
+            for path in &paths {
+                let name = path.file_name().unwrap().to_str().unwrap();
+                let found = Namespace::find(name).unwrap();
+                let own = topology.all();
+                let inode = found.inode().unwrap();
+                assert!(own.iter().any(|n| n.inode().unwrap() == inode));
+                if Path::new("/sbin/ip").exists() {
+                    let listed = Command::new("/sbin/ip")
+                        .args(["netns", "exec", name, "true"])
+                        .status()
+                        .unwrap();
+                    assert!(listed.success(), "{name}");
+                }
+            }
+            drop(topology);
+            for path in &paths {
+                assert!(!path.exists(), "{}", path.display());
+            }
+            // For whoever runs it by hand: nothing hangs on it.
+            println!("{what} {family}: {took:?}");
+        }
+    }
+}
+
+/// Check that MTU, offloads, GRO and queues are as asked, and read back.
+#[test]
+fn devices_are_as_asked() {
+    if !is_root() {
+        return;
+    }
+    let wanted = TopologyPlan {
+        mtu_bytes: Some(9_000),
+        queues: Some(2),
+        offload: BTreeMap::from([(Offload::Gro, true), (Offload::Tso, false)]),
+        ..plan(Link::Veth, Family::V4)
+    };
+    let topology = Topology::build_named(&wanted).unwrap();
+    assert!(gets_through(&topology));
+    let facts = topology.rx.facts("rx").unwrap();
+    assert_eq!(facts["rx.rx0.mtu_bytes"], "9000");
+    let offloads: Vec<&str> = facts["rx.rx0.offloads"].split(' ').collect();
+    assert!(offloads.contains(&"gro"), "{offloads:?}");
+    assert!(!offloads.contains(&"tso"), "{offloads:?}");
+    let queues = topology
+        .rx
+        .inside(|| {
+            let name = topology.names.as_ref().unwrap().given()[1].clone();
+            let out = Command::new("/sbin/ip")
+                .args(["-n", &name, "-d", "link", "show", "rx0"])
+                .output()?;
+            Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+        })
+        .unwrap();
+    assert!(queues.contains("numtxqueues 2 "), "{queues}");
+    assert!(queues.contains("numrxqueues 2 "), "{queues}");
+}
+
+/// Check that what can't be built leaves no name, and says what could not be done.
+#[test]
+fn what_fails_leaves_nothing() {
+    if !is_root() {
+        return;
+    }
+    let impossible = TopologyPlan {
+        sysctl: BTreeMap::from([("net.core.no_such_setting".into(), "1".into())]),
+        ..plan(Link::Veth, Family::V4)
+    };
+    let error = Topology::build_named(&impossible).unwrap_err();
+    assert!(error.to_string().contains("no_such_setting"), "{error}");
+    let own = format!(".{}.", std::process::id());
+    // Other tests of this process may hold theirs: they are alive, so it is theirs that
+    // a sweep must leave.
+    names::sweep().unwrap();
+    let journal = std::fs::read_dir("/run/netplumb").unwrap();
+    for entry in journal.flatten() {
+        let file_name = entry.file_name().to_string_lossy().into_owned();
+        if file_name.contains(&own) {
+            let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+            assert!(text.is_empty() || text.contains(file_name.split('.').next().unwrap()));
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Blocks for clocks of time: over by packets or by time, paced, one packet at a time
+//! or as a stream.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netplumb_model::class::Proto;
+use netplumb_model::recording::Ledger;
+
+use crate::packets::{Traffic, now_ns};
+
+/// Of so many packets the way there is remembered, one by one.
+const MAX_LATENCIES: usize = 1 << 20;
+/// How long a receiver of a stream looks for more, once the sender is done.
+const LINGER: Duration = Duration::from_millis(20);
+
+/// What came of a block.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TimedBlock {
+    /// Its packets.
+    pub ledger: Ledger,
+    /// From the first packet's sending to the last one's arrival.
+    pub duration_ns: u64,
+    /// From before a packet's sending to after its reception, ascending; of packets
+    /// that were sent one at a time.
+    pub latencies_ns: Vec<u32>,
+}
+
+impl TimedBlock {
+    /// The latency that a share of the packets stays below; none without packets.
+    pub fn latency_ns(&self, share: f64) -> Option<u32> {
+        let last = self.latencies_ns.len().checked_sub(1)?;
+        let at = (share * last as f64).round() as usize;
+        self.latencies_ns.get(at.min(last)).copied()
+    }
+}
+
+impl Traffic<'_> {
+    /// One block, without an eye on the timer's ticks. Ends early if `stop` is set.
+    ///
+    /// # Errors
+    /// A packet could not be sent, or a counter not read. Lost packets are no error:
+    /// the ledger names them.
+    pub fn timed_block(&mut self, stop: &AtomicBool) -> io::Result<TimedBlock> {
+        let before = self.drops()?;
+        let mut end = End::of(self.plan.packets, self.plan.block_ns, stop);
+        let mut pace = self.plan.rate_pps.map(Pace::new);
+        let began = Instant::now();
+        let (offered, delivered, mut latencies_ns) = if self.plan.stream {
+            let (offered, delivered) = self.stream(&mut end, &mut pace)?;
+            (offered, delivered, Vec::new())
+        } else {
+            self.one_by_one(&mut end, &mut pace)?
+        };
+        let duration_ns = began.elapsed().as_nanos() as u64;
+        latencies_ns.sort_unstable();
+        Ok(TimedBlock {
+            ledger: self.ledger(&before, offered, delivered)?,
+            duration_ns,
+            latencies_ns,
+        })
+    }
+
+    fn one_by_one(
+        &mut self,
+        end: &mut End<'_>,
+        pace: &mut Option<Pace>,
+    ) -> io::Result<(u64, u64, Vec<u32>)> {
+        let (mut offered, mut delivered) = (0, 0);
+        let mut latencies_ns = Vec::new();
+        while !end.is_there(offered) {
+            if let Some(pace) = pace {
+                pace.wait();
+            }
+            let sent_ns = now_ns();
+            let arrived = self.one()?;
+            let took_ns = now_ns() - sent_ns;
+            offered += 1;
+            delivered += u64::from(arrived);
+            if arrived && latencies_ns.len() < MAX_LATENCIES {
+                latencies_ns.push(u32::try_from(took_ns).unwrap_or(u32::MAX));
+            }
+        }
+        Ok((offered, delivered, latencies_ns))
+    }
+
+    /// A thread that receives, while this one sends.
+    fn stream(&mut self, end: &mut End<'_>, pace: &mut Option<Pace>) -> io::Result<(u64, u64)> {
+        let proto = self.plan.proto;
+        let message_bytes = self.message.len() as u64;
+        let receiving = self.sockets.rx.try_clone()?;
+        set_patience(receiving.as_fd(), Some(LINGER))?;
+        let sent_all = AtomicBool::new(false);
+        let sent = AtomicU64::new(0);
+        let result: io::Result<(u64, u64)> = thread::scope(|scope| {
+            let receiver = scope.spawn(|| {
+                let all_of = |received: u64| {
+                    let wanted = sent.load(Ordering::Relaxed);
+                    received
+                        >= if proto == Proto::Tcp {
+                            wanted * message_bytes
+                        } else {
+                            wanted
+                        }
+                };
+                let mut received = 0;
+                let mut buffer = vec![0_u8; (message_bytes as usize + 256).max(64 << 10)];
+                loop {
+                    let done = sent_all.load(Ordering::Acquire);
+                    match receive(receiving.as_raw_fd(), &mut buffer)? {
+                        Some(0) if proto == Proto::Tcp => return Ok(received),
+                        Some(n) if proto == Proto::Tcp => received += n as u64,
+                        Some(_) => received += 1,
+                        // Nothing has come for a while.
+                        None if done => return Ok(received),
+                        None => {}
+                    }
+                    if sent_all.load(Ordering::Acquire) && all_of(received) {
+                        return io::Result::Ok(received);
+                    }
+                }
+            });
+            let mut offered = 0;
+            let mut failed = Ok(());
+            while !end.is_there(offered) {
+                if let Some(pace) = pace {
+                    pace.wait();
+                }
+                self.next();
+                failed = self.send();
+                if failed.is_err() {
+                    break;
+                }
+                offered += 1;
+                sent.store(offered, Ordering::Relaxed);
+            }
+            sent_all.store(true, Ordering::Release);
+            let received = receiver
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            failed?;
+            Ok((offered, received?))
+        });
+        set_patience(self.sockets.rx.as_fd(), None)?;
+        let (offered, received) = result?;
+        Ok(match proto {
+            Proto::Tcp => (offered, received / message_bytes.max(1)),
+            _ => (offered, received),
+        })
+    }
+}
+
+/// Receive once; none if nothing came for as long as the socket is patient.
+fn receive(fd: i32, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    // SAFETY: the pointer and the length are those of the buffer.
+    let n = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+    if n >= 0 {
+        return Ok(Some(n as usize));
+    }
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+        _ => Err(error),
+    }
+}
+
+/// How long a socket waits for something to be received; for good without.
+fn set_patience(socket: BorrowedFd<'_>, patience: Option<Duration>) -> io::Result<()> {
+    socket2::SockRef::from(&socket).set_read_timeout(patience)
+}
+
+/// When a block is over.
+struct End<'a> {
+    packets: Option<u64>,
+    at_ns: Option<i64>,
+    stop: &'a AtomicBool,
+}
+
+impl<'a> End<'a> {
+    fn of(packets: u32, block_ns: Option<u64>, stop: &'a AtomicBool) -> End<'a> {
+        let at_ns = block_ns.map(|ns| now_ns().saturating_add(ns as i64));
+        End {
+            packets: at_ns.is_none().then_some(u64::from(packets)),
+            at_ns,
+            stop,
+        }
+    }
+
+    fn is_there(&mut self, sent: u64) -> bool {
+        self.stop.load(Ordering::Relaxed)
+            || self.packets.is_some_and(|packets| sent >= packets)
+            // A clock is read for each packet: by the vDSO, in some 30 ns.
+            || self.at_ns.is_some_and(|at| now_ns() >= at)
+    }
+}
+
+/// Sends at a rate on the average, and never in step with the timer's tick: each gap is
+/// between half and one and a half of the mean.
+#[derive(Debug)]
+struct Pace {
+    gap_ns: f64,
+    next_ns: f64,
+    random: u64,
+}
+
+impl Pace {
+    fn new(rate_pps: u32) -> Pace {
+        // A gap is timed to the nanosecond, where Linux would add 50 us of slack.
+        // SAFETY: sets a number of this thread.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+        Pace {
+            gap_ns: 1e9 / f64::from(rate_pps.max(1)),
+            next_ns: now_ns() as f64,
+            random: now_ns() as u64 | 1,
+        }
+    }
+
+    /// The time of the next packet. Who is late sends at once, and does not catch up on
+    /// more than some packets, which would be a burst.
+    fn next(&mut self, now_ns: f64) -> f64 {
+        const BURST: f64 = 8.0;
+        // Marsaglia's xorshift64.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let share = (self.random >> 11) as f64 / (1_u64 << 53) as f64;
+        let due = self.next_ns.max(now_ns - BURST * self.gap_ns);
+        self.next_ns = due + self.gap_ns * (0.5 + share);
+        due
+    }
+
+    fn wait(&mut self) {
+        let due_ns = self.next(now_ns() as f64) as i64;
+        if due_ns <= now_ns() {
+            return;
+        }
+        let until = libc::timespec {
+            tv_sec: due_ns / 1_000_000_000,
+            tv_nsec: due_ns % 1_000_000_000,
+        };
+        // SAFETY: the timespec outlives the call; no remainder is asked for. A signal
+        // only ends the sleep early.
+        unsafe {
+            libc::clock_nanosleep(
+                libc::CLOCK_MONOTONIC,
+                libc::TIMER_ABSTIME,
+                &until,
+                std::ptr::null_mut(),
+            )
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use netplumb_model::class::{Family, Link};
+    use netplumb_model::message::RunPlan;
+
+    use super::*;
+    use crate::ends::Ends;
+
+    /// Check that gaps have the mean that is asked for, differ, and that who was held up
+    /// does not send all of what it missed at once.
+    #[test]
+    fn gaps() {
+        let mut pace = Pace {
+            gap_ns: 1_000.0,
+            next_ns: 0.0,
+            random: 7,
+        };
+        let mut due = Vec::new();
+        for _ in 0..10_000 {
+            due.push(pace.next(0.0));
+        }
+        let gaps: Vec<f64> = due.windows(2).map(|w| w[1] - w[0]).collect();
+        assert!(gaps.iter().all(|g| (500.0..=1_500.0).contains(g)));
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        assert!((mean - 1_000.0).abs() < 10.0, "{mean}");
+        let late_ns = 1e9;
+        let caught_up = (0..100).filter(|_| pace.next(late_ns) <= late_ns).count();
+        assert!(caught_up < 20, "{caught_up}");
+    }
+
+    fn plan(proto: Proto) -> RunPlan {
+        RunPlan {
+            proto,
+            family: Family::V4,
+            link: Link::Lo,
+            forward: false,
+            bridge: false,
+            queues: None,
+            size_bytes: 100,
+            mtu_bytes: None,
+            packets: 50,
+            block_ns: None,
+            rate_pps: None,
+            stream: false,
+            warmup_packets: 0,
+            blocks: 1,
+            aligned: false,
+            sysctl: Default::default(),
+            offload: Default::default(),
+            nft: None,
+        }
+    }
+
+    /// Check blocks by packets and by time, one by one and as a stream, over the
+    /// loopback device of a namespace of its own: the ledgers close. Needs root.
+    #[test]
+    fn blocks() {
+        let namespace = || -> io::Result<std::os::fd::OwnedFd> {
+            // SAFETY: takes a flag, and touches no memory of ours.
+            if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(std::fs::File::open("/proc/thread-self/ns/net")?.into())
+        };
+        // A thread of its own is in the namespace, and ends with the test.
+        let ran = thread::spawn(move || {
+            let Ok(tx) = namespace() else {
+                use std::io::Write;
+                let _ = writeln!(io::stderr(), "skipped: no network namespace: not root");
+                return;
+            };
+            let up = std::process::Command::new("/sbin/ip")
+                .args(["link", "set", "lo", "up"])
+                .status();
+            assert!(up.unwrap().success());
+            let ends = Ends {
+                rx_namespace: tx.try_clone().unwrap(),
+                tx_namespace: tx,
+                tx_address: Ipv4Addr::LOCALHOST.into(),
+                rx_address: Ipv4Addr::LOCALHOST.into(),
+            };
+            let stop = AtomicBool::new(false);
+            for proto in [Proto::Udp, Proto::Tcp, Proto::Raw] {
+                let packets = plan(proto);
+                let one = Traffic::open(&packets, &ends)
+                    .unwrap()
+                    .timed_block(&stop)
+                    .unwrap();
+                assert_eq!(
+                    (one.ledger.offered, one.ledger.delivered),
+                    (50, 50),
+                    "{proto}"
+                );
+                assert_eq!(one.latencies_ns.len(), 50);
+                assert!(one.latency_ns(0.5) <= one.latency_ns(0.99));
+                let stream = RunPlan {
+                    stream: true,
+                    rate_pps: Some(5_000),
+                    block_ns: Some(50_000_000),
+                    ..plan(proto)
+                };
+                let mut traffic = Traffic::open(&stream, &ends).unwrap();
+                let block = traffic.timed_block(&stop).unwrap();
+                assert!(block.ledger.offered > 10, "{proto} {block:?}");
+                assert!(block.ledger.closes(), "{proto} {block:?}");
+                // And once more, from the same sockets.
+                assert!(traffic.timed_block(&stop).unwrap().ledger.closes());
+                stop.store(true, Ordering::Relaxed);
+                assert_eq!(traffic.timed_block(&stop).unwrap().ledger.offered, 0);
+                stop.store(false, Ordering::Relaxed);
+            }
+        });
+        ran.join().unwrap();
+    }
+}
