@@ -12,10 +12,10 @@ fn main() {
     let root = variable("CARGO_MANIFEST_DIR");
     let out = variable("OUT_DIR");
     plugin(&root.join("../../plugins/qemu"), &out.join("exact.so"));
-    programs(
-        &root.join("src/functions/functions.bpf.c"),
-        &out.join("functions.bpf.o"),
-    );
+    for name in ["functions", "single"] {
+        let source = format!("src/{name}/{name}.bpf.c");
+        programs(&root.join(source), &out.join(format!("{name}.bpf.o")));
+    }
 }
 
 fn plugin(folder: &Path, out: &Path) {

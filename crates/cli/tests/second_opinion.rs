@@ -6,7 +6,7 @@
 //! must be the inclusive instructions of the calling-context tree, plus the
 //! probe's own cost between its two readings of the clock. That cost is one
 //! unknown for all functions, whether they take 30 instructions or 1,400; see
-//! netplumb_instruments::functions for what it is made of.
+//! netplumb_instruments::single for what it is made of.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use netplumb_engine::second_opinion::{SecondOpinion, time_functions};
 use netplumb_engine::{Options, Plan};
-use netplumb_instruments::functions::RCU_INSNS;
+use netplumb_instruments::single::RCU_INSNS;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::trial;

@@ -1,284 +1,283 @@
-//! The `functions` instrument: nanoseconds from entry to exit of a kernel
-//! function, by fentry and fexit.
+//! The `functions` instrument: nanoseconds from entry to exit of many kernel
+//! functions at once, by calling context, less what interrupted them.
 //!
-//! Two programs on the one trampoline (functions/functions.bpf.c) read the clock
-//! and keep the number of calls, the sum of their times and the shortest. Every
-//! time holds the probe's own cost between the two readings: [`Times`] has it as
-//! measured, for whoever knows that cost to subtract. It is nearly the same for
-//! all functions. The trampoline restores the function's argument registers, an
-//! instruction each; and there is [`RCU_INSNS`]. On x86-64 with Linux 6.1 the rest
-//! is 166 instructions.
+//! The programs are in functions/: functions.bpf.c has what is attached to a
+//! function, boundaries.h where another stack begins, classify.h how a packet is
+//! looked at, runtime.h the memory. The Rust half of each is beside it.
+//! [`correct`](correct::correct) takes the probes' own cost off.
 
-use std::fmt;
-use std::os::fd::{AsFd, AsRawFd};
+pub mod correct;
 
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
-use libbpf_sys as sys;
+mod calibrate;
+mod filter;
+mod instances;
+mod layout;
+mod object;
+mod runtime;
+mod select;
+mod tree;
+mod types;
 
-/// The programs, compiled from functions/functions.bpf.c.
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/functions.bpf.o"));
+use std::collections::BTreeMap;
+use std::time::Instant;
 
-/// Words of `struct functions_times`.
-const TIMES_WORDS: usize = 5;
+use netplumb_model::recording::Loss;
+use netplumb_model::timing::{Attached, Mechanism, TimedFunctionInfo, TimingSpec, Window};
 
-/// So many instructions less the probe costs in a call that is made within an RCU
-/// read section, where RCU is preemptible: the end of a section that is not the
-/// outermost need not look whether it was waited for (`__rcu_read_unlock`,
-/// kernel/rcu/tree_plugin.h; counted on x86-64).
-pub const RCU_INSNS: u32 = 3;
+use crate::live::{Live, LiveError};
+use calibrate::Bench;
+use instances::{Boundaries, Maker, Probe};
+use layout::loss;
+use object::Templates;
+use runtime::{Memory, Shape};
+use select::Symbols;
+use tree::Tree;
+use types::Types;
 
-/// What the kernel itself calls on the way to a program: timing it would never
-/// end. Newer kernels refuse (`btf_id_deny` in kernel/bpf/verifier.c), 6.1 hangs.
-const NEVER: &[&str] = &["__rcu_read_lock", "__rcu_read_unlock"];
-
-/// Why a function can't be timed.
+/// Functions that are timed for as long as it lives.
 #[derive(Debug)]
-pub struct TimerError {
-    doing: &'static str,
-    function: String,
-    source: libbpf_rs::Error,
+pub struct Functions {
+    // Dropped in this order: the functions, then the boundaries, then the memory.
+    probes: Vec<Probe>,
+    boundaries: Boundaries,
+    attached: Attached,
+    tree: Tree,
+    memory: Memory,
+    _templates: Templates,
+    opened: Instant,
+    /// What had been lost when the window was opened.
+    before: Lost,
 }
 
-impl fmt::Display for TimerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The alternate form is that with the causes.
-        write!(
-            f,
-            "can't {} `{}`: {:#}",
-            self.doing, self.function, self.source
-        )
-    }
+/// What was lost so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Lost {
+    counted: [u64; loss::ALL],
+    missed: u64,
+    boundaries_missed: u64,
 }
 
-impl std::error::Error for TimerError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
-}
-
-/// What was seen of a function.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Times {
-    /// Calls that returned and were timed.
-    pub calls: u64,
-    /// Sum of their times, the probe's own cost included.
-    pub total_ns: u64,
-    /// The shortest, likewise; 0 if there were no calls.
-    pub min_ns: u64,
-    /// Of the calls timed, those that were made within an RCU read section: see
-    /// [`RCU_INSNS`].
-    pub in_rcu: u64,
-    /// Calls that could not be timed, or may have been timed wrongly: entered
-    /// before the timer was there, nested too deep, or made while the probe
-    /// itself was at work.
-    pub untimed: u64,
-}
-
-impl Times {
-    /// Take in what another CPU has seen, as the words of its map entry.
-    fn add(&mut self, words: [u64; TIMES_WORDS]) {
-        let [calls, total_ns, min_ns, in_rcu, untimed] = words;
-        if calls > 0 {
-            self.min_ns = if self.calls == 0 {
-                min_ns
-            } else {
-                self.min_ns.min(min_ns)
-            };
-        }
-        self.calls += calls;
-        self.total_ns += total_ns;
-        self.in_rcu += in_rcu;
-        self.untimed += untimed;
-    }
-}
-
-/// Times one function for as long as it lives.
-#[derive(Debug)]
-pub struct FunctionTimer {
-    function: String,
-    // Fields are dropped in this order: `enter` goes first, so that what `leave`
-    // sees has been entered.
-    _enter: Link,
-    _leave: Link,
-    times: MapHandle,
-    /// Misses before the last reset.
-    misses_before: u64,
-    object: Object,
-}
-
-impl FunctionTimer {
-    /// Start to time `function`, of the kernel or of a module that is loaded.
+impl Functions {
+    /// Choose functions, measure what the probes cost, and attach them.
     ///
     /// # Errors
-    /// There is no such function, it can't be traced, or this kernel or user may
-    /// not trace.
-    pub fn attach(function: &str) -> Result<Self, TimerError> {
-        let failed = |doing| {
-            move |source| TimerError {
-                doing,
-                function: function.to_string(),
-                source,
+    /// This kernel or user may not trace, or there is nothing to be timed.
+    pub fn attach(
+        spec: &TimingSpec,
+        layer: &dyn Fn(&str, Option<&str>) -> Option<String>,
+    ) -> Result<Functions, LiveError> {
+        let begun = Instant::now();
+        let types = Types::load().map_err(|error| LiveError::CannotRun {
+            reason: format!("the kernel does not describe its functions ({error})"),
+            remedy: "use a kernel with CONFIG_DEBUG_INFO_BTF, or `--clock exact` in the vm lab"
+                .into(),
+        })?;
+        let chosen = select::choose(&spec.selection, &types, &Symbols::load(), layer)?;
+        let mut attached = Attached {
+            refused: chosen.refused,
+            shed: chosen.shed,
+            ..Default::default()
+        };
+        // Those that calibration needs come last.
+        let numbers = chosen.functions.len() as u32 + calibrate::FUNCTIONS;
+        let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1) as u32;
+        let shape = Shape::new(cpus, numbers);
+        let mut templates = Templates::open()?;
+        let memory = Memory::make(&mut templates, shape, &spec.filter)?;
+        let maker = Maker::new(&templates, shape)?;
+        let mechanism = spec.mechanism.unwrap_or(Mechanism::FentryFexit);
+        let boundaries = Boundaries::attach(&templates, shape, &types, true)?;
+        let bench = Bench {
+            templates: &templates,
+            shape,
+            memory: &memory,
+            maker: &maker,
+            types: &types,
+            first: chosen.functions.len() as u32 + 1,
+        };
+        let measuring = Instant::now();
+        match bench.measure(mechanism) {
+            Ok(costs) => {
+                memory.set_outside(costs.outside_ns.round() as u64);
+                attached.calibration = costs.calibration;
+                let outside = format!("{:.1}", costs.outside_ns);
+                attached.facts.insert("functions.outside_ns".into(), outside);
             }
-        };
-        if NEVER.contains(&function) {
-            let why = std::io::Error::other("the probe itself calls it");
-            return Err(failed("time")(why.into()));
+            Err(error) => {
+                attached.facts.insert("functions.uncalibrated".into(), error.to_string());
+            }
         }
-        // libelf wants it aligned, as the allocator has it.
-        let image = OBJECT.to_vec();
-        let mut open = ObjectBuilder::default()
-            .open_memory(&image)
-            .map_err(failed("read the programs that time"))?;
-        for mut program in open.progs_mut() {
-            program
-                .set_attach_target(0, Some(function.to_string()))
-                .map_err(failed("find"))?;
+        attached.facts.insert(
+            "functions.calibration_ns".into(),
+            measuring.elapsed().as_nanos().to_string(),
+        );
+        let attaching = Instant::now();
+        let mut probes = Vec::new();
+        let mut known = BTreeMap::new();
+        let mut last_error = None;
+        for (function, number) in chosen.functions.iter().zip(1..) {
+            match maker.attach(&types, function, number, mechanism) {
+                Ok(probe) => {
+                    probes.push(probe);
+                    known.insert(number, attached.functions.len() as u32);
+                    attached.functions.push(TimedFunctionInfo {
+                        name: function.name.clone(),
+                        module: types.module_name(function).map(String::from),
+                        mechanism,
+                        arguments: function.arguments,
+                    });
+                }
+                Err(error) => {
+                    attached.refused.insert(function.name.clone(), error.to_string());
+                    last_error = Some(error);
+                }
+            }
         }
-        let object = open.load().map_err(failed("load the programs that time"))?;
-        let link = |name: &str| {
-            let program = object.progs_mut().find(|p| p.name() == name);
-            program
-                .ok_or_else(|| missing(name))
-                .and_then(|p| p.attach_trace())
-                .map_err(failed("attach to"))
+        if probes.is_empty() {
+            return Err(nothing(last_error));
+        }
+        let mut fact = |key: &str, value: String| {
+            attached.facts.insert(format!("functions.{key}"), value);
         };
-        // `leave` passes over what it has not seen entered, but `enter` would wait
-        // for exits that nobody sees.
-        let leave = link("leave")?;
-        let enter = link("enter")?;
-        let times = object
-            .maps()
-            .find(|m| m.name() == "times")
-            .ok_or_else(|| missing("times"))
-            .and_then(|m| MapHandle::try_from(&m))
-            .map_err(failed("read the times of"))?;
-        let mut timer = FunctionTimer {
-            function: function.to_string(),
-            _enter: enter,
-            _leave: leave,
-            times,
-            misses_before: 0,
-            object,
+        fact("attach_only_ns", attaching.elapsed().as_nanos().to_string());
+        fact("boundaries", boundaries.watched.join(" "));
+        attached.refused.extend(boundaries.refused.clone());
+        attached.attach_ns = begun.elapsed().as_nanos() as u64;
+        let mut functions = Functions {
+            tree: Tree::new(shape, known),
+            probes,
+            boundaries,
+            attached,
+            memory,
+            _templates: templates,
+            opened: Instant::now(),
+            before: Lost::default(),
         };
-        timer.reset()?;
-        Ok(timer)
+        functions.open()?;
+        Ok(functions)
     }
 
-    /// Forget what was seen so far.
-    ///
-    /// # Errors
-    /// The map could not be written.
-    pub fn reset(&mut self) -> Result<(), TimerError> {
-        self.clear()
-            .map_err(|source| self.error("reset the times of", source))?;
-        self.misses_before = self.misses()?;
+    fn lost(&self) -> Lost {
+        Lost {
+            counted: self.memory.lost(),
+            missed: self.probes.iter().map(Probe::missed).sum(),
+            boundaries_missed: self.boundaries.missed(),
+        }
+    }
+
+    fn losses(&self, ignored_calls: u64) -> Vec<Loss> {
+        let now = self.lost();
+        let counted = |kind: usize| now.counted[kind] - self.before.counted[kind];
+        let all = [
+            (
+                "calls nested too deep",
+                counted(loss::DEPTH),
+                "they are part of their callers' own time",
+            ),
+            (
+                "calls in contexts that the tree had no room for",
+                ignored_calls,
+                "they are in no figure; time fewer functions",
+            ),
+            (
+                "frames without an exit",
+                counted(loss::UNMATCHED),
+                "the call is in no figure, its time in its caller's",
+            ),
+            (
+                "exits without an entry",
+                counted(loss::ORPHANS),
+                "the call is in no figure, its time in its caller's",
+            ),
+            (
+                "tasks switched out with no room for their calls",
+                counted(loss::STACKS),
+                "the calls that were under way are in no figure",
+            ),
+            (
+                "interrupts nested too deep",
+                counted(loss::LEVELS),
+                "their time is charged to what they interrupted",
+            ),
+            (
+                "interrupts whose end was not seen",
+                counted(loss::BOUNDARIES),
+                "the time of what they interrupted may be too long",
+            ),
+            (
+                "times that an interrupt made negative",
+                counted(loss::RACES),
+                "they count as 0",
+            ),
+            (
+                "steps that were not told",
+                counted(loss::STEPS),
+                "a packet's way has a gap",
+            ),
+            (
+                "probes that were under way already",
+                now.missed - self.before.missed,
+                "the call is in no figure, its time in its caller's",
+            ),
+            (
+                "interrupts and switches that the kernel did not show",
+                now.boundaries_missed - self.before.boundaries_missed,
+                "their time is charged to what they interrupted",
+            ),
+        ];
+        all.into_iter()
+            .filter(|(_, count, _)| *count > 0)
+            .map(|(cause, count, meaning)| Loss {
+                cause: cause.into(),
+                count,
+                meaning: meaning.into(),
+            })
+            .collect()
+    }
+}
+
+/// Why nothing is timed.
+fn nothing(error: Option<std::io::Error>) -> LiveError {
+    match error {
+        Some(error) if error.raw_os_error() == Some(libc::EPERM) => LiveError::CannotRun {
+            reason: "this kernel lets no program be attached to a function (lockdown, or not root)"
+                .into(),
+            remedy: "use `--clock stages`, which needs tracepoints only, or `--lab vm`".into(),
+        },
+        Some(error) => LiveError::System {
+            doing: "attach to any function".into(),
+            source: Box::new(error),
+        },
+        None => LiveError::Asked(
+            "none of the functions asked for can be timed on this kernel".into(),
+        ),
+    }
+}
+
+impl Live for Functions {
+    fn attached(&self) -> &Attached {
+        &self.attached
+    }
+
+    fn open(&mut self) -> Result<(), LiveError> {
+        self.before = self.lost();
+        self.opened = Instant::now();
+        self.tree.open(&self.memory);
         Ok(())
     }
 
-    fn clear(&self) -> Result<(), libbpf_rs::Error> {
-        let zeros = vec![vec![0; TIMES_WORDS * 8]; libbpf_rs::num_possible_cpus()?];
-        self.times
-            .update_percpu(&0_u32.to_ne_bytes(), &zeros, MapFlags::ANY)
-    }
-
-    /// What was seen since the last reset.
-    ///
-    /// # Errors
-    /// The map could not be read.
-    pub fn read(&self) -> Result<Times, TimerError> {
-        let cpus = self
-            .times
-            .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|source| self.error("read the times of", source))?
-            .unwrap_or_default();
-        let mut times = Times::default();
-        for bytes in cpus {
-            let mut words = [0; TIMES_WORDS];
-            for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-                *word = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
-            }
-            times.add(words);
-        }
-        times.untimed += self.misses()?.saturating_sub(self.misses_before);
-        Ok(times)
-    }
-
-    /// Runs of either program that the kernel left out, since that program was
-    /// under way on the same CPU. One means that an entry and an exit may have
-    /// been paired wrongly.
-    fn misses(&self) -> Result<u64, TimerError> {
-        let mut misses = 0;
-        for program in self.object.progs() {
-            let mut info = sys::bpf_prog_info::default();
-            let mut size = size_of_val(&info) as u32;
-            // SAFETY: the descriptor is a program's, and the kernel writes no more
-            // than `size` bytes. All pointers and lengths within are 0.
-            let result = unsafe {
-                sys::bpf_prog_get_info_by_fd(
-                    program.as_fd().as_raw_fd(),
-                    &raw mut info,
-                    &raw mut size,
-                )
-            };
-            if result < 0 {
-                let source = libbpf_rs::Error::from_raw_os_error(-result);
-                return Err(self.error("count the missed calls of", source));
-            }
-            misses += info.recursion_misses;
-        }
-        Ok(misses)
-    }
-
-    fn error(&self, doing: &'static str, source: libbpf_rs::Error) -> TimerError {
-        TimerError {
-            doing,
-            function: self.function.clone(),
-            source,
-        }
-    }
-}
-
-fn missing(name: &str) -> libbpf_rs::Error {
-    let error = std::io::Error::other(format!("the compiled programs have no `{name}`"));
-    libbpf_rs::Error::from(error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check that the programs are carried, both, under the names that are asked
-    /// for, with the map as large as is read.
-    #[test]
-    fn programs_are_carried() {
-        let image = OBJECT.to_vec();
-        let object = ObjectBuilder::default().open_memory(&image).unwrap();
-        let mut names: Vec<_> = object
-            .progs()
-            .map(|p| p.name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        assert_eq!(names, ["enter", "leave"]);
-        let times = object.maps().find(|m| m.name() == "times").unwrap();
-        assert_eq!(times.value_size() as usize, TIMES_WORDS * 8);
-    }
-
-    /// Check that CPUs which saw nothing do not take part in the shortest.
-    #[test]
-    fn cpus_are_merged() {
-        let mut times = Times::default();
-        for words in [[0, 0, 0, 0, 1], [2, 30, 14, 1, 0], [0; 5], [1, 9, 9, 0, 0]] {
-            times.add(words);
-        }
-        assert_eq!(
-            times,
-            Times {
-                calls: 3,
-                total_ns: 39,
-                min_ns: 9,
-                in_rcu: 1,
-                untimed: 1
-            }
-        );
+    fn close(&mut self) -> Result<Window, LiveError> {
+        let duration_ns = self.opened.elapsed().as_nanos() as u64;
+        let seen = self.tree.close(&self.memory);
+        let mut window = Window {
+            duration_ns,
+            losses: self.losses(seen.lost_calls),
+            ledger: seen.ledger(&self.attached),
+            nodes: seen.nodes,
+            functions: seen.functions,
+            ..Default::default()
+        };
+        window.own_cpu_ns = correct::own_ns(&self.attached, &window) as u64;
+        Ok(window)
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use netplumb_model::timing::{Attached, Clock, TimingSpec, Window};
 
+use crate::functions::Functions;
+
 /// Why an instrument can't measure, or no longer.
 #[derive(Debug)]
 pub enum LiveError {
@@ -71,12 +73,12 @@ pub fn attach(
     spec: &TimingSpec,
     layer: &dyn Fn(&str, Option<&str>) -> Option<String>,
 ) -> Result<Box<dyn Live>, LiveError> {
-    let _ = layer;
     match spec.clock {
         Clock::Exact => Err(LiveError::Asked(
             "`exact` is no clock of the running kernel: it counts in the vm lab".into(),
         )),
-        Clock::Functions | Clock::Stages => Err(LiveError::CannotRun {
+        Clock::Functions => Ok(Box::new(Functions::attach(spec, layer)?)),
+        Clock::Stages => Err(LiveError::CannotRun {
             reason: format!("`{}` is not there yet", spec.clock),
             remedy: "use `--clock exact` in the vm lab".into(),
         }),

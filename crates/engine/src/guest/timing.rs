@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use netplumb_instruments::functions::{FunctionTimer, Times};
+use netplumb_instruments::single::{FunctionTimer, Times};
 use netplumb_model::message::{RunPlan, TimedFunction};
 use netplumb_workload::ends::Ends;
 use netplumb_workload::packets::Traffic;

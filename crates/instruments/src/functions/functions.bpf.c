@@ -1,119 +1,250 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Times one function from entry to exit. Which one is set before loading.
+ * Times many functions at once, from entry to exit, by calling context.
  *
- * The clock is the last thing that `enter` does and the first that `leave`
- * does: what lies between the two readings, besides the function, is the store
- * below, the two programs' share of the trampoline and of bpf_ktime_get_ns()
- * itself. That is the probe's own cost in its figures: functions.rs has more of
- * it.
+ * enter* and leave are templates: the loader takes their instructions, writes a
+ * function's number and its argument into them, and loads a copy for each
+ * function. The clock is the last thing that enter does and the first that leave
+ * does; what else either costs is measured on an empty function, and taken off
+ * the times afterwards, by the tree of calling contexts (correct.rs).
+ *
+ * What interrupts a function has a stack of its own (boundaries.h). How long it
+ * took is added to `stolen_ns` of the stack that it interrupted, and a frame's
+ * time is told on a clock without what was stolen: so nothing has to be done for
+ * the frames that are open meanwhile.
  */
 #include <linux/bpf.h>
+#include <linux/types.h>
+typedef __u64 u64;
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
 
 #include "functions.h"
+#include "kernel.h"
+#include "runtime.h"
+#include "classify.h"
+#include "boundaries.h"
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, FUNCTIONS_MAX_TASKS);
-	__type(key, __u64);
-	__type(value, struct functions_pending);
-} pending SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct functions_times);
-} times SEC(".maps");
-
-/*
- * The thread's number. Every CPU's idle task is number 0, but an idle task does
- * not leave its CPU.
- */
-static __always_inline __u64 task_key(void)
+/* The node below `parent`; made if it was not there yet. */
+static __always_inline __u32 child(struct functions_cpu *cpu, __u32 parent, __u32 function,
+				   __u32 class, __u32 hint, __u32 flag)
 {
-	__u32 tid = bpf_get_current_pid_tgid();
+	__u32 *slot = child_of(parent, function);
+	struct functions_node *node;
+	__u32 seen = *slot;
+	__u32 id;
 
-	return tid ? tid : 1ULL << 32 | bpf_get_smp_processor_id();
+	if (seen)
+		return seen & ~FUNCTIONS_UNDECIDED;
+	id = FUNCTIONS_NODE_LOST;
+	if (state.next_node < state.max_nodes)
+		id = __sync_fetch_and_add(&state.next_node, 1);
+	if (id >= state.max_nodes)
+		id = FUNCTIONS_NODE_LOST;
+	if (id == FUNCTIONS_NODE_LOST) {
+		lost(cpu, FUNCTIONS_LOST_NODES, 1);
+		flag = 0;
+	} else {
+		node = node_at(id);
+		node->parent = parent;
+		node->function = function;
+		node->class = class;
+		node->hint = hint;
+	}
+	/* Another CPU may have been here: then ours is left over, without calls. */
+	seen = __sync_val_compare_and_swap(slot, 0, id | flag);
+	return (seen ?: id) & ~FUNCTIONS_UNDECIDED;
 }
 
-/* What we read of it; the loader finds out where that is. */
-struct task_struct {
-	/* With CONFIG_PREEMPT_RCU only. */
-	int rcu_read_lock_nesting;
-} __attribute__((preserve_access_index));
+/* The direction, where only the context can tell. */
+static __always_inline __u32 direction_of(__u32 root)
+{
+	if (root == FUNCTIONS_NODE_SOFTIRQ + SOFTIRQ_NET_RX)
+		return FUNCTIONS_RX;
+	if (root == FUNCTIONS_NODE_SOFTIRQ + SOFTIRQ_NET_TX)
+		return FUNCTIONS_TX;
+	return FUNCTIONS_OTHER;
+}
 
 /*
- * Whether the function is called within an RCU read section, and so the
- * programs' own ones are not the outermost. Always no where nobody counts.
+ * The node, where `children` does not simply tell it: for the first time, or
+ * since a packet has to be looked at.
  */
-static __always_inline int in_rcu(void)
+static __noinline __u32 find_node(__u64 where, __u32 about, void *what)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
+	struct functions_cpu *cpu = cpu_at(bpf_get_smp_processor_id());
+	struct functions_stack *s = stack_at(cpu->current);
+	__u32 root = s->frames[0].where;
+	__u32 parent = where, function = where >> 32;
+	struct functions_node *above = node_at(parent);
+	__u32 kind = about & FUNCTIONS_TAKES_MASK;
+	__u32 own_hint = about >> FUNCTIONS_HINT_SHIFT;
+	__u32 hint = own_hint ?: above->hint;
+	__u32 class = above->class;
+	__u32 base;
+	int proto;
 
-	if (!bpf_core_field_exists(task->rcu_read_lock_nesting))
+	PATCHED_NUMBER(base, FUNCTIONS_MAGIC_CLASSES_FROM);
+	if (class) {
+		/* A packet that was received, and is passed on, or answered. */
+		if (own_hint >= FUNCTIONS_FORWARD && (class & 7) == FUNCTIONS_RX) {
+			class = (class & ~7) | own_hint;
+			parent = child(cpu, parent, base + (class & 31), class, hint, 0);
+		}
+		return child(cpu, parent, function, class, hint, 0);
+	}
+	if (!kind)
+		return child(cpu, parent, function, 0, hint, 0);
+	proto = classify(what, kind, root == FUNCTIONS_NODE_TASK || root == FUNCTIONS_NODE_OTHER_TASK);
+	if (proto == CLASS_UNWANTED)
+		return FUNCTIONS_NODE_IGNORED;
+	if (proto == CLASS_UNKNOWN)
+		return child(cpu, parent, function, 0, hint, FUNCTIONS_UNDECIDED);
+	class = FUNCTIONS_DECIDED | proto << 3 | (hint ?: direction_of(root));
+	/* So that this function is looked at again the next time. */
+	parent = child(cpu, parent, base + (class & 31), class, hint, 0);
+	return child(cpu, parent, function, class, hint, 0);
+}
+
+static __always_inline int enter(void *ctx, int takes_packet)
+{
+	__u64 number = bpf_get_smp_processor_id();
+	struct functions_cpu *cpu = cpu_at(number);
+	struct functions_stack *s = stack_at(cpu->current);
+	struct functions_frame *parent, *frame;
+	__u64 depth = s->depth;
+	__u64 stolen, function, now;
+	__s32 node;
+
+	if (depth >= FUNCTIONS_FRAMES - 1) {
+		lost(cpu, FUNCTIONS_LOST_DEPTH, 1);
+		s->depth = depth + 1;
 		return 0;
-	/* One is our own. */
-	return BPF_CORE_READ(task, rcu_read_lock_nesting) > 1;
+	}
+	parent = &s->frames[depth];
+	PATCHED_NUMBER(function, FUNCTIONS_MAGIC_FUNCTION);
+	node = *child_of((__u32)parent->where, function);
+	if (node <= 0) {
+		__u64 begin = bpf_ktime_get_ns();
+		__u64 about = 0;
+		void *what = 0;
+
+		if (takes_packet) {
+			PATCHED_NUMBER(about, FUNCTIONS_MAGIC_ABOUT);
+			PATCHED_LOAD(what, ctx, FUNCTIONS_MAGIC_ARGUMENT);
+		}
+		node = find_node((__u32)parent->where | function << 32, about, what);
+		frame = parent + 1;
+		frame->where = (__u32)node | function << 32;
+		s->depth = depth + 1;
+		/* The callers don't pay for it. */
+		now = bpf_ktime_get_ns();
+		s->stolen_ns += now - begin;
+		frame->begin_ns = now - s->stolen_ns;
+		return 0;
+	}
+	frame = parent + 1;
+	frame->where = (__u32)node | function << 32;
+	s->depth = depth + 1;
+	stolen = *(volatile __u64 *)&s->stolen_ns;
+	now = bpf_ktime_get_ns();
+	/* Interrupted just there: it is not to be taken off twice. */
+	if (stolen != *(volatile __u64 *)&s->stolen_ns) {
+		stolen = s->stolen_ns;
+		now = bpf_ktime_get_ns();
+	}
+	frame->begin_ns = now - stolen;
+	return 0;
+}
+
+/*
+ * An exit that does not belong to the top frame: look for the frame that it
+ * belongs to, and give up those above it. Returns its depth, or 0.
+ */
+static __noinline __u64 find_frame(__u64 function)
+{
+	struct functions_cpu *cpu = cpu_at(bpf_get_smp_processor_id());
+	struct functions_stack *s = stack_at(cpu->current);
+	__u64 depth = s->depth;
+	__u64 at;
+	int i;
+
+	if (depth >= FUNCTIONS_FRAMES) {
+		s->depth = depth - 1;
+		return 0;
+	}
+	for (i = 0; i < 16; i++) {
+		at = depth - i;
+		if (at == 0 || at >= FUNCTIONS_FRAMES)
+			break;
+		if (s->frames[at].where >> 32 == function) {
+			lost(cpu, FUNCTIONS_LOST_UNMATCHED, i);
+			return at;
+		}
+	}
+	lost(cpu, FUNCTIONS_LOST_ORPHANS, 1);
+	return 0;
+}
+
+static __always_inline int leave_at(__u64 now)
+{
+	__u64 number = bpf_get_smp_processor_id();
+	struct functions_cpu *cpu = cpu_at(number);
+	struct functions_stack *s = stack_at(cpu->current);
+	struct functions_frame *frame;
+	struct functions_cell *cell;
+	__u64 depth = s->depth;
+	__u64 function, where, t, bucket, inverse;
+
+	PATCHED_NUMBER(function, FUNCTIONS_MAGIC_FUNCTION);
+	if (depth >= FUNCTIONS_FRAMES)
+		goto search;
+	frame = &s->frames[depth];
+	where = frame->where;
+	if (where >> 32 != function) {
+search:
+		depth = find_frame(function);
+		if (!depth || depth >= FUNCTIONS_FRAMES)
+			return 0;
+		frame = &s->frames[depth];
+		where = frame->where;
+	}
+	s->depth = depth - 1;
+	t = now - s->stolen_ns - frame->begin_ns;
+	if ((__s64)t < 0) {
+		lost(cpu, FUNCTIONS_LOST_RACES, 1);
+		t = 0;
+	}
+	cell = cell_at(number, (__u32)where);
+	cell->total_ns += t;
+	if (t > cell->max_ns)
+		cell->max_ns = t;
+	inverse = ~t;
+	if (inverse > cell->inverse_min_ns)
+		cell->inverse_min_ns = inverse;
+	bucket = bucket_of(t);
+	OPAQUE(bucket);
+	cell->buckets[bucket & (FUNCTIONS_BUCKETS - 1)]++;
+	return 0;
 }
 
 SEC("fentry")
-int enter(void *ctx)
+int enter_packet(void *ctx)
 {
-	struct functions_pending none = {};
-	struct functions_pending *p;
-	__u64 key = task_key();
-	__u64 depth;
+	return enter(ctx, 1);
+}
 
-	p = bpf_map_lookup_elem(&pending, &key);
-	if (!p) {
-		/* If there is no room, `leave` will not find it either. */
-		bpf_map_update_elem(&pending, &key, &none, BPF_NOEXIST);
-		p = bpf_map_lookup_elem(&pending, &key);
-		if (!p)
-			return 0;
-	}
-	depth = p->depth;
-	p->depth = depth + 1;
-	if (depth < FUNCTIONS_MAX_DEPTH)
-		p->entered_ns[depth] = bpf_ktime_get_ns();
-	return 0;
+SEC("fentry")
+int enter_plain(void *ctx)
+{
+	return enter(ctx, 0);
 }
 
 SEC("fexit")
 int leave(void *ctx)
 {
-	__u64 now_ns = bpf_ktime_get_ns();
-	struct functions_pending *p;
-	struct functions_times *t;
-	__u64 key = task_key();
-	__u32 zero = 0;
-	__u64 depth, ns;
-
-	t = bpf_map_lookup_elem(&times, &zero);
-	if (!t)
-		return 0;
-	p = bpf_map_lookup_elem(&pending, &key);
-	/* Without an entry, it was entered before `enter` was attached. */
-	if (!p || !p->depth) {
-		t->untimed++;
-		return 0;
-	}
-	depth = p->depth - 1;
-	p->depth = depth;
-	if (depth >= FUNCTIONS_MAX_DEPTH) {
-		t->untimed++;
-		return 0;
-	}
-	ns = now_ns - p->entered_ns[depth];
-	if (!t->calls || ns < t->min_ns)
-		t->min_ns = ns;
-	t->calls++;
-	t->total_ns += ns;
-	t->in_rcu += in_rcu();
-	return 0;
+	return leave_at(bpf_ktime_get_ns());
 }
 
 char LICENSE[] SEC("license") = "GPL";

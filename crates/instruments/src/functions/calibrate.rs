@@ -1,0 +1,264 @@
+//! What the probes cost, measured here and now.
+//!
+//! The kernel has functions that do nothing, for tests of BPF: `bpf_fentry_test1`
+//! to `6`, of one to six arguments. A test run calls each once, within
+//! `bpf_prog_test_run_tracing`. What is read for one of them is the bias. With the
+//! outer function timed too, by how much its time grows when one of them is timed
+//! is what a pair of probes costs. The programs are the very ones that time
+//! everything else, in the same state: a caller on the stack, the context known.
+
+use netplumb_model::timing::{Calibration, Mechanism};
+
+use super::instances::{self, Maker, Probe};
+use super::layout::cell;
+use super::object::Templates;
+use super::runtime::{Memory, Shape};
+use super::types::{Described, Types};
+use crate::live::LiveError;
+
+/// The function that calls the empty ones.
+const OUTER: &str = "bpf_prog_test_run_tracing";
+/// Test runs of each arrangement, after as many tenths to warm up.
+const RUNS: usize = 200;
+/// CPUs that are measured, of a machine with more.
+const MAX_CPUS: usize = 8;
+/// Numbers of functions that calibration needs.
+pub(super) const FUNCTIONS: u32 = 7;
+
+/// What was found out.
+#[derive(Debug, Default)]
+pub(super) struct Costs {
+    /// By number of arguments; those of each CPU, then the median of all.
+    pub(super) calibration: Vec<Calibration>,
+    /// What is left of a boundary's hooks in the interrupted.
+    pub(super) outside_ns: f64,
+}
+
+/// A median, and half the width of its 95 % interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Middle {
+    ns: f64,
+    doubt_ns: f64,
+}
+
+impl Middle {
+    /// Of times that have outliers on one side only: interrupts that were not seen.
+    fn of(mut times: Vec<f64>) -> Middle {
+        if times.is_empty() {
+            return Middle::default();
+        }
+        times.sort_by(f64::total_cmp);
+        let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
+        // McGill, Tukey and Larsen 1978, Variations of box plots: the notch.
+        let doubt_ns = 1.57 * (at(0.75) - at(0.25)) / (times.len() as f64).sqrt();
+        Middle {
+            ns: at(0.5),
+            doubt_ns,
+        }
+    }
+}
+
+/// Where the calling thread may run, put back when dropped.
+struct Pinned(libc::cpu_set_t);
+
+impl Pinned {
+    fn begin() -> Pinned {
+        // SAFETY: an all-zero set is a set, and the kernel fills it in.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::sched_getaffinity(0, size_of_val(&set), &raw mut set);
+            Pinned(set)
+        }
+    }
+
+    fn cpus(&self) -> Vec<u32> {
+        (0..libc::CPU_SETSIZE as usize)
+            // SAFETY: the number is within the set.
+            .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &self.0) })
+            .map(|cpu| cpu as u32)
+            .collect()
+    }
+
+    fn pin(&self, cpu: u32) {
+        // SAFETY: the set is ours, and the number within it.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(cpu as usize, &mut set);
+            // A CPU that has just gone is measured elsewhere.
+            libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
+        }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: the set is the one that the kernel gave.
+        unsafe {
+            libc::sched_setaffinity(0, size_of_val(&self.0), &raw const self.0);
+        }
+    }
+}
+
+/// All that measuring needs.
+pub(super) struct Bench<'a> {
+    pub(super) templates: &'a Templates,
+    pub(super) shape: Shape,
+    pub(super) memory: &'a Memory,
+    pub(super) maker: &'a Maker,
+    pub(super) types: &'a Types,
+    /// The first of the [`FUNCTIONS`] numbers that are free.
+    pub(super) first: u32,
+}
+
+impl Bench<'_> {
+    fn attach(&self, name: &str, number: u32, mechanism: Mechanism) -> Result<Probe, LiveError> {
+        let failed = |error: std::io::Error| LiveError::System {
+            doing: format!("measure what the probes cost, on `{name}`"),
+            source: Box::new(error),
+        };
+        let absent = || failed(std::io::Error::other("this kernel has no such function"));
+        let function = self.types.find(name).ok_or_else(absent)?;
+        let number = self.first + number;
+        (self.maker)
+            .attach(self.types, function, number, mechanism)
+            .map_err(failed)
+    }
+
+    /// Sums of all that was read of one function of calibration, over its nodes.
+    fn read(&self, number: u32) -> u64 {
+        let mut sum = 0;
+        for id in 0..self.memory.node_count() {
+            if self.memory.node(id).function == self.first + number {
+                for cpu in 0..self.shape.cpus {
+                    sum += self.memory.cell_word(cpu, id, cell::TOTAL);
+                }
+            }
+        }
+        sum
+    }
+
+    /// Test runs on one CPU: the times of the outer function and of another.
+    fn run(&self, outer: &Probe, inner: u32) -> Result<(Middle, Middle), LiveError> {
+        let failed = |error: std::io::Error| LiveError::System {
+            doing: "measure what the probes cost".into(),
+            source: Box::new(error),
+        };
+        let mut times = (Vec::new(), Vec::new());
+        for index in 0..RUNS + RUNS / 10 {
+            let before = (self.read(0), self.read(inner));
+            outer.program().test().map_err(failed)?;
+            if index >= RUNS / 10 {
+                times.0.push((self.read(0) - before.0) as f64);
+                times.1.push((self.read(inner) - before.1) as f64);
+            }
+        }
+        Ok((Middle::of(times.0), Middle::of(times.1)))
+    }
+
+    /// Measure. Nothing else that is timed may be attached, or it costs too.
+    pub(super) fn measure(&self, mechanism: Mechanism) -> Result<Costs, LiveError> {
+        let pinned = Pinned::begin();
+        let mut cpus = pinned.cpus();
+        cpus.truncate(MAX_CPUS);
+        let outer = self.attach(OUTER, 0, mechanism)?;
+        let mut alone = Vec::new();
+        for &cpu in &cpus {
+            pinned.pin(cpu);
+            alone.push(self.run(&outer, 0)?.0);
+        }
+        let mut costs = Costs::default();
+        for arguments in 1..=6_u8 {
+            let number = u32::from(arguments);
+            let _inner = self.attach(&format!("bpf_fentry_test{arguments}"), number, mechanism)?;
+            for (&cpu, alone) in cpus.iter().zip(&alone) {
+                pinned.pin(cpu);
+                let (with, inner) = self.run(&outer, number)?;
+                costs.calibration.push(Calibration {
+                    cpu: Some(cpu),
+                    mechanism,
+                    arguments,
+                    bias_ns: inner.ns,
+                    pair_ns: (with.ns - alone.ns).max(0.0),
+                    uncertainty_ns: inner.doubt_ns.max(with.doubt_ns.hypot(alone.doubt_ns)),
+                });
+            }
+        }
+        costs.calibration.extend(medians(&costs.calibration));
+        if let Some(function) = self.types.find("bpf_fentry_test1") {
+            let mut grown = Vec::new();
+            let _hooks = self.boundary(function)?;
+            for (&cpu, alone) in cpus.iter().zip(&alone) {
+                pinned.pin(cpu);
+                grown.push(self.run(&outer, 0)?.0.ns - alone.ns);
+            }
+            costs.outside_ns = Middle::of(grown).ns.max(0.0);
+        }
+        Ok(costs)
+    }
+
+    fn boundary(&self, function: &Described) -> Result<impl Sized, LiveError> {
+        instances::boundary_on(self.templates, self.shape, function)
+    }
+}
+
+/// Of all CPUs, by number of arguments: a call may be made on any of them, so how
+/// far they are apart is part of the doubt.
+fn medians(each: &[Calibration]) -> Vec<Calibration> {
+    let mut all = Vec::new();
+    for arguments in 1..=6 {
+        let of: Vec<_> = each.iter().filter(|c| c.arguments == arguments).collect();
+        let Some(first) = of.first() else { continue };
+        let column = |value: fn(&Calibration) -> f64| of.iter().map(|c| value(c)).collect();
+        let bias = Middle::of(column(|c| c.bias_ns));
+        let pair = Middle::of(column(|c| c.pair_ns));
+        let own = Middle::of(column(|c| c.uncertainty_ns)).ns;
+        all.push(Calibration {
+            cpu: None,
+            mechanism: first.mechanism,
+            arguments,
+            bias_ns: bias.ns,
+            pair_ns: pair.ns,
+            uncertainty_ns: own.max(bias.doubt_ns).max(pair.doubt_ns),
+        });
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that outliers don't move the middle, and that scatter widens the doubt.
+    #[test]
+    fn the_middle_is_robust() {
+        let mut times = vec![100.0; 99];
+        times.push(1e9);
+        assert_eq!(
+            Middle::of(times),
+            Middle {
+                ns: 100.0,
+                doubt_ns: 0.0
+            }
+        );
+        let scattered = Middle::of((0..101).map(f64::from).collect());
+        assert_eq!(scattered.ns, 50.0);
+        assert!((scattered.doubt_ns - 1.57 * 50.0 / 101_f64.sqrt()).abs() < 1e-9);
+    }
+
+    /// Check that CPUs which differ leave a doubt.
+    #[test]
+    fn cpus_that_differ_leave_doubt() {
+        let of = |cpu, bias_ns| Calibration {
+            cpu: Some(cpu),
+            mechanism: Mechanism::FentryFexit,
+            arguments: 2,
+            bias_ns,
+            pair_ns: 90.0,
+            uncertainty_ns: 0.1,
+        };
+        let all = medians(&[of(0, 30.0), of(1, 40.0), of(2, 50.0)]);
+        assert_eq!(all.len(), 1);
+        assert_eq!((all[0].cpu, all[0].bias_ns, all[0].pair_ns), (None, 40.0, 90.0));
+        assert!(all[0].uncertainty_ns > 5.0);
+    }
+}

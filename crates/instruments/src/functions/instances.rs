@@ -1,0 +1,268 @@
+//! Copies of the templates: what is attached to each function, and where stacks
+//! change.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use libbpf_sys as sys;
+use netplumb_model::timing::Mechanism;
+
+use super::layout::{HINT_SHIFT, magic};
+use super::object::{Load, Program, Template, Templates};
+use super::runtime::Shape;
+use super::types::{Described, Types, hint};
+use crate::live::LiveError;
+
+/// Attached to one function. The entry goes first when it is dropped, so that
+/// exits find what was entered.
+#[derive(Debug)]
+pub(super) struct Probe {
+    enter: Attachment,
+    leave: Attachment,
+}
+
+#[derive(Debug)]
+struct Attachment {
+    /// Dropped first: it detaches.
+    _link: OwnedFd,
+    program: Program,
+}
+
+impl Probe {
+    /// Entries and exits that the kernel did not show us, since the program was under
+    /// way on that CPU.
+    pub(super) fn missed(&self) -> u64 {
+        // Of a program that is loaded this can't fail.
+        self.enter.program.missed().unwrap_or(0) + self.leave.program.missed().unwrap_or(0)
+    }
+
+    /// Its program, to be test-run.
+    pub(super) fn program(&self) -> &Program {
+        &self.enter.program
+    }
+}
+
+/// Makes probes.
+#[derive(Debug)]
+pub(super) struct Maker {
+    enter_packet: Template,
+    enter_plain: Template,
+    leave: Template,
+    numbers: BTreeMap<i32, i32>,
+}
+
+impl Maker {
+    pub(super) fn new(templates: &Templates, shape: Shape) -> Result<Maker, LiveError> {
+        Ok(Maker {
+            enter_packet: templates.template("enter_packet")?,
+            enter_plain: templates.template("enter_plain")?,
+            leave: templates.template("leave")?,
+            numbers: shape.numbers(),
+        })
+    }
+
+    /// Attach to a function, whose number is `id`.
+    pub(super) fn attach(
+        &self,
+        types: &Types,
+        function: &Described,
+        id: u32,
+        mechanism: Mechanism,
+    ) -> io::Result<Probe> {
+        if mechanism != Mechanism::FentryFexit {
+            return Err(io::Error::other(format!("{mechanism} is not made use of")));
+        }
+        let mut numbers = self.numbers.clone();
+        numbers.insert(magic::FUNCTION, id as i32);
+        let (about, argument) = match function.packet {
+            Some((at, takes)) => (takes as u32, i16::from(at) * 8),
+            None => (0, 0),
+        };
+        let about = about | hint(&function.name) << HINT_SHIFT;
+        numbers.insert(magic::ABOUT, about as i32);
+        let enter = match function.packet {
+            Some(_) => &self.enter_packet,
+            None => &self.enter_plain,
+        };
+        let load = |template: &Template, attach| {
+            let mut copy = template.clone();
+            copy.patch(&numbers, argument)?;
+            copy.load(
+                &function.name,
+                Load {
+                    kind: sys::BPF_PROG_TYPE_TRACING,
+                    attach,
+                    target: function.id,
+                    module: types.module_fd(function),
+                },
+            )
+        };
+        let leave = load(&self.leave, sys::BPF_TRACE_FEXIT)?;
+        let enter = load(enter, sys::BPF_TRACE_FENTRY)?;
+        // Exits that were not seen to be entered are passed over; entries would wait
+        // for exits that nobody sees.
+        let leave = Attachment {
+            _link: leave.attach()?,
+            program: leave,
+        };
+        let enter = Attachment {
+            _link: enter.attach()?,
+            program: enter,
+        };
+        Ok(Probe { enter, leave })
+    }
+}
+
+/// The hooks where stacks change.
+#[derive(Debug, Default)]
+pub(super) struct Boundaries {
+    hooks: Vec<Attachment>,
+    /// What is watched for it.
+    pub(super) watched: Vec<&'static str>,
+    /// What could not be, and why.
+    pub(super) refused: BTreeMap<String, String>,
+}
+
+impl Boundaries {
+    pub(super) fn attach(
+        templates: &Templates,
+        shape: Shape,
+        types: &Types,
+        traced: bool,
+    ) -> Result<Boundaries, LiveError> {
+        let mut all = Boundaries::default();
+        let numbers = shape.numbers();
+        let load = |name: &str, kind, target| -> io::Result<Attachment> {
+            let mut template = templates
+                .template(name)
+                .map_err(|e| io::Error::other(e.to_string()))?;
+            template.patch(&numbers, 0)?;
+            let program = template.load(
+                name,
+                Load {
+                    kind: sys::BPF_PROG_TYPE_TRACING,
+                    attach: kind,
+                    target,
+                    module: 0,
+                },
+            )?;
+            let link = program.attach()?;
+            Ok(Attachment {
+                _link: link,
+                program,
+            })
+        };
+        let absent = || io::Error::other("this kernel has none");
+        let function = |name: &str, program: &str, kind| {
+            let found = types.find(name).ok_or_else(absent)?;
+            load(program, kind, found.id)
+        };
+        let tracepoint = |name: &str, program: &str| {
+            let id = types.tracepoint(name).ok_or_else(absent)?;
+            load(program, sys::BPF_TRACE_RAW_TP, id)
+        };
+        // Ends before beginnings: an end alone is passed over.
+        let pair = |begin: (&str, &str), end: (&str, &str)| -> io::Result<[Attachment; 2]> {
+            let end = function(end.0, end.1, sys::BPF_TRACE_FEXIT)?;
+            Ok([end, function(begin.0, begin.1, sys::BPF_TRACE_FENTRY)?])
+        };
+        let points = |begin: (&str, &str), end: (&str, &str)| -> io::Result<[Attachment; 2]> {
+            let end = tracepoint(end.0, end.1)?;
+            Ok([end, tracepoint(begin.0, begin.1)?])
+        };
+        // Renamed in 6.10, commit 1dd1eff161bd.
+        let softirqs = ["handle_softirqs", "__do_softirq"];
+        let mut done = false;
+        if traced {
+            for name in softirqs {
+                if let Ok(hooks) = pair((name, "softirqs_begin"), (name, "softirqs_end")) {
+                    all.hooks.extend(hooks);
+                    all.hooks.push(
+                        tracepoint("softirq_entry", "softirq_vector").map_err(refused)?,
+                    );
+                    all.watched.push(name);
+                    done = true;
+                    break;
+                }
+            }
+        }
+        if !done {
+            let hooks = points(("softirq_entry", "softirq_begin"), ("softirq_exit", "softirq_end"));
+            all.hooks.extend(hooks.map_err(refused)?);
+            all.watched.push("softirq_entry");
+        }
+        let interrupts = pair(
+            ("irq_enter_rcu", "interrupt_begin"),
+            ("irq_exit_rcu", "interrupt_end"),
+        );
+        match interrupts {
+            Ok(hooks) if traced => {
+                all.hooks.extend(hooks);
+                all.watched.push("irq_enter_rcu");
+            }
+            other => {
+                if let Err(why) = other {
+                    all.refused.insert("irq_enter_rcu".into(), why.to_string());
+                }
+                let hooks = points(
+                    ("irq_handler_entry", "handler_begin"),
+                    ("irq_handler_exit", "handler_end"),
+                );
+                all.hooks.extend(hooks.map_err(refused)?);
+                all.watched.push("irq_handler_entry");
+            }
+        }
+        all.hooks
+            .push(tracepoint("sched_switch", "task_switch").map_err(refused)?);
+        all.watched.push("sched_switch");
+        Ok(all)
+    }
+
+    /// Boundaries that the kernel did not show us.
+    pub(super) fn missed(&self) -> u64 {
+        self.hooks
+            .iter()
+            .map(|h| h.program.missed().unwrap_or(0))
+            .sum()
+    }
+}
+
+/// Why there is no measuring without the hooks.
+fn refused(error: io::Error) -> LiveError {
+    LiveError::System {
+        doing: "watch softirqs, interrupts and task switches".into(),
+        source: Box::new(error),
+    }
+}
+
+/// A pair of boundary hooks on one function, to see what they cost.
+pub(super) fn boundary_on(
+    templates: &Templates,
+    shape: Shape,
+    function: &Described,
+) -> Result<impl Sized, LiveError> {
+    let one = |name: &str, kind| -> io::Result<Attachment> {
+        let mut template = templates
+            .template(name)
+            .map_err(|e| io::Error::other(e.to_string()))?;
+        template.patch(&shape.numbers(), 0)?;
+        let program = template.load(
+            name,
+            Load {
+                kind: sys::BPF_PROG_TYPE_TRACING,
+                attach: kind,
+                target: function.id,
+                module: 0,
+            },
+        )?;
+        let link = program.attach()?;
+        Ok(Attachment {
+            _link: link,
+            program,
+        })
+    };
+    let end = one("softirqs_end", sys::BPF_TRACE_FEXIT).map_err(refused)?;
+    let begin = one("softirqs_begin", sys::BPF_TRACE_FENTRY).map_err(refused)?;
+    Ok((begin, end))
+}

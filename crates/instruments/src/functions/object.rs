@@ -1,0 +1,376 @@
+//! The compiled programs as templates: libbpf makes the maps and fits the
+//! instructions to the running kernel, and then any number of copies is loaded,
+//! each with its own numbers written into it.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+
+use libbpf_sys as sys;
+
+use super::layout::magic;
+use crate::live::LiveError;
+
+/// The programs, compiled from functions.bpf.c.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/functions.bpf.o"));
+
+/// Bytes that the verifier may say why it refuses a program.
+const LOG_BYTES: usize = 256 << 10;
+
+fn failed(doing: &str, error: io::Error) -> LiveError {
+    LiveError::System {
+        doing: doing.into(),
+        source: Box::new(error),
+    }
+}
+
+/// What libbpf returned: negative is an error number.
+fn check(result: i32) -> io::Result<i32> {
+    if result < 0 {
+        Err(io::Error::from_raw_os_error(-result))
+    } else {
+        Ok(result)
+    }
+}
+
+/// The opened object; its maps go with it.
+#[derive(Debug)]
+pub(super) struct Templates {
+    object: NonNull<sys::bpf_object>,
+    /// libelf reads it while the object lives.
+    _image: Vec<u8>,
+    ready: bool,
+}
+
+/// Instructions of one program.
+#[derive(Clone)]
+pub(super) struct Template {
+    insns: Vec<sys::bpf_insn>,
+}
+
+impl std::fmt::Debug for Template {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Template({} instructions)", self.insns.len())
+    }
+}
+
+/// How a copy is loaded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load {
+    /// `BPF_PROG_TYPE_*`.
+    pub(super) kind: u32,
+    /// `BPF_TRACE_*`.
+    pub(super) attach: u32,
+    /// The function or tracepoint, by its number in the type information.
+    pub(super) target: u32,
+    /// The type information of the module that it is in, or 0.
+    pub(super) module: i32,
+}
+
+/// A loaded program.
+#[derive(Debug)]
+pub(super) struct Program(pub(super) OwnedFd);
+
+impl Templates {
+    /// Open the object. Maps may be sized now.
+    pub(super) fn open() -> Result<Templates, LiveError> {
+        // libelf wants it aligned, as the allocator has it.
+        let image = OBJECT.to_vec();
+        // SAFETY: the image outlives the object, which keeps it; no options.
+        let object =
+            unsafe { sys::bpf_object__open_mem(image.as_ptr().cast(), image.len() as u64, ptr::null()) };
+        let object = NonNull::new(object)
+            .ok_or_else(|| failed("read the programs that time", io::Error::last_os_error()))?;
+        Ok(Templates {
+            object,
+            _image: image,
+            ready: false,
+        })
+    }
+
+    fn map(&self, name: &str) -> Result<NonNull<sys::bpf_map>, LiveError> {
+        let wanted = CString::new(name).unwrap_or_default();
+        // SAFETY: the object is alive, and the name is NUL-terminated.
+        let map = unsafe { sys::bpf_object__find_map_by_name(self.object.as_ptr(), wanted.as_ptr()) };
+        NonNull::new(map).ok_or_else(|| {
+            failed(
+                "read the programs that time",
+                io::Error::other(format!("they have no map `{name}`")),
+            )
+        })
+    }
+
+    /// Make a section or the values of a map so large.
+    pub(super) fn size(&mut self, name: &str, bytes: u32) -> Result<(), LiveError> {
+        let map = self.map(name)?;
+        // SAFETY: the map is the object's, which is alive.
+        check(unsafe { sys::bpf_map__set_value_size(map.as_ptr(), bytes) })
+            .map_err(|e| failed(&format!("size the map `{name}`"), e))?;
+        Ok(())
+    }
+
+    /// Give a map so many entries.
+    pub(super) fn entries(&mut self, name: &str, count: u32) -> Result<(), LiveError> {
+        let map = self.map(name)?;
+        // SAFETY: the map is the object's, which is alive.
+        check(unsafe { sys::bpf_map__set_max_entries(map.as_ptr(), count) })
+            .map_err(|e| failed(&format!("size the map `{name}`"), e))?;
+        Ok(())
+    }
+
+    /// A section's memory: before the maps are made what it begins with, after that
+    /// what the programs see. Where it is, and its bytes.
+    pub(super) fn memory(&self, name: &str) -> Result<(NonNull<u8>, usize), LiveError> {
+        let map = self.map(name)?;
+        let mut bytes = 0;
+        // SAFETY: the map is the object's, which is alive.
+        let at = unsafe { sys::bpf_map__initial_value(map.as_ptr(), &raw mut bytes) };
+        NonNull::new(at.cast())
+            .map(|at| (at, bytes as usize))
+            .ok_or_else(|| {
+                failed(
+                    "read the programs that time",
+                    io::Error::other(format!("`{name}` has no memory")),
+                )
+            })
+    }
+
+    /// A map's descriptor, once it is made.
+    pub(super) fn map_fd(&self, name: &str) -> Result<i32, LiveError> {
+        let map = self.map(name)?;
+        // SAFETY: the map is the object's, which is alive.
+        check(unsafe { sys::bpf_map__fd(map.as_ptr()) })
+            .map_err(|e| failed(&format!("use the map `{name}`"), e))
+    }
+
+    /// Make the maps, and fit the programs to this kernel.
+    pub(super) fn prepare(&mut self) -> Result<(), LiveError> {
+        // SAFETY: the object is alive and was not prepared before.
+        let result = unsafe { sys::bpf_object__prepare(self.object.as_ptr()) };
+        check(result).map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM) => LiveError::CannotRun {
+                reason: "the kernel lets this user load no BPF programs".into(),
+                remedy: "run it as root, or with CAP_BPF and CAP_PERFMON".into(),
+            },
+            _ => failed("make the maps of the programs that time", error),
+        })?;
+        self.ready = true;
+        Ok(())
+    }
+
+    /// The instructions of one program, fitted to this kernel.
+    pub(super) fn template(&self, name: &str) -> Result<Template, LiveError> {
+        debug_assert!(self.ready);
+        let wanted = CString::new(name).unwrap_or_default();
+        // SAFETY: the object is alive; the instructions are copied before anything
+        // else is done with it.
+        let insns = unsafe {
+            let program =
+                sys::bpf_object__find_program_by_name(self.object.as_ptr(), wanted.as_ptr());
+            if program.is_null() {
+                None
+            } else {
+                let count = sys::bpf_program__insn_cnt(program) as usize;
+                let first = sys::bpf_program__insns(program);
+                (!first.is_null()).then(|| std::slice::from_raw_parts(first, count).to_vec())
+            }
+        };
+        insns.map(|insns| Template { insns }).ok_or_else(|| {
+            failed(
+                "read the programs that time",
+                io::Error::other(format!("there is no program `{name}`")),
+            )
+        })
+    }
+}
+
+impl Drop for Templates {
+    fn drop(&mut self) {
+        // SAFETY: the object came from libbpf and is closed once.
+        unsafe { sys::bpf_object__close(self.object.as_ptr()) }
+    }
+}
+
+impl Template {
+    /// Replace the numbers that stand for others: `numbers` by magic number, and the
+    /// offset of the argument. What is left over is said.
+    pub(super) fn patch(&mut self, numbers: &BTreeMap<i32, i32>, argument: i16) -> io::Result<()> {
+        /// Loads 64 bits from memory.
+        const LOAD: u8 = 0x79;
+        /// Takes two instructions, and what follows is no number of ours.
+        const LOAD_NUMBER: u8 = 0x18;
+        let mut skip = false;
+        for insn in &mut self.insns {
+            if std::mem::take(&mut skip) {
+                continue;
+            }
+            if insn.code == LOAD_NUMBER {
+                skip = true;
+                continue;
+            }
+            if let Some(&number) = numbers.get(&insn.imm) {
+                insn.imm = number;
+            } else if insn.imm & !0xffff == magic::PREFIX {
+                return Err(io::Error::other(format!(
+                    "the programs have a number {:#x} that nothing is known of",
+                    insn.imm
+                )));
+            }
+            if insn.code == LOAD && insn.off == magic::ARGUMENT {
+                insn.off = argument;
+            }
+        }
+        Ok(())
+    }
+
+    /// Load it into the kernel.
+    pub(super) fn load(&self, name: &str, how: Load) -> io::Result<Program> {
+        match self.try_load(name, how, &mut []) {
+            Ok(program) => Ok(program),
+            Err(error) if error.raw_os_error() == Some(libc::EACCES)
+                || error.raw_os_error() == Some(libc::EINVAL) => {
+                let mut log = vec![0; LOG_BYTES];
+                let _ = self.try_load(name, how, &mut log);
+                let said = CStr::from_bytes_until_nul(&log).unwrap_or_default();
+                let said = said.to_string_lossy();
+                // Its last words are the reason, before what it counted.
+                let mut lines = said.lines().rev().filter(|l| !l.starts_with("processed "));
+                let why = lines.next().unwrap_or_default().trim();
+                if why.is_empty() {
+                    return Err(error);
+                }
+                if std::env::var_os("PLUMB_VERIFIER").is_some() {
+                    let tail: Vec<_> = said.lines().rev().take(40).collect();
+                    let tail: Vec<_> = tail.into_iter().rev().collect();
+                    return Err(io::Error::new(error.kind(), tail.join("\n")));
+                }
+                Err(io::Error::new(error.kind(), format!("the verifier says: {why}")))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn try_load(&self, name: &str, how: Load, log: &mut [u8]) -> io::Result<Program> {
+        // The kernel takes 15 letters, digits and underscores.
+        let name: String = name
+            .chars()
+            .filter(|c| c.is_ascii_alphanumeric() || *c == '_')
+            .take(15)
+            .collect();
+        let name = CString::new(name).unwrap_or_default();
+        let mut opts = sys::bpf_prog_load_opts {
+            sz: size_of::<sys::bpf_prog_load_opts>() as u64,
+            expected_attach_type: how.attach,
+            attach_btf_id: how.target,
+            attach_btf_obj_fd: how.module as u32,
+            // Two tries are for a kernel that is busy.
+            attempts: 3,
+            ..Default::default()
+        };
+        if !log.is_empty() {
+            opts.log_level = 1;
+            opts.log_size = log.len() as u32;
+            opts.log_buf = log.as_mut_ptr().cast::<c_char>();
+        }
+        // SAFETY: all pointers are to memory that outlives the call, with their
+        // lengths.
+        let result = unsafe {
+            sys::bpf_prog_load(
+                how.kind,
+                name.as_ptr(),
+                c"GPL".as_ptr(),
+                self.insns.as_ptr(),
+                self.insns.len() as u64,
+                &raw mut opts,
+            )
+        };
+        let fd = check(result)?;
+        // SAFETY: the descriptor is new and nobody else's.
+        Ok(Program(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+}
+
+impl Program {
+    /// Attach to what it was loaded for: a function, or a tracepoint.
+    pub(super) fn attach(&self) -> io::Result<OwnedFd> {
+        // SAFETY: no name: the target is the program's own.
+        let result = unsafe { sys::bpf_raw_tracepoint_open(ptr::null(), self.0.as_raw_fd()) };
+        let fd = check(result)?;
+        // SAFETY: the descriptor is new and nobody else's.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    /// Runs that the kernel left out, since the program was under way on that CPU.
+    pub(super) fn missed(&self) -> io::Result<u64> {
+        let mut info = sys::bpf_prog_info::default();
+        let mut size = size_of_val(&info) as u32;
+        // SAFETY: the descriptor is a program's, and the kernel writes no more than
+        // `size` bytes. All pointers and lengths within are 0.
+        let result = unsafe {
+            sys::bpf_prog_get_info_by_fd(self.0.as_raw_fd(), &raw mut info, &raw mut size)
+        };
+        check(result)?;
+        Ok(info.recursion_misses)
+    }
+
+    /// Run it by the kernel's own test, which calls `bpf_fentry_test1` to 6 once
+    /// each.
+    pub(super) fn test(&self) -> io::Result<()> {
+        let mut opts = sys::bpf_test_run_opts {
+            sz: size_of::<sys::bpf_test_run_opts>() as u64,
+            ..Default::default()
+        };
+        // SAFETY: the options outlive the call; there is neither data nor context.
+        check(unsafe { sys::bpf_prog_test_run_opts(self.0.as_raw_fd(), &raw mut opts) })?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn insn(code: u8, off: i16, imm: i32) -> sys::bpf_insn {
+        let mut insn = sys::bpf_insn::default();
+        insn.code = code;
+        insn.off = off;
+        insn.imm = imm;
+        insn
+    }
+
+    /// Check that numbers are replaced, but not those that are addresses, and that
+    /// none is forgotten.
+    #[test]
+    fn templates_are_patched() {
+        let mut template = Template {
+            insns: vec![
+                insn(0xb7, 0, magic::FUNCTION),
+                insn(0x18, 0, magic::FUNCTION),
+                insn(0, 0, magic::FUNCTION),
+                insn(0x79, magic::ARGUMENT, 0),
+                insn(0x57, 0, magic::CPU_MASK),
+            ],
+        };
+        let numbers = BTreeMap::from([(magic::FUNCTION, 7), (magic::CPU_MASK, 3)]);
+        template.patch(&numbers, 16).unwrap();
+        let imms: Vec<_> = template.insns.iter().map(|i| i.imm).collect();
+        assert_eq!(imms, [7, magic::FUNCTION, magic::FUNCTION, 0, 3]);
+        assert_eq!(template.insns[3].off, 16);
+
+        let mut template = Template {
+            insns: vec![insn(0x57, 0, magic::STACK_MASK)],
+        };
+        assert!(template.patch(&numbers, 16).is_err());
+    }
+
+    /// Check that the programs are carried, under the names that are asked for.
+    #[test]
+    fn programs_are_carried() {
+        let templates = Templates::open().unwrap();
+        for map in [".data.cells", ".data.children", ".data.cpus", "parked", "spare"] {
+            assert!(templates.map(map).is_ok(), "{map}");
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Which functions are timed.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+
+use netplumb_model::timing::Selection;
+
+use super::types::{Described, Types};
+use crate::live::LiveError;
+
+/// Taken where no number is asked for.
+const DEFAULT_MAX: u32 = 128;
+
+/// What the probes themselves call, or what is called on the way to them: timing it
+/// would never end. Newer kernels refuse some (`btf_id_deny` in
+/// kernel/bpf/verifier.c); 6.1 hangs.
+const NEVER: &[&str] = &[
+    "__rcu_read_lock",
+    "__rcu_read_unlock",
+    "rcu_read_unlock_strict",
+    "rcu_read_unlock_special",
+    "migrate_disable",
+    "migrate_enable",
+    "preempt_count_add",
+    "preempt_count_sub",
+    "ktime_get_mono_fast_ns",
+    "copy_from_kernel_nofault",
+    "copy_from_kernel_nofault_allowed",
+    // Where stacks change: the hooks are there.
+    "__do_softirq",
+    "handle_softirqs",
+    "irq_enter_rcu",
+    "irq_exit_rcu",
+    // What calibration times, and changes under our feet.
+    "bpf_prog_test_run_tracing",
+];
+/// The same, by how they begin.
+const NEVER_PREFIXES: &[&str] = &["__bpf_", "bpf_", "__bpf", "ftrace_", "trace_", "__traceiter_"];
+
+/// The network's layers, the most telling first, for discovery.
+const LAYERS: &[&str] = &[
+    "transport", "network", "socket", "link", "driver", "application", "netfilter",
+];
+
+/// What was chosen.
+#[derive(Debug, Default)]
+pub(super) struct Chosen<'a> {
+    /// The functions, the most telling first.
+    pub(super) functions: Vec<&'a Described>,
+    /// Those that can't be timed, with the reason.
+    pub(super) refused: BTreeMap<String, String>,
+    /// Left out, since there is a limit.
+    pub(super) shed: Vec<String>,
+}
+
+/// What is known of symbols, besides their types.
+#[derive(Debug, Default)]
+pub(super) struct Symbols {
+    /// Names of functions, by the running kernel; empty if it can't be told.
+    present: HashSet<String>,
+    /// Those that can be traced; empty if it can't be told.
+    traceable: HashSet<String>,
+}
+
+impl Symbols {
+    /// Ask the running kernel.
+    pub(super) fn load() -> Symbols {
+        let present = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        let traceable = [
+            "/sys/kernel/tracing/available_filter_functions",
+            "/sys/kernel/debug/tracing/available_filter_functions",
+        ]
+        .iter()
+        .find_map(|path| fs::read_to_string(path).ok())
+        .unwrap_or_default();
+        Symbols::parse(&present, &traceable)
+    }
+
+    fn parse(kallsyms: &str, filter_functions: &str) -> Symbols {
+        let present = kallsyms
+            .lines()
+            .filter_map(|line| {
+                let mut words = line.split_ascii_whitespace().skip(1);
+                let kind = words.next()?;
+                let name = words.next()?;
+                matches!(kind, "t" | "T" | "w" | "W").then(|| name.to_string())
+            })
+            .collect();
+        let traceable = filter_functions
+            .lines()
+            .filter_map(|line| Some(line.split_ascii_whitespace().next()?.to_string()))
+            .collect();
+        Symbols { present, traceable }
+    }
+
+    /// Why a function can't be timed, as far as can be told beforehand.
+    fn refuse(&self, name: &str) -> Option<String> {
+        if never(name) {
+            return Some("the probe itself, or what calls it, needs it".into());
+        }
+        if !self.present.is_empty() && !self.present.contains(name) {
+            let clone = format!("{name}.");
+            let cloned = self.present.iter().any(|s| s.starts_with(&clone));
+            return Some(if cloned {
+                "the compiler made a copy of it with other arguments".into()
+            } else {
+                "it is inlined into its callers, or not loaded".into()
+            });
+        }
+        if !self.traceable.is_empty() && !self.traceable.contains(name) {
+            return Some("the kernel marks it as not to be traced".into());
+        }
+        None
+    }
+}
+
+fn never(name: &str) -> bool {
+    NEVER.contains(&name) || NEVER_PREFIXES.iter().any(|p| name.starts_with(p))
+}
+
+/// Choose functions.
+///
+/// # Errors
+/// Something is asked for that this kernel does not have at all.
+pub(super) fn choose<'a>(
+    selection: &Selection,
+    types: &'a Types,
+    symbols: &Symbols,
+    layer: &dyn Fn(&str, Option<&str>) -> Option<String>,
+) -> Result<Chosen<'a>, LiveError> {
+    let mut chosen = Chosen::default();
+    let mut seen = HashSet::new();
+    let mut take = |function: &'a Described, chosen: &mut Chosen<'a>| {
+        if !seen.insert((function.name.as_str(), function.module)) {
+            return;
+        }
+        match symbols.refuse(&function.name) {
+            Some(why) => {
+                chosen.refused.insert(function.name.clone(), why);
+            }
+            None => chosen.functions.push(function),
+        }
+    };
+    let of = |f: &Described| layer(&f.name, types.module_name(f));
+    for name in &selection.recorded {
+        match types.find(name) {
+            Some(function) => take(function, &mut chosen),
+            None => {
+                let why = "the kernel's type information does not have it";
+                chosen.refused.insert(name.clone(), why.into());
+            }
+        }
+    }
+    for pattern in &selection.patterns {
+        let mut any = false;
+        for function in &types.functions {
+            if matches(pattern, &function.name) {
+                any = true;
+                take(function, &mut chosen);
+            }
+        }
+        if !any {
+            return Err(LiveError::Asked(format!(
+                "no function of this kernel is called `{pattern}`: it is inlined, in a module that \
+                 is not loaded, or of another kernel (`*` stands for any letters)"
+            )));
+        }
+    }
+    for wanted in &selection.layers {
+        let mut any = false;
+        for function in &types.functions {
+            if of(function).as_deref() == Some(wanted) {
+                any = true;
+                // What does not see a packet is told by what calls it.
+                take(function, &mut chosen);
+            }
+        }
+        if !any {
+            return Err(LiveError::Asked(format!(
+                "no function of this kernel is of the layer `{wanted}`"
+            )));
+        }
+    }
+    let nothing_else = selection.recorded.is_empty()
+        && selection.patterns.is_empty()
+        && selection.layers.is_empty();
+    if selection.discover || nothing_else {
+        discover(types, &of, &mut |f| {
+            // What can't be timed was not asked for: it is not worth a word.
+            if symbols.refuse(&f.name).is_none() {
+                take(f, &mut chosen);
+            }
+        });
+    }
+    let max = match selection.max_functions {
+        0 => DEFAULT_MAX,
+        max => max,
+    } as usize;
+    if chosen.functions.len() > max {
+        let shed = chosen.functions.split_off(max);
+        chosen.shed = shed.iter().rev().map(|f| f.name.clone()).collect();
+    }
+    Ok(chosen)
+}
+
+/// Functions that take an skb, by the layer, and within one those first whose name
+/// tells what they do with it.
+fn discover<'a>(
+    types: &'a Types,
+    layer: &dyn Fn(&Described) -> Option<String>,
+    take: &mut dyn FnMut(&'a Described),
+) {
+    let mut found: Vec<_> = types
+        .functions
+        .iter()
+        .filter(|f| f.takes_skb)
+        .filter_map(|f| {
+            let layer = layer(f)?;
+            let rank = LAYERS.iter().position(|l| *l == layer)?;
+            let quiet = super::types::hint(&f.name) == 0;
+            Some((quiet, rank, f.name.len(), f))
+        })
+        .collect();
+    found.sort_by_key(|(quiet, rank, length, f)| (*quiet, *rank, *length, &f.name));
+    for (.., function) in found {
+        take(function);
+    }
+}
+
+/// Whether a name fits a pattern, in which `*` stands for any letters.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return pattern == name;
+    };
+    let Some(mut left) = name.strip_prefix(first) else {
+        return false;
+    };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let last = parts.pop().unwrap_or("");
+    for part in parts {
+        let Some(at) = left.find(part) else {
+            return false;
+        };
+        left = &left[at + part.len()..];
+    }
+    left.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check what fits a pattern.
+    #[test]
+    fn patterns_match() {
+        for (pattern, name, fits) in [
+            ("ip_rcv", "ip_rcv", true),
+            ("ip_rcv", "ip_rcv_core", false),
+            ("ip_*", "ip_rcv", true),
+            ("*_rcv", "ip_rcv", true),
+            ("udp*skb*", "udp_queue_rcv_one_skb", true),
+            ("a*b*a", "aba", true),
+            ("a*a", "a", false),
+            ("*", "anything", true),
+        ] {
+            assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+
+    fn described(name: &str, id: u32) -> Described {
+        Described {
+            name: name.into(),
+            module: None,
+            id,
+            arguments: 1,
+            packet: None,
+            takes_skb: true,
+        }
+    }
+
+    fn types(names: &[&str]) -> Types {
+        Types::of(names.iter().zip(1..).map(|(n, id)| described(n, id)).collect())
+    }
+
+    fn no_layer(_: &str, _: Option<&str>) -> Option<String> {
+        None
+    }
+
+    /// Check that what can't be timed is said with the reason, and that the least
+    /// telling of a recording's functions are shed first.
+    #[test]
+    fn refused_and_shed() {
+        let types = types(&["a", "b", "c", "inlined", "cloned", "untraced", "__rcu_read_lock"]);
+        let symbols = Symbols::parse(
+            "0 T a\n0 t b\n0 T c\n0 t cloned.isra.0\n0 T untraced\n0 T __rcu_read_lock\n0 D inlined\n",
+            "a\nb\nc [mod]\n",
+        );
+        let selection = Selection {
+            recorded: ["c", "inlined", "cloned", "a", "untraced", "b", "__rcu_read_lock", "absent"]
+                .map(String::from)
+                .to_vec(),
+            max_functions: 2,
+            ..Default::default()
+        };
+        let chosen = choose(&selection, &types, &symbols, &no_layer).unwrap();
+        let names: Vec<_> = chosen.functions.iter().map(|f| f.name.as_str()).collect();
+        assert_eq!(names, ["c", "a"]);
+        assert_eq!(chosen.shed, ["b"]);
+        let refused: Vec<_> = chosen.refused.keys().map(String::as_str).collect();
+        assert_eq!(refused, ["__rcu_read_lock", "absent", "cloned", "inlined", "untraced"]);
+    }
+
+    /// Check that discovery takes those of the network that say what they do before
+    /// others.
+    #[test]
+    fn discovery_prefers_the_path() {
+        let types = types(&["skb_set_owner", "ip_rcv", "e1000_xmit_frame", "aa_sk", "udp_rcv"]);
+        let layer = |name: &str, _: Option<&str>| {
+            Some(
+                match name {
+                    "udp_rcv" => "transport",
+                    "ip_rcv" => "network",
+                    "e1000_xmit_frame" => "driver",
+                    "skb_set_owner" => "socket",
+                    _ => "security",
+                }
+                .to_string(),
+            )
+        };
+        let selection = Selection::default();
+        let chosen = choose(&selection, &types, &Symbols::default(), &layer).unwrap();
+        let names: Vec<_> = chosen.functions.iter().map(|f| f.name.as_str()).collect();
+        assert_eq!(names, ["udp_rcv", "ip_rcv", "e1000_xmit_frame", "skb_set_owner"]);
+    }
+
+    /// Check that a pattern or layer that nothing fits is an error.
+    #[test]
+    fn nothing_fits() {
+        let types = types(&["a"]);
+        for selection in [
+            Selection {
+                patterns: vec!["b*".into()],
+                ..Default::default()
+            },
+            Selection {
+                layers: vec!["network".into()],
+                ..Default::default()
+            },
+        ] {
+            assert!(choose(&selection, &types, &Symbols::default(), &no_layer).is_err());
+        }
+    }
+}

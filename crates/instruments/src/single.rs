@@ -1,0 +1,285 @@
+//! One function timed alone, as a witness for the tests of `exact`: nanoseconds from
+//! its entry to its exit,
+//! by fentry and fexit.
+//!
+//! Two programs on the one trampoline (single/single.bpf.c) read the clock
+//! and keep the number of calls, the sum of their times and the shortest. Every
+//! time holds the probe's own cost between the two readings: [`Times`] has it as
+//! measured, for whoever knows that cost to subtract. It is nearly the same for
+//! all functions. The trampoline restores the function's argument registers, an
+//! instruction each; and there is [`RCU_INSNS`]. On x86-64 with Linux 6.1 the rest
+//! is 166 instructions.
+
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd};
+
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+use libbpf_sys as sys;
+
+/// The programs, compiled from single/single.bpf.c.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/single.bpf.o"));
+
+/// Words of `struct single_times`.
+const TIMES_WORDS: usize = 5;
+
+/// So many instructions less the probe costs in a call that is made within an RCU
+/// read section, where RCU is preemptible: the end of a section that is not the
+/// outermost need not look whether it was waited for (`__rcu_read_unlock`,
+/// kernel/rcu/tree_plugin.h; counted on x86-64).
+pub const RCU_INSNS: u32 = 3;
+
+/// What the kernel itself calls on the way to a program: timing it would never
+/// end. Newer kernels refuse (`btf_id_deny` in kernel/bpf/verifier.c), 6.1 hangs.
+const NEVER: &[&str] = &["__rcu_read_lock", "__rcu_read_unlock"];
+
+/// Why a function can't be timed.
+#[derive(Debug)]
+pub struct TimerError {
+    doing: &'static str,
+    function: String,
+    source: libbpf_rs::Error,
+}
+
+impl fmt::Display for TimerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The alternate form is that with the causes.
+        write!(
+            f,
+            "can't {} `{}`: {:#}",
+            self.doing, self.function, self.source
+        )
+    }
+}
+
+impl std::error::Error for TimerError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+/// What was seen of a function.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Calls that returned and were timed.
+    pub calls: u64,
+    /// Sum of their times, the probe's own cost included.
+    pub total_ns: u64,
+    /// The shortest, likewise; 0 if there were no calls.
+    pub min_ns: u64,
+    /// Of the calls timed, those that were made within an RCU read section: see
+    /// [`RCU_INSNS`].
+    pub in_rcu: u64,
+    /// Calls that could not be timed, or may have been timed wrongly: entered
+    /// before the timer was there, nested too deep, or made while the probe
+    /// itself was at work.
+    pub untimed: u64,
+}
+
+impl Times {
+    /// Take in what another CPU has seen, as the words of its map entry.
+    fn add(&mut self, words: [u64; TIMES_WORDS]) {
+        let [calls, total_ns, min_ns, in_rcu, untimed] = words;
+        if calls > 0 {
+            self.min_ns = if self.calls == 0 {
+                min_ns
+            } else {
+                self.min_ns.min(min_ns)
+            };
+        }
+        self.calls += calls;
+        self.total_ns += total_ns;
+        self.in_rcu += in_rcu;
+        self.untimed += untimed;
+    }
+}
+
+/// Times one function for as long as it lives.
+#[derive(Debug)]
+pub struct FunctionTimer {
+    function: String,
+    // Fields are dropped in this order: `enter` goes first, so that what `leave`
+    // sees has been entered.
+    _enter: Link,
+    _leave: Link,
+    times: MapHandle,
+    /// Misses before the last reset.
+    misses_before: u64,
+    object: Object,
+}
+
+impl FunctionTimer {
+    /// Start to time `function`, of the kernel or of a module that is loaded.
+    ///
+    /// # Errors
+    /// There is no such function, it can't be traced, or this kernel or user may
+    /// not trace.
+    pub fn attach(function: &str) -> Result<Self, TimerError> {
+        let failed = |doing| {
+            move |source| TimerError {
+                doing,
+                function: function.to_string(),
+                source,
+            }
+        };
+        if NEVER.contains(&function) {
+            let why = std::io::Error::other("the probe itself calls it");
+            return Err(failed("time")(why.into()));
+        }
+        // libelf wants it aligned, as the allocator has it.
+        let image = OBJECT.to_vec();
+        let mut open = ObjectBuilder::default()
+            .open_memory(&image)
+            .map_err(failed("read the programs that time"))?;
+        for mut program in open.progs_mut() {
+            program
+                .set_attach_target(0, Some(function.to_string()))
+                .map_err(failed("find"))?;
+        }
+        let object = open.load().map_err(failed("load the programs that time"))?;
+        let link = |name: &str| {
+            let program = object.progs_mut().find(|p| p.name() == name);
+            program
+                .ok_or_else(|| missing(name))
+                .and_then(|p| p.attach_trace())
+                .map_err(failed("attach to"))
+        };
+        // `leave` passes over what it has not seen entered, but `enter` would wait
+        // for exits that nobody sees.
+        let leave = link("leave")?;
+        let enter = link("enter")?;
+        let times = object
+            .maps()
+            .find(|m| m.name() == "times")
+            .ok_or_else(|| missing("times"))
+            .and_then(|m| MapHandle::try_from(&m))
+            .map_err(failed("read the times of"))?;
+        let mut timer = FunctionTimer {
+            function: function.to_string(),
+            _enter: enter,
+            _leave: leave,
+            times,
+            misses_before: 0,
+            object,
+        };
+        timer.reset()?;
+        Ok(timer)
+    }
+
+    /// Forget what was seen so far.
+    ///
+    /// # Errors
+    /// The map could not be written.
+    pub fn reset(&mut self) -> Result<(), TimerError> {
+        self.clear()
+            .map_err(|source| self.error("reset the times of", source))?;
+        self.misses_before = self.misses()?;
+        Ok(())
+    }
+
+    fn clear(&self) -> Result<(), libbpf_rs::Error> {
+        let zeros = vec![vec![0; TIMES_WORDS * 8]; libbpf_rs::num_possible_cpus()?];
+        self.times
+            .update_percpu(&0_u32.to_ne_bytes(), &zeros, MapFlags::ANY)
+    }
+
+    /// What was seen since the last reset.
+    ///
+    /// # Errors
+    /// The map could not be read.
+    pub fn read(&self) -> Result<Times, TimerError> {
+        let cpus = self
+            .times
+            .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|source| self.error("read the times of", source))?
+            .unwrap_or_default();
+        let mut times = Times::default();
+        for bytes in cpus {
+            let mut words = [0; TIMES_WORDS];
+            for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+                *word = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+            }
+            times.add(words);
+        }
+        times.untimed += self.misses()?.saturating_sub(self.misses_before);
+        Ok(times)
+    }
+
+    /// Runs of either program that the kernel left out, since that program was
+    /// under way on the same CPU. One means that an entry and an exit may have
+    /// been paired wrongly.
+    fn misses(&self) -> Result<u64, TimerError> {
+        let mut misses = 0;
+        for program in self.object.progs() {
+            let mut info = sys::bpf_prog_info::default();
+            let mut size = size_of_val(&info) as u32;
+            // SAFETY: the descriptor is a program's, and the kernel writes no more
+            // than `size` bytes. All pointers and lengths within are 0.
+            let result = unsafe {
+                sys::bpf_prog_get_info_by_fd(
+                    program.as_fd().as_raw_fd(),
+                    &raw mut info,
+                    &raw mut size,
+                )
+            };
+            if result < 0 {
+                let source = libbpf_rs::Error::from_raw_os_error(-result);
+                return Err(self.error("count the missed calls of", source));
+            }
+            misses += info.recursion_misses;
+        }
+        Ok(misses)
+    }
+
+    fn error(&self, doing: &'static str, source: libbpf_rs::Error) -> TimerError {
+        TimerError {
+            doing,
+            function: self.function.clone(),
+            source,
+        }
+    }
+}
+
+fn missing(name: &str) -> libbpf_rs::Error {
+    let error = std::io::Error::other(format!("the compiled programs have no `{name}`"));
+    libbpf_rs::Error::from(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the programs are carried, both, under the names that are asked
+    /// for, with the map as large as is read.
+    #[test]
+    fn programs_are_carried() {
+        let image = OBJECT.to_vec();
+        let object = ObjectBuilder::default().open_memory(&image).unwrap();
+        let mut names: Vec<_> = object
+            .progs()
+            .map(|p| p.name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["enter", "leave"]);
+        let times = object.maps().find(|m| m.name() == "times").unwrap();
+        assert_eq!(times.value_size() as usize, TIMES_WORDS * 8);
+    }
+
+    /// Check that CPUs which saw nothing do not take part in the shortest.
+    #[test]
+    fn cpus_are_merged() {
+        let mut times = Times::default();
+        for words in [[0, 0, 0, 0, 1], [2, 30, 14, 1, 0], [0; 5], [1, 9, 9, 0, 0]] {
+            times.add(words);
+        }
+        assert_eq!(
+            times,
+            Times {
+                calls: 3,
+                total_ns: 39,
+                min_ns: 9,
+                in_rcu: 1,
+                untimed: 1
+            }
+        );
+    }
+}
