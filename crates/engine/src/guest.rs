@@ -17,8 +17,6 @@ use netplumb_workload::ends::Ends;
 use netplumb_workload::mark::{self, mark};
 use netplumb_workload::packets::Traffic;
 
-use crate::second_opinion;
-
 /// The agent's part that knows of workloads.
 #[derive(Debug, Default)]
 pub struct Agent {
@@ -172,24 +170,24 @@ impl Agent {
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), String> {
         let ends = self.ends(plan)?;
-        let (insns, ns) = timing::clocks();
-        let timed = functions
-            .iter()
-            .map(|f| timing::time(f, plan, ends))
-            .collect();
-        let (insns_after, ns_after) = timing::clocks();
-        let clocks = BTreeMap::from([
-            (
-                second_opinion::CLOCK_INSNS.into(),
-                (insns_after - insns).to_string(),
-            ),
-            (
-                second_opinion::CLOCK_NS.into(),
-                (ns_after - ns).as_nanos().to_string(),
-            ),
-        ]);
-        reply(Reply::Facts(clocks)).map_err(|e| e.to_string())?;
-        reply(Reply::Timed(timed)).map_err(|e| e.to_string())
+        let clocks = timing::clocks();
+        // None is traffic without a probe, to compare with.
+        let (attached, windows, timed) = match functions {
+            [one] => (None, Vec::new(), vec![timing::time(one, plan, ends)]),
+            all => {
+                let (attached, windows) = timing::together(all, plan, ends)?;
+                (attached, windows, Vec::new())
+            }
+        };
+        let told = |e: io::Error| e.to_string();
+        reply(Reply::Facts(timing::since(clocks))).map_err(told)?;
+        if let Some(attached) = attached {
+            reply(Reply::Attached(Box::new(attached))).map_err(told)?;
+        }
+        for window in windows {
+            reply(Reply::Window(Box::new(window))).map_err(told)?;
+        }
+        reply(Reply::Timed(timed)).map_err(told)
     }
 }
 

@@ -9,6 +9,7 @@ use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::process::{Extra, VmError};
 use netplumb_lab::vm::trial;
 use netplumb_model::message::{Reply, Request, TimedFunction};
+use netplumb_model::timing::{Attached, Window};
 
 use crate::error::EngineError;
 use crate::origin::Boot;
@@ -33,6 +34,10 @@ pub struct SecondOpinion {
     pub clock_ns: u64,
     /// That clock: "tsc" or "tsc-early", or it does not count instructions.
     pub clock_source: String,
+    /// What the `functions` instrument says of itself, where it timed them together.
+    pub attached: Attached,
+    /// What it saw in each block; without functions, how long each block took.
+    pub windows: Vec<Window>,
 }
 
 impl SecondOpinion {
@@ -52,6 +57,30 @@ pub fn time_functions(
     plan: &Plan,
     options: &Options,
     functions: &[&str],
+) -> Result<SecondOpinion, EngineError> {
+    // One request for each, so that each has its time.
+    let each: Vec<_> = functions.iter().map(|f| vec![f.to_string()]).collect();
+    ask(plan, options, each)
+}
+
+/// Time functions all at once by the `functions` instrument, under the same traffic.
+/// With none, the blocks are run without a probe.
+///
+/// # Errors
+/// The guest could not be run, or nothing could be timed in it.
+pub fn time_together(
+    plan: &Plan,
+    options: &Options,
+    functions: &[&str],
+) -> Result<SecondOpinion, EngineError> {
+    let all = functions.iter().map(|f| f.to_string()).collect();
+    ask(plan, options, vec![all])
+}
+
+fn ask(
+    plan: &Plan,
+    options: &Options,
+    requests: Vec<Vec<String>>,
 ) -> Result<SecondOpinion, EngineError> {
     let mut opinion = SecondOpinion::default();
     let guests = plan.guests();
@@ -76,15 +105,16 @@ pub fn time_functions(
         }
         Ok(())
     })?;
-    for function in functions {
-        // One request for each, so that each has its time.
+    for functions in requests {
         let request = Request::TimeFunctions {
-            functions: vec![function.to_string()],
+            functions,
             plan: run.clone(),
         };
         guest.ask(&request, options.timeout, |reply| {
             match reply {
                 Reply::Timed(timed) => opinion.functions.extend(timed),
+                Reply::Attached(attached) => opinion.attached = *attached,
+                Reply::Window(window) => opinion.windows.push(*window),
                 Reply::Facts(facts) => {
                     let number = |key| {
                         facts

@@ -101,10 +101,14 @@ impl Functions {
                 memory.set_outside(costs.outside_ns.round() as u64);
                 attached.calibration = costs.calibration;
                 let outside = format!("{:.1}", costs.outside_ns);
-                attached.facts.insert("functions.outside_ns".into(), outside);
+                attached
+                    .facts
+                    .insert("functions.outside_ns".into(), outside);
             }
             Err(error) => {
-                attached.facts.insert("functions.uncalibrated".into(), error.to_string());
+                attached
+                    .facts
+                    .insert("functions.uncalibrated".into(), error.to_string());
             }
         }
         attached.facts.insert(
@@ -128,7 +132,9 @@ impl Functions {
                     });
                 }
                 Err(error) => {
-                    attached.refused.insert(function.name.clone(), error.to_string());
+                    attached
+                        .refused
+                        .insert(function.name.clone(), error.to_string());
                     last_error = Some(error);
                 }
             }
@@ -248,9 +254,9 @@ fn nothing(error: Option<std::io::Error>) -> LiveError {
             doing: "attach to any function".into(),
             source: Box::new(error),
         },
-        None => LiveError::Asked(
-            "none of the functions asked for can be timed on this kernel".into(),
-        ),
+        None => {
+            LiveError::Asked("none of the functions asked for can be timed on this kernel".into())
+        }
     }
 }
 

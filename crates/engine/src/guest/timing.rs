@@ -1,11 +1,17 @@
-//! Functions timed in the guest, one at a time, each under the same traffic.
+//! Functions timed in the guest: one alone, or many at once, under traffic.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
+use netplumb_instruments::live;
 use netplumb_instruments::single::{FunctionTimer, Times};
+use netplumb_kernel::layers::LayerRules;
 use netplumb_model::message::{RunPlan, TimedFunction};
+use netplumb_model::timing::{Attached, Clock, Filter, Selection, TimingSpec, Window};
 use netplumb_workload::ends::Ends;
 use netplumb_workload::packets::Traffic;
+
+use crate::second_opinion;
 
 /// Time one function in the blocks of a plan. What goes wrong is told in the
 /// answer: the next function may do better.
@@ -45,6 +51,73 @@ fn try_time(function: &str, plan: &RunPlan, ends: &Ends) -> Result<Times, String
         }
     }
     timer.read().map_err(|e| e.to_string())
+}
+
+/// Time all of these at once by the instrument, in the blocks of a plan, a window
+/// each. With none of them, the windows have only their length.
+pub(super) fn together(
+    functions: &[String],
+    plan: &RunPlan,
+    ends: &Ends,
+) -> Result<(Option<Attached>, Vec<Window>), String> {
+    let mut traffic =
+        Traffic::open(plan, ends).map_err(|e| format!("open {} sockets: {e}", plan.proto))?;
+    let rules = LayerRules::built_in();
+    let layer = |name: &str, module: Option<&str>| rules.layer(name, module).map(String::from);
+    let spec = TimingSpec {
+        clock: Clock::Functions,
+        filter: Filter::default(),
+        selection: Selection {
+            recorded: functions.to_vec(),
+            max_functions: functions.len() as u32,
+            ..Default::default()
+        },
+        mechanism: None,
+        one_packet: 0,
+    };
+    let mut instrument = match functions {
+        [] => None,
+        _ => Some(live::attach(&spec, &layer).map_err(|e| e.to_string())?),
+    };
+    traffic.warm_up().map_err(|e| format!("warm-up: {e}"))?;
+    let mut windows = Vec::new();
+    for index in 0..plan.blocks {
+        if let Some(instrument) = &mut instrument {
+            instrument.open().map_err(|e| e.to_string())?;
+        }
+        let begun = Instant::now();
+        let ledger = traffic.block().map_err(|e| format!("block {index}: {e}"))?;
+        let duration_ns = begun.elapsed().as_nanos() as u64;
+        let mut window = match &mut instrument {
+            Some(instrument) => instrument.close().map_err(|e| e.to_string())?,
+            None => Window::default(),
+        };
+        window.duration_ns = duration_ns;
+        windows.push(window);
+        if !ledger.closes() || ledger.delivered < ledger.offered {
+            return Err(format!(
+                "block {index}: {} of {} packets arrived",
+                ledger.delivered, ledger.offered
+            ));
+        }
+    }
+    let attached = instrument.map(|i| i.attached().clone());
+    Ok((attached, windows))
+}
+
+/// What has passed on both clocks since a reading of them, as facts.
+pub(super) fn since((insns, ns): (u64, Duration)) -> BTreeMap<String, String> {
+    let (insns_after, ns_after) = clocks();
+    BTreeMap::from([
+        (
+            second_opinion::CLOCK_INSNS.into(),
+            (insns_after - insns).to_string(),
+        ),
+        (
+            second_opinion::CLOCK_NS.into(),
+            (ns_after - ns).as_nanos().to_string(),
+        ),
+    ])
 }
 
 /// A reading of both clocks: instructions (which the CPU's time stamp counter

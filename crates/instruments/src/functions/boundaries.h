@@ -66,7 +66,8 @@ static __always_inline void give_back(struct functions_stack *s, __u64 number, _
 {
 	__u64 depth = s->depth;
 
-	if (depth && depth < FUNCTIONS_FRAMES)
+	/* Without a call under way it is counted for the root. */
+	if (depth < FUNCTIONS_FRAMES)
 		cell_at(number, (__u32)s->frames[depth].where)->interruptions++;
 	s->stolen_ns += bpf_ktime_get_ns() - left_ns + state.outside_ns;
 }

@@ -258,7 +258,10 @@ mod tests {
         };
         let all = medians(&[of(0, 30.0), of(1, 40.0), of(2, 50.0)]);
         assert_eq!(all.len(), 1);
-        assert_eq!((all[0].cpu, all[0].bias_ns, all[0].pair_ns), (None, 40.0, 90.0));
+        assert_eq!(
+            (all[0].cpu, all[0].bias_ns, all[0].pair_ns),
+            (None, 40.0, 90.0)
+        );
         assert!(all[0].uncertainty_ns > 5.0);
     }
 }

@@ -94,7 +94,11 @@ pub(super) fn own_ns(attached: &Attached, window: &Window) -> f64 {
         .filter_map(|times| {
             let node = window.nodes.get(times.node as usize)?;
             let function = attached.functions.get(node.function as usize)?;
-            let cost = cost(&attached.calibration, function.mechanism, function.arguments);
+            let cost = cost(
+                &attached.calibration,
+                function.mechanism,
+                function.arguments,
+            );
             Some(times.times.count as f64 * cost.pair_ns)
         })
         .sum()
@@ -160,7 +164,12 @@ mod tests {
         };
         // a calls b, which calls c; another c stands alone.
         let window = Window {
-            nodes: vec![node(None, 0), node(Some(0), 1), node(Some(1), 2), node(None, 2)],
+            nodes: vec![
+                node(None, 0),
+                node(Some(0), 1),
+                node(Some(1), 2),
+                node(None, 2),
+            ],
             functions: vec![
                 times(0, 2, 2000),
                 times(1, 4, 1000),

@@ -24,16 +24,17 @@ pub(super) fn raw(filter: &Filter) -> Result<RawFilter, LiveError> {
         ..Default::default()
     };
     for wanted in &filter.protos {
-        raw.protos |= 1 << match wanted {
-            Proto::Raw => proto::RAW,
-            Proto::Udp => proto::UDP,
-            Proto::Tcp => proto::TCP,
-            Proto::Command => {
-                return Err(LiveError::Asked(
-                    "`command` is no protocol of packets: filter by --pid".into(),
-                ));
-            }
-        };
+        raw.protos |= 1
+            << match wanted {
+                Proto::Raw => proto::RAW,
+                Proto::Udp => proto::UDP,
+                Proto::Tcp => proto::TCP,
+                Proto::Command => {
+                    return Err(LiveError::Asked(
+                        "`command` is no protocol of packets: filter by --pid".into(),
+                    ));
+                }
+            };
     }
     match filter.address {
         None => {}
@@ -93,9 +94,18 @@ mod tests {
             ..Default::default()
         };
         let raw = raw(&filter).unwrap();
-        assert_eq!((raw.active, raw.protos, raw.family, raw.port), (1, 0b1100, 6, 53));
-        assert_eq!((raw.address_family, &raw.address[..4]), (4, &[10, 1, 2, 3][..]));
-        assert_eq!((raw.namespaces, &raw.namespace_inodes[..2]), (2, &[7, 8][..]));
+        assert_eq!(
+            (raw.active, raw.protos, raw.family, raw.port),
+            (1, 0b1100, 6, 53)
+        );
+        assert_eq!(
+            (raw.address_family, &raw.address[..4]),
+            (4, &[10, 1, 2, 3][..])
+        );
+        assert_eq!(
+            (raw.namespaces, &raw.namespace_inodes[..2]),
+            (2, &[7, 8][..])
+        );
     }
 
     /// Check that what can't be looked at is refused.

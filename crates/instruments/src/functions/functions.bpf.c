@@ -176,7 +176,8 @@ static __noinline __u64 find_frame(__u64 function)
 	}
 	for (i = 0; i < 16; i++) {
 		at = depth - i;
-		if (at == 0 || at >= FUNCTIONS_FRAMES)
+		/* The root's frame has no function; beyond it, the number wraps. */
+		if (at >= FUNCTIONS_FRAMES)
 			break;
 		if (s->frames[at].where >> 32 == function) {
 			lost(cpu, FUNCTIONS_LOST_UNMATCHED, i);
@@ -205,7 +206,11 @@ static __always_inline int leave_at(__u64 now)
 	if (where >> 32 != function) {
 search:
 		depth = find_frame(function);
-		if (!depth || depth >= FUNCTIONS_FRAMES)
+		if (!depth)
+			return 0;
+		/* The compiler would make one comparison of the two. */
+		OPAQUE(depth);
+		if (depth >= FUNCTIONS_FRAMES)
 			return 0;
 		frame = &s->frames[depth];
 		where = frame->where;

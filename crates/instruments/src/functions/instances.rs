@@ -178,9 +178,8 @@ impl Boundaries {
             for name in softirqs {
                 if let Ok(hooks) = pair((name, "softirqs_begin"), (name, "softirqs_end")) {
                     all.hooks.extend(hooks);
-                    all.hooks.push(
-                        tracepoint("softirq_entry", "softirq_vector").map_err(refused)?,
-                    );
+                    all.hooks
+                        .push(tracepoint("softirq_entry", "softirq_vector").map_err(refused)?);
                     all.watched.push(name);
                     done = true;
                     break;
@@ -188,7 +187,10 @@ impl Boundaries {
             }
         }
         if !done {
-            let hooks = points(("softirq_entry", "softirq_begin"), ("softirq_exit", "softirq_end"));
+            let hooks = points(
+                ("softirq_entry", "softirq_begin"),
+                ("softirq_exit", "softirq_end"),
+            );
             all.hooks.extend(hooks.map_err(refused)?);
             all.watched.push("softirq_entry");
         }

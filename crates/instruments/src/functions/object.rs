@@ -79,8 +79,9 @@ impl Templates {
         // libelf wants it aligned, as the allocator has it.
         let image = OBJECT.to_vec();
         // SAFETY: the image outlives the object, which keeps it; no options.
-        let object =
-            unsafe { sys::bpf_object__open_mem(image.as_ptr().cast(), image.len() as u64, ptr::null()) };
+        let object = unsafe {
+            sys::bpf_object__open_mem(image.as_ptr().cast(), image.len() as u64, ptr::null())
+        };
         let object = NonNull::new(object)
             .ok_or_else(|| failed("read the programs that time", io::Error::last_os_error()))?;
         Ok(Templates {
@@ -93,7 +94,8 @@ impl Templates {
     fn map(&self, name: &str) -> Result<NonNull<sys::bpf_map>, LiveError> {
         let wanted = CString::new(name).unwrap_or_default();
         // SAFETY: the object is alive, and the name is NUL-terminated.
-        let map = unsafe { sys::bpf_object__find_map_by_name(self.object.as_ptr(), wanted.as_ptr()) };
+        let map =
+            unsafe { sys::bpf_object__find_map_by_name(self.object.as_ptr(), wanted.as_ptr()) };
         NonNull::new(map).ok_or_else(|| {
             failed(
                 "read the programs that time",
@@ -229,8 +231,10 @@ impl Template {
     pub(super) fn load(&self, name: &str, how: Load) -> io::Result<Program> {
         match self.try_load(name, how, &mut []) {
             Ok(program) => Ok(program),
-            Err(error) if error.raw_os_error() == Some(libc::EACCES)
-                || error.raw_os_error() == Some(libc::EINVAL) => {
+            Err(error)
+                if error.raw_os_error() == Some(libc::EACCES)
+                    || error.raw_os_error() == Some(libc::EINVAL) =>
+            {
                 let mut log = vec![0; LOG_BYTES];
                 let _ = self.try_load(name, how, &mut log);
                 let said = CStr::from_bytes_until_nul(&log).unwrap_or_default();
@@ -246,7 +250,10 @@ impl Template {
                     let tail: Vec<_> = tail.into_iter().rev().collect();
                     return Err(io::Error::new(error.kind(), tail.join("\n")));
                 }
-                Err(io::Error::new(error.kind(), format!("the verifier says: {why}")))
+                Err(io::Error::new(
+                    error.kind(),
+                    format!("the verifier says: {why}"),
+                ))
             }
             Err(error) => Err(error),
         }
@@ -369,7 +376,13 @@ mod tests {
     #[test]
     fn programs_are_carried() {
         let templates = Templates::open().unwrap();
-        for map in [".data.cells", ".data.children", ".data.cpus", "parked", "spare"] {
+        for map in [
+            ".data.cells",
+            ".data.children",
+            ".data.cpus",
+            "parked",
+            "spare",
+        ] {
             assert!(templates.map(map).is_ok(), "{map}");
         }
     }

@@ -8,7 +8,9 @@ use std::ptr::NonNull;
 use netplumb_model::timing::Filter;
 
 use super::filter;
-use super::layout::{self, CELL_WORDS, Cpu, LEVELS, Node, STACK_BYTES, State, cell, loss, magic, node};
+use super::layout::{
+    self, CELL_WORDS, Cpu, LEVELS, Node, STACK_BYTES, State, cell, loss, magic, node,
+};
 use super::object::Templates;
 use crate::live::LiveError;
 
@@ -17,6 +19,9 @@ use crate::live::LiveError;
 const MAX_CELLS: u32 = 1 << 16;
 /// Stacks for tasks that are switched out with calls under way, besides one a CPU.
 const TASK_STACKS: u32 = 256;
+
+/// Where in a stack its first frame says what its root is.
+const ROOT_BYTE: u32 = 24;
 
 /// How large everything is: powers of two, since indices are masked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +85,7 @@ impl Shape {
 pub(super) struct Memory {
     shape: Shape,
     cpus: NonNull<Cpu>,
+    stacks: NonNull<u8>,
     nodes: NonNull<Node>,
     children: NonNull<u32>,
     cells: NonNull<u64>,
@@ -98,7 +104,10 @@ impl Memory {
             (".data.stacks", shape.stacks * STACK_BYTES),
             (".data.nodes", shape.nodes * size_of::<Node>() as u32),
             (".data.children", (shape.nodes << shape.row_shift) * 4),
-            (".data.cells", shape.nodes * shape.cpu_slots * CELL_WORDS as u32 * 8),
+            (
+                ".data.cells",
+                shape.nodes * shape.cpu_slots * CELL_WORDS as u32 * 8,
+            ),
         ] {
             templates.size(name, bytes)?;
         }
@@ -111,6 +120,7 @@ impl Memory {
         let memory = Memory {
             shape,
             cpus: at(".data.cpus")?.cast(),
+            stacks: at(".data.stacks")?,
             nodes: at(".data.nodes")?.cast(),
             children: at(".data.children")?.cast(),
             cells: at(".data.cells")?.cast(),
@@ -148,7 +158,14 @@ impl Memory {
             (*state).next_node = node::FIXED;
             (*state).max_nodes = shape.nodes;
             for cpu in 0..shape.cpu_slots {
-                (*self.cpus.as_ptr().add(cpu as usize)).current = shape.task_stack(cpu);
+                let stack = shape.task_stack(cpu);
+                (*self.cpus.as_ptr().add(cpu as usize)).current = stack;
+                // Until the first switch nobody knows better.
+                let root = self
+                    .stacks
+                    .as_ptr()
+                    .add((stack * STACK_BYTES + ROOT_BYTE) as usize);
+                root.cast::<u64>().write(u64::from(node::TASK));
             }
             // What is called from these is no other node.
             let row = 1_usize << shape.row_shift;
@@ -207,7 +224,10 @@ impl Memory {
         // writes either of them only if it is its own time.
         unsafe {
             self.cells.as_ptr().add(at + cell::MAX).write_volatile(0);
-            self.cells.as_ptr().add(at + cell::INVERSE_MIN).write_volatile(0);
+            self.cells
+                .as_ptr()
+                .add(at + cell::INVERSE_MIN)
+                .write_volatile(0);
         }
     }
 

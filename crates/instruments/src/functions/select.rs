@@ -35,11 +35,24 @@ const NEVER: &[&str] = &[
     "bpf_prog_test_run_tracing",
 ];
 /// The same, by how they begin.
-const NEVER_PREFIXES: &[&str] = &["__bpf_", "bpf_", "__bpf", "ftrace_", "trace_", "__traceiter_"];
+const NEVER_PREFIXES: &[&str] = &[
+    "__bpf_",
+    "bpf_",
+    "__bpf",
+    "ftrace_",
+    "trace_",
+    "__traceiter_",
+];
 
 /// The network's layers, the most telling first, for discovery.
 const LAYERS: &[&str] = &[
-    "transport", "network", "socket", "link", "driver", "application", "netfilter",
+    "transport",
+    "network",
+    "socket",
+    "link",
+    "driver",
+    "application",
+    "netfilter",
 ];
 
 /// What was chosen.
@@ -279,7 +292,13 @@ mod tests {
     }
 
     fn types(names: &[&str]) -> Types {
-        Types::of(names.iter().zip(1..).map(|(n, id)| described(n, id)).collect())
+        Types::of(
+            names
+                .iter()
+                .zip(1..)
+                .map(|(n, id)| described(n, id))
+                .collect(),
+        )
     }
 
     fn no_layer(_: &str, _: Option<&str>) -> Option<String> {
@@ -290,15 +309,32 @@ mod tests {
     /// telling of a recording's functions are shed first.
     #[test]
     fn refused_and_shed() {
-        let types = types(&["a", "b", "c", "inlined", "cloned", "untraced", "__rcu_read_lock"]);
+        let types = types(&[
+            "a",
+            "b",
+            "c",
+            "inlined",
+            "cloned",
+            "untraced",
+            "__rcu_read_lock",
+        ]);
         let symbols = Symbols::parse(
             "0 T a\n0 t b\n0 T c\n0 t cloned.isra.0\n0 T untraced\n0 T __rcu_read_lock\n0 D inlined\n",
             "a\nb\nc [mod]\n",
         );
         let selection = Selection {
-            recorded: ["c", "inlined", "cloned", "a", "untraced", "b", "__rcu_read_lock", "absent"]
-                .map(String::from)
-                .to_vec(),
+            recorded: [
+                "c",
+                "inlined",
+                "cloned",
+                "a",
+                "untraced",
+                "b",
+                "__rcu_read_lock",
+                "absent",
+            ]
+            .map(String::from)
+            .to_vec(),
             max_functions: 2,
             ..Default::default()
         };
@@ -307,14 +343,23 @@ mod tests {
         assert_eq!(names, ["c", "a"]);
         assert_eq!(chosen.shed, ["b"]);
         let refused: Vec<_> = chosen.refused.keys().map(String::as_str).collect();
-        assert_eq!(refused, ["__rcu_read_lock", "absent", "cloned", "inlined", "untraced"]);
+        assert_eq!(
+            refused,
+            ["__rcu_read_lock", "absent", "cloned", "inlined", "untraced"]
+        );
     }
 
     /// Check that discovery takes those of the network that say what they do before
     /// others.
     #[test]
     fn discovery_prefers_the_path() {
-        let types = types(&["skb_set_owner", "ip_rcv", "e1000_xmit_frame", "aa_sk", "udp_rcv"]);
+        let types = types(&[
+            "skb_set_owner",
+            "ip_rcv",
+            "e1000_xmit_frame",
+            "aa_sk",
+            "udp_rcv",
+        ]);
         let layer = |name: &str, _: Option<&str>| {
             Some(
                 match name {
@@ -330,7 +375,10 @@ mod tests {
         let selection = Selection::default();
         let chosen = choose(&selection, &types, &Symbols::default(), &layer).unwrap();
         let names: Vec<_> = chosen.functions.iter().map(|f| f.name.as_str()).collect();
-        assert_eq!(names, ["udp_rcv", "ip_rcv", "e1000_xmit_frame", "skb_set_owner"]);
+        assert_eq!(
+            names,
+            ["udp_rcv", "ip_rcv", "e1000_xmit_frame", "skb_set_owner"]
+        );
     }
 
     /// Check that a pattern or layer that nothing fits is an error.

@@ -161,9 +161,8 @@ impl Seen {
         for times in &self.functions {
             let node = &self.nodes[times.node as usize];
             let above = node.parent.map(|p| &self.nodes[p as usize]);
-            let first = above.is_none_or(|a| {
-                (a.proto, a.direction) != (node.proto, node.direction)
-            });
+            let first =
+                above.is_none_or(|a| (a.proto, a.direction) != (node.proto, node.direction));
             if let (Some(proto), true) = (node.proto, first) {
                 let function = &attached.functions[node.function as usize].name;
                 let key = format!("{proto} {} {function}", node.direction);

@@ -136,7 +136,9 @@ impl Btf {
         let takes: Vec<_> = parameters.iter().map(|p| self.pointee(p.type_)).collect();
         // A socket is always what it is; an skb may have no header yet.
         let first = |wanted: &[Takes]| {
-            let at = takes.iter().position(|t| t.is_some_and(|t| wanted.contains(&t)))?;
+            let at = takes
+                .iter()
+                .position(|t| t.is_some_and(|t| wanted.contains(&t)))?;
             Some((at as u8, takes[at]?))
         };
         Some(Described {
@@ -229,9 +231,8 @@ impl Types {
         let mut size = size_of_val(&info) as u32;
         // SAFETY: the kernel writes no more than `size` bytes, and the name into the
         // buffer that it was told of.
-        let result = unsafe {
-            sys::bpf_btf_get_info_by_fd(fd.as_raw_fd(), &raw mut info, &raw mut size)
-        };
+        let result =
+            unsafe { sys::bpf_btf_get_info_by_fd(fd.as_raw_fd(), &raw mut info, &raw mut size) };
         let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
         let name = name.to_string_lossy().into_owned();
         if result < 0 || info.kernel_btf == 0 || name == "vmlinux" || name.is_empty() {
@@ -260,7 +261,9 @@ impl Types {
 
     /// The descriptor of a function's module's type information, or 0.
     pub(super) fn module_fd(&self, function: &Described) -> i32 {
-        function.module.map_or(0, |m| self.modules[m].fd.as_raw_fd())
+        function
+            .module
+            .map_or(0, |m| self.modules[m].fd.as_raw_fd())
     }
 
     /// The name of a function's module.
@@ -277,12 +280,35 @@ pub(super) fn hint(name: &str) -> u32 {
     const FORWARD: &[&str] = &["ip_forward", "ip6_forward", "ip_mr_forward", "br_forward"];
     const ECHO: &[&str] = &["icmp_echo", "icmpv6_echo_reply"];
     const RX: &[&str] = &[
-        "recv", "_rcv", "receive", "napi", "process_backlog", "net_rx", "skb_copy_datagram",
-        "_deliver", "sock_queue_rcv", "_rx_", "data_ready", "sock_def_readable", "enqueue_schedule",
+        "recv",
+        "_rcv",
+        "receive",
+        "napi",
+        "process_backlog",
+        "net_rx",
+        "skb_copy_datagram",
+        "_deliver",
+        "sock_queue_rcv",
+        "_rx_",
+        "data_ready",
+        "sock_def_readable",
+        "enqueue_schedule",
     ];
     const TX: &[&str] = &[
-        "send", "xmit", "_output", "queue_xmit", "push_pending", "net_tx", "_tx_", "ip_append_data",
-        "ip_make_skb", "write_space", "ip_local_out", "finish_output", "tcp_push", "tcp_write",
+        "send",
+        "xmit",
+        "_output",
+        "queue_xmit",
+        "push_pending",
+        "net_tx",
+        "_tx_",
+        "ip_append_data",
+        "ip_make_skb",
+        "write_space",
+        "ip_local_out",
+        "finish_output",
+        "tcp_push",
+        "tcp_write",
     ];
     // By the word that a clone is of.
     let base = name.split('.').next().unwrap_or(name);

@@ -1,0 +1,374 @@
+//! The `functions` instrument against the truth: in a guest whose nanoseconds are
+//! instructions, what it says of a function must be what the `exact` instrument
+//! counted.
+//!
+//! The same traffic runs twice, in two boots: once with the plugin and without a
+//! probe, once with probes on all functions at once. The instrument's own cost is
+//! what it has measured itself; nothing here is fitted.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use netplumb_engine::second_opinion::{SecondOpinion, time_together};
+use netplumb_engine::{Options, Plan};
+use netplumb_instruments::functions::correct::correct;
+use netplumb_kernel::layers::LayerRules;
+use netplumb_lab::vm::kernels::KernelStore;
+use netplumb_lab::vm::trial;
+use netplumb_model::class::Context;
+use netplumb_model::experiment::Experiment;
+use netplumb_model::recording::{NodeId, Recording};
+
+/// How far a function may be off, instructions per call on average...
+const BOUND_INSNS: f64 = 10.0;
+/// ... or as a share of what it takes, whichever is more.
+const BOUND_SHARE: f64 = 0.03;
+/// Fewer functions in agreement prove too little, over both protocols.
+const MIN_FUNCTIONS: usize = 50;
+
+/// Functions that a packet meets over IPv4 and loopback.
+const COMMON: &[&str] = &[
+    "__x64_sys_sendto",
+    "__sys_sendto",
+    "sock_sendmsg",
+    "inet_sendmsg",
+    "security_socket_sendmsg",
+    "ip_output",
+    "ip_finish_output2",
+    "__dev_queue_xmit",
+    "dev_hard_start_xmit",
+    "loopback_xmit",
+    "eth_type_trans",
+    "netif_rx",
+    "__netif_rx",
+    "netif_skb_features",
+    "validate_xmit_skb",
+    "net_rx_action",
+    "process_backlog",
+    "__napi_poll",
+    "__netif_receive_skb_one_core",
+    "ip_rcv",
+    "ip_local_deliver",
+    "ip_protocol_deliver_rcu",
+    "ip_local_deliver_finish",
+    "ip_rcv_core",
+    "ip_rcv_finish_core",
+    "sock_def_readable",
+    "__x64_sys_recvfrom",
+    "__sys_recvfrom",
+    "inet_recvmsg",
+    "sock_recvmsg",
+    "sock_poll",
+    "__alloc_skb",
+    "kmem_cache_alloc_node",
+    "kfree_skbmem",
+    "__kfree_skb",
+    "skb_release_data",
+    "skb_release_head_state",
+];
+/// ... of UDP.
+const UDP: &[&str] = &[
+    "udp_sendmsg",
+    "udp_send_skb",
+    "ip_make_skb",
+    "__ip_append_data",
+    "__ip_make_skb",
+    "sock_alloc_send_pskb",
+    "alloc_skb_with_frags",
+    "ip_generic_getfrag",
+    "sk_dst_check",
+    "ip_send_skb",
+    "udp_rcv",
+    "__udp4_lib_rcv",
+    "udp_unicast_rcv_skb",
+    "udp_queue_rcv_one_skb",
+    "__udp_enqueue_schedule_skb",
+    "udp_recvmsg",
+    "__skb_recv_udp",
+    "skb_consume_udp",
+    "__skb_try_recv_from_queue",
+    "udp_poll",
+    "sock_wfree",
+    "ipv4_pktinfo_prepare",
+];
+/// ... of TCP.
+const TCP: &[&str] = &[
+    "tcp_sendmsg",
+    "tcp_sendmsg_locked",
+    "tcp_stream_alloc_skb",
+    "tcp_push",
+    "__tcp_push_pending_frames",
+    "tcp_write_xmit",
+    "__tcp_transmit_skb",
+    "__ip_queue_xmit",
+    "ip_queue_xmit",
+    "ip_local_out",
+    "__ip_local_out",
+    "tcp_v4_rcv",
+    "tcp_v4_do_rcv",
+    "tcp_rcv_established",
+    "tcp_data_queue",
+    "tcp_ack",
+    "tcp_clean_rtx_queue",
+    "tcp_recvmsg",
+    "tcp_recvmsg_locked",
+    "tcp_cleanup_rbuf",
+    "tcp_rcv_space_adjust",
+    "tcp_poll",
+    "tcp_event_data_recv",
+    "tcp_send_mss",
+    "tcp_current_mss",
+    "__tcp_select_window",
+    "tcp_rearm_rto",
+    "tcp_v4_send_check",
+    "tcp_queue_rcv",
+    "tcp_data_ready",
+    "tcp_schedule_loss_probe",
+    "release_sock",
+    "lock_sock_nested",
+    "tcp_release_cb",
+    "tcp_rbtree_insert",
+];
+
+/// Check that corrected times of UDP's functions are the instructions they take.
+#[test]
+fn udp_times_are_instructions() {
+    agree("udp", UDP);
+}
+
+/// Check that corrected times of TCP's functions are the instructions they take.
+#[test]
+fn tcp_times_are_instructions() {
+    agree("tcp", TCP);
+}
+
+fn agree(proto: &str, own: &[&str]) {
+    let Some((plan, options)) = setup(proto) else {
+        return;
+    };
+    let mut recording = Recording::default();
+    netplumb_engine::run(&plan, &options, &mut recording, &mut |_| Ok(()), &|_| ()).unwrap();
+    let names: Vec<&str> = COMMON.iter().chain(own).copied().collect();
+    let opinion = time_together(&plan, &options, &names).unwrap();
+    assert_counts_instructions(&opinion);
+    for (name, why) in &opinion.attached.refused {
+        println!("not timed: {name}: {why}");
+    }
+    for c in &opinion.attached.calibration {
+        println!("{c:?}");
+    }
+    println!(
+        "{:?} attached in {} ns",
+        opinion.attached.facts, opinion.attached.attach_ns
+    );
+    for window in &opinion.windows {
+        println!("losses: {:?} ledger: {:?}", window.losses, window.ledger);
+    }
+    let rows = compare(&recording, &opinion);
+    println!(
+        "{:<30} {:>6} {:>6} {:>10} {:>10} {:>8} {:>10} {:>8} {:>7}",
+        "function", "calls", "timed", "exact", "raw", "off by", "corrected", "off by", "%"
+    );
+    for row in &rows {
+        println!(
+            "{:<30} {:>6} {:>6} {:>10.2} {:>10.2} {:>8.2} {:>10.2} {:>8.2} {:>6.1}%{}",
+            row.name,
+            row.calls,
+            row.timed_calls,
+            row.exact,
+            row.raw,
+            row.raw - row.exact,
+            row.corrected,
+            row.corrected - row.exact,
+            100.0 * (row.corrected - row.exact) / row.exact,
+            if row.agrees() { "" } else { "  !" },
+        );
+    }
+    let agreed = rows.iter().filter(|r| r.agrees()).count();
+    println!("{agreed} of {} agree", rows.len());
+    assert!(agreed >= MIN_FUNCTIONS, "only {agreed} functions agree");
+    let apart: Vec<_> = rows
+        .iter()
+        .filter(|r| !r.agrees())
+        .map(|r| r.name)
+        .collect();
+    assert!(apart.is_empty(), "{apart:?} do not agree");
+}
+
+/// One function, as both have it; costs are instructions per call.
+struct Row<'a> {
+    name: &'a str,
+    calls: u64,
+    timed_calls: u64,
+    exact: f64,
+    raw: f64,
+    corrected: f64,
+}
+
+impl Row<'_> {
+    fn agrees(&self) -> bool {
+        let off_by = (self.corrected - self.exact).abs();
+        off_by <= BOUND_INSNS.max(self.exact * BOUND_SHARE)
+    }
+}
+
+/// A function as one of both has it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    calls: u64,
+    total: f64,
+    corrected: f64,
+}
+
+/// The functions that both have, by size.
+fn compare<'a>(recording: &'a Recording, opinion: &'a SecondOpinion) -> Vec<Row<'a>> {
+    let exact = inclusive(recording);
+    let mut timed: BTreeMap<&str, Sum> = BTreeMap::new();
+    for window in &opinion.windows {
+        let corrected = correct(&opinion.attached, window);
+        for (times, corrected) in window.functions.iter().zip(corrected) {
+            let node = &window.nodes[times.node as usize];
+            let name = &opinion.attached.functions[node.function as usize].name;
+            let sum = timed.entry(name).or_default();
+            sum.calls += times.times.count;
+            // A function below itself is part of its own time already.
+            let mut above = node.parent;
+            let mut outermost = true;
+            while let Some(id) = above {
+                let parent = &window.nodes[id as usize];
+                outermost &= parent.function != node.function;
+                above = parent.parent;
+            }
+            if outermost {
+                sum.total += times.times.total_ns as f64;
+                sum.corrected += corrected.corrected_ns;
+            }
+        }
+    }
+    let mut rows: Vec<Row> = timed
+        .into_iter()
+        .filter_map(|(name, timed)| {
+            let exact = exact.get(name).filter(|c| c.calls > 0)?;
+            let scale = opinion.insns_per_ns() / timed.calls as f64;
+            Some(Row {
+                name,
+                calls: exact.calls,
+                timed_calls: timed.calls,
+                exact: exact.total / exact.calls as f64,
+                raw: timed.total * scale,
+                corrected: timed.corrected * scale,
+            })
+        })
+        .collect();
+    rows.sort_by(|a, b| a.exact.total_cmp(&b.exact));
+    rows
+}
+
+/// Calls of each function and the self cost of all that lies below them in the same
+/// context: what interrupts it is not its own.
+fn inclusive(recording: &Recording) -> BTreeMap<&str, Sum> {
+    let mut functions: BTreeMap<&str, Sum> = BTreeMap::new();
+    let function = |id: NodeId| recording.nodes[id as usize].function;
+    let name = |id: NodeId| recording.functions[function(id) as usize].name.as_str();
+    for cost in &recording.costs {
+        functions.entry(name(cost.node)).or_default().calls += cost.calls;
+        // Its cost is part of every function's that it lies under, once.
+        let mut seen = HashSet::new();
+        let mut at = Some(cost.node);
+        while let Some(id) = at {
+            if seen.insert(function(id)) {
+                functions.entry(name(id)).or_default().total += cost.self_insns as f64;
+            }
+            at = recording.nodes[id as usize].parent;
+        }
+    }
+    functions
+}
+
+fn assert_counts_instructions(opinion: &SecondOpinion) {
+    // "tsc-early" is the same counter, before the kernel has measured it at length.
+    let source = &opinion.clock_source;
+    assert!(
+        source.starts_with("tsc"),
+        "{source} does not count instructions"
+    );
+    let clock = opinion.insns_per_ns();
+    assert!(
+        (clock - 1.0).abs() < 0.01,
+        "a nanosecond is {clock} instructions"
+    );
+}
+
+/// What is sent, and how; none if it can't run here.
+fn setup(proto: &str) -> Option<(Plan, Options)> {
+    let cache = cache();
+    if let Some(why) = cannot_run(&cache) {
+        // Past the harness, which would keep it to itself.
+        let _ = writeln!(std::io::stderr(), "skipped: {why}");
+        return None;
+    }
+    let experiment = Experiment::parse(&format!(
+        "name = \"truth\"\n\
+         [knobs]\nproto = \"{proto}\"\nlink = \"lo\"\nfamily = \"ipv4\"\nsize_bytes = 10\n"
+    ))
+    .unwrap();
+    let plan = Plan {
+        arms: experiment.arms(),
+        packets: 200,
+        warmup_packets: 200,
+        blocks: 2,
+        scan: None,
+    };
+    let options = Options {
+        cache,
+        init: init(),
+        quick: false,
+        cold: false,
+        jobs: 1,
+        timeout: Duration::from_secs(120),
+        layers: LayerRules::built_in(),
+        cancel: Default::default(),
+    };
+    Some((plan, options))
+}
+
+fn cannot_run(cache: &Path) -> Option<String> {
+    if trial::find_qemu().is_err() {
+        return Some("qemu-system-x86_64 is not installed".into());
+    }
+    KernelStore::new(cache)
+        .find("debian")
+        .err()
+        .map(|e| e.to_string())
+}
+
+/// The program as the guests' init. With all that a debugger would like to know it
+/// does not fit into a guest.
+fn init() -> PathBuf {
+    let built = PathBuf::from(env!("CARGO_BIN_EXE_plumb"));
+    let stripped = Path::new(env!("CARGO_TARGET_TMPDIR")).join("truth-init");
+    // Two tests of one process may come here at once.
+    let own = stripped.with_extension(format!("{:?}", std::thread::current().id()));
+    let strip = Command::new("strip")
+        .arg("-o")
+        .arg(&own)
+        .arg(&built)
+        .status();
+    if strip.is_ok_and(|s| s.success()) && std::fs::rename(&own, &stripped).is_ok() {
+        stripped
+    } else {
+        built
+    }
+}
+
+/// Where the kernels are, as the command has it.
+fn cache() -> PathBuf {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    variable("PLUMB_CACHE")
+        .or_else(|| Some(variable("XDG_CACHE_HOME")?.join("netplumb")))
+        .or_else(|| Some(variable("HOME")?.join(".cache/netplumb")))
+        .unwrap_or_default()
+}
