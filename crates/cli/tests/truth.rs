@@ -18,7 +18,7 @@ use netplumb_instruments::functions::correct::correct;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::trial;
-use netplumb_model::class::Context;
+use netplumb_model::class::{Context, Softirq};
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{NodeId, Recording};
 
@@ -167,6 +167,7 @@ fn agree(proto: &str, own: &[&str]) {
     for window in &opinion.windows {
         println!("losses: {:?} ledger: {:?}", window.losses, window.ledger);
     }
+    contexts_are_separate(&opinion);
     let rows = compare(&recording, &opinion);
     println!(
         "{:<30} {:>6} {:>6} {:>10} {:>10} {:>8} {:>10} {:>8} {:>7}",
@@ -196,6 +197,31 @@ fn agree(proto: &str, own: &[&str]) {
         .map(|r| r.name)
         .collect();
     assert!(apart.is_empty(), "{apart:?} do not agree");
+}
+
+/// Over loopback the receiving softirq runs on top of the sender's system call. It is
+/// none of the sender's calls.
+fn contexts_are_separate(opinion: &SecondOpinion) {
+    let softirq = Context::Softirq(Softirq::NetRx);
+    let mut seen = 0;
+    for window in &opinion.windows {
+        for times in &window.functions {
+            let node = &window.nodes[times.node as usize];
+            let name = &opinion.attached.functions[node.function as usize].name;
+            if !["net_rx_action", "process_backlog", "ip_rcv"].contains(&name.as_str()) {
+                continue;
+            }
+            seen += times.times.count;
+            assert_eq!(node.context, softirq, "{name}");
+            let mut above = node.parent;
+            while let Some(id) = above {
+                let parent = &window.nodes[id as usize];
+                assert_eq!(parent.context, softirq, "above {name}");
+                above = parent.parent;
+            }
+        }
+    }
+    assert!(seen > 0, "no packet was received");
 }
 
 /// One function, as both have it; costs are instructions per call.

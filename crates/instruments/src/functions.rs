@@ -8,9 +8,11 @@
 
 pub mod correct;
 
+mod budget;
 mod calibrate;
 mod filter;
 mod instances;
+mod kprobe;
 mod layout;
 mod object;
 mod runtime;
@@ -38,7 +40,9 @@ use types::Types;
 #[derive(Debug)]
 pub struct Functions {
     // Dropped in this order: the functions, then the boundaries, then the memory.
-    probes: Vec<Probe>,
+    /// One for each of the functions; none for those given up since.
+    probes: Vec<Option<Probe>>,
+    max_overhead: Option<f64>,
     boundaries: Boundaries,
     attached: Attached,
     tree: Tree,
@@ -100,6 +104,7 @@ impl Functions {
             Ok(costs) => {
                 memory.set_outside(costs.outside_ns.round() as u64);
                 attached.calibration = costs.calibration;
+                attached.nested_saving_ns = costs.nested_saving_ns;
                 let outside = format!("{:.1}", costs.outside_ns);
                 attached
                     .facts
@@ -122,7 +127,7 @@ impl Functions {
         for (function, number) in chosen.functions.iter().zip(1..) {
             match maker.attach(&types, function, number, mechanism) {
                 Ok(probe) => {
-                    probes.push(probe);
+                    probes.push(Some(probe));
                     known.insert(number, attached.functions.len() as u32);
                     attached.functions.push(TimedFunctionInfo {
                         name: function.name.clone(),
@@ -134,7 +139,7 @@ impl Functions {
                 Err(error) => {
                     attached
                         .refused
-                        .insert(function.name.clone(), error.to_string());
+                        .insert(function.name.clone(), explain(&error));
                     last_error = Some(error);
                 }
             }
@@ -147,11 +152,16 @@ impl Functions {
         };
         fact("attach_only_ns", attaching.elapsed().as_nanos().to_string());
         fact("boundaries", boundaries.watched.join(" "));
+        if spec.one_packet > 0 {
+            let why = "this instrument does not tell packets one by one: use `--clock stages`";
+            attached.refused.insert("one packet".into(), why.into());
+        }
         attached.refused.extend(boundaries.refused.clone());
         attached.attach_ns = begun.elapsed().as_nanos() as u64;
         let mut functions = Functions {
             tree: Tree::new(shape, known),
             probes,
+            max_overhead: spec.selection.max_overhead,
             boundaries,
             attached,
             memory,
@@ -163,10 +173,22 @@ impl Functions {
         Ok(functions)
     }
 
+    /// Give up functions whose probes took too much in a window, for those to come.
+    fn keep_to(&mut self, max_share: f64, window: &Window) {
+        for function in budget::excess(max_share, &self.attached, window) {
+            let at = function as usize;
+            // A probe's misses go with it: those of this window are told already.
+            if self.probes[at].take().is_some() {
+                let name = self.attached.functions[at].name.clone();
+                self.attached.shed.push(name);
+            }
+        }
+    }
+
     fn lost(&self) -> Lost {
         Lost {
             counted: self.memory.lost(),
-            missed: self.probes.iter().map(Probe::missed).sum(),
+            missed: self.probes.iter().flatten().map(Probe::missed).sum(),
             boundaries_missed: self.boundaries.missed(),
         }
     }
@@ -222,7 +244,7 @@ impl Functions {
             ),
             (
                 "probes that were under way already",
-                now.missed - self.before.missed,
+                now.missed.saturating_sub(self.before.missed),
                 "the call is in no figure, its time in its caller's",
             ),
             (
@@ -239,6 +261,20 @@ impl Functions {
                 meaning: meaning.into(),
             })
             .collect()
+    }
+}
+
+/// Why one function is not timed.
+fn explain(error: &std::io::Error) -> String {
+    /// ENOTSUPP, which the C library has no name for.
+    const NOT_SUPPORTED: i32 = 524;
+    match error.raw_os_error() {
+        Some(NOT_SUPPORTED) => "it takes more arguments than the kernel can pass on to a probe \
+             (six, on most kernels)"
+            .into(),
+        Some(libc::EPERM) => "the kernel allows no probes on functions (lockdown?)".into(),
+        Some(libc::EBUSY) => "another tracer has it for itself".into(),
+        _ => error.to_string(),
     }
 }
 
@@ -280,10 +316,14 @@ impl Live for Functions {
             losses: self.losses(seen.lost_calls),
             ledger: seen.ledger(&self.attached),
             nodes: seen.nodes,
+            nested: seen.nested,
             functions: seen.functions,
             ..Default::default()
         };
         window.own_cpu_ns = correct::own_ns(&self.attached, &window) as u64;
+        if let Some(max) = self.max_overhead {
+            self.keep_to(max, &window);
+        }
         Ok(window)
     }
 }

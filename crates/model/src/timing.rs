@@ -177,6 +177,8 @@ pub struct Attached {
     pub functions: Vec<TimedFunctionInfo>,
     /// The probes' own cost.
     pub calibration: Vec<Calibration>,
+    /// How much less a probe pair takes in a call within an RCU read section.
+    pub nested_saving_ns: f64,
     /// Functions and tracepoints that could not be watched, each with the reason.
     pub refused: BTreeMap<String, String>,
     /// Functions left out to keep to the budget, the least telling first.
@@ -260,6 +262,8 @@ pub struct Window {
     pub duration_ns: u64,
     /// All nodes seen since the instrument was attached: later windows append.
     pub nodes: Vec<TimedNode>,
+    /// Those of them that are called within an RCU read section, ascending.
+    pub nested: Vec<u32>,
     /// Times by node.
     pub functions: Vec<NodeTimes>,
     /// Times by stage.

@@ -11,13 +11,17 @@ use netplumb_model::timing::{Calibration, Mechanism};
 
 use super::instances::{self, Maker, Probe};
 use super::layout::cell;
-use super::object::Templates;
+use super::object::{Program, Templates};
 use super::runtime::{Memory, Shape};
 use super::types::{Described, Types};
 use crate::live::LiveError;
 
 /// The function that calls the empty ones.
 const OUTER: &str = "bpf_prog_test_run_tracing";
+/// A function that does next to nothing and is called in an RCU read section, and
+/// one around it.
+const NESTED_INNER: &str = "bpf_get_numa_node_id";
+const NESTED_OUTER: &str = "bpf_prog_test_run_raw_tp";
 /// Test runs of each arrangement, after as many tenths to warm up.
 const RUNS: usize = 200;
 /// CPUs that are measured, of a machine with more.
@@ -30,6 +34,8 @@ pub(super) const FUNCTIONS: u32 = 7;
 pub(super) struct Costs {
     /// By number of arguments; those of each CPU, then the median of all.
     pub(super) calibration: Vec<Calibration>,
+    /// How much less a pair takes in an RCU read section.
+    pub(super) nested_saving_ns: f64,
     /// What is left of a boundary's hooks in the interrupted.
     pub(super) outside_ns: f64,
 }
@@ -139,16 +145,26 @@ impl Bench<'_> {
 
     /// Test runs on one CPU: the times of the outer function and of another.
     fn run(&self, outer: &Probe, inner: u32) -> Result<(Middle, Middle), LiveError> {
+        self.run_program(outer.program(), 0, inner)
+    }
+
+    /// The same of any program, within which these two are called.
+    fn run_program(
+        &self,
+        program: &Program,
+        outer: u32,
+        inner: u32,
+    ) -> Result<(Middle, Middle), LiveError> {
         let failed = |error: std::io::Error| LiveError::System {
             doing: "measure what the probes cost".into(),
             source: Box::new(error),
         };
         let mut times = (Vec::new(), Vec::new());
         for index in 0..RUNS + RUNS / 10 {
-            let before = (self.read(0), self.read(inner));
-            outer.program().test().map_err(failed)?;
+            let before = (self.read(outer), self.read(inner));
+            program.test().map_err(failed)?;
             if index >= RUNS / 10 {
-                times.0.push((self.read(0) - before.0) as f64);
+                times.0.push((self.read(outer) - before.0) as f64);
                 times.1.push((self.read(inner) - before.1) as f64);
             }
         }
@@ -183,7 +199,13 @@ impl Bench<'_> {
                 });
             }
         }
+        spread_arguments(&mut costs.calibration);
         costs.calibration.extend(medians(&costs.calibration));
+        // Where RCU has nothing to save this is 0, or nearly.
+        if mechanism != Mechanism::FentryFexit {
+            return Ok(costs);
+        }
+        costs.nested_saving_ns = self.nested(mechanism, &costs.calibration).unwrap_or(0.0);
         if let Some(function) = self.types.find("bpf_fentry_test1") {
             let mut grown = Vec::new();
             let _hooks = self.boundary(function)?;
@@ -196,8 +218,37 @@ impl Bench<'_> {
         Ok(costs)
     }
 
+    /// How much less a pair takes in an RCU read section, by a helper of BPF that a
+    /// program calls in one.
+    fn nested(&self, mechanism: Mechanism, known: &[Calibration]) -> Result<f64, LiveError> {
+        let program = instances::caller_in_rcu(self.templates)?;
+        let _outer = self.attach(NESTED_OUTER, 0, mechanism)?;
+        let without = self.run_program(&program, 0, 0)?.0;
+        let _inner = self.attach(NESTED_INNER, 1, mechanism)?;
+        let with = self.run_program(&program, 0, 1)?.0;
+        let arguments = self.types.find(NESTED_INNER).map_or(5, |f| f.arguments);
+        let outside = known
+            .iter()
+            .filter(|c| c.cpu.is_none())
+            .min_by_key(|c| c.arguments.abs_diff(arguments))
+            .map_or(0.0, |c| c.pair_ns);
+        Ok((outside - (with.ns - without.ns)).max(0.0))
+    }
+
     fn boundary(&self, function: &Described) -> Result<impl Sized, LiveError> {
         instances::boundary_on(self.templates, self.shape, function)
+    }
+}
+
+/// The empty functions add up their arguments, which is not the probe's. A pair's
+/// cost is free of that: an argument is saved before the first reading and restored
+/// after it, so half of what it adds to the pair it adds to the bias.
+fn spread_arguments(each: &mut [Calibration]) {
+    let ones: Vec<_> = each.iter().filter(|c| c.arguments == 1).cloned().collect();
+    for c in each {
+        if let Some(one) = ones.iter().find(|o| o.cpu == c.cpu) {
+            c.bias_ns = one.bias_ns + (c.pair_ns - one.pair_ns).max(0.0) / 2.0;
+        }
     }
 }
 
@@ -243,6 +294,22 @@ mod tests {
         let scattered = Middle::of((0..101).map(f64::from).collect());
         assert_eq!(scattered.ns, 50.0);
         assert!((scattered.doubt_ns - 1.57 * 50.0 / 101_f64.sqrt()).abs() < 1e-9);
+    }
+
+    /// Check that what an empty function does with its arguments is not the probe's.
+    #[test]
+    fn arguments_are_not_the_probes() {
+        let of = |arguments, bias_ns, pair_ns| Calibration {
+            cpu: Some(0),
+            mechanism: Mechanism::FentryFexit,
+            arguments,
+            bias_ns,
+            pair_ns,
+            uncertainty_ns: 0.0,
+        };
+        let mut each = [of(1, 179.0, 541.0), of(6, 189.0, 551.0)];
+        spread_arguments(&mut each);
+        assert_eq!((each[0].bias_ns, each[1].bias_ns), (179.0, 184.0));
     }
 
     /// Check that CPUs which differ leave a doubt.

@@ -26,6 +26,17 @@ typedef __u64 u64;
 #include "classify.h"
 #include "boundaries.h"
 
+/* Whether the function is called within an RCU read section. */
+static __always_inline __u32 nested(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	if (!bpf_core_field_exists(task->rcu_read_lock_nesting))
+		return 0;
+	/* One is our own. */
+	return BPF_CORE_READ(task, rcu_read_lock_nesting) > 1 ? FUNCTIONS_NESTED : 0;
+}
+
 /* The node below `parent`; made if it was not there yet. */
 static __always_inline __u32 child(struct functions_cpu *cpu, __u32 parent, __u32 function,
 				   __u32 class, __u32 hint, __u32 flag)
@@ -50,7 +61,7 @@ static __always_inline __u32 child(struct functions_cpu *cpu, __u32 parent, __u3
 		node->parent = parent;
 		node->function = function;
 		node->class = class;
-		node->hint = hint;
+		node->hint = hint | nested();
 	}
 	/* Another CPU may have been here: then ours is left over, without calls. */
 	seen = __sync_val_compare_and_swap(slot, 0, id | flag);
@@ -80,7 +91,7 @@ static __noinline __u32 find_node(__u64 where, __u32 about, void *what)
 	struct functions_node *above = node_at(parent);
 	__u32 kind = about & FUNCTIONS_TAKES_MASK;
 	__u32 own_hint = about >> FUNCTIONS_HINT_SHIFT;
-	__u32 hint = own_hint ?: above->hint;
+	__u32 hint = own_hint ?: above->hint & ~FUNCTIONS_NESTED;
 	__u32 class = above->class;
 	__u32 base;
 	int proto;
@@ -244,6 +255,13 @@ SEC("fentry")
 int enter_plain(void *ctx)
 {
 	return enter(ctx, 0);
+}
+
+/* Calls a function that does next to nothing, in an RCU read section. */
+SEC("raw_tp")
+int call_in_rcu(void *ctx)
+{
+	return bpf_get_numa_node_id() & 0;
 }
 
 SEC("fexit")

@@ -56,6 +56,12 @@
 /* Set in a class that has been decided. */
 #define FUNCTIONS_DECIDED 0x80
 
+/*
+ * Set in a node's hint if it was first called within an RCU read section, where
+ * RCU is preemptible: the ends of the probes' own sections cost less there.
+ */
+#define FUNCTIONS_NESTED 0x100
+
 /* Nodes that are there from the beginning. */
 #define FUNCTIONS_NODE_IGNORED 1
 #define FUNCTIONS_NODE_LOST 2
@@ -138,7 +144,10 @@ struct functions_node {
 	__u32 function;
 	/* 0 while none is decided. */
 	__u32 class;
-	/* Direction that a class is to have if it is decided below here. */
+	/*
+	 * Direction that a class is to have if it is decided below here, and
+	 * FUNCTIONS_NESTED.
+	 */
 	__u32 hint;
 };
 

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use libbpf_sys as sys;
 use netplumb_model::timing::Mechanism;
 
+use super::kprobe;
 use super::layout::{HINT_SHIFT, magic};
 use super::object::{Load, Program, Template, Templates};
 use super::runtime::Shape;
@@ -70,24 +71,39 @@ impl Maker {
         id: u32,
         mechanism: Mechanism,
     ) -> io::Result<Probe> {
-        if mechanism != Mechanism::FentryFexit {
-            return Err(io::Error::other(format!("{mechanism} is not made use of")));
-        }
+        let by_kprobe = match mechanism {
+            Mechanism::FentryFexit => false,
+            Mechanism::Kretprobe => true,
+            _ => return Err(io::Error::other(format!("{mechanism} is not made use of"))),
+        };
         let mut numbers = self.numbers.clone();
         numbers.insert(magic::FUNCTION, id as i32);
         let (about, argument) = match function.packet {
+            Some((at, takes)) if by_kprobe => match kprobe::register(at) {
+                Some(offset) => (takes as u32, offset),
+                None => (0, 0),
+            },
             Some((at, takes)) => (takes as u32, i16::from(at) * 8),
             None => (0, 0),
         };
         let about = about | hint(&function.name) << HINT_SHIFT;
         numbers.insert(magic::ABOUT, about as i32);
-        let enter = match function.packet {
-            Some(_) => &self.enter_packet,
-            None => &self.enter_plain,
+        let enter = match about & 3 {
+            0 => &self.enter_plain,
+            _ => &self.enter_packet,
         };
         let load = |template: &Template, attach| {
             let mut copy = template.clone();
             copy.patch(&numbers, argument)?;
+            if by_kprobe {
+                let how = Load {
+                    kind: sys::BPF_PROG_TYPE_KPROBE,
+                    attach: 0,
+                    target: 0,
+                    module: 0,
+                };
+                return copy.load(&function.name, how);
+            }
             copy.load(
                 &function.name,
                 Load {
@@ -102,12 +118,16 @@ impl Maker {
         let enter = load(enter, sys::BPF_TRACE_FENTRY)?;
         // Exits that were not seen to be entered are passed over; entries would wait
         // for exits that nobody sees.
+        let attach = |program: &Program, on_return| match by_kprobe {
+            true => kprobe::attach(program, &function.name, on_return),
+            false => program.attach(),
+        };
         let leave = Attachment {
-            _link: leave.attach()?,
+            _link: attach(&leave, true)?,
             program: leave,
         };
         let enter = Attachment {
-            _link: enter.attach()?,
+            _link: attach(&enter, false)?,
             program: enter,
         };
         Ok(Probe { enter, leave })
@@ -267,4 +287,17 @@ pub(super) fn boundary_on(
     let end = one("softirqs_end", sys::BPF_TRACE_FEXIT).map_err(refused)?;
     let begin = one("softirqs_begin", sys::BPF_TRACE_FENTRY).map_err(refused)?;
     Ok((begin, end))
+}
+
+/// A program that calls a function within an RCU read section, to be test-run.
+pub(super) fn caller_in_rcu(templates: &Templates) -> Result<Program, LiveError> {
+    let how = Load {
+        kind: sys::BPF_PROG_TYPE_RAW_TRACEPOINT,
+        attach: 0,
+        target: 0,
+        module: 0,
+    };
+    (templates.template("call_in_rcu")?)
+        .load("call_in_rcu", how)
+        .map_err(refused)
 }

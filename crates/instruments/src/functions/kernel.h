@@ -62,6 +62,8 @@ struct task_struct {
 	int pid;
 	/* Since Linux 5.14, commit 2f064a59a11f. */
 	unsigned int __state;
+	/* With CONFIG_PREEMPT_RCU only. */
+	int rcu_read_lock_nesting;
 } READABLE;
 
 /* As it was before that. */

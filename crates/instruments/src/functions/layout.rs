@@ -45,6 +45,9 @@ pub(super) const CLASSES: u32 = 32;
 /// Where the hint begins in what is said of a function.
 pub(super) const HINT_SHIFT: u32 = 4;
 
+/// Set in a node's hint if it was first called within an RCU read section.
+pub(super) const NESTED: u32 = 0x100;
+
 /// Nodes that are there from the beginning.
 pub(super) mod node {
     pub(crate) const IGNORED: u32 = 1;
@@ -60,7 +63,6 @@ pub(super) mod node {
 /// `enum functions_loss`.
 pub(super) mod loss {
     pub(crate) const DEPTH: usize = 0;
-    pub(crate) const NODES: usize = 1;
     pub(crate) const UNMATCHED: usize = 2;
     pub(crate) const ORPHANS: usize = 3;
     pub(crate) const STACKS: usize = 4;

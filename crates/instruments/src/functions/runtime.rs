@@ -245,18 +245,6 @@ impl Memory {
         }
         sum
     }
-
-    /// Softirqs, interrupts and switches so far.
-    pub(super) fn boundaries(&self) -> u64 {
-        (0..self.shape.cpus)
-            .map(|cpu| {
-                // SAFETY: it is within the section, which has a slot for each CPU.
-                unsafe {
-                    (&raw const (*self.cpus.as_ptr().add(cpu as usize)).boundaries).read_volatile()
-                }
-            })
-            .sum()
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use netplumb_model::class::{Context, Direction, Proto, Softirq};
 use netplumb_model::timing::{Attached, NodeTimes, TimedNode, Times};
 
-use super::layout::{CELL_HEAD, CELL_WORDS, Node, cell, direction, node, proto};
+use super::layout::{CELL_HEAD, CELL_WORDS, NESTED, Node, cell, direction, node, proto};
 use super::runtime::{Memory, Shape};
 
 /// The tree, and what its cells held when the window was opened.
@@ -17,6 +17,8 @@ pub(super) struct Tree {
     /// By a node's number in the kernel, what it is.
     known: Vec<Known>,
     nodes: Vec<TimedNode>,
+    /// Those of them that are called within an RCU read section.
+    nested: Vec<u32>,
     /// Words of the cells, by CPU and node; grown as nodes are.
     before: Vec<Vec<[u64; CELL_WORDS]>>,
 }
@@ -35,6 +37,7 @@ struct Known {
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) nodes: Vec<TimedNode>,
+    pub(super) nested: Vec<u32>,
     pub(super) functions: Vec<NodeTimes>,
     /// Calls in contexts that there was no room for.
     pub(super) lost_calls: u64,
@@ -47,6 +50,7 @@ impl Tree {
             functions,
             known: (0..node::FIXED).map(root).collect(),
             nodes: Vec::new(),
+            nested: Vec::new(),
             before: vec![Vec::new(); shape.cpus as usize],
         }
     }
@@ -74,6 +78,9 @@ impl Tree {
             };
         };
         let (direction, proto) = class(raw.class);
+        if raw.hint & NESTED != 0 {
+            self.nested.push(self.nodes.len() as u32);
+        }
         self.nodes.push(TimedNode {
             parent: above.index,
             function,
@@ -106,6 +113,7 @@ impl Tree {
         self.grow(memory);
         let mut seen = Seen {
             nodes: self.nodes.clone(),
+            nested: self.nested.clone(),
             ..Default::default()
         };
         let mut sums = Sums::default();
@@ -347,7 +355,7 @@ mod tests {
         let mut seen = Seen {
             nodes: vec![timed(None, 0), timed(Some(0), 1), timed(Some(1), 2)],
             functions: vec![of(0, 1), of(1, 0), of(2, 3)],
-            lost_calls: 0,
+            ..Default::default()
         };
         seen.sum_interruptions();
         let all: Vec<_> = seen.functions.iter().map(|f| f.interruptions).collect();
