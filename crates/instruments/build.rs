@@ -16,6 +16,10 @@ fn main() {
         &root.join("src/functions/functions.bpf.c"),
         &out.join("functions.bpf.o"),
     );
+    programs(
+        &root.join("src/stages/stages.bpf.c"),
+        &out.join("stages.bpf.o"),
+    );
 }
 
 fn plugin(folder: &Path, out: &Path) {

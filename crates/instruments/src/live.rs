@@ -76,7 +76,8 @@ pub fn attach(
         Clock::Exact => Err(LiveError::Asked(
             "`exact` is no clock of the running kernel: it counts in the vm lab".into(),
         )),
-        Clock::Functions | Clock::Stages => Err(LiveError::CannotRun {
+        Clock::Stages => Ok(Box::new(crate::stages::Stages::attach(spec)?)),
+        Clock::Functions => Err(LiveError::CannotRun {
             reason: format!("`{}` is not there yet", spec.clock),
             remedy: "use `--clock exact` in the vm lab".into(),
         }),

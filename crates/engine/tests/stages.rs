@@ -1,0 +1,259 @@
+//! The `stages` instrument on real packets, between namespaces that the test makes.
+//!
+//! Needs root; elsewhere it is skipped.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::os::fd::AsRawFd;
+
+use netplumb_instruments::live::{Live, attach};
+use netplumb_lab::netns::{Topology, TopologyPlan};
+use netplumb_model::class::{Direction, Family, Link, Proto};
+use netplumb_model::timing::{Clock, Filter, Selection, StageKind, StageTimes, TimingSpec, Window};
+use netplumb_workload::ends::{Ends, Sockets};
+
+const PACKETS: u64 = 400;
+
+fn skip(why: &str) -> bool {
+    writeln!(std::io::stderr(), "skipped: {why}").unwrap();
+    true
+}
+
+/// Whether the tests can run here.
+fn cannot() -> bool {
+    // SAFETY: takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip("stages on real packets need root");
+    }
+    false
+}
+
+fn veth(family: Family, forward: bool) -> TopologyPlan {
+    TopologyPlan {
+        link: Link::Veth,
+        family,
+        forward,
+        mtu_bytes: None,
+        sysctl: BTreeMap::new(),
+        offload: BTreeMap::new(),
+        nft: None,
+    }
+}
+
+fn sockets(topology: &Topology, proto: Proto) -> Sockets {
+    let ends = Ends {
+        tx_namespace: topology.tx.try_clone().unwrap(),
+        rx_namespace: topology.rx.try_clone().unwrap(),
+        tx_address: topology.tx_address,
+        rx_address: topology.rx_address,
+    };
+    ends.open(proto).unwrap()
+}
+
+fn spec(topology: &Topology, proto: Proto) -> TimingSpec {
+    let namespace = |n: &netplumb_lab::netns::Namespace| {
+        use std::os::linux::fs::MetadataExt as _;
+        let file = std::fs::File::from(n.try_clone().unwrap());
+        u32::try_from(file.metadata().unwrap().st_ino()).unwrap()
+    };
+    let mut namespaces = vec![namespace(&topology.tx), namespace(&topology.rx)];
+    namespaces.extend(topology.router.as_ref().map(namespace));
+    TimingSpec {
+        clock: Clock::Stages,
+        filter: Filter {
+            protos: vec![proto],
+            namespaces,
+            ..Filter::default()
+        },
+        selection: Selection::default(),
+        mechanism: None,
+        one_packet: 0,
+    }
+}
+
+fn stages(spec: &TimingSpec) -> Box<dyn Live> {
+    attach(spec, &|_, _| None).unwrap()
+}
+
+/// One packet there, and out of the socket.
+fn one(sockets: &Sockets, payload: &[u8]) {
+    // SAFETY: the buffers outlive the calls, and the lengths are theirs.
+    unsafe {
+        let sent = libc::send(
+            sockets.tx.as_raw_fd(),
+            payload.as_ptr().cast(),
+            payload.len(),
+            0,
+        );
+        assert_eq!(
+            sent,
+            payload.len() as isize,
+            "{}",
+            std::io::Error::last_os_error()
+        );
+        let mut buffer = [0_u8; 65_536];
+        let got = libc::recv(
+            sockets.rx.as_raw_fd(),
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+            0,
+        );
+        assert!(got > 0, "{}", std::io::Error::last_os_error());
+    }
+}
+
+/// An echo request, checksummed for IPv4; the kernel does it for IPv6.
+fn echo(family: Family) -> Vec<u8> {
+    let mut packet = vec![
+        if family == Family::V4 { 8 } else { 128 },
+        0,
+        0,
+        0,
+        1,
+        2,
+        0,
+        1,
+    ];
+    packet.extend([7; 10]);
+    if family == Family::V4 {
+        let sum: u32 = packet
+            .chunks(2)
+            .map(|c| u32::from(c[0]) << 8 | u32::from(c[1]))
+            .sum();
+        let sum = !((sum >> 16) + (sum & 0xffff)) as u16;
+        packet[2..4].copy_from_slice(&sum.to_be_bytes());
+    }
+    packet
+}
+
+fn way(window: &Window, direction: Direction) -> Vec<&StageTimes> {
+    let stages = window.stages.iter();
+    stages.filter(|s| s.direction == direction).collect()
+}
+
+fn of<'a>(window: &'a Window, direction: Direction, name: &str) -> &'a StageTimes {
+    let mut stages = window.stages.iter();
+    let found = stages.find(|s| s.direction == direction && s.name == name);
+    found.unwrap_or_else(|| panic!("no stage {direction} {name}: {window:#?}"))
+}
+
+/// The stages up to the total add up to it, to the nanosecond.
+fn adds_up(window: &Window, direction: Direction) {
+    let stages = way(window, direction);
+    let total = stages.iter().find(|s| s.kind == StageKind::Total).unwrap();
+    let parts = stages.iter().filter(|s| s.order < total.order);
+    assert_eq!(
+        parts.map(|s| s.times.total_ns).sum::<u64>(),
+        total.times.total_ns,
+        "{direction}: {stages:#?}"
+    );
+    for stage in &stages {
+        let buckets: u64 = stage.times.buckets.iter().map(|b| b.1).sum();
+        assert_eq!(buckets, stage.times.count, "{}", stage.name);
+        if stage.order <= total.order {
+            assert_eq!(
+                stage.times.count + stage.passed_over,
+                total.times.count,
+                "{}",
+                stage.name
+            );
+        }
+    }
+}
+
+fn show(window: &Window) -> String {
+    let mut text = String::new();
+    for s in &window.stages {
+        let mean = s.times.total_ns / s.times.count.max(1);
+        text += &format!(
+            "{} {} {:8} {:14} {:6} x {:8} ns  min {:8} max {:8}  passed over {}\n",
+            s.proto,
+            s.family,
+            s.direction,
+            s.name,
+            s.times.count,
+            mean,
+            s.times.min_ns,
+            s.times.max_ns,
+            s.passed_over
+        );
+    }
+    text + &format!(
+        "{:?}\n{:?}\n{:?}\n",
+        window.ledger, window.drops, window.losses
+    )
+}
+
+/// How often a ledger has something.
+fn seen(window: &Window, what: &str) -> u64 {
+    window.ledger.get(what).copied().unwrap_or(0)
+}
+
+/// Check, for each protocol and version of IP, that every packet is seen at each
+/// place, sent and received; that the stages add up to the total to the
+/// nanosecond; and that nothing is missed.
+#[test]
+fn as_root_stages_add_up_and_the_ledger_closes() {
+    if cannot() {
+        return;
+    }
+    for family in [Family::V4, Family::V6] {
+        let topology = Topology::build(&veth(family, false), &[]).unwrap();
+        for proto in [Proto::Udp, Proto::Tcp, Proto::Raw] {
+            let sockets = sockets(&topology, proto);
+            let payload = match proto {
+                Proto::Raw => echo(family),
+                _ => vec![7; 10],
+            };
+            let mut live = stages(&spec(&topology, proto));
+            live.open().unwrap();
+            for _ in 0..PACKETS {
+                one(&sockets, &payload);
+            }
+            let window = live.close().unwrap();
+            let text = show(&window);
+            adds_up(&window, Direction::Tx);
+            adds_up(&window, Direction::Rx);
+            assert!(
+                window
+                    .stages
+                    .iter()
+                    .all(|s| s.proto == proto && s.family == family)
+            );
+            assert_eq!(
+                of(&window, Direction::Tx, "total").times.count,
+                PACKETS,
+                "{text}"
+            );
+            assert_eq!(
+                of(&window, Direction::Rx, "total").times.count,
+                PACKETS,
+                "{text}"
+            );
+            for place in ["tx queue", "tx xmit", "tx sent", "rx socket", "rx user"] {
+                assert_eq!(
+                    seen(&window, &format!("{proto} {place}")),
+                    PACKETS,
+                    "{place} {text}"
+                );
+            }
+            // The kernel's answers come in too, where the requests were sent from.
+            let answers = seen(&window, &format!("{proto} tx without a call"));
+            assert_eq!(
+                answers,
+                if proto == Proto::Raw { PACKETS } else { 0 },
+                "{text}"
+            );
+            for place in ["rx arrived", "rx receive"] {
+                let count = seen(&window, &format!("{proto} {place}"));
+                assert_eq!(count, PACKETS + answers, "{place} {text}");
+            }
+            assert_eq!(window.drops, BTreeMap::new(), "{text}");
+            assert_eq!(window.losses, [], "{text}");
+            // Nothing goes on between windows, and a new one begins at nothing.
+            one(&sockets, &payload);
+            live.open().unwrap();
+            assert_eq!(live.close().unwrap().ledger, BTreeMap::new());
+        }
+    }
+}

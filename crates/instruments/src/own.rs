@@ -1,0 +1,61 @@
+//! What measuring takes: CPU time of our own, and what programs in the kernel say
+//! of themselves.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use libbpf_rs::Object;
+use libbpf_sys as sys;
+
+/// Programs that are loaded.
+#[derive(Debug)]
+pub(crate) struct Programs(Vec<OwnedFd>);
+
+impl Programs {
+    /// Of an object, those that were loaded.
+    pub(crate) fn of(object: &Object) -> Programs {
+        let loaded = object.progs().filter(|p| p.autoload());
+        let fds = loaded.filter_map(|p| p.as_fd().try_clone_to_owned().ok());
+        Programs(fds.collect())
+    }
+
+    /// Time they ran, if the kernel counts it (kernel.bpf_stats_enabled), and runs
+    /// that were left out since the program was under way on the same CPU.
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        let mut totals = (0, 0);
+        for program in &self.0 {
+            let mut info = sys::bpf_prog_info::default();
+            let mut size = size_of_val(&info) as u32;
+            // SAFETY: the descriptor is a program's, and the kernel writes no more
+            // than `size` bytes. All pointers and lengths within are 0.
+            let result = unsafe {
+                sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size)
+            };
+            if result == 0 {
+                totals.0 += info.run_time_ns;
+                totals.1 += info.recursion_misses;
+            }
+        }
+        totals
+    }
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes one timespec, which outlives the call.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    // Neither is ever negative.
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// What `bpf_ktime_get_ns` reads.
+pub(crate) fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// CPU time of this thread.
+pub(crate) fn thread_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}

@@ -1,0 +1,198 @@
+//! From what the programs counted to rows and a ledger.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::class::{Direction, Family, Proto};
+use netplumb_model::recording::Loss;
+use netplumb_model::timing::{StageKind, StageTimes, Times};
+
+use super::layout::{Cpu, FAMILIES, LOSS_WORDS, PLACES, PROTOS, ROWS, TIMES_WORDS};
+
+/// Take in what another CPU has seen, as the words of its map entry.
+pub(super) fn add(times: &mut Times, words: &[u64]) {
+    let [count, total_ns, min_ns, max_ns, buckets @ ..] = words else {
+        return;
+    };
+    if *count == 0 {
+        return;
+    }
+    times.min_ns = if times.count == 0 {
+        *min_ns
+    } else {
+        times.min_ns.min(*min_ns)
+    };
+    times.max_ns = times.max_ns.max(*max_ns);
+    times.count += count;
+    times.total_ns += total_ns;
+    let mut merged: BTreeMap<u16, u64> = times.buckets.iter().copied().collect();
+    for (bucket, count) in (0_u16..).zip(buckets).filter(|(_, count)| **count > 0) {
+        *merged.entry(bucket).or_default() += count;
+    }
+    times.buckets = merged.into_iter().collect();
+}
+
+/// The words of a `struct stages_times`, of one CPU.
+pub(super) fn words(bytes: &[u8]) -> Vec<u64> {
+    bytes
+        .chunks_exact(8)
+        .take(TIMES_WORDS)
+        .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()))
+        .collect()
+}
+
+/// Where a row of one class is in the programs' table.
+pub(super) fn key(row: usize, proto: usize, family: usize) -> usize {
+    (row * PROTOS.len() + proto) * FAMILIES + family
+}
+
+/// The stages of all classes that had packets, by their place in the programs'
+/// table. What nobody met after the end of its way is left out.
+pub(super) fn stages(seen: &BTreeMap<usize, Times>) -> Vec<StageTimes> {
+    let mut stages = Vec::new();
+    for (p, &proto) in PROTOS.iter().enumerate() {
+        for (f, &family) in [Family::V4, Family::V6].iter().enumerate() {
+            for direction in [Direction::Tx, Direction::Rx, Direction::Forward] {
+                way(seen, (p, proto), (f, family), direction, &mut stages);
+            }
+        }
+    }
+    stages
+}
+
+fn way(
+    seen: &BTreeMap<usize, Times>,
+    (p, proto): (usize, Proto),
+    (f, family): (usize, Family),
+    direction: Direction,
+    stages: &mut Vec<StageTimes>,
+) {
+    let rows = || {
+        let all = ROWS.iter().enumerate();
+        all.filter(move |(_, row)| row.direction == direction)
+    };
+    let times = |row: usize| seen.get(&key(row, p, f)).cloned().unwrap_or_default();
+    let total = rows().find(|(_, row)| row.kind == StageKind::Total);
+    let packets = total.map_or(0, |(row, _)| times(row).count);
+    let mut after = false;
+    for (order, (row, stage)) in (0_u16..).zip(rows()) {
+        let times = times(row);
+        if times.count > 0 || (packets > 0 && !after) {
+            stages.push(StageTimes {
+                proto,
+                family,
+                direction,
+                order,
+                name: stage.name.to_string(),
+                kind: stage.kind,
+                passed_over: packets.saturating_sub(times.count),
+                times,
+            });
+        }
+        after |= stage.kind == StageKind::Total;
+    }
+}
+
+/// The ledger: what was counted where, of all CPUs.
+pub(super) fn ledger(cpus: &[Cpu]) -> BTreeMap<String, u64> {
+    let mut ledger = BTreeMap::new();
+    for (p, proto) in PROTOS.iter().enumerate() {
+        for (place, name) in PLACES.iter().enumerate() {
+            let count: u64 = cpus.iter().map(|cpu| cpu.places[p][place]).sum();
+            if count > 0 {
+                ledger.insert(format!("{proto} {name}"), count);
+            }
+        }
+    }
+    ledger
+}
+
+/// What was missed, of all CPUs.
+pub(super) fn losses(cpus: &[Cpu]) -> Vec<Loss> {
+    let words = LOSS_WORDS.iter().enumerate();
+    words
+        .filter_map(|(i, (cause, meaning))| {
+            let count: u64 = cpus.iter().map(|cpu| cpu.losses[i]).sum();
+            (count > 0).then(|| Loss {
+                cause: (*cause).to_string(),
+                count,
+                meaning: (*meaning).to_string(),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(values: &[u64]) -> Vec<u64> {
+        let mut words = vec![0; TIMES_WORDS];
+        for (i, ns) in values.iter().enumerate() {
+            words[0] += 1;
+            words[1] += ns;
+            words[2] = if i == 0 { *ns } else { words[2].min(*ns) };
+            words[3] = words[3].max(*ns);
+            words[4 + usize::try_from(*ns).unwrap()] += 1;
+        }
+        words
+    }
+
+    /// Check that what CPUs saw is added, and one that saw nothing takes no part.
+    #[test]
+    fn cpus_are_merged() {
+        let mut times = Times::default();
+        for values in [&[][..], &[3, 9], &[], &[2, 9, 15]] {
+            add(&mut times, &entry(values));
+        }
+        assert_eq!(
+            times,
+            Times {
+                count: 5,
+                total_ns: 38,
+                min_ns: 2,
+                max_ns: 15,
+                buckets: vec![(2, 1), (3, 1), (9, 2), (15, 1)],
+            }
+        );
+    }
+
+    /// Check that a class has all rows of its way in order, told how many packets
+    /// passed each over; that a completion nobody met is left out; and that other
+    /// classes have none.
+    #[test]
+    fn a_way_has_all_its_rows() {
+        let find = |name: &str| {
+            let mut rows = ROWS.iter();
+            rows.position(|r| r.direction == Direction::Tx && r.name == name)
+                .unwrap()
+        };
+        let times = |count| Times {
+            count,
+            ..Times::default()
+        };
+        let seen = BTreeMap::from([
+            (key(find("system call"), 1, 0), times(10)),
+            (key(find("qdisc wait"), 1, 0), times(4)),
+            (key(find("total"), 1, 0), times(10)),
+        ]);
+        let rows = stages(&seen);
+        let told: Vec<_> = rows
+            .iter()
+            .map(|s| (s.order, s.name.as_str(), s.passed_over))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (0, "system call", 0),
+                (1, "enqueue", 10),
+                (2, "qdisc wait", 6),
+                (3, "device", 10),
+                (4, "driver", 10),
+                (5, "unaccounted", 10),
+                (6, "total", 0),
+            ]
+        );
+        assert!(rows.iter().all(|s| s.proto == Proto::Udp));
+        assert!(rows.iter().all(|s| s.family == Family::V4));
+    }
+}

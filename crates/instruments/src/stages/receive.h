@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The way in: backlog or GRO, protocol, socket, reader.
+ */
+#ifndef NETPLUMB_STAGES_RECEIVE_H
+#define NETPLUMB_STAGES_RECEIVE_H
+
+#include "tables.h"
+
+/* The packet's rows; `end` is the call's return or, at the least, the copy. */
+static __always_inline void received(struct stages_task *t,
+				     struct stages_packet *p, __u64 end)
+{
+	__u64 begun = p->at[STAGES_AT_FIRST], cursor = begun;
+	__u64 socket = p->at[STAGES_AT_SOCKET], copy = p->at[STAGES_AT_COPY];
+	struct stages_cpu *c = this_cpu();
+
+	p->head = 0;
+	if (!c)
+		return;
+	if (begun < window.opened_ns) {
+		count(c, p->proto, STAGES_P_BEFORE, p->segs);
+		return;
+	}
+	if (p->at[STAGES_AT_RECEIVED] != begun)
+		mark(p->flags & STAGES_GRO ? STAGES_R_GRO : STAGES_R_BACKLOG, p,
+		     &cursor, p->at[STAGES_AT_RECEIVED]);
+	mark(STAGES_R_LOCK, p, &cursor, p->at[STAGES_AT_OWNER]);
+	if (socket)
+		mark(STAGES_R_PROTOCOL, p, &cursor, socket);
+	if (t) {
+		__u64 enter = t->enter_ns, out = t->out_ns, run = t->run_ns;
+		int woken = socket && out <= socket && run > socket;
+
+		if (run > copy)
+			run = 0;
+		/*
+		 * Where the kernel should have told of the socket's queue and
+		 * did not, nobody knows what it did.
+		 */
+		if (!socket && config.has_data_ready) {
+			__u64 next = enter > cursor ? enter : copy;
+
+			mark(STAGES_R_UNACCOUNTED, p, &cursor, next);
+		}
+		/* Off its CPU when the packet came, and so woken for it. */
+		if (woken && run)
+			mark(STAGES_R_WAKE, p, &cursor, run);
+		if (enter > cursor)
+			mark(STAGES_R_QUEUE, p, &cursor, enter);
+		if (!woken && run > cursor)
+			mark(STAGES_R_QUEUE, p, &cursor, run);
+		mark(STAGES_R_READ, p, &cursor, copy);
+		if (end > copy)
+			mark(STAGES_R_RETURN, p, &cursor, end);
+	} else {
+		/* A reader whose call is not known: io_uring, say. */
+		mark(STAGES_R_QUEUE, p, &cursor, copy);
+	}
+	if (end > cursor)
+		record(STAGES_R_UNACCOUNTED, p, end - cursor);
+	record(STAGES_R_TOTAL, p, end - begun);
+	if (end > copy)
+		tell(p, STAGES_SAW_RETURN, end);
+	told_out(p);
+}
+
+/* A reader has it; it belongs to its call from here on. */
+static __always_inline void copied(struct stages_packet *p, __u32 bytes,
+				   __u64 now)
+{
+	struct stages_packet mine = *p;
+	struct stages_task *t;
+	struct stages_cpu *c;
+	__u64 head = mine.head;
+
+	c = this_cpu();
+	if (!c)
+		return;
+	if (p->head != head) {
+		c->losses[STAGES_L_TORN]++;
+		return;
+	}
+	p->head = 0;
+	t = task_of(bpf_get_current_pid_tgid());
+	if (t && t->call != STAGES_RECEIVES)
+		t = NULL;
+	if (!t && (config.pid || config.cgroup)) {
+		count(c, mine.proto, STAGES_P_RX_OTHER, mine.segs);
+		return;
+	}
+	mine.at[STAGES_AT_COPY] = now;
+	tell(&mine, STAGES_SAW_COPY, now);
+	count(c, mine.proto, STAGES_P_RX_USER, mine.segs);
+	count(c, mine.proto, STAGES_P_USER_BYTES, bytes);
+	if (!t) {
+		received(NULL, &mine, now);
+		return;
+	}
+	/* One call for several: the one before ends with its copy. */
+	if (t->pending.head)
+		received(t, &t->pending, t->pending.at[STAGES_AT_COPY]);
+	t->pending = mine;
+}
+
+/* A packet comes in; no where it is none of those that are looked at. */
+static __always_inline struct stages_packet *arrive(struct stages_cpu *c,
+						    struct sk_buff *skb,
+						    __u64 now, int event,
+						    __u32 *where)
+{
+	__u64 head = number(c, skb->head);
+	struct stages_packet *p;
+	struct what w = {};
+
+	if (!classify_in(skb, &w)) {
+		forget(&rx, head);
+		return NULL;
+	}
+	if (!w.data) {
+		if (event == STAGES_SAW_RECEIVE)
+			count(c, w.proto, STAGES_P_RX_NO_DATA, 1);
+		forget(&rx, head);
+		return NULL;
+	}
+	p = claim(&rx, c, head, now, where);
+	if (!p)
+		return NULL;
+	p->at[STAGES_AT_FIRST] = now;
+	p->direction = STAGES_RX;
+	p->proto = w.proto;
+	p->family = w.family;
+	p->segs = w.segs;
+	p->bytes = w.bytes;
+	if (event == STAGES_SAW_GRO)
+		p->flags = STAGES_GRO;
+	choose(p, 1, now);
+	tell(p, event, now);
+	count(c, w.proto, STAGES_P_RX_DRIVER, w.segs);
+	return p;
+}
+
+SEC("tp_btf/netif_rx")
+int BPF_PROG(stages_netif_rx, struct sk_buff *skb)
+{
+	struct stages_cpu *c;
+	__u32 where;
+
+	c = begin(ctx);
+	if (c)
+		arrive(c, skb, bpf_ktime_get_ns(), STAGES_SAW_NETIF_RX, &where);
+	return 0;
+}
+
+static __always_inline int gro(void *ctx, struct sk_buff *skb)
+{
+	struct stages_cpu *c;
+	__u32 where;
+
+	c = begin(ctx);
+	if (!c)
+		return 0;
+	c->gro_head = 0;
+	if (arrive(c, skb, bpf_ktime_get_ns(), STAGES_SAW_GRO, &where))
+		c->gro_head = number(c, skb->head);
+	return 0;
+}
+
+SEC("tp_btf/napi_gro_receive_entry")
+int BPF_PROG(stages_napi_gro_receive_entry, struct sk_buff *skb)
+{
+	return gro(ctx, skb);
+}
+
+SEC("tp_btf/napi_gro_frags_entry")
+int BPF_PROG(stages_napi_gro_frags_entry, struct sk_buff *skb)
+{
+	return gro(ctx, skb);
+}
+
+/* enum gro_result: the first two are that it was added to one that is held. */
+#define GRO_MERGED_FREE 1
+
+static __always_inline int gro_exit(void *ctx, int result)
+{
+	struct stages_packet *p;
+	struct stages_cpu *c;
+	__u32 where;
+
+	c = begin(ctx);
+	if (!c || !c->gro_head)
+		return 0;
+	if (result >= 0 && result <= GRO_MERGED_FREE) {
+		p = find(&rx, c->gro_head, &where);
+		if (p) {
+			count(c, p->proto, STAGES_P_RX_MERGED, p->segs);
+			told_out(p);
+			p->head = 0;
+		}
+	}
+	c->gro_head = 0;
+	return 0;
+}
+
+SEC("tp_btf/napi_gro_receive_exit")
+int BPF_PROG(stages_napi_gro_receive_exit, int result)
+{
+	return gro_exit(ctx, result);
+}
+
+SEC("tp_btf/napi_gro_frags_exit")
+int BPF_PROG(stages_napi_gro_frags_exit, int result)
+{
+	return gro_exit(ctx, result);
+}
+
+SEC("tp_btf/netif_receive_skb")
+int BPF_PROG(stages_netif_receive_skb, struct sk_buff *skb)
+{
+	struct stages_packet *p;
+	struct stages_cpu *c;
+	__u64 head, now;
+	__u32 where;
+	struct what w = {};
+
+	c = begin(ctx);
+	if (!c)
+		return 0;
+	head = number(c, skb->head);
+	c->current_head = 0;
+	p = find(&rx, head, &where);
+	now = bpf_ktime_get_ns();
+	if (p && p->at[STAGES_AT_RECEIVED]) {
+		/*
+		 * Again, as through a bridge: it goes on. Or it is a stray, and
+		 * another packet has its address.
+		 */
+		if (skb->skb_iif)
+			goto current;
+		p = NULL;
+	}
+	if (!p) {
+		p = arrive(c, skb, now, STAGES_SAW_RECEIVE, &where);
+		if (!p)
+			return 0;
+	} else {
+		/* What GRO has added to it. */
+		if (p->flags & STAGES_GRO && classify_in(skb, &w)) {
+			p->segs = w.segs;
+			p->bytes = w.bytes;
+		}
+		tell(p, STAGES_SAW_RECEIVE, now);
+	}
+	p->at[STAGES_AT_RECEIVED] = now;
+	count(c, p->proto, STAGES_P_RX_RECEIVE, p->segs);
+	count(c, p->proto, STAGES_P_RX_BYTES, p->bytes);
+current:
+	c->current_head = head;
+	c->current_skb = (__u64)skb;
+	c->current_slot = where;
+	return 0;
+}
+
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(stages_tcp_probe, struct sock *sk, struct sk_buff *skb)
+{
+	struct stages_packet *p;
+	struct stages_cpu *c;
+	__u32 where;
+
+	/* In a softirq, it is the packet that is being received. */
+	c = begin(ctx);
+	if (!c || !in_task(c))
+		return 0;
+	p = find(&rx, number(c, skb->head), &where);
+	if (!p || p->at[STAGES_AT_SOCKET])
+		return 0;
+	/* It waited for the one who had the socket's lock. */
+	p->at[STAGES_AT_OWNER] = bpf_ktime_get_ns();
+	tell(p, STAGES_SAW_OWNER, p->at[STAGES_AT_OWNER]);
+	c->current_head = p->head;
+	c->current_slot = where;
+	return 0;
+}
+
+SEC("tp_btf/skb_copy_datagram_iovec")
+int BPF_PROG(stages_skb_copy_datagram_iovec, struct sk_buff *skb, int bytes)
+{
+	struct stages_packet *p;
+	struct stages_cpu *c;
+	__u32 where;
+
+	c = begin(ctx);
+	if (!c)
+		return 0;
+	p = find(&rx, number(c, skb->head), &where);
+	/* The others are told of when they are freed, after the copy. */
+	if (!p || p->proto != STAGES_TCP)
+		return 0;
+	/* With what was added to it while it lay in the queue. */
+	copied(p, skb->len, bpf_ktime_get_ns());
+	return 0;
+}
+
+#endif

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the programs and their Rust half share. The twins of these structs and
+ * enums are in layout.rs.
+ */
+#ifndef NETPLUMB_STAGES_H
+#define NETPLUMB_STAGES_H
+
+/* Packets under way that are known at once, by direction. A power of two. */
+#define STAGES_SLOTS_BITS 15
+#define STAGES_SLOTS (1 << STAGES_SLOTS_BITS)
+/* Tasks that were last seen in a call. A power of two. */
+#define STAGES_TASKS 16384
+/* As crates/model/src/timing.rs has them. */
+#define STAGES_SUB_BITS 4
+#define STAGES_BUCKETS 512
+/* Sockets whose queues are followed. A power of two. */
+#define STAGES_SOCKETS 1024
+/* Namespaces that a filter can name. */
+#define STAGES_NAMESPACES 8
+/* Devices that transmit through one another, on one CPU. */
+#define STAGES_DEPTH 4
+/* System call numbers that are looked at. */
+#define STAGES_CALLS 512
+/* Packets of one bulk dequeue that are looked at. */
+#define STAGES_BULK 16
+/* Reasons for a drop that are told apart. */
+#define STAGES_REASONS 256
+/* Bytes of the ring in which steps are told. */
+#define STAGES_RING (1 << 18)
+
+enum stages_proto {
+	STAGES_RAW,
+	STAGES_UDP,
+	STAGES_TCP,
+	STAGES_PROTOS,
+};
+
+enum stages_direction {
+	STAGES_TX,
+	STAGES_RX,
+	STAGES_FORWARD,
+	STAGES_DIRECTIONS,
+};
+
+/* Rows of the table of stages, of all directions. */
+enum stages_stage {
+	STAGES_T_CALL,
+	STAGES_T_ENQUEUE,
+	STAGES_T_QDISC,
+	STAGES_T_DEVICE,
+	STAGES_T_DRIVER,
+	STAGES_T_UNACCOUNTED,
+	STAGES_T_TOTAL,
+	STAGES_T_COMPLETION,
+
+	STAGES_R_BACKLOG,
+	STAGES_R_GRO,
+	STAGES_R_PROTOCOL,
+	STAGES_R_LOCK,
+	STAGES_R_WAKE,
+	STAGES_R_QUEUE,
+	STAGES_R_READ,
+	STAGES_R_RETURN,
+	STAGES_R_UNACCOUNTED,
+	STAGES_R_TOTAL,
+
+	STAGES_F_BACKLOG,
+	STAGES_F_GRO,
+	STAGES_F_FORWARD,
+	STAGES_F_ENQUEUE,
+	STAGES_F_QDISC,
+	STAGES_F_DEVICE,
+	STAGES_F_DRIVER,
+	STAGES_F_UNACCOUNTED,
+	STAGES_F_TOTAL,
+	STAGES_F_COMPLETION,
+
+	STAGES_ROWS,
+};
+
+/* Moments of a packet: what `at` is indexed by. */
+enum stages_point {
+	/* Of both. */
+	STAGES_AT_FIRST = 0,
+	/* Transmit, and the second half of forwarding. */
+	STAGES_AT_RECEIVED = 1,
+	STAGES_AT_QUEUE = 2,
+	STAGES_AT_ENQUEUED = 3,
+	STAGES_AT_DEQUEUED = 4,
+	STAGES_AT_START = 5,
+	STAGES_AT_SENT = 6,
+	/* Receive. */
+	STAGES_AT_OWNER = 2,
+	STAGES_AT_SOCKET = 3,
+	STAGES_AT_COPY = 4,
+	STAGES_POINTS = 7,
+};
+
+/* What a step that is told began or ended with. */
+enum stages_event {
+	STAGES_SAW_CALL,
+	STAGES_SAW_QUEUE,
+	STAGES_SAW_ENQUEUED,
+	STAGES_SAW_DEQUEUED,
+	STAGES_SAW_START,
+	STAGES_SAW_SENT,
+	STAGES_SAW_FREED,
+	STAGES_SAW_NETIF_RX,
+	STAGES_SAW_GRO,
+	STAGES_SAW_RECEIVE,
+	STAGES_SAW_OWNER,
+	STAGES_SAW_SOCKET,
+	STAGES_SAW_COPY,
+	STAGES_SAW_RETURN,
+	STAGES_SAW_DROP,
+	STAGES_EVENTS,
+};
+
+/* Where packets are counted. */
+enum stages_place {
+	STAGES_P_TX_QUEUE,
+	STAGES_P_TX_START,
+	STAGES_P_TX_SENT,
+	STAGES_P_TX_DROP,
+	STAGES_P_TX_DROP_EARLY,
+	STAGES_P_TX_KERNEL,
+	STAGES_P_TX_NO_DATA,
+	STAGES_P_RX_DRIVER,
+	STAGES_P_RX_MERGED,
+	STAGES_P_RX_RECEIVE,
+	STAGES_P_RX_NO_DATA,
+	STAGES_P_RX_SOCKET,
+	STAGES_P_RX_USER,
+	STAGES_P_RX_DROP,
+	STAGES_P_RX_KERNEL,
+	STAGES_P_RX_OTHER,
+	STAGES_P_FORWARD_QUEUE,
+	STAGES_P_FORWARD_START,
+	STAGES_P_FORWARD_SENT,
+	STAGES_P_FORWARD_DROP,
+	STAGES_P_TX_BYTES,
+	STAGES_P_RX_BYTES,
+	STAGES_P_USER_BYTES,
+	STAGES_P_BEFORE,
+	STAGES_PLACES,
+};
+
+/* What can be lost. */
+enum stages_loss {
+	/* A slot was taken from a packet that may have been under way. */
+	STAGES_L_DISPLACED,
+	/* A slot changed while it was being read. */
+	STAGES_L_TORN,
+	/* Read before it was seen in its socket's queue. */
+	STAGES_L_UNMATCHED,
+	/* Devices nested too deep. */
+	STAGES_L_NESTED,
+	/* The ring had no room for a step. */
+	STAGES_L_RING,
+	STAGES_LOSSES,
+};
+
+/* Settings, fixed when the programs are loaded. */
+struct stages_config {
+	/* Whether there is a filter at all, in any of its parts. */
+	__u32 protos;	   /* bit by enum stages_proto; 0 is all */
+	__u32 family;	   /* 0, 4 or 6 */
+	__u32 port;	   /* host order; 0 is all */
+	__u32 interface;   /* 0 is all */
+	__u32 pid;	   /* 0 is all */
+	__u32 namespaces;  /* how many of the array are set */
+	__u64 cgroup;	   /* 0 is all */
+	__u32 has_address; /* 0, 4 or 6 */
+	__u32 address[4];  /* network order */
+	__u32 one_packet;
+	/* Whether the kernel has sk_data_ready. */
+	__u32 has_data_ready;
+	__u32 namespace_inum[STAGES_NAMESPACES];
+	__u32 unused;
+	/* Bits by number of system call. */
+	__u64 sends[STAGES_CALLS / 64];
+	__u64 receives[STAGES_CALLS / 64];
+};
+
+/* Written by the Rust half alone. */
+struct stages_window {
+	__u64 opened_ns;
+	__u64 active;
+};
+
+/* A packet under way. */
+struct stages_packet {
+	/* Where its first bytes lie; 0 where the slot is free. */
+	__u64 head;
+	__u64 at[STAGES_POINTS];
+	__u32 told;
+	__u32 bytes;
+	__u16 segs;
+	__u8 proto;
+	__u8 family;
+	__u8 direction;
+	__u8 flags;
+	__u16 unused;
+};
+
+/* Of a packet: its first point was GRO, not the backlog. */
+#define STAGES_GRO 1
+/* It is with the hardware, and will be freed. */
+#define STAGES_IN_HARDWARE 2
+
+/* A task in a call, or one that was. */
+struct stages_task {
+	__u32 tid;
+	/* 0, or enum stages_call. */
+	__u32 call;
+	__u64 enter_ns;
+	/* Since when it works on a packet: after the last one was sent. */
+	__u64 since_ns;
+	/* Last taken from a CPU, and put on one. */
+	__u64 out_ns;
+	__u64 run_ns;
+	/* Copied, not yet back in user mode. */
+	struct stages_packet pending;
+};
+
+enum stages_call {
+	STAGES_SENDS = 1,
+	STAGES_RECEIVES = 2,
+};
+
+/* A packet that a driver has in hand. */
+struct stages_driving {
+	__u64 skb;
+	__u64 head;
+	__u32 slot;
+	__u32 unused;
+};
+
+/* A socket whose readers free what they read later, so that it is not seen. */
+struct stages_socket {
+	__u64 sock;
+	/* The window that it was seen in. */
+	__u64 opened_ns;
+	/* Packets read. */
+	__u64 read;
+	/* The place of the next packet, counted as those read are. */
+	__u64 next;
+};
+
+/* A packet in such a socket's queue. */
+struct stages_queued {
+	__u64 sock;
+	__u64 place;
+	__u64 head;
+};
+
+/* What a CPU keeps. */
+struct stages_cpu {
+	/* The packet that is being received. */
+	__u64 current_head;
+	__u64 current_skb;
+	__u32 current_slot;
+	__u32 depth;
+	/* The packet that GRO looks at. */
+	__u64 gro_head;
+	struct stages_driving driving[STAGES_DEPTH];
+	/* A packet that is being cut in segments, and how many are to come. */
+	__u32 segments_left;
+	/* The softirq that it is in, or was. */
+	__u32 softirq;
+	struct stages_packet parent;
+	/* For on_task_stack(), and for number(). */
+	__u64 context;
+	__u64 number;
+	/* What is counted, by enum stages_proto and enum stages_place. */
+	__u64 places[4][32];
+	__u64 losses[STAGES_LOSSES];
+};
+
+/* As model's Times. */
+struct stages_times {
+	__u64 count;
+	__u64 total_ns;
+	/* Means nothing while `count` is 0. */
+	__u64 min_ns;
+	__u64 max_ns;
+	__u64 buckets[STAGES_BUCKETS];
+};
+
+/* Which packets are told. */
+struct stages_told {
+	__u64 head;
+	__u64 begun_ns;
+	__u32 id;
+	__u32 next;
+};
+
+/* A step that is told. */
+struct stages_step {
+	__u64 at_ns;
+	__u32 packet;
+	__u32 event;
+	__u32 cpu;
+	__u32 tid;
+	/* Whether it was in the task's own context; else, in this softirq. */
+	__u32 in_task;
+	__u32 softirq;
+	char command[16];
+};
+
+#endif

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What is kept: packets under way, tasks, histograms, counts.
+ *
+ * Packets and tasks are in arrays of our own hashing, two places for each: a
+ * look-up is a few instructions where a hash map's is a call, which is what
+ * keeps the cost down. What is displaced is counted.
+ */
+#ifndef NETPLUMB_STAGES_TABLES_H
+#define NETPLUMB_STAGES_TABLES_H
+
+#include "kernel.h"
+#include "packet.h"
+#include "stages.h"
+
+#define SECOND_NS 1000000000ULL
+
+struct stages_window window SEC(".data.window") = {};
+/* Set once a packet was given to a device that frees it later. */
+int hardware_seen = 0;
+/* Set once a reader of UDP was seen to free what it read. */
+int udp_frees_seen = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, STAGES_SLOTS);
+	__type(key, __u32);
+	__type(value, struct stages_packet);
+} tx SEC(".maps"), rx SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, STAGES_TASKS);
+	__type(key, __u32);
+	__type(value, struct stages_task);
+} tasks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct stages_cpu);
+} cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, STAGES_ROWS *STAGES_PROTOS * 2);
+	__type(key, __u32);
+	__type(value, struct stages_times);
+} times SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, STAGES_SOCKETS);
+	__type(key, __u32);
+	__type(value, struct stages_socket);
+} sockets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, STAGES_SLOTS);
+	__type(key, __u32);
+	__type(value, struct stages_queued);
+} queue SEC(".maps");
+
+/* By reason's number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, STAGES_REASONS);
+	__type(key, __u32);
+	__type(value, __u64);
+} drops SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct stages_told);
+} told SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, STAGES_RING);
+} ring SEC(".maps");
+
+static __always_inline struct stages_cpu *this_cpu(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&cpus, &zero);
+}
+
+/* What every program begins with; NULL while no window is open. */
+static __always_inline struct stages_cpu *begin(void *ctx)
+{
+	struct stages_cpu *c;
+
+	if (!window.active)
+		return NULL;
+	c = this_cpu();
+	if (c)
+		*(volatile __u64 *)&c->context = (__u64)ctx;
+	return c;
+}
+
+/*
+ * A kernel pointer as a number. The verifier follows pointers through
+ * arithmetic, from 6.18 on those to bytes too, but not through a map.
+ */
+static __always_inline __u64 number(struct stages_cpu *c, const void *pointer)
+{
+	*(volatile __u64 *)&c->number = (__u64)pointer;
+	return *(volatile __u64 *)&c->number;
+}
+
+static __always_inline int in_task(struct stages_cpu *c)
+{
+	return on_task_stack(*(volatile __u64 *)&c->context);
+}
+
+static __always_inline void count(struct stages_cpu *c, __u32 proto,
+				  __u32 place, __u64 n)
+{
+	/* Masks, not comparisons, keep old compilers from moving them away. */
+	c->places[proto & 3][place & 31] += n;
+}
+
+static __always_inline __u32 slot_of(__u64 head)
+{
+	return (head >> 6) * 0x9e3779b97f4a7c15ULL >> (64 - STAGES_SLOTS_BITS);
+}
+
+/* The packet's slot, if it has one; `where` gets its number. */
+static __always_inline struct stages_packet *find(void *table, __u64 head,
+						  __u32 *where)
+{
+	__u32 i = slot_of(head);
+	struct stages_packet *p = bpf_map_lookup_elem(table, &i);
+
+	if (p && p->head == head) {
+		*where = i;
+		return p;
+	}
+	i ^= 1;
+	p = bpf_map_lookup_elem(table, &i);
+	if (p && p->head == head) {
+		*where = i;
+		return p;
+	}
+	return NULL;
+}
+
+/* A slot for the packet, cleared, whoever had it. */
+static __always_inline struct stages_packet *
+claim(void *table, struct stages_cpu *c, __u64 head, __u64 now, __u32 *where)
+{
+	__u32 i = slot_of(head), other = i ^ 1;
+	struct stages_packet *p, *q;
+
+	p = bpf_map_lookup_elem(table, &i);
+	q = bpf_map_lookup_elem(table, &other);
+	if (!p || !q)
+		return NULL;
+	*where = i;
+	if (p->head != head && p->head) {
+		if (q->head == head || !q->head) {
+			*where = other;
+			p = q;
+		} else if (now - p->at[STAGES_AT_FIRST] < SECOND_NS) {
+			c->losses[STAGES_L_DISPLACED]++;
+		}
+	} else if (q->head == head) {
+		q->head = 0;
+	}
+	__builtin_memset(p, 0, sizeof(*p));
+	p->head = head;
+	return p;
+}
+
+/* A packet that is not looked at takes over the address of one that was. */
+static __always_inline void forget(void *table, __u64 head)
+{
+	struct stages_packet *p;
+	__u32 where;
+
+	p = find(table, head, &where);
+	if (p)
+		p->head = 0;
+}
+
+static __always_inline struct stages_task *task_of(__u32 tid)
+{
+	__u32 i = tid & (STAGES_TASKS - 1);
+	struct stages_task *t = bpf_map_lookup_elem(&tasks, &i);
+
+	return t && t->tid == tid ? t : NULL;
+}
+
+/* The bucket of a time: crates/model/src/timing.rs says which. */
+static __always_inline __u32 bucket(__u64 ns)
+{
+	__u32 octave = 0, b;
+	__u64 v = ns;
+
+	if (ns < 1 << STAGES_SUB_BITS)
+		return ns;
+	if (v >> 32) {
+		v >>= 32;
+		octave = 32;
+	}
+	if (v >> 16) {
+		v >>= 16;
+		octave += 16;
+	}
+	if (v >> 8) {
+		v >>= 8;
+		octave += 8;
+	}
+	if (v >> 4) {
+		v >>= 4;
+		octave += 4;
+	}
+	if (v >> 2) {
+		v >>= 2;
+		octave += 2;
+	}
+	if (v >> 1)
+		octave += 1;
+	b = (octave - STAGES_SUB_BITS + 1) << STAGES_SUB_BITS;
+	b += ns >> (octave - STAGES_SUB_BITS) & ((1 << STAGES_SUB_BITS) - 1);
+	return b < STAGES_BUCKETS ? b : STAGES_BUCKETS - 1;
+}
+
+static __always_inline void record(__u32 row, const struct stages_packet *p,
+				   __u64 ns)
+{
+	__u32 key = (row * STAGES_PROTOS + p->proto) * 2 + p->family;
+	struct stages_times *t = bpf_map_lookup_elem(&times, &key);
+	__u32 b = bucket(ns);
+
+	if (!t)
+		return;
+	if (!t->count || ns < t->min_ns)
+		t->min_ns = ns;
+	if (ns > t->max_ns)
+		t->max_ns = ns;
+	t->count++;
+	t->total_ns += ns;
+	if (b < STAGES_BUCKETS)
+		t->buckets[b]++;
+}
+
+/*
+ * The packet has come to `at`: what was since `*cursor` is the row's. So rows
+ * add up to the whole, whichever of them a packet meets.
+ */
+static __always_inline void mark(__u32 row, const struct stages_packet *p,
+				 __u64 *cursor, __u64 at)
+{
+	if (!at || at < *cursor)
+		return;
+	record(row, p, at - *cursor);
+	*cursor = at;
+}
+
+static __always_inline void step(__u32 id, __u32 event, __u64 now)
+{
+	struct stages_cpu *c = this_cpu();
+	struct stages_step *s;
+
+	if (!c)
+		return;
+	s = bpf_ringbuf_reserve(&ring, sizeof(*s), 0);
+	if (!s) {
+		c->losses[STAGES_L_RING]++;
+		return;
+	}
+	s->at_ns = now;
+	s->packet = id;
+	s->event = event;
+	s->cpu = bpf_get_smp_processor_id();
+	s->tid = bpf_get_current_pid_tgid();
+	s->in_task = in_task(c);
+	s->softirq = c->softirq;
+	bpf_get_current_comm(s->command, sizeof(s->command));
+	bpf_ringbuf_submit(s, 0);
+}
+
+/* Tell of the packet, if it is one of those that are told. */
+static __always_inline void tell(const struct stages_packet *p, __u32 event,
+				 __u64 now)
+{
+	if (config.one_packet && p->told)
+		step(p->told, event, now);
+}
+
+/*
+ * Whether a packet that begins is to be told. One that was sent a moment ago,
+ * and is received now, goes on under its number.
+ */
+static __always_inline void choose(struct stages_packet *p, int received,
+				   __u64 now)
+{
+	struct stages_told *t;
+	__u32 zero = 0;
+
+	if (!config.one_packet)
+		return;
+	t = bpf_map_lookup_elem(&told, &zero);
+	if (!t)
+		return;
+	if (received && t->head == p->head && now - t->begun_ns < SECOND_NS) {
+		p->told = t->id;
+		return;
+	}
+	/* One at a time; after a while, another. */
+	if (t->next >= config.one_packet ||
+	    (t->head && now - t->begun_ns < SECOND_NS / 10))
+		return;
+	t->head = p->head;
+	t->begun_ns = now;
+	t->id = ++t->next;
+	p->told = t->id;
+}
+
+/* Its way has ended: the next may be told. */
+static __always_inline void told_out(const struct stages_packet *p)
+{
+	struct stages_told *t;
+	__u32 zero = 0;
+
+	if (!config.one_packet || !p->told)
+		return;
+	t = bpf_map_lookup_elem(&told, &zero);
+	if (t && t->id == p->told)
+		t->head = 0;
+}
+
+#endif

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The way out: system call, device queue, qdisc, driver, completion.
+ */
+#ifndef NETPLUMB_STAGES_TRANSMIT_H
+#define NETPLUMB_STAGES_TRANSMIT_H
+
+#include "tables.h"
+
+/* The packet's rows, up to the driver's return. */
+static __always_inline void transmitted(struct stages_cpu *c,
+					const struct stages_packet *p)
+{
+	__u64 begun = p->at[STAGES_AT_FIRST], cursor;
+	__u64 end = p->at[STAGES_AT_SENT];
+
+	if (!begun)
+		begun = p->at[STAGES_AT_QUEUE];
+	if (begun < window.opened_ns) {
+		count(c, p->proto, STAGES_P_BEFORE, p->segs);
+		return;
+	}
+	cursor = begun;
+	if (p->direction == STAGES_FORWARD) {
+		if (p->at[STAGES_AT_FIRST] != p->at[STAGES_AT_RECEIVED])
+			mark(p->flags & STAGES_GRO ? STAGES_F_GRO
+						   : STAGES_F_BACKLOG,
+			     p, &cursor, p->at[STAGES_AT_RECEIVED]);
+		mark(STAGES_F_FORWARD, p, &cursor, p->at[STAGES_AT_QUEUE]);
+		mark(STAGES_F_ENQUEUE, p, &cursor, p->at[STAGES_AT_ENQUEUED]);
+		mark(STAGES_F_QDISC, p, &cursor, p->at[STAGES_AT_DEQUEUED]);
+		mark(STAGES_F_DEVICE, p, &cursor, p->at[STAGES_AT_START]);
+		mark(STAGES_F_DRIVER, p, &cursor, end);
+		if (end > cursor)
+			record(STAGES_F_UNACCOUNTED, p, end - cursor);
+		record(STAGES_F_TOTAL, p, end - begun);
+		return;
+	}
+	if (p->at[STAGES_AT_FIRST])
+		mark(STAGES_T_CALL, p, &cursor, p->at[STAGES_AT_QUEUE]);
+	mark(STAGES_T_ENQUEUE, p, &cursor, p->at[STAGES_AT_ENQUEUED]);
+	mark(STAGES_T_QDISC, p, &cursor, p->at[STAGES_AT_DEQUEUED]);
+	mark(STAGES_T_DEVICE, p, &cursor, p->at[STAGES_AT_START]);
+	mark(STAGES_T_DRIVER, p, &cursor, end);
+	if (end > cursor)
+		record(STAGES_T_UNACCOUNTED, p, end - cursor);
+	record(STAGES_T_TOTAL, p, end - begun);
+}
+
+/* The hardware is done with it. */
+static __always_inline void completed(struct stages_packet *p, __u64 now)
+{
+	__u64 sent = p->at[STAGES_AT_SENT];
+
+	if (sent && sent >= window.opened_ns)
+		record(p->direction == STAGES_FORWARD ? STAGES_F_COMPLETION
+						      : STAGES_T_COMPLETION,
+		       p, now - sent);
+	tell(p, STAGES_SAW_FREED, now);
+	told_out(p);
+	p->head = 0;
+}
+
+/* The packets below may be cut in segments on this CPU. */
+static __always_inline void may_be_cut(struct stages_cpu *c,
+				       const struct stages_packet *p)
+{
+	if (p->segs > 1) {
+		c->parent = *p;
+		c->segments_left = p->segs;
+	}
+}
+
+SEC("tp_btf/net_dev_queue")
+int BPF_PROG(stages_net_dev_queue, struct sk_buff *skb)
+{
+	struct stages_packet *p, *from = NULL, begun = {};
+	struct stages_task *t = NULL;
+	struct stages_cpu *c;
+	__u32 where, depth;
+	struct what w = {};
+	__u64 head, now;
+
+	c = begin(ctx);
+	if (!c)
+		return 0;
+	head = number(c, skb->head);
+	/* A device on top of another: it is on its way already. */
+	depth = c->depth - 1;
+	if (depth < STAGES_DEPTH && c->driving[depth].skb == (__u64)skb) {
+		c->driving[depth].head = 0;
+		return 0;
+	}
+	if (skb->skb_iif) {
+		from = find(&rx, head, &where);
+		if (!from && c->current_skb == (__u64)skb) {
+			/* Its head was moved to make room. */
+			from = find(&rx, c->current_head, &where);
+		}
+		if (from)
+			begun = *from;
+	}
+	if (!classify_out(skb, &w)) {
+		/* A filter for a device may have let it in. */
+		if (!from) {
+			forget(&tx, head);
+			return 0;
+		}
+		w.segs = begun.segs;
+		w.bytes = begun.bytes;
+		w.proto = begun.proto;
+		w.family = begun.family;
+		w.data = 1;
+	}
+	if (!w.data) {
+		count(c, w.proto, STAGES_P_TX_NO_DATA, 1);
+		forget(&tx, head);
+		return 0;
+	}
+	if (from) {
+		from->head = 0;
+	} else if (in_task(c)) {
+		t = task_of(bpf_get_current_pid_tgid());
+		if (t && t->call != STAGES_SENDS)
+			t = NULL;
+	}
+	if (!from && !t &&
+	    (w.proto != STAGES_TCP || config.pid || config.cgroup)) {
+		/* An answer of the kernel's own, or a call that is not ours. */
+		count(c, w.proto, STAGES_P_TX_KERNEL, w.segs);
+		forget(&tx, head);
+		return 0;
+	}
+	now = bpf_ktime_get_ns();
+	p = claim(&tx, c, head, now, &where);
+	if (!p)
+		return 0;
+	if (from) {
+		p->direction = STAGES_FORWARD;
+		p->at[STAGES_AT_FIRST] = begun.at[STAGES_AT_FIRST];
+		p->at[STAGES_AT_RECEIVED] = begun.at[STAGES_AT_RECEIVED];
+		p->flags = begun.flags;
+		p->told = begun.told;
+	} else {
+		p->direction = STAGES_TX;
+		if (t)
+			p->at[STAGES_AT_FIRST] = t->since_ns;
+		choose(p, 0, now);
+		if (t)
+			tell(p, STAGES_SAW_CALL, t->since_ns);
+	}
+	p->at[STAGES_AT_QUEUE] = now;
+	p->proto = w.proto;
+	p->family = w.family;
+	p->segs = w.segs;
+	p->bytes = w.bytes;
+	tell(p, STAGES_SAW_QUEUE, now);
+	if (from) {
+		count(c, w.proto, STAGES_P_FORWARD_QUEUE, w.segs);
+	} else {
+		count(c, w.proto, STAGES_P_TX_QUEUE, w.segs);
+		count(c, w.proto, STAGES_P_TX_BYTES, w.bytes);
+	}
+	c->segments_left = 0;
+	may_be_cut(c, p);
+	return 0;
+}
+
+SEC("tp_btf/qdisc_enqueue")
+int BPF_PROG(stages_qdisc_enqueue, struct Qdisc *qdisc,
+	     const struct netdev_queue *txq, struct sk_buff *skb)
+{
+	struct stages_packet *p;
+	struct stages_cpu *c;
+	__u32 where;
+
+	c = begin(ctx);
+	if (!c || !skb)
+		return 0;
+	p = find(&tx, number(c, skb->head), &where);
+	/* Another CPU may have taken it out already. */
+	if (!p || p->at[STAGES_AT_DEQUEUED] || p->at[STAGES_AT_START])
+		return 0;
+	p->at[STAGES_AT_ENQUEUED] = bpf_ktime_get_ns();
+	tell(p, STAGES_SAW_ENQUEUED, p->at[STAGES_AT_ENQUEUED]);
+	return 0;
+}
+
+SEC("tp_btf/qdisc_dequeue")
+int BPF_PROG(stages_qdisc_dequeue, struct Qdisc *qdisc,
+	     const struct netdev_queue *txq, int packets, struct sk_buff *skb)
+{
+	struct stages_packet *p;
+	struct stages_cpu *c;
+	__u32 where;
+	__u64 now;
+	int i;
+
+	c = begin(ctx);
+	if (!c || !skb)
+		return 0;
+	now = bpf_ktime_get_ns();
+	for (i = 0; i < STAGES_BULK; i++) {
+		if (!skb || i >= packets)
+			break;
+		p = find(&tx, number(c, skb->head), &where);
+		if (p && !p->at[STAGES_AT_DEQUEUED]) {
+			p->at[STAGES_AT_DEQUEUED] = now;
+			tell(p, STAGES_SAW_DEQUEUED, now);
+			may_be_cut(c, p);
+		}
+		skb = skb->next;
+	}
+	return 0;
+}
+
+/* A segment of the packet that was last queued or dequeued here. */
+static __always_inline struct stages_packet *
+segment(struct stages_cpu *c, struct sk_buff *skb, __u64 now, __u32 *where)
+{
+	struct stages_packet *p;
+	struct what w = {};
+	__u64 head = number(c, skb->head);
+
+	if (!c->segments_left || !classify_out(skb, &w) ||
+	    w.proto != c->parent.proto || w.family != c->parent.family)
+		return NULL;
+	/* The whole packet is no more. */
+	forget(&tx, c->parent.head);
+	p = claim(&tx, c, head, now, where);
+	if (!p)
+		return NULL;
+	*p = c->parent;
+	p->head = head;
+	p->segs = w.segs;
+	p->bytes = w.bytes;
+	c->segments_left -= w.segs < c->segments_left ? w.segs
+						      : c->segments_left;
+	return p;
+}
+
+SEC("tp_btf/net_dev_start_xmit")
+int BPF_PROG(stages_net_dev_start_xmit, struct sk_buff *skb,
+	     struct net_device *dev)
+{
+	struct stages_packet *p;
+	struct stages_cpu *c;
+	__u32 where = 0, depth;
+	__u64 head, now;
+
+	c = begin(ctx);
+	if (!c)
+		return 0;
+	head = number(c, skb->head);
+	p = find(&tx, head, &where);
+	if (!p && !c->segments_left)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (!p) {
+		p = segment(c, skb, now, &where);
+		if (!p)
+			return 0;
+	} else {
+		c->segments_left = 0;
+	}
+	/* With the hardware already: a stray, at the address of another. */
+	if (p->flags & STAGES_IN_HARDWARE) {
+		p->head = 0;
+		return 0;
+	}
+	depth = c->depth;
+	if (depth >= STAGES_DEPTH) {
+		c->losses[STAGES_L_NESTED]++;
+		p->head = 0;
+		return 0;
+	}
+	p->at[STAGES_AT_START] = now;
+	tell(p, STAGES_SAW_START, now);
+	count(c, p->proto,
+	      p->direction == STAGES_FORWARD ? STAGES_P_FORWARD_START
+					     : STAGES_P_TX_START,
+	      p->segs);
+	c->driving[depth].skb = (__u64)skb;
+	c->driving[depth].head = head;
+	c->driving[depth].slot = where;
+	c->depth = depth + 1;
+	return 0;
+}
+
+SEC("tp_btf/net_dev_xmit")
+int BPF_PROG(stages_net_dev_xmit, struct sk_buff *skb, int rc,
+	     struct net_device *dev)
+{
+	struct stages_packet *p;
+	struct stages_task *t;
+	struct stages_cpu *c;
+	__u32 where, depth;
+	__u64 head, now;
+
+	c = begin(ctx);
+	if (!c)
+		return 0;
+	/* The packet itself may be gone: it is not looked at. */
+	depth = c->depth - 1;
+	if (depth >= STAGES_DEPTH || c->driving[depth].skb != (__u64)skb)
+		return 0;
+	c->depth = depth;
+	c->driving[depth].skb = 0;
+	head = c->driving[depth].head;
+	where = c->driving[depth].slot;
+	if (!head)
+		return 0;
+	p = bpf_map_lookup_elem(&tx, &where);
+	/* Dropped by the driver, and so told by kfree_skb. */
+	if (!p || p->head != head)
+		return 0;
+	if (rc) {
+		/* Busy: it will be tried again. */
+		p->at[STAGES_AT_START] = 0;
+		return 0;
+	}
+	now = bpf_ktime_get_ns();
+	p->at[STAGES_AT_SENT] = now;
+	tell(p, STAGES_SAW_SENT, now);
+	transmitted(c, p);
+	if (p->direction == STAGES_FORWARD) {
+		count(c, p->proto, STAGES_P_FORWARD_SENT, p->segs);
+	} else {
+		count(c, p->proto, STAGES_P_TX_SENT, p->segs);
+		if (in_task(c)) {
+			t = task_of(bpf_get_current_pid_tgid());
+			if (t && t->call == STAGES_SENDS)
+				t->since_ns = now;
+		}
+	}
+	/*
+	 * Hardware has a parent, and frees what it is given later. What has none
+	 * gave the packet to another device, or freed it.
+	 */
+	if (dev->dev.parent) {
+		p->flags |= STAGES_IN_HARDWARE;
+		hardware_seen = 1;
+	} else {
+		p->head = 0;
+	}
+	return 0;
+}
+
+#endif
