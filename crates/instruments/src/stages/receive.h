@@ -287,18 +287,29 @@ SEC("tp_btf/skb_copy_datagram_iovec")
 int BPF_PROG(stages_skb_copy_datagram_iovec, struct sk_buff *skb, int bytes)
 {
 	struct stages_packet *p;
+	struct stages_task *t;
 	struct stages_cpu *c;
+	__u64 head;
 	__u32 where;
 
 	c = begin(ctx);
 	if (!c)
 		return 0;
-	p = find(&rx, number(c, skb->head), &where);
-	/* The others are told of when they are freed, after the copy. */
-	if (!p || p->proto != STAGES_TCP)
+	head = number(c, skb->head);
+	t = task_of(bpf_get_current_pid_tgid());
+	p = find(&rx, head, &where);
+	if (!p) {
+		/* The rest of one, and what was added to it in the queue. */
+		if (t && t->copying == head)
+			count(c, STAGES_TCP, STAGES_P_USER_BYTES, bytes);
 		return 0;
-	/* With what was added to it while it lay in the queue. */
-	copied(p, skb->len, bpf_ktime_get_ns());
+	}
+	/* The others are told of when they are freed, after the copy. */
+	if (p->proto != STAGES_TCP)
+		return 0;
+	if (t)
+		t->copying = head;
+	copied(p, bytes, bpf_ktime_get_ns());
 	return 0;
 }
 

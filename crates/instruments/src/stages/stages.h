@@ -220,6 +220,8 @@ struct stages_task {
 	/* Last taken from a CPU, and put on one. */
 	__u64 out_ns;
 	__u64 run_ns;
+	/* Where the TCP packet lies that it copies from. */
+	__u64 copying;
 	/* Copied, not yet back in user mode. */
 	struct stages_packet pending;
 };

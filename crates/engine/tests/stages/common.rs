@@ -1,6 +1,4 @@
-//! The `stages` instrument on real packets, between namespaces that the test makes.
-//!
-//! Needs root; elsewhere it is skipped.
+//! Packets, windows, and what is looked for in them.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -12,15 +10,15 @@ use netplumb_model::class::{Direction, Family, Link, Proto};
 use netplumb_model::timing::{Clock, Filter, Selection, StageKind, StageTimes, TimingSpec, Window};
 use netplumb_workload::ends::{Ends, Sockets};
 
-const PACKETS: u64 = 400;
+pub(crate) const PACKETS: u64 = 400;
 
-fn skip(why: &str) -> bool {
+pub(crate) fn skip(why: &str) -> bool {
     writeln!(std::io::stderr(), "skipped: {why}").unwrap();
     true
 }
 
 /// Whether the tests can run here.
-fn cannot() -> bool {
+pub(crate) fn cannot() -> bool {
     // SAFETY: takes nothing and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return skip("stages on real packets need root");
@@ -28,7 +26,7 @@ fn cannot() -> bool {
     false
 }
 
-fn veth(family: Family, forward: bool) -> TopologyPlan {
+pub(crate) fn veth(family: Family, forward: bool) -> TopologyPlan {
     TopologyPlan {
         link: Link::Veth,
         family,
@@ -40,7 +38,7 @@ fn veth(family: Family, forward: bool) -> TopologyPlan {
     }
 }
 
-fn sockets(topology: &Topology, proto: Proto) -> Sockets {
+pub(crate) fn sockets(topology: &Topology, proto: Proto) -> Sockets {
     let ends = Ends {
         tx_namespace: topology.tx.try_clone().unwrap(),
         rx_namespace: topology.rx.try_clone().unwrap(),
@@ -50,7 +48,7 @@ fn sockets(topology: &Topology, proto: Proto) -> Sockets {
     ends.open(proto).unwrap()
 }
 
-fn spec(topology: &Topology, proto: Proto) -> TimingSpec {
+pub(crate) fn spec(topology: &Topology, proto: Proto) -> TimingSpec {
     let namespace = |n: &netplumb_lab::netns::Namespace| {
         use std::os::linux::fs::MetadataExt as _;
         let file = std::fs::File::from(n.try_clone().unwrap());
@@ -71,39 +69,40 @@ fn spec(topology: &Topology, proto: Proto) -> TimingSpec {
     }
 }
 
-fn stages(spec: &TimingSpec) -> Box<dyn Live> {
+pub(crate) fn stages(spec: &TimingSpec) -> Box<dyn Live> {
     attach(spec, &|_, _| None).unwrap()
 }
 
+/// Send once; how many bytes went.
+pub(crate) fn send(sockets: &Sockets, payload: &[u8]) -> isize {
+    let fd = sockets.tx.as_raw_fd();
+    // SAFETY: the buffer outlives the call, and the length is its own.
+    unsafe { libc::send(fd, payload.as_ptr().cast(), payload.len(), 0) }
+}
+
+/// Receive once; how many bytes came.
+pub(crate) fn receive(sockets: &Sockets, flags: i32) -> isize {
+    let mut buffer = [0_u8; 65_536];
+    let fd = sockets.rx.as_raw_fd();
+    // SAFETY: the buffer outlives the call, and the length is its own.
+    unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), flags) }
+}
+
 /// One packet there, and out of the socket.
-fn one(sockets: &Sockets, payload: &[u8]) {
-    // SAFETY: the buffers outlive the calls, and the lengths are theirs.
-    unsafe {
-        let sent = libc::send(
-            sockets.tx.as_raw_fd(),
-            payload.as_ptr().cast(),
-            payload.len(),
-            0,
-        );
-        assert_eq!(
-            sent,
-            payload.len() as isize,
-            "{}",
-            std::io::Error::last_os_error()
-        );
-        let mut buffer = [0_u8; 65_536];
-        let got = libc::recv(
-            sockets.rx.as_raw_fd(),
-            buffer.as_mut_ptr().cast(),
-            buffer.len(),
-            0,
-        );
-        assert!(got > 0, "{}", std::io::Error::last_os_error());
-    }
+pub(crate) fn one(sockets: &Sockets, payload: &[u8]) {
+    let sent = send(sockets, payload);
+    assert_eq!(
+        sent,
+        payload.len() as isize,
+        "{}",
+        std::io::Error::last_os_error()
+    );
+    let got = receive(sockets, 0);
+    assert!(got > 0, "{}", std::io::Error::last_os_error());
 }
 
 /// An echo request, checksummed for IPv4; the kernel does it for IPv6.
-fn echo(family: Family) -> Vec<u8> {
+pub(crate) fn echo(family: Family) -> Vec<u8> {
     let mut packet = vec![
         if family == Family::V4 { 8 } else { 128 },
         0,
@@ -126,19 +125,19 @@ fn echo(family: Family) -> Vec<u8> {
     packet
 }
 
-fn way(window: &Window, direction: Direction) -> Vec<&StageTimes> {
+pub(crate) fn way(window: &Window, direction: Direction) -> Vec<&StageTimes> {
     let stages = window.stages.iter();
     stages.filter(|s| s.direction == direction).collect()
 }
 
-fn of<'a>(window: &'a Window, direction: Direction, name: &str) -> &'a StageTimes {
+pub(crate) fn of<'a>(window: &'a Window, direction: Direction, name: &str) -> &'a StageTimes {
     let mut stages = window.stages.iter();
     let found = stages.find(|s| s.direction == direction && s.name == name);
     found.unwrap_or_else(|| panic!("no stage {direction} {name}: {window:#?}"))
 }
 
 /// The stages up to the total add up to it, to the nanosecond.
-fn adds_up(window: &Window, direction: Direction) {
+pub(crate) fn adds_up(window: &Window, direction: Direction) {
     let stages = way(window, direction);
     let total = stages.iter().find(|s| s.kind == StageKind::Total).unwrap();
     let parts = stages.iter().filter(|s| s.order < total.order);
@@ -161,7 +160,7 @@ fn adds_up(window: &Window, direction: Direction) {
     }
 }
 
-fn show(window: &Window) -> String {
+pub(crate) fn show(window: &Window) -> String {
     let mut text = String::new();
     for s in &window.stages {
         let mean = s.times.total_ns / s.times.count.max(1);
@@ -185,75 +184,6 @@ fn show(window: &Window) -> String {
 }
 
 /// How often a ledger has something.
-fn seen(window: &Window, what: &str) -> u64 {
+pub(crate) fn seen(window: &Window, what: &str) -> u64 {
     window.ledger.get(what).copied().unwrap_or(0)
-}
-
-/// Check, for each protocol and version of IP, that every packet is seen at each
-/// place, sent and received; that the stages add up to the total to the
-/// nanosecond; and that nothing is missed.
-#[test]
-fn as_root_stages_add_up_and_the_ledger_closes() {
-    if cannot() {
-        return;
-    }
-    for family in [Family::V4, Family::V6] {
-        let topology = Topology::build(&veth(family, false), &[]).unwrap();
-        for proto in [Proto::Udp, Proto::Tcp, Proto::Raw] {
-            let sockets = sockets(&topology, proto);
-            let payload = match proto {
-                Proto::Raw => echo(family),
-                _ => vec![7; 10],
-            };
-            let mut live = stages(&spec(&topology, proto));
-            live.open().unwrap();
-            for _ in 0..PACKETS {
-                one(&sockets, &payload);
-            }
-            let window = live.close().unwrap();
-            let text = show(&window);
-            adds_up(&window, Direction::Tx);
-            adds_up(&window, Direction::Rx);
-            assert!(
-                window
-                    .stages
-                    .iter()
-                    .all(|s| s.proto == proto && s.family == family)
-            );
-            assert_eq!(
-                of(&window, Direction::Tx, "total").times.count,
-                PACKETS,
-                "{text}"
-            );
-            assert_eq!(
-                of(&window, Direction::Rx, "total").times.count,
-                PACKETS,
-                "{text}"
-            );
-            for place in ["tx queue", "tx xmit", "tx sent", "rx socket", "rx user"] {
-                assert_eq!(
-                    seen(&window, &format!("{proto} {place}")),
-                    PACKETS,
-                    "{place} {text}"
-                );
-            }
-            // The kernel's answers come in too, where the requests were sent from.
-            let answers = seen(&window, &format!("{proto} tx without a call"));
-            assert_eq!(
-                answers,
-                if proto == Proto::Raw { PACKETS } else { 0 },
-                "{text}"
-            );
-            for place in ["rx arrived", "rx receive"] {
-                let count = seen(&window, &format!("{proto} {place}"));
-                assert_eq!(count, PACKETS + answers, "{place} {text}");
-            }
-            assert_eq!(window.drops, BTreeMap::new(), "{text}");
-            assert_eq!(window.losses, [], "{text}");
-            // Nothing goes on between windows, and a new one begins at nothing.
-            one(&sockets, &payload);
-            live.open().unwrap();
-            assert_eq!(live.close().unwrap().ledger, BTreeMap::new());
-        }
-    }
 }

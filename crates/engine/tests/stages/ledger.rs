@@ -1,0 +1,186 @@
+//! Packets are a ledger, whatever becomes of them.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsRawFd;
+use std::thread;
+
+use netplumb_lab::netns::Topology;
+use netplumb_model::class::{Direction, Family, Proto};
+use netplumb_model::experiment::Offload;
+use netplumb_workload::ends::Sockets;
+
+use crate::common::*;
+
+/// Check that what a full socket buffer drops is named, and that the rest arrives:
+/// received = read + dropped.
+#[test]
+fn as_root_a_full_socket_is_named() {
+    if cannot() {
+        return;
+    }
+    for family in [Family::V4, Family::V6] {
+        let topology = Topology::build(&veth(family, false), &[]).unwrap();
+        let sockets = sockets(&topology, Proto::Udp);
+        let small = 4096_i32;
+        // SAFETY: the option is an int that outlives the call.
+        let result = unsafe {
+            libc::setsockopt(
+                sockets.rx.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVBUF,
+                (&raw const small).cast(),
+                4,
+            )
+        };
+        assert_eq!(result, 0);
+        let mut live = stages(&spec(&topology, Proto::Udp));
+        live.open().unwrap();
+        for _ in 0..PACKETS {
+            assert_eq!(send(&sockets, &[7; 100]), 100);
+        }
+        let mut read = 0;
+        while receive(&sockets, libc::MSG_DONTWAIT) > 0 {
+            read += 1;
+        }
+        let window = live.close().unwrap();
+        let text = show(&window);
+        assert!(read > 0 && read < PACKETS, "{read}");
+        assert_eq!(seen(&window, "udp rx receive"), PACKETS, "{text}");
+        assert_eq!(seen(&window, "udp rx user"), read, "{text}");
+        assert_eq!(seen(&window, "udp rx dropped"), PACKETS - read, "{text}");
+        let drops = BTreeMap::from([("SOCKET_RCVBUFF".to_string(), PACKETS - read)]);
+        assert_eq!(window.drops, drops, "{text}");
+        assert_eq!(
+            of(&window, Direction::Rx, "total").times.count,
+            read,
+            "{text}"
+        );
+        adds_up(&window, Direction::Rx);
+    }
+}
+
+/// Check that a router's part is told apart, and adds up.
+#[test]
+fn as_root_forwarding_is_a_way_of_its_own() {
+    if cannot() {
+        return;
+    }
+    for family in [Family::V4, Family::V6] {
+        let topology = Topology::build(&veth(family, true), &[]).unwrap();
+        for proto in [Proto::Udp, Proto::Tcp] {
+            let sockets = sockets(&topology, proto);
+            let mut live = stages(&spec(&topology, proto));
+            live.open().unwrap();
+            for _ in 0..PACKETS {
+                one(&sockets, &[7; 10]);
+            }
+            let window = live.close().unwrap();
+            let text = show(&window);
+            for direction in [Direction::Tx, Direction::Forward, Direction::Rx] {
+                adds_up(&window, direction);
+                assert_eq!(
+                    of(&window, direction, "total").times.count,
+                    PACKETS,
+                    "{text}"
+                );
+            }
+            assert_eq!(
+                seen(&window, &format!("{proto} forward sent")),
+                PACKETS,
+                "{text}"
+            );
+            assert_eq!(
+                seen(&window, &format!("{proto} rx receive")),
+                2 * PACKETS,
+                "{text}"
+            );
+            assert_eq!(window.losses, [], "{text}");
+        }
+    }
+}
+
+/// Run this thread on one CPU.
+fn pin(cpu: usize) {
+    // SAFETY: a set of zeros is empty; the calls write to it and read from it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
+    }
+}
+
+/// Send, on one CPU, what a thread reads on another one.
+fn stream(sockets: &Sockets, reader_cpu: usize, sends: u64, payload: &[u8], bytes: u64) -> u64 {
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            pin(reader_cpu);
+            let mut got = 0;
+            let mut packets = 0;
+            while got < bytes {
+                got += u64::try_from(receive(sockets, 0)).unwrap();
+                packets += 1;
+            }
+            packets
+        });
+        let writer = scope.spawn(|| {
+            pin(0);
+            for _ in 0..sends {
+                assert_eq!(send(sockets, payload), payload.len() as isize);
+            }
+        });
+        writer.join().unwrap();
+        reader.join().unwrap()
+    })
+}
+
+/// Check that packets add up with sender and receiver on one CPU and on two, with
+/// GRO off and on: of UDP by packets, of TCP by segments and by bytes, however they
+/// are cut and merged.
+#[test]
+fn as_root_the_ledger_closes_on_two_cpus_and_with_gro() {
+    if cannot() {
+        return;
+    }
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    for gro in [false, true] {
+        let mut plan = veth(Family::V4, false);
+        plan.offload = BTreeMap::from([(Offload::Gro, gro)]);
+        let topology = Topology::build(&plan, &[]).unwrap();
+        for reader_cpu in 0..cpus.min(2) {
+            let what = format!("gro {gro}, reader on CPU {reader_cpu}");
+            let pair = sockets(&topology, Proto::Udp);
+            let mut live = stages(&spec(&topology, Proto::Udp));
+            live.open().unwrap();
+            let read = stream(&pair, reader_cpu, 2000, &[7; 100], 200_000);
+            let window = live.close().unwrap();
+            let text = format!("{what}\n{}", show(&window));
+            assert_eq!(read, 2000, "{text}");
+            for place in ["tx queue", "tx sent", "rx arrived", "rx receive", "rx user"] {
+                assert_eq!(
+                    seen(&window, &format!("udp {place}")),
+                    2000,
+                    "{place} {text}"
+                );
+            }
+            adds_up(&window, Direction::Tx);
+            adds_up(&window, Direction::Rx);
+            drop(live);
+
+            let pair = sockets(&topology, Proto::Tcp);
+            let mut live = stages(&spec(&topology, Proto::Tcp));
+            live.open().unwrap();
+            stream(&pair, reader_cpu, 200, &[7; 50_000], 10_000_000);
+            let window = live.close().unwrap();
+            let text = format!("{what}\n{}", show(&window));
+            assert_eq!(seen(&window, "tcp tx bytes"), 10_000_000, "{text}");
+            assert_eq!(seen(&window, "tcp rx bytes"), 10_000_000, "{text}");
+            assert_eq!(seen(&window, "tcp rx user bytes"), 10_000_000, "{text}");
+            let queued = seen(&window, "tcp tx queue");
+            assert_eq!(seen(&window, "tcp tx sent"), queued, "{text}");
+            assert_eq!(seen(&window, "tcp rx arrived"), queued, "{text}");
+            assert_eq!(seen(&window, "tcp rx receive"), queued, "{text}");
+            adds_up(&window, Direction::Tx);
+            adds_up(&window, Direction::Rx);
+        }
+    }
+}
