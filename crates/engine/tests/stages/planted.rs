@@ -196,3 +196,50 @@ fn as_root_a_busy_loop_is_work() {
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+/// Check that what a shaper makes a packet wait is in `qdisc wait`, at its size: of
+/// two packets sent together, the second waits until there are tokens for it.
+#[test]
+fn as_root_a_shaper_is_a_wait() {
+    if cannot() {
+        return;
+    }
+    let topology = Topology::build(&veth(Family::V4, false), &[]).unwrap();
+    let shaper = "tc qdisc add dev tx0 root tbf rate 8mbit burst 1600 limit 1000000";
+    let shaper: Vec<_> = shaper.split(' ').collect();
+    if !run(&topology.tx, &shaper).unwrap_or(false) {
+        skip("a shaper needs tc and sch_tbf");
+        return;
+    }
+    // 8 Mbit/s is a byte in a microsecond; Ethernet, IP and UDP are 42 bytes.
+    let payload = vec![7; 1400];
+    let expected_ns = f64::from(2 * (1400 + 42) - 1600) * 1000.0;
+    let sockets = sockets(&topology, Proto::Udp);
+    let mut live = stages(&spec(&topology, Proto::Udp));
+    let (mut right, mut told) = (0, String::new());
+    for block in 0..BLOCKS {
+        live.open().unwrap();
+        for _ in 0..20 {
+            // Tokens for one packet, no more, gather in the meantime.
+            std::thread::sleep(std::time::Duration::from_millis(4));
+            assert_eq!(send(&sockets, &payload), 1400);
+            one(&sockets, &payload);
+            assert!(receive(&sockets, 0) > 0);
+        }
+        let window = live.close().unwrap();
+        adds_up(&window, Direction::Tx);
+        let waits = of(&window, Direction::Tx, "qdisc wait");
+        assert_eq!(waits.times.count, 40, "block {block}\n{}", show(&window));
+        // The shorter half are those that found tokens.
+        let half = waits.times.count / 2 + waits.times.count / 4;
+        let mut below = 0;
+        let median = waits.times.buckets.iter().find(|b| {
+            below += b.1;
+            below >= half
+        });
+        let off = middle(median.unwrap().0) - expected_ns;
+        told += &format!("{off:.0} ns off {expected_ns}\n");
+        right += usize::from(off.abs() <= OFF * expected_ns);
+    }
+    assert!(right >= RIGHT, "{right} of {BLOCKS} blocks\n{told}");
+}

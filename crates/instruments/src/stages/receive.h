@@ -103,6 +103,31 @@ static __always_inline void copied(struct stages_packet *p, __u32 bytes,
 	t->pending = mine;
 }
 
+/*
+ * What the packet is, where a driver on this CPU is about to hand it over, as those
+ * of veth and lo do: then it is known, but for the device that it comes to.
+ */
+static __always_inline int handed_over(struct stages_cpu *c,
+				       struct sk_buff *skb, __u64 head,
+				       struct what *w)
+{
+	__u32 depth = c->depth - 1, where;
+	struct stages_packet *p;
+
+	if (depth >= STAGES_DEPTH || c->driving[depth].head != head)
+		return 0;
+	where = c->driving[depth].slot;
+	p = bpf_map_lookup_elem(&tx, &where);
+	if (!p || p->head != head || !device_matches(skb->dev))
+		return 0;
+	w->proto = p->proto;
+	w->family = p->family;
+	w->segs = p->segs;
+	w->bytes = p->bytes;
+	w->data = 1;
+	return 1;
+}
+
 /* A packet comes in; no where it is none of those that are looked at. */
 static __always_inline struct stages_packet *arrive(struct stages_cpu *c,
 						    struct sk_buff *skb,
@@ -113,7 +138,7 @@ static __always_inline struct stages_packet *arrive(struct stages_cpu *c,
 	struct stages_packet *p;
 	struct what w = {};
 
-	if (!classify_in(skb, &w)) {
+	if (!handed_over(c, skb, head, &w) && !classify_in(skb, &w)) {
 		forget(&rx, head);
 		return NULL;
 	}
