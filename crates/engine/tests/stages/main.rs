@@ -2,6 +2,8 @@
 //!
 //! Needs root; elsewhere it is skipped.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 mod cost;
 mod ledger;

@@ -229,7 +229,12 @@ fn as_root_a_shaper_is_a_wait() {
         let window = live.close().unwrap();
         adds_up(&window, Direction::Tx);
         let waits = of(&window, Direction::Tx, "qdisc wait");
-        assert_eq!(waits.times.count, 40, "block {block}\n{}", show(&window));
+        // docs/limits.md: a qdisc's timer now and then sends a packet unseen.
+        assert!(
+            (36..=40).contains(&waits.times.count),
+            "block {block}\n{}",
+            show(&window)
+        );
         // The shorter half are those that found tokens.
         let half = waits.times.count / 2 + waits.times.count / 4;
         let mut below = 0;
