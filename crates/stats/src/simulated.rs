@@ -1,0 +1,144 @@
+//! Verdicts on made-up runs of which the truth is known.
+
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use statrs::distribution::{ContinuousCDF, Normal};
+
+use crate::bootstrap;
+use crate::judge::{Judged, Pair, Verdict, judge};
+
+/// Functions of a run, and its blocks.
+const FUNCTIONS: usize = 100;
+const BLOCKS: usize = 5;
+
+struct Machine(Pcg64Mcg);
+
+impl Machine {
+    fn new(seed: u64) -> Machine {
+        Machine(Pcg64Mcg::seed_from_u64(seed))
+    }
+
+    fn normal(&mut self) -> f64 {
+        let uniform = ((self.0.next_u64() >> 12) as f64 + 0.5) / (1_u64 << 52) as f64;
+        Normal::standard().inverse_cdf(uniform)
+    }
+
+    /// A run: some functions cost tens of nanoseconds, some thousands. Blocks are
+    /// slower or faster as a whole, and each function for itself, never by so little
+    /// as by so much: times have a long upper end.
+    fn run(&mut self, planted: &[(usize, f64)]) -> Vec<Vec<f64>> {
+        let mut costs: Vec<f64> = (0..FUNCTIONS)
+            .map(|n| 20.0 * 1.06_f64.powi(n as i32))
+            .collect();
+        for (function, factor) in planted {
+            costs[*function] *= factor;
+        }
+        let mut blocks = vec![Vec::new(); FUNCTIONS];
+        for _ in 0..BLOCKS {
+            let whole = 0.01 * self.normal();
+            for (function, cost) in costs.iter().enumerate() {
+                let own = 0.02 * self.normal();
+                blocks[function].push(cost * (whole + own).exp());
+            }
+        }
+        blocks
+    }
+
+    fn compare(&mut self, planted: &[(usize, f64)], seed: u64) -> Vec<Judged> {
+        let (before, after) = (self.run(&[]), self.run(planted));
+        let pairs: Vec<Pair> = before
+            .into_iter()
+            .zip(after)
+            .map(|(before, after)| Pair {
+                before,
+                after,
+                shared: [0.0; 2],
+            })
+            .collect();
+        judge(&pairs, seed)
+    }
+}
+
+/// Check that runs of the same are told apart in no more than one of twenty tries.
+#[test]
+fn nothing_is_found_where_nothing_is() {
+    const TRIES: usize = 60;
+    let mut machine = Machine::new(1);
+    let flagged = (0..TRIES)
+        .filter(|n| {
+            let judged = machine.compare(&[], *n as u64);
+            judged.iter().any(|j| j.verdict.differs())
+        })
+        .count();
+    assert!(flagged <= TRIES / 20, "{flagged} of {TRIES}");
+}
+
+/// Check that a planted change is found, in its direction, at its size, and nothing
+/// else with it but what the false-discovery rate allows.
+#[test]
+fn what_is_planted_is_found() {
+    const TRIES: usize = 40;
+    let mut machine = Machine::new(2);
+    let (mut found, mut covered, mut others) = (0, 0, 0);
+    for n in 0..TRIES {
+        let judged = machine.compare(&[(40, 1.2), (70, 0.8)], n as u64);
+        let right = judged[40].verdict == Verdict::Slower && judged[70].verdict == Verdict::Faster;
+        found += usize::from(right);
+        for (function, truth) in [(40, 1.2), (70, 0.8)] {
+            let ratio = judged[function].ratio.unwrap();
+            covered += usize::from(ratio.low <= truth && truth <= ratio.high);
+        }
+        others += judged
+            .iter()
+            .enumerate()
+            .filter(|(f, j)| ![40, 70].contains(f) && j.verdict.differs())
+            .count();
+    }
+    assert!(found >= TRIES * 19 / 20, "{found} of {TRIES}");
+    assert!(covered >= TRIES * 2 * 9 / 10, "{covered} of {}", TRIES * 2);
+    assert!(others <= TRIES / 10, "{others} false ones");
+}
+
+/// Check that the interval holds the truth about as often as it says, with few
+/// blocks and with many. Three can be drawn in ten ways only, so theirs falls short.
+#[test]
+fn intervals_cover() {
+    for (blocks, least) in [(3, 0.87), (5, 0.92), (20, 0.93)] {
+        const TRIES: usize = 300;
+        let mut machine = Machine::new(3);
+        let covered = (0..TRIES)
+            .filter(|n| {
+                let mut side = |cost: f64| {
+                    (0..blocks)
+                        .map(|_| cost * (1.0 + 0.05 * machine.normal()))
+                        .collect()
+                };
+                let (before, after): (Vec<f64>, Vec<f64>) = (side(100.0), side(130.0));
+                let ratio = bootstrap::ratio(&before, &after, [0.0; 2], *n as u64).unwrap();
+                ratio.low <= 1.3 && 1.3 <= ratio.high
+            })
+            .count();
+        let share = covered as f64 / TRIES as f64;
+        assert!(share >= least && share < 0.99, "{blocks} blocks: {share}");
+    }
+}
+
+/// Check that a change of the smallest size that a run says it could have seen is
+/// seen in about four of five.
+#[test]
+fn the_smallest_change_is_seen() {
+    const TRIES: usize = 40;
+    let mut machine = Machine::new(4);
+    let smallest: f64 = (0..TRIES)
+        .map(|n| machine.compare(&[], n as u64)[50].smallest.unwrap())
+        .sum::<f64>()
+        / TRIES as f64;
+    let seen = (0..TRIES)
+        .filter(|n| {
+            let judged = machine.compare(&[(50, 1.0 + smallest)], *n as u64);
+            judged[50].verdict == Verdict::Slower
+        })
+        .count();
+    let share = seen as f64 / TRIES as f64;
+    assert!((0.6..=1.0).contains(&share), "{share} at {smallest}");
+}

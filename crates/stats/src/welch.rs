@@ -1,0 +1,114 @@
+//! Whether two means differ, of samples whose spread may: Welch, Biometrika 34
+//! (1947).
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// The mean of some values.
+pub fn mean(values: &[f64]) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The square of the standard error of their mean; none of fewer than two.
+fn squared_error(values: &[f64]) -> Option<f64> {
+    if values.len() < 2 {
+        return None;
+    }
+    let centre = mean(values);
+    let squares: f64 = values.iter().map(|v| (v - centre).powi(2)).sum();
+    Some(squares / (values.len() - 1) as f64 / values.len() as f64)
+}
+
+/// The difference of two means, and how sure it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Difference {
+    /// After less before.
+    pub value: f64,
+    /// Its standard error.
+    pub error: f64,
+    /// Degrees of freedom of that.
+    pub freedom: f64,
+}
+
+impl Difference {
+    /// Of two samples. `shared` is a standard error of each mean that more blocks
+    /// don't make smaller. None where a side has fewer than two values.
+    pub fn of(before: &[f64], after: &[f64], shared: [f64; 2]) -> Option<Difference> {
+        let (a, b) = (squared_error(before)?, squared_error(after)?);
+        let sum = a + b;
+        // Welch and Satterthwaite; without any spread, as many as there can be.
+        let freedom = if sum > 0.0 {
+            let part = |e: f64, n: usize| e * e / (n - 1) as f64;
+            sum * sum / (part(a, before.len()) + part(b, after.len()))
+        } else {
+            (before.len() + after.len() - 2) as f64
+        };
+        Some(Difference {
+            value: mean(after) - mean(before),
+            error: (sum + shared[0].powi(2) + shared[1].powi(2)).sqrt(),
+            freedom,
+        })
+    }
+
+    /// The probability of one as large where there is none. `scale` is what sums of
+    /// rounded numbers may be off by.
+    pub fn p(&self, scale: f64) -> f64 {
+        if self.value.abs() <= scale {
+            return 1.0;
+        }
+        if self.error == 0.0 {
+            return 0.0;
+        }
+        match self.student() {
+            Some(t) => 2.0 * t.sf((self.value / self.error).abs()),
+            None => 1.0,
+        }
+    }
+
+    /// The smallest difference that would be found at a level in four of five tries.
+    pub fn smallest(&self, level: f64) -> f64 {
+        const POWER: f64 = 0.8;
+        self.student().map_or(f64::INFINITY, |t| {
+            (t.inverse_cdf(1.0 - level / 2.0) + t.inverse_cdf(POWER)) * self.error
+        })
+    }
+
+    fn student(&self) -> Option<StudentsT> {
+        StudentsT::new(0.0, 1.0, self.freedom).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check a p-value and its degrees of freedom against R's, for samples of unlike
+    /// spread: t.test(c(3, 4, 1, 2.1), c(490.2, 340, 433.9)).
+    #[test]
+    fn as_in_r() {
+        let found =
+            Difference::of(&[3.0, 4.0, 1.0, 2.1], &[490.2, 340.0, 433.9], [0.0; 2]).unwrap();
+        assert!((found.freedom - 2.000_85).abs() < 1e-4, "{found:?}");
+        assert!(
+            (found.p(0.0) - 0.010_751_561).abs() < 1e-8,
+            "{}",
+            found.p(0.0)
+        );
+    }
+
+    /// Check that without spread what is equal is, and what isn't, isn't.
+    #[test]
+    fn without_spread() {
+        let same = Difference::of(&[5.0; 3], &[5.0; 3], [0.0; 2]).unwrap();
+        assert_eq!(same.p(0.0), 1.0);
+        let other = Difference::of(&[5.0; 3], &[5.1; 3], [0.0; 2]).unwrap();
+        assert!(other.p(1e-9) < 1e-9);
+        assert!(other.smallest(0.05) < 1e-9);
+        // An error that all blocks share is one still.
+        let unsure = Difference::of(&[5.0; 3], &[5.1; 3], [0.1; 2]).unwrap();
+        assert!(unsure.p(1e-9) > 0.3);
+        assert!(Difference::of(&[5.0], &[5.1; 3], [0.0; 2]).is_none());
+    }
+}
