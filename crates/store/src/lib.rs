@@ -8,6 +8,7 @@
 mod error;
 mod migrate;
 mod read;
+mod timed;
 mod write;
 
 pub use error::StoreError;
@@ -18,9 +19,12 @@ pub use write::Writer;
 pub const APPLICATION_ID: i32 = i32::from_be_bytes(*b"NPLB");
 
 /// The schema that this program writes.
-pub const VERSION: i32 = 2;
+pub const VERSION: i32 = 3;
 
 const SCHEMA: &str = include_str!("schema.sql");
+
+/// What times need besides: a step for recordings that have no such tables.
+const TIMED: &str = include_str!("timed.sql");
 
 #[cfg(test)]
 mod tests;

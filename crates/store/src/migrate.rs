@@ -3,11 +3,11 @@
 
 use rusqlite::Connection;
 
-use crate::VERSION;
+use crate::{TIMED, VERSION};
 
 /// One step for each version there ever was: `STEPS[n]` makes n + 1 of n.
 /// Version 0 was never released.
-const STEPS: &[&str] = &["", LINES];
+const STEPS: &[&str] = &["", LINES, TIMED];
 
 /// 2 has lines of user code. None were kept before.
 const LINES: &str = "

@@ -11,7 +11,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OpenFlags, Row};
 
 use crate::error::reading;
-use crate::{APPLICATION_ID, StoreError, VERSION, migrate};
+use crate::{APPLICATION_ID, StoreError, VERSION, migrate, timed};
 
 /// Read a recording.
 ///
@@ -83,7 +83,7 @@ pub fn read(path: &Path) -> Result<Recording, StoreError> {
     Ok(recording)
 }
 
-fn rows<T>(
+pub(crate) fn rows<T>(
     connection: &Connection,
     sql: &str,
     row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
@@ -92,7 +92,7 @@ fn rows<T>(
 }
 
 /// A column that holds one of our words.
-fn word<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<T>
+pub(crate) fn word<T>(row: &Row<'_>, column: usize) -> rusqlite::Result<T>
 where
     T: FromStr,
     T::Err: std::error::Error + Send + Sync + 'static,
@@ -103,7 +103,7 @@ where
         .map_err(|e| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(e)))
 }
 
-fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+pub(crate) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|n| n as u64)
 }
 
@@ -147,8 +147,8 @@ fn load(c: &Connection) -> rusqlite::Result<Recording> {
     }
     recording.blocks = rows(
         c,
-        "SELECT arm, repetition, offered, delivered, kernel_insns, user_insns, entered, returned \
-         FROM block ORDER BY id",
+        "SELECT arm, repetition, offered, delivered, kernel_insns, user_insns, entered, returned, \
+         duration_ns FROM block ORDER BY id",
         |r| {
             Ok(Block {
                 arm: r.get(0)?,
@@ -162,7 +162,7 @@ fn load(c: &Connection) -> rusqlite::Result<Recording> {
                 user_insns: count(r, 5)?,
                 entered: count(r, 6)?,
                 returned: count(r, 7)?,
-                duration_ns: 0,
+                duration_ns: count(r, 8)?,
             })
         },
     )?;
@@ -231,6 +231,7 @@ fn load(c: &Connection) -> rusqlite::Result<Recording> {
             })
         },
     )?;
+    timed::load(c, &mut recording)?;
     recording.losses = rows(
         c,
         "SELECT cause, count, meaning FROM loss ORDER BY cause",
@@ -280,5 +281,5 @@ fn check_ids(recording: &Recording) -> Result<(), String> {
             return Err("a cost names what is not there".into());
         }
     }
-    Ok(())
+    timed::check_ids(recording)
 }

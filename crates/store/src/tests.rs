@@ -3,6 +3,7 @@ use std::fs;
 
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
 use netplumb_model::recording::*;
+use netplumb_model::timing::{BUCKETS, Calibration, Mechanism, StageKind, Step, Times};
 
 use super::*;
 
@@ -290,4 +291,162 @@ fn a_killed_writer() {
     )
     .unwrap();
     assert_eq!(read(&torn).unwrap(), before);
+}
+
+/// A recording of times, with something in every list.
+fn timed() -> Recording {
+    let times = |count: u64| Times {
+        count,
+        total_ns: count * 1_000,
+        min_ns: 10,
+        max_ns: u64::MAX,
+        buckets: vec![(3, 1), (511, count - 1)],
+    };
+    let mut recording = small();
+    recording.blocks[0].duration_ns = 1_000_000_000;
+    recording.costs.clear();
+    recording.timed = [(0, 10, 9_000.0), (1, 4, 3_000.0)]
+        .map(|(node, count, corrected_ns)| Timed {
+            block: 0,
+            direction: Direction::Rx,
+            context: Context::Softirq(Softirq::NetRx),
+            node,
+            times: times(count),
+            corrected_ns,
+            uncertainty_ns: 12.5,
+        })
+        .into();
+    recording.stages = vec![Stage {
+        block: 0,
+        direction: Direction::Tx,
+        order: 2,
+        name: "qdisc".into(),
+        kind: StageKind::Wait,
+        times: times(8),
+        passed_over: 2,
+    }];
+    recording.attachments = vec![Attachment {
+        function: 0,
+        mechanism: Mechanism::KprobeSession,
+        arguments: 2,
+    }];
+    recording.calibration = [None, Some(1)]
+        .map(|cpu| Calibration {
+            cpu,
+            mechanism: Mechanism::FentryFexit,
+            arguments: 2,
+            bias_ns: 21.5,
+            pair_ns: 85.25,
+            uncertainty_ns: 0.5,
+        })
+        .into();
+    recording.counters = vec![Counter {
+        block: 0,
+        name: "ledger.udp tx.xmit".into(),
+        value: 10.0,
+        unit: "packets".into(),
+    }];
+    recording.steps = vec![Step {
+        packet: 0,
+        name: "udp_rcv".into(),
+        begin_ns: 5,
+        duration_ns: 7,
+        cpu: 1,
+        thread: 42,
+        command: "a'b".into(),
+        context: Context::Task,
+    }];
+    recording
+}
+
+/// Check that times read back as they were written, also in pieces.
+#[test]
+fn times_round_trip() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.plumb");
+    let mut writer = Writer::create(&path).unwrap();
+    let mut growing = timed();
+    growing.timed.pop();
+    growing.calibration.pop();
+    growing.steps.pop();
+    writer.save(&growing).unwrap();
+    assert_eq!(read(&path).unwrap(), growing);
+    writer.save(&timed()).unwrap();
+    assert_eq!(read(&path).unwrap(), timed());
+    // A correction that is not known is kept as such, and the run with it.
+    let mut unknown = timed();
+    unknown.timed[0].corrected_ns = f64::NAN;
+    let path = folder.path().join("b.plumb");
+    Writer::create(&path).unwrap().save(&unknown).unwrap();
+    assert!(read(&path).unwrap().timed[0].corrected_ns.is_nan());
+}
+
+/// Check that what times say is answered by the views, and that their buckets are
+/// those of the model.
+#[test]
+fn views_of_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.plumb");
+    Writer::create(&path).unwrap().save(&timed()).unwrap();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let one = |sql: &str| -> f64 { connection.query_row(sql, [], |r| r.get(0)).unwrap() };
+    assert_eq!(one("SELECT raw_ns_per_call FROM function_time"), 1_000.0);
+    let each = one("SELECT corrected_ns_per_call FROM function_time");
+    assert!((each - 12_000.0 / 14.0).abs() < 1e-9);
+    // The second node is below the first: its time is not the function's own twice.
+    assert_eq!(one("SELECT self_ns FROM function_self_time"), 9_000.0);
+    assert_eq!(one("SELECT ns_per_packet FROM stage_time"), 800.0);
+    let calls = "SELECT sum(calls) * 1.0 FROM function_histogram WHERE from_ns = 3 AND to_ns = 3";
+    assert_eq!(one(calls), 2.0);
+    assert_eq!(
+        one("SELECT count(*) * 1.0 FROM bucket_bounds"),
+        BUCKETS as f64
+    );
+    let gaps = "SELECT count(*) * 1.0 FROM bucket_bounds a JOIN bucket_bounds b \
+                ON b.bucket = a.bucket + 1 WHERE b.from_ns <> a.to_ns + 1";
+    assert_eq!(one(gaps), 0.0);
+    let last = "SELECT to_ns * 1.0 FROM bucket_bounds WHERE bucket = 511";
+    assert_eq!(one(last), 35_f64.exp2() - 1.0);
+}
+
+/// Check that a recording of the first version opens, and is what it was.
+#[test]
+fn version_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.plumb");
+    rusqlite::Connection::open(&path)
+        .unwrap()
+        .execute_batch(include_str!("../testdata/version-1.sql"))
+        .unwrap();
+    let before = fs::read(&path).unwrap();
+    let recording = read(&path).unwrap();
+    assert_eq!(recording.environment["kernel.release"], "6.1.0-42-amd64");
+    assert_eq!(recording.costs, small().costs);
+    assert_eq!(recording.nodes, small().nodes);
+    let mut blocks = small().blocks;
+    blocks[0].duration_ns = 0;
+    assert_eq!(recording.blocks, blocks);
+    assert!(recording.timed.is_empty() && recording.stages.is_empty());
+    assert_eq!(fs::read(&path).unwrap(), before, "the file is not changed");
+}
+
+/// Check that times of what is not there are told as damage.
+#[test]
+fn times_of_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    for table in ["timed", "stage", "counter"] {
+        let path = folder.path().join(table);
+        Writer::create(&path).unwrap().save(&timed()).unwrap();
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection
+            .pragma_update(None, "foreign_keys", false)
+            .unwrap();
+        connection
+            .execute(&format!("UPDATE {table} SET block = 7"), [])
+            .unwrap();
+        assert!(
+            matches!(read(&path), Err(StoreError::Damaged { .. })),
+            "{table}"
+        );
+    }
 }

@@ -6,7 +6,7 @@ use netplumb_model::recording::Recording;
 use rusqlite::{Connection, Transaction, params};
 
 use crate::error::writing;
-use crate::{APPLICATION_ID, SCHEMA, StoreError, VERSION};
+use crate::{APPLICATION_ID, SCHEMA, StoreError, TIMED, VERSION, timed};
 
 /// Writes what is new in a recording each time it is asked to.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ struct Written {
     nodes: usize,
     costs: usize,
     line_costs: usize,
+    timed: timed::Written,
 }
 
 impl Writer {
@@ -72,7 +73,7 @@ impl Writer {
             connection.pragma_update(None, "application_id", APPLICATION_ID)?;
             connection.pragma_update(None, "user_version", VERSION)?;
             connection.pragma_update(None, "foreign_keys", true)?;
-            connection.execute_batch(&format!("BEGIN;\n{SCHEMA}\nCOMMIT;"))
+            connection.execute_batch(&format!("BEGIN;\n{SCHEMA}\n{TIMED}\nCOMMIT;"))
         };
         if let Err(error) = begin() {
             // Nothing can be recorded: leave things as they were.
@@ -118,6 +119,7 @@ impl Writer {
             nodes: recording.nodes.len(),
             costs: recording.costs.len(),
             line_costs: recording.line_costs.len(),
+            timed: timed::Written::of(recording),
         };
         Ok(())
     }
@@ -156,7 +158,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             put_knob.execute(params![id, name, value])?;
         }
     }
-    let mut put = to.prepare("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
+    let mut put = to.prepare("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     let mut put_drop = to.prepare("INSERT INTO dropped VALUES (?, ?, ?)")?;
     for (id, block) in recording.blocks.iter().enumerate().skip(before.blocks) {
         put.execute(params![
@@ -168,7 +170,8 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             block.kernel_insns as i64,
             block.user_insns as i64,
             block.entered as i64,
-            block.returned as i64
+            block.returned as i64,
+            block.duration_ns as i64
         ])?;
         for (cause, packets) in &block.ledger.dropped {
             put_drop.execute(params![id, cause, *packets as i64])?;
@@ -222,6 +225,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             cost.insns as i64
         ])?;
     }
+    timed::add(to, recording, before.timed)?;
     let mut put = to.prepare("INSERT OR REPLACE INTO loss VALUES (?, ?, ?)")?;
     for loss in &recording.losses {
         put.execute(params![loss.cause, loss.count as i64, loss.meaning])?;
