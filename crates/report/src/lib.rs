@@ -22,6 +22,7 @@ pub mod seeds;
 pub mod speedscope;
 pub mod svg;
 pub mod terminal;
+pub mod times;
 pub mod tree;
 pub mod trust;
 

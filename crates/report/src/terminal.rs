@@ -114,26 +114,29 @@ fn heading(recording: &Recording, classes: &[ClassView<'_>]) -> String {
     arms.dedup();
     let mut out = String::new();
     for arm in arms {
-        let arm = &recording.arms[arm];
-        if arm.proto == Proto::Command {
-            out.push_str(&command_heading(arm));
-            continue;
-        }
-        out.push_str(&format!(
-            "{}: {} over {}, {}, {} bytes{}\n",
-            printable(&arm.name, 80),
-            arm.proto,
-            arm.family,
-            arm.link,
-            arm.size_bytes,
-            if arm.forward {
-                ", through a router"
-            } else {
-                ""
-            }
-        ));
+        out.push_str(&arm_heading(&recording.arms[arm]));
     }
     out
+}
+
+/// What an arm sends, over what.
+pub(crate) fn arm_heading(arm: &Arm) -> String {
+    if arm.proto == Proto::Command {
+        return command_heading(arm);
+    }
+    format!(
+        "{}: {} over {}, {}, {} bytes{}\n",
+        printable(&arm.name, 80),
+        arm.proto,
+        arm.family,
+        arm.link,
+        arm.size_bytes,
+        if arm.forward {
+            ", through a router"
+        } else {
+            ""
+        }
+    )
 }
 
 fn command_heading(arm: &Arm) -> String {

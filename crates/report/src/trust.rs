@@ -79,7 +79,7 @@ fn commands(recording: &Recording) -> bool {
 }
 
 /// The levels of a knob in which arms differ; none if they don't.
-fn levels(recording: &Recording, knob: &str) -> Option<String> {
+pub(crate) fn levels(recording: &Recording, knob: &str) -> Option<String> {
     let mut levels: Vec<&str> = recording
         .arms
         .iter()
@@ -90,7 +90,8 @@ fn levels(recording: &Recording, knob: &str) -> Option<String> {
     (levels.len() > 1).then(|| format!("{}, by arm", printable(&levels.join(" and "), 120)))
 }
 
-fn ledger(recording: &Recording) -> String {
+/// What became of the packets.
+pub(crate) fn ledger(recording: &Recording) -> String {
     let offered: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();
     let delivered: u64 = recording.blocks.iter().map(|b| b.ledger.delivered).sum();
     let mut dropped: BTreeMap<&str, u64> = BTreeMap::new();

@@ -411,7 +411,7 @@ fn views_of_times() {
 
 /// Check that a recording of the first version opens, and is what it was.
 #[test]
-fn version_1() {
+fn a_dump_of_version_1() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.plumb");
     rusqlite::Connection::open(&path)

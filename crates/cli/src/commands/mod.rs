@@ -9,3 +9,4 @@ pub(crate) mod page;
 pub(crate) mod path;
 pub(crate) mod report;
 pub(crate) mod run;
+mod times;

@@ -13,7 +13,7 @@ use netplumb_model::recording::Recording;
 use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::terminal::View;
 use netplumb_report::{
-    claims, conclusions, csv, diff, figures, json, lines, printable, scan, seeds, terminal, tree,
+    claims, conclusions, csv, diff, figures, json, lines, printable, scan, seeds, terminal, times, tree,
     trust,
 };
 
@@ -26,30 +26,30 @@ use crate::exit::Usage;
 pub(crate) struct ShowArgs {
     /// One layer only: syscall, socket, transport, network ...
     #[arg(long, value_name = "LAYER")]
-    layer: Option<String>,
+    pub(super) layer: Option<String>,
     /// Functions in a table, 0 for all
     #[arg(long, value_name = "N", default_value_t = 12)]
-    top: usize,
+    pub(super) top: usize,
     /// The call graph with its costs
     #[arg(long)]
-    tree: bool,
+    pub(super) tree: bool,
     /// One function's callers and callees
     #[arg(long, value_name = "FUNCTION")]
-    focus: Option<String>,
+    pub(super) focus: Option<String>,
     /// What each source line of a function of the command cost
     #[arg(long, value_name = "FUNCTION", conflicts_with = "focus")]
-    lines: Option<String>,
+    pub(super) lines: Option<String>,
     /// One line for each function, as CSV
     #[arg(long, conflicts_with_all = ["json", "tree", "focus", "lines"])]
-    csv: bool,
+    pub(super) csv: bool,
     /// Everything, as JSON
     #[arg(long, conflicts_with_all = ["tree", "focus", "lines"])]
-    json: bool,
+    pub(super) json: bool,
     /// Only the arms of this name; several with several `--arm`
     #[arg(long, value_name = "ARM")]
     pub(crate) arm: Vec<String>,
     #[command(flatten)]
-    outputs: OutputArgs,
+    pub(super) outputs: OutputArgs,
 }
 
 impl ShowArgs {
@@ -124,6 +124,9 @@ pub(crate) fn show(
         "" => None,
         text => Some(Experiment::parse(text)?),
     };
+    if times::is_timed(recording) {
+        return super::times::show(recording, args, directions);
+    }
     let mut views = shown_classes(recording, directions, &args.arm)?;
     let columns = columns();
     let view = View {
@@ -158,6 +161,14 @@ pub(crate) fn show(
     } else {
         tables(recording, &views, &view, experiment.as_ref(), &spread)
     };
+    print(&text)
+}
+
+/// Print a result.
+///
+/// # Errors
+/// It can't be written.
+pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
     // A reader that has seen enough (`| head`) is no error.
     match io::stdout()
         .write_all(text.as_bytes())

@@ -1,0 +1,29 @@
+//! Recordings of times: functions and stages in nanoseconds, raw and corrected.
+//!
+//! `analysis` makes of a recording what the renderings beside it show.
+
+pub mod analysis;
+mod number;
+pub mod terminal;
+pub mod trust;
+
+use netplumb_model::recording::{Recording, env};
+use netplumb_model::timing::Clock;
+
+pub use analysis::{Per, Stage, TimedClass, TimedFunction, classes};
+pub(crate) use number::{ns, rounded};
+
+/// Whether a recording is one of times.
+pub fn is_timed(recording: &Recording) -> bool {
+    !recording.timed.is_empty()
+        || !recording.stages.is_empty()
+        || matches!(clock(recording), Some(Clock::Functions | Clock::Stages))
+}
+
+/// What it was read from, if the recording says so in a word that is known.
+pub fn clock(recording: &Recording) -> Option<Clock> {
+    recording.environment.get(env::CLOCK)?.parse().ok()
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,497 @@
+//! From a recording's times to what tables show: per arm and direction, by
+//! function, layer, context and stage.
+//!
+//! A function's own time is its corrected total less that of the timed functions
+//! below it. A call may begin before it is known whose packet it is about: then it
+//! is in `other`, and what it calls is in the packet's class. So what is taken from
+//! a caller is looked for in its own class first and then in `other`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use netplumb_model::class::{Class, Context, Direction, Proto};
+use netplumb_model::recording::{Arm, FunctionId, NodeId, Recording, Timed};
+use netplumb_model::timing::{Mechanism, StageKind, Times};
+use netplumb_stats::histogram;
+
+use crate::analysis::{NO_LAYER, has_ancestor};
+
+/// What times are shared by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Per {
+    /// Packets that the workload sent.
+    Packet(u64),
+    /// Runs of a command.
+    Run(u64),
+    /// Where nobody counted packets: seconds in which windows were open.
+    Second(f64),
+}
+
+impl Per {
+    /// A sum's share of one.
+    pub fn each(self, sum: f64) -> f64 {
+        match self {
+            Per::Packet(n) | Per::Run(n) => sum / n.max(1) as f64,
+            Per::Second(s) if s > 0.0 => sum / s,
+            Per::Second(_) => sum,
+        }
+    }
+
+    /// What one is called.
+    pub fn word(self) -> &'static str {
+        match self {
+            Per::Packet(_) => "packet",
+            Per::Run(_) => "run",
+            Per::Second(_) => "second",
+        }
+    }
+
+    /// Of some blocks of an arm.
+    pub(crate) fn of(recording: &Recording, arm: usize, blocks: &[u32]) -> Per {
+        let blocks = || blocks.iter().map(|b| &recording.blocks[*b as usize]);
+        let offered = blocks().fold(0, |sum, b| b.ledger.offered.saturating_add(sum));
+        match recording.arms[arm].proto {
+            _ if offered > 0 && recording.arms[arm].proto != Proto::Command => Per::Packet(offered),
+            Proto::Command => Per::Run(blocks().count() as u64),
+            _ => Per::Second(blocks().map(|b| b.duration_ns as f64 / 1e9).sum()),
+        }
+    }
+}
+
+/// One arm and direction, summed over the blocks in which it was timed.
+#[derive(Debug, Clone)]
+pub struct TimedClass<'a> {
+    /// The recording that it is of.
+    pub recording: &'a Recording,
+    /// Index of the arm.
+    pub arm: usize,
+    /// Protocol and direction.
+    pub class: Class,
+    /// What its sums are shared by.
+    pub per: Per,
+    /// Blocks in which anything of the arm was timed: those without probes are not.
+    pub blocks: Vec<u32>,
+    /// Own time of all functions: corrected.
+    pub total_ns: f64,
+    /// The same as read.
+    pub raw_ns: f64,
+    /// Corrected own time by context.
+    pub contexts: BTreeMap<Context, f64>,
+    /// And by layer, the largest first.
+    pub layers: Vec<(String, f64)>,
+    /// By function, the largest own time first.
+    pub functions: Vec<TimedFunction>,
+    /// The way's stages, in their order.
+    pub stages: Vec<Stage>,
+}
+
+/// One function of a class.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TimedFunction {
+    /// Which.
+    pub function: FunctionId,
+    /// By what it was timed.
+    pub mechanism: Option<Mechanism>,
+    /// All its calls, as read.
+    pub times: Times,
+    /// What was taken from each call, on the average.
+    pub shift_ns: f64,
+    /// Its total, as read; recursion counts once.
+    pub raw_ns: f64,
+    /// The same, corrected.
+    pub corrected_ns: f64,
+    /// Less that of the timed functions below it.
+    pub self_ns: f64,
+    /// Half the width of the 95 % interval of that.
+    pub uncertainty_ns: f64,
+    /// Its own time in each of the class's blocks.
+    pub self_by_block: Vec<f64>,
+    /// Its corrected total in each.
+    pub corrected_by_block: Vec<f64>,
+    /// Its calls in each.
+    pub calls_by_block: Vec<u64>,
+}
+
+/// Shares of calls that tables show.
+pub const PERCENTILES: [(&str, f64); 4] =
+    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+
+impl TimedFunction {
+    /// The time that a share of its calls stays below, corrected by the mean.
+    pub fn percentile(&self, share: f64) -> Option<f64> {
+        let raw = percentile(&self.times, share)?;
+        Some((raw - self.shift_ns).max(0.0))
+    }
+
+    /// Its longest call, likewise.
+    pub fn max_ns(&self) -> f64 {
+        (self.times.max_ns as f64 - self.shift_ns).max(0.0)
+    }
+
+    /// Whether its own time is below what the correction may be off by.
+    pub fn too_small(&self) -> bool {
+        self.self_ns <= self.uncertainty_ns || self.self_ns.is_nan()
+    }
+
+    /// The mean of a call, corrected.
+    pub fn mean_ns(&self) -> f64 {
+        self.raw_mean_ns() - self.shift_ns
+    }
+
+    /// The same as read.
+    pub fn raw_mean_ns(&self) -> f64 {
+        self.times.total_ns as f64 / self.times.count.max(1) as f64
+    }
+}
+
+/// One stage of a class's way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stage {
+    /// Its place.
+    pub order: u16,
+    /// What it is called.
+    pub name: String,
+    /// Work or wait.
+    pub kind: StageKind,
+    /// Of the packets that went through it.
+    pub times: Times,
+    /// Packets of this way that did not.
+    pub passed_over: u64,
+    /// Mean of each block over all packets of the way; none of a block without any.
+    pub by_block: Vec<Option<f64>>,
+}
+
+impl Stage {
+    /// Packets of the way.
+    pub fn packets(&self) -> u64 {
+        self.times.count.saturating_add(self.passed_over)
+    }
+
+    /// What it took of each packet of the way; those that did not meet it took none.
+    pub fn mean_ns(&self) -> f64 {
+        self.times.total_ns as f64 / self.packets().max(1) as f64
+    }
+}
+
+impl TimedClass<'_> {
+    /// The arm.
+    pub fn arm(&self) -> &Arm {
+        &self.recording.arms[self.arm]
+    }
+
+    /// The name of a function.
+    pub fn name(&self, function: FunctionId) -> &str {
+        &self.recording.functions[function as usize].name
+    }
+
+    /// The layer of a function, or [`NO_LAYER`].
+    pub fn layer(&self, function: FunctionId) -> &str {
+        let layer = &self.recording.functions[function as usize].layer;
+        layer.as_deref().unwrap_or(NO_LAYER)
+    }
+
+    /// The functions of a layer, or all.
+    pub fn functions_of<'s>(
+        &'s self,
+        layer: Option<&'s str>,
+    ) -> impl Iterator<Item = &'s TimedFunction> {
+        self.functions
+            .iter()
+            .filter(move |f| layer.is_none_or(|l| self.layer(f.function) == l))
+    }
+
+    /// Corrected own time of a layer.
+    pub fn layer_ns(&self, layer: &str) -> f64 {
+        let found = self.layers.iter().find(|(name, _)| name == layer);
+        found.map_or(0.0, |(_, ns)| *ns)
+    }
+
+    /// Of a block: its corrected own time.
+    pub fn by_block(&self) -> Vec<f64> {
+        let mut sums = vec![0.0; self.blocks.len()];
+        for function in &self.functions {
+            for (sum, own) in sums.iter_mut().zip(&function.self_by_block) {
+                *sum += own;
+            }
+        }
+        sums
+    }
+
+    /// The way's total, and what the other stages come to; none without a total.
+    pub fn closure(&self) -> Option<(f64, f64)> {
+        let total = self.stages.iter().find(|s| s.kind == StageKind::Total)?;
+        let parts = self.stages.iter().filter(|s| s.kind != StageKind::Total);
+        Some((total.mean_ns(), parts.map(Stage::mean_ns).sum()))
+    }
+
+    /// Whether they are the same, but for rounding; so it is without a total.
+    pub fn closes(&self) -> bool {
+        // Each packet's parts are whole nanoseconds.
+        const ROUNDING_NS: f64 = 1.0;
+        self.closure()
+            .is_none_or(|(total, parts)| (total - parts).abs() <= ROUNDING_NS + 0.001 * total)
+    }
+}
+
+/// A share of calls stays below this, as read.
+pub fn percentile(times: &Times, share: f64) -> Option<f64> {
+    histogram::quantile(&times.buckets, share, times.min_ns, times.max_ns)
+}
+
+/// Add up two distributions.
+pub(crate) fn add(sum: &mut Times, more: &Times) {
+    if more.count == 0 {
+        return;
+    }
+    sum.min_ns = match sum.count {
+        0 => more.min_ns,
+        _ => sum.min_ns.min(more.min_ns),
+    };
+    sum.max_ns = sum.max_ns.max(more.max_ns);
+    sum.count = sum.count.saturating_add(more.count);
+    sum.total_ns = sum.total_ns.saturating_add(more.total_ns);
+    histogram::merge(&mut sum.buckets, &more.buckets);
+}
+
+/// Where a time is of.
+type Key = (u32, Context, NodeId);
+
+/// What each of a recording's times is, without what is below it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Own {
+    /// As read.
+    pub(crate) raw_ns: f64,
+    /// Corrected.
+    pub(crate) corrected_ns: f64,
+    /// Calls below it that were timed.
+    pub(crate) calls_below: u64,
+}
+
+/// Of each entry of [`Recording::timed`].
+pub(crate) fn own(recording: &Recording) -> Vec<Own> {
+    let mut places: HashMap<Key, Vec<(Direction, usize)>> = HashMap::new();
+    for (n, timed) in recording.timed.iter().enumerate() {
+        let key = (timed.block, timed.context, timed.node);
+        places.entry(key).or_default().push((timed.direction, n));
+    }
+    let corrected = |t: &Timed| match t.corrected_ns.is_finite() {
+        true => t.corrected_ns,
+        // Not known: as read is nearer than nothing, and told in the footer.
+        false => t.times.total_ns as f64,
+    };
+    let mut own: Vec<Own> = recording
+        .timed
+        .iter()
+        .map(|t| Own {
+            raw_ns: t.times.total_ns as f64,
+            corrected_ns: corrected(t),
+            calls_below: 0,
+        })
+        .collect();
+    for timed in &recording.timed {
+        let Some(parent) = recording.nodes[timed.node as usize].parent else {
+            continue;
+        };
+        let Some(callers) = places.get(&(timed.block, timed.context, parent)) else {
+            continue;
+        };
+        let of = |d: Direction| callers.iter().find(|(direction, _)| *direction == d);
+        let caller = of(timed.direction).or_else(|| of(Direction::Other));
+        if let Some((_, n)) = caller {
+            own[*n].raw_ns -= timed.times.total_ns as f64;
+            own[*n].corrected_ns -= corrected(timed);
+            own[*n].calls_below = own[*n].calls_below.saturating_add(timed.times.count);
+        }
+    }
+    own
+}
+
+/// Every arm and direction that has times; `other` last of its arm.
+pub fn classes(recording: &Recording) -> Vec<TimedClass<'_>> {
+    let own = own(recording);
+    let arm_of = |block: u32| recording.blocks[block as usize].arm as usize;
+    let mut functions: BTreeMap<(usize, Direction), Vec<usize>> = BTreeMap::new();
+    for (n, timed) in recording.timed.iter().enumerate() {
+        let key = (arm_of(timed.block), timed.direction);
+        functions.entry(key).or_default().push(n);
+    }
+    let mut stages: BTreeMap<(usize, Direction), Vec<usize>> = BTreeMap::new();
+    for (n, stage) in recording.stages.iter().enumerate() {
+        let key = (arm_of(stage.block), stage.direction);
+        stages.entry(key).or_default().push(n);
+    }
+    // Blocks in which probes were there: nothing of a class in one is nothing.
+    let mut probed: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+    let timed = recording.timed.iter().map(|t| t.block);
+    for block in timed.chain(recording.stages.iter().map(|s| s.block)) {
+        probed.entry(arm_of(block)).or_default().push(block);
+    }
+    for blocks in probed.values_mut() {
+        blocks.sort_unstable();
+        blocks.dedup();
+    }
+    let mut keys: Vec<(usize, Direction)> =
+        functions.keys().chain(stages.keys()).copied().collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys.into_iter()
+        .filter_map(|key| {
+            let blocks = probed.get(&key.0)?.clone();
+            let none = Vec::new();
+            let functions = functions.get(&key).unwrap_or(&none);
+            let stages = stages.get(&key).unwrap_or(&none);
+            Some(class(recording, key, blocks, &own, (functions, stages)))
+        })
+        .collect()
+}
+
+fn class<'a>(
+    recording: &'a Recording,
+    (arm, direction): (usize, Direction),
+    blocks: Vec<u32>,
+    own: &[Own],
+    (timed, stages): (&[usize], &[usize]),
+) -> TimedClass<'a> {
+    let at: HashMap<u32, usize> = blocks.iter().enumerate().map(|(n, b)| (*b, n)).collect();
+    let mut found: BTreeMap<FunctionId, TimedFunction> = BTreeMap::new();
+    let mut contexts: BTreeMap<Context, f64> = BTreeMap::new();
+    // Of all calls, those within another of the same function too.
+    let mut taken: BTreeMap<FunctionId, f64> = BTreeMap::new();
+    let mut raw_ns = 0.0;
+    for n in timed {
+        let (one, own) = (&recording.timed[*n], &own[*n]);
+        let id = recording.nodes[one.node as usize].function;
+        let function = found
+            .entry(id)
+            .or_insert_with(|| nothing(recording, id, blocks.len()));
+        let corrected = match one.corrected_ns.is_finite() {
+            true => one.corrected_ns,
+            false => one.times.total_ns as f64,
+        };
+        add(&mut function.times, &one.times);
+        *taken.entry(id).or_default() += one.times.total_ns as f64 - corrected;
+        function.self_ns += own.corrected_ns;
+        function.uncertainty_ns += uncertainty(recording, function, one, own);
+        let block = at[&one.block];
+        function.self_by_block[block] += own.corrected_ns;
+        function.calls_by_block[block] += one.times.count;
+        // Recursion counts once, where it began.
+        if !has_ancestor(recording, one.node, id) {
+            function.raw_ns += one.times.total_ns as f64;
+            function.corrected_ns += corrected;
+            function.corrected_by_block[block] += corrected;
+        }
+        *contexts.entry(one.context).or_default() += own.corrected_ns;
+        raw_ns += own.raw_ns;
+    }
+    for (id, taken) in taken {
+        if let Some(function) = found.get_mut(&id) {
+            function.shift_ns = taken / function.times.count.max(1) as f64;
+        }
+    }
+    let mut functions: Vec<TimedFunction> = found.into_values().collect();
+    let name = |f: &TimedFunction| recording.functions[f.function as usize].name.as_str();
+    functions.sort_by(|a, b| {
+        let size = b.self_ns.total_cmp(&a.self_ns);
+        size.then_with(|| name(a).cmp(name(b)))
+    });
+    let mut view = TimedClass {
+        recording,
+        arm,
+        class: Class {
+            proto: recording.arms[arm].proto,
+            direction,
+        },
+        per: Per::of(recording, arm, &blocks),
+        total_ns: contexts.values().sum(),
+        raw_ns,
+        contexts,
+        layers: Vec::new(),
+        functions,
+        stages: stages_of(recording, stages, &at),
+        blocks,
+    };
+    let mut layers: BTreeMap<&str, f64> = BTreeMap::new();
+    for function in &view.functions {
+        *layers.entry(view.layer(function.function)).or_default() += function.self_ns;
+    }
+    let mut layers: Vec<(String, f64)> = layers
+        .into_iter()
+        .map(|(name, ns)| (name.to_string(), ns))
+        .collect();
+    layers.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    view.layers = layers;
+    view
+}
+
+fn nothing(recording: &Recording, function: FunctionId, blocks: usize) -> TimedFunction {
+    let attachment = recording
+        .attachments
+        .iter()
+        .find(|a| a.function == function);
+    TimedFunction {
+        function,
+        mechanism: attachment.map(|a| a.mechanism),
+        times: Times::default(),
+        shift_ns: 0.0,
+        raw_ns: 0.0,
+        corrected_ns: 0.0,
+        self_ns: 0.0,
+        uncertainty_ns: 0.0,
+        self_by_block: vec![0.0; blocks],
+        corrected_by_block: vec![0.0; blocks],
+        calls_by_block: vec![0; blocks],
+    }
+}
+
+/// What an entry's own time may be off by: the bias of each of its calls, and for
+/// each call below it that call's bias and the cost of its pair. Their errors are
+/// the calibration's, the same at every call, so they add up.
+fn uncertainty(recording: &Recording, function: &TimedFunction, one: &Timed, own: &Own) -> f64 {
+    let each = recording
+        .calibration
+        .iter()
+        .filter(|c| function.mechanism.is_none_or(|m| c.mechanism == m))
+        .map(|c| c.uncertainty_ns)
+        .fold(None, |most: Option<f64>, u| {
+            Some(most.map_or(u, |most| most.max(u)))
+        });
+    match each {
+        Some(each) => each * (one.times.count as f64 + own.calls_below as f64),
+        None if one.uncertainty_ns.is_finite() => one.uncertainty_ns,
+        None => 0.0,
+    }
+}
+
+fn stages_of(recording: &Recording, stages: &[usize], at: &HashMap<u32, usize>) -> Vec<Stage> {
+    let mut found: BTreeMap<(u16, &str), Stage> = BTreeMap::new();
+    // Of each block: time and packets.
+    let mut sums: BTreeMap<(u16, &str), Vec<(u64, u64)>> = BTreeMap::new();
+    for n in stages {
+        let one = &recording.stages[*n];
+        let key = (one.order, one.name.as_str());
+        let stage = found.entry(key).or_insert_with(|| Stage {
+            order: one.order,
+            name: one.name.clone(),
+            kind: one.kind,
+            times: Times::default(),
+            passed_over: 0,
+            by_block: Vec::new(),
+        });
+        add(&mut stage.times, &one.times);
+        stage.passed_over = stage.passed_over.saturating_add(one.passed_over);
+        let by_block = sums.entry(key).or_insert_with(|| vec![(0, 0); at.len()]);
+        let sum = &mut by_block[at[&one.block]];
+        sum.0 = sum.0.saturating_add(one.times.total_ns);
+        let packets = one.times.count.saturating_add(one.passed_over);
+        sum.1 = sum.1.saturating_add(packets);
+    }
+    for (key, by_block) in sums {
+        if let Some(stage) = found.get_mut(&key) {
+            stage.by_block = by_block
+                .into_iter()
+                .map(|(sum, packets)| (packets > 0).then(|| sum as f64 / packets as f64))
+                .collect();
+        }
+    }
+    found.into_values().collect()
+}

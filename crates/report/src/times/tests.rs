@@ -1,0 +1,118 @@
+//! Every rendering of times of one small recording that has something of everything.
+
+pub(crate) mod recording;
+
+use std::path::Path;
+
+use netplumb_testkit::golden;
+
+use super::*;
+use crate::terminal::View;
+use recording::{functions, stages};
+
+#[track_caller]
+fn check(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("testdata/times")
+        .join(name);
+    golden(&path, text);
+}
+
+fn view(columns: usize) -> View {
+    View {
+        columns,
+        ..View::default()
+    }
+}
+
+/// Check what times look like on terminals of three widths, and that no line is
+/// longer than they are.
+#[test]
+fn on_a_terminal() {
+    for columns in [80, 110, 150] {
+        for (name, recording) in [("functions", functions()), ("stages", stages())] {
+            let text = terminal::render(&recording, &classes(&recording), &view(columns));
+            check(&format!("{name}-{columns}.txt"), &text);
+            for line in text.lines() {
+                assert!(line.chars().count() <= columns, "{line}");
+                assert!(!line.chars().any(char::is_control), "{line:?}");
+            }
+        }
+    }
+}
+
+/// Check that own times are totals without what is below, by hand: also below a
+/// caller that was entered before it was known whose packet it is.
+#[test]
+fn own_times() {
+    let recording = functions();
+    let all = classes(&recording);
+    let tx = &all[0];
+    assert_eq!(tx.class.to_string(), "udp tx");
+    let of = |name: &str| {
+        tx.functions
+            .iter()
+            .find(|f| tx.name(f.function) == name)
+            .unwrap()
+    };
+    // Each packet: 1,000 in udp_sendmsg, of which 700 in ip_output, of which 300 in
+    // walk, which calls itself; see `recording`.
+    // Blocks differ by some thousandths.
+    let each = |ns: f64| (tx.per.each(ns) / 5.0).round() * 5.0;
+    assert_eq!(each(of("udp_sendmsg").self_ns), 300.0);
+    assert_eq!(each(of("udp_sendmsg").corrected_ns), 1_000.0);
+    assert_eq!(each(of("ip_output").self_ns), 400.0);
+    // It calls itself: its total is that of the outer call.
+    assert_eq!(each(of("walk").corrected_ns), 300.0);
+    assert_eq!(each(of("walk").self_ns), 300.0);
+    assert_eq!(of("walk").times.count, 2 * of("udp_sendmsg").times.count);
+    assert!(of("tiny").too_small());
+    // All own times together are the outermost's total.
+    assert_eq!(each(tx.total_ns), 1_000.0);
+    let other = all.iter().find(|c| c.class.direction.as_str() == "other");
+    let other = other.unwrap();
+    assert_eq!(each(other.total_ns), 500.0);
+}
+
+/// Check that the correction is taken from percentiles, and that none gets negative.
+#[test]
+fn percentiles_are_shifted() {
+    let recording = functions();
+    let all = classes(&recording);
+    for function in all.iter().flat_map(|c| &c.functions) {
+        assert!(function.shift_ns > 0.0);
+        let mut last = 0.0;
+        for (_, share) in analysis::PERCENTILES {
+            let value = function.percentile(share).unwrap();
+            assert!(value >= last, "{function:?}");
+            last = value;
+        }
+        assert!(last <= function.max_ns());
+    }
+}
+
+/// Check that stages that don't add up are said not to.
+#[test]
+fn a_sum_that_is_open() {
+    let mut recording = stages();
+    assert!(classes(&recording).iter().all(TimedClass::closes));
+    for stage in &mut recording.stages {
+        if stage.name == "qdisc" {
+            stage.times.total_ns += 100_000 * stage.times.count;
+        }
+    }
+    let all = classes(&recording);
+    assert!(!all[0].closes());
+    let text = terminal::render(&recording, &all, &view(100));
+    assert!(text.contains("INVALID"), "{text}");
+}
+
+/// Check that a recording without any packet says so.
+#[test]
+fn nothing_was_seen() {
+    let mut recording = stages();
+    recording.stages.clear();
+    assert!(is_timed(&recording));
+    let text = terminal::render(&recording, &classes(&recording), &view(100));
+    assert!(text.contains("No packet was seen"), "{text}");
+}

@@ -1,0 +1,307 @@
+//! The footer under times: by what they were read, what that cost, what was taken
+//! off, and what is missing.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::class::Direction;
+use netplumb_model::recording::{Recording, env};
+use netplumb_model::timing::{Calibration, Clock, Mechanism};
+
+use super::analysis::TimedClass;
+use super::{clock, ns, rounded};
+use crate::number::{printable, thousands};
+use crate::trust::{ledger, levels};
+
+/// So many names in a line.
+const NAMES: usize = 3;
+/// Prefixes of keys and counters that have lines of their own.
+const NOT_WATCHED: &str = "not_watched.";
+const SHED: &str = "shed";
+const SEEN: &str = "ledger.";
+const DROPS: &str = "drops.";
+
+/// Lines for under a result. `classes` are those of the recording that were asked
+/// for, with what was no packet's.
+pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<String> {
+    let fact = |key: &str| recording.environment.get(key).map(|v| printable(v, 120));
+    let mut lines = Vec::new();
+    lines.push(match clock(recording) {
+        Some(Clock::Stages) => {
+            "clock     nanoseconds of the running kernel, from one tracepoint to the next, as read; \
+             figures without a unit are nanoseconds"
+                .into()
+        }
+        _ => "clock     nanoseconds of the running kernel, from a function's entry to its exit; \
+              what interrupted a call is not in it; figures without a unit are nanoseconds"
+            .to_string(),
+    });
+    let mut kernel = format!(
+        "kernel    {}",
+        levels(recording, "kernel")
+            .or_else(|| fact(env::KERNEL))
+            .unwrap_or("not known".into())
+    );
+    if let Some(mitigations) = levels(recording, "mitigations").or_else(|| fact(env::MITIGATIONS)) {
+        kernel.push_str(&format!(", mitigations {mitigations}"));
+    }
+    let lab = fact(env::LAB).unwrap_or("vm".into());
+    kernel.push_str(&format!("; lab {lab}"));
+    lines.push(kernel);
+    lines.extend(probes(recording));
+    lines.extend(correction(classes));
+    if recording.blocks.iter().any(|b| b.ledger.offered > 0) {
+        lines.push(ledger(recording));
+    }
+    lines.extend(counted(recording, SEEN, "seen      "));
+    lines.extend(counted(
+        recording,
+        DROPS,
+        "dropped   by the kernel's reasons: ",
+    ));
+    lines.extend(blocks(recording, classes));
+    lines.extend(apart(classes));
+    lines.extend(counters(recording));
+    lines.extend(refused(recording));
+    if recording.losses.is_empty() {
+        lines.push("loss      none: no call was missed, no map was full".into());
+    }
+    for loss in &recording.losses {
+        lines.push(format!(
+            "loss      {} {}: {}",
+            thousands(loss.count),
+            printable(&loss.cause, 80),
+            printable(&loss.meaning, 160)
+        ));
+    }
+    if !recording.complete {
+        lines.push(
+            "torn      the run was cut short: what is here is whole blocks, others are missing"
+                .into(),
+        );
+    }
+    lines
+}
+
+/// By what functions were timed, and what a probe costs.
+fn probes(recording: &Recording) -> Vec<String> {
+    let mut by: BTreeMap<Mechanism, u64> = BTreeMap::new();
+    for attachment in &recording.attachments {
+        *by.entry(attachment.mechanism).or_default() += 1;
+    }
+    let mut lines = Vec::new();
+    for (mechanism, functions) in &by {
+        let functions = match functions {
+            1 => "1 function".to_string(),
+            n => format!("{} functions", thousands(*n)),
+        };
+        let cost = match cost(recording, *mechanism) {
+            Some((bias, pair, off)) => format!(
+                "an empty one reads {bias} ns, a probe pair takes {pair}, each to within {off} (95%)"
+            ),
+            None => "its cost was not measured, so nothing is corrected".into(),
+        };
+        lines.push(format!("probes    {mechanism} on {functions}: {cost}"));
+    }
+    lines
+}
+
+/// Bias, pair and uncertainty of a mechanism, as ranges over what they depend on.
+fn cost(recording: &Recording, mechanism: Mechanism) -> Option<(String, String, String)> {
+    let of: Vec<&Calibration> = recording
+        .calibration
+        .iter()
+        .filter(|c| c.mechanism == mechanism)
+        .collect();
+    // The medians, where there are such.
+    let medians: Vec<&Calibration> = of.iter().copied().filter(|c| c.cpu.is_none()).collect();
+    let of = if medians.is_empty() { of } else { medians };
+    let range = |value: fn(&Calibration) -> f64| {
+        let values = of.iter().map(|c| value(c));
+        let low = values.clone().fold(f64::INFINITY, f64::min);
+        let high = values.fold(f64::NEG_INFINITY, f64::max);
+        let tenths = |v: f64| format!("{v:.1}");
+        match tenths(low) == tenths(high) {
+            true => tenths(low),
+            false => format!("{} to {}", tenths(low), tenths(high)),
+        }
+    };
+    (!of.is_empty()).then(|| {
+        (
+            range(|c| c.bias_ns),
+            range(|c| c.pair_ns),
+            range(|c| c.uncertainty_ns),
+        )
+    })
+}
+
+/// By how much times were corrected.
+fn correction(classes: &[TimedClass<'_>]) -> Option<String> {
+    let sizes: Vec<String> = classes
+        .iter()
+        .filter(|c| !c.functions.is_empty() && c.class.direction != Direction::Other)
+        .map(|c| {
+            let each = |sum: f64| ns(c.per.each(sum));
+            let class = super::terminal::label(c);
+            format!("{class} {} → {}", each(c.raw_ns), each(c.total_ns))
+        })
+        .collect();
+    (!sizes.is_empty()).then(|| {
+        format!(
+            "corrected as read → less the probes' own cost: {}; percentiles and max are as read, less the mean \
+             correction of the function's calls",
+            sizes.join(", ")
+        )
+    })
+}
+
+/// Counters of a prefix, summed over blocks.
+fn counted(recording: &Recording, prefix: &str, head: &str) -> Option<String> {
+    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+    for counter in &recording.counters {
+        if let Some(name) = counter.name.strip_prefix(prefix) {
+            *sums.entry(name).or_default() += counter.value;
+        }
+    }
+    let parts: Vec<String> = sums
+        .iter()
+        .map(|(name, sum)| format!("{} {}", printable(name, 60), rounded(*sum)))
+        .collect();
+    (!parts.is_empty()).then(|| format!("{head}{}", parts.join(", ")))
+}
+
+fn blocks(recording: &Recording, classes: &[TimedClass<'_>]) -> Option<String> {
+    let counts = || classes.iter().map(|c| c.blocks.len());
+    let (least, most) = (counts().min()?, counts().max()?);
+    let count = match least == most {
+        true => most.to_string(),
+        false => format!("{least} to {most}"),
+    };
+    let ranges: Vec<String> = classes
+        .iter()
+        .filter(|c| c.class.direction != Direction::Other && c.blocks.len() > 1)
+        .filter_map(|c| {
+            let each = match c.functions.is_empty() {
+                true => way_by_block(c),
+                false => c
+                    .blocks
+                    .iter()
+                    .zip(c.by_block())
+                    .map(|(block, sum)| {
+                        let per = super::Per::of(recording, c.arm, &[*block]);
+                        per.each(sum)
+                    })
+                    .collect(),
+            };
+            let low = each.iter().copied().fold(f64::INFINITY, f64::min);
+            let high = each.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            low.is_finite()
+                .then(|| format!("{} {} to {}", super::terminal::label(c), ns(low), ns(high)))
+        })
+        .collect();
+    let seconds: f64 = recording
+        .blocks
+        .iter()
+        .map(|b| b.duration_ns as f64 / 1e9)
+        .sum();
+    let mut line = format!("blocks    {count} of each class");
+    if seconds > 0.0 {
+        line.push_str(&format!(", {seconds:.1} s of windows in all"));
+    }
+    if !ranges.is_empty() {
+        line.push_str(&format!("; from block to block: {}", ranges.join(", ")));
+    }
+    Some(line)
+}
+
+/// The whole way in each block that had any.
+fn way_by_block(class: &TimedClass<'_>) -> Vec<f64> {
+    let total = class
+        .stages
+        .iter()
+        .find(|s| s.kind == netplumb_model::timing::StageKind::Total);
+    total.map_or_else(Vec::new, |s| s.by_block.iter().flatten().copied().collect())
+}
+
+/// What was timed and was no packet's.
+fn apart(classes: &[TimedClass<'_>]) -> Option<String> {
+    let other: Vec<String> = classes
+        .iter()
+        .filter(|c| c.class.direction == Direction::Other && c.total_ns > 0.0)
+        .map(|c| {
+            let each = ns(c.per.each(c.total_ns));
+            format!("{} {each} per {}", super::terminal::label(c), c.per.word())
+        })
+        .collect();
+    (!other.is_empty()).then(|| {
+        format!(
+            "apart     in functions that were timed, but for no packet that was seen: {}",
+            other.join(", ")
+        )
+    })
+}
+
+/// Counters that no other line is about: their means.
+fn counters(recording: &Recording) -> Vec<String> {
+    let mut sums: BTreeMap<&str, (f64, f64, &str)> = BTreeMap::new();
+    for counter in &recording.counters {
+        let own = [SEEN, DROPS].iter().any(|p| counter.name.starts_with(p));
+        if !own {
+            let sum = sums
+                .entry(&counter.name)
+                .or_insert((0.0, 0.0, &counter.unit));
+            sum.0 += counter.value;
+            sum.1 += 1.0;
+        }
+    }
+    let parts: Vec<String> = sums
+        .iter()
+        .map(|(name, (sum, count, unit))| {
+            let mean = sum / count;
+            let value = match *unit {
+                "ns" => ns(mean),
+                unit => format!("{} {}", rounded(mean), printable(unit, 20)),
+            };
+            format!("{} {value}", printable(name, 60))
+        })
+        .collect();
+    match parts.is_empty() {
+        true => Vec::new(),
+        false => vec![format!("counted   mean of a block: {}", parts.join(", "))],
+    }
+}
+
+/// What could not be watched, and what was left out.
+fn refused(recording: &Recording) -> Vec<String> {
+    let refused: Vec<String> = recording
+        .environment
+        .iter()
+        .filter_map(|(key, why)| {
+            let name = key.strip_prefix(NOT_WATCHED)?;
+            Some(format!("{} ({})", printable(name, 60), printable(why, 120)))
+        })
+        .collect();
+    let mut lines = Vec::new();
+    if !refused.is_empty() {
+        lines.push(format!(
+            "refused   {}: what they took is in their callers' own time",
+            some(&refused)
+        ));
+    }
+    if let Some(shed) = recording.environment.get(SHED) {
+        let shed: Vec<String> = shed
+            .split_whitespace()
+            .map(|name| printable(name, 60))
+            .collect();
+        lines.push(format!("shed      to keep to the budget: {}", some(&shed)));
+    }
+    lines
+}
+
+/// The first few, and how many more there are.
+fn some(names: &[String]) -> String {
+    let mut out = names[..names.len().min(NAMES)].join(", ");
+    if names.len() > NAMES {
+        out.push_str(&format!(" and {} more", names.len() - NAMES));
+    }
+    out
+}
