@@ -216,6 +216,7 @@ fn migrated_and_new_are_alike() {
     migrate::up(&old, 1).unwrap();
     let new = rusqlite::Connection::open_in_memory().unwrap();
     new.execute_batch(SCHEMA).unwrap();
+    new.execute_batch(TIMED).unwrap();
     assert_eq!(columns(&old), columns(&new));
 }
 
