@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::{Class, Context, Direction};
-use netplumb_model::recording::{Arm, Cost, FunctionId, NodeId, Recording};
+use netplumb_model::recording::{Arm, Cost, FunctionId, NodeId, Recording, env};
+
+use crate::number::printable;
 
 /// What a function without a layer is listed under.
 pub const NO_LAYER: &str = "(no layer)";
@@ -265,6 +267,14 @@ pub(crate) fn has_ancestor(recording: &Recording, node: NodeId, function: Functi
         above = ancestor.parent;
     }
     false
+}
+
+/// What costs are in: instructions or nanoseconds.
+pub fn unit(recording: &Recording) -> String {
+    recording
+        .environment
+        .get(env::UNIT)
+        .map_or_else(|| "instructions".into(), |unit| printable(unit, 40))
 }
 
 /// What happened in the windows of an arm that was no packet's work, by context.

@@ -23,6 +23,7 @@ use crate::lines::{self, PATH_LETTERS};
 use crate::number::printable;
 use crate::profile::{Part, conditions, parts, tame};
 use crate::terminal::label;
+use crate::times::is_timed;
 
 /// KCachegrind takes no more than 13 events that are not computed.
 const MAX_CLASS_EVENTS: usize = 12;
@@ -200,9 +201,12 @@ impl Writer<'_> {
             let _ = writeln!(self.out, "desc: {line}");
         }
         self.out.push_str("\npositions: line\n");
-        self.out
-            .push_str("event: Ir : Kernel instructions, all blocks\n");
-        let mut events = String::from("events: Ir");
+        let (event, meaning) = match is_timed(self.recording) {
+            false => ("Ir", "Kernel instructions, all blocks"),
+            true => ("Ns", "Nanoseconds, corrected, all blocks"),
+        };
+        let _ = writeln!(self.out, "event: {event} : {meaning}");
+        let mut events = format!("events: {event}");
         if self.by_class {
             for (class, name) in classes.iter().zip(self::events(classes)) {
                 let _ = writeln!(self.out, "event: {name} : {}", label(class));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::experiment::Experiment;
-use netplumb_model::recording::{Arm, Block, Loss, Recording};
+use netplumb_model::recording::{Arm, Block, Ledger, Loss, Recording};
 use serde::Serialize;
 
 use crate::analysis::{ClassView, has_ancestor, other_work};
@@ -20,7 +20,7 @@ struct Document<'a> {
     complete: bool,
     environment: &'a BTreeMap<String, String>,
     arms: &'a [Arm],
-    blocks: &'a [Block],
+    blocks: Vec<BlockOut<'a>>,
     classes: Vec<ClassOut<'a>>,
     apart: Vec<Apart>,
     losses: &'a [Loss],
@@ -93,6 +93,30 @@ struct Apart {
     contexts: BTreeMap<String, u64>,
 }
 
+/// A block under a clock that has no time: without its duration.
+#[derive(Serialize)]
+struct BlockOut<'a> {
+    arm: u32,
+    index: u32,
+    ledger: &'a Ledger,
+    kernel_insns: u64,
+    user_insns: u64,
+    entered: u64,
+    returned: u64,
+}
+
+fn block_out(block: &Block) -> BlockOut<'_> {
+    BlockOut {
+        arm: block.arm,
+        index: block.index,
+        ledger: &block.ledger,
+        kernel_insns: block.kernel_insns,
+        user_insns: block.user_insns,
+        entered: block.entered,
+        returned: block.returned,
+    }
+}
+
 /// The document, pretty-printed.
 pub fn render(
     recording: &Recording,
@@ -104,7 +128,7 @@ pub fn render(
         complete: recording.complete,
         environment: &recording.environment,
         arms: &recording.arms,
-        blocks: &recording.blocks,
+        blocks: recording.blocks.iter().map(block_out).collect(),
         classes: classes.iter().map(class_out).collect(),
         apart: (0..recording.arms.len())
             .map(|arm| Apart {

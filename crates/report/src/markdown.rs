@@ -19,20 +19,21 @@ const MAX_CLASSES: usize = 12;
 const NAME_LIMIT: usize = 60;
 
 /// A table, its first columns left-aligned.
-struct Table {
+pub(crate) struct Table {
     left: usize,
-    rows: Vec<Vec<String>>,
+    /// The first is the heading.
+    pub(crate) rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    fn new(left: usize, header: Vec<String>) -> Self {
+    pub(crate) fn new(left: usize, header: Vec<String>) -> Self {
         Table {
             left,
             rows: vec![header],
         }
     }
 
-    fn write(&self, out: &mut String) {
+    pub(crate) fn write(&self, out: &mut String) {
         let widths: Vec<usize> = (0..self.rows[0].len())
             .map(|n| {
                 let cells = self.rows.iter().filter_map(|row| row.get(n));
@@ -226,7 +227,7 @@ fn functions(class: &ClassView<'_>, view: &View, out: &mut String) {
 }
 
 /// Text that Markdown is to leave alone, on one line.
-fn prose(text: &str, limit: usize) -> String {
+pub(crate) fn prose(text: &str, limit: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut out = String::new();
     for c in printable(&words.join(" "), limit).chars() {
@@ -248,7 +249,7 @@ fn prose(text: &str, limit: usize) -> String {
 }
 
 /// A name, as code. A pipe would end a cell, in code too.
-fn code(name: &str, limit: usize) -> String {
+pub(crate) fn code(name: &str, limit: usize) -> String {
     let name = printable(name, limit).replace('|', "\\|");
     let fence = "`".repeat(longest_run(&name) + 1);
     if name.trim().is_empty() {

@@ -16,6 +16,7 @@ use crate::analysis::{ClassView, NO_LAYER};
 use crate::lines::PATH_LETTERS;
 use crate::number::printable;
 use crate::profile::{ELIDED, conditions, parts, tame};
+use crate::times::is_timed;
 
 /// The messages of google/pprof's proto/profile.proto, without the fields that
 /// are not written here.
@@ -165,18 +166,24 @@ fn profile(recording: &Recording, classes: &[ClassView<'_>]) -> proto::Profile {
         numbers: HashMap::from([(String::new(), 0)]),
     };
     let count = strings.number("count");
-    let instructions = proto::ValueType {
-        r#type: strings.number("instructions"),
-        unit: count,
+    let cost = match is_timed(recording) {
+        false => proto::ValueType {
+            r#type: strings.number("instructions"),
+            unit: count,
+        },
+        true => proto::ValueType {
+            r#type: strings.number("time"),
+            unit: strings.number("nanoseconds"),
+        },
     };
     let calls = proto::ValueType {
         r#type: strings.number("calls"),
         unit: count,
     };
     let mut out = proto::Profile {
-        sample_type: vec![calls, instructions],
-        default_sample_type: instructions.r#type,
-        period_type: Some(instructions),
+        sample_type: vec![calls, cost],
+        default_sample_type: cost.r#type,
+        period_type: Some(cost),
         period: 1,
         time_nanos: started_ns(recording),
         ..Default::default()

@@ -14,6 +14,7 @@ use crate::lines::PATH_LETTERS;
 use crate::number::printable;
 use crate::profile::{ELIDED, Frames, Part, parts, tame};
 use crate::terminal::label;
+use crate::times::is_timed;
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
@@ -114,7 +115,10 @@ pub fn render(classes: &[ClassView<'_>], title: &str, version: &str) -> String {
         .map(|class| Profile {
             kind: "evented",
             name: label(class),
-            unit: "none",
+            unit: match is_timed(class.recording) {
+                true => "nanoseconds",
+                false => "none",
+            },
             start_value: 0,
             end_value: 0,
             events: Vec::new(),

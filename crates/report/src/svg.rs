@@ -11,10 +11,11 @@ use svg::node::element::{
     Definitions, Group, Line, Pattern, Rectangle, Text as TextElement, Title,
 };
 
-use crate::analysis::ClassView;
+use crate::analysis::{ClassView, unit};
 use crate::figures::{is_function, is_successor};
 use crate::number::{per_packet, percent, printable};
 use crate::terminal::label;
+use crate::times::is_timed;
 
 /// Width of a panel, which is that of a column.
 const PANEL_PT: f64 = 240.0;
@@ -100,12 +101,19 @@ pub fn render(
         ));
         panels.truncate(MAX_PANELS);
     }
-    draw(&panels, &notes)
+    draw(&panels, &notes, &unit(recording))
 }
 
 /// Under which conditions, in a line.
 fn source(recording: &Recording) -> String {
     let fact = |key: &str| printable(recording.environment.get(key).map_or("?", |v| v), 40);
+    if is_timed(recording) {
+        return format!(
+            "Time by function, less the probes' own cost; Linux {}, plumb {}",
+            fact(env::KERNEL),
+            fact(env::PLUMB)
+        );
+    }
     format!(
         "Instructions executed; Linux {}, QEMU {}, plumb {}",
         fact(env::KERNEL),
@@ -120,8 +128,9 @@ fn layers(class: &ClassView<'_>) -> Panel {
     Panel {
         heading: label(class),
         below: format!(
-            "{} instructions per {}, by layer",
+            "{} {} per {}, by layer",
             per_packet(class.total, class.packets),
+            unit(class.recording),
             class.class.proto.unit()
         ),
         bars: bars(&shares, class.total, None),
@@ -141,8 +150,9 @@ fn functions(class: &ClassView<'_>, layer: Option<&str>, published: Option<&Publ
     let mut panel = Panel {
         heading: label(class),
         below: format!(
-            "{of}{} instructions per {}",
+            "{of}{} {} per {}",
             per_packet(whole, class.packets),
+            unit(class.recording),
             class.class.proto.unit()
         ),
         bars: match published {
@@ -214,7 +224,7 @@ fn bars_beside(shares: &[(String, u64)], whole: u64, published: &Published) -> V
     bars
 }
 
-fn draw(panels: &[Panel], notes: &[String]) -> String {
+fn draw(panels: &[Panel], notes: &[String], unit: &str) -> String {
     let columns = panels.len().clamp(1, 2);
     let has_published = panels
         .iter()
@@ -231,7 +241,7 @@ fn draw(panels: &[Panel], notes: &[String]) -> String {
         .set("fill", INK);
     let mut y = 4.0;
     if has_published {
-        body = body.add(legend(y));
+        body = body.add(legend(y, unit));
         y += ROW_PT + BETWEEN_PANELS_PT / 2.0;
     }
     for row in panels.chunks(columns) {
@@ -271,7 +281,7 @@ fn draw(panels: &[Panel], notes: &[String]) -> String {
         .set("height", format!("{y}pt"))
         .set("viewBox", format!("0 0 {width} {y}"))
         .set("role", "img")
-        .add(Title::new("Where a packet's instructions go"))
+        .add(Title::new(format!("Where a packet's {unit} go")))
         .add(Definitions::new().add(hatch))
         .add(
             Rectangle::new()
@@ -283,19 +293,19 @@ fn draw(panels: &[Panel], notes: &[String]) -> String {
     format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{document}\n")
 }
 
-fn legend(y: f64) -> Group {
+fn legend(y: f64, unit: &str) -> Group {
     let mut group = Group::new();
     let mut x = 0.0;
     for (kind, words) in [
-        (Kind::Measured, "share of instructions"),
-        (Kind::Published, "share of time, as published"),
+        (Kind::Measured, format!("share of {unit}")),
+        (Kind::Published, "share of time, as published".into()),
     ] {
-        group = group.add(bar(kind, x, y, 14.0)).add(text(
-            words.into(),
-            x + 18.0,
-            y + BAR_HEIGHT_PT - 0.8,
-        ));
-        x += 18.0 + width_pt(words, TEXT_PT) + 16.0;
+        let wide = width_pt(&words, TEXT_PT);
+        group =
+            group
+                .add(bar(kind, x, y, 14.0))
+                .add(text(words, x + 18.0, y + BAR_HEIGHT_PT - 0.8));
+        x += 18.0 + wide + 16.0;
     }
     group
 }

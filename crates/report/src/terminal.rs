@@ -5,7 +5,7 @@ use comfy_table::{Cell, CellAlignment, Table};
 use netplumb_model::class::Proto;
 use netplumb_model::recording::{Arm, Recording, THREAD_MODULE};
 
-use crate::analysis::{ClassView, NO_LAYER};
+use crate::analysis::{ClassView, NO_LAYER, unit};
 use crate::number::{per_packet, percent, printable};
 use crate::trust::footer;
 
@@ -358,9 +358,10 @@ pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
         None => format!("of the {}", whole_of(class)),
     };
     let mut text = format!(
-        "Bottleneck: {name} with {} of {} instructions ({share:.1}% {of})",
+        "Bottleneck: {name} with {} of {} {} ({share:.1}% {of})",
         per_packet(top.self_insns, class.packets),
         per_packet(whole, class.packets),
+        unit(class.recording),
     );
     if layer.is_none()
         && let Some((largest, insns)) = class.layers.iter().find(|(name, _)| name != NO_LAYER)

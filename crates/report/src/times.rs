@@ -3,12 +3,21 @@
 //! `analysis` makes of a recording what the renderings beside it show.
 
 pub mod analysis;
+pub mod costs;
+pub mod csv;
+pub mod diff;
+pub mod json;
+pub mod markdown;
 mod number;
+pub mod openmetrics;
 pub mod terminal;
+pub mod trace;
 pub mod trust;
 
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::Clock;
+
+pub use costs::as_costs;
 
 pub use analysis::{Per, Stage, TimedClass, TimedFunction, classes};
 pub(crate) use number::{ns, rounded};

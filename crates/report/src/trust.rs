@@ -8,9 +8,13 @@ use netplumb_model::recording::{Recording, env};
 
 use crate::analysis::{ClassView, NO_LAYER, other_work};
 use crate::number::{per_packet, percent, printable, thousands};
+use crate::times;
 
 /// Lines for under a result. `classes` are those that were shown.
 pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
+    if times::is_timed(recording) {
+        return times::trust::footer(recording, &times::classes(recording));
+    }
     let fact = |key: &str| printable(recording.environment.get(key).map_or("?", |v| v), 120);
     let mut lines = Vec::new();
     let exact = if fact(env::QUICK) == "yes" {

@@ -13,10 +13,11 @@ use netplumb_model::recording::Recording;
 use netplumb_report::diff::arms::{self, ArmPair, Pairs};
 use netplumb_report::diff::{self, Diff, Sides};
 use netplumb_report::terminal::View;
+use netplumb_report::times::{diff as times, is_timed};
 use netplumb_report::{html, printable};
 
 use super::page::PageArgs;
-use super::report::columns;
+use super::report::{columns, print};
 use crate::exit::{Usage, WORSE};
 
 /// Arguments of `plumb diff`.
@@ -51,7 +52,7 @@ pub(crate) struct DiffArgs {
     markdown: bool,
     #[command(flatten)]
     page: PageArgs,
-    /// Exit with 4 if any class got worse by more: 0.5% or 10insns
+    /// Exit with 4 if any class got worse by more: 0.5%, 10insns or 10ns
     #[arg(long, value_name = "LIMIT")]
     fail_if_worse: Option<Limit>,
 }
@@ -61,20 +62,23 @@ pub(crate) struct DiffArgs {
 enum Limit {
     Percent(f64),
     Insns(f64),
+    Ns(f64),
 }
 
 impl std::str::FromStr for Limit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (number, limit): (&str, fn(f64) -> Limit) = match text.strip_suffix("insns") {
-            Some(number) => (number, Limit::Insns),
-            None => (text.strip_suffix('%').unwrap_or(text), Limit::Percent),
-        };
+        let (number, limit): (&str, fn(f64) -> Limit) =
+            match (text.strip_suffix("insns"), text.strip_suffix("ns")) {
+                (Some(number), _) => (number, Limit::Insns),
+                (None, Some(number)) => (number, Limit::Ns),
+                (None, None) => (text.strip_suffix('%').unwrap_or(text), Limit::Percent),
+            };
         match number.trim().parse::<f64>() {
             Ok(n) if n.is_finite() && n >= 0.0 => Ok(limit(n)),
             _ => {
-                Err("it takes percent, like 0.5%, or instructions per packet, like 10insns".into())
+                Err("it takes percent, like 0.5%, instructions per packet, like 10insns, or nanoseconds, like 10ns".into())
             }
         }
     }
@@ -284,6 +288,15 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, mut pairs: Pairs) -> anyhow::Resul
         args.proto.is_empty() || protos.iter().any(|p| args.proto.contains(p))
     };
     pairs.pairs.retain(asked);
+    if is_timed(sides.before) || is_timed(sides.after) {
+        return times(args, sides, &pairs);
+    }
+    if let Some(Limit::Ns(_)) = args.fail_if_worse {
+        return Err(Usage(
+            "these count instructions: --fail-if-worse takes percent or 10insns here".into(),
+        )
+        .into());
+    }
     let diff = diff::compare(sides, &pairs, &args.direction);
     if diff.classes.is_empty() {
         return Err(Usage(nothing(args, sides, &diff)).into());
@@ -317,6 +330,70 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, mut pairs: Pairs) -> anyhow::Resul
         args.page.put(&html::render(&diff::page::page(&diff)))?;
     }
     Ok(judged(args, &diff))
+}
+
+/// The same for times.
+fn times(args: &DiffArgs, sides: Sides<'_>, pairs: &Pairs) -> anyhow::Result<ExitCode> {
+    if args.page.wanted() || args.csv || args.markdown {
+        return Err(Usage(
+            "times are compared as text, or with --json for programs: there is no page, CSV or Markdown of \
+             that yet"
+                .into(),
+        )
+        .into());
+    }
+    let diff = times::compare(sides, pairs, &args.direction);
+    if diff.one_clock && diff.classes.is_empty() {
+        let mut text = String::from("no class of times is on both sides");
+        for one in &diff.unpaired {
+            text.push_str("\n  ");
+            text.push_str(one);
+        }
+        return Err(Usage(text).into());
+    }
+    let view = View {
+        layer: args.layer.clone(),
+        top: args.top,
+        tree: false,
+        columns: columns(),
+    };
+    let text = if args.json {
+        times::json::render(&diff)
+    } else {
+        times::terminal::render(&diff, &view)
+    };
+    print(&text)?;
+    let Some(limit) = args.fail_if_worse else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    if !diff.one_clock {
+        return Err(Usage(
+            "--fail-if-worse needs one clock: between instructions and nanoseconds nothing is worse".into(),
+        )
+        .into());
+    }
+    let mut code = ExitCode::SUCCESS;
+    for class in &diff.classes {
+        let (percent, ns) = class.worse_by();
+        let (worse, told) = match limit {
+            Limit::Percent(p) => (percent > p, format!("{p}%")),
+            Limit::Ns(n) => (ns > n, format!("{n} ns per {}", class.per)),
+            Limit::Insns(_) => {
+                return Err(Usage(
+                    "times are in nanoseconds: --fail-if-worse takes percent or 10ns here".into(),
+                )
+                .into());
+            }
+        };
+        if worse {
+            eprintln!(
+                "plumb: worse by more than {told}: {}",
+                times::terminal::sentence(class)
+            );
+            code = ExitCode::from(WORSE);
+        }
+    }
+    Ok(code)
 }
 
 /// Why nothing could be compared.
@@ -368,6 +445,8 @@ fn judged(args: &DiffArgs, diff: &Diff<'_>) -> ExitCode {
                 format!("{p}%"),
             ),
             Limit::Insns(n) => (more > n, format!("{n} instructions per packet")),
+            // Refused above.
+            Limit::Ns(_) => (false, String::new()),
         };
         if worse {
             eprintln!(

@@ -9,6 +9,7 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
 use netplumb_report::analysis::ClassView;
 use netplumb_report::terminal::View;
+use netplumb_report::times::{self, TimedClass, is_timed};
 use netplumb_report::{callgrind, folded, markdown, pprof, printable, speedscope, svg};
 
 use crate::exit::Usage;
@@ -40,6 +41,12 @@ pub(crate) struct OutputArgs {
     /// Markdown, for a patch's cover letter or a comment
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
     markdown: Option<PathBuf>,
+    /// Of times: histograms as OpenMetrics text
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
+    openmetrics: Option<PathBuf>,
+    /// Of packets told one by one: a trace, for ui.perfetto.dev and chrome://tracing
+    #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
+    perfetto: Option<PathBuf>,
 }
 
 /// One of the formats.
@@ -51,6 +58,8 @@ enum Format {
     Speedscope,
     Svg,
     Markdown,
+    OpenMetrics,
+    Perfetto,
 }
 
 impl OutputArgs {
@@ -63,6 +72,8 @@ impl OutputArgs {
             (Format::Speedscope, &self.speedscope),
             (Format::Svg, &self.svg),
             (Format::Markdown, &self.markdown),
+            (Format::OpenMetrics, &self.openmetrics),
+            (Format::Perfetto, &self.perfetto),
         ]
         .into_iter()
         .find_map(|(format, out)| Some((format, out.as_deref()?)))
@@ -110,10 +121,12 @@ impl OutputArgs {
         views: &[ClassView<'_>],
         experiment: Option<&Experiment>,
         view: &View,
+        times: &[TimedClass<'_>],
     ) -> anyhow::Result<bool> {
         let Some((format, out)) = self.chosen() else {
             return Ok(false);
         };
+        can_be(format, recording, views)?;
         let layer = view.layer.as_deref();
         let bytes = match format {
             Format::Folded => folded::render(views).into_bytes(),
@@ -128,11 +141,38 @@ impl OutputArgs {
                 speedscope::render(views, title, env!("CARGO_PKG_VERSION")).into_bytes()
             }
             Format::Svg => svg::render(recording, views, experiment, layer).into_bytes(),
+            Format::Markdown if is_timed(recording) => {
+                times::markdown::render(recording, times, view).into_bytes()
+            }
             Format::Markdown => markdown::render(recording, views, experiment, view).into_bytes(),
+            Format::OpenMetrics => times::openmetrics::render(recording, times).into_bytes(),
+            Format::Perfetto => times::trace::render(recording).into_bytes(),
         };
         put(out, &bytes)?;
         Ok(true)
     }
+}
+
+/// Whether there is anything to be written in a format.
+fn can_be(format: Format, recording: &Recording, views: &[ClassView<'_>]) -> anyhow::Result<()> {
+    let timed = is_timed(recording);
+    let why = match format {
+        Format::OpenMetrics if !timed => {
+            "the recording has instructions and no times, so there is no histogram; `--csv` and `--json` have \
+             its figures"
+        }
+        Format::Perfetto if recording.steps.is_empty() => {
+            "the recording has no packet that was told one by one: `plumb path --one-packet` records some"
+        }
+        Format::Folded | Format::Callgrind | Format::Pprof | Format::Speedscope | Format::Svg
+            if timed && views.is_empty() =>
+        {
+            "the recording has no times of functions, and stages are no calls; `--openmetrics`, `--markdown`, \
+             `--csv` and `--json` have them"
+        }
+        _ => return Ok(()),
+    };
+    Err(Usage(why.into()).into())
 }
 
 /// Write to a file, all or nothing, or to the standard output.

@@ -14,6 +14,7 @@ use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_report::html;
+use netplumb_report::times::{as_costs, is_timed};
 use tempfile::{Builder, NamedTempFile};
 
 use super::report::shown_classes;
@@ -72,6 +73,14 @@ impl PageArgs {
         let experiment = match recording.experiment_toml.as_str() {
             "" => None,
             text => Some(Experiment::parse(text)?),
+        };
+        let costs;
+        let recording = match is_timed(recording) {
+            true => {
+                costs = as_costs(recording);
+                &costs
+            }
+            false => recording,
         };
         let views = shown_classes(recording, directions, arms)?;
         let page = html::report_page(recording, &views, experiment.as_ref());

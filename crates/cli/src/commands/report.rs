@@ -13,8 +13,8 @@ use netplumb_model::recording::Recording;
 use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::terminal::View;
 use netplumb_report::{
-    claims, conclusions, csv, diff, figures, json, lines, printable, scan, seeds, terminal, times, tree,
-    trust,
+    claims, conclusions, csv, diff, figures, json, lines, printable, scan, seeds, terminal, times,
+    tree, trust,
 };
 
 use super::outputs::OutputArgs;
@@ -142,7 +142,7 @@ pub(crate) fn show(
     };
     if args
         .outputs
-        .write(recording, &views, experiment.as_ref(), &view)?
+        .write(recording, &views, experiment.as_ref(), &view, &[])?
     {
         return Ok(ExitCode::SUCCESS);
     }
@@ -329,7 +329,10 @@ fn tables(
 }
 
 /// What `render` tells of the functions of a name, in each class.
-fn around(
+///
+/// # Errors
+/// There is no such function.
+pub(super) fn around(
     recording: &Recording,
     views: &[ClassView<'_>],
     name: &str,

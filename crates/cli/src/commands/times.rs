@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use netplumb_model::class::Direction;
+use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
-use netplumb_report::printable;
 use netplumb_report::terminal::View;
-use netplumb_report::times::{TimedClass, classes, terminal};
+use netplumb_report::times::{TimedClass, as_costs, classes, csv, diff, json, terminal};
+use netplumb_report::{analysis, printable, tree};
 
-use super::report::{ShowArgs, columns, print};
+use super::report::{ShowArgs, around, columns, print};
 use crate::exit::Usage;
 
 /// Show a recording of times.
@@ -20,6 +21,15 @@ pub(super) fn show(
     args: &ShowArgs,
     directions: &[Direction],
 ) -> anyhow::Result<ExitCode> {
+    let experiment = match recording.experiment_toml.as_str() {
+        "" => None,
+        text => Some(Experiment::parse(text)?),
+    };
+    if args.lines.is_some() {
+        return Err(
+            Usage("times are of functions, and have no lines: `--clock exact` has".into()).into(),
+        );
+    }
     let views = asked(recording, directions, &args.arm)?;
     let view = View {
         layer: args.layer.clone(),
@@ -27,7 +37,39 @@ pub(super) fn show(
         tree: args.tree,
         columns: columns(),
     };
-    print(&terminal::render(recording, &views, &view))
+    // Trees and stacks are drawn from costs.
+    let costs = as_costs(recording);
+    let mut stacks = analysis::classes(&costs);
+    stacks.retain(|s| {
+        let is = |v: &TimedClass<'_>| (v.arm, v.class.direction) == (s.arm, s.class.direction);
+        views.iter().any(is)
+    });
+    if args
+        .outputs
+        .write(&costs, &stacks, experiment.as_ref(), &view, &views)?
+    {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let text = if args.json {
+        json::render(recording, &views)
+    } else if args.csv {
+        csv::render(&views, args.layer.as_deref())
+    } else if let Some(name) = &args.focus {
+        around(&costs, &stacks, name, |class, function| {
+            tree::render_focus(class, function, view.columns)
+        })?
+    } else {
+        let mut text = diff::of_arms(recording, directions, view.columns).unwrap_or_default();
+        text.push_str(&terminal::render(recording, &views, &view));
+        if args.tree {
+            for class in &stacks {
+                text.push_str(&format!("\n{}, ns\n", class.class));
+                text.push_str(&tree::render(class, view.layer.as_deref(), 0.5));
+            }
+        }
+        text
+    };
+    print(&text)
 }
 
 /// The classes that are to be shown: those of some directions and arms, or all.

@@ -7,7 +7,7 @@ use netplumb_model::class::{Context, Direction, Proto};
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{NodeId, Recording, env};
 
-use crate::analysis::{ClassView, NO_LAYER};
+use crate::analysis::{ClassView, NO_LAYER, unit};
 use crate::claims;
 use crate::conclusions;
 use crate::lines;
@@ -46,10 +46,7 @@ pub fn report_page(
             .chain(headline(views))
             .collect(),
         warnings: warnings(recording),
-        unit: recording
-            .environment
-            .get(env::UNIT)
-            .map_or_else(|| "instructions".into(), |unit| printable(unit, 40)),
+        unit: unit(recording),
         facts: facts(recording),
         trust: footer(recording, views),
         claims: experiment.map_or_else(Vec::new, |experiment| judged(experiment, views)),
@@ -116,13 +113,14 @@ fn headline(views: &[ClassView<'_>]) -> Vec<String> {
     };
     let arms: BTreeSet<usize> = views.iter().map(|view| view.arm).collect();
     vec![format!(
-        "{} arms, {} classes: from {} ({}) to {} ({}) instructions per {}",
+        "{} arms, {} classes: from {} ({}) to {} ({}) {} per {}",
         arms.len(),
         views.len(),
         per_packet(least.total, least.packets),
         label(least),
         per_packet(most.total, most.packets),
         label(most),
+        unit(most.recording),
         most.class.proto.unit()
     )]
 }
@@ -130,9 +128,10 @@ fn headline(views: &[ClassView<'_>]) -> Vec<String> {
 /// A class in a sentence: what it costs, and where most of that is.
 fn sentence(view: &ClassView<'_>) -> String {
     let mut text = format!(
-        "{}: {} instructions per {}",
+        "{}: {} {} per {}",
         label(view),
         per_packet(view.total, view.packets),
+        unit(view.recording),
         view.class.proto.unit()
     );
     if let Some((layer, insns)) = view.layers.iter().find(|(layer, _)| layer != NO_LAYER) {
@@ -270,10 +269,11 @@ fn described(view: &ClassView<'_>) -> String {
         .iter()
         .map(|(context, insns)| format!("{context} {}", per_packet(*insns, view.packets)))
         .collect();
-    let unit = view.class.proto.unit();
+    let each = view.class.proto.unit();
     text.push_str(&format!(
-        "; {} instructions per {unit} ({}), over {} {unit}s.",
+        "; {} {} per {each} ({}), over {} {each}s.",
         per_packet(view.total, view.packets),
+        unit(view.recording),
         contexts.join(" + "),
         thousands(view.packets)
     ));

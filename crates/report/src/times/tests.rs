@@ -1,5 +1,7 @@
 //! Every rendering of times of one small recording that has something of everything.
 
+mod comparing;
+mod outputs;
 pub(crate) mod recording;
 
 use std::path::Path;

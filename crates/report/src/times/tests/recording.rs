@@ -166,6 +166,7 @@ pub(crate) fn functions_scaled(planted: &[(&str, f64)]) -> Recording {
                 layer: layer.map(|(_, l)| l.to_string()),
                 address: 0,
                 size_bytes: 0,
+                source: None,
             });
         }
     }

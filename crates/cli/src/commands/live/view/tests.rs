@@ -134,6 +134,7 @@ fn functions_and_layers() {
             layer: Some(layer.into()),
             address: 0,
             size_bytes: 0,
+            source: None,
         })
         .to_vec();
     recording.nodes = vec![

@@ -1,0 +1,502 @@
+//! Two recordings of times, or two arms of one, compared: by whole, function and
+//! stage, each with an interval on its ratio and a verdict; or, where the sides read
+//! different clocks, side by side without one.
+
+pub mod json;
+pub mod mixed;
+pub mod terminal;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use netplumb_model::class::{Class, Direction};
+use netplumb_model::recording::{FunctionId, Recording, env};
+use netplumb_model::timing::{Mechanism, StageKind};
+use netplumb_stats::judge::{Judged, Pair, Verdict, judge};
+
+use super::analysis::{Per, TimedClass, TimedFunction, classes};
+use super::{clock, is_timed};
+use crate::diff::Sides;
+use crate::diff::arms::{ArmPair, Pairs, pair_within};
+use crate::diff::facts::{Difference, differences};
+use crate::diff::sentence::label;
+use crate::number::printable;
+use crate::terminal::continued;
+
+/// Intervals are drawn from this, so that they are the same wherever they are shown.
+const SEED: u64 = 1;
+/// Half the width of a 95 % interval, in standard errors.
+const HALF_WIDTH: f64 = 1.96;
+
+/// A comparison.
+#[derive(Debug, Clone)]
+pub struct TimesDiff<'a> {
+    /// Of what.
+    pub sides: Sides<'a>,
+    /// How the sides differ by themselves, to be said first.
+    pub differences: Vec<Difference>,
+    /// Whether both read the same clock.
+    pub one_clock: bool,
+    /// One for each pair of arms and direction that both have.
+    pub classes: Vec<ClassDiff>,
+    /// Where the clocks differ: functions that both sides saw.
+    pub both: Vec<mixed::ClassBoth>,
+    /// Arms and directions that one side alone has, in words.
+    pub unpaired: Vec<String>,
+    /// What else must be known.
+    pub warnings: Vec<String>,
+}
+
+/// One pair of arms and direction.
+#[derive(Debug, Clone)]
+pub struct ClassDiff {
+    /// The arms.
+    pub arms: ArmPair,
+    /// The class before.
+    pub before: Class,
+    /// And after.
+    pub after: Class,
+    /// What tells the arms apart from other pairs; may be empty.
+    pub label: String,
+    /// What times are shared by: "packet", "run" or "call".
+    pub per: &'static str,
+    /// All functions that both sides timed, together; not per call.
+    pub total: Option<Row>,
+    /// The whole way, where there are stages.
+    pub way: Option<Row>,
+    /// Own times of the functions, the largest change first.
+    pub functions: Vec<Row>,
+    /// The way's stages, in their order.
+    pub stages: Vec<Row>,
+    /// Functions that one side alone timed: no verdict is about them.
+    pub one_side: Vec<String>,
+    /// Functions too small to rank on both sides.
+    pub small: usize,
+}
+
+/// One quantity of a class.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// The function or stage.
+    pub name: String,
+    /// Its layer or kind.
+    pub of: String,
+    /// What came of it.
+    pub judged: Judged,
+    pair: Pair,
+}
+
+impl Row {
+    fn new(name: &str, of: &str, pair: Pair) -> Row {
+        Row {
+            name: name.into(),
+            of: of.into(),
+            judged: judge(std::slice::from_ref(&Pair::default()), SEED)[0],
+            pair,
+        }
+    }
+
+    /// After less before, in nanoseconds.
+    pub fn delta(&self) -> f64 {
+        self.judged.after - self.judged.before
+    }
+}
+
+impl ClassDiff {
+    /// The one figure that the class comes to: the whole way, or all functions.
+    pub fn whole(&self) -> Option<&Row> {
+        self.way.as_ref().or(self.total.as_ref())
+    }
+
+    /// By how much it got worse for certain, in percent and in nanoseconds: that of
+    /// the whole, or of the parts that got slower where the whole does not tell.
+    /// Zero where nothing did.
+    pub fn worse_by(&self) -> (f64, f64) {
+        let sure = |row: &Row| match (row.judged.verdict, row.judged.ratio) {
+            (Verdict::Slower, Some(ratio)) => (ratio.low - 1.0) * row.judged.before,
+            (Verdict::Slower, None) => row.judged.after,
+            _ => 0.0,
+        };
+        let percent = |ns: f64, of: f64| if of > 0.0 { ns * 100.0 / of } else { 0.0 };
+        let parts: f64 = self.changed().into_iter().map(sure).sum();
+        match self.whole() {
+            Some(whole) if whole.judged.verdict.differs() => {
+                (percent(sure(whole), whole.judged.before), sure(whole))
+            }
+            Some(whole) => (percent(parts, whole.judged.before), parts),
+            None => {
+                let of = self.functions.iter().map(|r| r.judged.before).sum();
+                (percent(parts, of), parts)
+            }
+        }
+    }
+
+    /// Functions and stages that differ, the largest change first.
+    pub fn changed(&self) -> Vec<&Row> {
+        let mut rows: Vec<&Row> = self
+            .functions
+            .iter()
+            .chain(&self.stages)
+            .filter(|r| r.judged.verdict.differs())
+            .collect();
+        rows.sort_by(|a, b| b.delta().abs().total_cmp(&a.delta().abs()));
+        rows
+    }
+}
+
+/// Compare pairs of arms, in some directions or, if none is named, in all.
+pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -> TimesDiff<'a> {
+    let mut diff = TimesDiff {
+        sides,
+        differences: facts(sides, &paired.pairs),
+        one_clock: clock(sides.before) == clock(sides.after),
+        classes: Vec::new(),
+        both: Vec::new(),
+        unpaired: Vec::new(),
+        warnings: warnings(sides),
+    };
+    for (recording, left, name) in [
+        (sides.before, &paired.left_before, sides.before_name),
+        (sides.after, &paired.left_after, sides.after_name),
+    ] {
+        for arm in left {
+            let arm = printable(&recording.arms[*arm].name, 80);
+            let name = printable(name, 120);
+            diff.unpaired.push(format!("arm {arm}: only in {name}"));
+        }
+    }
+    if !diff.one_clock {
+        diff.both = mixed::both(sides, &paired.pairs, directions);
+        return diff;
+    }
+    let (before, after) = (classes(sides.before), classes(sides.after));
+    let several = paired.pairs.len() > 1 || std::ptr::eq(sides.before, sides.after);
+    for pair in &paired.pairs {
+        for &direction in Direction::ALL {
+            let asked = directions.is_empty() || directions.contains(&direction);
+            if direction == Direction::Other || !asked {
+                continue;
+            }
+            let of = |classes: &'_ [TimedClass<'a>], arm: usize| {
+                let is = |c: &&TimedClass<'a>| c.arm == arm && c.class.direction == direction;
+                classes.iter().find(is).cloned()
+            };
+            match (of(&before, pair.before), of(&after, pair.after)) {
+                (Some(was), Some(is)) => {
+                    let mut class = class(sides, *pair, &was, &is);
+                    if several {
+                        let arm = |r: &'a Recording, n: usize| &r.arms[n];
+                        class.label =
+                            label(arm(sides.before, pair.before), arm(sides.after, pair.after));
+                        if class.label.is_empty() && paired.pairs.len() > 1 {
+                            class.label = printable(&is.arm().name, 80);
+                        }
+                    }
+                    diff.classes.push(class);
+                }
+                (Some(class), None) => diff.unpaired.push(alone(&class, sides.before_name)),
+                (None, Some(class)) => diff.unpaired.push(alone(&class, sides.after_name)),
+                (None, None) => {}
+            }
+        }
+    }
+    judge_all(&mut diff.classes);
+    diff
+}
+
+/// Sentences for a recording that has arms to compare. None if it has none.
+pub fn of_arms(recording: &Recording, directions: &[Direction], columns: usize) -> Option<String> {
+    let measured = |arm: usize| recording.blocks.iter().any(|b| b.arm as usize == arm);
+    let mut pairs = pair_within(&recording.arms);
+    pairs.retain(|p| measured(p.before) && measured(p.after));
+    let sides = Sides {
+        before: recording,
+        after: recording,
+        before_name: "the recording",
+        after_name: "the recording",
+    };
+    let paired = Pairs {
+        pairs,
+        ..Pairs::default()
+    };
+    let diff = compare(sides, &paired, directions);
+    if diff.classes.is_empty() {
+        return None;
+    }
+    let mut out = String::new();
+    for class in &diff.classes {
+        out.push_str(&continued(&terminal::sentence(class), 2, columns));
+        out.push('\n');
+    }
+    out.push('\n');
+    Some(out)
+}
+
+fn alone(class: &TimedClass<'_>, name: &str) -> String {
+    format!(
+        "{}: only in {}",
+        super::terminal::label(class),
+        printable(name, 120)
+    )
+}
+
+/// How the sides differ: what exact recordings are asked too, the lab, and by what
+/// functions were timed.
+fn facts(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
+    let mut all = differences(sides, pairs);
+    // What the vm lab alone has is no difference, but a part of that between labs.
+    const OF_A_GUEST: [&str; 4] = ["quick mode", "QEMU", "CPU", "string instructions"];
+    all.retain(|d| {
+        let known = |side: &str| !side.is_empty() && side != "unknown";
+        let of_a_guest = OF_A_GUEST.contains(&d.what.as_str()) || d.what.ends_with("another build");
+        !of_a_guest || known(&d.before) && known(&d.after)
+    });
+    let mut add = |what: &str, before: String, after: String, means: &str| {
+        if before != after {
+            all.push(Difference {
+                what: what.into(),
+                before,
+                after,
+                means: means.into(),
+            });
+        }
+    };
+    let lab = |r: &Recording| r.environment.get(env::LAB).cloned().unwrap_or("vm".into());
+    add(
+        "lab",
+        lab(sides.before),
+        lab(sides.after),
+        "other packets on another machine",
+    );
+    let by = |r: &Recording| {
+        let used: BTreeSet<Mechanism> = r.attachments.iter().map(|a| a.mechanism).collect();
+        let words: Vec<&str> = used.into_iter().map(Mechanism::as_str).collect();
+        words.join(" and ")
+    };
+    if clock(sides.before) == clock(sides.after) {
+        add(
+            "probes",
+            by(sides.before),
+            by(sides.after),
+            "their cost is another; it is taken off, as far as it is known",
+        );
+    }
+    all
+}
+
+fn warnings(sides: Sides<'_>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (recording, name) in [
+        (sides.before, sides.before_name),
+        (sides.after, sides.after_name),
+    ] {
+        let name = printable(name, 120);
+        if !recording.complete {
+            warnings.push(format!(
+                "{name}: the run was cut short; fewer blocks, wider intervals"
+            ));
+        }
+        let corrected = recording.attachments.is_empty() || !recording.calibration.is_empty();
+        if is_timed(recording) && !corrected {
+            warnings.push(format!(
+                "{name}: the probes' cost was not measured, so nothing is corrected"
+            ));
+        }
+        if recording.blocks.iter().any(|b| !b.ledger.closes()) {
+            warnings.push(format!(
+                "{name}: in some blocks packets are missing without a cause"
+            ));
+        }
+    }
+    warnings.dedup();
+    warnings
+}
+
+fn class(
+    sides: Sides<'_>,
+    arms: ArmPair,
+    before: &TimedClass<'_>,
+    after: &TimedClass<'_>,
+) -> ClassDiff {
+    // Who counted no packets compares calls.
+    let per = match (before.per, after.per) {
+        (Per::Packet(_), Per::Packet(_)) | (Per::Run(_), Per::Run(_)) => before.per.word(),
+        _ => "call",
+    };
+    let mut class = ClassDiff {
+        arms,
+        before: before.class,
+        after: after.class,
+        label: String::new(),
+        per,
+        total: None,
+        way: None,
+        functions: Vec::new(),
+        stages: Vec::new(),
+        one_side: Vec::new(),
+        small: 0,
+    };
+    functions(sides, &mut class, before, after);
+    let mut names: Vec<(u16, &str, StageKind)> = Vec::new();
+    for stage in after.stages.iter().chain(&before.stages) {
+        if !names.iter().any(|(_, name, _)| *name == stage.name) {
+            names.push((stage.order, &stage.name, stage.kind));
+        }
+    }
+    names.sort_by_key(|(order, _, _)| *order);
+    for (_, name, kind) in names {
+        let side = |class: &TimedClass<'_>| {
+            let found = class.stages.iter().find(|s| s.name == name);
+            found.map_or_else(Vec::new, |s| s.by_block.iter().flatten().copied().collect())
+        };
+        let pair = Pair {
+            before: side(before),
+            after: side(after),
+            shared: [0.0; 2],
+        };
+        let row = Row::new(name, kind.as_str(), pair);
+        match kind {
+            StageKind::Total => class.way = Some(row),
+            _ => class.stages.push(row),
+        }
+    }
+    class
+}
+
+/// A function by its name and module: ids are each recording's own.
+fn by_name<'s>(
+    class: &'s TimedClass<'_>,
+) -> BTreeMap<(&'s str, Option<&'s str>), &'s TimedFunction> {
+    let key = |id: FunctionId| {
+        let function = &class.recording.functions[id as usize];
+        (function.name.as_str(), function.module.as_deref())
+    };
+    class
+        .functions
+        .iter()
+        .map(|f| (key(f.function), f))
+        .collect()
+}
+
+fn functions(
+    sides: Sides<'_>,
+    class: &mut ClassDiff,
+    before: &TimedClass<'_>,
+    after: &TimedClass<'_>,
+) {
+    let (was, is) = (by_name(before), by_name(after));
+    let keys: BTreeSet<_> = was.keys().chain(is.keys()).copied().collect();
+    let watched = |recording: &Recording, key: &(&str, Option<&str>)| {
+        recording.attachments.iter().any(|a| {
+            let function = &recording.functions[a.function as usize];
+            (function.name.as_str(), function.module.as_deref()) == *key
+        })
+    };
+    // Within one recording the correction is the same on both sides.
+    let one = std::ptr::eq(sides.before, sides.after);
+    let mut total = Pair::default();
+    for key in keys {
+        let (a, b) = (was.get(&key).copied(), is.get(&key).copied());
+        let seen = |f: Option<&TimedFunction>, r: &Recording| f.is_some() || watched(r, &key);
+        if !seen(a, before.recording) || !seen(b, after.recording) {
+            class.one_side.push(printable(key.0, 80));
+            continue;
+        }
+        let side = |c: &TimedClass<'_>, f: Option<&TimedFunction>| by_block(c, f, class.per);
+        let shared = |c: &TimedClass<'_>, f: Option<&TimedFunction>| match f {
+            Some(f) if !one => {
+                let each = match class.per {
+                    "call" => f.uncertainty_ns / f.times.count.max(1) as f64,
+                    _ => c.per.each(f.uncertainty_ns),
+                };
+                each / HALF_WIDTH
+            }
+            _ => 0.0,
+        };
+        let pair = Pair {
+            before: side(before, a),
+            after: side(after, b),
+            shared: [shared(before, a), shared(after, b)],
+        };
+        sum(&mut total, &pair);
+        if [a, b].iter().flatten().all(|f| f.too_small()) {
+            class.small += 1;
+            continue;
+        }
+        let layer = match b.map(|f| after.layer(f.function)) {
+            Some(layer) => layer,
+            None => a.map_or("", |f| before.layer(f.function)),
+        };
+        class.functions.push(Row::new(key.0, layer, pair));
+    }
+    if class.per != "call" && !total.before.is_empty() && !total.after.is_empty() {
+        class.total = Some(Row::new("all", "", total));
+    }
+}
+
+/// A function's own time per packet, run or call in each block of a class.
+fn by_block(class: &TimedClass<'_>, function: Option<&TimedFunction>, per: &str) -> Vec<f64> {
+    let blocks = class.blocks.iter().enumerate();
+    match (function, per) {
+        (None, "call") => Vec::new(),
+        (None, _) => vec![0.0; class.blocks.len()],
+        (Some(f), "call") => blocks
+            .filter(|(n, _)| f.calls_by_block[*n] > 0)
+            .map(|(n, _)| f.self_by_block[n] / f.calls_by_block[n] as f64)
+            .collect(),
+        (Some(f), _) => blocks
+            .map(|(n, block)| {
+                Per::of(class.recording, class.arm, &[*block]).each(f.self_by_block[n])
+            })
+            .collect(),
+    }
+}
+
+/// Add blocks to blocks. Errors that all calls share add up.
+fn sum(total: &mut Pair, one: &Pair) {
+    for (total, one) in [
+        (&mut total.before, &one.before),
+        (&mut total.after, &one.after),
+    ] {
+        total.resize(one.len().max(total.len()), 0.0);
+        for (sum, value) in total.iter_mut().zip(one) {
+            *sum += value;
+        }
+    }
+    for n in 0..2 {
+        total.shared[n] += one.shared[n];
+    }
+}
+
+/// Functions are judged together, so are stages, and wholes.
+fn judge_all(classes: &mut [ClassDiff]) {
+    let family = |rows: &mut Vec<&mut Row>| {
+        let pairs: Vec<Pair> = rows.iter().map(|r| r.pair.clone()).collect();
+        for (row, judged) in rows.iter_mut().zip(judge(&pairs, SEED)) {
+            row.judged = judged;
+        }
+    };
+    family(
+        &mut classes
+            .iter_mut()
+            .flat_map(|c| c.functions.iter_mut())
+            .collect(),
+    );
+    family(
+        &mut classes
+            .iter_mut()
+            .flat_map(|c| c.stages.iter_mut())
+            .collect(),
+    );
+    family(
+        &mut classes
+            .iter_mut()
+            .flat_map(|c| c.total.iter_mut().chain(c.way.iter_mut()))
+            .collect(),
+    );
+    for class in classes {
+        class.functions.sort_by(|a, b| {
+            let size = b.delta().abs().total_cmp(&a.delta().abs());
+            size.then_with(|| a.name.cmp(&b.name))
+        });
+    }
+}

@@ -1,0 +1,108 @@
+//! Functions that two clocks saw, side by side: instructions and nanoseconds.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::class::{Class, Direction};
+use netplumb_model::timing::Clock;
+
+use crate::analysis;
+use crate::diff::Sides;
+use crate::diff::arms::ArmPair;
+use crate::number::printable;
+use crate::times::analysis::classes;
+use crate::times::clock;
+
+/// A class that both sides have.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct ClassBoth {
+    /// Protocol and direction, on the side that counted instructions.
+    pub class: Class,
+    /// What times are shared by: "packet", "run" or "second".
+    pub per: &'static str,
+    /// The functions, the most own time first.
+    pub functions: Vec<Both>,
+}
+
+/// A function on two clocks, per packet.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Both {
+    /// Its name.
+    pub name: String,
+    /// Times it was called, as the exact side counted.
+    pub calls: f64,
+    /// Instructions of its own.
+    pub self_insns: f64,
+    /// With those of all that it called.
+    pub inclusive_insns: f64,
+    /// Times it was called, as the other side timed.
+    pub timed_calls: f64,
+    /// Its own time, that of functions that were not timed included.
+    pub self_ns: f64,
+    /// With those below it.
+    pub total_ns: f64,
+}
+
+/// The functions that an exact recording and one of function times both saw. Empty
+/// for any other two clocks: they have nothing in common.
+pub(super) fn both(
+    sides: Sides<'_>,
+    pairs: &[ArmPair],
+    directions: &[Direction],
+) -> Vec<ClassBoth> {
+    let flipped = match (clock(sides.before), clock(sides.after)) {
+        (Some(Clock::Exact), Some(Clock::Functions)) => false,
+        (Some(Clock::Functions), Some(Clock::Exact)) => true,
+        _ => return Vec::new(),
+    };
+    let (counted, timed) = match flipped {
+        false => (sides.before, sides.after),
+        true => (sides.after, sides.before),
+    };
+    let times = classes(timed);
+    let mut found = Vec::new();
+    for pair in pairs {
+        let (counted_arm, timed_arm) = match flipped {
+            false => (pair.before, pair.after),
+            true => (pair.after, pair.before),
+        };
+        for time in times.iter().filter(|c| c.arm == timed_arm) {
+            let direction = time.class.direction;
+            let asked = directions.is_empty() || directions.contains(&direction);
+            if direction == Direction::Other || !asked {
+                continue;
+            }
+            let count = analysis::class(counted, counted_arm, direction);
+            let by_name: BTreeMap<&str, _> = count
+                .functions
+                .iter()
+                .map(|f| (count.name(f.function), f))
+                .collect();
+            let each = |sum: u64| sum as f64 / count.packets.max(1) as f64;
+            let functions: Vec<Both> = time
+                .functions
+                .iter()
+                .filter_map(|f| {
+                    let name = time.name(f.function);
+                    let counted = by_name.get(name)?;
+                    Some(Both {
+                        name: printable(name, 80),
+                        calls: each(counted.calls),
+                        self_insns: each(counted.self_insns),
+                        inclusive_insns: each(counted.inclusive_insns),
+                        timed_calls: time.per.each(f.times.count as f64),
+                        self_ns: time.per.each(f.self_ns),
+                        total_ns: time.per.each(f.corrected_ns),
+                    })
+                })
+                .collect();
+            if !functions.is_empty() {
+                found.push(ClassBoth {
+                    class: count.class,
+                    per: time.per.word(),
+                    functions,
+                });
+            }
+        }
+    }
+    found
+}

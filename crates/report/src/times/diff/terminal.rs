@@ -1,0 +1,321 @@
+//! A comparison of times for a terminal: the sentences, then tables.
+
+use comfy_table::Cell;
+use netplumb_stats::judge::{FALSE_RATE, MIN_BLOCKS, Verdict};
+
+use super::mixed::ClassBoth;
+use super::{ClassDiff, Row, TimesDiff};
+use crate::diff::sentence::words;
+use crate::number::printable;
+use crate::terminal::{View, continued, right, table, trimmed};
+use crate::times::{ns, rounded};
+
+/// Names are cut to this.
+const NAME_LIMIT: usize = 40;
+const WORD_LIMIT: usize = 16;
+
+/// The whole.
+pub fn render(diff: &TimesDiff<'_>, view: &View) -> String {
+    let mut out = head(diff, view.columns);
+    for class in &diff.both {
+        out.push('\n');
+        out.push_str(&side_by_side(class, view));
+    }
+    for class in &diff.classes {
+        out.push('\n');
+        out.push_str(&section(class, view));
+    }
+    out.push('\n');
+    for line in trust(diff) {
+        out.push_str(&continued(&line, 10, view.columns));
+        out.push('\n');
+    }
+    out
+}
+
+/// What is said before any table: differences, and a sentence for each class.
+pub fn head(diff: &TimesDiff<'_>, columns: usize) -> String {
+    let mut out = String::new();
+    let mut line = |text: &str, indent: usize| {
+        out.push_str(&continued(text, indent, columns));
+        out.push('\n');
+    };
+    let [was, is] = [diff.sides.before_name, diff.sides.after_name].map(|n| printable(n, 200));
+    if was == is {
+        line(&format!("arms of   {was}"), 10);
+    } else {
+        line(&format!("before    {was}"), 10);
+        line(&format!("after     {is}"), 10);
+    }
+    for difference in &diff.differences {
+        line(&format!("differs   {difference}"), 10);
+    }
+    for warning in &diff.warnings {
+        line(&format!("beware    {warning}"), 10);
+    }
+    line("", 0);
+    if !diff.one_clock {
+        let what = match diff.both.is_empty() {
+            true => "Two clocks: no function is on both sides, and there is nothing to compare.",
+            false => "Two clocks: what both saw stands side by side, and there is no verdict.",
+        };
+        line(what, 2);
+    }
+    for class in &diff.classes {
+        line(&sentence(class), 2);
+    }
+    for text in &diff.unpaired {
+        line(text, 2);
+    }
+    out
+}
+
+/// What a class is called.
+fn subject(class: &ClassDiff) -> String {
+    let mut text = words(class.before);
+    if class.before != class.after {
+        text = format!("{text} → {}", words(class.after));
+    }
+    match class.label.as_str() {
+        "" => text,
+        label => format!("{text} ({})", printable(label, 200)),
+    }
+}
+
+/// "UDP send: 1,002 to 1,181 ns per packet, slower by 17.9% (17.1% to 18.6%), most of
+/// it in ip_output".
+pub fn sentence(class: &ClassDiff) -> String {
+    let subject = subject(class);
+    let changed = class.changed();
+    let names = |rows: &[&Row]| -> String {
+        let names: Vec<String> = rows
+            .iter()
+            .take(2)
+            .map(|r| printable(&r.name, 60))
+            .collect();
+        names.join(" and ")
+    };
+    let Some(whole) = class.whole() else {
+        return match changed.len() {
+            0 => format!("{subject}: no function or stage differs per call, as far as can be seen"),
+            n => format!(
+                "{subject}: {n} differ per call, most of all {}",
+                names(&changed)
+            ),
+        };
+    };
+    let (was, is) = (ns(whole.judged.before), ns(whole.judged.after));
+    let mut text = format!("{subject}: {was} to {is}");
+    if !(was.ends_with('s') && is.ends_with('s')) {
+        text.push_str(" ns");
+    }
+    text.push_str(&format!(" per {}, ", class.per));
+    match whole.judged.verdict {
+        verdict @ (Verdict::Faster | Verdict::Slower) => {
+            text.push_str(verdict.as_str());
+            if let Some(ratio) = whole.judged.ratio {
+                text.push_str(&format!(
+                    " by {} ({} to {})",
+                    percent(ratio.value).trim_start_matches(['+', '-']),
+                    percent(ratio.low),
+                    percent(ratio.high)
+                ));
+            }
+            let alike: Vec<&Row> = changed
+                .iter()
+                .copied()
+                .filter(|r| r.judged.verdict == verdict)
+                .collect();
+            if !alike.is_empty() {
+                text.push_str(&format!(", most of it in {}", names(&alike)));
+            }
+        }
+        Verdict::NoDifference => {
+            text.push_str("no difference seen");
+            if let Some(smallest) = whole.judged.smallest {
+                text.push_str(&format!(
+                    "; one of {:.1}% would have been",
+                    smallest * 100.0
+                ));
+            }
+            if !changed.is_empty() {
+                let n = changed.len();
+                text.push_str(&format!(
+                    "; but {n} of its parts differ{}, most of all {}",
+                    if n == 1 { "s" } else { "" },
+                    names(&changed)
+                ));
+            }
+        }
+        Verdict::TooFew => text.push_str(&format!(
+            "and no verdict: it takes {MIN_BLOCKS} blocks a side"
+        )),
+    }
+    text
+}
+
+/// A ratio as a change: +12.3%.
+fn percent(ratio: f64) -> String {
+    if ratio.is_finite() {
+        format!("{:+.1}%", (ratio - 1.0) * 100.0)
+    } else {
+        "?".into()
+    }
+}
+
+fn section(class: &ClassDiff, view: &View) -> String {
+    let mut out = format!("{}\n", subject(class));
+    if !class.stages.is_empty() && view.layer.is_none() {
+        let rows: Vec<&Row> = class.stages.iter().collect();
+        out.push_str(&rows_table("stage", &rows, class.way.as_ref(), view));
+    }
+    let of_layer = |r: &&Row| view.layer.as_ref().is_none_or(|l| r.of == *l);
+    let functions: Vec<&Row> = class.functions.iter().filter(of_layer).collect();
+    if !functions.is_empty() {
+        let top = if view.top == 0 {
+            functions.len()
+        } else {
+            view.top
+        };
+        // Those that differ first.
+        let (differ, same): (Vec<&Row>, Vec<&Row>) =
+            functions.iter().partition(|r| r.judged.verdict.differs());
+        let rows: Vec<&Row> = differ.iter().chain(&same).copied().take(top).collect();
+        let total = class.total.as_ref().filter(|_| view.layer.is_none());
+        out.push_str(&rows_table("function", &rows, total, view));
+        if functions.len() > top {
+            out.push_str(&format!("  and {} more functions\n", functions.len() - top));
+        }
+    }
+    if class.small > 0 {
+        out.push_str(&format!(
+            "  {} too small to rank on both sides\n",
+            class.small
+        ));
+    }
+    if !class.one_side.is_empty() {
+        let mut names = class.one_side[..class.one_side.len().min(6)].join(", ");
+        if class.one_side.len() > 6 {
+            names.push_str(&format!(" and {} more", class.one_side.len() - 6));
+        }
+        let line = format!("  timed on one side only, in no figure here: {names}");
+        out.push_str(&continued(&line, 2, view.columns));
+        out.push('\n');
+    }
+    out
+}
+
+fn rows_table(what: &str, rows: &[&Row], total: Option<&Row>, view: &View) -> String {
+    let wide = view.columns >= 100;
+    let mut table = table(view.columns);
+    let mut header = vec![Cell::new(format!("  {what}"))];
+    if wide {
+        header.push(Cell::new(if what == "stage" { "" } else { "layer" }));
+    }
+    header.extend(["before", "after", "change", "95% interval"].map(right));
+    if wide {
+        header.push(right("could see"));
+    }
+    header.push(Cell::new("verdict"));
+    table.set_header(header);
+    for row in rows.iter().copied().chain(total) {
+        let judged = &row.judged;
+        let room = view.columns.saturating_sub(78).clamp(16, NAME_LIMIT);
+        let mut cells = vec![Cell::new(format!("  {}", printable(&row.name, room)))];
+        if wide {
+            let of = match row.of.as_str() {
+                // As they are called.
+                "unaccounted" | "total" => "",
+                of => of,
+            };
+            cells.push(Cell::new(printable(of, WORD_LIMIT)));
+        }
+        cells.push(right(ns(judged.before)));
+        cells.push(right(ns(judged.after)));
+        let none = || "-".to_string();
+        cells.push(right(judged.ratio.map_or_else(none, |r| percent(r.value))));
+        cells.push(right(judged.ratio.map_or_else(none, |r| {
+            format!("{} to {}", percent(r.low), percent(r.high))
+        })));
+        if wide {
+            let smallest = judged.smallest.map(|s| format!("{:.1}%", s * 100.0));
+            cells.push(right(smallest.unwrap_or_else(none)));
+        }
+        cells.push(Cell::new(judged.verdict.as_str()));
+        table.add_row(cells);
+    }
+    trimmed(&table)
+}
+
+/// Instructions and nanoseconds in one row.
+fn side_by_side(class: &ClassBoth, view: &View) -> String {
+    let mut out = format!("{}, per {}\n", words(class.class), class.per);
+    let mut table = table(view.columns);
+    table.set_header(vec![
+        Cell::new("  function"),
+        right("calls"),
+        right("own insns"),
+        right("all insns"),
+        right("calls timed"),
+        right("own ns"),
+        right("all ns"),
+        right("ns/insn"),
+    ]);
+    let top = if view.top == 0 {
+        class.functions.len()
+    } else {
+        view.top
+    };
+    for function in class.functions.iter().take(top) {
+        let each = match function.inclusive_insns > 0.0 {
+            true => format!("{:.2}", function.total_ns / function.inclusive_insns),
+            false => "-".into(),
+        };
+        table.add_row(vec![
+            Cell::new(format!("  {}", printable(&function.name, NAME_LIMIT))),
+            right(rounded(function.calls)),
+            right(rounded(function.self_insns)),
+            right(rounded(function.inclusive_insns)),
+            right(rounded(function.timed_calls)),
+            right(ns(function.self_ns)),
+            right(ns(function.total_ns)),
+            right(each),
+        ]);
+    }
+    out.push_str(&trimmed(&table));
+    if class.functions.len() > top {
+        out.push_str(&format!(
+            "  and {} more functions\n",
+            class.functions.len() - top
+        ));
+    }
+    out
+}
+
+/// How the verdicts came about.
+fn trust(diff: &TimesDiff<'_>) -> Vec<String> {
+    if !diff.one_clock {
+        return vec![
+            "clocks    instructions are counted to the instruction; nanoseconds are corrected for the \
+             probes, and own time includes functions below that were not timed"
+                .into(),
+        ];
+    }
+    let blocks = |recording: &netplumb_model::recording::Recording| recording.blocks.len();
+    vec![
+        format!(
+            "blocks    {} before, {} after; a block is one measurement, however many packets it has",
+            blocks(diff.sides.before),
+            blocks(diff.sides.after)
+        ),
+        format!(
+            "verdicts  Welch's test over blocks, with at most {:.0}% of the differences found among all \
+             functions, stages or wholes being false, and the interval apart from no change",
+            FALSE_RATE * 100.0
+        ),
+        "interval  95% on the ratio of the means, by resampling blocks; what the corrections may be off \
+         by is in it where the sides were calibrated apart"
+            .into(),
+        "could see the smallest change that such a run finds in four of five tries".into(),
+    ]
+}

@@ -1,0 +1,189 @@
+//! Times for other programs.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::recording::{BLOCKS, PACKETS, functions, stages};
+use super::{check, view};
+use crate::analysis;
+use crate::times::{as_costs, classes, csv, json, markdown, openmetrics, trace};
+
+/// Check what is written for each of them.
+#[test]
+fn as_written() {
+    for (name, recording) in [("functions", functions()), ("stages", stages())] {
+        let all = classes(&recording);
+        check(&format!("{name}.json"), &json::render(&recording, &all));
+        check(&format!("{name}.csv"), &csv::render(&all, None));
+        let text = markdown::render(&recording, &all, &view(100));
+        check(&format!("{name}.md"), &text);
+        let text = openmetrics::render(&recording, &all);
+        check(&format!("{name}.openmetrics"), &text);
+    }
+    check("trace.json", &trace::render(&stages()));
+}
+
+/// Check that a CSV line has a field for each heading, for functions and stages.
+#[test]
+fn csv_is_rectangular() {
+    for recording in [functions(), stages()] {
+        let text = csv::render(&classes(&recording), None);
+        let mut reader = ::csv::Reader::from_reader(text.as_bytes());
+        assert_eq!(reader.headers().unwrap().len(), 19);
+        assert!(reader.records().all(|r| r.is_ok()));
+    }
+}
+
+/// A sample of the exposition: its name with its labels, but for `le`; that; and its
+/// value.
+type Sample = (String, Option<f64>, f64);
+
+fn samples(text: &str) -> Vec<Sample> {
+    let le = |label: &str| -> Option<f64> {
+        match label {
+            "+Inf" => Some(f64::INFINITY),
+            number => number.parse().ok(),
+        }
+    };
+    text.lines()
+        .filter(|l| !l.starts_with('#'))
+        .map(|line| {
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            match series.split_once(",le=\"") {
+                Some((rest, bound)) => {
+                    let bound = le(bound.strip_suffix("\"}").unwrap());
+                    assert!(bound.is_some(), "{line}");
+                    (format!("{rest}}}"), bound, value.parse().unwrap())
+                }
+                None => (series.to_string(), None, value.parse().unwrap()),
+            }
+        })
+        .collect()
+}
+
+/// Check that histograms only rise, end in `+Inf` at their count, that their series
+/// stand together, and that the text ends as it has to.
+#[test]
+fn openmetrics_adds_up() {
+    for recording in [functions(), stages()] {
+        let text = openmetrics::render(&recording, &classes(&recording));
+        assert!(text.ends_with("\n# EOF\n"));
+        assert_eq!(text.matches("# EOF").count(), 1);
+        let mut last: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+        let mut counts: BTreeMap<String, f64> = BTreeMap::new();
+        let mut families: Vec<&str> = Vec::new();
+        for line in text.lines().filter(|l| !l.starts_with('#')) {
+            let family = line.split('{').next().unwrap();
+            let family = ["_bucket", "_count", "_sum"]
+                .iter()
+                .fold(family, |f, end| f.strip_suffix(end).unwrap_or(f));
+            if families.last() != Some(&family) {
+                assert!(!families.contains(&family), "{family} is in two places");
+                families.push(family);
+            }
+        }
+        for (series, bound, value) in samples(&text) {
+            if let Some(bound) = bound {
+                let before = last.insert(series, (bound, value));
+                if let Some((low, below)) = before.filter(|(b, _)| b.is_finite()) {
+                    assert!(low < bound && below <= value);
+                }
+            } else if let Some((name, labels)) = series.split_once("_count{") {
+                counts.insert(format!("{name}_bucket{{{labels}"), value);
+            }
+        }
+        assert!(!counts.is_empty());
+        for (series, count) in counts {
+            assert_eq!(last[&series], (f64::INFINITY, count), "{series}");
+        }
+    }
+}
+
+/// Check that what a name may not hold is escaped.
+#[test]
+fn openmetrics_escapes() {
+    let mut recording = functions();
+    recording.functions[0].name = "a\"b\\c\nd\x1b".into();
+    let text = openmetrics::render(&recording, &classes(&recording));
+    assert!(text.contains("function=\"a\\\"b\\\\c\\nd?\""));
+}
+
+/// Check that a trace names its tracks, has every step once, and that each arrow
+/// begins within a step and ends where another begins.
+#[test]
+fn a_trace() {
+    let recording = stages();
+    let trace: Value = serde_json::from_str(&trace::render(&recording)).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let of = |ph: &str| -> Vec<&Value> { events.iter().filter(|e| e["ph"] == ph).collect() };
+    assert_eq!(of("X").len() + of("i").len(), recording.steps.len());
+    assert_eq!(of("i").len(), 1);
+    let (begins, ends) = (of("s"), of("f"));
+    assert_eq!(begins.len(), 2, "to the other CPU, and to the receiver");
+    assert_eq!(ends.len(), begins.len());
+    for (begin, end) in begins.iter().zip(&ends) {
+        assert_eq!(begin["id"], end["id"]);
+        let on = |e: &Value, s: &Value| e["pid"] == s["pid"] && e["tid"] == s["tid"];
+        let at = |e: &Value| e["ts"].as_f64().unwrap();
+        let steps = || events.iter().filter(|e| e["ph"] == "X" || e["ph"] == "i");
+        assert!(steps().any(|s| {
+            let ends = at(s) + s["dur"].as_f64().unwrap_or(0.0);
+            on(begin, s) && at(s) <= at(begin) && at(begin) <= ends
+        }));
+        assert!(steps().any(|s| on(end, s) && at(s) == at(end)));
+        assert!(at(begin) <= at(end));
+    }
+    let named: Vec<_> = of("M").iter().map(|e| e["args"]["name"].clone()).collect();
+    for name in ["CPU 0", "CPU 1", "softirq:NET_RX", "a \"sender\" 4711"] {
+        assert!(named.iter().any(|n| n == name), "{name}");
+    }
+}
+
+/// Check that costs made of times come to the same own times, that what is below
+/// nothing is told, and that they are in nanoseconds.
+#[test]
+fn as_costs_they_add_up() {
+    let mut recording = functions();
+    let costs = as_costs(&recording);
+    let (times, stacks) = (classes(&recording), analysis::classes(&costs));
+    for stack in &stacks {
+        let is = |t: &&crate::times::TimedClass<'_>| t.class == stack.class;
+        let time = times.iter().find(is).unwrap();
+        // Whole nanoseconds in each block and node.
+        let off = (time.total_ns - stack.total as f64).abs();
+        assert!(off < f64::from(BLOCKS) * 10.0, "{off}");
+        assert_eq!(stack.packets, PACKETS * u64::from(BLOCKS));
+    }
+    assert_eq!(stacks.len(), 2, "what is no packet's is in none");
+    assert_eq!(analysis::unit(&costs), "nanoseconds");
+    assert_eq!(costs.losses, recording.losses);
+
+    let tiny = recording
+        .timed
+        .iter_mut()
+        .find(|t| t.times.total_ns < 30_000);
+    tiny.unwrap().corrected_ns = -7_000.0;
+    let lost = as_costs(&recording).losses;
+    let told = lost.iter().find(|l| l.cause.contains("below nothing"));
+    assert_eq!(told.unwrap().count, 7_000);
+}
+
+/// Check that the formats of other tools say what their figures are in.
+#[test]
+fn units_of_other_formats() {
+    let costs = as_costs(&functions());
+    let stacks = analysis::classes(&costs);
+    let folded = crate::folded::render(&stacks);
+    assert!(folded.contains("udp;udp_tx;task;entry;udp_sendmsg;ip_output;walk;walk "));
+    let callgrind = crate::callgrind::render(&costs, &stacks);
+    assert!(callgrind.contains("events: Ns") && !callgrind.contains("nstructions"));
+    let speedscope = crate::speedscope::render(&stacks, "t", "1");
+    assert!(speedscope.contains("\"nanoseconds\""));
+    let svg = crate::svg::render(&costs, &stacks, None, None);
+    assert!(svg.contains("nanoseconds per packet") && !svg.contains("nstructions"));
+    let page = crate::html::report_page(&costs, &stacks, None);
+    let page = serde_json::to_string(&page).unwrap();
+    assert!(page.contains("nanoseconds") && !page.contains("instructions per"));
+    assert!(!crate::pprof::render(&costs, &stacks).is_empty());
+}
