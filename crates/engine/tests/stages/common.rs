@@ -33,6 +33,8 @@ pub(crate) fn veth(family: Family, forward: bool) -> TopologyPlan {
         link: Link::Veth,
         family,
         forward,
+        bridge: false,
+        queues: None,
         mtu_bytes: None,
         sysctl: BTreeMap::new(),
         offload: BTreeMap::new(),
