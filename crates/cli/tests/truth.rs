@@ -6,6 +6,9 @@
 //! probe, once with probes on all functions at once. The instrument's own cost is
 //! what it has measured itself; nothing here is fitted.
 
+// Also in what is no test itself.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
