@@ -335,11 +335,12 @@ mod tests {
     use super::*;
 
     fn insn(code: u8, off: i16, imm: i32) -> sys::bpf_insn {
-        let mut insn = sys::bpf_insn::default();
-        insn.code = code;
-        insn.off = off;
-        insn.imm = imm;
-        insn
+        sys::bpf_insn {
+            code,
+            off,
+            imm,
+            ..Default::default()
+        }
     }
 
     /// Check that numbers are replaced, but not those that are addresses, and that
