@@ -243,10 +243,12 @@ fn bad_files() {
     // Every page boundary but the last, and some places between.
     for cut in (512..whole.len() - 1).step_by(1024) {
         fs::write(&path, &whole[..cut]).unwrap();
-        assert!(
-            matches!(read(&path), Err(StoreError::Damaged { .. })),
-            "cut at {cut}"
-        );
+        match read(&path) {
+            Err(StoreError::Damaged { .. }) => {}
+            // The last page may be a table without rows, of which nothing is lost.
+            Ok(recording) if cut > whole.len() - 4096 => assert_eq!(recording, small()),
+            other => panic!("cut at {cut} of {}: {other:?}", whole.len()),
+        }
     }
 
     fs::write(&path, &whole).unwrap();
