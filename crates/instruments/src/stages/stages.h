@@ -254,7 +254,8 @@ struct stages_socket {
 struct stages_queued {
 	__u64 sock;
 	__u64 place;
-	__u64 head;
+	/* As it was: its address may have passed on when its reader is seen. */
+	struct stages_packet packet;
 };
 
 /* What a CPU keeps. */
