@@ -79,6 +79,7 @@ static __always_inline void enlist(struct stages_cpu *c, struct sock *sk,
 	if (!place) {
 		length = length_of(sk);
 		place = length ? length - 1 : 0;
+		s->first = place;
 	} else if (place > s->read + 1 && length_of(sk) <= 1) {
 		/* After the length: what a reader took, it has read by now. */
 		read = *(volatile __u64 *)&s->read;
@@ -86,13 +87,9 @@ static __always_inline void enlist(struct stages_cpu *c, struct sock *sk,
 			place = read;
 	}
 	s->next = place + 1;
-	if (place < s->read) {
-		/* A reader on another CPU was faster than this. */
-		c->losses[STAGES_L_UNMATCHED]++;
-		count(c, p->proto, STAGES_P_RX_USER, p->segs);
-		p->head = 0;
+	/* A reader on another CPU was faster, and is told as unmatched. */
+	if (place < s->read)
 		return;
-	}
 	q = entry_of(sock, place);
 	if (!q)
 		return;
@@ -116,15 +113,20 @@ int BPF_PROG(stages_sock_recv_length, struct sock *sk, int bytes, int flags)
 	    sk->sk_protocol != 17)
 		return 0;
 	sock = number(c, sk);
-	s = socket_of(sock);
+	s = known(sock);
 	if (!s)
 		return 0;
 	place = s->read++;
+	if (!s->next || place < s->first)
+		return 0;
 	if (s->next <= place)
 		s->next = place + 1;
 	q = entry_of(sock, place);
-	if (!q || q->sock != sock || q->place != place || !q->packet.head)
+	if (!q || q->sock != sock || q->place != place || !q->packet.head) {
+		count(c, STAGES_UDP, STAGES_P_RX_USER, 1);
+		c->losses[STAGES_L_UNMATCHED]++;
 		return 0;
+	}
 	/* Freed already, so another packet may have its address. */
 	p = find(&rx, q->packet.head, &where);
 	if (p && p->at[STAGES_AT_FIRST] == q->packet.at[STAGES_AT_FIRST])
