@@ -172,9 +172,11 @@ fn as_root_the_ledger_closes_on_two_cpus_and_with_gro() {
             stream(&pair, reader_cpu, 200, &[7; 50_000], 10_000_000);
             let window = live.close().unwrap();
             let text = format!("{what}\n{}", show(&window));
-            assert_eq!(seen(&window, "tcp tx bytes"), 10_000_000, "{text}");
-            assert_eq!(seen(&window, "tcp rx bytes"), 10_000_000, "{text}");
             assert_eq!(seen(&window, "tcp rx user bytes"), 10_000_000, "{text}");
+            // What is sent twice is received twice; TCP drops it, not always telling.
+            let sent = seen(&window, "tcp tx bytes");
+            assert_eq!(seen(&window, "tcp rx bytes"), sent, "{text}");
+            assert!(sent >= 10_000_000, "{text}");
             let queued = seen(&window, "tcp tx queue");
             assert_eq!(seen(&window, "tcp tx sent"), queued, "{text}");
             assert_eq!(seen(&window, "tcp rx arrived"), queued, "{text}");

@@ -49,10 +49,12 @@ fn medians(window: &Window) -> BTreeMap<(Direction, String), f64> {
     let median = |buckets: &[(u16, u64)], count: u64| {
         let mut below = 0;
         for &(bucket, n) in buckets {
-            below += n;
-            if below * 2 >= count {
-                return middle(bucket);
+            if (below + n) * 2 >= count {
+                // As if they were spread evenly over the bucket.
+                let share = (count as f64 / 2.0 - below as f64) / n as f64;
+                return middle(bucket) + (share - 0.5) * width(bucket);
             }
+            below += n;
         }
         0.0
     };
@@ -65,13 +67,17 @@ fn medians(window: &Window) -> BTreeMap<(Direction, String), f64> {
         .collect()
 }
 
-/// The middle of a bucket, as crates/model/src/timing.rs has them.
+/// How wide a bucket is, as crates/model/src/timing.rs has them.
+fn width(bucket: u16) -> f64 {
+    f64::from(bucket / 16).max(1.0).exp2() / 2.0
+}
+
+/// The middle of a bucket.
 fn middle(bucket: u16) -> f64 {
     if bucket < 16 {
         return f64::from(bucket);
     }
-    let first = f64::from(16 + bucket % 16) * f64::from(bucket / 16 - 1).exp2();
-    first + f64::from(bucket / 16 - 1).exp2() / 2.0
+    (f64::from(16 + bucket % 16) + 0.5) * width(bucket)
 }
 
 fn block(live: &mut dyn Live, sockets: &Sockets) -> BTreeMap<(Direction, String), f64> {
@@ -82,14 +88,26 @@ fn block(live: &mut dyn Live, sockets: &Sockets) -> BTreeMap<(Direction, String)
     medians(&live.close().unwrap())
 }
 
-/// Plant with `plant` and pull it out with `pull`, block by block.
-fn shows(
+/// Plant with `plant` and pull it out with `pull`, block by block. Three times at the
+/// most: on a machine whose other work comes and goes, blocks differ by that.
+fn shows(topology: &Topology, stage: (Direction, &str), plant: &dyn Fn() -> bool, pull: &dyn Fn()) {
+    let mut told = Vec::new();
+    while told.len() < 3 {
+        match twenty_blocks(topology, stage, plant, pull) {
+            (right, _) if right >= RIGHT => return,
+            (right, text) => told.push(format!("{right} of {BLOCKS} blocks\n{text}")),
+        }
+    }
+    panic!("{}", told.join("\n"));
+}
+
+/// How many blocks were as planted, and how the others were not.
+fn twenty_blocks(
     topology: &Topology,
     stage: (Direction, &str),
     plant: &dyn Fn() -> bool,
     pull: &dyn Fn(),
-    waits_else: &[(Direction, &str)],
-) {
+) -> (usize, String) {
     let sockets = sockets(topology, Proto::Udp);
     let mut live = stages(&spec(topology, Proto::Udp));
     let mut right = 0;
@@ -103,10 +121,11 @@ fn shows(
         for (name, after) in &after {
             let (direction, word) = (name.0, name.1.as_str());
             let grown = after - before.get(name).unwrap_or(&0.0);
-            let planted = (direction, word) == stage || (direction, word) == (stage.0, "total");
-            if waits_else.contains(&(direction, word)) {
+            // Of the other way, what the total is the sum of says more.
+            if word == "total" && direction != stage.0 {
                 continue;
             }
+            let planted = (direction, word) == stage || (direction, word) == (stage.0, "total");
             let expected = if planted { PLANTED_NS } else { 0.0 };
             let off = (grown - expected).abs() > OFF * PLANTED_NS;
             if off {
@@ -116,7 +135,7 @@ fn shows(
         }
         right += usize::from(as_planted);
     }
-    assert!(right >= RIGHT, "{right} of {BLOCKS} blocks\n{told}");
+    (right, told)
 }
 
 /// Check that a busy loop at the receiver's ingress is protocol work, and one at the
@@ -191,7 +210,6 @@ fn as_root_a_busy_loop_is_work() {
             &|| {
                 assert!(filter(&["del", "dev", device, hook]));
             },
-            &[],
         );
     }
     std::fs::remove_dir_all(&folder).unwrap();

@@ -111,7 +111,7 @@ pub(super) const LOSS_WORDS: [(&str, &str); LOSSES] = [
         "these packets are in no stage",
     ),
     (
-        "packets read before they were seen in their socket's queue",
+        "packets read without it being known which they were",
         "these packets are in the ledger, and in no stage",
     ),
     (

@@ -11,13 +11,27 @@
 
 #define MSG_PEEK 2
 
-static __always_inline struct stages_socket *socket_of(__u64 sock)
+static __always_inline struct stages_socket *place_of(__u64 sock)
 {
 	__u32 i = (sock >> 6) * 0x9e3779b97f4a7c15ULL >> 54;
-	struct stages_socket *s;
 
 	i &= STAGES_SOCKETS - 1;
-	s = bpf_map_lookup_elem(&sockets, &i);
+	return bpf_map_lookup_elem(&sockets, &i);
+}
+
+/* The socket, if a packet of it was seen in this window. */
+static __always_inline struct stages_socket *known(__u64 sock)
+{
+	struct stages_socket *s = place_of(sock);
+
+	return s && s->sock == sock && s->opened_ns == window.opened_ns ? s
+									: NULL;
+}
+
+static __always_inline struct stages_socket *socket_of(__u64 sock)
+{
+	struct stages_socket *s = place_of(sock);
+
 	if (s && (s->sock != sock || s->opened_ns != window.opened_ns)) {
 		s->sock = sock;
 		s->opened_ns = window.opened_ns;
@@ -34,43 +48,54 @@ static __always_inline struct stages_queued *entry_of(__u64 sock, __u64 place)
 	return bpf_map_lookup_elem(&queue, &i);
 }
 
-/*
- * The packet is the last of the socket's queue. Its place shows from how many are
- * in it, so packets that were there before, or that are none of ours, do no harm;
- * but a reader takes a packet out a moment before it is seen to have read it, so
- * the place after the last one's holds too. The readers' own queue is looked at
- * first: packets move there from the other, and none is counted twice.
- */
-static __always_inline void enlist(struct stages_cpu *c, struct sock *sk,
-				   struct stages_packet *p)
+/* How many packets are in the socket's two queues, or were a moment ago. */
+static __always_inline __u32 length_of(struct sock *sk)
 {
-	__u64 sock = number(c, sk), place;
-	struct stages_socket *s = socket_of(sock);
-	struct stages_queued *q;
 	__u32 length = 0;
 
 	bpf_core_read(&length, sizeof(length),
 		      &((struct udp_sock *)sk)->reader_queue.qlen);
-	length += sk->sk_receive_queue.qlen;
+	return length + sk->sk_receive_queue.qlen;
+}
+
+/*
+ * The packet is the last of the socket's queue. Its place is after the last one's;
+ * what was there before the first one shows from the queue's length. Where several
+ * CPUs fill the queue, one may speak for all, so the count is set right when the
+ * queue runs dry. At other times the length is not to be relied on: a reader that
+ * takes over the queue has it counted twice for a moment.
+ */
+static __always_inline void enlist(struct stages_cpu *c, struct sock *sk,
+				   struct stages_packet *p)
+{
+	__u64 sock = number(c, sk), place, read;
+	struct stages_socket *s = socket_of(sock);
+	struct stages_queued *q;
+	__u32 length;
+
 	if (!s)
 		return;
 	place = s->next;
-	if (s->read + length > place + 1)
-		place = s->read + length - 1;
-	s->next = place + 1;
-	if (place < s->read) {
-		/* A reader on another CPU was faster than this. */
-		c->losses[STAGES_L_UNMATCHED]++;
-		count(c, p->proto, STAGES_P_RX_USER, p->segs);
-		p->head = 0;
-		return;
+	if (!place) {
+		length = length_of(sk);
+		place = length ? length - 1 : 0;
+		s->first = place;
+	} else if (place > s->read + 1 && length_of(sk) <= 1) {
+		/* After the length: what a reader took, it has read by now. */
+		read = *(volatile __u64 *)&s->read;
+		if (place > read + 1)
+			place = read;
 	}
+	s->next = place + 1;
+	/* A reader on another CPU was faster, and is told as unmatched. */
+	if (place < s->read)
+		return;
 	q = entry_of(sock, place);
 	if (!q)
 		return;
 	q->sock = sock;
 	q->place = place;
-	q->head = p->head;
+	q->packet = *p;
 }
 
 SEC("tp_btf/sock_recv_length")
@@ -88,19 +113,25 @@ int BPF_PROG(stages_sock_recv_length, struct sock *sk, int bytes, int flags)
 	    sk->sk_protocol != 17)
 		return 0;
 	sock = number(c, sk);
-	s = socket_of(sock);
+	s = known(sock);
 	if (!s)
 		return 0;
 	place = s->read++;
+	if (!s->next || place < s->first)
+		return 0;
 	if (s->next <= place)
 		s->next = place + 1;
 	q = entry_of(sock, place);
-	if (!q || q->sock != sock || q->place != place || !q->head)
+	if (!q || q->sock != sock || q->place != place || !q->packet.head) {
+		count(c, STAGES_UDP, STAGES_P_RX_USER, 1);
+		c->losses[STAGES_L_UNMATCHED]++;
 		return 0;
-	p = find(&rx, q->head, &where);
-	q->head = 0;
-	if (p && p->proto == STAGES_UDP && p->at[STAGES_AT_SOCKET])
-		copied(p, 0, bpf_ktime_get_ns());
+	}
+	/* Freed already, so another packet may have its address. */
+	p = find(&rx, q->packet.head, &where);
+	if (p && p->at[STAGES_AT_FIRST] == q->packet.at[STAGES_AT_FIRST])
+		p->head = 0;
+	copied(&q->packet, 0, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -123,6 +154,15 @@ static __always_inline int queued(struct stages_cpu *c, struct sock *sk)
 	return 0;
 }
 
+/* A packet that is not looked at is in the queue of a socket that is. */
+static __always_inline void pass_over(struct stages_cpu *c, struct sock *sk)
+{
+	struct stages_socket *s = known(number(c, sk));
+
+	if (s && s->next)
+		s->next++;
+}
+
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(stages_sk_data_ready, struct sock *sk)
 {
@@ -130,9 +170,14 @@ int BPF_PROG(stages_sk_data_ready, struct sock *sk)
 	__u16 protocol;
 
 	c = begin(ctx);
-	if (!c || !c->current_head)
+	if (!c)
 		return 0;
 	protocol = sk->sk_protocol;
+	if (!c->current_head) {
+		if (protocol == 17 && !udp_frees_seen)
+			pass_over(c, sk);
+		return 0;
+	}
 	/* Not another kind of socket that hears of something meanwhile. */
 	if (protocol != 1 && protocol != 6 && protocol != 17 &&
 	    protocol != 58 && protocol != 255)

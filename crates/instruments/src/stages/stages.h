@@ -152,7 +152,7 @@ enum stages_loss {
 	STAGES_L_DISPLACED,
 	/* A slot changed while it was being read. */
 	STAGES_L_TORN,
-	/* Read before it was seen in its socket's queue. */
+	/* Read, without it being known which one it was. */
 	STAGES_L_UNMATCHED,
 	/* Devices nested too deep. */
 	STAGES_L_NESTED,
@@ -248,13 +248,16 @@ struct stages_socket {
 	__u64 read;
 	/* The place of the next packet, counted as those read are. */
 	__u64 next;
+	/* The place of the first that is looked at. */
+	__u64 first;
 };
 
 /* A packet in such a socket's queue. */
 struct stages_queued {
 	__u64 sock;
 	__u64 place;
-	__u64 head;
+	/* As it was: its address may have passed on when its reader is seen. */
+	struct stages_packet packet;
 };
 
 /* What a CPU keeps. */
