@@ -79,7 +79,17 @@ fn as_root_stages_add_up_and_the_ledger_closes() {
                 let count = seen(&window, &format!("{proto} {place}"));
                 assert_eq!(count, PACKETS + answers, "{place} {text}");
             }
-            assert_eq!(window.drops, BTreeMap::new(), "{text}");
+            // Linux 6.1 frees an ICMPv6 request that it has answered as if it dropped it.
+            let as_drops = seen(&window, "raw rx dropped");
+            let drops = match as_drops {
+                0 => BTreeMap::new(),
+                n => BTreeMap::from([("NOT_SPECIFIED".to_string(), n)]),
+            };
+            assert!(
+                as_drops == 0 || (family, as_drops) == (Family::V6, PACKETS),
+                "{text}"
+            );
+            assert_eq!(window.drops, drops, "{text}");
             assert_eq!(window.losses, [], "{text}");
             // Nothing goes on between windows, and a new one begins at nothing.
             one(&sockets, &payload);
