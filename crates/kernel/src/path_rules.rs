@@ -7,8 +7,14 @@ use netplumb_model::class::{Direction, Softirq};
 use serde::Deserialize;
 
 const BUILT_IN: &str = include_str!("../rules/path.toml");
+const COMMON_PATH: &str = include_str!("../rules/common-path.txt");
 /// Flags of [`Role::reaches`] are bits of a u32.
 const MAX_PACKET_RULES: usize = 32;
+
+/// Functions that packets usually meet, the dearest first: rules/common-path.txt.
+pub fn common_path() -> impl Iterator<Item = &'static str> {
+    COMMON_PATH.lines().filter(|line| !line.starts_with('#'))
+}
 
 /// What one function means for the path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

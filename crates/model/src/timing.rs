@@ -73,8 +73,8 @@ pub struct Selection {
     pub layers: Vec<String>,
     /// Names that a recording saw, the most telling first.
     pub recorded: Vec<String>,
-    /// Functions that take an skb, from the kernel's type information; so it is
-    /// where nothing else is asked for.
+    /// Functions that take an skb, from the kernel's type information. Where nothing
+    /// is asked for, so it is too, after those that packets usually meet.
     pub discover: bool,
     /// At most so many.
     pub max_functions: u32,

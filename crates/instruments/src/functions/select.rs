@@ -197,6 +197,14 @@ pub(super) fn choose<'a>(
     let nothing_else = selection.recorded.is_empty()
         && selection.patterns.is_empty()
         && selection.layers.is_empty();
+    if nothing_else && !selection.discover {
+        let usual = netplumb_kernel::path_rules::common_path();
+        for function in usual.filter_map(|name| types.find(name)) {
+            if symbols.refuse(&function.name).is_none() {
+                take(function, &mut chosen);
+            }
+        }
+    }
     if selection.discover || nothing_else {
         discover(types, &of, &mut |f| {
             // What can't be timed was not asked for: it is not worth a word.
@@ -349,6 +357,26 @@ mod tests {
         );
     }
 
+    /// Check that where nothing is asked for the usual way comes first, and what takes
+    /// packets follows; that discovery alone is discovery alone.
+    #[test]
+    fn the_usual_way_first() {
+        let types = types(&["tcp_x_rcv", "ip_output", "udp_sendmsg"]);
+        let layer = |_: &str, _: Option<&str>| Some("transport".to_string());
+        let names = |selection: &Selection| -> Vec<String> {
+            let chosen = choose(selection, &types, &Symbols::default(), &layer).unwrap();
+            chosen.functions.iter().map(|f| f.name.clone()).collect()
+        };
+        let usual = names(&Selection::default());
+        assert_eq!(usual, ["ip_output", "udp_sendmsg", "tcp_x_rcv"]);
+        let discovered = names(&Selection {
+            discover: true,
+            ..Default::default()
+        });
+        assert_eq!(discovered.len(), 3);
+        assert_ne!(discovered, usual);
+    }
+
     /// Check that discovery takes those of the network that say what they do before
     /// others.
     #[test]
@@ -372,7 +400,10 @@ mod tests {
                 .to_string(),
             )
         };
-        let selection = Selection::default();
+        let selection = Selection {
+            discover: true,
+            ..Default::default()
+        };
         let chosen = choose(&selection, &types, &Symbols::default(), &layer).unwrap();
         let names: Vec<_> = chosen.functions.iter().map(|f| f.name.as_str()).collect();
         assert_eq!(
