@@ -13,10 +13,12 @@ mod calibrate;
 mod filter;
 mod instances;
 mod kprobe;
+mod ladder;
 mod layout;
 mod object;
 mod runtime;
 mod select;
+mod session;
 mod tree;
 mod types;
 
@@ -24,11 +26,12 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use netplumb_model::recording::Loss;
-use netplumb_model::timing::{Attached, Mechanism, TimedFunctionInfo, TimingSpec, Window};
+use netplumb_model::timing::{Attached, TimingSpec, Window};
 
 use crate::live::{Live, LiveError};
 use calibrate::Bench;
-use instances::{Boundaries, Maker, Probe};
+use instances::{Boundaries, Maker};
+use ladder::{Climb, Probes};
 use layout::loss;
 use object::Templates;
 use runtime::{Memory, Shape};
@@ -40,8 +43,8 @@ use types::Types;
 #[derive(Debug)]
 pub struct Functions {
     // Dropped in this order: the functions, then the boundaries, then the memory.
-    /// One for each of the functions; none for those given up since.
-    probes: Vec<Option<Probe>>,
+    probes: Probes,
+    maker: Maker,
     max_overhead: Option<f64>,
     boundaries: Boundaries,
     attached: Attached,
@@ -89,7 +92,6 @@ impl Functions {
         let mut templates = Templates::open()?;
         let memory = Memory::make(&mut templates, shape, &spec.filter)?;
         let maker = Maker::new(&templates, shape)?;
-        let mechanism = spec.mechanism.unwrap_or(Mechanism::FentryFexit);
         let boundaries = Boundaries::attach(&templates, shape, &types, true)?;
         let bench = Bench {
             templates: &templates,
@@ -98,59 +100,31 @@ impl Functions {
             maker: &maker,
             types: &types,
             first: chosen.functions.len() as u32 + 1,
+            beside: &[],
         };
-        let measuring = Instant::now();
-        match bench.measure(mechanism) {
-            Ok(costs) => {
-                memory.set_outside(costs.outside_ns.round() as u64);
-                attached.calibration = costs.calibration;
-                attached.nested_saving_ns = costs.nested_saving_ns;
-                let outside = format!("{:.1}", costs.outside_ns);
-                attached
-                    .facts
-                    .insert("functions.outside_ns".into(), outside);
-            }
-            Err(error) => {
-                attached
-                    .facts
-                    .insert("functions.uncalibrated".into(), error.to_string());
-            }
-        }
-        attached.facts.insert(
-            "functions.calibration_ns".into(),
-            measuring.elapsed().as_nanos().to_string(),
-        );
         let attaching = Instant::now();
-        let mut probes = Vec::new();
-        let mut known = BTreeMap::new();
-        let mut last_error = None;
-        for (function, number) in chosen.functions.iter().zip(1..) {
-            match maker.attach(&types, function, number, mechanism) {
-                Ok(probe) => {
-                    probes.push(Some(probe));
-                    known.insert(number, attached.functions.len() as u32);
-                    attached.functions.push(TimedFunctionInfo {
-                        name: function.name.clone(),
-                        module: types.module_name(function).map(String::from),
-                        mechanism,
-                        arguments: function.arguments,
-                    });
-                }
-                Err(error) => {
-                    attached
-                        .refused
-                        .insert(function.name.clone(), explain(&error));
-                    last_error = Some(error);
-                }
-            }
-        }
+        let mut climb = Climb {
+            maker: &maker,
+            types: &types,
+            memory: &memory,
+            bench,
+            attached: &mut attached,
+            known: BTreeMap::new(),
+            last_error: None,
+            calibration_ns: 0,
+        };
+        let probes = climb.attach(&chosen.functions, spec.mechanism);
+        let (known, last_error) = (climb.known, climb.last_error);
+        let calibration_ns = climb.calibration_ns;
+        let attach_only_ns = attaching.elapsed().as_nanos() as u64 - calibration_ns;
         if probes.is_empty() {
             return Err(nothing(last_error));
         }
         let mut fact = |key: &str, value: String| {
             attached.facts.insert(format!("functions.{key}"), value);
         };
-        fact("attach_only_ns", attaching.elapsed().as_nanos().to_string());
+        fact("calibration_ns", calibration_ns.to_string());
+        fact("attach_only_ns", attach_only_ns.to_string());
         fact("boundaries", boundaries.watched.join(" "));
         if spec.one_packet > 0 {
             let why = "this instrument does not tell packets one by one: use `--clock stages`";
@@ -161,6 +135,7 @@ impl Functions {
         let mut functions = Functions {
             tree: Tree::new(shape, known),
             probes,
+            maker,
             max_overhead: spec.selection.max_overhead,
             boundaries,
             attached,
@@ -178,7 +153,7 @@ impl Functions {
         for function in budget::excess(max_share, &self.attached, window) {
             let at = function as usize;
             // A probe's misses go with it: those of this window are told already.
-            if self.probes[at].take().is_some() {
+            if self.probes.give_up(at, &self.maker) {
                 let name = self.attached.functions[at].name.clone();
                 self.attached.shed.push(name);
             }
@@ -188,7 +163,7 @@ impl Functions {
     fn lost(&self) -> Lost {
         Lost {
             counted: self.memory.lost(),
-            missed: self.probes.iter().flatten().map(Probe::missed).sum(),
+            missed: self.probes.missed(),
             boundaries_missed: self.boundaries.missed(),
         }
     }

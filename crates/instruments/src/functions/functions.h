@@ -38,6 +38,14 @@
 /* ... and, from bit 4, what it does with a packet: a direction, or 0. */
 #define FUNCTIONS_HINT_SHIFT 4
 
+/*
+ * A cookie of a function that shares its program with others: its number, what
+ * FUNCTIONS_MAGIC_ABOUT says of it, and which argument that is.
+ */
+#define FUNCTIONS_COOKIE_FUNCTION 0xffff
+#define FUNCTIONS_COOKIE_ABOUT_SHIFT 16
+#define FUNCTIONS_COOKIE_ARGUMENT_SHIFT 24
+
 /* Directions. */
 #define FUNCTIONS_OTHER 0
 #define FUNCTIONS_TX 1

@@ -45,6 +45,10 @@ pub(super) const CLASSES: u32 = 32;
 /// Where the hint begins in what is said of a function.
 pub(super) const HINT_SHIFT: u32 = 4;
 
+/// Where in a cookie it is what is said of a function, and the argument.
+pub(super) const COOKIE_ABOUT_SHIFT: u32 = 16;
+pub(super) const COOKIE_ARGUMENT_SHIFT: u32 = 24;
+
 /// Set in a node's hint if it was first called within an RCU read section.
 pub(super) const NESTED: u32 = 0x100;
 
