@@ -19,6 +19,7 @@ mod object;
 mod runtime;
 mod select;
 mod session;
+mod steps;
 mod tree;
 mod types;
 
@@ -26,7 +27,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use netplumb_model::recording::Loss;
-use netplumb_model::timing::{Attached, TimingSpec, Window};
+use netplumb_model::timing::{Attached, Step, TimingSpec, Window};
 
 use crate::live::{Live, LiveError};
 use calibrate::Bench;
@@ -45,12 +46,15 @@ pub struct Functions {
     // Dropped in this order: the functions, then the boundaries, then the memory.
     probes: Probes,
     maker: Maker,
+    /// So many are still to be told one by one.
+    packets: u32,
+    packets_told: u32,
     max_overhead: Option<f64>,
     boundaries: Boundaries,
     attached: Attached,
     tree: Tree,
     memory: Memory,
-    _templates: Templates,
+    templates: Templates,
     opened: Instant,
     /// What had been lost when the window was opened.
     before: Lost,
@@ -90,8 +94,13 @@ impl Functions {
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1) as u32;
         let shape = Shape::new(cpus, numbers);
         let mut templates = Templates::open()?;
-        let memory = Memory::make(&mut templates, shape, &spec.filter)?;
-        let maker = Maker::new(&templates, shape)?;
+        let ring_bytes = match spec.one_packet {
+            // As small as it can be: it can't be left out.
+            0 => 4096,
+            _ => steps::RING_BYTES,
+        };
+        let memory = Memory::make(&mut templates, shape, &spec.filter, ring_bytes)?;
+        let maker = Maker::new(&templates, shape, spec.one_packet > 0)?;
         let boundaries = Boundaries::attach(&templates, shape, &types, true)?;
         let bench = Bench {
             templates: &templates,
@@ -126,21 +135,19 @@ impl Functions {
         fact("calibration_ns", calibration_ns.to_string());
         fact("attach_only_ns", attach_only_ns.to_string());
         fact("boundaries", boundaries.watched.join(" "));
-        if spec.one_packet > 0 {
-            let why = "this instrument does not tell packets one by one: use `--clock stages`";
-            attached.refused.insert("one packet".into(), why.into());
-        }
         attached.refused.extend(boundaries.refused.clone());
         attached.attach_ns = begun.elapsed().as_nanos() as u64;
         let mut functions = Functions {
             tree: Tree::new(shape, known),
             probes,
             maker,
+            packets: spec.one_packet,
+            packets_told: 0,
             max_overhead: spec.selection.max_overhead,
             boundaries,
             attached,
             memory,
-            _templates: templates,
+            templates,
             opened: Instant::now(),
             before: Lost::default(),
         };
@@ -158,6 +165,31 @@ impl Functions {
                 self.attached.shed.push(name);
             }
         }
+    }
+
+    /// The first packets, step by step, unless they have been told.
+    fn told(&mut self) -> Result<Vec<Step>, LiveError> {
+        if self.packets == 0 {
+            return Ok(Vec::new());
+        }
+        self.memory.set_telling(0);
+        let raw = steps::drain(self.templates.map_fd("steps")?).map_err(|e| LiveError::System {
+            doing: "read the steps of single packets".into(),
+            source: Box::new(e),
+        })?;
+        let (tree, memory, attached) = (&mut self.tree, &self.memory, &self.attached);
+        let mut told = steps::steps(raw, self.packets, |id| {
+            let node = tree.told(memory, id)?.clone();
+            let name = attached.functions[node.function as usize].name.clone();
+            Some((node, name))
+        });
+        let count = told.last().map_or(0, |s| s.packet + 1);
+        for step in &mut told {
+            step.packet += self.packets_told;
+        }
+        self.packets -= count.min(self.packets);
+        self.packets_told += count;
+        Ok(told)
     }
 
     fn lost(&self) -> Lost {
@@ -280,14 +312,24 @@ impl Live for Functions {
         self.before = self.lost();
         self.opened = Instant::now();
         self.tree.open(&self.memory);
+        if self.packets > 0 {
+            // What an earlier window left.
+            steps::drain(self.templates.map_fd("steps")?).map_err(|e| LiveError::System {
+                doing: "read the steps of single packets".into(),
+                source: Box::new(e),
+            })?;
+            (self.memory).set_telling(u64::from(self.packets).saturating_mul(steps::OF_ONE));
+        }
         Ok(())
     }
 
     fn close(&mut self) -> Result<Window, LiveError> {
         let duration_ns = self.opened.elapsed().as_nanos() as u64;
         let seen = self.tree.close(&self.memory);
+        let told = self.told()?;
         let mut window = Window {
             duration_ns,
+            steps: told,
             losses: self.losses(seen.lost_calls),
             ledger: seen.ledger(&self.attached),
             nodes: seen.nodes,

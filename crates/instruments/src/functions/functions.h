@@ -170,14 +170,16 @@ struct functions_cell {
 	__u64 buckets[FUNCTIONS_BUCKETS];
 };
 
-/* One call, told by itself. */
+/* One entry or exit, told by itself. */
 struct functions_step {
-	__u64 begin_ns;
-	__u64 duration_ns;
+	__u64 at_ns;
+	__u32 stack;
+	__u32 depth;
 	__u32 node;
 	__u32 cpu;
 	__u32 thread;
-	__u32 packet;
+	/* 0 for an entry. */
+	__u32 is_exit;
 	char command[16];
 };
 

@@ -79,12 +79,21 @@ pub(super) struct Maker {
 }
 
 impl Maker {
-    pub(super) fn new(templates: &Templates, shape: Shape) -> Result<Maker, LiveError> {
+    /// From the templates; of those that tell of single calls, if so asked.
+    pub(super) fn new(
+        templates: &Templates,
+        shape: Shape,
+        telling: bool,
+    ) -> Result<Maker, LiveError> {
+        let template = |name: &str| match telling {
+            true => templates.template(&format!("{name}_told")),
+            false => templates.template(name),
+        };
         Ok(Maker {
-            enter_packet: templates.template("enter_packet")?,
-            enter_plain: templates.template("enter_plain")?,
-            leave: templates.template("leave")?,
-            session: templates.template("session")?,
+            enter_packet: template("enter_packet")?,
+            enter_plain: template("enter_plain")?,
+            leave: template("leave")?,
+            session: template("session")?,
             numbers: shape.numbers(),
         })
     }

@@ -142,7 +142,7 @@ impl Climb<'_> {
         if members.is_empty() {
             return functions;
         }
-        self.measure(Mechanism::KprobeSession, &members);
+        self.measure_shared(&members);
         let Ok(shared) = self.maker.share(&members) else {
             return functions;
         };
@@ -204,6 +204,18 @@ impl Climb<'_> {
                 let fact = format!("functions.uncalibrated.{mechanism}");
                 self.attached.facts.insert(fact, error.to_string());
             }
+        }
+    }
+
+    /// The same of a program that these share. How long a cookie is looked for depends
+    /// on the function, and is not known of each: it is part of the doubt.
+    fn measure_shared(&mut self, members: &[Shared]) {
+        let before = self.attached.calibration.len();
+        self.measure(Mechanism::KprobeSession, &[]);
+        let alone = self.attached.calibration.split_off(before);
+        self.measure(Mechanism::KprobeSession, members);
+        for (with, alone) in self.attached.calibration[before..].iter_mut().zip(alone) {
+            with.uncertainty_ns += (with.pair_ns - alone.pair_ns).abs() / 2.0;
         }
     }
 
