@@ -56,7 +56,9 @@ pub(super) fn missed(link: &OwnedFd) -> Option<u64> {
     // What is no link of BPF's is refused.
     let result =
         unsafe { sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut size) };
+    if result != 0 || info.type_ != sys::BPF_LINK_TYPE_KPROBE_MULTI {
+        return None;
+    }
     // SAFETY: of a link of this type it is this member.
-    (result == 0 && info.type_ == sys::BPF_LINK_TYPE_KPROBE_MULTI)
-        .then(|| unsafe { info.__bindgen_anon_1.kprobe_multi.missed })
+    Some(unsafe { info.__bindgen_anon_1.kprobe_multi.missed })
 }
