@@ -14,6 +14,7 @@ use netplumb_lab::netns::{Nic, Topology, TopologyPlan};
 use netplumb_lab::vm::guest::Handler;
 use netplumb_model::class::Link;
 use netplumb_model::message::{Reply, Request, RunPlan};
+use netplumb_model::timing::TimingSpec;
 use netplumb_workload::ends::Ends;
 use netplumb_workload::mark::{self, mark};
 use netplumb_workload::packets::Traffic;
@@ -54,9 +55,11 @@ impl Handler for Agent {
                 skip,
                 plan,
             } => self.list_settings(&prefixes, &skip, &plan, reply),
-            Request::TimeFunctions { functions, plan } => {
-                self.time_functions(&functions, &plan, reply)
-            }
+            Request::TimeFunctions {
+                functions,
+                spec,
+                plan,
+            } => self.time_functions(&functions, spec.as_deref(), &plan, reply),
             Request::Time { spec, plan } => self.time(spec, &plan, reply),
             Request::Unpack { modules } => command::unpack(&modules),
             Request::ReadVdso => command::vdso(reply),
@@ -154,16 +157,17 @@ impl Agent {
     fn time_functions(
         &mut self,
         functions: &[String],
+        spec: Option<&TimingSpec>,
         plan: &RunPlan,
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), String> {
         let ends = self.ends(plan)?;
         let clocks = timing::clocks();
         // None is traffic without a probe, to compare with.
-        let (attached, windows, timed) = match functions {
-            [one] => (None, Vec::new(), vec![timing::time(one, plan, ends)]),
-            all => {
-                let (attached, windows) = timing::together(all, plan, ends)?;
+        let (attached, windows, timed) = match (spec, functions) {
+            (None, [one]) => (None, Vec::new(), vec![timing::time(one, plan, ends)]),
+            (spec, _) => {
+                let (attached, windows) = timing::together(spec, plan, ends)?;
                 (attached, windows, Vec::new())
             }
         };

@@ -9,7 +9,7 @@ use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::process::{Extra, VmError};
 use netplumb_lab::vm::trial;
 use netplumb_model::message::{Reply, Request, TimedFunction};
-use netplumb_model::timing::{Attached, Window};
+use netplumb_model::timing::{Attached, Clock, Filter, Selection, TimingSpec, Window};
 
 use crate::error::EngineError;
 use crate::origin::Boot;
@@ -59,8 +59,8 @@ pub fn time_functions(
     functions: &[&str],
 ) -> Result<SecondOpinion, EngineError> {
     // One request for each, so that each has its time.
-    let each: Vec<_> = functions.iter().map(|f| vec![f.to_string()]).collect();
-    ask(plan, options, each)
+    let each = functions.iter().map(|f| (vec![f.to_string()], None));
+    ask(plan, options, each.collect())
 }
 
 /// Time functions all at once by the `functions` instrument, under the same traffic.
@@ -73,14 +73,41 @@ pub fn time_together(
     options: &Options,
     functions: &[&str],
 ) -> Result<SecondOpinion, EngineError> {
-    let all = functions.iter().map(|f| f.to_string()).collect();
-    ask(plan, options, vec![all])
+    let spec = (!functions.is_empty()).then(|| spec_of(functions));
+    ask(plan, options, vec![(Vec::new(), spec)])
+}
+
+/// The same, by a spec of one's own.
+///
+/// # Errors
+/// The guest could not be run, or nothing could be timed in it.
+pub fn time_by(
+    plan: &Plan,
+    options: &Options,
+    spec: TimingSpec,
+) -> Result<SecondOpinion, EngineError> {
+    ask(plan, options, vec![(Vec::new(), Some(spec))])
+}
+
+/// What the instrument is to do to time these functions.
+pub fn spec_of(functions: &[&str]) -> TimingSpec {
+    TimingSpec {
+        clock: Clock::Functions,
+        filter: Filter::default(),
+        selection: Selection {
+            recorded: functions.iter().map(|f| f.to_string()).collect(),
+            max_functions: functions.len() as u32,
+            ..Default::default()
+        },
+        mechanism: None,
+        one_packet: 0,
+    }
 }
 
 fn ask(
     plan: &Plan,
     options: &Options,
-    requests: Vec<Vec<String>>,
+    requests: Vec<(Vec<String>, Option<TimingSpec>)>,
 ) -> Result<SecondOpinion, EngineError> {
     let mut opinion = SecondOpinion::default();
     let guests = plan.guests();
@@ -105,9 +132,10 @@ fn ask(
         }
         Ok(())
     })?;
-    for functions in requests {
+    for (functions, spec) in requests {
         let request = Request::TimeFunctions {
             functions,
+            spec: spec.map(Box::new),
             plan: run.clone(),
         };
         guest.ask(&request, options.timeout, |reply| {

@@ -13,10 +13,13 @@ mod calibrate;
 mod filter;
 mod instances;
 mod kprobe;
+mod ladder;
 mod layout;
 mod object;
 mod runtime;
 mod select;
+mod session;
+mod steps;
 mod tree;
 mod types;
 
@@ -24,11 +27,12 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use netplumb_model::recording::Loss;
-use netplumb_model::timing::{Attached, Mechanism, TimedFunctionInfo, TimingSpec, Window};
+use netplumb_model::timing::{Attached, Step, TimingSpec, Window};
 
 use crate::live::{Live, LiveError};
 use calibrate::Bench;
-use instances::{Boundaries, Maker, Probe};
+use instances::{Boundaries, Maker};
+use ladder::{Climb, Probes};
 use layout::loss;
 use object::Templates;
 use runtime::{Memory, Shape};
@@ -40,14 +44,17 @@ use types::Types;
 #[derive(Debug)]
 pub struct Functions {
     // Dropped in this order: the functions, then the boundaries, then the memory.
-    /// One for each of the functions; none for those given up since.
-    probes: Vec<Option<Probe>>,
+    probes: Probes,
+    maker: Maker,
+    /// So many are still to be told one by one.
+    packets: u32,
+    packets_told: u32,
     max_overhead: Option<f64>,
     boundaries: Boundaries,
     attached: Attached,
     tree: Tree,
     memory: Memory,
-    _templates: Templates,
+    templates: Templates,
     opened: Instant,
     /// What had been lost when the window was opened.
     before: Lost,
@@ -87,9 +94,13 @@ impl Functions {
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1) as u32;
         let shape = Shape::new(cpus, numbers);
         let mut templates = Templates::open()?;
-        let memory = Memory::make(&mut templates, shape, &spec.filter)?;
-        let maker = Maker::new(&templates, shape)?;
-        let mechanism = spec.mechanism.unwrap_or(Mechanism::FentryFexit);
+        let ring_bytes = match spec.one_packet {
+            // As small as it can be: it can't be left out.
+            0 => 4096,
+            _ => steps::RING_BYTES,
+        };
+        let memory = Memory::make(&mut templates, shape, &spec.filter, ring_bytes)?;
+        let maker = Maker::new(&templates, shape, spec.one_packet > 0)?;
         let boundaries = Boundaries::attach(&templates, shape, &types, true)?;
         let bench = Bench {
             templates: &templates,
@@ -98,74 +109,45 @@ impl Functions {
             maker: &maker,
             types: &types,
             first: chosen.functions.len() as u32 + 1,
+            beside: &[],
         };
-        let measuring = Instant::now();
-        match bench.measure(mechanism) {
-            Ok(costs) => {
-                memory.set_outside(costs.outside_ns.round() as u64);
-                attached.calibration = costs.calibration;
-                attached.nested_saving_ns = costs.nested_saving_ns;
-                let outside = format!("{:.1}", costs.outside_ns);
-                attached
-                    .facts
-                    .insert("functions.outside_ns".into(), outside);
-            }
-            Err(error) => {
-                attached
-                    .facts
-                    .insert("functions.uncalibrated".into(), error.to_string());
-            }
-        }
-        attached.facts.insert(
-            "functions.calibration_ns".into(),
-            measuring.elapsed().as_nanos().to_string(),
-        );
         let attaching = Instant::now();
-        let mut probes = Vec::new();
-        let mut known = BTreeMap::new();
-        let mut last_error = None;
-        for (function, number) in chosen.functions.iter().zip(1..) {
-            match maker.attach(&types, function, number, mechanism) {
-                Ok(probe) => {
-                    probes.push(Some(probe));
-                    known.insert(number, attached.functions.len() as u32);
-                    attached.functions.push(TimedFunctionInfo {
-                        name: function.name.clone(),
-                        module: types.module_name(function).map(String::from),
-                        mechanism,
-                        arguments: function.arguments,
-                    });
-                }
-                Err(error) => {
-                    attached
-                        .refused
-                        .insert(function.name.clone(), explain(&error));
-                    last_error = Some(error);
-                }
-            }
-        }
+        let mut climb = Climb {
+            maker: &maker,
+            types: &types,
+            memory: &memory,
+            bench,
+            attached: &mut attached,
+            known: BTreeMap::new(),
+            last_error: None,
+            calibration_ns: 0,
+        };
+        let probes = climb.attach(&chosen.functions, spec.mechanism);
+        let (known, last_error) = (climb.known, climb.last_error);
+        let calibration_ns = climb.calibration_ns;
+        let attach_only_ns = attaching.elapsed().as_nanos() as u64 - calibration_ns;
         if probes.is_empty() {
             return Err(nothing(last_error));
         }
         let mut fact = |key: &str, value: String| {
             attached.facts.insert(format!("functions.{key}"), value);
         };
-        fact("attach_only_ns", attaching.elapsed().as_nanos().to_string());
+        fact("calibration_ns", calibration_ns.to_string());
+        fact("attach_only_ns", attach_only_ns.to_string());
         fact("boundaries", boundaries.watched.join(" "));
-        if spec.one_packet > 0 {
-            let why = "this instrument does not tell packets one by one: use `--clock stages`";
-            attached.refused.insert("one packet".into(), why.into());
-        }
         attached.refused.extend(boundaries.refused.clone());
         attached.attach_ns = begun.elapsed().as_nanos() as u64;
         let mut functions = Functions {
             tree: Tree::new(shape, known),
             probes,
+            maker,
+            packets: spec.one_packet,
+            packets_told: 0,
             max_overhead: spec.selection.max_overhead,
             boundaries,
             attached,
             memory,
-            _templates: templates,
+            templates,
             opened: Instant::now(),
             before: Lost::default(),
         };
@@ -178,17 +160,42 @@ impl Functions {
         for function in budget::excess(max_share, &self.attached, window) {
             let at = function as usize;
             // A probe's misses go with it: those of this window are told already.
-            if self.probes[at].take().is_some() {
+            if self.probes.give_up(at, &self.maker) {
                 let name = self.attached.functions[at].name.clone();
                 self.attached.shed.push(name);
             }
         }
     }
 
+    /// The first packets, step by step, unless they have been told.
+    fn told(&mut self) -> Result<Vec<Step>, LiveError> {
+        if self.packets == 0 {
+            return Ok(Vec::new());
+        }
+        self.memory.set_telling(0);
+        let raw = steps::drain(self.templates.map_fd("steps")?).map_err(|e| LiveError::System {
+            doing: "read the steps of single packets".into(),
+            source: Box::new(e),
+        })?;
+        let (tree, memory, attached) = (&mut self.tree, &self.memory, &self.attached);
+        let mut told = steps::steps(raw, self.packets, |id| {
+            let node = tree.told(memory, id)?.clone();
+            let name = attached.functions[node.function as usize].name.clone();
+            Some((node, name))
+        });
+        let count = told.last().map_or(0, |s| s.packet + 1);
+        for step in &mut told {
+            step.packet += self.packets_told;
+        }
+        self.packets -= count.min(self.packets);
+        self.packets_told += count;
+        Ok(told)
+    }
+
     fn lost(&self) -> Lost {
         Lost {
             counted: self.memory.lost(),
-            missed: self.probes.iter().flatten().map(Probe::missed).sum(),
+            missed: self.probes.missed(),
             boundaries_missed: self.boundaries.missed(),
         }
     }
@@ -305,14 +312,24 @@ impl Live for Functions {
         self.before = self.lost();
         self.opened = Instant::now();
         self.tree.open(&self.memory);
+        if self.packets > 0 {
+            // What an earlier window left.
+            steps::drain(self.templates.map_fd("steps")?).map_err(|e| LiveError::System {
+                doing: "read the steps of single packets".into(),
+                source: Box::new(e),
+            })?;
+            (self.memory).set_telling(u64::from(self.packets).saturating_mul(steps::OF_ONE));
+        }
         Ok(())
     }
 
     fn close(&mut self) -> Result<Window, LiveError> {
         let duration_ns = self.opened.elapsed().as_nanos() as u64;
         let seen = self.tree.close(&self.memory);
+        let told = self.told()?;
         let mut window = Window {
             duration_ns,
+            steps: told,
             losses: self.losses(seen.lost_calls),
             ledger: seen.ledger(&self.attached),
             nodes: seen.nodes,

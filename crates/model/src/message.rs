@@ -44,6 +44,8 @@ pub enum Request {
     TimeFunctions {
         /// The functions, timed one at a time.
         functions: Vec<String>,
+        /// Time them all at once, by the instrument and as this says.
+        spec: Option<Box<TimingSpec>>,
         /// What runs meanwhile, once for each.
         plan: RunPlan,
     },

@@ -7,7 +7,7 @@ use netplumb_instruments::live;
 use netplumb_instruments::single::{FunctionTimer, Times};
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::message::{RunPlan, TimedFunction};
-use netplumb_model::timing::{Attached, Clock, Filter, Selection, TimingSpec, Window};
+use netplumb_model::timing::{Attached, TimingSpec, Window};
 use netplumb_workload::ends::Ends;
 use netplumb_workload::packets::Traffic;
 
@@ -53,10 +53,10 @@ fn try_time(function: &str, plan: &RunPlan, ends: &Ends) -> Result<Times, String
     timer.read().map_err(|e| e.to_string())
 }
 
-/// Time all of these at once by the instrument, in the blocks of a plan, a window
-/// each. With none of them, the windows have only their length.
+/// Time functions at once by the instrument, in the blocks of a plan, a window each.
+/// Where nothing is asked of it, the windows have only their length.
 pub(super) fn together(
-    functions: &[String],
+    spec: Option<&TimingSpec>,
     plan: &RunPlan,
     ends: &Ends,
 ) -> Result<(Option<Attached>, Vec<Window>), String> {
@@ -64,20 +64,9 @@ pub(super) fn together(
         Traffic::open(plan, ends).map_err(|e| format!("open {} sockets: {e}", plan.proto))?;
     let rules = LayerRules::built_in();
     let layer = |name: &str, module: Option<&str>| rules.layer(name, module).map(String::from);
-    let spec = TimingSpec {
-        clock: Clock::Functions,
-        filter: Filter::default(),
-        selection: Selection {
-            recorded: functions.to_vec(),
-            max_functions: functions.len() as u32,
-            ..Default::default()
-        },
-        mechanism: None,
-        one_packet: 0,
-    };
-    let mut instrument = match functions {
-        [] => None,
-        _ => Some(live::attach(&spec, &layer).map_err(|e| e.to_string())?),
+    let mut instrument = match spec {
+        None => None,
+        Some(spec) => Some(live::attach(spec, &layer).map_err(|e| e.to_string())?),
     };
     traffic.warm_up().map_err(|e| format!("warm-up: {e}"))?;
     let mut windows = Vec::new();

@@ -9,7 +9,7 @@
 
 use netplumb_model::timing::{Calibration, Mechanism};
 
-use super::instances::{self, Maker, Probe};
+use super::instances::{self, Maker, Probe, Shared};
 use super::layout::cell;
 use super::object::{Program, Templates};
 use super::runtime::{Memory, Shape};
@@ -114,6 +114,9 @@ pub(super) struct Bench<'a> {
     pub(super) types: &'a Types,
     /// The first of the [`FUNCTIONS`] numbers that are free.
     pub(super) first: u32,
+    /// What shares a program: how many there are decides how long a cookie is looked
+    /// for, so a function of calibration is attached beside them.
+    pub(super) beside: &'a [Shared],
 }
 
 impl Bench<'_> {
@@ -125,6 +128,11 @@ impl Bench<'_> {
         let absent = || failed(std::io::Error::other("this kernel has no such function"));
         let function = self.types.find(name).ok_or_else(absent)?;
         let number = self.first + number;
+        if mechanism == Mechanism::KprobeSession {
+            let mut all = self.beside.to_vec();
+            all.push(Shared::new(function, number));
+            return self.maker.share(&all).map_err(failed);
+        }
         (self.maker)
             .attach(self.types, function, number, mechanism)
             .map_err(failed)
@@ -143,12 +151,8 @@ impl Bench<'_> {
         sum
     }
 
-    /// Test runs on one CPU: the times of the outer function and of another.
-    fn run(&self, outer: &Probe, inner: u32) -> Result<(Middle, Middle), LiveError> {
-        self.run_program(outer.program(), 0, inner)
-    }
-
-    /// The same of any program, within which these two are called.
+    /// Test runs of a program on one CPU, within which two functions are called: the
+    /// times of both.
     fn run_program(
         &self,
         program: &Program,
@@ -176,19 +180,29 @@ impl Bench<'_> {
         let pinned = Pinned::begin();
         let mut cpus = pinned.cpus();
         cpus.truncate(MAX_CPUS);
-        let outer = self.attach(OUTER, 0, mechanism)?;
+        let runner = self.runner()?;
+        // What it costs itself cancels out: best by what interferes least.
+        let _outer = self
+            .attach(OUTER, 0, Mechanism::FentryFexit)
+            .or_else(|_| self.attach(OUTER, 0, mechanism))?;
+        let run = |inner| self.run_program(&runner, 0, inner);
         let mut alone = Vec::new();
         for &cpu in &cpus {
             pinned.pin(cpu);
-            alone.push(self.run(&outer, 0)?.0);
+            alone.push(run(0)?.0);
         }
         let mut costs = Costs::default();
-        for arguments in 1..=6_u8 {
+        // Other ways don't save each argument by itself.
+        let most = match mechanism {
+            Mechanism::FentryFexit => 6,
+            _ => 1,
+        };
+        for arguments in 1..=most {
             let number = u32::from(arguments);
             let _inner = self.attach(&format!("bpf_fentry_test{arguments}"), number, mechanism)?;
             for (&cpu, alone) in cpus.iter().zip(&alone) {
                 pinned.pin(cpu);
-                let (with, inner) = self.run(&outer, number)?;
+                let (with, inner) = run(number)?;
                 costs.calibration.push(Calibration {
                     cpu: Some(cpu),
                     mechanism,
@@ -211,7 +225,7 @@ impl Bench<'_> {
             let _hooks = self.boundary(function)?;
             for (&cpu, alone) in cpus.iter().zip(&alone) {
                 pinned.pin(cpu);
-                grown.push(self.run(&outer, 0)?.0.ns - alone.ns);
+                grown.push(run(0)?.0.ns - alone.ns);
             }
             costs.outside_ns = Middle::of(grown).ns.max(0.0);
         }
@@ -233,6 +247,18 @@ impl Bench<'_> {
             .min_by_key(|c| c.arguments.abs_diff(arguments))
             .map_or(0.0, |c| c.pair_ns);
         Ok((outside - (with.ns - without.ns)).max(0.0))
+    }
+
+    /// The program whose test run calls the empty functions: no kprobe can be run so,
+    /// but what the run calls can have one.
+    fn runner(&self) -> Result<Program, LiveError> {
+        let failed = |error: std::io::Error| LiveError::System {
+            doing: "load a program that calls empty functions".into(),
+            source: Box::new(error),
+        };
+        let absent = || failed(std::io::Error::other("this kernel has none"));
+        let function = self.types.find("bpf_fentry_test1").ok_or_else(absent)?;
+        self.maker.runner(function).map_err(failed)
     }
 
     fn boundary(&self, function: &Described) -> Result<impl Sized, LiveError> {

@@ -118,7 +118,90 @@ static __noinline __u32 find_node(__u64 where, __u32 about, void *what)
 	return child(cpu, parent, function, class, hint, 0);
 }
 
-static __always_inline int enter(void *ctx, int takes_packet)
+/* Where enter() and leave_at() have it from which function it is. */
+enum {
+	/* From what the loader wrote; no argument is looked at. */
+	HOW_PLAIN,
+	/* The same, and one is. */
+	HOW_PACKET,
+	/* From the cookie of a program that many functions have in common. */
+	HOW_SESSION,
+	HOW_MASK = 3,
+	/* Added to one of these: calls are told one by one, if there are any to be. */
+	HOW_TELLING,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} steps SEC(".maps");
+
+/*
+ * Tell of an entry or exit, in a call that belongs to a packet. Nobody pays for
+ * the time it takes.
+ */
+static __noinline int tell(__u64 now, __u64 where, __u64 depth, __u64 is_exit)
+{
+	__u64 number = bpf_get_smp_processor_id();
+	struct functions_cpu *cpu = cpu_at(number);
+	struct functions_stack *s = stack_at(cpu->current);
+	struct functions_step *step;
+
+	if (!node_at((__u32)where)->class)
+		return 0;
+	state.telling--;
+	step = bpf_ringbuf_reserve(&steps, sizeof(*step), 0);
+	if (step) {
+		step->at_ns = now;
+		step->stack = cpu->current;
+		step->depth = depth;
+		step->node = where;
+		step->cpu = number;
+		step->thread = bpf_get_current_pid_tgid();
+		step->is_exit = is_exit;
+		bpf_get_current_comm(step->command, sizeof(step->command));
+		bpf_ringbuf_submit(step, BPF_RB_NO_WAKEUP);
+	} else {
+		lost(cpu, FUNCTIONS_LOST_STEPS, 1);
+	}
+	s->stolen_ns += bpf_ktime_get_ns() - now;
+	return 0;
+}
+
+/*
+ * An argument in a register, by its number: of struct pt_regs on x86-64. The
+ * verifier wants the offset to be a number, so the compiler must not make it one
+ * load of all.
+ */
+#define REGISTER(x, ctx, at) asm volatile("%0 = *(u64 *)(%1 + " #at ")" : "=r"(x) : "r"(ctx))
+static __always_inline void *argument_of(void *ctx, __u64 number)
+{
+	void *what = 0;
+
+	switch (number) {
+	case 0:
+		REGISTER(what, ctx, 112);
+		break;
+	case 1:
+		REGISTER(what, ctx, 104);
+		break;
+	case 2:
+		REGISTER(what, ctx, 96);
+		break;
+	case 3:
+		REGISTER(what, ctx, 88);
+		break;
+	case 4:
+		REGISTER(what, ctx, 72);
+		break;
+	case 5:
+		REGISTER(what, ctx, 64);
+		break;
+	}
+	return what;
+}
+
+static __always_inline int enter(void *ctx, int how, __u64 cookie)
 {
 	__u64 number = bpf_get_smp_processor_id();
 	struct functions_cpu *cpu = cpu_at(number);
@@ -134,14 +217,21 @@ static __always_inline int enter(void *ctx, int takes_packet)
 		return 0;
 	}
 	parent = &s->frames[depth];
-	PATCHED_NUMBER(function, FUNCTIONS_MAGIC_FUNCTION);
+	if ((how & HOW_MASK) == HOW_SESSION)
+		function = cookie & FUNCTIONS_COOKIE_FUNCTION;
+	else
+		PATCHED_NUMBER(function, FUNCTIONS_MAGIC_FUNCTION);
 	node = *child_of((__u32)parent->where, function);
 	if (node <= 0) {
 		__u64 begin = bpf_ktime_get_ns();
 		__u64 about = 0;
 		void *what = 0;
 
-		if (takes_packet) {
+		if ((how & HOW_MASK) == HOW_SESSION) {
+			about = cookie >> FUNCTIONS_COOKIE_ABOUT_SHIFT & 0xff;
+			if (about & FUNCTIONS_TAKES_MASK)
+				what = argument_of(ctx, cookie >> FUNCTIONS_COOKIE_ARGUMENT_SHIFT);
+		} else if ((how & HOW_MASK) == HOW_PACKET) {
 			PATCHED_NUMBER(about, FUNCTIONS_MAGIC_ABOUT);
 			PATCHED_LOAD(what, ctx, FUNCTIONS_MAGIC_ARGUMENT);
 		}
@@ -153,6 +243,8 @@ static __always_inline int enter(void *ctx, int takes_packet)
 		now = bpf_ktime_get_ns();
 		s->stolen_ns += now - begin;
 		frame->begin_ns = now - s->stolen_ns;
+		if (how & HOW_TELLING && (__s64)state.telling > 0)
+			tell(now, frame->where, depth + 1, 0);
 		return 0;
 	}
 	frame = parent + 1;
@@ -166,6 +258,8 @@ static __always_inline int enter(void *ctx, int takes_packet)
 		now = bpf_ktime_get_ns();
 	}
 	frame->begin_ns = now - stolen;
+	if (how & HOW_TELLING && (__s64)state.telling > 0)
+		tell(now, frame->where, depth + 1, 0);
 	return 0;
 }
 
@@ -199,7 +293,7 @@ static __noinline __u64 find_frame(__u64 function)
 	return 0;
 }
 
-static __always_inline int leave_at(__u64 now)
+static __always_inline int leave_at(__u64 now, int how, __u64 cookie)
 {
 	__u64 number = bpf_get_smp_processor_id();
 	struct functions_cpu *cpu = cpu_at(number);
@@ -209,7 +303,10 @@ static __always_inline int leave_at(__u64 now)
 	__u64 depth = s->depth;
 	__u64 function, where, t, bucket, inverse;
 
-	PATCHED_NUMBER(function, FUNCTIONS_MAGIC_FUNCTION);
+	if ((how & HOW_MASK) == HOW_SESSION)
+		function = cookie & FUNCTIONS_COOKIE_FUNCTION;
+	else
+		PATCHED_NUMBER(function, FUNCTIONS_MAGIC_FUNCTION);
 	if (depth >= FUNCTIONS_FRAMES)
 		goto search;
 	frame = &s->frames[depth];
@@ -242,19 +339,33 @@ search:
 	bucket = bucket_of(t);
 	OPAQUE(bucket);
 	cell->buckets[bucket & (FUNCTIONS_BUCKETS - 1)]++;
+	if (how & HOW_TELLING && (__s64)state.telling > 0)
+		tell(now, where, depth, 1);
 	return 0;
 }
 
 SEC("fentry")
 int enter_packet(void *ctx)
 {
-	return enter(ctx, 1);
+	return enter(ctx, HOW_PACKET, 0);
 }
 
 SEC("fentry")
 int enter_plain(void *ctx)
 {
-	return enter(ctx, 0);
+	return enter(ctx, HOW_PLAIN, 0);
+}
+
+SEC("fentry")
+int enter_packet_told(void *ctx)
+{
+	return enter(ctx, HOW_PACKET | HOW_TELLING, 0);
+}
+
+SEC("fentry")
+int enter_plain_told(void *ctx)
+{
+	return enter(ctx, HOW_PLAIN | HOW_TELLING, 0);
 }
 
 /* Calls a function that does next to nothing, in an RCU read section. */
@@ -267,7 +378,39 @@ int call_in_rcu(void *ctx)
 SEC("fexit")
 int leave(void *ctx)
 {
-	return leave_at(bpf_ktime_get_ns());
+	return leave_at(bpf_ktime_get_ns(), HOW_PLAIN, 0);
+}
+
+/* Since Linux 6.10, commit 535a3692ba72; with another prototype from 7.0 on. */
+extern _Bool bpf_session_is_return(void) __weak __ksym;
+
+static __always_inline int both(void *ctx, int how)
+{
+	__u64 now = bpf_ktime_get_ns();
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+
+	if (bpf_session_is_return())
+		return leave_at(now, how, cookie);
+	return enter(ctx, how, cookie);
+}
+
+/* Entry and return of all functions that are attached with cookies. */
+SEC("kprobe.session")
+int session(void *ctx)
+{
+	return both(ctx, HOW_SESSION);
+}
+
+SEC("kprobe.session")
+int session_told(void *ctx)
+{
+	return both(ctx, HOW_SESSION | HOW_TELLING);
+}
+
+SEC("fexit")
+int leave_told(void *ctx)
+{
+	return leave_at(bpf_ktime_get_ns(), HOW_PLAIN | HOW_TELLING, 0);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -38,6 +38,14 @@
 /* ... and, from bit 4, what it does with a packet: a direction, or 0. */
 #define FUNCTIONS_HINT_SHIFT 4
 
+/*
+ * A cookie of a function that shares its program with others: its number, what
+ * FUNCTIONS_MAGIC_ABOUT says of it, and which argument that is.
+ */
+#define FUNCTIONS_COOKIE_FUNCTION 0xffff
+#define FUNCTIONS_COOKIE_ABOUT_SHIFT 16
+#define FUNCTIONS_COOKIE_ARGUMENT_SHIFT 24
+
 /* Directions. */
 #define FUNCTIONS_OTHER 0
 #define FUNCTIONS_TX 1
@@ -162,14 +170,16 @@ struct functions_cell {
 	__u64 buckets[FUNCTIONS_BUCKETS];
 };
 
-/* One call, told by itself. */
+/* One entry or exit, told by itself. */
 struct functions_step {
-	__u64 begin_ns;
-	__u64 duration_ns;
+	__u64 at_ns;
+	__u32 stack;
+	__u32 depth;
 	__u32 node;
 	__u32 cpu;
 	__u32 thread;
-	__u32 packet;
+	/* 0 for an entry. */
+	__u32 is_exit;
 	char command[16];
 };
 

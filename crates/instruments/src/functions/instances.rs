@@ -8,39 +8,63 @@ use std::os::fd::OwnedFd;
 use libbpf_sys as sys;
 use netplumb_model::timing::Mechanism;
 
-use super::kprobe;
-use super::layout::{HINT_SHIFT, magic};
+use super::layout::{COOKIE_ABOUT_SHIFT, COOKIE_ARGUMENT_SHIFT, HINT_SHIFT, magic};
 use super::object::{Load, Program, Template, Templates};
 use super::runtime::Shape;
 use super::types::{Described, Types, hint};
+use super::{kprobe, session};
 use crate::live::LiveError;
 
-/// Attached to one function. The entry goes first when it is dropped, so that
-/// exits find what was entered.
+/// Attached to one function, or to several that share a program. The entry goes first
+/// when it is dropped, so that exits find what was entered.
 #[derive(Debug)]
-pub(super) struct Probe {
-    enter: Attachment,
-    leave: Attachment,
-}
+pub(super) struct Probe(Vec<Attachment>);
 
 #[derive(Debug)]
 struct Attachment {
     /// Dropped first: it detaches.
-    _link: OwnedFd,
+    link: OwnedFd,
     program: Program,
 }
 
 impl Probe {
-    /// Entries and exits that the kernel did not show us, since the program was under
-    /// way on that CPU.
+    /// Entries and exits that the kernel did not show us: the program was under way on
+    /// that CPU, or the kernel had no room to wait for a return.
     pub(super) fn missed(&self) -> u64 {
-        // Of a program that is loaded this can't fail.
-        self.enter.program.missed().unwrap_or(0) + self.leave.program.missed().unwrap_or(0)
+        let of = |a: &Attachment| {
+            // Of a program that is loaded this can't fail; not every link counts.
+            a.program.missed().unwrap_or(0) + session::missed(&a.link).unwrap_or(0)
+        };
+        self.0.iter().map(of).sum()
+    }
+}
+
+/// One of many functions that share a program.
+#[derive(Debug, Clone)]
+pub(super) struct Shared {
+    name: String,
+    cookie: u64,
+}
+
+impl Shared {
+    /// A function by the number `id`, for a program by fprobe.
+    pub(super) fn new(function: &Described, id: u32) -> Shared {
+        let (about, argument) = match function.packet {
+            Some((at, takes)) if kprobe::register(at).is_some() => (takes as u32, at),
+            _ => (0, 0),
+        };
+        let about = about | hint(&function.name) << HINT_SHIFT;
+        Shared {
+            name: function.name.clone(),
+            cookie: u64::from(id)
+                | u64::from(about) << COOKIE_ABOUT_SHIFT
+                | u64::from(argument) << COOKIE_ARGUMENT_SHIFT,
+        }
     }
 
-    /// Its program, to be test-run.
-    pub(super) fn program(&self) -> &Program {
-        &self.enter.program
+    /// Its number.
+    pub(super) fn id(&self) -> u32 {
+        (self.cookie & 0xffff) as u32
     }
 }
 
@@ -50,17 +74,66 @@ pub(super) struct Maker {
     enter_packet: Template,
     enter_plain: Template,
     leave: Template,
+    session: Template,
     numbers: BTreeMap<i32, i32>,
 }
 
 impl Maker {
-    pub(super) fn new(templates: &Templates, shape: Shape) -> Result<Maker, LiveError> {
+    /// From the templates; of those that tell of single calls, if so asked.
+    pub(super) fn new(
+        templates: &Templates,
+        shape: Shape,
+        telling: bool,
+    ) -> Result<Maker, LiveError> {
+        let template = |name: &str| match telling {
+            true => templates.template(&format!("{name}_told")),
+            false => templates.template(name),
+        };
         Ok(Maker {
-            enter_packet: templates.template("enter_packet")?,
-            enter_plain: templates.template("enter_plain")?,
-            leave: templates.template("leave")?,
+            enter_packet: template("enter_packet")?,
+            enter_plain: template("enter_plain")?,
+            leave: template("leave")?,
+            session: template("session")?,
             numbers: shape.numbers(),
         })
+    }
+
+    /// A program whose test run calls the kernel's empty functions; it is attached to
+    /// nothing.
+    pub(super) fn runner(&self, function: &Described) -> io::Result<Program> {
+        let mut copy = self.enter_plain.clone();
+        copy.patch(&self.with(&[(magic::FUNCTION, 0)]), 0)?;
+        copy.load("runner", tracing(sys::BPF_TRACE_FENTRY, function.id, 0))
+    }
+
+    /// Whether the kernel takes programs for a newer way to attach to a function.
+    pub(super) fn accepts(&self, attach: u32, function: &Described) -> io::Result<()> {
+        let mut copy = self.enter_plain.clone();
+        copy.patch(&self.with(&[(magic::FUNCTION, 0)]), 0)?;
+        copy.load("trial", tracing(attach, function.id, 0))?;
+        Ok(())
+    }
+
+    fn with(&self, more: &[(i32, i32)]) -> BTreeMap<i32, i32> {
+        let mut numbers = self.numbers.clone();
+        numbers.extend(more.iter().copied());
+        numbers
+    }
+
+    /// Attach one program to all of these.
+    pub(super) fn share(&self, functions: &[Shared]) -> io::Result<Probe> {
+        let mut copy = self.session.clone();
+        copy.patch(&self.numbers, 0)?;
+        let how = Load {
+            kind: sys::BPF_PROG_TYPE_KPROBE,
+            attach: sys::BPF_TRACE_KPROBE_SESSION,
+            target: 0,
+            module: 0,
+        };
+        let program = copy.load("session", how)?;
+        let each = functions.iter().map(|f| (f.name.as_str(), f.cookie));
+        let link = session::attach(&program, each)?;
+        Ok(Probe(vec![Attachment { link, program }]))
     }
 
     /// Attach to a function, whose number is `id`.
@@ -74,10 +147,9 @@ impl Maker {
         let by_kprobe = match mechanism {
             Mechanism::FentryFexit => false,
             Mechanism::Kretprobe => true,
+            Mechanism::KprobeSession => return self.share(&[Shared::new(function, id)]),
             _ => return Err(io::Error::other(format!("{mechanism} is not made use of"))),
         };
-        let mut numbers = self.numbers.clone();
-        numbers.insert(magic::FUNCTION, id as i32);
         let (about, argument) = match function.packet {
             Some((at, takes)) if by_kprobe => match kprobe::register(at) {
                 Some(offset) => (takes as u32, offset),
@@ -87,7 +159,7 @@ impl Maker {
             None => (0, 0),
         };
         let about = about | hint(&function.name) << HINT_SHIFT;
-        numbers.insert(magic::ABOUT, about as i32);
+        let numbers = self.with(&[(magic::FUNCTION, id as i32), (magic::ABOUT, about as i32)]);
         let enter = match about & 3 {
             0 => &self.enter_plain,
             _ => &self.enter_packet,
@@ -95,24 +167,16 @@ impl Maker {
         let load = |template: &Template, attach| {
             let mut copy = template.clone();
             copy.patch(&numbers, argument)?;
-            if by_kprobe {
-                let how = Load {
+            let how = match by_kprobe {
+                true => Load {
                     kind: sys::BPF_PROG_TYPE_KPROBE,
                     attach: 0,
                     target: 0,
                     module: 0,
-                };
-                return copy.load(&function.name, how);
-            }
-            copy.load(
-                &function.name,
-                Load {
-                    kind: sys::BPF_PROG_TYPE_TRACING,
-                    attach,
-                    target: function.id,
-                    module: types.module_fd(function),
                 },
-            )
+                false => tracing(attach, function.id, types.module_fd(function)),
+            };
+            copy.load(&function.name, how)
         };
         let leave = load(&self.leave, sys::BPF_TRACE_FEXIT)?;
         let enter = load(enter, sys::BPF_TRACE_FENTRY)?;
@@ -123,14 +187,24 @@ impl Maker {
             false => program.attach(),
         };
         let leave = Attachment {
-            _link: attach(&leave, true)?,
+            link: attach(&leave, true)?,
             program: leave,
         };
         let enter = Attachment {
-            _link: attach(&enter, false)?,
+            link: attach(&enter, false)?,
             program: enter,
         };
-        Ok(Probe { enter, leave })
+        Ok(Probe(vec![enter, leave]))
+    }
+}
+
+/// How a program on a trampoline is loaded.
+fn tracing(attach: u32, target: u32, module: i32) -> Load {
+    Load {
+        kind: sys::BPF_PROG_TYPE_TRACING,
+        attach,
+        target,
+        module,
     }
 }
 
@@ -168,10 +242,7 @@ impl Boundaries {
                 },
             )?;
             let link = program.attach()?;
-            Ok(Attachment {
-                _link: link,
-                program,
-            })
+            Ok(Attachment { link, program })
         };
         let absent = || io::Error::other("this kernel has none");
         let function = |name: &str, program: &str, kind| {
@@ -279,10 +350,7 @@ pub(super) fn boundary_on(
             },
         )?;
         let link = program.attach()?;
-        Ok(Attachment {
-            _link: link,
-            program,
-        })
+        Ok(Attachment { link, program })
     };
     let end = one("softirqs_end", sys::BPF_TRACE_FEXIT).map_err(refused)?;
     let begin = one("softirqs_begin", sys::BPF_TRACE_FENTRY).map_err(refused)?;

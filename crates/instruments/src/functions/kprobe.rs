@@ -1,5 +1,4 @@
-//! Programs on kprobes and kretprobes: what every kernel with kprobes has. What they cost
-//! is not measured: the test runs that calibration needs are for trampolines only.
+//! Programs on kprobes and kretprobes: what every kernel with kprobes has.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -45,6 +45,10 @@ pub(super) const CLASSES: u32 = 32;
 /// Where the hint begins in what is said of a function.
 pub(super) const HINT_SHIFT: u32 = 4;
 
+/// Where in a cookie it is what is said of a function, and the argument.
+pub(super) const COOKIE_ABOUT_SHIFT: u32 = 16;
+pub(super) const COOKIE_ARGUMENT_SHIFT: u32 = 24;
+
 /// Set in a node's hint if it was first called within an RCU read section.
 pub(super) const NESTED: u32 = 0x100;
 
@@ -119,7 +123,21 @@ pub(super) struct State {
     pub(super) max_nodes: u32,
     pub(super) outside_ns: u64,
     pub(super) parked: u64,
-    pub(super) unused: u64,
+    pub(super) telling: u64,
+}
+
+/// `struct functions_step`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RawStep {
+    pub(super) at_ns: u64,
+    pub(super) stack: u32,
+    pub(super) depth: u32,
+    pub(super) node: u32,
+    pub(super) cpu: u32,
+    pub(super) thread: u32,
+    pub(super) is_exit: u32,
+    pub(super) command: [u8; 16],
 }
 
 /// `struct functions_filter`.
@@ -150,5 +168,6 @@ mod tests {
         assert_eq!(STACK_BYTES as usize, 16 + FRAMES * 16);
         assert_eq!(CELL_WORDS * 8, 4160);
         assert_eq!(size_of::<RawFilter>(), 88);
+        assert_eq!(size_of::<RawStep>(), 48);
     }
 }

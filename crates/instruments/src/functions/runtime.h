@@ -40,8 +40,8 @@ struct {
 	__u64 outside_ns;
 	/* Stacks of tasks that are switched out. */
 	__u64 parked;
-	/* Tasks without frames are not looked for if it is 0. */
-	__u64 unused;
+	/* So many entries and exits are still to be told one by one. */
+	__u64 telling;
 } state SEC(".data.state");
 
 /* log2(i), and 0 for 0: that of a time's upper bits is its bucket's octave. */

@@ -98,6 +98,7 @@ impl Memory {
         templates: &mut Templates,
         shape: Shape,
         wanted: &Filter,
+        ring_bytes: u32,
     ) -> Result<Memory, LiveError> {
         for (name, bytes) in [
             (".data.cpus", shape.cpu_slots * size_of::<Cpu>() as u32),
@@ -113,6 +114,7 @@ impl Memory {
         }
         templates.entries("spare", shape.stacks)?;
         templates.entries("parked", shape.stacks)?;
+        templates.entries("steps", ring_bytes)?;
         let raw = filter::raw(wanted)?;
         filter::write(templates, &raw)?;
         templates.prepare()?;
@@ -182,6 +184,12 @@ impl Memory {
     pub(super) fn set_outside(&self, ns: u64) {
         // SAFETY: the section is there as long as the object, which outlives this.
         unsafe { (&raw mut (*self.state.as_ptr()).outside_ns).write_volatile(ns) }
+    }
+
+    /// So many entries and exits are to be told one by one.
+    pub(super) fn set_telling(&self, steps: u64) {
+        // SAFETY: as above.
+        unsafe { (&raw mut (*self.state.as_ptr()).telling).write_volatile(steps) }
     }
 
     /// Nodes that there are.

@@ -95,6 +95,13 @@ impl Tree {
         }
     }
 
+    /// What a node in the kernel is for the user, if it is a function.
+    pub(super) fn told(&mut self, memory: &Memory, id: u32) -> Option<&TimedNode> {
+        self.grow(memory);
+        let known = self.known.get(id as usize).filter(|k| k.own)?;
+        self.nodes.get(known.index? as usize)
+    }
+
     /// What was counted up to now is of no window.
     pub(super) fn open(&mut self, memory: &Memory) {
         self.grow(memory);

@@ -1,0 +1,276 @@
+//! By what each function is timed: the best that the kernel accepts for it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Instant;
+
+use netplumb_model::timing::{Attached, Mechanism, TimedFunctionInfo};
+
+use super::calibrate::Bench;
+use super::explain;
+use super::instances::{Maker, Probe, Shared};
+use super::runtime::Memory;
+use super::types::{Described, Types};
+
+/// The ways that are made use of, the best first.
+const LADDER: &[Mechanism] = &[
+    Mechanism::FentryFexit,
+    Mechanism::KprobeSession,
+    Mechanism::Kretprobe,
+];
+/// Newer ways, by their number in `enum bpf_attach_type`: tried and told, not made use
+/// of. From Linux 7.0 and 7.2.
+const NEWER: &[(&str, u32)] = &[("fsession", 58), ("fsession_multi", 61)];
+
+/// How one function is timed.
+#[derive(Debug)]
+enum Way {
+    /// By programs of its own.
+    Own(Probe),
+    /// By the one that it shares.
+    Shared(u32),
+}
+
+/// Everything that is attached to functions that are timed.
+#[derive(Debug, Default)]
+pub(super) struct Probes {
+    /// By the user's index; none for those given up.
+    each: Vec<Option<Way>>,
+    shared: Option<Probe>,
+    members: Vec<Shared>,
+}
+
+/// What is needed for it, and what becomes known on the way.
+pub(super) struct Climb<'a> {
+    pub(super) maker: &'a Maker,
+    pub(super) types: &'a Types,
+    pub(super) memory: &'a Memory,
+    pub(super) bench: Bench<'a>,
+    pub(super) attached: &'a mut Attached,
+    /// By a function's number, its index for the user.
+    pub(super) known: BTreeMap<u32, u32>,
+    /// Why the last of those that could not be attached was refused.
+    pub(super) last_error: Option<io::Error>,
+    /// How long it took to measure what the probes cost.
+    pub(super) calibration_ns: u64,
+}
+
+impl Climb<'_> {
+    /// Attach to all of them that can be, and measure what that costs.
+    pub(super) fn attach(&mut self, functions: &[&Described], only: Option<Mechanism>) -> Probes {
+        let mut probes = Probes::default();
+        // Also where only another is asked for: the boundaries are by trampolines.
+        self.measure(Mechanism::FentryFexit, &[]);
+        self.try_newer();
+        let mut left: Vec<(&Described, u32)> = functions.iter().copied().zip(1..).collect();
+        let ladder = only.as_ref().map_or(LADDER, std::slice::from_ref);
+        for &mechanism in ladder {
+            if left.is_empty() {
+                break;
+            }
+            left = match mechanism {
+                Mechanism::KprobeSession => self.share(left, &mut probes),
+                _ => self.attach_each(left, mechanism, &mut probes),
+            };
+        }
+        // What is not made use of has no cost.
+        let used: Vec<_> = self
+            .attached
+            .functions
+            .iter()
+            .map(|f| f.mechanism)
+            .collect();
+        (self.attached.calibration).retain(|c| used.contains(&c.mechanism));
+        probes
+    }
+
+    fn attach_each<'f>(
+        &mut self,
+        functions: Vec<(&'f Described, u32)>,
+        mechanism: Mechanism,
+        probes: &mut Probes,
+    ) -> Vec<(&'f Described, u32)> {
+        if mechanism != Mechanism::FentryFexit {
+            self.measure(mechanism, &[]);
+        }
+        let mut left = Vec::new();
+        for (function, id) in functions {
+            match self.maker.attach(self.types, function, id, mechanism) {
+                Ok(probe) => {
+                    probes.each.push(Some(Way::Own(probe)));
+                    self.note(function, id, mechanism);
+                }
+                Err(error) => {
+                    self.refuse(function, error);
+                    left.push((function, id));
+                }
+            }
+        }
+        left
+    }
+
+    /// By one program for all.
+    fn share<'f>(
+        &mut self,
+        functions: Vec<(&'f Described, u32)>,
+        probes: &mut Probes,
+    ) -> Vec<(&'f Described, u32)> {
+        let mut members: Vec<_> = functions
+            .iter()
+            .map(|(f, id)| Shared::new(f, *id))
+            .collect();
+        // It is all or none: one that is refused keeps the others out.
+        if let Err(error) = self.maker.share(&members) {
+            let mut refused = None;
+            members.retain(|one| {
+                // Without the way itself, one try tells it.
+                let tried = match &refused {
+                    Some(_) => return false,
+                    None => self.maker.share(std::slice::from_ref(one)),
+                };
+                match tried {
+                    Err(e) if e.raw_os_error() == error.raw_os_error() && members_fail(&e) => {
+                        refused = Some(e);
+                        false
+                    }
+                    tried => tried.is_ok(),
+                }
+            });
+            let fact = "functions.kprobe_session".to_string();
+            self.attached.facts.insert(fact, error.to_string());
+        }
+        if members.is_empty() {
+            return functions;
+        }
+        self.measure_shared(&members);
+        let Ok(shared) = self.maker.share(&members) else {
+            return functions;
+        };
+        probes.shared = Some(shared);
+        let mut left = Vec::new();
+        for (function, id) in functions {
+            if members.iter().any(|m| m.id() == id) {
+                probes.each.push(Some(Way::Shared(id)));
+                self.note(function, id, Mechanism::KprobeSession);
+            } else {
+                left.push((function, id));
+            }
+        }
+        probes.members = members;
+        left
+    }
+
+    fn note(&mut self, function: &Described, id: u32, mechanism: Mechanism) {
+        self.attached.refused.remove(&function.name);
+        self.known.insert(id, self.attached.functions.len() as u32);
+        self.attached.functions.push(TimedFunctionInfo {
+            name: function.name.clone(),
+            module: self.types.module_name(function).map(String::from),
+            mechanism,
+            arguments: function.arguments,
+        });
+    }
+
+    fn refuse(&mut self, function: &Described, error: io::Error) {
+        let why = explain(&error);
+        // The best way's reason is the one to know.
+        (self.attached.refused)
+            .entry(function.name.clone())
+            .or_insert(why);
+        self.last_error = Some(error);
+    }
+
+    /// Measure what a way costs, on functions that do nothing.
+    fn measure(&mut self, mechanism: Mechanism, beside: &[Shared]) {
+        let bench = Bench {
+            beside,
+            ..self.bench
+        };
+        let begun = Instant::now();
+        let measured = bench.measure(mechanism);
+        self.calibration_ns += begun.elapsed().as_nanos() as u64;
+        match measured {
+            Ok(costs) => {
+                self.attached.calibration.extend(costs.calibration);
+                if mechanism == Mechanism::FentryFexit {
+                    self.memory.set_outside(costs.outside_ns.round() as u64);
+                    self.attached.nested_saving_ns = costs.nested_saving_ns;
+                    let outside = format!("{:.1}", costs.outside_ns);
+                    let facts = &mut self.attached.facts;
+                    facts.insert("functions.outside_ns".into(), outside);
+                }
+            }
+            Err(error) => {
+                let fact = format!("functions.uncalibrated.{mechanism}");
+                self.attached.facts.insert(fact, error.to_string());
+            }
+        }
+    }
+
+    /// The same of a program that these share. How long a cookie is looked for depends
+    /// on the function, and is not known of each: it is part of the doubt.
+    fn measure_shared(&mut self, members: &[Shared]) {
+        let before = self.attached.calibration.len();
+        self.measure(Mechanism::KprobeSession, &[]);
+        let alone = self.attached.calibration.split_off(before);
+        self.measure(Mechanism::KprobeSession, members);
+        for (with, alone) in self.attached.calibration[before..].iter_mut().zip(alone) {
+            with.uncertainty_ns += (with.pair_ns - alone.pair_ns).abs() / 2.0;
+        }
+    }
+
+    /// Whether the kernel has what we make no use of yet.
+    fn try_newer(&mut self) {
+        let Some(function) = self.types.find("bpf_fentry_test1") else {
+            return;
+        };
+        for (name, attach) in NEWER {
+            let said = match self.maker.accepts(*attach, function) {
+                Ok(()) => "accepted by this kernel, not made use of".to_string(),
+                Err(why) => format!("not accepted by this kernel: {why}"),
+            };
+            (self.attached.facts).insert(format!("functions.{name}"), said);
+        }
+    }
+}
+
+/// Whether it is the program or the kernel's configuration that is refused, not a
+/// function.
+fn members_fail(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::EOPNOTSUPP | libc::EPERM | libc::E2BIG) | None
+    )
+}
+
+impl Probes {
+    /// Whether nothing is timed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.each.is_empty()
+    }
+
+    /// Entries and exits that the kernel did not show.
+    pub(super) fn missed(&self) -> u64 {
+        let own = self.each.iter().flatten().map(|way| match way {
+            Way::Own(probe) => probe.missed(),
+            Way::Shared(_) => 0,
+        });
+        own.sum::<u64>() + self.shared.as_ref().map_or(0, Probe::missed)
+    }
+
+    /// Give up a function. Whether it was timed.
+    pub(super) fn give_up(&mut self, at: usize, maker: &Maker) -> bool {
+        let Some(way) = self.each[at].take() else {
+            return false;
+        };
+        if let Way::Shared(id) = way {
+            self.members.retain(|m| m.id() != id);
+            // What is shared is attached as a whole.
+            self.shared = None;
+            if !self.members.is_empty() {
+                self.shared = maker.share(&self.members).ok();
+            }
+        }
+        true
+    }
+}
