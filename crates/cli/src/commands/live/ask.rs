@@ -321,8 +321,7 @@ pub(super) fn spec(args: &PathArgs) -> anyhow::Result<TimingSpec> {
         clock: live.clock().unwrap_or(Clock::Functions),
         filter,
         selection: Selection {
-            discover: live.discover
-                || live.functions.is_empty() && recorded.is_empty() && layers.is_empty(),
+            discover: live.discover,
             patterns: live.functions.clone(),
             layers,
             recorded,
