@@ -129,7 +129,12 @@ fn a_saved_state_counts_as_a_cold_boot_does() {
         }
         let warm = place.recording("warm.plumb");
         let again = place.recording("again.plumb");
-        same(&format!("{link}, again"), &warm, &again);
+        match link {
+            // Plugged in while the guest runs, and built anew each time: on a busy host
+            // some hundred instructions fall otherwise (docs/limits.md).
+            "usb-net" => nearly_same_packets(&format!("{link}, again"), &warm, &again),
+            _ => same(&format!("{link}, again"), &warm, &again),
+        }
         let cold = place.recording("cold.plumb");
         if matches!(link, "lo" | "veth") && proto == "udp" {
             same_packets(&format!("{link}, cold"), &warm, &cold);

@@ -293,9 +293,11 @@ fn nothing(error: Option<std::io::Error>) -> LiveError {
                 .into(),
             remedy: "use `--clock stages`, which needs tracepoints only, or `--lab vm`".into(),
         },
-        Some(error) => LiveError::System {
-            doing: "attach to any function".into(),
-            source: Box::new(error),
+        Some(error) => LiveError::CannotRun {
+            reason: format!("no function could be timed: {}", explain(&error)),
+            remedy:
+                "ask for other functions, or use `--clock stages`, which needs tracepoints only"
+                    .into(),
         },
         None => {
             LiveError::Asked("none of the functions asked for can be timed on this kernel".into())

@@ -62,7 +62,8 @@ static __always_inline void go_in(__u64 now, __u32 root)
 }
 
 /* Time that a stack has not had. */
-static __always_inline void give_back(struct functions_stack *s, __u64 number, __u64 left_ns)
+static __always_inline void give_back(struct functions_stack *s, __u64 number,
+				      __u64 left_ns)
 {
 	__u64 depth = s->depth;
 
@@ -128,7 +129,8 @@ int softirq_vector(__u64 *ctx)
 	__u64 vector = ctx[0];
 
 	if (cpu->level && vector < SOFTIRQS)
-		stack_at(cpu->current)->frames[0].where = FUNCTIONS_NODE_SOFTIRQ + vector;
+		stack_at(cpu->current)->frames[0].where =
+			FUNCTIONS_NODE_SOFTIRQ + vector;
 	return 0;
 }
 
@@ -139,7 +141,8 @@ int softirq_begin(__u64 *ctx)
 	__u64 now = bpf_ktime_get_ns();
 	__u64 vector = ctx[0];
 
-	go_in(now, FUNCTIONS_NODE_SOFTIRQ + (vector < SOFTIRQS ? vector : SOFTIRQ_TIMER));
+	go_in(now, FUNCTIONS_NODE_SOFTIRQ +
+			   (vector < SOFTIRQS ? vector : SOFTIRQ_TIMER));
 	return 0;
 }
 
@@ -199,7 +202,10 @@ int task_switch(__u64 *ctx)
 		if (bpf_core_field_exists(before->__state))
 			dead = BPF_CORE_READ(before, __state) & TASK_DEAD;
 		else
-			dead = BPF_CORE_READ((struct task_struct___before_5_14 *)before, state) &
+			dead = BPF_CORE_READ(
+				       (struct task_struct___before_5_14 *)
+					       before,
+				       state) &
 			       TASK_DEAD;
 		if (dead)
 			s->depth = 0;

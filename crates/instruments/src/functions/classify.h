@@ -48,16 +48,20 @@ static __always_inline void see_sock(struct packet *p, struct sock *sk)
 	if (!p->namespace)
 		see_net(p, BPF_CORE_READ(sk, __sk_common.skc_net.net));
 	if (family == AF_INET) {
-		BPF_CORE_READ_INTO((__u32 *)p->source, sk, __sk_common.skc_rcv_saddr);
+		BPF_CORE_READ_INTO((__u32 *)p->source, sk,
+				   __sk_common.skc_rcv_saddr);
 		BPF_CORE_READ_INTO((__u32 *)p->dest, sk, __sk_common.skc_daddr);
 	} else {
-		BPF_CORE_READ_INTO((struct in6_addr *)p->source, sk, __sk_common.skc_v6_rcv_saddr);
-		BPF_CORE_READ_INTO((struct in6_addr *)p->dest, sk, __sk_common.skc_v6_daddr);
+		BPF_CORE_READ_INTO((struct in6_addr *)p->source, sk,
+				   __sk_common.skc_v6_rcv_saddr);
+		BPF_CORE_READ_INTO((struct in6_addr *)p->dest, sk,
+				   __sk_common.skc_v6_daddr);
 	}
 }
 
 /* The IP header at `at`, if there is one. */
-static __always_inline int see_header(struct packet *p, unsigned char *at, __u16 protocol)
+static __always_inline int see_header(struct packet *p, unsigned char *at,
+				      __u16 protocol)
 {
 	__u8 bytes[40];
 	__u32 length;
@@ -84,7 +88,8 @@ static __always_inline int see_header(struct packet *p, unsigned char *at, __u16
 			__builtin_memcpy(p->dest, bytes + 24, 16);
 		}
 	}
-	if (filter.active && (p->protocol == IPPROTO_UDP || p->protocol == IPPROTO_TCP) &&
+	if (filter.active &&
+	    (p->protocol == IPPROTO_UDP || p->protocol == IPPROTO_TCP) &&
 	    !bpf_probe_read_kernel(ports, 4, at + length)) {
 		p->source_port = ports[0] << 8 | ports[1];
 		p->dest_port = ports[2] << 8 | ports[3];
@@ -138,14 +143,16 @@ static __always_inline int wanted_namespace(__u32 inode)
 	__u32 i;
 
 	for (i = 0; i < 8; i++) {
-		if (i < filter.namespaces && filter.namespace_inodes[i] == inode)
+		if (i < filter.namespaces &&
+		    filter.namespace_inodes[i] == inode)
 			return 1;
 	}
 	return 0;
 }
 
 /* Whether it is one that is looked for. */
-static __always_inline int wanted(const struct packet *p, __u32 proto, int in_task)
+static __always_inline int wanted(const struct packet *p, __u32 proto,
+				  int in_task)
 {
 	if (!filter.active)
 		return 1;
@@ -153,7 +160,8 @@ static __always_inline int wanted(const struct packet *p, __u32 proto, int in_ta
 		return 0;
 	if (filter.family && filter.family != p->family)
 		return 0;
-	if (filter.port && filter.port != p->source_port && filter.port != p->dest_port)
+	if (filter.port && filter.port != p->source_port &&
+	    filter.port != p->dest_port)
 		return 0;
 	if (filter.address_family &&
 	    (filter.address_family != p->family ||
@@ -164,9 +172,11 @@ static __always_inline int wanted(const struct packet *p, __u32 proto, int in_ta
 	if (filter.namespaces && !wanted_namespace(p->namespace))
 		return 0;
 	/* Who makes the call: a softirq interrupts whom it likes. */
-	if (filter.pid && (!in_task || filter.pid != bpf_get_current_pid_tgid() >> 32))
+	if (filter.pid &&
+	    (!in_task || filter.pid != bpf_get_current_pid_tgid() >> 32))
 		return 0;
-	if (filter.cgroup && (!in_task || filter.cgroup != bpf_get_current_cgroup_id()))
+	if (filter.cgroup &&
+	    (!in_task || filter.cgroup != bpf_get_current_cgroup_id()))
 		return 0;
 	return 1;
 }

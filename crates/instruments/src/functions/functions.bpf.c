@@ -34,12 +34,14 @@ static __always_inline __u32 nested(void)
 	if (!bpf_core_field_exists(task->rcu_read_lock_nesting))
 		return 0;
 	/* One is our own. */
-	return BPF_CORE_READ(task, rcu_read_lock_nesting) > 1 ? FUNCTIONS_NESTED : 0;
+	return BPF_CORE_READ(task, rcu_read_lock_nesting) > 1 ? FUNCTIONS_NESTED
+							      : 0;
 }
 
 /* The node below `parent`; made if it was not there yet. */
-static __always_inline __u32 child(struct functions_cpu *cpu, __u32 parent, __u32 function,
-				   __u32 class, __u32 hint, __u32 flag)
+static __always_inline __u32 child(struct functions_cpu *cpu, __u32 parent,
+				   __u32 function, __u32 class, __u32 hint,
+				   __u32 flag)
 {
 	__u32 *slot = child_of(parent, function);
 	struct functions_node *node;
@@ -99,19 +101,24 @@ static __noinline __u32 find_node(__u64 where, __u32 about, void *what)
 	PATCHED_NUMBER(base, FUNCTIONS_MAGIC_CLASSES_FROM);
 	if (class) {
 		/* A packet that was received, and is passed on, or answered. */
-		if (own_hint >= FUNCTIONS_FORWARD && (class & 7) == FUNCTIONS_RX) {
+		if (own_hint >= FUNCTIONS_FORWARD &&
+		    (class & 7) == FUNCTIONS_RX) {
 			class = (class & ~7) | own_hint;
-			parent = child(cpu, parent, base + (class & 31), class, hint, 0);
+			parent = child(cpu, parent, base + (class & 31), class,
+				       hint, 0);
 		}
 		return child(cpu, parent, function, class, hint, 0);
 	}
 	if (!kind)
 		return child(cpu, parent, function, 0, hint, 0);
-	proto = classify(what, kind, root == FUNCTIONS_NODE_TASK || root == FUNCTIONS_NODE_OTHER_TASK);
+	proto = classify(what, kind,
+			 root == FUNCTIONS_NODE_TASK ||
+				 root == FUNCTIONS_NODE_OTHER_TASK);
 	if (proto == CLASS_UNWANTED)
 		return FUNCTIONS_NODE_IGNORED;
 	if (proto == CLASS_UNKNOWN)
-		return child(cpu, parent, function, 0, hint, FUNCTIONS_UNDECIDED);
+		return child(cpu, parent, function, 0, hint,
+			     FUNCTIONS_UNDECIDED);
 	class = FUNCTIONS_DECIDED | proto << 3 | (hint ?: direction_of(root));
 	/* So that this function is looked at again the next time. */
 	parent = child(cpu, parent, base + (class & 31), class, hint, 0);
@@ -173,7 +180,8 @@ static __noinline int tell(__u64 now, __u64 where, __u64 depth, __u64 is_exit)
  * verifier wants the offset to be a number, so the compiler must not make it one
  * load of all.
  */
-#define REGISTER(x, ctx, at) asm volatile("%0 = *(u64 *)(%1 + " #at ")" : "=r"(x) : "r"(ctx))
+#define REGISTER(x, ctx, at) \
+	asm volatile("%0 = *(u64 *)(%1 + " #at ")" : "=r"(x) : "r"(ctx))
 static __always_inline void *argument_of(void *ctx, __u64 number)
 {
 	void *what = 0;
@@ -230,12 +238,16 @@ static __always_inline int enter(void *ctx, int how, __u64 cookie)
 		if ((how & HOW_MASK) == HOW_SESSION) {
 			about = cookie >> FUNCTIONS_COOKIE_ABOUT_SHIFT & 0xff;
 			if (about & FUNCTIONS_TAKES_MASK)
-				what = argument_of(ctx, cookie >> FUNCTIONS_COOKIE_ARGUMENT_SHIFT);
+				what = argument_of(
+					ctx,
+					cookie >>
+						FUNCTIONS_COOKIE_ARGUMENT_SHIFT);
 		} else if ((how & HOW_MASK) == HOW_PACKET) {
 			PATCHED_NUMBER(about, FUNCTIONS_MAGIC_ABOUT);
 			PATCHED_LOAD(what, ctx, FUNCTIONS_MAGIC_ARGUMENT);
 		}
-		node = find_node((__u32)parent->where | function << 32, about, what);
+		node = find_node((__u32)parent->where | function << 32, about,
+				 what);
 		frame = parent + 1;
 		frame->where = (__u32)node | function << 32;
 		s->depth = depth + 1;
@@ -312,7 +324,7 @@ static __always_inline int leave_at(__u64 now, int how, __u64 cookie)
 	frame = &s->frames[depth];
 	where = frame->where;
 	if (where >> 32 != function) {
-search:
+	search:
 		depth = find_frame(function);
 		if (!depth)
 			return 0;

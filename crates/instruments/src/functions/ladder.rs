@@ -56,6 +56,15 @@ pub(super) struct Climb<'a> {
 }
 
 impl Climb<'_> {
+    /// Remember why a function was refused; what is not allowed at all says more than
+    /// what a lesser way lacks besides.
+    fn refused_for(&mut self, error: io::Error) {
+        let forbids = |e: &io::Error| e.raw_os_error() == Some(libc::EPERM);
+        if !self.last_error.as_ref().is_some_and(forbids) {
+            self.last_error = Some(error);
+        }
+    }
+
     /// Attach to all of them that can be, and measure what that costs.
     pub(super) fn attach(&mut self, functions: &[&Described], only: Option<Mechanism>) -> Probes {
         let mut probes = Probes::default();
@@ -177,7 +186,7 @@ impl Climb<'_> {
         (self.attached.refused)
             .entry(function.name.clone())
             .or_insert(why);
-        self.last_error = Some(error);
+        self.refused_for(error);
     }
 
     /// Measure what a way costs, on functions that do nothing.

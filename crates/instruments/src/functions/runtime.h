@@ -49,7 +49,8 @@ struct {
 #define LOG16(n) LOG4(n), LOG4(n), LOG4(n), LOG4(n)
 #define LOG64(n) LOG16(n), LOG16(n), LOG16(n), LOG16(n)
 static const volatile __u8 log2_of[256] = {
-	0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
+	0,	  0,	    1,	      1,	2,	  2,	    2, 2,
+	3,	  3,	    3,	      3,	3,	  3,	    3, 3,
 	LOG16(4), LOG16(5), LOG16(5), LOG64(6), LOG64(7), LOG64(7),
 };
 
@@ -87,7 +88,8 @@ static __always_inline struct functions_cell *cell_at(__u64 cpu, __u64 node)
 	return &cells[cpu];
 }
 
-static __always_inline void lost(struct functions_cpu *cpu, enum functions_loss what, __u64 count)
+static __always_inline void lost(struct functions_cpu *cpu,
+				 enum functions_loss what, __u64 count)
 {
 	cpu->lost[what] += count;
 }
