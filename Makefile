@@ -15,10 +15,10 @@ PLUMB := $(TARGET)/x86_64-unknown-linux-gnu/release/plumb
 
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
-.PHONY: help setup build page demo test lint deny bench install uninstall clean
+.PHONY: help setup build page demo test lint deny bench bench-paper install uninstall clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: ## install the Debian packages and the Rust toolchain that are missing
 	@scripts/setup.sh build run test
@@ -65,6 +65,11 @@ bench: ## measure what measuring costs: time, memory, the plugin's slowdown
 	@scripts/kernel.sh
 	@cargo bench --locked --package netplumb-report --bench page
 	@cargo bench --locked --package netplumb
+
+bench-paper: ## draw the figures of the XDP paper again, as root
+	@scripts/setup.sh --try build run test
+	@cargo build --release --locked
+	@$(PLUMB) run experiments/xdp-paper.toml
 
 install: ## install plumb below PREFIX (/usr/local)
 	@test -x $(PLUMB) || { echo "there is nothing to install yet: make build" >&2; exit 1; }

@@ -48,10 +48,14 @@ needs() {
 			/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf fonts-dejavu-core
 			callgrind_annotate valgrind
 			nft nftables
+			iptables-legacy iptables
+			dpdk-testpmd dpdk-dev
 			ping iputils-ping
 			iperf3 iperf3
 			curl curl
 			ip iproute2
+			ethtool ethtool
+			sysctl procps
 			python3 python3
 		LIST
 		# `go tool pprof` reads what `plumb report --pprof` writes.

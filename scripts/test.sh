@@ -11,7 +11,9 @@ log=$target/test.log
 failed=()
 
 mkdir -p "$target"
-cargo build "${cargo_flags[@]}"
+# With the features that tests ask for, so that nothing is compiled twice; the program is
+# built along with them.
+cargo test "${cargo_flags[@]}" --workspace --no-run
 
 if [ "$(id -u)" != 0 ]; then
 	say "not root: tests that make network namespaces or load BPF programs are skipped"

@@ -6,7 +6,9 @@ import { defineConfig } from "vite";
 const hash = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
 
 /** What is in the script beside our own, and has to be named wherever it goes. */
-const CARRIED = ["@dagrejs/dagre", "@dagrejs/graphlib"];
+const CARRIED = [
+  "@dagrejs/dagre", "@dagrejs/graphlib", "d3-array", "d3-color", "d3-format", "d3-interpolate", "d3-scale", "d3-time", "d3-time-format", "internmap",
+];
 
 /** The licences of these, as a comment. */
 function licences() {

@@ -21,6 +21,55 @@ export interface Page {
   claims: PageClaim[];
   functions: PageFunction[];
   classes: PageClass[];
+  timed?: PageTimed | null;
+  bench?: PageBench | null;
+}
+
+export interface PageBench {
+  charts: PageChart[];
+  flows: PageFlow[];
+}
+
+export interface PageChart {
+  title: string;
+  note: string;
+  x: PageAxis;
+  y: PageAxis;
+  series: PageSeries[];
+}
+
+export interface PageAxis {
+  label: string;
+  unit: string;
+  log: boolean;
+}
+
+export interface PageSeries {
+  name: string;
+  kind: "line" | "points" | "ideal" | "published";
+  points: PagePoint[];
+}
+
+export interface PagePoint {
+  x: number;
+  y: number;
+  low: number | null;
+  high: number | null;
+  label: string;
+}
+
+export interface PageFlow {
+  title: string;
+  invalid: string;
+  hops: PageHop[];
+}
+
+export interface PageHop {
+  name: string;
+  entered: number;
+  left: number;
+  dropped: [string, number][];
+  missing: number;
 }
 
 export interface Fact {
@@ -53,6 +102,99 @@ export interface PageClass {
   contexts: PageTree[];
   published: PagePublished | null;
   moves: PageMove[];
+  count?: number | null;
+  times?: PageTimes | null;
+}
+
+export interface PageTimed {
+  calibration: PageCalibration[];
+  packets: PageLedger[];
+  seen: PageCount[];
+  drops: PageCount[];
+  losses: PageCount[];
+  refused: [string, string][];
+}
+
+export interface PageCalibration {
+  mechanism: string;
+  functions: number;
+  cpu: string;
+  arguments: number;
+  bias_ns: number;
+  pair_ns: number;
+  uncertainty_ns: number;
+}
+
+export interface PageLedger {
+  arm: string;
+  offered: number;
+  delivered: number;
+  dropped: PageCount[];
+  closes: boolean;
+}
+
+export interface PageCount {
+  what: string;
+  count: number;
+  means: string;
+}
+
+export interface PageTimes {
+  raw_ns: number;
+  total_ns: number;
+  functions: PageTimedFunction[];
+  stages: PageStage[];
+  open: string;
+  compared: PageCompared[];
+  both: PageBoth[];
+  notes: string[];
+}
+
+/** Of a histogram: bucket and count. */
+export type Bucket = [number, number];
+
+export interface PageTimedFunction {
+  function: number;
+  mechanism: string;
+  small: boolean;
+  calls: number;
+  mean_ns: [number, number];
+  percentiles_ns: (number | null)[];
+  total_ns: [number, number];
+  self_ns: number;
+  uncertainty_ns: number;
+  shift_ns: number;
+  buckets: Bucket[];
+}
+
+export interface PageStage {
+  name: string;
+  kind: string;
+  packets: number;
+  passed_over: number;
+  mean_ns: number;
+  percentiles_ns: (number | null)[];
+  buckets: Bucket[];
+}
+
+export interface PageCompared {
+  what: string;
+  name: string;
+  of: string;
+  before_ns: number;
+  after_ns: number;
+  ratio: [number, number, number] | null;
+  smallest: number | null;
+  verdict: string;
+  way: string;
+  quantiles_ns: (number | null)[];
+}
+
+export interface PageBoth {
+  name: string;
+  calls: [number, number];
+  insns: [number, number];
+  ns: [number, number];
 }
 
 export interface PageTree {
@@ -112,6 +254,13 @@ export function check(page: Page): Page {
   for (const group of page.classes) {
     group.class = short(group.class, WORD_LETTERS);
     group.per = short(group.per, WORD_LETTERS);
+    // Where nobody counted packets: seconds.
+    group.packets = group.count ?? group.packets;
+    for (const f of group.times?.functions ?? []) {
+      if (!(f.function >= 0 && f.function < page.functions.length)) {
+        throw new Error(`a function of ${group.class} is none of the page's`);
+      }
+    }
     for (const tree of group.contexts) {
       const rows = tree.parent.length;
       const columns = [tree.function, tree.calls, tree.self_insns];

@@ -1,7 +1,8 @@
 /** Everything about one arm and class. */
-import type { Page } from "./data";
+import type { Page, PageClass, PageTimes } from "./data";
 import { functionBars, waterfall } from "./bars";
 import { order } from "./colour";
+import { bothPart, comparedPart } from "./compared";
 import { choice, field, h, section } from "./dom";
 import { frames } from "./frames";
 import { callGraph } from "./graph";
@@ -9,18 +10,32 @@ import { changeCell } from "./head";
 import type { Icicle } from "./icicle";
 import { changePercent, cost, pathEnd, percent, share, short } from "./number";
 import { table, type Column } from "./table";
+import { stagesPart, timedFunctions } from "./times";
 import { sums, titleOf, treeOf, type FunctionSum, type Glance, type Tree } from "./tree";
 
 const NAME_LETTERS = 60;
 
 export interface Detail {
   element: HTMLElement;
-  icicle: Icicle;
+  /** None where there are no calls. */
+  icicle: Icicle | null;
 }
 
 /** The sections of a class. */
 export function detail(page: Page, glance: Glance): Detail {
   const { group } = glance;
+  const title = h(
+    "div",
+    { class: "class-head" },
+    h("h2", { id: "class-title", tabindex: -1 }, short(titleOf(group), 160)),
+    h("p", { class: "sentence" }, short(group.sentence, 2000)),
+  );
+  const times = group.times ?? null;
+  const timed = times ? timedParts(group, times) : [];
+  if (times && group.contexts.length === 0) {
+    const functions = times.functions.length > 0 ? section("functions", "Functions", timedFunctions(page, group, times)) : null;
+    return { element: h("div", { class: "detail" }, title, ...timed, functions), icicle: null };
+  }
   const tree = treeOf(page, group);
   const all = sums(tree);
   const shown = frames(page, tree, group.per);
@@ -31,19 +46,33 @@ export function detail(page: Page, glance: Glance): Detail {
   const element = h(
     "div",
     { class: "detail" },
-    h(
-      "div",
-      { class: "class-head" },
-      h("h2", { id: "class-title", tabindex: -1 }, short(titleOf(group), 160)),
-      h("p", { class: "sentence" }, short(group.sentence, 2000)),
-    ),
+    title,
+    ...timed,
     section("layers", "Layers", h("div", { class: "columns bars-columns" }, waterfall(glance, page.diff), layerTable(page, glance))),
-    section("bars", page.diff ? "What changed most" : "Functions by share", page.diff ? changes(page, tree, all.functions, group.moves, pick) : barsPart(tree, glance, all.functions, pick)),
+    // Percentiles come before who called whom.
+    times && !page.diff ? section("functions", "Functions", timedFunctions(page, group, times)) : null,
+    // What changed has verdicts above, where it is of times.
+    times && page.diff ? null : section("bars", page.diff ? "What changed most" : "Functions by share", page.diff ? changes(page, tree, all.functions, group.moves, pick) : barsPart(tree, glance, all.functions, pick)),
     section("frames", "Calling contexts", shown.element),
     section("graph", "Call graph", callGraph(tree, all, page.diff, pick)),
-    section("functions", "Functions", functionTable(page, tree, all.functions, pick)),
+    times ? null : section("functions", "Functions", functionTable(page, tree, all.functions, pick)),
   );
   return { element, icicle: shown.icicle };
+}
+
+/** What a class of times has beside its calls. */
+function timedParts(group: PageClass, times: PageTimes): HTMLElement[] {
+  const out: HTMLElement[] = [];
+  if (times.stages.length > 0) {
+    out.push(section("stages", "Stages", stagesPart(group, times)));
+  }
+  if (times.compared.length > 0) {
+    out.push(section("verdicts", "What changed", comparedPart(group, times)));
+  }
+  if (times.both.length > 0) {
+    out.push(section("verdicts", "What both clocks saw", bothPart(group, times.both)));
+  }
+  return out;
 }
 
 function barsPart(tree: Tree, glance: Glance, functions: FunctionSum[], pick: (fn: number) => void): HTMLElement {

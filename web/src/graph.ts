@@ -241,7 +241,7 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
     graph.setDefaultEdgeLabel(() => ({}));
     for (const f of shownPart.nodes) {
       const letters = Math.min(tree.functions[f.fn].name.length, NAME_LETTERS);
-      graph.setNode(String(f.fn), { width: Math.max(letters * 7.1 + 18, 132), height: HIGH });
+      graph.setNode(String(f.fn), { width: Math.max(letters * 7.1 + 18, figuresOf(f).length * 5.9 + 14, 132), height: HIGH });
     }
     for (const e of shownPart.edges) {
       if (e.from !== e.to) {
@@ -285,18 +285,20 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
     );
   }
 
+  /** What stands below a function's name. */
+  function figuresOf(f: FunctionSum): string {
+    const [is, was] = [f.inclusive / tree.packets, f.inclusiveBefore / tree.packetsBefore];
+    return diff ? `${cost(was)} \u2192 ${cost(is)} (${change(is - was)})` : `${cost(is)} \u00b7 self ${cost(f.self / tree.packets)}`;
+  }
+
   function drawNode(graph: Graph, f: FunctionSum, shownPart: Part): SVGElement {
     const at = graph.node(String(f.fn)) as { x: number; y: number; width: number; height: number };
     const about = tree.functions[f.fn];
     const inclusive = f.inclusive / tree.packets;
-    const self = f.self / tree.packets;
-    const before = f.inclusiveBefore / tree.packetsBefore;
-    const delta = inclusive - before;
+    const delta = inclusive - f.inclusiveBefore / tree.packetsBefore;
     const calls = shownPart.edges.some((e) => e.from === f.fn && e.to !== f.fn);
     const folded = shownPart.folded.get(f.fn) ?? 0;
-    const figures = diff
-      ? `${cost(before)} \u2192 ${cost(inclusive)} (${change(delta)})`
-      : `${cost(inclusive)} \u00b7 self ${cost(self)}`;
+    const figures = figuresOf(f);
     const gone = diff && f.inclusive === 0 && f.inclusiveBefore > 0;
     const label =
       `${short(about.name, 120)}, ${about.layer}, inclusive ${figures}, ` +

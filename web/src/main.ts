@@ -1,15 +1,20 @@
 /** Puts the page together. */
 import "./style.css";
+import "./bench.css";
+import { benches } from "./bench";
+import { verdicts } from "./compared";
 import { decode, type Page } from "./data";
 import { detail, type Detail } from "./detail";
 import { choice, field, h } from "./dom";
 import { overview, summary } from "./head";
 import { short } from "./number";
+import { beside as besideTimes, ways } from "./times";
 import { glances, titleOf } from "./tree";
 
 const PARTS: [string, string][] = [
-  ["overview", "Overview"], ["classes", "Classes"], ["layers", "Layers"], ["bars", "Shares"],
-  ["frames", "Contexts"], ["graph", "Call graph"], ["functions", "Functions"],
+  ["overview", "Overview"], ["classes", "Classes"], ["stages", "Stages"], ["verdicts", "Changes"], ["layers", "Layers"],
+  ["bars", "Shares"], ["frames", "Contexts"], ["graph", "Call graph"], ["functions", "Functions"], ["ledger", "Ledger"],
+  ["probes", "Losses"], ["rates", "Rates"], ["flows", "Where packets went"],
 ];
 
 /** Arms and classes that the first screen has room for. */
@@ -61,13 +66,40 @@ function build(page: Page): void {
   const draw = (): void => {
     // Left out of a page with nothing in it.
     if (all.length === 0) {
-      holder.replaceChildren(h("p", {}, "Nothing was measured."));
+      holder.replaceChildren(page.bench ? "" : h("p", {}, "Nothing was measured."));
+    } else {
+      shown = detail(page, all[current]);
+      holder.replaceChildren(shown.element);
+    }
+    if (all.length === 0 && !page.bench) {
       return;
     }
-    shown = detail(page, all[current]);
-    holder.replaceChildren(shown.element);
+    // In the order in which they are on the page.
+    const place = (id: string): number => document.getElementById(id)?.offsetTop ?? Number.POSITIVE_INFINITY;
+    for (const [id, link] of links) {
+      link.hidden = document.getElementById(id) === null;
+    }
+    nav.replaceChildren(...[...links].sort(([a], [b]) => place(a) - place(b) || 0).map(([, link]) => link));
   };
-  const table = all.length > 0 ? summary(page, all, () => current, (index) => open(index, true)) : null;
+  const links = PARTS.map(([id, title]): [string, HTMLElement] => [id, h("a", { href: `#${id}`, onclick: (event: Event) => jump(event, id) }, title)]);
+  const nav = h("nav", { "aria-label": "Parts" });
+  const table = glance();
+
+  /** All classes in one table, if there is anything to say of them. */
+  function glance(): HTMLElement | null {
+    const go = (index: number): void => open(index, true);
+    if (all.length === 0 || all.some((g) => (g.group.times?.both ?? []).length > 0)) {
+      return null;
+    }
+    if (all.every((g) => g.group.times?.compared.some((row) => row.what === "whole"))) {
+      return verdicts(all, () => current, go);
+    }
+    if (all.every((g) => (g.group.times?.stages ?? []).length > 0)) {
+      return ways(page, all, () => current, go);
+    }
+    const instructions = all.every((g) => !g.group.times);
+    return instructions || all.every((g) => g.group.contexts.length > 0) ? summary(page, all, () => current, go) : null;
+  }
 
   function open(index: number, go: boolean): void {
     current = index;
@@ -85,19 +117,19 @@ function build(page: Page): void {
     "header",
     { class: "bar" },
     h("span", { class: "brand" }, "netplumb"),
-    h("nav", { "aria-label": "Parts" }, ...PARTS.map(([id, title]) => h("a", { href: `#${id}`, onclick: (event: Event) => jump(event, id) }, title))),
+    nav,
     h("span", { class: "spring" }),
     all.length > 1 ? field("Class", choose) : null,
     themeButton(draw),
   );
   // A short table is for the first screen, where no claims are in its place.
   const beside = page.claims.length === 0 && all.length <= FEW;
-  const main = h("main", { id: "main" }, overview(page, beside ? table : null), beside ? null : table, holder);
+  const main = h("main", { id: "main" }, overview(page, beside ? table : null), beside ? null : table, ...(page.bench ? benches(page.bench) : []), holder, ...(page.timed && !page.diff ? besideTimes(page.timed) : []));
   const app = document.getElementById("app") as HTMLElement;
   app.replaceChildren(bar, main, h("footer", {}, "Made by Netplumb."));
   draw();
-  window.addEventListener("beforeprint", () => shown?.icicle.print(true));
-  window.addEventListener("afterprint", () => shown?.icicle.print(false));
+  window.addEventListener("beforeprint", () => shown?.icicle?.print(true));
+  window.addEventListener("afterprint", () => shown?.icicle?.print(false));
   window.addEventListener("hashchange", () => {
     const index = asked(all.length);
     if (location.hash.includes("class=") && index !== current) {

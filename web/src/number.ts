@@ -30,6 +30,39 @@ export function cost(value: number): string {
   return `${thousands(Math.floor(tenths / 10))}.${tenths % 10}`;
 }
 
+/** A time as crates/report/src/times/number.rs has it: nanoseconds, then 12.3us. */
+export function ns(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) {
+    return "-";
+  }
+  const sign = value < 0 ? MINUS : "";
+  const size = Math.abs(value);
+  const scaled = (unit: number, name: string): string => {
+    const of = size / unit;
+    return `${sign}${of < 99.95 ? of.toFixed(1) : thousands(of)}\u202f${name}`;
+  };
+  if (size < 9.95) {
+    const text = size.toFixed(1).replace(/\.0$/, "");
+    return text === "0" ? "0" : sign + text;
+  }
+  if (size < 9999.5) {
+    return sign + thousands(size);
+  }
+  return size < 9_999_500 ? scaled(1e3, "us") : size < 9_999_500_000 ? scaled(1e6, "ms") : scaled(1e9, "s");
+}
+
+/** The same with its unit, whatever its size: for a sentence. */
+export function nsUnit(value: number | null | undefined): string {
+  const text = ns(value);
+  return text === "-" || text.endsWith("s") ? text : `${text}\u202fns`;
+}
+
+/** A ratio as a change: +12.3%. */
+export function ratioPercent(ratio: number): string {
+  const change = (ratio - 1) * 100;
+  return change > 0 ? `+${percent(change)}` : percent(change);
+}
+
 /** A change, with its sign. */
 export function change(value: number): string {
   return value > 0 ? `+${cost(value)}` : cost(value);

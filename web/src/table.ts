@@ -17,7 +17,7 @@ export interface Options<Row> {
   caption: string;
   columns: Column<Row>[];
   rows: Row[];
-  /** The column that it is sorted by first, the largest first. */
+  /** The column that it is sorted by first, the largest first; -1 for as the rows come. */
   sort: number;
   /** By size, whatever the sign. */
   bySize?: boolean;
@@ -81,6 +81,9 @@ export function table<Row>(options: Options<Row>): HTMLElement {
     const kept = needle === "" || !options.filter
       ? rows.slice()
       : rows.filter((row) => (options.filter as (row: Row) => string)(row).toLowerCase().includes(needle));
+    if (sorted < 0) {
+      return kept;
+    }
     const value = columns[sorted].value;
     const keys = new Map(kept.map((row) => [row, value(row)]));
     const sign = down ? -1 : 1;

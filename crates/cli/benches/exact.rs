@@ -429,6 +429,7 @@ fn send(guest: &mut Guest, packets: u32) -> Result<()> {
         sysctl: Default::default(),
         offload: Default::default(),
         nft: None,
+        qdisc: None,
     };
     Ok(guest.ask(&Request::Run(plan), LIMIT, |_| Ok(()))?)
 }

@@ -2,12 +2,16 @@
 //! worse.
 
 use netplumb_engine::EngineError;
+use netplumb_engine::bench::NicError;
 use netplumb_instruments::live::LiveError;
 use netplumb_kernel::layers::LayerError;
 use netplumb_lab::bundle::BundleError;
+use netplumb_lab::vm::files::FilesError;
 use netplumb_lab::vm::kernels::ErrorKind;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::experiment::ExperimentError;
+use netplumb_paths::PathError;
+use netplumb_workload::frames::GeneratorError;
 
 /// Measured, and worse than was allowed.
 pub(crate) const WORSE: u8 = 4;
@@ -66,7 +70,20 @@ impl Failure {
             Some(
                 EngineError::Live(LiveError::CannotRun { .. }) | EngineError::NothingSeen { .. },
             ) => Failure::CannotHere,
-            Some(EngineError::Topology(error)) if error.lacks_rights() => Failure::CannotHere,
+            Some(EngineError::Topology(error)) if error.lacks_rights() || error.lacks_means() => {
+                Failure::CannotHere
+            }
+            Some(EngineError::NoQdisc { .. }) => Failure::CannotHere,
+            Some(
+                EngineError::Generator(GeneratorError::Input(_)) | EngineError::TooFewCpus { .. },
+            ) => Failure::Usage,
+            Some(
+                EngineError::Generator(GeneratorError::CannotRun { .. })
+                | EngineError::Path(PathError::CannotRun { .. })
+                | EngineError::Nic(NicError::CannotRun { .. }),
+            ) => Failure::CannotHere,
+            Some(EngineError::Nic(NicError::Asked(_))) => Failure::Usage,
+            Some(EngineError::Files(FilesError::NoNft | FilesError::NoTc)) => Failure::CannotHere,
             Some(EngineError::Command { .. }) => Failure::Usage,
             Some(EngineError::Vm(VmError::Interrupted)) => Failure::Interrupted,
             Some(EngineError::Kernel(error)) => match error.kind() {

@@ -38,6 +38,9 @@ struct Cli {
 enum Command {
     /// What a packet's path costs, function by function
     Path(Box<commands::path::PathArgs>),
+    /// How fast packets go, by which path
+    #[command(subcommand)]
+    Bench(commands::bench::BenchCommand),
     /// Run an experiment file
     Run(commands::run::RunArgs),
     /// Print a recording again
@@ -85,6 +88,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     };
     match cli.command {
         Command::Path(args) => commands::path::run(*args, &cache),
+        Command::Bench(command) => commands::bench::run(command, &cache),
         Command::Run(args) => commands::run::run(args, &cache),
         Command::Report(args) => commands::report::run(&args),
         Command::Diff(args) => commands::diff::run(&args),

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use netplumb_engine::Progress;
 
 /// Tells what an experiment is at.
@@ -74,6 +74,14 @@ impl Teller {
         match &self.bar {
             Some(bar) => bar.set_message(line),
             None => eprintln!("[{:5.1} s] {line}", self.started.elapsed().as_secs_f64()),
+        }
+    }
+
+    /// Leave the terminal to somebody else, from now on.
+    pub(crate) fn hide(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+            bar.set_draw_target(ProgressDrawTarget::hidden());
         }
     }
 

@@ -49,6 +49,46 @@ pub(crate) struct RunOptions {
     pub(crate) quiet: bool,
 }
 
+impl RunOptions {
+    /// What is asked for that a bench can't do, since it boots no guest and its blocks are
+    /// of one run.
+    ///
+    /// # Errors
+    /// A usage error that names it.
+    pub(crate) fn check_for_bench(&self) -> anyhow::Result<()> {
+        let flags = [
+            ("--quick", self.quick),
+            ("--jobs", self.jobs.is_some()),
+            ("--resume", self.resume),
+            ("--cold", self.cold),
+            ("--seeds", self.seeds.is_some()),
+            ("--layers", self.layers.is_some()),
+        ];
+        match flags.iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((flag, _)) => Err(Usage(format!(
+                "{flag} is for experiments that count instructions; this one is a bench"
+            ))
+            .into()),
+        }
+    }
+
+    /// As where nothing is said.
+    pub(crate) fn plain() -> RunOptions {
+        RunOptions {
+            quick: false,
+            output: None,
+            timeout: 120,
+            jobs: None,
+            resume: false,
+            cold: false,
+            seeds: None,
+            layers: None,
+            quiet: false,
+        }
+    }
+}
+
 /// What came of a run: the recording as far as it got, and the error that ended
 /// it early, if one did.
 pub(crate) struct Outcome {

@@ -361,7 +361,7 @@ fn refused_at_once() {
             &["missing", "No such file"],
         ),
         ("path --peer nothing-at-all -- true", 2, &["nothing-at-all"]),
-        ("path --clock functions -- true", 2, &["--lab netns"]),
+        ("path --lab netns --peer x -- true", 2, &["--lab vm"]),
         ("path --lab moon -- true", 2, &["moon", "vm"]),
         ("path --link veth,lo -- true", 2, &["one link"]),
         ("path --proto udp -- true", 2, &["--proto"]),

@@ -7,7 +7,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Place, Ran, Running};
+use common::{Place, Running, prints};
 use netplumb_model::class::{Context, Direction, Family, Link, Proto};
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, env};
 use netplumb_store::Writer;
@@ -110,13 +110,6 @@ fn two() -> Place {
     save(&place, "a.plumb", &udp(100));
     save(&place, "b.plumb", &udp(116));
     place
-}
-
-#[track_caller]
-fn prints(ran: &Ran, words: &[&str]) {
-    for word in words {
-        assert!(ran.stdout.contains(word), "no `{word}` in:\n{}", ran.stdout);
-    }
 }
 
 /// Check that the sentence comes before any table, and that the other way round

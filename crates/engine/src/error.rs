@@ -24,6 +24,17 @@ pub enum EngineError {
     /// A file that a knob needs.
     #[error(transparent)]
     Files(#[from] netplumb_lab::vm::files::FilesError),
+    /// A queueing discipline that a kernel lacks.
+    #[error(
+        "the kernel {kernel} has no module {module}, and it is not built in: choose another \
+         queueing discipline, or a kernel that has it (plumb kernel add)"
+    )]
+    NoQdisc {
+        /// Release of the kernel.
+        kernel: String,
+        /// What it would take.
+        module: String,
+    },
     /// The command's files.
     #[error(transparent)]
     Bundle(#[from] BundleError),
@@ -59,6 +70,29 @@ pub enum EngineError {
     /// The namespaces and what joins them.
     #[error(transparent)]
     Topology(#[from] netplumb_lab::netns::TopologyError),
+    /// The frames of a bench.
+    #[error(transparent)]
+    Generator(#[from] netplumb_workload::frames::GeneratorError),
+    /// A data path.
+    #[error(transparent)]
+    Path(#[from] netplumb_paths::PathError),
+    /// The interfaces that a bench is to run on.
+    #[error(transparent)]
+    Nic(#[from] crate::bench::NicError),
+    /// A guest of a bench did not do what it was asked.
+    #[error("{0}")]
+    Guest(String),
+    /// A search that can't begin.
+    #[error("{0}")]
+    Search(String),
+    /// More CPUs were asked for than there are.
+    #[error("{asked} CPUs are asked for, and {there} are online: ask for fewer (--cores, --apart)")]
+    TooFewCpus {
+        /// How many it would take.
+        asked: u32,
+        /// How many there are.
+        there: usize,
+    },
     /// The workload's packets.
     #[error("can't {doing}: {source}")]
     Workload {
@@ -76,7 +110,7 @@ pub enum EngineError {
         source: io::Error,
     },
     /// What was watched is no more.
-    #[error("{0} is gone: what was measured until then is kept")]
+    #[error("{0} went away while it was measured: measure again when it is back")]
     Gone(String),
     /// No packet was seen.
     #[error("no packet was seen that was asked for")]

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use netplumb_kernel::config::{ConfigValue, KernelConfig};
 use netplumb_kernel::modules::ModuleTree;
 use netplumb_lab::vm::files::{self, FilesError};
 use netplumb_lab::vm::kernels::KernelEntry;
@@ -25,7 +26,11 @@ pub(crate) fn module_tree(
 }
 
 /// Modules that are to be loaded beside those of the machine.
-pub(crate) fn modules<'g>(guest: &'g GuestPlan, tree: &ModuleTree) -> Vec<&'g str> {
+pub(crate) fn modules<'g>(
+    guest: &'g GuestPlan,
+    kernel: &KernelEntry,
+    tree: &ModuleTree,
+) -> Result<Vec<&'g str>, EngineError> {
     let mut modules = Vec::new();
     for module in &guest.nft_modules {
         // What a text's words only hint at may be built in, or not be there.
@@ -33,30 +38,83 @@ pub(crate) fn modules<'g>(guest: &'g GuestPlan, tree: &ModuleTree) -> Vec<&'g st
             modules.push(*module);
         }
     }
+    for module in &guest.more_modules {
+        if tree.find(module).is_some() {
+            modules.push(*module);
+        }
+    }
     if guest.bridge {
         modules.push("bridge");
     }
+    modules.extend(qdiscs(guest, kernel, tree)?);
     if !guest.module.is_empty() {
         let name = Path::new(&guest.module).file_name().unwrap_or_default();
         let name = name.to_str().unwrap_or_default();
         modules.push(name.split_once(".ko").map_or(name, |(stem, _)| stem));
     }
-    modules
+    Ok(modules)
+}
+
+/// Check that a guest can have what its arms ask for, before any boots.
+///
+/// # Errors
+/// This machine or that kernel lacks something.
+pub(crate) fn check(kernel: &KernelEntry, guest: &GuestPlan) -> Result<(), EngineError> {
+    if guest.qdisc {
+        archive(guest)?;
+        qdiscs(guest, kernel, &module_tree(kernel, guest)?)?;
+    }
+    Ok(())
+}
+
+/// The modules of queueing disciplines that are to be loaded.
+fn qdiscs<'g>(
+    guest: &'g GuestPlan,
+    kernel: &KernelEntry,
+    tree: &ModuleTree,
+) -> Result<Vec<&'g str>, EngineError> {
+    let mut modules = Vec::new();
+    for module in &guest.qdisc_modules {
+        if tree.find(module).is_some() {
+            modules.push(module.as_str());
+        } else if !tree.is_builtin(module) && !in_config(kernel, module) {
+            return Err(EngineError::NoQdisc {
+                kernel: kernel.release.clone(),
+                module: module.clone(),
+            });
+        }
+    }
+    Ok(modules)
+}
+
+/// Whether a kernel's configuration has a queueing discipline built in: an image may come
+/// without a list of what is.
+fn in_config(kernel: &KernelEntry, module: &str) -> bool {
+    let option = format!("NET_{}", module.to_ascii_uppercase());
+    let config = kernel
+        .config()
+        .and_then(|path| std::fs::read_to_string(path).ok());
+    config
+        .and_then(|text| KernelConfig::parse(&text).ok())
+        .is_some_and(|config| matches!(config.get(&option), Some(ConfigValue::Yes)))
 }
 
 /// An archive of files, to follow that of init and modules.
 pub(crate) fn archive(guest: &GuestPlan) -> Result<Vec<u8>, FilesError> {
-    if guest.nft_modules.is_empty() {
-        Ok(Vec::new())
-    } else {
-        files::nft()
+    let mut archive = Vec::new();
+    if !guest.nft_modules.is_empty() {
+        archive.extend(files::nft()?);
     }
+    if guest.qdisc {
+        archive.extend(files::tc()?);
+    }
+    Ok(archive)
 }
 
 /// Of the facts of a guest, those by which an arm differs from the recording's, which
 /// are those of the first.
 pub(crate) fn note(recording: &mut Recording, arm: usize, facts: &BTreeMap<String, String>) {
-    const TOLD: &[&str] = &["vulnerability.", "nft.", "no_effect.", "kernel."];
+    const TOLD: &[&str] = &["vulnerability.", "nft.", "qdisc.", "no_effect.", "kernel."];
     let name = &recording.arms[arm].name;
     for (key, value) in facts {
         let of_interest = TOLD.iter().any(|prefix| key.starts_with(prefix));

@@ -1,6 +1,8 @@
 //! What the agent in a guest does for an experiment.
 
+mod bench;
 mod command;
+mod furnish;
 mod live;
 mod settings;
 mod timing;
@@ -9,6 +11,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::{fs, io};
 
+use netplumb_instruments::live::Live;
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
 use netplumb_lab::netns::{Nic, Topology, TopologyPlan};
 use netplumb_lab::vm::guest::Handler;
@@ -25,6 +28,8 @@ pub struct Agent {
     standing: Vec<Standing>,
     /// Where requests come from.
     port: Option<OwnedFd>,
+    /// What is attached for the next command.
+    instrument: Option<Box<dyn Live>>,
 }
 
 /// A topology that stands, and what it was asked to be.
@@ -60,13 +65,25 @@ impl Handler for Agent {
                 spec,
                 plan,
             } => self.time_functions(&functions, spec.as_deref(), &plan, reply),
-            Request::Time { spec, plan } => self.time(spec, &plan, reply),
+            Request::Time { spec, plan, bare } => self.time(spec, &plan, bare, reply),
             Request::Unpack { modules } => command::unpack(&modules),
             Request::ReadVdso => command::vdso(reply),
+            Request::Attach { spec, links } => self.attach(spec, &links, reply),
             Request::Command(plan) => {
                 let port = self.port.as_ref().and_then(|p| p.try_clone().ok());
-                command::run(&plan, self.ends(&plan.links)?, port.as_ref(), reply)
+                let instrument = self.instrument.take();
+                let ends = self.ends(&plan.links)?;
+                command::run(&plan, ends, instrument, port.as_ref(), reply)
             }
+            Request::BenchLimit(arm) => self.bench_limit(&arm, reply),
+            Request::BenchBlock {
+                arm,
+                window_ns,
+                warmup_ns,
+                limit_pps,
+            } => self.bench_block(&arm, [window_ns, warmup_ns], limit_pps, reply),
+            Request::BenchDiagnose(arm) => self.bench_diagnose(&arm, reply),
+            Request::BenchCount(plan) => self.bench_count(&plan, reply),
             other => Err(format!(
                 "this agent does not know what to do with {other:?}"
             )),
@@ -221,6 +238,7 @@ pub(crate) fn topology_of(plan: &RunPlan) -> TopologyPlan {
         sysctl: plan.sysctl.clone(),
         offload: plan.offload.clone(),
         nft: (plan.nft.clone()).map(|rules| (rules.clone(), rules.text(plan.family, plan.proto))),
+        qdisc: plan.qdisc.clone(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Experiments carried out: from arms to guests to recordings.
 
+pub mod bench;
 mod collect;
 mod command;
 mod debug_info;

@@ -23,7 +23,10 @@ use netplumb_model::recording::{Arm, Block, Counter, Ledger, Recording, env};
 use netplumb_model::timing::{Attached, Clock, TimingSpec, Window};
 
 pub(crate) use collect::Gatherer;
+pub(crate) use cpu::Cpus;
+pub(crate) use packets::counters;
 pub use schedule::{Turn, turns};
+pub(crate) use vm::{CommandWindows, note_clock};
 pub use vm::{GuestTiming, run_in_guests};
 
 use crate::collect::Index;
@@ -91,6 +94,8 @@ pub struct TrafficPlan {
     pub within: Option<Arm>,
     /// The device that is watched, which may go away.
     pub interface: Option<String>,
+    /// The network namespace that is watched, which may go away.
+    pub namespace: Option<String>,
 }
 
 /// Attaches an instrument; tells of which clock it is, where that was left to it.
@@ -249,6 +254,14 @@ impl Run<'_> {
     fn close(&mut self) -> Result<Option<Window>, EngineError> {
         match &mut self.probe {
             Some(probe) => Ok(Some(probe.live.close()?)),
+            None => Ok(None),
+        }
+    }
+
+    /// From one window to the next.
+    fn turn(&mut self) -> Result<Option<Window>, EngineError> {
+        match &mut self.probe {
+            Some(probe) => Ok(Some(probe.live.turn()?)),
             None => Ok(None),
         }
     }

@@ -40,11 +40,11 @@ pub(crate) struct Measured {
 
 /// What the plugin told.
 #[derive(Debug, Default)]
-struct Told {
-    windows: Vec<Window>,
-    nodes: Vec<TreeNode>,
-    losses: Losses,
-    error: Option<StreamError>,
+pub(crate) struct Told {
+    pub(crate) windows: Vec<Window>,
+    pub(crate) nodes: Vec<TreeNode>,
+    pub(crate) losses: Losses,
+    pub(crate) error: Option<StreamError>,
 }
 
 /// Measure an arm. `done` is called for each block as it ends.
@@ -189,7 +189,8 @@ fn untold_ledger(packets: u32) -> Ledger {
     }
 }
 
-fn follow(stream: impl Read, symbols: &SymbolTable, done: &dyn Fn()) -> Told {
+/// Make windows of a stream, up to its end.
+pub(crate) fn follow(stream: impl Read, symbols: &SymbolTable, done: &dyn Fn()) -> Told {
     let rules = PathRules::built_in();
     let mut reader = StreamReader::new(stream);
     let mut accountant = Accountant::new(symbols, &rules);
@@ -216,13 +217,14 @@ fn follow(stream: impl Read, symbols: &SymbolTable, done: &dyn Fn()) -> Told {
 
 /// What was read of a stream ahead of its reader, who can't begin yet: the guest
 /// would wait for it.
-struct Spool {
+pub(crate) struct Spool {
     chunks: Receiver<io::Result<Vec<u8>>>,
     chunk: Vec<u8>,
     at: usize,
 }
 
-fn spool(mut stream: File) -> Spool {
+/// Read ahead.
+pub(crate) fn spool(mut stream: File) -> Spool {
     const CHUNK_BYTES: usize = 256 << 10;
     let (sender, chunks) = channel();
     thread::spawn(move || {

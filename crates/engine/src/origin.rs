@@ -15,7 +15,7 @@ use netplumb_lab::vm::initramfs::{self, Module};
 use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::machine::Machine;
 use netplumb_lab::vm::process::{self, Extra, Guest, Start};
-use netplumb_lab::vm::saved::{self, About, Key, Saved, SavedStates};
+use netplumb_lab::vm::saved::{self, About, Kept, Key, Saved, SavedStates};
 use netplumb_lab::vm::trial;
 use netplumb_model::class::Proto;
 use netplumb_model::message::{Reply, Request, RunPlan};
@@ -135,7 +135,7 @@ impl Boot<'_> {
         let init =
             std::fs::read(&self.options.init).map_err(EngineError::host("read our own binary"))?;
         let tree = extras::module_tree(self.kernel, self.guest)?;
-        let more = extras::modules(self.guest, &tree);
+        let more = extras::modules(self.guest, self.kernel, &tree)?;
         let needed = tree.resolve(&[machine.link_modules(), more.clone()].concat())?;
         // A kernel without a driver for the agent's port has its serial one.
         let modules = tree
@@ -168,7 +168,15 @@ impl Boot<'_> {
         if self.guest.bridge {
             key.add("module", b"bridge");
         }
-        for module in &self.guest.nft_modules {
+        for module in self
+            .guest
+            .nft_modules
+            .iter()
+            .chain(&self.guest.more_modules)
+        {
+            key.add("module", module.as_bytes());
+        }
+        for module in &self.guest.qdisc_modules {
             key.add("module", module.as_bytes());
         }
         key.add("files", &extras::archive(self.guest)?);
@@ -226,10 +234,7 @@ impl Boot<'_> {
         let booted = match states.open(&base) {
             Some(state) => state,
             None => match self.boot(&machine, tell)? {
-                Some(state) => {
-                    self.keep(&states, &base, &state, tell);
-                    state
-                }
+                Some(state) => self.keep(&states, &base, state, tell),
                 None => {
                     tell(Progress::Note(
                         "this kernel gives no I/O ports to its init, so its guests can't be \
@@ -250,23 +255,36 @@ impl Boot<'_> {
         };
         if origin.machine.can_be_saved_whole() {
             let state = self.advance(&origin)?;
-            self.keep(&states, &prepared, &state, tell);
+            let state = self.keep(&states, &prepared, state, tell);
             origin.facts = state.facts.clone();
             origin.from = From::Prepared(state);
         }
         Ok(origin)
     }
 
-    fn keep(&self, states: &SavedStates, key: &str, state: &Saved, tell: &dyn Fn(Progress)) {
+    /// Keep a state; gives the one to go on with. If somebody else made one meanwhile
+    /// that is theirs, as it is for whoever comes later: two boots are not quite alike.
+    fn keep(
+        &self,
+        states: &SavedStates,
+        key: &str,
+        state: Saved,
+        tell: &dyn Fn(Progress),
+    ) -> Saved {
         let about = About {
             kernel: self.kernel.hash.clone(),
             release: self.kernel.release.clone(),
             link: self.guest.link.to_string(),
         };
-        if let Err(error) = states.keep(key, &about, state) {
-            tell(Progress::Note(format!(
-                "the booted guest could not be kept for the next time: {error}"
-            )));
+        match states.keep(key, &about, &state) {
+            Ok(Kept::Ours) => state,
+            Ok(Kept::Theirs) => states.open(key).unwrap_or(state),
+            Err(error) => {
+                tell(Progress::Note(format!(
+                    "the booted guest could not be kept for the next time: {error}"
+                )));
+                state
+            }
         }
     }
 
@@ -388,6 +406,7 @@ fn preparation(plan: &RunPlan) -> RunPlan {
         sysctl: BTreeMap::new(),
         offload: BTreeMap::new(),
         nft: None,
+        qdisc: None,
         ..plan.clone()
     }
 }

@@ -1,8 +1,12 @@
 //! Which arm runs in which guest. A guest boots once for all arms that agree in
 //! what only a boot can change: the kernel, its command line, the devices.
 
+use std::collections::BTreeSet;
+
 use netplumb_model::class::Link;
-use netplumb_model::experiment::{Experiment, Knobs, Offload, Ruleset, Scan, Vary, check_arm};
+use netplumb_model::experiment::{
+    Experiment, Knobs, Offload, Qdisc, Ruleset, Scan, Vary, check_arm,
+};
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Arm, env};
 
@@ -40,6 +44,13 @@ pub struct GuestPlan {
     pub cmdline: String,
     /// Modules for nftables; none without rules.
     pub nft_modules: Vec<&'static str>,
+    /// Other modules, where the kernel has them as such.
+    pub more_modules: Vec<&'static str>,
+    /// Whether an arm has a queueing discipline of its own, and modules of these: for all
+    /// arms, so that they share a boot and differ in nothing else.
+    pub qdisc: bool,
+    /// See [`GuestPlan::qdisc`].
+    pub qdisc_modules: BTreeSet<String>,
     /// A module's file in place of the kernel's own; empty for that one.
     pub module: String,
     /// Where random numbers begin.
@@ -139,11 +150,15 @@ impl Plan {
         let mut guests: Vec<GuestPlan> = Vec::new();
         for (index, arm) in self.arms.iter().enumerate() {
             let knob = |name: &str| arm.knobs.get(name).map_or("", String::as_str);
+            let qdisc = Qdisc::of(arm);
             let new = GuestPlan {
                 kernel: knob("kernel").to_string(),
                 mitigations: knob("mitigations") == "on",
                 cmdline: knob("cmdline").to_string(),
                 nft_modules: Ruleset::of(arm).map_or_else(Vec::new, |r| r.modules()),
+                more_modules: Vec::new(),
+                qdisc: qdisc.is_some(),
+                qdisc_modules: qdisc.and_then(|q| q.module()).into_iter().collect(),
                 module: knob("module").to_string(),
                 seed: knob("seed").parse().unwrap_or(1),
                 link: arm.link,
@@ -151,17 +166,19 @@ impl Plan {
                 bridge: knob(BRIDGE) == "on",
                 arms: vec![index],
             };
-            let same = |g: &&mut GuestPlan| {
-                GuestPlan {
-                    arms: Vec::new(),
-                    ..(*g).clone()
-                } == GuestPlan {
-                    arms: Vec::new(),
-                    ..new.clone()
-                }
+            // What a running guest can be given.
+            let but_for = |g: &GuestPlan| GuestPlan {
+                qdisc: false,
+                qdisc_modules: BTreeSet::new(),
+                arms: Vec::new(),
+                ..g.clone()
             };
-            match guests.iter_mut().find(same) {
-                Some(guest) => guest.arms.push(index),
+            match guests.iter_mut().find(|g| but_for(g) == but_for(&new)) {
+                Some(guest) => {
+                    guest.arms.push(index);
+                    guest.qdisc |= new.qdisc;
+                    guest.qdisc_modules.extend(new.qdisc_modules);
+                }
                 None => guests.push(new),
             }
         }
@@ -200,6 +217,7 @@ impl Plan {
                 })
                 .collect(),
             nft: Ruleset::of(arm),
+            qdisc: Qdisc::of(arm),
         }
     }
 }
@@ -208,7 +226,7 @@ impl Plan {
 mod tests {
     use super::*;
     use netplumb_model::class::Proto;
-    use netplumb_model::experiment::{Bytes, Hook, NftIn};
+    use netplumb_model::experiment::{Bytes, Hook, Within};
 
     fn plan(text: &str) -> Plan {
         Plan::of(&Experiment::parse(text).unwrap())
@@ -305,10 +323,33 @@ mod tests {
             [(Offload::Tso, false), (Offload::Gro, true)]
         );
         let ruleset = run.nft.unwrap();
-        assert_eq!(ruleset.within, NftIn::Rx);
+        assert_eq!(ruleset.within, Within::Rx);
         assert_eq!(ruleset.expected(), Some((1, 9)));
         assert!(format!("{ruleset:?}").contains(&format!("{:?}", Hook::Input)));
         assert_eq!(plan.guests()[0].nft_modules, ["nf_tables"]);
+    }
+
+    /// Check that queueing disciplines reach the guest, and that arms that differ in them
+    /// share a boot that has what they all need.
+    #[test]
+    fn queueing_disciplines_are_passed_on() {
+        let plan = plan(
+            "name = \"x\"\n[vary]\nqdisc = [\"\", \"netem delay 5us\", \"netem delay 25us\", \
+             \"fq\", \"pfifo\"]\n",
+        );
+        let guests = plan.guests();
+        assert_eq!(guests.len(), 1);
+        assert!(guests[0].qdisc);
+        let modules: Vec<&str> = guests[0].qdisc_modules.iter().map(String::as_str).collect();
+        assert_eq!(modules, ["sch_fq", "sch_netem"]);
+        assert_eq!(guests[0].arms, [0, 1, 2, 3, 4]);
+        let words = |arm: usize| {
+            plan.run_plan(&plan.arms[arm])
+                .qdisc
+                .map(|q| q.words().join(" "))
+        };
+        assert_eq!(words(0), None);
+        assert_eq!(words(2).as_deref(), Some("netem delay 25us"));
     }
 
     /// Check that seeds repeat every arm, that the first is today's machine, and that

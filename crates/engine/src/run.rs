@@ -100,6 +100,9 @@ pub fn run(
         .iter()
         .map(|g| store.find(&g.kernel))
         .collect::<Result<_, _>>()?;
+    for (guest, kernel) in guests.iter().zip(&kernels) {
+        extras::check(kernel, guest)?;
+    }
     let other_kernel = |k: &KernelEntry| {
         let before = recording.environment.get(env::KERNEL_HASH);
         before.is_some_and(|hash| *hash != k.hash)

@@ -390,6 +390,7 @@ fn traffic(command: &[&str], duration_ms: Option<u64>) -> TrafficPlan {
         output_to_stderr: true,
         within: None,
         interface: None,
+        namespace: None,
     }
 }
 
@@ -453,20 +454,29 @@ fn commands_are_watched() {
     assert!(matches!(missing.result, Err(EngineError::Command { .. })));
 }
 
-/// Check that an interface that goes away ends a run, whose windows stay.
+/// Check that an interface or a namespace that goes away ends a run, whose windows stay.
 #[test]
-fn an_interface_goes_away() {
-    let plan = TrafficPlan {
-        interface: Some("never-there".into()),
-        ..traffic(&[], Some(10_000))
-    };
-    let ran = run(
-        Source::Traffic(plan),
-        |diary, spec| Ok(mock(diary, spec, Some(Proto::Udp))),
-        |_, _| {},
-    );
-    assert!(matches!(ran.result, Err(EngineError::Gone(_))));
-    assert_eq!(ran.saved.last(), Some(&1));
+fn what_is_watched_goes_away() {
+    let name = || Some("never-there".to_string());
+    let whole = traffic(&[], Some(10_000));
+    for plan in [
+        TrafficPlan {
+            interface: name(),
+            ..whole.clone()
+        },
+        TrafficPlan {
+            namespace: name(),
+            ..whole.clone()
+        },
+    ] {
+        let ran = run(
+            Source::Traffic(plan),
+            |diary, spec| Ok(mock(diary, spec, Some(Proto::Udp))),
+            |_, _| {},
+        );
+        assert!(matches!(ran.result, Err(EngineError::Gone(_))));
+        assert_eq!(ran.saved.last(), Some(&1));
+    }
 }
 
 /// Check that what can't be attached leaves nothing behind, and is told as it is.

@@ -2,8 +2,9 @@
 //! functions at once, by calling context, less what interrupted them.
 //!
 //! The programs are in functions/: functions.bpf.c has what is attached to a
-//! function, boundaries.h where another stack begins, classify.h how a packet is
-//! looked at, runtime.h the memory. The Rust half of each is beside it.
+//! function, lookup.h what that does not do at every call, boundaries.h where another
+//! stack begins, classify.h how a packet is looked at, runtime.h the memory. The Rust
+//! half of each is beside it; hold.rs makes it quick to attach to many.
 //! [`correct`](correct::correct) takes the probes' own cost off.
 
 pub mod correct;
@@ -11,6 +12,7 @@ pub mod correct;
 mod budget;
 mod calibrate;
 mod filter;
+mod hold;
 mod instances;
 mod kprobe;
 mod ladder;
@@ -100,7 +102,7 @@ impl Functions {
             _ => steps::RING_BYTES,
         };
         let memory = Memory::make(&mut templates, shape, &spec.filter, ring_bytes)?;
-        let maker = Maker::new(&templates, shape, spec.one_packet > 0)?;
+        let maker = Maker::new(&templates, shape, &types, spec.one_packet > 0)?;
         let boundaries = Boundaries::attach(&templates, shape, &types, true)?;
         let bench = Bench {
             templates: &templates,
@@ -250,6 +252,11 @@ impl Functions {
                 "a packet's way has a gap",
             ),
             (
+                "exits whose entry could not be looked for",
+                counted(loss::QUESTIONS),
+                "the call is in no figure, its time in its caller's",
+            ),
+            (
                 "probes that were under way already",
                 now.missed.saturating_sub(self.before.missed),
                 "the call is in no figure, its time in its caller's",
@@ -305,6 +312,12 @@ fn nothing(error: Option<std::io::Error>) -> LiveError {
     }
 }
 
+impl Functions {
+    fn tell_packets(&self) {
+        (self.memory).set_telling(u64::from(self.packets).saturating_mul(steps::OF_ONE));
+    }
+}
+
 impl Live for Functions {
     fn attached(&self) -> &Attached {
         &self.attached
@@ -320,9 +333,20 @@ impl Live for Functions {
                 doing: "read the steps of single packets".into(),
                 source: Box::new(e),
             })?;
-            (self.memory).set_telling(u64::from(self.packets).saturating_mul(steps::OF_ONE));
+            self.tell_packets();
         }
         Ok(())
+    }
+
+    fn turn(&mut self) -> Result<Window, LiveError> {
+        // What is read is read to where the next window begins.
+        let window = self.close()?;
+        self.before = self.lost();
+        self.opened = Instant::now();
+        if self.packets > 0 {
+            self.tell_packets();
+        }
+        Ok(window)
     }
 
     fn close(&mut self) -> Result<Window, LiveError> {

@@ -57,6 +57,17 @@ pub trait Live: fmt::Debug {
     /// The kernel's maps can't be read.
     fn open(&mut self) -> Result<(), LiveError>;
 
+    /// Close the window and open the next one. An instrument that can misses nothing
+    /// between the two.
+    ///
+    /// # Errors
+    /// The kernel's maps can't be read.
+    fn turn(&mut self) -> Result<Window, LiveError> {
+        let window = self.close()?;
+        self.open()?;
+        Ok(window)
+    }
+
     /// Close the window, and tell what was seen in it.
     ///
     /// # Errors
@@ -74,7 +85,7 @@ pub fn attach(
     layer: &dyn Fn(&str, Option<&str>) -> Option<String>,
 ) -> Result<Box<dyn Live>, LiveError> {
     match spec.clock {
-        Clock::Exact => Err(LiveError::Asked(
+        Clock::Exact | Clock::Rates => Err(LiveError::Asked(
             "`exact` is no clock of the running kernel: it counts in the vm lab".into(),
         )),
         Clock::Functions => Ok(Box::new(Functions::attach(spec, layer)?)),

@@ -10,6 +10,17 @@ use libbpf_sys as sys;
 #[derive(Debug)]
 pub(crate) struct Programs(Vec<OwnedFd>);
 
+/// What programs did since they were loaded.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Totals {
+    /// Time they ran, as far as the kernel counted it (kernel.bpf_stats_enabled).
+    pub(crate) run_ns: u64,
+    /// How often, while it counted.
+    pub(crate) runs: u64,
+    /// Runs that were left out since the program was under way on the same CPU.
+    pub(crate) misses: u64,
+}
+
 impl Programs {
     /// Of an object, those that were loaded.
     pub(crate) fn of(object: &Object) -> Programs {
@@ -18,10 +29,9 @@ impl Programs {
         Programs(fds.collect())
     }
 
-    /// Time they ran, if the kernel counts it (kernel.bpf_stats_enabled), and runs
-    /// that were left out since the program was under way on the same CPU.
-    pub(crate) fn totals(&self) -> (u64, u64) {
-        let mut totals = (0, 0);
+    /// What they did so far, all together.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
         for program in &self.0 {
             let mut info = sys::bpf_prog_info::default();
             let mut size = size_of_val(&info) as u32;
@@ -31,8 +41,9 @@ impl Programs {
                 sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size)
             };
             if result == 0 {
-                totals.0 += info.run_time_ns;
-                totals.1 += info.recursion_misses;
+                totals.run_ns += info.run_time_ns;
+                totals.runs += info.run_cnt;
+                totals.misses += info.recursion_misses;
             }
         }
         totals

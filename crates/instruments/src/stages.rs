@@ -9,25 +9,33 @@
 //! docs/guide/stages.md says what each stage is.
 
 mod assemble;
+mod counted;
 mod filter;
+mod hooks;
 mod layout;
-mod reasons;
+mod maps;
+mod pauses;
 mod steps;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::btf::{Btf, types};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingBufferBuilder};
+use libbpf_rs::{Object, ObjectBuilder, RingBufferBuilder};
 use netplumb_model::recording::Loss;
-use netplumb_model::timing::{Attached, Mechanism, Times, TimingSpec, Window};
+use netplumb_model::timing::{Attached, Mechanism, TimingSpec, Window};
 
-use self::layout::{Cpu, FAMILIES, PROTOS, ROWS, StepEvent, TOLD_BYTES, WindowState};
-use self::reasons::Reasons;
+use self::counted::Counted;
+use self::hooks::Hooks;
+use self::layout::{StepEvent, WindowState};
+use self::maps::{Half, Maps};
+use self::pauses::{Kernel, Pauser, Stop, Went};
 use crate::live::{Live, LiveError};
-use crate::own::Programs;
+use crate::own::{Programs, Totals};
+use crate::reasons::Reasons;
 
 /// The programs, compiled from stages/stages.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stages.bpf.o"));
@@ -51,6 +59,7 @@ fn meaning(tracepoint: &str) -> &'static str {
              `protocol` is in `socket queue`"
         }
         "sock_recv_length" => "from 6.18 on, UDP packets are not seen to be read",
+        "napi_poll" => "a reader that a timer woke may be told as woken by a packet",
         "tcp_probe" => "`socket lock` is in `unaccounted`",
         "sched_switch" => "`wake-up` is in `read`",
         "consume_skb" => "UDP and raw packets are not seen to be read",
@@ -72,55 +81,36 @@ fn system(doing: &str) -> impl FnOnce(libbpf_rs::Error) -> LiveError + '_ {
 pub struct Stages {
     attached: Attached,
     reasons: Reasons,
-    // Links go first: no program runs when its maps are gone.
-    _links: Vec<Link>,
-    maps: Maps,
-    programs: Programs,
+    following: Following,
+    kernel: Arc<Kernel>,
     opened: Option<Opened>,
-    /// Entries of `times` that are not all zero.
-    dirty: BTreeSet<usize>,
+    /// How it went, where there may be pauses.
+    went: Option<Arc<Mutex<Went>>>,
+    /// Where times are written to.
+    half: Half,
     one_packet: bool,
     _object: Object,
 }
 
+/// How packets are followed.
+#[derive(Debug)]
+enum Following {
+    /// All of them, as long as a window is open.
+    Always(#[expect(dead_code, reason = "holds what is attached")] Hooks),
+    /// In stretches; none while it is at work.
+    Stretches(Option<Box<Pauser>>),
+    /// It is at work.
+    Working(Arc<Stop>, JoinHandle<Worked>),
+}
+
+/// What it comes back with.
+type Worked = (Box<Pauser>, Result<(), libbpf_rs::Error>);
+
 #[derive(Debug)]
 struct Opened {
     at: Instant,
-    run_ns: u64,
-    misses: u64,
-}
-
-#[derive(Debug)]
-struct Maps {
-    window: MapHandle,
-    cpus: MapHandle,
-    times: MapHandle,
-    drops: MapHandle,
-    told: MapHandle,
-    ring: MapHandle,
-}
-
-impl Maps {
-    fn of(object: &Object) -> Result<Maps, libbpf_rs::Error> {
-        let map = |name: &str| {
-            let found = object
-                .maps()
-                .find(|m| m.name().to_string_lossy().ends_with(name));
-            let map = found.ok_or_else(|| {
-                let error = format!("the compiled programs have no `{name}`");
-                libbpf_rs::Error::from(std::io::Error::other(error))
-            })?;
-            MapHandle::try_from(&map)
-        };
-        Ok(Maps {
-            window: map(".data.window")?,
-            cpus: map("cpus")?,
-            times: map("times")?,
-            drops: map("drops")?,
-            told: map("told")?,
-            ring: map("ring")?,
-        })
-    }
+    totals: Totals,
+    before: Counted,
 }
 
 impl Stages {
@@ -147,7 +137,8 @@ impl Stages {
             let name = format!("btf_trace_{tracepoint}");
             btf.type_by_name::<types::Typedef<'_>>(&name).is_some()
         };
-        let config = filter::config(spec, has("sk_data_ready"))?;
+        let mut config = filter::config(spec, has("sk_data_ready"))?;
+        config.has_pauses = u32::from(spec.selection.max_overhead.is_some());
         let mut attached = Attached::default();
         // libelf wants it aligned, as the allocator has it.
         let image = OBJECT.to_vec();
@@ -158,7 +149,7 @@ impl Stages {
             let name = program.name().to_string_lossy().into_owned();
             let tracepoint = name.strip_prefix(PREFIX).unwrap_or(&name);
             let wanted = match tracepoint {
-                "sched_waking" => !has("sk_data_ready"),
+                "sched_waking" | "napi_poll" => !has("sk_data_ready"),
                 "softirq_entry" => spec.one_packet > 0,
                 _ => true,
             };
@@ -194,69 +185,60 @@ impl Stages {
         }
         let object = open.load().map_err(refused)?;
         let maps = Maps::of(&object).map_err(system("find the maps of `stages`"))?;
-        let mut links = Vec::new();
+        let mut hooks = Hooks::default();
         for program in object.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let tracepoint = name.strip_prefix(PREFIX).unwrap_or(&name);
             if !program.autoload() {
                 continue;
             }
-            match program.attach_trace() {
-                Ok(link) => links.push(link),
+            match hooks.add(&program) {
+                Ok(()) => {}
                 Err(source) if NEEDED.contains(&tracepoint) => {
-                    return Err(system("attach `stages`")(source));
+                    return Err(system("attach `stages`")(source.into()));
                 }
                 Err(source) => {
-                    let why = format!("{source:#}: {}", meaning(tracepoint));
+                    let why = format!("{source}: {}", meaning(tracepoint));
                     attached.refused.insert(tracepoint.to_string(), why);
                 }
             }
         }
         attached.facts.insert(
             "stages.tracepoints".into(),
-            format!("{} by {}", links.len(), Mechanism::TpBtf),
+            format!("{} by {}", hooks.count(), Mechanism::TpBtf),
         );
+        let kernel = Arc::new(Kernel {
+            maps,
+            programs: Programs::of(&object),
+        });
+        let mut went = None;
+        let following = match spec.selection.max_overhead {
+            None => Following::Always(hooks),
+            Some(share) => {
+                attached.facts.insert(
+                    "stages.max_overhead".into(),
+                    // As it was asked for, not as a float has it: 0.07 is 7.000000000000001 %.
+                    format!("{} %", (share * 1e5).round() / 1e3),
+                );
+                // Until a window is opened, they would cost for nothing.
+                hooks.detach();
+                let pauser = Pauser::new(Arc::clone(&kernel), hooks, share);
+                went = Some(pauser.went());
+                Following::Stretches(Some(Box::new(pauser)))
+            }
+        };
         attached.attach_ns = nanoseconds(begun.elapsed());
         Ok(Stages {
             attached,
             reasons: Reasons::of(&btf),
-            _links: links,
-            programs: Programs::of(&object),
-            maps,
+            following,
+            kernel,
             opened: None,
-            dirty: BTreeSet::new(),
+            went,
+            half: Half::default(),
             one_packet: spec.one_packet > 0,
             _object: object,
         })
-    }
-
-    fn set_window(&self, state: WindowState) -> Result<(), libbpf_rs::Error> {
-        let mut value = vec![0; self.maps.window.value_size() as usize];
-        let bytes = layout::bytes(&state);
-        value[..bytes.len()].copy_from_slice(bytes);
-        let zero = 0_u32.to_ne_bytes();
-        self.maps.window.update(&zero, &value, MapFlags::ANY)
-    }
-
-    /// Everything that belongs to a window, to nothing.
-    fn clear(&mut self) -> Result<(), libbpf_rs::Error> {
-        let cpus = libbpf_rs::num_possible_cpus()?;
-        let zero = 0_u32.to_ne_bytes();
-        let empty = vec![vec![0; size_of::<Cpu>()]; cpus];
-        self.maps.cpus.update_percpu(&zero, &empty, MapFlags::ANY)?;
-        let empty = vec![vec![0; layout::TIMES_WORDS * 8]; cpus];
-        for key in std::mem::take(&mut self.dirty) {
-            // A table of a few hundred.
-            let key = (key as u32).to_ne_bytes();
-            self.maps.times.update_percpu(&key, &empty, MapFlags::ANY)?;
-        }
-        let reasons: Vec<_> = self.maps.drops.keys().collect();
-        for reason in reasons {
-            self.maps.drops.delete(&reason)?;
-        }
-        let none = [0; TOLD_BYTES];
-        self.maps.told.update(&zero, &none, MapFlags::ANY)?;
-        self.events().map(drop)
     }
 
     /// What lies in the ring.
@@ -267,7 +249,7 @@ impl Stages {
         let events = Rc::new(RefCell::new(Vec::new()));
         let into = Rc::clone(&events);
         let mut builder = RingBufferBuilder::new();
-        builder.add(&self.maps.ring, move |bytes| {
+        builder.add(&self.kernel.maps.ring, move |bytes| {
             into.borrow_mut().extend(layout::value::<StepEvent>(bytes));
             0
         })?;
@@ -275,42 +257,112 @@ impl Stages {
         Ok(events.take())
     }
 
-    fn read(&mut self, window: &mut Window) -> Result<(), libbpf_rs::Error> {
-        let mut seen: BTreeMap<usize, Times> = BTreeMap::new();
-        for key in 0..ROWS.len() * PROTOS.len() * FAMILIES {
-            // A table of a few hundred.
-            let bytes = (key as u32).to_ne_bytes();
-            let cpus = self.maps.times.lookup_percpu(&bytes, MapFlags::ANY)?;
-            for cpu in cpus.unwrap_or_default() {
-                let words = assemble::words(&cpu);
-                if words.first().is_some_and(|count| *count > 0) {
-                    assemble::add(seen.entry(key).or_default(), &words);
-                }
-            }
-        }
-        self.dirty.extend(seen.keys());
-        window.stages = assemble::stages(&seen);
-        let zero = 0_u32.to_ne_bytes();
-        let cpus: Vec<Cpu> = self
-            .maps
-            .cpus
-            .lookup_percpu(&zero, MapFlags::ANY)?
-            .unwrap_or_default()
-            .iter()
-            .filter_map(|cpu| layout::value(cpu))
-            .collect();
-        window.ledger = assemble::ledger(&cpus);
-        window.losses.extend(assemble::losses(&cpus));
-        for key in self.maps.drops.keys() {
-            let Some(count) = self.maps.drops.lookup(&key, MapFlags::ANY)? else {
-                continue;
-            };
-            let reason = u32::from_ne_bytes(key.try_into().unwrap_or_default());
-            let count = u64::from_ne_bytes(count.try_into().unwrap_or_default());
+    /// What was seen in the window up to now; the next one begins here.
+    fn take(&mut self, opened: &mut Opened) -> Result<Window, libbpf_rs::Error> {
+        let maps = &self.kernel.maps;
+        let was = self.half;
+        self.half = was.other();
+        maps.set_half(self.half)?;
+        let mut window = Window {
+            duration_ns: nanoseconds(opened.at.elapsed()),
+            ..Window::default()
+        };
+        opened.at = Instant::now();
+        let before_ns = crate::own::thread_ns();
+        std::thread::sleep(SETTLE);
+        window.stages = assemble::stages(&maps.take_times(was)?);
+        let now = Counted::read(maps)?;
+        let seen = now.since(&opened.before);
+        opened.before = now;
+        window.ledger = seen.ledger;
+        window.losses = assemble::told(&seen.losses);
+        for (reason, count) in seen.drops {
             *window.drops.entry(self.reasons.name(reason)).or_default() += count;
         }
         window.steps = steps::steps(&self.events()?);
-        Ok(())
+        let totals = self.kernel.programs.totals();
+        let misses = totals.misses.saturating_sub(opened.totals.misses);
+        if misses > 0 {
+            window.losses.push(Loss {
+                cause: "tracepoints hit while their program was at work on the same CPU".into(),
+                count: misses,
+                meaning: "these packets miss a moment: a stage is in the next one, or in \
+                          `unaccounted`"
+                    .into(),
+            });
+        }
+        let mut run_ns = totals.run_ns.saturating_sub(opened.totals.run_ns);
+        opened.totals = totals;
+        if let Some(went) = &self.went {
+            let went = std::mem::take(&mut *went.lock().unwrap_or_else(PoisonError::into_inner));
+            run_ns = went.own_ns as u64;
+            if went.paused {
+                let followed_ns = nanoseconds(went.followed);
+                window.paused_ns = window.duration_ns.saturating_sub(followed_ns);
+            }
+        }
+        window.own_cpu_ns = run_ns + (crate::own::thread_ns() - before_ns);
+        Ok(window)
+    }
+
+    /// Begin to follow packets.
+    fn follow(&mut self) -> Result<(), libbpf_rs::Error> {
+        match &mut self.following {
+            Following::Always(_) => self.kernel.maps.set_window(WindowState {
+                opened_ns: crate::own::monotonic_ns(),
+                active: 1,
+                admits: 1,
+                stretch: 1,
+                ..WindowState::default()
+            }),
+            Following::Working(..) | Following::Stretches(None) => {
+                Err(std::io::Error::other("a window is open already").into())
+            }
+            Following::Stretches(pauser) => {
+                let Some(mut pauser) = pauser.take() else {
+                    return Ok(());
+                };
+                if let Err(error) = pauser.open() {
+                    self.following = Following::Stretches(Some(pauser));
+                    return Err(error);
+                }
+                let stop = Arc::new(Stop::default());
+                let told = Arc::clone(&stop);
+                let thread = std::thread::Builder::new().name("plumb-pauses".into());
+                let thread = thread.spawn(move || {
+                    let went = pauser.window(&told);
+                    (pauser, went)
+                })?;
+                self.following = Following::Working(stop, thread);
+                Ok(())
+            }
+        }
+    }
+
+    /// End it.
+    fn unfollow(&mut self) -> Result<(), libbpf_rs::Error> {
+        let following = std::mem::replace(&mut self.following, Following::Stretches(None));
+        match following {
+            Following::Working(stop, thread) => {
+                stop.set();
+                let worked = thread.join();
+                let (pauser, went) =
+                    worked.map_err(|_| std::io::Error::other("what pauses it has failed"))?;
+                self.following = Following::Stretches(Some(pauser));
+                went
+            }
+            other => {
+                self.following = other;
+                self.kernel.maps.set_window(WindowState::default())
+            }
+        }
+    }
+}
+
+impl Drop for Stages {
+    fn drop(&mut self) {
+        // No program runs when its maps are gone. What it saw is not asked for.
+        let _ = self.unfollow();
     }
 }
 
@@ -335,52 +387,40 @@ impl Live for Stages {
     }
 
     fn open(&mut self) -> Result<(), LiveError> {
-        self.set_window(WindowState::default())
-            .and_then(|()| self.clear())
+        self.unfollow()
+            .and_then(|()| self.kernel.maps.clear())
+            .and_then(|()| self.kernel.maps.take_times(self.half).map(drop))
+            .and_then(|()| self.events().map(drop))
             .map_err(system("clear the maps of `stages`"))?;
-        let (run_ns, misses) = self.programs.totals();
+        if let Some(went) = &self.went {
+            *went.lock().unwrap_or_else(PoisonError::into_inner) = Went::default();
+        }
         self.opened = Some(Opened {
             at: Instant::now(),
-            run_ns,
-            misses,
+            totals: self.kernel.programs.totals(),
+            before: Counted::default(),
         });
-        self.set_window(WindowState {
-            opened_ns: crate::own::monotonic_ns(),
-            active: 1,
-        })
-        .map_err(system("open a window of `stages`"))
+        self.follow().map_err(system("open a window of `stages`"))
+    }
+
+    fn turn(&mut self) -> Result<Window, LiveError> {
+        let mut opened = self.opened.take().ok_or_else(not_open)?;
+        let window = self.take(&mut opened);
+        self.opened = Some(opened);
+        window.map_err(system("read the maps of `stages`"))
     }
 
     fn close(&mut self) -> Result<Window, LiveError> {
-        let opened = self
-            .opened
-            .take()
-            .ok_or_else(|| LiveError::Asked("the window of `stages` is not open".into()))?;
-        self.set_window(WindowState::default())
+        let mut opened = self.opened.take().ok_or_else(not_open)?;
+        self.unfollow()
             .map_err(system("close the window of `stages`"))?;
-        let mut window = Window {
-            duration_ns: nanoseconds(opened.at.elapsed()),
-            ..Window::default()
-        };
-        let before_ns = crate::own::thread_ns();
-        std::thread::sleep(SETTLE);
-        self.read(&mut window)
-            .map_err(system("read the maps of `stages`"))?;
-        let (run_ns, misses) = self.programs.totals();
-        let misses = misses.saturating_sub(opened.misses);
-        if misses > 0 {
-            window.losses.push(Loss {
-                cause: "tracepoints hit while their program was at work on the same CPU".into(),
-                count: misses,
-                meaning: "these packets miss a moment: a stage is in the next one, or in \
-                          `unaccounted`"
-                    .into(),
-            });
-        }
-        window.own_cpu_ns =
-            run_ns.saturating_sub(opened.run_ns) + (crate::own::thread_ns() - before_ns);
-        Ok(window)
+        self.take(&mut opened)
+            .map_err(system("read the maps of `stages`"))
     }
+}
+
+fn not_open() -> LiveError {
+    LiveError::Asked("the window of `stages` is not open".into())
 }
 
 #[cfg(test)]
@@ -409,8 +449,8 @@ mod tests {
             map.value_size() as usize
         };
         assert_eq!(size("times"), layout::TIMES_WORDS * 8);
-        assert_eq!(size("cpus"), size_of::<Cpu>());
-        assert_eq!(size("told"), TOLD_BYTES);
+        assert_eq!(size("cpus"), size_of::<layout::Cpu>());
+        assert_eq!(size("told"), layout::TOLD_BYTES);
         assert_eq!(size(".rodata"), size_of::<layout::Config>());
         assert!(size(".data.window") == size_of::<WindowState>());
     }

@@ -97,6 +97,27 @@ impl SymbolTable {
         })
     }
 
+    /// The same with more lines of `/proc/kallsyms`: of programs, say, that were loaded since.
+    /// None at all are no error.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn with(&self, text: &[u8]) -> Result<Self, KallsymsError> {
+        let more = match Self::parse(text) {
+            Err(KallsymsError::Empty) => return Ok(self.clone()),
+            other => other?,
+        };
+        // The new ones first: what was at such an address is there no more.
+        let mut symbols = more.symbols;
+        symbols.extend(self.symbols.iter().cloned());
+        symbols.sort_by_key(|symbol| symbol.addr);
+        symbols.dedup_by_key(|symbol| symbol.addr);
+        Ok(Self {
+            symbols,
+            names: OnceLock::new(),
+        })
+    }
+
     /// The functions, sorted by address.
     pub fn symbols(&self) -> &[Symbol] {
         &self.symbols
@@ -283,6 +304,24 @@ mod tests {
 
     fn name(table: &SymbolTable, addr: u64) -> Option<&str> {
         table.lookup(addr).map(|symbol| symbol.name.as_str())
+    }
+
+    /// Check that programs loaded later are found among what was there, and that nothing new
+    /// changes nothing.
+    #[test]
+    fn grows() {
+        let table = table();
+        let ip_output = table.by_name("ip_output")[0].addr;
+        let grown = table
+            .with(b"ffffffffc0a01000 t bpf_prog_6deef7357e7b4530_xdp_drop\t[bpf]\n")
+            .unwrap();
+        assert_eq!(grown.len(), table.len() + 1);
+        let program = grown.lookup(0xffff_ffff_c0a0_1010).unwrap();
+        assert_eq!(program.module.as_deref(), Some("bpf"));
+        assert!(program.name.ends_with("_xdp_drop"));
+        assert_eq!(name(&grown, ip_output), Some("ip_output"));
+        assert_eq!(table.with(b"").unwrap().len(), table.len());
+        assert!(table.with(b"nonsense").is_err());
     }
 
     /// Check that an address finds its function from the first byte to the last and not beyond.

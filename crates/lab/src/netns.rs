@@ -4,19 +4,29 @@
 //! descriptors that hold them. On the machine itself they have names, so that others
 //! can look into them, and a journal of these: see [`names`].
 
+mod changes;
+mod ethtool;
 mod facts;
 pub mod names;
 mod netlink;
 mod nft;
 mod offload;
+mod qdisc;
+mod routes;
 pub mod settings;
+pub mod threads;
 mod topology;
 mod wire;
 
+pub use changes::{DeviceState, Queues};
+pub use ethtool::{Channels, Features};
 pub use names::Names;
 pub use nft::NFT;
+pub use qdisc::{NO_TC, TC};
+pub use routes::OurRoute;
 pub use topology::{Nic, Topology, TopologyError, TopologyPlan};
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
@@ -88,6 +98,31 @@ impl Namespace {
     /// No descriptor is left.
     pub fn try_clone(&self) -> io::Result<OwnedFd> {
         self.fd.try_clone()
+    }
+
+    /// Its devices: their indexes by their names.
+    ///
+    /// # Errors
+    /// It can't be entered, or its devices not be listed.
+    pub fn devices(&self) -> io::Result<BTreeMap<String, u32>> {
+        let devices = self.inside(|| netlink::Netlink::open()?.devices())?;
+        Ok(devices.into_iter().map(|d| (d.name, d.index)).collect())
+    }
+
+    /// The index and the address of one of its devices.
+    ///
+    /// # Errors
+    /// It can't be entered, or has no such device.
+    pub fn device(&self, name: &str) -> io::Result<(u32, [u8; 6])> {
+        let devices = self.inside(|| netlink::Netlink::open()?.devices())?;
+        let device = devices.into_iter().find(|d| d.name == name);
+        let found = device.and_then(|d| Some((d.index, d.mac.try_into().ok()?)));
+        found.ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("there is no device {name}, or it has no Ethernet address"),
+            )
+        })
     }
 
     /// Run `f` in this namespace and come back.

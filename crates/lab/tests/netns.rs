@@ -38,6 +38,7 @@ fn plan(link: Link, family: Family) -> TopologyPlan {
         sysctl: BTreeMap::new(),
         offload: BTreeMap::new(),
         nft: None,
+        qdisc: None,
     }
 }
 

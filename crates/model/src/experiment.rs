@@ -7,14 +7,16 @@ mod claim;
 mod error;
 mod knobs;
 mod nft;
+mod qdisc;
 mod scan;
 
 use serde::Deserialize;
 
 pub use claim::{Claim, Published, Relation};
 pub use error::ExperimentError;
-pub use knobs::{Bytes, Knobs, Offload, Vary};
-pub use nft::{Hook, Looks, MAX_RULESET_BYTES, NeverMatching, Nft, NftIn, Ruleset, TABLE};
+pub use knobs::{Bytes, Knobs, Offload, Vary, Within};
+pub use nft::{Hook, Looks, MAX_RULESET_BYTES, NeverMatching, Nft, Ruleset, TABLE};
+pub use qdisc::Qdisc;
 pub use scan::Scan;
 
 use crate::class::{Family, Link, Proto, words};
@@ -205,6 +207,22 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
     if let Some(ruleset) = Ruleset::of(arm) {
         ruleset.check(arm).map_err(|why| ("nft", why))?;
     }
+    if let Some(qdisc) = Qdisc::of(arm) {
+        qdisc.check(arm).map_err(|why| ("qdisc", why))?;
+    }
+    Ok(())
+}
+
+/// Check that a recording can be called so.
+pub(crate) fn check_name(name: &str) -> Result<(), (&'static str, String)> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.len() > 80 || !name.chars().all(fits) || name.starts_with('.') {
+        return Err((
+            "name",
+            "name is to be 1 to 80 letters, digits, `-`, `_` or `.`: a file is called after it"
+                .into(),
+        ));
+    }
     Ok(())
 }
 
@@ -262,20 +280,7 @@ impl Experiment {
                 format!("seeds is {}: 1 to {MAX_SEEDS}", self.blocks.seeds),
             ));
         }
-        if self.name.is_empty()
-            || self.name.len() > 80
-            || !self
-                .name
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-            || self.name.starts_with('.')
-        {
-            return Err((
-                "name",
-                "name is to be 1 to 80 letters, digits, `-`, `_` or `.`: a file is called after it"
-                    .into(),
-            ));
-        }
+        check_name(&self.name)?;
         if self.instruments.is_empty() {
             return Err((
                 "instruments",

@@ -1,6 +1,7 @@
 //! Plain data that every part of Netplumb speaks of: classes, recordings,
 //! experiment files, the messages of a guest. No I/O.
 
+pub mod bench;
 pub mod capability;
 pub mod class;
 pub mod experiment;

@@ -8,14 +8,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bench::{BenchArm, Measured};
 use crate::class::{Family, Link, Proto};
-use crate::experiment::{Offload, Ruleset};
+use crate::experiment::{Offload, Qdisc, Ruleset};
 use crate::recording::Ledger;
 use crate::timing::{Attached, TimingSpec, Window};
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// From the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,12 +51,15 @@ pub enum Request {
         plan: RunPlan,
     },
     /// Run a workload under an instrument that reads a clock: [`Reply::Attached`],
-    /// and for each block a [`Reply::BlockDone`] and a [`Reply::Window`].
+    /// and for each block a [`Reply::TimedBlock`].
     Time {
         /// What the instrument is to do.
         spec: TimingSpec,
         /// What runs meanwhile.
         plan: RunPlan,
+        /// Every block once more without the instrument, to compare: the two take
+        /// turns.
+        bare: bool,
     },
     /// List the settings below /proc/sys whose names begin with one of these, and
     /// try another value of each: tried, read back, and put back.
@@ -75,8 +79,36 @@ pub enum Request {
     },
     /// Send the code that the kernel lends to every process, as chunks.
     ReadVdso,
-    /// Run a command.
+    /// Attach an instrument that reads a clock, for the next command:
+    /// [`Reply::Attached`]. Apart from that command, whose time it is not.
+    Attach {
+        /// What it is to do.
+        spec: TimingSpec,
+        /// Whose namespaces it looks at.
+        links: RunPlan,
+    },
+    /// Run a command: [`Reply::Output`] and [`Reply::Ended`] for each run, and a
+    /// [`Reply::TimedBlock`] if an instrument is attached.
     Command(CommandPlan),
+    /// Tell how many frames a second the generator of an arm makes by itself:
+    /// [`Reply::BenchLimit`], or [`Reply::BenchCannot`].
+    BenchLimit(BenchArm),
+    /// Measure a block of a bench: [`Reply::BenchBlock`], or [`Reply::BenchCannot`].
+    BenchBlock {
+        /// What is measured.
+        arm: BenchArm,
+        /// How long its window is open.
+        window_ns: u64,
+        /// How long packets run before that.
+        warmup_ns: u64,
+        /// What the generator makes by itself, if that was asked for.
+        limit_pps: Option<f64>,
+    },
+    /// Run once more and tell where packets go: [`Reply::Diagnosis`].
+    BenchDiagnose(BenchArm),
+    /// Count what frames cost along a path: [`Reply::BlockDone`] for each block, the
+    /// programs' symbols as chunks, and [`Reply::Facts`]; or [`Reply::BenchCannot`].
+    BenchCount(CountPlan),
     /// Kill the command that runs; its request is answered then. This one is not.
     Stop,
     /// Power off.
@@ -112,10 +144,20 @@ pub enum Reply {
     Timed(Vec<TimedFunction>),
     /// An instrument that reads a clock is attached.
     Attached(Box<Attached>),
-    /// What it saw in a block.
+    /// What it saw in a block of the second opinion.
     Window(Box<Window>),
+    /// A block under it, or beside it.
+    TimedBlock(Box<TimedBlock>),
     /// Settings, a part of the list.
     Settings(Vec<Setting>),
+    /// What a generator makes by itself, frames a second.
+    BenchLimit(Option<f64>),
+    /// A block of a bench, and facts of how it came about.
+    BenchBlock(Box<Measured>, BTreeMap<String, String>),
+    /// A path can't be here: why.
+    BenchCannot(String),
+    /// Where packets of a bench went.
+    Diagnosis(String),
     /// The request was carried out.
     Done,
     /// It was not; why, in a sentence.
@@ -131,6 +173,34 @@ pub struct Setting {
     pub value: String,
     /// Another that the kernel takes, or why there is none.
     pub other: Result<String, String>,
+}
+
+/// A block under an instrument that reads a clock, or without it to compare.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TimedBlock {
+    /// Which repetition; those without the instrument count for themselves.
+    pub index: u32,
+    /// Its packets; nobody's of a command.
+    pub ledger: Ledger,
+    /// How long it was, on the guest's clock.
+    pub duration_ns: u64,
+    /// What else was counted: name, value and unit.
+    pub counters: Vec<(String, f64, String)>,
+    /// What the instrument saw, if it was attached.
+    pub window: Option<Window>,
+}
+
+/// Frames along a path, to be counted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CountPlan {
+    /// The path, and what is sent.
+    pub arm: BenchArm,
+    /// Frames of a block.
+    pub frames: u32,
+    /// Frames before the first one.
+    pub warmup_frames: u32,
+    /// Blocks.
+    pub blocks: u32,
 }
 
 /// A command to be run, and around it what it needs.
@@ -254,4 +324,6 @@ pub struct RunPlan {
     pub offload: BTreeMap<Offload, bool>,
     /// Rules of nftables.
     pub nft: Option<Ruleset>,
+    /// A queueing discipline.
+    pub qdisc: Option<Qdisc>,
 }

@@ -72,6 +72,8 @@ pub mod env {
     pub const UNIT: &str = "clock.unit";
     /// Where it ran: "vm", "netns" or "host". Absent in old recordings: "vm".
     pub const LAB: &str = "lab";
+    /// The user's own interfaces that a bench ran on, in words.
+    pub const NICS: &str = "bench.nics";
     /// "yes" if the guest ran without an instruction clock.
     pub const QUICK: &str = "clock.quick";
     /// Version of Netplumb.

@@ -21,6 +21,8 @@ words! {
     Functions = "functions",
     /// Nanoseconds from one tracepoint to the next.
     Stages = "stages",
+    /// Packets a second: a bench.
+    Rates = "rates",
 }
 
 words! {
@@ -79,6 +81,7 @@ pub struct Selection {
     /// At most so many.
     pub max_functions: u32,
     /// The share of time that measuring may take, if it is to be held to one: 0.05.
+    /// Of stages as well.
     pub max_overhead: Option<f64>,
 }
 
@@ -260,6 +263,9 @@ pub struct Step {
 pub struct Window {
     /// How long it was open.
     pub duration_ns: u64,
+    /// Of it, how long nothing was attached, to keep to the share that measuring may
+    /// take.
+    pub paused_ns: u64,
     /// All nodes seen since the instrument was attached: later windows append.
     pub nodes: Vec<TimedNode>,
     /// Those of them that are called within an RCU read section, ascending.

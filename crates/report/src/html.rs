@@ -14,6 +14,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 pub use of_recording::report_page;
+pub(crate) use of_recording::{functions, sent};
 
 use crate::number::printable;
 use crate::page::Page;

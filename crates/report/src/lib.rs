@@ -17,6 +17,7 @@ mod number;
 pub mod page;
 pub mod pprof;
 mod profile;
+pub mod rates;
 pub mod scan;
 pub mod seeds;
 pub mod speedscope;

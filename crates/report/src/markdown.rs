@@ -99,10 +99,14 @@ pub fn render(
         out.push('\n');
     }
     out.push_str("## How it was measured\n\n");
-    let footer = trust::footer(recording, classes).join("\n");
-    let fence = "`".repeat(longest_run(&footer).max(2) + 1);
-    out.push_str(&format!("{fence}text\n{footer}\n{fence}\n"));
+    out.push_str(&fenced(&trust::footer(recording, classes).join("\n")));
     out
+}
+
+/// Text as it stands.
+pub(crate) fn fenced(text: &str) -> String {
+    let fence = "`".repeat(longest_run(text).max(2) + 1);
+    format!("{fence}text\n{text}\n{fence}\n")
 }
 
 fn heading(recording: &Recording, experiment: Option<&Experiment>) -> String {

@@ -5,7 +5,18 @@
 //! columns, a parent before its children, because 100,000 rows of objects are ten
 //! times as large and as slow. `web/src/data.ts` says the same in TypeScript.
 
+mod bench;
+mod times;
+
 use serde::Serialize;
+
+pub use bench::{
+    PageAxis, PageBench, PageChart, PageFlow, PageHop, PagePoint, PageSeries, PageSeriesKind,
+};
+pub use times::{
+    PageBoth, PageCalibration, PageCompared, PageCount, PageLedger, PageStage, PageTimed,
+    PageTimedFunction, PageTimes,
+};
 
 /// Raised with any change that an older page could not read.
 pub const SCHEMA: u32 = 1;
@@ -38,6 +49,12 @@ pub struct Page {
     pub functions: Vec<PageFunction>,
     /// The tables: one for each arm and class.
     pub classes: Vec<PageClass>,
+    /// Of recordings of times: what was counted beside them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timed: Option<PageTimed>,
+    /// Of recordings of benches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bench: Option<PageBench>,
 }
 
 /// One fact of the environment.
@@ -98,6 +115,12 @@ pub struct PageClass {
     pub published: Option<PagePublished>,
     /// Of a comparison: cost that went from one function to another.
     pub moves: Vec<PageMove>,
+    /// What costs are divided by where that is no whole number: seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<f64>,
+    /// Of a recording of times: what it has beside costs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub times: Option<PageTimes>,
 }
 
 /// The calling-context tree of one context, in columns of equal length.

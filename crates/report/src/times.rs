@@ -10,6 +10,7 @@ pub mod json;
 pub mod markdown;
 mod number;
 pub mod openmetrics;
+pub mod page;
 pub mod terminal;
 pub mod trace;
 pub mod trust;
@@ -24,9 +25,11 @@ pub(crate) use number::{ns, rounded};
 
 /// Whether a recording is one of times.
 pub fn is_timed(recording: &Recording) -> bool {
-    !recording.timed.is_empty()
-        || !recording.stages.is_empty()
-        || matches!(clock(recording), Some(Clock::Functions | Clock::Stages))
+    match clock(recording) {
+        Some(Clock::Rates) => false,
+        Some(Clock::Functions | Clock::Stages) => true,
+        _ => !recording.timed.is_empty() || !recording.stages.is_empty(),
+    }
 }
 
 /// What it was read from, if the recording says so in a word that is known.

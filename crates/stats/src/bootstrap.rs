@@ -32,6 +32,18 @@ pub struct Interval {
 /// same interval.
 pub fn ratio(before: &[f64], after: &[f64], shared: [f64; 2], seed: u64) -> Option<Interval> {
     let difference = Difference::of(before, after, shared)?;
+    ratio_of(before, after, shared, &difference, seed)
+}
+
+/// The same, where the difference is known, and has other degrees of freedom than
+/// the blocks alone give it.
+pub(crate) fn ratio_of(
+    before: &[f64],
+    after: &[f64],
+    shared: [f64; 2],
+    difference: &Difference,
+    seed: u64,
+) -> Option<Interval> {
     let (was, is) = (mean(before), mean(after));
     if was <= 0.0 {
         return None;
@@ -60,7 +72,7 @@ pub fn ratio(before: &[f64], after: &[f64], shared: [f64; 2], seed: u64) -> Opti
         // A mean of nothing or less has no ratio that would be below any other.
         ratios.push(if was > 0.0 { is / was } else { f64::INFINITY });
     }
-    let tail = tail(&difference, before.len().min(after.len()));
+    let tail = tail(difference, before.len().min(after.len()));
     let mut at = |share: f64| {
         let place = (share * (RESAMPLES - 1) as f64).round() as usize;
         let place = place.min(RESAMPLES - 1);

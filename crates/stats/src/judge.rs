@@ -1,8 +1,9 @@
 //! Verdicts on many pairs of samples at once.
 
 use crate::bootstrap::{self, Interval};
+use crate::drift::{Drift, moderated};
 use crate::fdr::discoveries;
-use crate::welch::{Difference, mean};
+use crate::welch::{Difference, mean, squared_error};
 
 /// Of what is called a difference, at most so much may be none. Where nothing
 /// differs, that is how often anything is called so: in one of fifty comparisons.
@@ -21,6 +22,31 @@ pub struct Pair {
     /// A standard error of each side's mean that all of its blocks have in common,
     /// such as that of a correction.
     pub shared: [f64; 2],
+    /// Whether one side was measured after the other, and not in turns: then drift
+    /// of the machine is between them, and blocks are in the order they were measured.
+    pub apart: bool,
+}
+
+impl Pair {
+    /// Whether there are blocks enough for a verdict.
+    fn enough(&self) -> bool {
+        self.before.len().min(self.after.len()) >= MIN_BLOCKS
+    }
+
+    /// By how much one side may be off from the other, each in its own part: as the
+    /// blocks of each side say, or what drift may come to, if that is more.
+    fn widened(&self, drift: Drift) -> ([f64; 2], Option<Difference>) {
+        let blocks = [&self.before, &self.after];
+        let shared = [0, 1].map(|n| {
+            let known = squared_error(blocks[n]).unwrap_or(0.0);
+            (self.shared[n].powi(2) + (drift.sides[n] - known).max(0.0)).sqrt()
+        });
+        let mut difference = Difference::of(&self.before, &self.after, shared);
+        if let Some(difference) = &mut difference {
+            difference.freedom = difference.freedom.min(drift.freedom);
+        }
+        (shared, difference)
+    }
 }
 
 /// What came of a pair.
@@ -73,42 +99,112 @@ pub struct Judged {
     pub smallest: Option<f64>,
 }
 
+/// A pair, tested.
+struct Tested {
+    /// As its blocks differ.
+    blocks: Difference,
+    /// With drift, as it and its like say, where the sides were measured apart.
+    apart: Option<Apart>,
+}
+
+/// How much drift has to do with it.
+struct Apart {
+    /// As this pair alone says: for the interval.
+    own: Difference,
+    /// With what all say: for the verdict.
+    pooled: Difference,
+}
+
+impl Tested {
+    /// The probability of such a difference where there is none.
+    fn p(&self, scale: f64) -> f64 {
+        let pooled = self.apart.as_ref().map_or(0.0, |a| a.pooled.p(scale));
+        self.blocks.p(scale).max(pooled)
+    }
+
+    /// What its own drift doesn't make in more than [`FALSE_RATE`] of runs.
+    fn beyond_drift(&self, scale: f64) -> bool {
+        let own = self.apart.as_ref().map_or(0.0, |a| a.own.p(scale));
+        own <= FALSE_RATE
+    }
+
+    /// The smallest difference that would pass all of it.
+    fn smallest(&self, tested: usize) -> f64 {
+        let level = FALSE_RATE / tested as f64;
+        let blocks = self.blocks.smallest(level);
+        self.apart.as_ref().map_or(blocks, |a| {
+            let own = a.own.smallest(FALSE_RATE);
+            blocks.max(a.pooled.smallest(level)).max(own)
+        })
+    }
+}
+
+/// What blocks of each pair say, and what drift has to do with it.
+fn tested(pairs: &[Pair]) -> Vec<Option<Tested>> {
+    let drifts: Vec<Option<(Drift, f64)>> = pairs
+        .iter()
+        .map(|pair| {
+            let drift = Drift::of(&pair.before, &pair.after)?;
+            let size = (mean(&pair.before).abs() + mean(&pair.after).abs()) / 2.0;
+            (pair.apart && pair.enough()).then_some((drift, size))
+        })
+        .collect();
+    pairs
+        .iter()
+        .zip(drifts.iter().zip(moderated(&drifts)))
+        .map(|(pair, (own, pooled))| {
+            let blocks = pair
+                .enough()
+                .then(|| Difference::of(&pair.before, &pair.after, pair.shared))??;
+            let apart = own.zip(pooled).and_then(|((own, _), pooled)| {
+                Some(Apart {
+                    own: pair.widened(own).1?,
+                    pooled: Difference {
+                        freedom: pooled.freedom,
+                        ..pair.widened(pooled).1?
+                    },
+                })
+            });
+            Some(Tested { blocks, apart })
+        })
+        .collect()
+}
+
 /// Judge pairs that belong together: of the differences that are found among them,
 /// at most [`FALSE_RATE`] are false. The seed is that of the intervals.
 pub fn judge(pairs: &[Pair], seed: u64) -> Vec<Judged> {
-    let differences: Vec<Option<Difference>> = pairs
-        .iter()
-        .map(|pair| {
-            let enough = pair.before.len().min(pair.after.len()) >= MIN_BLOCKS;
-            enough
-                .then(|| Difference::of(&pair.before, &pair.after, pair.shared))
-                .flatten()
-        })
-        .collect();
+    let tests = tested(pairs);
+    // Sums of rounded numbers are equal to some digits only.
+    let scale = |pair: &Pair| 1e-9 * (mean(&pair.before).abs() + mean(&pair.after).abs());
     let p: Vec<f64> = pairs
         .iter()
-        .zip(&differences)
-        .map(|(pair, difference)| {
-            // Sums of rounded numbers are equal to some digits only.
-            let scale = 1e-9 * (mean(&pair.before).abs() + mean(&pair.after).abs());
-            difference.map_or(f64::NAN, |d| d.p(scale))
-        })
+        .zip(&tests)
+        .map(|(pair, test)| test.as_ref().map_or(f64::NAN, |t| t.p(scale(pair))))
         .collect();
     let found = discoveries(&p, FALSE_RATE);
-    let tested = differences.iter().flatten().count().max(1);
+    let many = tests.iter().flatten().count().max(1);
     pairs
         .iter()
+        .zip(&tests)
         .enumerate()
-        .map(|(n, pair)| {
+        .map(|(n, (pair, test))| {
             let (before, after) = (mean(&pair.before), mean(&pair.after));
             let seed = seed.wrapping_add(n as u64);
-            let ratio = bootstrap::ratio(&pair.before, &pair.after, pair.shared, seed);
+            let drift = Drift::of(&pair.before, &pair.after).filter(|_| pair.apart);
+            let ratio = match drift.map(|drift| pair.widened(drift)) {
+                Some((shared, Some(difference))) => {
+                    bootstrap::ratio_of(&pair.before, &pair.after, shared, &difference, seed)
+                }
+                _ => bootstrap::ratio(&pair.before, &pair.after, pair.shared, seed),
+            };
             // Both ways of looking have to see it.
             let outside = ratio.is_none_or(|r| r.low > 1.0 || r.high < 1.0);
-            let verdict = match differences[n] {
+            let verdict = match test {
                 None => Verdict::TooFew,
-                Some(_) if !found[n] || !outside => Verdict::NoDifference,
-                Some(d) if d.value < 0.0 => Verdict::Faster,
+                Some(test) if !found[n] || !outside || !test.beyond_drift(scale(pair)) => {
+                    Verdict::NoDifference
+                }
+                Some(test) if test.blocks.value < 0.0 => Verdict::Faster,
                 Some(_) => Verdict::Slower,
             };
             Judged {
@@ -117,9 +213,10 @@ pub fn judge(pairs: &[Pair], seed: u64) -> Vec<Judged> {
                 ratio,
                 p: if p[n].is_finite() { p[n] } else { 1.0 },
                 verdict,
-                smallest: differences[n]
+                smallest: test
+                    .as_ref()
                     .filter(|_| before > 0.0)
-                    .map(|d| d.smallest(FALSE_RATE / tested as f64) / before)
+                    .map(|t| t.smallest(many) / before)
                     .filter(|s| s.is_finite()),
             }
         })
@@ -136,7 +233,7 @@ mod tests {
         let pair = Pair {
             before: vec![1.0, 1.0],
             after: vec![9.0, 9.0],
-            shared: [0.0; 2],
+            ..Pair::default()
         };
         let judged = judge(&[pair], 1)[0];
         assert_eq!(judged.verdict, Verdict::TooFew);
@@ -153,7 +250,7 @@ mod tests {
         let pair = Pair {
             before: vec![0.0; 5],
             after: vec![10.0, 11.0, 9.0, 10.5, 9.5],
-            shared: [0.0; 2],
+            ..Pair::default()
         };
         let judged = judge(&[pair], 1)[0];
         assert_eq!(judged.verdict, Verdict::Slower);
@@ -167,6 +264,7 @@ mod tests {
             before: vec![100.0, 100.1, 99.9, 100.0, 100.0],
             after: vec![102.0, 102.1, 101.9, 102.0, 102.0],
             shared,
+            ..Pair::default()
         };
         let judged = judge(&[pair([0.0; 2]), pair([2.0; 2])], 1);
         assert_eq!(judged[0].verdict, Verdict::Slower);

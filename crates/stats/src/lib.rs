@@ -6,9 +6,11 @@
 //! nothing of how far off they are together.
 
 pub mod bootstrap;
+pub mod drift;
 pub mod fdr;
 pub mod histogram;
 pub mod judge;
+pub mod search;
 pub mod welch;
 
 #[cfg(test)]

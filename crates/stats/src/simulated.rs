@@ -52,7 +52,7 @@ impl Machine {
             .map(|(before, after)| Pair {
                 before,
                 after,
-                shared: [0.0; 2],
+                ..Pair::default()
             })
             .collect();
         judge(&pairs, seed)
@@ -141,4 +141,102 @@ fn the_smallest_change_is_seen() {
         .count();
     let share = seen as f64 / TRIES as f64;
     assert!((0.6..=1.0).contains(&share), "{share} at {smallest}");
+}
+
+/// Functions of two runs, one after the other, on a machine that drifts: by block it
+/// gets slower or faster as a whole, and each function for itself.
+struct Drifting {
+    /// Blocks of each run.
+    blocks: usize,
+    /// A step of the whole, as a share.
+    whole: f64,
+    /// And of each function.
+    own: f64,
+}
+
+impl Machine {
+    fn drifting(&mut self, how: &Drifting, planted: &[(usize, f64)], apart: bool) -> Vec<Pair> {
+        let mut walk = 0.0;
+        let mut walks = [0.0; FUNCTIONS];
+        let mut pairs = vec![Pair::default(); FUNCTIONS];
+        for block in 0..2 * how.blocks {
+            walk += how.whole * self.normal();
+            let noise = 0.01 * self.normal();
+            for (n, pair) in pairs.iter_mut().enumerate() {
+                walks[n] += how.own * self.normal();
+                let cost = 20.0 * 1.06_f64.powi(n as i32);
+                let is = (walk + walks[n] + noise + 0.02 * self.normal()).exp();
+                let factor = planted.iter().find(|(f, _)| *f == n).map_or(1.0, |p| p.1);
+                pair.apart = apart;
+                match block < how.blocks {
+                    true => pair.before.push(cost * is),
+                    false => pair.after.push(cost * is * factor),
+                }
+            }
+        }
+        pairs
+    }
+}
+
+/// Check that two runs of the same on a machine that drifts slowly are told apart in
+/// no more than one of twenty tries, whether all drifts or each function for itself;
+/// and that this is so since drift is allowed for.
+#[test]
+fn drift_is_no_change() {
+    const TRIES: usize = 20;
+    for (n, (whole, own, blocks)) in [
+        (0.02, 0.0, 5),
+        (0.0, 0.02, 5),
+        (0.02, 0.0, 20),
+        (0.01, 0.01, 20),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let how = Drifting { blocks, whole, own };
+        let mut machine = Machine::new(5 + n as u64);
+        let flagged = |pairs: &[Pair], n: usize| {
+            let judged = judge(pairs, n as u64);
+            usize::from(judged.iter().any(|j| j.verdict.differs()))
+        };
+        let (mut with, mut without) = (0, 0);
+        for n in 0..TRIES {
+            let mut pairs = machine.drifting(&how, &[], true);
+            with += flagged(&pairs, n);
+            // As if they had taken turns; some tries are enough to see it.
+            if n < TRIES / 2 {
+                pairs.iter_mut().for_each(|p| p.apart = false);
+                without += flagged(&pairs, n);
+            }
+        }
+        let told = format!("{blocks} blocks, drift {whole} and {own}: {with} and {without}");
+        assert!(with <= TRIES / 20, "{told}");
+        assert!(blocks == 5 || without >= TRIES / 8, "{told}");
+    }
+}
+
+/// Check that a planted change is found on such a machine, and little else.
+#[test]
+fn a_change_beyond_drift_is_found() {
+    const TRIES: usize = 20;
+    for (blocks, factor) in [(5, 1.7), (10, 1.5), (20, 1.4)] {
+        let how = Drifting {
+            blocks,
+            whole: 0.005,
+            own: 0.005,
+        };
+        let mut machine = Machine::new(9);
+        let (mut found, mut others) = (0, 0);
+        for n in 0..TRIES {
+            let judged = judge(&machine.drifting(&how, &[(40, factor)], true), n as u64);
+            found += usize::from(judged[40].verdict == Verdict::Slower);
+            let differ = judged.iter().filter(|j| j.verdict.differs()).count();
+            others += differ - usize::from(judged[40].verdict.differs());
+        }
+        assert!(
+            found >= TRIES * 19 / 20,
+            "{blocks} blocks: {found} of {TRIES}"
+        );
+        assert!(others <= TRIES / 10, "{blocks} blocks: {others} false ones");
+    }
 }

@@ -12,13 +12,47 @@ pub fn mean(values: &[f64]) -> f64 {
 }
 
 /// The square of the standard error of their mean; none of fewer than two.
-fn squared_error(values: &[f64]) -> Option<f64> {
+pub(crate) fn squared_error(values: &[f64]) -> Option<f64> {
     if values.len() < 2 {
         return None;
     }
     let centre = mean(values);
     let squares: f64 = values.iter().map(|v| (v - centre).powi(2)).sum();
     Some(squares / (values.len() - 1) as f64 / values.len() as f64)
+}
+
+/// A mean, and where it is to be looked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mean {
+    /// Of the values.
+    pub value: f64,
+    /// The lower end of the 95 % interval; none of fewer than two values.
+    pub low: Option<f64>,
+    /// The upper end.
+    pub high: Option<f64>,
+    /// How many values.
+    pub of: usize,
+}
+
+impl Mean {
+    /// Of some values: Student's interval. None of none.
+    pub fn of(values: &[f64]) -> Option<Mean> {
+        const SIDE: f64 = 0.975;
+        if values.is_empty() {
+            return None;
+        }
+        let value = mean(values);
+        let reach = squared_error(values).and_then(|squared| {
+            let student = StudentsT::new(0.0, 1.0, (values.len() - 1) as f64).ok()?;
+            Some(student.inverse_cdf(SIDE) * squared.sqrt())
+        });
+        Some(Mean {
+            value,
+            low: reach.map(|r| value - r),
+            high: reach.map(|r| value + r),
+            of: values.len(),
+        })
+    }
 }
 
 /// The difference of two means, and how sure it is.
@@ -96,6 +130,17 @@ mod tests {
             "{}",
             found.p(0.0)
         );
+    }
+
+    /// Check an interval against R's: t.test(c(3, 4, 1, 2.1)).
+    #[test]
+    fn interval_as_in_r() {
+        let found = Mean::of(&[3.0, 4.0, 1.0, 2.1]).unwrap();
+        assert_eq!((found.value, found.of), (2.525, 4));
+        assert!((found.low.unwrap() - 0.489_83).abs() < 1e-4, "{found:?}");
+        assert!((found.high.unwrap() - 4.560_17).abs() < 1e-4, "{found:?}");
+        assert_eq!(Mean::of(&[7.0]).unwrap().low, None);
+        assert_eq!(Mean::of(&[]), None);
     }
 
     /// Check that without spread what is equal is, and what isn't, isn't.

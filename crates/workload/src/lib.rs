@@ -2,6 +2,7 @@
 
 pub mod drops;
 pub mod ends;
+pub mod frames;
 pub mod mark;
 pub mod packets;
 pub mod timed;

@@ -3,7 +3,8 @@
 //!
 //! The sender waits for each packet to arrive before the next: per-packet cost
 //! without queueing. The receiver's system call is made when the packet is
-//! there, so receiving is never mixed with waiting.
+//! there, so receiving is never mixed with waiting; where a clock of time measures, who
+//! waits is woken by the packet, as programs are.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -39,6 +40,8 @@ pub struct Traffic<'a> {
     pub(crate) message: Vec<u8>,
     buffer: Vec<u8>,
     sequence: u16,
+    /// Whether who waits for a packet sleeps until it comes, or naps and looks.
+    pub(crate) woken: bool,
 }
 
 impl<'a> Traffic<'a> {
@@ -64,6 +67,7 @@ impl<'a> Traffic<'a> {
             message,
             buffer: vec![0; size + 256],
             sequence: 0,
+            woken: false,
         })
     }
 
@@ -169,7 +173,7 @@ impl<'a> Traffic<'a> {
             Proto::Raw | Proto::Udp | Proto::Command => 1,
         };
         while left > 0 {
-            if !wait_readable(self.sockets.rx.as_raw_fd())? {
+            if !wait_readable(self.sockets.rx.as_raw_fd(), self.woken)? {
                 return Ok(false);
             }
             let got = self.receive()?;
@@ -227,19 +231,31 @@ impl<'a> Traffic<'a> {
     }
 }
 
-/// Whether something can be read, at once or after some naps.
-fn wait_readable(fd: RawFd) -> io::Result<bool> {
-    for _ in 0..NAPS {
+/// Whether something can be read, at once or after some naps, or woken by it.
+fn wait_readable(fd: RawFd, woken: bool) -> io::Result<bool> {
+    let all_ms = (NAP * NAPS).as_millis() as i32;
+    let (mut left, timeout_ms) = if woken { (1, all_ms) } else { (NAPS, 0) };
+    while left > 0 {
         let mut poll = libc::pollfd {
             fd,
             events: libc::POLLIN,
             revents: 0,
         };
         // SAFETY: one pollfd, as the count says.
-        match unsafe { libc::poll(&mut poll, 1, 0) } {
-            0 => std::thread::sleep(NAP),
-            n if n < 0 => return Err(io::Error::last_os_error()),
+        match unsafe { libc::poll(&mut poll, 1, timeout_ms) } {
+            0 => left -= 1,
+            n if n < 0 => {
+                let error = io::Error::last_os_error();
+                // A signal is heard by those who asked for it.
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+                continue;
+            }
             _ => return Ok(true),
+        }
+        if !woken {
+            std::thread::sleep(NAP);
         }
     }
     Ok(false)

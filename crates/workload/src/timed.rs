@@ -46,6 +46,7 @@ impl Traffic<'_> {
     /// the ledger names them.
     pub fn timed_block(&mut self, stop: &AtomicBool) -> io::Result<TimedBlock> {
         let before = self.drops()?;
+        self.woken = true;
         let mut end = End::of(self.plan.packets, self.plan.block_ns, stop);
         let mut pace = self.plan.rate_pps.map(Pace::new);
         let began = Instant::now();
@@ -306,6 +307,7 @@ mod tests {
             sysctl: Default::default(),
             offload: Default::default(),
             nft: None,
+            qdisc: None,
         }
     }
 

@@ -1,71 +1,24 @@
 // The built page, driven in a headless Chromium.
-//
-// It runs where web/build.sh --with-tests put it, beside the page and the goldens
-// of Rust.
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
-import { fileURLToPath, pathToFileURL } from "node:url";
-import { launch } from "../../scripts/chromium.mjs";
+import { test } from "node:test";
+import { pathToFileURL } from "node:url";
 import { classOf, comparisonOf, emptyPage, largePage, writePage } from "../../scripts/pages.mjs";
+import { golden as goldenFile, open, shared, template } from "./open.mjs";
 
-const here = fileURLToPath(new URL("../..", import.meta.url));
-const template = join(here, "dist/index.html");
-const testdata = join(here, "testdata");
-const report = JSON.parse(readFileSync(join(testdata, "page.json"), "utf8"));
-const small = JSON.parse(readFileSync(join(testdata, "page-diff.json"), "utf8"));
+const report = goldenFile("page.json");
+const small = goldenFile("page-diff.json");
+const golden = (name) => goldenFile(`page-${name}.json`);
 
 const FRAMES = 100_000;
 /** An empty cell of the canvas is this. */
 const NOTHING = "0,0,0,0";
 
-let browser;
-let folder;
-
-before(async () => {
-  folder = mkdtempSync(join(tmpdir(), "plumb-page-"));
-  browser = await launch();
-});
-
-after(async () => {
-  await browser?.close();
-  rmSync(folder, { recursive: true, force: true });
-});
-
-let count = 0;
-
-/** Open a page with these data; when the test ends, nothing may have gone wrong in it. */
-async function open(t, data, options = {}) {
-  const file = join(folder, `page-${count++}.html`);
-  writePage(template, data, file);
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-  const page = await context.newPage();
-  const wrong = [];
-  const requests = [];
-  page.on("pageerror", (error) => wrong.push(String(error)));
-  page.on("console", (message) => message.type() === "error" && wrong.push(message.text()));
-  page.on("dialog", (dialog) => {
-    wrong.push(`a dialog: ${dialog.message()}`);
-    void dialog.dismiss();
-  });
-  page.on("request", (request) => requests.push(request.url()));
-  t.after(async () => {
-    await context.close();
-    assert.deepEqual(wrong, []);
-    const own = pathToFileURL(file).href;
-    assert.deepEqual(requests.filter((url) => !url.startsWith(own) && !url.startsWith("data:")), []);
-  });
-  await page.goto(pathToFileURL(file).href);
-  await page.waitForFunction(() => document.documentElement.dataset.ready !== undefined);
-  return page;
-}
-
 /** The most memory that a page's process had resident, of all that there are now. */
 async function peakMiB() {
-  const session = await browser.newBrowserCDPSession();
+  const session = await shared.browser.newBrowserCDPSession();
   const { processInfo } = await session.send("SystemInfo.getProcessInfo");
   const peaks = processInfo
     .filter((process) => process.type === "renderer")
@@ -365,9 +318,9 @@ test("nothing leaves the page", async (t) => {
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
   t.after(() => server.close());
   const url = `http://127.0.0.1:${server.address().port}/`;
-  const file = join(folder, "policy.html");
+  const file = join(shared.folder, "policy.html");
   writePage(template, report, file);
-  const page = await browser.newPage();
+  const page = await shared.browser.newPage();
   t.after(() => page.close());
   await page.goto(pathToFileURL(file).href);
   await page.waitForFunction(() => document.documentElement.dataset.ready !== undefined);
@@ -547,4 +500,155 @@ test(`${FRAMES} frames`, async (t) => {
   const drawn = await colours(page);
   delete drawn[NOTHING];
   assert.ok(Object.keys(drawn).length > 10, "frames in the colours of their layers");
+});
+
+/** Check that stages are a bar that adds up, with work told from waiting, percentiles, and a histogram of each. */
+test("stages", async (t) => {
+  const data = golden("stages");
+  const page = await open(t, data);
+  assert.match(await text(page, "#stages .sum"), /^2,103\s*ns of work \+ 18\.5\s*us of waiting \+ 150\s*ns unaccounted = 20\.7\s*us/);
+  const widths = await page.$$eval("#stages .way.named > span", (spans) => spans.map((span) => span.getBoundingClientRect().width));
+  const bar = await page.locator("#stages .way.named").boundingBox();
+  const sum = widths.reduce((a, b) => a + b, 0);
+  assert.ok(Math.abs(sum - bar.width) < 4, `${sum} of ${bar.width}`);
+  const means = data.classes[0].times.stages.filter((stage) => stage.kind !== "total").map((stage) => stage.mean_ns);
+  const whole = means.reduce((a, b) => a + b, 0);
+  means.forEach((mean, i) => assert.ok(Math.abs(widths[i] / sum - mean / whole) < 0.01, `stage ${i}`));
+  assert.deepEqual(await column(page, "#stages .table", 0), ["system call", "qdisc", "driver", "unaccounted", "total"]);
+  assert.deepEqual(await column(page, "#stages .table", 1), ["work", "wait", "work", "", ""]);
+  const heads = await page.$$eval("#stages .table thead th", (cells) => cells.map((cell) => cell.textContent));
+  for (const name of ["p50", "p90", "p99", "p99.9", "max", "packets", "passed over"]) {
+    assert.ok(heads.includes(name), name);
+  }
+  // Its way is drawn first; a name draws its own.
+  assert.match(await text(page, "#stages .histogram figcaption"), /^total/);
+  await page.locator("#stages").getByRole("button", { name: "qdisc" }).focus();
+  await page.keyboard.press("Enter");
+  assert.match(await text(page, "#stages .histogram figcaption"), /^qdisc, udp tx: 4,500 packets/);
+  await page.locator("#stages .histogram summary").click();
+  const counts = (await column(page, "#stages .bins", 2)).map(number);
+  assert.equal(counts.reduce((a, b) => a + b, 0), 4500);
+  // Both ways are in one table; the other one's stages come with a click.
+  await page.locator("#classes").getByRole("button", { name: "udp rx" }).click();
+  assert.deepEqual(await column(page, "#stages .table", 0), ["receive", "socket queue", "wake-up to copy", "unaccounted", "total"]);
+  assert.equal(await page.locator("canvas").count(), 0);
+  const hidden = await page.$$eval("nav a", (links) => links.filter((link) => link.getClientRects().length === 0).map((link) => link.textContent));
+  assert.deepEqual(hidden, ["Changes", "Layers", "Shares", "Contexts", "Call graph", "Functions", "Rates", "Where packets went"]);
+  assert.match(await text(page, "#ledger"), /5,000 offered = 5,000 delivered \+ 0 dropped/);
+});
+
+/** Check that functions have percentiles, as read and corrected, and a histogram; those too small to rank are apart. */
+test("times of functions", async (t) => {
+  const data = golden("times");
+  const page = await open(t, data);
+  const heads = await page.$$eval("#functions .table:first-of-type thead th", (cells) => cells.map((cell) => cell.textContent));
+  for (const name of ["self", "p50", "p90", "p99", "p99.9", "max", "mean", "as read", "total", "raw total", "by", "distribution"]) {
+    assert.ok(heads.includes(name), name);
+  }
+  const main = page.locator("#functions .table").first();
+  const names = await main.locator("tbody th").allInnerTexts();
+  assert.deepEqual(names, ["ip_output", "udp_sendmsg", "walk"]);
+  assert.match(await text(page, "#functions .small"), /Too small to rank[\s\S]*tiny/);
+  const rows = await main.locator("tbody tr").allInnerTexts();
+  const ip = data.classes[0].times.functions.find((f) => data.functions[f.function].name === "ip_output");
+  assert.ok(rows[0].includes(String(Math.round(ip.percentiles_ns[0]))), rows[0]);
+  // What is said to who can't see it.
+  const said = await main.locator("svg.spark").first().getAttribute("aria-label");
+  assert.match(said, /^5,000 times from .* most \(/);
+  await main.getByRole("button", { name: "walk" }).click();
+  assert.match(await text(page, "#functions .histogram figcaption"), /^walk, udp tx: its calls as read; .* are the probes'/);
+  assert.equal(await page.locator("#functions .histogram text.mark").count(), 3);
+  assert.match(await text(page, "#probes"), /kprobe\+kretprobe[\s\S]*calls deeper than 32[\s\S]*1,234[\s\S]*ip_finish_output[\s\S]*inlined/);
+  assert.match(await text(page, "#ledger"), /place\s+udp rx\s+udp tx[\s\S]*ip_rcv\s+4,995[\s\S]*xmit\s+5,000[\s\S]*SOCKET_RCVBUFF/);
+  // The trees are there as for instructions.
+  assert.equal(await page.locator("canvas").count(), 1);
+  assert.match(await text(page, "#layers"), /network/);
+});
+
+/** Check that a comparison of times has a verdict, an interval and percentiles of both sides, and warns first. */
+test("times compared", async (t) => {
+  const page = await open(t, golden("times-diff"));
+  assert.match(await text(page, ".warnings"), /^not interleaved: drift/);
+  assert.match(await text(page, "#classes tbody tr"), /udp tx[\s\S]*slower/);
+  const first = await text(page, "#verdicts tbody tr");
+  assert.match(first, /ip_output[\s\S]*network[\s\S]*400[\s\S]*601[\s\S]*slower[\s\S]*\+\d+\.\d% to \+\d+\.\d%[\s\S]*\u2192/);
+  const label = await page.locator("#verdicts svg.interval.more").first().getAttribute("aria-label");
+  assert.match(label, /^\+\d+\.\d% to \+\d+\.\d%$/);
+  // Calls are drawn, but what changed is told by verdicts.
+  assert.equal(await page.locator("canvas").count(), 1);
+  assert.equal(await page.locator("#functions, #bars").count(), 0);
+  const stages = await open(t, golden("stages-diff"));
+  const verdicts = await stages.$$eval("#verdicts tbody tr", (rows) => rows.map((row) => [row.children[0].textContent, row.querySelector("strong").textContent]));
+  assert.deepEqual(verdicts.find((row) => row[0] === "qdisc"), ["qdisc", "slower"]);
+  assert.deepEqual(verdicts.filter((row) => row[1] !== "no difference seen").map((row) => row[0]), ["qdisc", "total"]);
+  const both = await open(t, golden("clocks-diff"));
+  assert.match(await text(both, "#verdicts"), /ip_finish_output2[\s\S]*udp_sendmsg/);
+  assert.match(await text(both, ".headline"), /Two clocks/);
+});
+
+/** Check that pages of times are as wide as a phone, print in full, and hold hostile names. */
+test("times on a phone, on paper, and hostile", async (t) => {
+  for (const name of ["times", "stages", "times-diff", "stages-diff", "clocks-diff"]) {
+    const page = await open(t, golden(name), { viewport: { width: 390, height: 800 } });
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(wide <= 390, `${name}: ${wide} pixels wide`);
+    const unnamed = await page.$$eval("svg[role=img]", (all) => all.filter((svg) => !svg.getAttribute("aria-label")).length);
+    assert.equal(unnamed, 0);
+    await page.emulateMedia({ media: "print" });
+    const pdf = await page.pdf({ format: "A4" });
+    assert.ok(pdf.length > 10_000, `${pdf.length} bytes`);
+  }
+  const evil = "<img src=x onerror=alert(1)>\u202e" + "x".repeat(9_000);
+  for (const name of ["stages", "times", "times-diff"]) {
+    const data = golden(name);
+    for (const group of data.classes) {
+      group.arm = evil;
+      group.times.open = evil;
+      group.times.notes = [evil];
+      group.times.stages.forEach((stage) => Object.assign(stage, { name: evil, kind: evil }));
+      group.times.functions.forEach((f) => Object.assign(f, { mechanism: evil }));
+      group.times.compared.forEach((row) => Object.assign(row, { name: evil, of: evil, verdict: evil }));
+    }
+    data.functions.forEach((f) => Object.assign(f, { name: evil, layer: evil, module: evil }));
+    for (const list of [data.timed.seen, data.timed.drops, data.timed.losses]) {
+      list.push({ what: evil, count: 1, means: evil });
+    }
+    data.timed.refused.push([evil, evil]);
+    data.timed.packets.push({ arm: evil, offered: 1, delivered: 0, dropped: [], closes: false });
+    const page = await open(t, data);
+    assert.equal(await page.locator("img, iframe").count(), 0);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(wide <= 1280, `${name}: ${wide} pixels wide`);
+  }
+});
+
+/** Check that text on the bars of stages and in histograms can be read, in both colours. */
+test("contrast of times", async (t) => {
+  const page = await open(t, golden("stages"));
+  for (const theme of ["light", "dark"]) {
+    const ratios = await page.evaluate((name) => {
+      document.documentElement.dataset.theme = name;
+      const brush = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+      const luminance = (colour) => {
+        brush.fillStyle = colour;
+        brush.fillRect(0, 0, 1, 1);
+        const [r, g, b] = [...brush.getImageData(0, 0, 1, 1).data].map((v) => {
+          const c = v / 255;
+          return c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+        });
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+      const style = getComputedStyle(document.documentElement);
+      const ground = luminance(style.getPropertyValue("--paper"));
+      const label = getComputedStyle(document.querySelector(".way .label"));
+      return {
+        label: ratio(luminance(label.color), luminance(label.backgroundColor)),
+        // Of what is drawn, WCAG asks for 3 to 1.
+        bars: ["--work", "--wait"].map((ink) => ratio(luminance(style.getPropertyValue(ink)), ground)),
+      };
+    }, theme);
+    assert.ok(ratios.label >= 4.5, `${theme}: ${ratios.label}`);
+    assert.ok(Math.min(...ratios.bars) >= 3, `${theme}: ${ratios.bars}`);
+  }
 });

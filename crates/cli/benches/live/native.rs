@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,7 @@ use super::{Result, line, median};
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
 const ROUNDS: usize = 7;
-const BLOCK: Duration = Duration::from_millis(400);
+const BLOCK: Duration = Duration::from_millis(800);
 const PACED_PPS: u32 = 10_000;
 /// For tools that don't tell when they have attached.
 const SETTLE: Duration = Duration::from_millis(1500);
@@ -75,15 +76,19 @@ tracepoint:raw_syscalls:sys_exit /@read[tid]/ {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Nothing,
+    /// Held to a share, as on a host's own traffic.
     Plumb,
+    /// Every packet followed.
+    PlumbAll,
     Bpftrace,
     Perf,
     TraceCmd,
 }
 
-const KINDS: [(Kind, &str); 5] = [
+const KINDS: [(Kind, &str); 6] = [
     (Kind::Nothing, "nothing attached"),
-    (Kind::Plumb, "plumb, stages"),
+    (Kind::Plumb, "plumb, stages, --max-overhead 5%"),
+    (Kind::PlumbAll, "plumb, stages, every packet"),
     (Kind::Bpftrace, "bpftrace, a histogram per stage"),
     (Kind::Perf, "perf record, the same tracepoints"),
     (Kind::TraceCmd, "trace-cmd record, the same tracepoints"),
@@ -135,7 +140,7 @@ pub(crate) fn run() -> Result<()> {
             }
             match block(KINDS[n].0, &topology, &sockets, folder.path()) {
                 Ok(block) => blocks[n].push(block),
-                Err(error) if KINDS[n].0 as u8 > Kind::Plumb as u8 => {
+                Err(error) if KINDS[n].0 as u8 > Kind::PlumbAll as u8 => {
                     println!("  {}: not measured, {error}", KINDS[n].1);
                 }
                 Err(error) => return Err(error),
@@ -215,6 +220,7 @@ fn plan() -> TopologyPlan {
         sysctl: Default::default(),
         offload: Default::default(),
         nft: None,
+        qdisc: None,
     }
 }
 
@@ -223,7 +229,7 @@ fn block(kind: Kind, topology: &Topology, sockets: &Sockets, folder: &Path) -> R
     if kind == Kind::Nothing {
         return traffic(sockets, None, 0.0);
     }
-    if kind == Kind::Plumb {
+    if matches!(kind, Kind::Plumb | Kind::PlumbAll) {
         let mut live = attach(
             &TimingSpec {
                 clock: Clock::Stages,
@@ -232,7 +238,10 @@ fn block(kind: Kind, topology: &Topology, sockets: &Sockets, folder: &Path) -> R
                     namespaces: vec![topology.tx.inode()?, topology.rx.inode()?],
                     ..Filter::default()
                 },
-                selection: Selection::default(),
+                selection: Selection {
+                    max_overhead: (kind == Kind::Plumb).then_some(LOST_BOUND),
+                    ..Selection::default()
+                },
                 mechanism: None,
                 one_packet: 0,
             },
@@ -315,14 +324,29 @@ impl Tool {
             .spawn()?;
         let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?);
         if kind == Kind::Bpftrace {
-            let mut said = String::new();
-            while !said.contains("ready") {
-                said.clear();
-                if lines.read_line(&mut said)? == 0 {
-                    child.wait()?;
-                    return Err("it ended at once".into());
+            let (sender, ready) = channel();
+            thread::spawn(move || {
+                let mut said = String::new();
+                while !said.contains("ready") {
+                    said.clear();
+                    if lines.read_line(&mut said).unwrap_or(0) == 0 {
+                        return;
+                    }
                 }
-            }
+                let _ = sender.send(lines);
+            });
+            lines = match ready.recv_timeout(PATIENCE) {
+                Ok(lines) => lines,
+                Err(why) => {
+                    interrupt(&child);
+                    child.kill()?;
+                    child.wait()?;
+                    return Err(match why {
+                        RecvTimeoutError::Timeout => "it was not ready in time".into(),
+                        RecvTimeoutError::Disconnected => "it ended at once".into(),
+                    });
+                }
+            };
         } else {
             thread::sleep(SETTLE);
         }
@@ -390,7 +414,7 @@ fn traffic(sockets: &Sockets, tool: Option<&Tool>, attach_s: f64) -> Result<Bloc
     let pps = f64::from(packets) / begun.elapsed().as_secs_f64();
     let ns = (thread_ns() - cpu) / f64::from(packets);
 
-    let own = || tool.map_or(0.0, Tool::cpu_ns);
+    let own = || tool.map_or_else(others_ns, Tool::cpu_ns);
     let (begun, cpu, tool_cpu, mut packets) = (Instant::now(), thread_ns(), own(), 0_u32);
     let gap = Duration::from_secs(1) / PACED_PPS;
     while begun.elapsed() < BLOCK {
@@ -430,14 +454,23 @@ fn one(sockets: &Sockets) -> Result<()> {
     Ok(())
 }
 
+/// CPU time of this process's other threads.
+fn others_ns() -> f64 {
+    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID) - thread_ns()
+}
+
 /// CPU time of this thread.
 fn thread_ns() -> f64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> f64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY: the kernel writes one timespec, which outlives the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 

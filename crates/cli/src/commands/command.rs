@@ -1,4 +1,5 @@
-//! `plumb path -- COMMAND`: what a command costs, its own code and the kernel's.
+//! `plumb path -- COMMAND` in a guest: what a command costs, its own code and the kernel's,
+//! or the times of its packets.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -6,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use netplumb_engine::{CommandRun, run_command};
+use netplumb_engine::{CommandRun, EngineError, run_command};
 use netplumb_lab::bundle::{Bundle, Host, companions};
-use netplumb_model::class::{Family, Link};
+use netplumb_model::class::{Direction, Family, Link};
 use netplumb_model::message::{CommandEnd, Exit, Output};
+use netplumb_model::timing::TimingSpec;
 use netplumb_report::printable;
 
 use super::page::PageArgs;
@@ -38,8 +40,8 @@ pub(crate) struct CommandArgs {
     /// Our standard input is the command's, up to 16 MiB; without it has none
     #[arg(long, requires = "command")]
     stdin: bool,
-    /// A command to be measured: itself, its libraries, and the kernel as it runs; in the
-    /// labs host and netns the packets that there are while it runs
+    /// A command to be measured: itself, its libraries, and the kernel as it runs; under
+    /// clocks of time the packets that there are while it runs
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -81,6 +83,8 @@ pub(crate) struct Machine {
     pub(crate) cmdline: String,
     pub(crate) sysctl: BTreeMap<String, String>,
     pub(crate) blocks: u32,
+    /// What is to be timed meanwhile, if instructions are not counted.
+    pub(crate) timed: Option<TimingSpec>,
 }
 
 /// Measure a command and show what it cost.
@@ -88,29 +92,30 @@ pub(crate) struct Machine {
 /// # Errors
 /// What kept it from being measured.
 pub(crate) fn run(
-    args: CommandArgs,
+    args: &CommandArgs,
     machine: Machine,
     show: &ShowArgs,
     page: &PageArgs,
+    directions: &[Direction],
     options: &RunOptions,
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
     show.check()?;
     page.check()?;
-    let run = prepare(&args, machine)?;
+    let run = prepare(args, machine)?;
     let mut said = Said::default();
     let mut ends = Vec::new();
     let outcome = record_by(
         |engine, recording, save, teller| {
-            ends = run_command(
+            run_command(
                 &run,
                 engine,
                 recording,
                 save,
                 &|event| teller.tell(event),
                 &mut |from, bytes| said.take(from, bytes),
-            )?;
-            Ok(())
+                &mut ends,
+            )
         },
         "path",
         "",
@@ -118,13 +123,23 @@ pub(crate) fn run(
         cache,
     )?;
     said.show(show.for_programs())?;
-    let failed = tell_ends(&run, &args, &ends, &said);
-    let code = finish(outcome, show, page, &[])?;
+    let failed = tell_ends(&run, args, &ends, &said);
+    match outcome.error {
+        // Who asked knows what for.
+        Some(error) if is_nothing_seen(&error) => return Err(error),
+        _ => {}
+    }
+    let code = finish(outcome, show, page, directions)?;
     Ok(if code == ExitCode::SUCCESS && failed {
         ExitCode::FAILURE
     } else {
         code
     })
+}
+
+/// Whether a run ended with no packet seen.
+pub(crate) fn is_nothing_seen(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(EngineError::NothingSeen { .. }))
 }
 
 /// Everything that goes to the guest.
@@ -192,6 +207,7 @@ fn prepare(args: &CommandArgs, machine: Machine) -> anyhow::Result<CommandRun> {
         modules,
         blocks: machine.blocks,
         output_bytes: OUTPUT_BYTES,
+        timed: machine.timed,
     })
 }
 

@@ -12,9 +12,11 @@ use netplumb_model::class::{Direction, Proto};
 use netplumb_model::recording::Recording;
 use netplumb_report::diff::arms::{self, ArmPair, Pairs};
 use netplumb_report::diff::{self, Diff, Sides};
+use netplumb_report::rates::{self, is_bench};
 use netplumb_report::terminal::View;
 use netplumb_report::times::{diff as times, is_timed};
 use netplumb_report::{html, printable};
+use netplumb_stats::judge::Verdict;
 
 use super::page::PageArgs;
 use super::report::{columns, print};
@@ -279,6 +281,67 @@ fn names(recording: &Recording) -> String {
     names.join(", ")
 }
 
+/// Benches: by what packets take.
+fn benches(args: &DiffArgs, sides: Sides<'_>, pairs: &Pairs) -> anyhow::Result<ExitCode> {
+    if !(is_bench(sides.before) && is_bench(sides.after)) {
+        return Err(Usage(
+            "one is a bench and the other is not: rates can't be compared with costs".into(),
+        )
+        .into());
+    }
+    if args.page.wanted() {
+        return Err(Usage(
+            "two benches have no page together: `plumb report --html` makes one of each".into(),
+        )
+        .into());
+    }
+    let (before, after) = (rates::arms(sides.before), rates::arms(sides.after));
+    let compared: Vec<rates::diff::Sides<'_>> = (pairs.pairs.iter())
+        .filter_map(|p| {
+            // Instructions that were counted are no rates.
+            let (one, other) = (before.get(p.before)?, after.get(p.after)?);
+            let names = [one, other].map(|arm| arm.arm.name.as_str());
+            Some(rates::diff::Sides {
+                name: match names {
+                    [a, b] if a == b => a.to_string(),
+                    [a, b] => format!("{a} to {b}"),
+                },
+                before: one,
+                after: other,
+                // Those of one run took turns.
+                apart: !std::ptr::eq(sides.before, sides.after),
+            })
+        })
+        .collect();
+    if compared.is_empty() {
+        return Err(Usage(format!(
+            "no arms can be compared: before are {}; after {}",
+            names(sides.before),
+            names(sides.after)
+        ))
+        .into());
+    }
+    let rows = rates::diff::rows(&compared);
+    print(&match (args.json, args.csv, args.markdown) {
+        (true, ..) => rates::diff::json(&rows),
+        (_, true, _) => rates::diff::csv(&rows),
+        (.., true) => rates::diff::markdown(&rows),
+        _ => rates::diff::render(&rows, columns()),
+    })?;
+    let worse = rows
+        .iter()
+        .filter(|row| row.judged.verdict == Verdict::Slower);
+    let beyond = |row: &rates::diff::Row| match (args.fail_if_worse, row.judged.ratio) {
+        (Some(Limit::Percent(most)), Some(ratio)) => (ratio.value - 1.0) * 100.0 > most,
+        (Some(Limit::Ns(most)), _) => row.judged.after - row.judged.before > most,
+        _ => false,
+    };
+    Ok(match worse.filter(|row| beyond(row)).count() {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(WORSE),
+    })
+}
+
 fn compare(args: &DiffArgs, sides: Sides<'_>, mut pairs: Pairs) -> anyhow::Result<ExitCode> {
     let asked = |p: &ArmPair| {
         let protos = [
@@ -288,6 +351,9 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, mut pairs: Pairs) -> anyhow::Resul
         args.proto.is_empty() || protos.iter().any(|p| args.proto.contains(p))
     };
     pairs.pairs.retain(asked);
+    if is_bench(sides.before) || is_bench(sides.after) {
+        return benches(args, sides, &pairs);
+    }
     if is_timed(sides.before) || is_timed(sides.after) {
         return times(args, sides, &pairs);
     }
@@ -334,14 +400,6 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, mut pairs: Pairs) -> anyhow::Resul
 
 /// The same for times.
 fn times(args: &DiffArgs, sides: Sides<'_>, pairs: &Pairs) -> anyhow::Result<ExitCode> {
-    if args.page.wanted() || args.csv || args.markdown {
-        return Err(Usage(
-            "times are compared as text, or with --json for programs: there is no page, CSV or Markdown of \
-             that yet"
-                .into(),
-        )
-        .into());
-    }
     let diff = times::compare(sides, pairs, &args.direction);
     if diff.one_clock && diff.classes.is_empty() {
         let mut text = String::from("no class of times is on both sides");
@@ -359,10 +417,20 @@ fn times(args: &DiffArgs, sides: Sides<'_>, pairs: &Pairs) -> anyhow::Result<Exi
     };
     let text = if args.json {
         times::json::render(&diff)
+    } else if args.csv {
+        times::csv::render(&diff, args.layer.as_deref())
+    } else if args.markdown {
+        times::markdown::render(&diff, args.top)
+    } else if args.page.wanted() {
+        // The tables are on the page.
+        times::terminal::head(&diff, view.columns)
     } else {
         times::terminal::render(&diff, &view)
     };
     print(&text)?;
+    if args.page.wanted() {
+        args.page.put(&html::render(&times::page::page(&diff)))?;
+    }
     let Some(limit) = args.fail_if_worse else {
         return Ok(ExitCode::SUCCESS);
     };

@@ -31,7 +31,8 @@ pub(crate) struct DoctorArgs {
     /// Print the answer as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Only remove the network namespaces of runs that were killed
+    /// Only undo what runs left behind that were killed: network namespaces, and what they had
+    /// changed on your own interfaces
     #[arg(long, conflicts_with = "json")]
     pub(crate) clean: bool,
 }
@@ -42,10 +43,26 @@ fn clean() -> anyhow::Result<ExitCode> {
         "can't remove what runs left behind: it takes the rights that they had (sudo plumb doctor \
          --clean)",
     )?;
-    let told = match removed.as_slice() {
-        [] => "nothing is left of any run\n".to_string(),
-        names => format!("removed, of runs that were killed: {}\n", names.join(", ")),
-    };
+    let recovered = netplumb_knobs::recover().context(
+        "can't put back what runs have changed: it takes the rights that they had (sudo plumb \
+         doctor --clean)",
+    )?;
+    let mut told = String::new();
+    if !removed.is_empty() {
+        told += &format!(
+            "removed, of runs that were killed: {}\n",
+            removed.join(", ")
+        );
+    }
+    for what in &recovered.put_back {
+        told += &format!("put back, of a run that was killed: {what}\n");
+    }
+    for what in &recovered.left {
+        told += &format!("not put back: {what}\n");
+    }
+    if told.is_empty() {
+        told += "nothing is left of any run\n";
+    }
     io::stdout().write_all(told.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

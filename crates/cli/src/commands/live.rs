@@ -27,7 +27,7 @@ use netplumb_report::printable;
 use super::path::PathArgs;
 use crate::exit::{CannotHere, Usage};
 use crate::recorder::{Outcome, record_by};
-pub(crate) use ask::check_exact;
+pub(crate) use ask::{check_exact, duration};
 use watch::Watcher;
 
 /// Where packets run.
@@ -113,16 +113,19 @@ pub(crate) struct LiveArgs {
     /// Time at most so many functions
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_096))]
     pub(crate) max_functions: Option<u32>,
-    /// Shed functions until measuring takes no more than this share, like 5%
+    /// Let measuring take no more than this share of the work, like 5%: functions are shed,
+    /// stages are followed with pauses [default: of stages on the host, or with
+    /// --measure-cost, 5%; 100% is no limit]
     #[arg(long, value_name = "SHARE", value_parser = ask::share)]
     pub(crate) max_overhead: Option<f64>,
     /// Run every block with and without probes, and tell what measuring costs
     #[arg(long)]
     pub(crate) measure_cost: bool,
-    /// Tell one packet's way step by step, beside the figures
+    /// Tell one packet's way step by step, beside the figures: `--perfetto OUT` makes a trace
+    /// of it
     #[arg(long)]
     pub(crate) one_packet: bool,
-    /// Show figures as they come; q ends
+    /// Show figures as they come, in the labs host and netns; q ends
     #[arg(long)]
     pub(crate) watch: bool,
 }
@@ -151,7 +154,15 @@ impl LiveArgs {
             || self.from_recording.is_some()
             || self.discover
             || self.max_functions.is_some()
-            || self.max_overhead.is_some()
+    }
+
+    /// The share of the work that following packets may take, if there is a limit.
+    fn stages_share(&self) -> Option<f64> {
+        // Our own packets are there to be measured; those of others have to go on, and
+        // what that costs is what is asked.
+        let default = (self.lab == Lab::Host || self.measure_cost).then_some(MAX_OVERHEAD);
+        let share = self.max_overhead.or(default);
+        share.filter(|share| *share < 1.0)
     }
 }
 
@@ -163,6 +174,8 @@ const BLOCKS: u32 = 10;
 const WINDOW: Duration = Duration::from_millis(500);
 /// Packets that are told one by one.
 const TOLD_PACKETS: u32 = 1;
+/// What following packets may take of the work where nothing is said.
+const MAX_OVERHEAD: f64 = 0.05;
 /// Functions that are timed where nothing is said.
 const MAX_FUNCTIONS: u32 = 100;
 
@@ -194,10 +207,13 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
             let notes = RefCell::new(Vec::new());
             let attach = |spec: &TimingSpec| -> Result<(Clock, Box<dyn Live>), LiveError> {
                 let by = |clock| {
-                    let spec = TimingSpec {
+                    let mut spec = TimingSpec {
                         clock,
                         ..spec.clone()
                     };
+                    if clock == Clock::Stages {
+                        spec.selection.max_overhead = args.live.stages_share();
+                    }
                     netplumb_instruments::live::attach(&spec, &layer).map(|live| (clock, live))
                 };
                 if let Some(clock) = chosen.get() {
@@ -224,7 +240,7 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
                 cancel: &engine.cancel,
                 seed: live::random_seed(),
             };
-            let mut watcher = Watcher::start(args.live.watch, &engine.cancel);
+            let mut watcher = Watcher::start(args.live.watch, &engine.cancel, teller);
             let mut told_arm = false;
             let result = live::run_live(&plan, &options, recording, &mut *save, &mut |event| {
                 for note in notes.borrow_mut().drain(..) {
@@ -247,8 +263,18 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
             });
             let ended_by_key = watcher.stop();
             match result {
+                Err(EngineError::Vm(VmError::Interrupted))
+                    if ended_by_key
+                        && recording.blocks.is_empty()
+                        && args.live.lab == Lab::Host =>
+                {
+                    empty = Some(());
+                    Err(EngineError::NothingSeen { command: None })
+                }
                 // Who has seen enough ends it: that is no interruption.
-                Err(EngineError::Vm(VmError::Interrupted)) if ended_by_key => {
+                Err(EngineError::Vm(VmError::Interrupted))
+                    if ended_by_key && !recording.blocks.is_empty() =>
+                {
                     recording.complete = true;
                     save(recording).map_err(EngineError::Save)
                 }
@@ -320,6 +346,7 @@ fn source(args: &PathArgs) -> anyhow::Result<Source> {
             output_to_stderr: args.show.for_programs(),
             within,
             interface: live.interface.clone(),
+            namespace: live.netns.clone(),
         }));
     }
     let arms = arms(args)?;
@@ -363,13 +390,27 @@ fn one_arm(args: &PathArgs) -> anyhow::Result<Arm> {
 
 /// In guests, with their own kernels.
 fn in_guests(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
+    let mut spec = ask::spec(&args)?;
+    if spec.clock == Clock::Stages {
+        spec.selection.max_overhead = args.live.stages_share();
+    }
+    if !args.command.is_empty() {
+        let ran = super::path::run_command(&args, Some(spec), cache);
+        return ran.map_err(|error| match super::command::is_nothing_seen(&error) {
+            true => CannotHere(nothing_seen(&args)).into(),
+            false => error,
+        });
+    }
+    let measures_cost = args.live.measure_cost;
     let timing = GuestTiming {
         plan: args.plan()?,
-        spec: ask::spec(&args)?,
+        spec,
+        measure_cost: measures_cost,
         rate_pps: args.live.rate,
         stream: args.live.stream,
         block_ns: args.live.duration.map(|d| {
-            let each = args.blocks.unwrap_or(super::path::BLOCKS);
+            let blocks = args.blocks.unwrap_or(super::path::BLOCKS);
+            let each = blocks * if measures_cost { 2 } else { 1 };
             (d / each.max(1)).as_nanos() as u64
         }),
     };
@@ -384,6 +425,9 @@ fn in_guests(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         &args.options,
         cache,
     )?;
+    if measures_cost && !outcome.recording.blocks.is_empty() {
+        cost::tell(&outcome.recording, args.show.for_programs());
+    }
     finish(outcome, &args)
 }
 

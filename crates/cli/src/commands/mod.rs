@@ -1,5 +1,6 @@
 //! The subcommands, a file each.
 
+pub(crate) mod bench;
 pub(crate) mod command;
 pub(crate) mod diff;
 pub(crate) mod doctor;

@@ -79,6 +79,11 @@ impl OutputArgs {
         .find_map(|(format, out)| Some((format, out.as_deref()?)))
     }
 
+    /// Whether one is asked for.
+    pub(super) fn wanted(&self) -> bool {
+        self.chosen().is_some()
+    }
+
     /// What can be said to be wrong before anything is measured.
     ///
     /// # Errors

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
+use netplumb_model::bench::BenchFile;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_report::html;
-use netplumb_report::times::{as_costs, is_timed};
+use netplumb_report::rates::{self, is_bench};
+use netplumb_report::times::{self, is_timed};
 use tempfile::{Builder, NamedTempFile};
 
 use super::report::shown_classes;
@@ -70,18 +72,23 @@ impl PageArgs {
         if !self.wanted() {
             return Ok(());
         }
+        if is_bench(recording) {
+            let file = match recording.experiment_toml.as_str() {
+                "" => None,
+                text => Some(BenchFile::parse(text)?),
+            };
+            let page = rates::page::of_recording(recording, file.as_ref());
+            return self.put(&html::render(&page));
+        }
         let experiment = match recording.experiment_toml.as_str() {
             "" => None,
             text => Some(Experiment::parse(text)?),
         };
-        let costs;
-        let recording = match is_timed(recording) {
-            true => {
-                costs = as_costs(recording);
-                &costs
-            }
-            false => recording,
-        };
+        if is_timed(recording) {
+            let views = super::times::asked(recording, directions, arms)?;
+            let page = times::page::page(recording, &views, experiment.as_ref());
+            return self.put(&html::render(&page));
+        }
         let views = shown_classes(recording, directions, arms)?;
         let page = html::report_page(recording, &views, experiment.as_ref());
         self.put(&html::render(&page))

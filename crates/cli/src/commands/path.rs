@@ -8,7 +8,8 @@ use clap::Args;
 use netplumb_engine::Plan;
 use netplumb_engine::plan::{BRIDGE, QUEUES};
 use netplumb_model::class::{Direction, Family, Link, Proto};
-use netplumb_model::experiment::{Bytes, Knobs, Offload, Vary};
+use netplumb_model::experiment::{Bytes, Knobs, Offload, Vary, Within};
+use netplumb_model::timing::TimingSpec;
 
 use super::command::CommandArgs;
 use super::live::LiveArgs;
@@ -39,6 +40,13 @@ pub(crate) struct PathArgs {
     /// MTU of the link
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<Bytes>,
+    /// A queueing discipline on the sender's egress, as `tc qdisc replace dev DEVICE root` takes
+    /// it, like 'netem delay 20us'; again for more, '' for the device's own
+    #[arg(long, value_name = "QDISC")]
+    pub(crate) qdisc: Vec<String>,
+    /// On whose egress it is instead: tx, rx, both, router
+    #[arg(long, value_name = "WHERE", requires = "qdisc")]
+    pub(crate) qdisc_in: Option<Within>,
     /// Only these directions: tx, rx, forward, echo, ack; several with commas
     #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
     pub(crate) direction: Vec<Direction>,
@@ -113,6 +121,7 @@ impl PathArgs {
             cmdline: self.cmdline.clone(),
             sysctl: self.sysctl.iter().cloned().collect(),
             offload,
+            qdisc_in: self.qdisc_in,
             ..Knobs::default()
         };
         let vary = Vary {
@@ -121,6 +130,7 @@ impl PathArgs {
             link: or(&self.link, Link::Veth),
             size_bytes: or(&self.size, Bytes(10)),
             kernel: or(&self.kernel, "debian".to_string()),
+            qdisc: self.qdisc.clone(),
             ..Vary::default()
         };
         let mut plan = Plan::from_knobs(
@@ -153,14 +163,19 @@ impl PathArgs {
     }
 
     /// What a command's packets are not asked.
-    fn check_command(&self) -> Result<(), Usage> {
+    pub(crate) fn check_command(&self) -> Result<(), Usage> {
+        // Of a clock of time they are a filter, and choose tables.
+        let exact = !self.live.wanted();
         for (option, given) in [
-            ("--proto", !self.proto.is_empty()),
+            ("--proto", exact && !self.proto.is_empty()),
             ("--size", !self.size.is_empty()),
             ("--mtu", self.mtu.is_some()),
-            ("--direction", !self.direction.is_empty()),
+            ("--qdisc", !self.qdisc.is_empty()),
+            ("--direction", exact && !self.direction.is_empty()),
             ("--packets", self.packets.is_some()),
             ("--warmup", self.warmup.is_some()),
+            ("--rate", self.live.rate.is_some()),
+            ("--stream", self.live.stream),
             ("--resume", self.options.resume),
             ("--bridge", self.live.bridge),
             ("--queues", self.live.queues.is_some()),
@@ -182,36 +197,61 @@ impl PathArgs {
 /// # Errors
 /// What kept it from measuring.
 pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
+    if args.live.lab == super::live::Lab::Host && !args.qdisc.is_empty() {
+        return Err(Usage(
+            "--qdisc: the lab host leaves this machine's devices as they are: use --lab netns, or \
+             set it with tc yourself"
+                .into(),
+        )
+        .into());
+    }
+    if !args.command.is_empty() && args.qdisc.len() > 1 {
+        return Err(Usage("--qdisc: a command runs once: give one".into()).into());
+    }
     if args.live.wanted() {
         return super::live::run(args, cache);
     }
     super::live::check_exact(&args)?;
     if !args.command.is_empty() {
-        args.check_command()?;
-        let machine = super::command::Machine {
-            link: or(&args.link, Link::Veth),
-            family: or(&args.family, Family::V4),
-            forward: args.forward,
-            kernel: or(&args.kernel, "debian".to_string()),
-            mitigations: args.mitigations.as_deref() == Some("on"),
-            cmdline: args.cmdline.unwrap_or_default(),
-            sysctl: args.sysctl.into_iter().collect(),
-            blocks: args.blocks.unwrap_or(1),
-        };
-        return super::command::run(
-            args.command,
-            machine,
-            &args.show,
-            &args.page,
-            &args.options,
-            cache,
-        );
+        return run_command(&args, None, cache);
     }
     let plan = args.plan()?;
     args.show.check()?;
     args.page.check()?;
     let outcome = record(&plan, "path", "", &args.options, cache)?;
     finish(outcome, &args.show, &args.page, &args.direction)
+}
+
+/// Run a command in a guest, its instructions counted or timed as `timed` says.
+///
+/// # Errors
+/// What kept it from being measured.
+pub(crate) fn run_command(
+    args: &PathArgs,
+    timed: Option<TimingSpec>,
+    cache: &Path,
+) -> anyhow::Result<ExitCode> {
+    args.check_command()?;
+    let machine = super::command::Machine {
+        link: or(&args.link, Link::Veth),
+        family: or(&args.family, Family::V4),
+        forward: args.forward,
+        kernel: or(&args.kernel, "debian".to_string()),
+        mitigations: args.mitigations.as_deref() == Some("on"),
+        cmdline: args.cmdline.clone().unwrap_or_default(),
+        sysctl: args.sysctl.iter().cloned().collect(),
+        blocks: args.blocks.unwrap_or(1),
+        timed,
+    };
+    super::command::run(
+        &args.command,
+        machine,
+        &args.show,
+        &args.page,
+        &args.direction,
+        &args.options,
+        cache,
+    )
 }
 
 /// Show what was measured, and then tell what went wrong, if anything did.

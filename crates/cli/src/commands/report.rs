@@ -13,8 +13,8 @@ use netplumb_model::recording::Recording;
 use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::terminal::View;
 use netplumb_report::{
-    claims, conclusions, csv, diff, figures, json, lines, printable, scan, seeds, terminal, times,
-    tree, trust,
+    claims, conclusions, csv, diff, figures, json, lines, printable, rates, scan, seeds, terminal,
+    times, tree, trust,
 };
 
 use super::outputs::OutputArgs;
@@ -58,9 +58,37 @@ impl ShowArgs {
         self.layer.as_deref()
     }
 
+    /// Whether CSV, or JSON, is asked for.
+    pub(super) fn formats(&self) -> (bool, bool) {
+        (self.csv, self.json)
+    }
+
     /// Whether what is shown is for programs to read.
     pub(crate) fn for_programs(&self) -> bool {
         self.json || self.csv
+    }
+
+    /// What is asked for that is of functions, by its flag: a bench has none.
+    ///
+    /// # Errors
+    /// A usage error that names it.
+    pub(super) fn check_for_bench(&self) -> anyhow::Result<()> {
+        let flags = [
+            ("--layer", self.layer.is_some()),
+            ("--tree", self.tree),
+            ("--focus", self.focus.is_some()),
+            ("--lines", self.lines.is_some()),
+            ("--arm", !self.arm.is_empty()),
+            ("a file for another program", self.outputs.wanted()),
+        ];
+        match flags.iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((flag, _)) => Err(Usage(format!(
+                "{flag}: a bench has rates, and no functions to show; --csv and --json have all \
+                 its blocks"
+            ))
+            .into()),
+        }
     }
 
     /// What can be said to be wrong before anything is measured.
@@ -125,6 +153,10 @@ pub(crate) fn show(
     args: &ShowArgs,
     directions: &[Direction],
 ) -> anyhow::Result<ExitCode> {
+    if rates::is_bench(recording) {
+        args.check_for_bench()?;
+        return super::bench::show(recording, args.csv, args.json);
+    }
     let experiment = match recording.experiment_toml.as_str() {
         "" => None,
         text => Some(Experiment::parse(text)?),

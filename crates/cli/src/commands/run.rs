@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use netplumb_engine::Plan;
 use netplumb_kernel::layers::LAYERS;
+use netplumb_model::bench::BenchFile;
 use netplumb_model::experiment::{Experiment, MAX_RULESET_BYTES, Nft};
 
 use super::page::PageArgs;
@@ -48,6 +49,12 @@ pub(crate) fn run(mut args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     }
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("{}: can't read it", path.display()))?;
+    if BenchFile::is(&text) {
+        let file = BenchFile::parse(&text).inspect_err(|_| eprintln!("{}:", path.display()))?;
+        args.show.check_for_bench()?;
+        args.options.check_for_bench()?;
+        return super::bench::run_file(&file, &text, &args.show, &args.page, &args.options, cache);
+    }
     let mut experiment = Experiment::parse(&text)
         .and_then(|e| e.check_layers(&text, LAYERS).map(|()| e))
         .inspect_err(|_| eprintln!("{}:", path.display()))?;

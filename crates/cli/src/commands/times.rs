@@ -73,7 +73,10 @@ pub(super) fn show(
 }
 
 /// The classes that are to be shown: those of some directions and arms, or all.
-fn asked<'a>(
+///
+/// # Errors
+/// There are none.
+pub(super) fn asked<'a>(
     recording: &'a Recording,
     directions: &[Direction],
     arms: &[String],

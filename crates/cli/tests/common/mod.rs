@@ -213,6 +213,14 @@ impl Ran {
     }
 }
 
+/// Check that the output holds all of these.
+#[track_caller]
+pub(crate) fn prints(ran: &Ran, words: &[&str]) {
+    for word in words {
+        assert!(ran.stdout.contains(word), "no `{word}` in:\n{}", ran.stdout);
+    }
+}
+
 /// A program that runs, with its output gathered as it comes.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -267,6 +275,11 @@ impl Running {
                 Err(_) => panic!("no `{words}` in:\n{}", self.seen),
             }
         }
+    }
+
+    /// Whether its errors held these words, as far as they were waited for.
+    pub(crate) fn has_said(&self, words: &str) -> bool {
+        self.seen.contains(words)
     }
 
     /// Send a signal.

@@ -13,11 +13,16 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use netplumb_instruments::live::Live;
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_lab::vm::bulk;
-use netplumb_model::message::{CommandEnd, CommandPlan, Exit, Output, Reply};
+use netplumb_model::message::{CommandEnd, CommandPlan, Exit, Output, Reply, TimedBlock};
+use netplumb_model::recording::Ledger;
 use netplumb_workload::ends::{Ends, inside};
 use netplumb_workload::mark::{self, mark};
+
+use super::furnish;
+use crate::live::Cpus;
 
 /// How long the peer may take to open a socket, guest time.
 const PEER_PATIENCE: Duration = Duration::from_secs(1);
@@ -30,35 +35,6 @@ const POLL_MS: libc::c_int = 10;
 const MAX_LEFT: usize = 20;
 /// What a peer says is for people to see why it failed.
 const PEER_OUTPUT_BYTES: u64 = 64 << 10;
-
-/// Folders and links that programs expect.
-const FOLDERS: &[&str] = &["/root", "/run", "/var/tmp", "/var/run", "/dev/shm", "/etc"];
-const LINKS: &[(&str, &str)] = &[
-    ("/proc/self/fd", "/dev/fd"),
-    ("/proc/self/fd/0", "/dev/stdin"),
-    ("/proc/self/fd/1", "/dev/stdout"),
-    ("/proc/self/fd/2", "/dev/stderr"),
-];
-/// Files that programs expect, where the host's own are not taken along.
-const FILES: &[(&str, &str)] = &[
-    (
-        "/etc/passwd",
-        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-    ),
-    ("/etc/group", "root:x:0:\nnogroup:x:65534:\n"),
-    (
-        "/etc/nsswitch.conf",
-        "passwd: files\ngroup: files\nhosts: files\nprotocols: files\nservices: files\n",
-    ),
-    (
-        "/etc/protocols",
-        "ip 0 IP\nicmp 1 ICMP\ntcp 6 TCP\nudp 17 UDP\nipv6-icmp 58 IPv6-ICMP\n",
-    ),
-    (
-        "/etc/services",
-        "http 80/tcp\nhttps 443/tcp\ndomain 53/udp\ndomain 53/tcp\n",
-    ),
-];
 
 /// Unpack what came with the guest.
 pub(super) fn unpack(modules: &[String]) -> Result<(), String> {
@@ -90,24 +66,35 @@ fn own_vdso() -> io::Result<Vec<u8>> {
     Ok(code)
 }
 
-/// Run it, so often as it is asked for.
+/// Run it, so often as it is asked for, in the plugin's windows or in those of an
+/// instrument that reads a clock.
 pub(super) fn run(
     plan: &CommandPlan,
     ends: &Ends,
+    mut instrument: Option<Box<dyn Live>>,
     port: Option<&OwnedFd>,
     reply: &mut dyn FnMut(Reply) -> io::Result<()>,
 ) -> Result<(), String> {
-    furnish(plan, ends).map_err(|e| format!("furnish the guest for a command: {e}"))?;
-    mark::<{ mark::USER }>();
-    if let Some((from, to)) = plan.watch.or_else(own_watch) {
-        mark::watch(from, to);
+    furnish::furnish(plan, ends).map_err(|e| format!("furnish the guest for a command: {e}"))?;
+    if instrument.is_none() {
+        mark::<{ mark::USER }>();
+        if let Some((from, to)) = plan.watch.or_else(own_watch) {
+            mark::watch(from, to);
+        }
+        mark::<{ mark::ARM }>();
     }
-    mark::<{ mark::ARM }>();
     // Told afterwards, as with packets: not in the way of the next block.
     let mut told = Vec::new();
     let mut failed = None;
     for index in 0..plan.blocks {
-        match one(index, plan, ends, port, &mut told) {
+        match one(
+            index,
+            plan,
+            ends,
+            instrument.as_deref_mut(),
+            port,
+            &mut told,
+        ) {
             Ok(true) => {}
             Ok(false) => break,
             Err(why) => {
@@ -116,6 +103,7 @@ pub(super) fn run(
             }
         }
     }
+    drop(instrument);
     for answer in told {
         reply(answer).map_err(|e| e.to_string())?;
     }
@@ -129,37 +117,12 @@ fn own_watch() -> Option<(u64, u64)> {
     crate::command::watched(&symbols)
 }
 
-fn furnish(plan: &CommandPlan, ends: &Ends) -> io::Result<()> {
-    for folder in FOLDERS.iter().copied().chain([plan.folder.as_str()]) {
-        fs::create_dir_all(folder)?;
-    }
-    for (target, link) in LINKS {
-        let _ = std::os::unix::fs::symlink(target, link);
-    }
-    for (path, text) in FILES {
-        if !Path::new(path).exists() {
-            fs::write(path, text)?;
-        }
-    }
-    // Whatever the host's says: the two ends are what there is.
-    let hosts = format!(
-        "127.0.0.1 localhost\n::1 localhost\n{} self\n{} peer\n",
-        ends.tx_address, ends.rx_address
-    );
-    fs::write("/etc/hosts", hosts)?;
-    fs::write("/etc/resolv.conf", "")?;
-    // Addresses are the same in every run.
-    fs::write("/proc/sys/kernel/randomize_va_space", "0")?;
-    // A core dump would be nobody's.
-    let _ = fs::write("/proc/sys/kernel/core_pattern", "");
-    Ok(())
-}
-
 /// One block. Whether there may be another one.
 fn one(
     index: u32,
     plan: &CommandPlan,
     ends: &Ends,
+    mut instrument: Option<&mut (dyn Live + 'static)>,
     port: Option<&OwnedFd>,
     told: &mut Vec<Reply>,
 ) -> Result<bool, String> {
@@ -175,6 +138,11 @@ fn one(
         Some(peer) => await_socket(peer, ends).map_err(doing("wait for the peer"))?,
         None => true,
     };
+    let cpus = instrument.as_ref().and_then(|_| Cpus::read());
+    if let Some(instrument) = &mut instrument {
+        instrument.open().map_err(|e| e.to_string())?;
+    }
+    let began = Instant::now();
     let command = Started::new(
         plan,
         ends,
@@ -186,6 +154,25 @@ fn one(
     .map_err(|e| format!("start `{}`: {e}", plan.words.join(" ")))?;
     let stopped = !await_end(command.pid, port).map_err(doing("wait for the command"))?;
     mark::<{ mark::WINDOW_END }>();
+    let took = began.elapsed();
+    // Before anything is killed: that is nobody's.
+    if let Some(instrument) = &mut instrument {
+        let window = instrument.close().map_err(|e| e.to_string())?;
+        let busy = cpus.and_then(|cpus| cpus.busy_since());
+        told.push(Reply::TimedBlock(Box::new(TimedBlock {
+            index,
+            ledger: Ledger::default(),
+            duration_ns: match window.duration_ns {
+                0 => took.as_nanos() as u64,
+                own => own,
+            },
+            counters: busy
+                .map(|busy| ("cpu.busy".to_string(), busy, "CPUs".to_string()))
+                .into_iter()
+                .collect(),
+            window: Some(window),
+        })));
+    }
 
     let exit = match stopped {
         true => Exit::Signal(libc::SIGKILL),

@@ -1,76 +1,96 @@
-//! Packets under an instrument that reads the guest's clock: what is done on the
-//! machine itself in the lab `netns`, in here.
+//! Packets or a command under an instrument that reads the guest's clock: what is done
+//! on the machine itself in the lab `netns`, in here.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
 
-use netplumb_instruments::live;
+use netplumb_instruments::live::{self, Live};
 use netplumb_kernel::layers::LayerRules;
-use netplumb_model::message::{Reply, RunPlan};
+use netplumb_model::message::{Reply, RunPlan, TimedBlock};
 use netplumb_model::timing::TimingSpec;
+use netplumb_workload::ends::Ends;
 use netplumb_workload::packets::Traffic;
 
 use super::Agent;
+use crate::live::{Cpus, counters};
+
+/// How long the kernel is left alone after programs were attached or detached: it frees
+/// them when all CPUs and tasks have passed by (RCU, RCU tasks), and that work would be in
+/// the next block. A clock of instructions passes over it.
+const SETTLE: Duration = Duration::from_millis(500);
 
 impl Agent {
     /// Attach, run the blocks, and then tell of them: what is said between blocks would
     /// be in their way.
     pub(super) fn time(
         &mut self,
-        mut spec: TimingSpec,
+        spec: TimingSpec,
         plan: &RunPlan,
+        bare: bool,
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), String> {
         let ends = self
             .ends(plan)?
             .try_clone()
             .map_err(|e| format!("hold a namespace: {e}"))?;
-        if spec.filter.namespaces.is_empty() {
-            spec.filter.namespaces = self.inodes(plan).map_err(|e| e.to_string())?;
-        }
+        let mut spec = self.within(spec, plan)?;
         if spec.filter.protos.is_empty() {
             spec.filter.protos = vec![plan.proto];
         }
-        let rules = LayerRules::built_in();
-        let layer = |name: &str, module: Option<&str>| rules.layer(name, module).map(String::from);
-        let mut instrument = live::attach(&spec, &layer).map_err(|e| e.to_string())?;
-        reply(Reply::Attached(Box::new(instrument.attached().clone())))
-            .map_err(|e| e.to_string())?;
-        let mut traffic =
-            Traffic::open(plan, &ends).map_err(|e| format!("open {} sockets: {e}", plan.proto))?;
-        traffic.warm_up().map_err(|e| format!("warm-up: {e}"))?;
-        let never = AtomicBool::new(false);
-        let mut told = Vec::new();
+        let instrument = attach(&spec)?;
+        reply(attached(&*instrument)).map_err(|e| e.to_string())?;
+        let mut blocks = Blocks {
+            spec: &spec,
+            plan,
+            ends: &ends,
+            instrument: Some(instrument),
+            traffic: None,
+            told: Vec::new(),
+        };
+        // At once: what can't be sent is told before any block.
+        blocks.traffic()?;
         let mut failed = None;
-        for index in 0..plan.blocks {
-            let mut one = || -> Result<_, String> {
-                instrument.open().map_err(|e| e.to_string())?;
-                let sent = traffic.timed_block(&never);
-                let mut window = instrument.close().map_err(|e| e.to_string())?;
-                let sent = sent.map_err(|e| e.to_string())?;
-                if window.duration_ns == 0 {
-                    window.duration_ns = sent.duration_ns;
-                }
-                Ok((sent.ledger, window))
-            };
-            match one() {
-                Ok((ledger, window)) => told.push((index, ledger, window)),
-                Err(why) => {
-                    failed = Some(format!("block {index}: {why}"));
-                    break;
-                }
+        for (index, probed) in turns(plan.blocks, bare) {
+            if let Err(why) = blocks.one(index, probed) {
+                failed = Some(format!("block {index}: {why}"));
+                break;
             }
         }
-        drop(instrument);
+        let told = blocks.told;
+        // Whatever is attached goes before anything is said.
+        drop(blocks.instrument);
         if let Some(notes) = self.notes(plan) {
             reply(Reply::Facts(notes)).map_err(|e| e.to_string())?;
         }
-        for (index, ledger, window) in told {
-            reply(Reply::BlockDone { index, ledger }).map_err(|e| e.to_string())?;
-            reply(Reply::Window(Box::new(window))).map_err(|e| e.to_string())?;
+        for answer in told {
+            reply(answer).map_err(|e| e.to_string())?;
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// Attach what the next command runs under.
+    pub(super) fn attach(
+        &mut self,
+        spec: TimingSpec,
+        links: &RunPlan,
+        reply: &mut dyn FnMut(Reply) -> io::Result<()>,
+    ) -> Result<(), String> {
+        self.ends(links)?;
+        let instrument = attach(&self.within(spec, links)?)?;
+        reply(attached(&*instrument)).map_err(|e| e.to_string())?;
+        self.instrument = Some(instrument);
+        Ok(())
+    }
+
+    /// A spec that looks at the namespaces of a plan, if it names none.
+    fn within(&self, mut spec: TimingSpec, plan: &RunPlan) -> Result<TimingSpec, String> {
+        if spec.filter.namespaces.is_empty() {
+            spec.filter.namespaces = self.inodes(plan).map_err(|e| e.to_string())?;
+        }
+        Ok(spec)
     }
 
     /// The numbers by which the kernel knows the namespaces of a plan.
@@ -83,5 +103,109 @@ impl Agent {
             }
         }
         Ok(inodes.into_iter().collect())
+    }
+}
+
+/// Attach what a spec asks for.
+fn attach(spec: &TimingSpec) -> Result<Box<dyn Live>, String> {
+    let rules = LayerRules::built_in();
+    let layer = |name: &str, module: Option<&str>| rules.layer(name, module).map(String::from);
+    live::attach(spec, &layer).map_err(|e| e.to_string())
+}
+
+/// What is told of an instrument that is attached.
+fn attached(instrument: &dyn Live) -> Reply {
+    Reply::Attached(Box::new(instrument.attached().clone()))
+}
+
+/// Which block, and whether under the instrument, in their order. With `bare` each has its
+/// other beside it, and neither is always the first: what drifts bears on both, and the
+/// instrument is attached anew every second time only.
+fn turns(blocks: u32, bare: bool) -> Vec<(u32, bool)> {
+    let of = |index: u32| match (bare, index % 2) {
+        (false, _) => vec![(index, true)],
+        (true, 0) => vec![(index, true), (index, false)],
+        (true, _) => vec![(index, false), (index, true)],
+    };
+    (0..blocks).flat_map(of).collect()
+}
+
+/// Blocks of packets under way.
+struct Blocks<'a> {
+    spec: &'a TimingSpec,
+    plan: &'a RunPlan,
+    ends: &'a Ends,
+    instrument: Option<Box<dyn Live>>,
+    traffic: Option<Traffic<'a>>,
+    told: Vec<Reply>,
+}
+
+impl<'a> Blocks<'a> {
+    /// What sends and receives, warm; opened if it is not.
+    fn traffic(&mut self) -> Result<&mut Traffic<'a>, String> {
+        match &mut self.traffic {
+            Some(traffic) => Ok(traffic),
+            none => {
+                let mut traffic = Traffic::open(self.plan, self.ends)
+                    .map_err(|e| format!("open {} sockets: {e}", self.plan.proto))?;
+                traffic.warm_up().map_err(|e| format!("warm-up: {e}"))?;
+                Ok(none.insert(traffic))
+            }
+        }
+    }
+
+    fn one(&mut self, index: u32, probed: bool) -> Result<(), String> {
+        if probed != self.instrument.is_some() {
+            self.traffic = None;
+            self.instrument = None;
+            if probed {
+                let instrument = attach(self.spec)?;
+                self.told.push(attached(&*instrument));
+                self.instrument = Some(instrument);
+            }
+            thread::sleep(SETTLE);
+        }
+        self.traffic()?;
+        let cpus = Cpus::read();
+        if let Some(instrument) = &mut self.instrument {
+            instrument.open().map_err(|e| e.to_string())?;
+        }
+        let never = AtomicBool::new(false);
+        let sent = self.traffic()?.timed_block(&never);
+        let window = match &mut self.instrument {
+            Some(instrument) => Some(instrument.close().map_err(|e| e.to_string())?),
+            None => None,
+        };
+        let busy = cpus.and_then(|cpus| cpus.busy_since());
+        let sent = sent.map_err(|e| e.to_string())?;
+        self.told.push(Reply::TimedBlock(Box::new(TimedBlock {
+            index,
+            counters: counters(&sent, busy),
+            duration_ns: match &window {
+                Some(window) if window.duration_ns > 0 => window.duration_ns,
+                _ => sent.duration_ns,
+            },
+            ledger: sent.ledger,
+            window,
+        })));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that each block has its other beside it, that neither kind is always the
+    /// first, and that the instrument changes as seldom as that allows.
+    #[test]
+    fn turns_of_blocks() {
+        assert_eq!(turns(2, false), [(0, true), (1, true)]);
+        let all = turns(5, true);
+        for (index, pair) in (0..).zip(all.chunks(2)) {
+            assert!(pair.contains(&(index, true)) && pair.contains(&(index, false)));
+        }
+        let changes = all.windows(2).filter(|w| w[0].1 != w[1].1).count();
+        assert_eq!(changes, 5);
     }
 }

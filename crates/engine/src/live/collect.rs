@@ -8,7 +8,7 @@ use netplumb_model::class::{Direction, Family, Proto};
 use netplumb_model::recording::{
     Attachment, Counter, Function, FunctionId, Loss, Node, NodeId, Recording, Stage, Timed,
 };
-use netplumb_model::timing::{Attached, Buckets, Times, Window};
+use netplumb_model::timing::{Attached, Buckets, Step, Times, Window};
 
 use crate::collect::{Index, known};
 
@@ -146,6 +146,9 @@ impl Gatherer {
             count(format!("drops.{reason}"), *dropped as f64, "packets");
         }
         count("cpu.own".into(), window.own_cpu_ns as f64, "ns");
+        if window.paused_ns > 0 {
+            count("paused".into(), window.paused_ns as f64, "ns");
+        }
         let interruptions: u64 = window.functions.iter().map(|f| f.interruptions).sum();
         if interruptions > 0 {
             count(
@@ -157,7 +160,13 @@ impl Gatherer {
         for loss in &window.losses {
             add_loss(recording, loss);
         }
-        recording.steps.extend(window.steps.iter().cloned());
+        // Each window counts its packets from 0: in the recording each is one of its own.
+        let told = recording.steps.iter().map(|s| s.packet.saturating_add(1));
+        let first = told.max().unwrap_or(0);
+        recording.steps.extend(window.steps.iter().map(|s| Step {
+            packet: s.packet.saturating_add(first),
+            ..s.clone()
+        }));
     }
 
     fn add_functions(&self, recording: &mut Recording, blocks: &[u32], window: &Window) {

@@ -5,14 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::message::RunPlan;
+use netplumb_model::recording::{Arm, Recording};
 use netplumb_model::timing::TimingSpec;
 use netplumb_workload::ends::Ends;
 use netplumb_workload::packets::Traffic;
+use netplumb_workload::timed::TimedBlock;
 
 use super::cpu::Cpus;
 use super::schedule::turns;
 use super::{LiveEnd, LiveEvent, PROBES_OFF, PacketPlan, Run};
 use crate::error::EngineError;
+use crate::extras;
 use crate::guest::{ends_of, topology_of};
 use crate::plan::Plan;
 
@@ -71,10 +74,17 @@ impl Standing {
         let mut facts = BTreeMap::new();
         for (plan, topology, _) in &self.all {
             let prefix = format!("net.{}.{}", plan.link, plan.family);
-            facts.extend(crate::guest::topology_facts(&prefix, topology));
-            facts.extend(topology.notes.clone());
+            // Of several that differ in settings only, the first arm's are told.
+            for (key, value) in crate::guest::topology_facts(&prefix, topology) {
+                facts.entry(key).or_insert(value);
+            }
         }
         facts
+    }
+
+    /// What came of the knobs of each arm, by the number of its topology.
+    pub(super) fn note(&self, recording: &mut Recording, arm: usize, at: usize) {
+        extras::note(recording, arm, &self.all[at].1.notes);
     }
 }
 
@@ -119,14 +129,11 @@ impl Run<'_> {
         }
         self.recording.environment.extend(standing.facts());
         self.recording.arms = plan.arms.clone();
+        for (arm, (_, at)) in arms.iter().enumerate() {
+            standing.note(self.recording, arm, *at);
+        }
         if packets.measure_cost {
-            // After the others: these have no figures but what the workload saw.
-            for arm in &plan.arms {
-                let mut bare = arm.clone();
-                bare.name = format!("{} {}={}", arm.name, PROBES_OFF.0, PROBES_OFF.1);
-                bare.knobs.insert(PROBES_OFF.0.into(), PROBES_OFF.1.into());
-                self.recording.arms.push(bare);
-            }
+            self.recording.arms.extend(without_probes(&plan.arms));
         }
         let plans: Vec<RunPlan> = arms.iter().map(|(run, _)| run.clone()).collect();
         let spec = spec_for(&self.plan.spec, &standing, &plans)?;
@@ -159,7 +166,13 @@ impl Run<'_> {
                 ..run.clone()
             };
             let arm = turn.arm + if turn.probed { 0 } else { arms.len() };
-            self.block(&run, standing.ends(*at), arm, turn.index)?;
+            let block = self.block(&run, standing.ends(*at), arm, turn.index);
+            if let Err(EngineError::Workload { .. }) = &block
+                && let Some(what) = standing.topology(*at).gone(run.link)
+            {
+                return Err(EngineError::Gone(what));
+            }
+            block?;
             self.keep(done, Some(all))?;
         }
         Ok(LiveEnd::default())
@@ -182,23 +195,47 @@ impl Run<'_> {
         let window = self.close()?;
         let busy = cpus.and_then(|cpus| cpus.busy_since());
         let sent = sent.map_err(failed("send and receive"))?;
-        let delivered = sent.ledger.delivered as f64;
         let block = self.add_block(arm, index, sent.ledger.clone(), sent.duration_ns);
         if let Some(window) = window {
             self.gather(&[block], &window);
         }
-        if sent.duration_ns > 0 {
-            let rate = delivered * 1e9 / sent.duration_ns as f64;
-            self.count(block, "rate.delivered", rate, "packets/s");
-        }
-        if let Some(busy) = busy {
-            self.count(block, "cpu.busy", busy, "CPUs");
-        }
-        for (name, share) in [("latency.p50", 0.5), ("latency.p99", 0.99)] {
-            if let Some(ns) = sent.latency_ns(share) {
-                self.count(block, name, f64::from(ns), "ns");
-            }
+        for (name, value, unit) in counters(&sent, busy) {
+            self.count(block, &name, value, &unit);
         }
         Ok(())
     }
+}
+
+/// What is counted of a block beside what the instrument saw, with and without it: name,
+/// value and unit.
+pub(crate) fn counters(sent: &TimedBlock, busy: Option<f64>) -> Vec<(String, f64, String)> {
+    let mut counters = Vec::new();
+    let mut count = |name: &str, value: f64, unit: &str| {
+        counters.push((name.to_string(), value, unit.to_string()));
+    };
+    if sent.duration_ns > 0 {
+        let rate = sent.ledger.delivered as f64 * 1e9 / sent.duration_ns as f64;
+        count("rate.delivered", rate, "packets/s");
+    }
+    if let Some(busy) = busy {
+        count("cpu.busy", busy, "CPUs");
+    }
+    for (name, share) in [("latency.p50", 0.5), ("latency.p99", 0.99)] {
+        if let Some(ns) = sent.latency_ns(share) {
+            count(name, f64::from(ns), "ns");
+        }
+    }
+    counters
+}
+
+/// The same arms without the instrument. They come after the others: they have no figures
+/// but what the workload saw.
+pub(super) fn without_probes(arms: &[Arm]) -> Vec<Arm> {
+    let bare = |arm: &Arm| {
+        let mut bare = arm.clone();
+        bare.name = format!("{} {}={}", arm.name, PROBES_OFF.0, PROBES_OFF.1);
+        bare.knobs.insert(PROBES_OFF.0.into(), PROBES_OFF.1.into());
+        bare
+    };
+    arms.iter().map(bare).collect()
 }

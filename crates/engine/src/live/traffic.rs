@@ -4,15 +4,16 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use netplumb_lab::netns::Namespace;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::class::{Family, Link, Proto};
-use netplumb_model::recording::{Arm, Ledger};
-use netplumb_model::timing::Window;
+use netplumb_model::recording::{Arm, Block, Ledger, Recording};
+use netplumb_model::timing::{Filter, Window};
 
 use super::child::Running;
 use super::cpu::Cpus;
 use super::packets::{Standing, spec_for};
-use super::{LiveEnd, Run, TrafficPlan};
+use super::{LiveEnd, Run, Source, TrafficPlan};
 use crate::error::EngineError;
 use crate::guest::topology_of;
 use crate::plan::Plan;
@@ -41,6 +42,8 @@ impl Run<'_> {
             let at = standing.build(topology_of(&plan.run_plan(arm)), self.tell)?;
             spec = spec_for(&spec, &standing, &[])?;
             let topology = standing.topology(at);
+            let notes = topology.notes.clone();
+            self.recording.environment.extend(notes);
             variables.push((TX_ADDRESS, topology.tx_address.to_string()));
             variables.push((RX_ADDRESS, topology.rx_address.to_string()));
             let names = topology.names.as_ref().map(|names| names.given().join(" "));
@@ -78,7 +81,6 @@ impl Run<'_> {
             let until =
                 deadline.map_or(opened + traffic.window, |d| d.min(opened + traffic.window));
             let why = self.wait(until, command.as_mut())?;
-            let window = self.close()?.unwrap_or_default();
             let last = match why {
                 Woken::Ended => {
                     end.command = match &mut command {
@@ -90,6 +92,11 @@ impl Run<'_> {
                 Woken::Cancelled => true,
                 Woken::Time => deadline.is_some_and(|d| Instant::now() >= d),
             };
+            let window = match last {
+                true => self.close()?,
+                false => self.turn()?,
+            };
+            let window = window.unwrap_or_default();
             let busy = cpus.and_then(|cpus| cpus.busy_since());
             seen |= self.add_window(&window, index, opened.elapsed(), busy);
             index += 1;
@@ -97,15 +104,12 @@ impl Run<'_> {
             if why == Woken::Cancelled {
                 return Err(VmError::Interrupted.into());
             }
-            if let Some(name) = &traffic.interface
-                && !std::path::Path::new("/sys/class/net").join(name).exists()
-            {
-                return Err(EngineError::Gone(format!("the interface {name}")));
+            if let Some(what) = gone(traffic, &self.plan.spec.filter) {
+                return Err(EngineError::Gone(what));
             }
             if last {
                 break;
             }
-            self.open()?;
         }
         end.stopped = command.is_some() && end.command.is_none();
         drop(command);
@@ -156,50 +160,110 @@ impl Run<'_> {
             0 => took.as_nanos() as u64,
             own => own,
         };
-        let mut blocks = Vec::new();
-        for (proto, family) in kinds(window, self.plan.spec.filter.family) {
-            let arm = self.arm_of(proto, family);
-            let packets = window
-                .stages
-                .iter()
-                .filter(|s| (s.proto, s.family) == (proto, family))
-                .map(|s| s.times.count)
-                .max();
-            // Nobody but the instrument counts them: what it saw is all that there is.
-            let packets = packets.unwrap_or(0);
-            let ledger = Ledger {
-                offered: packets,
-                delivered: packets,
-                ..Ledger::default()
-            };
-            blocks.push(self.add_block(arm, index, ledger, duration_ns));
-        }
+        let like = Arm {
+            name: String::new(),
+            proto: Proto::Command,
+            family: Family::V4,
+            link: Link::Any,
+            forward: false,
+            size_bytes: 0,
+            knobs: match &self.plan.source {
+                Source::Traffic(TrafficPlan {
+                    within: Some(arm), ..
+                }) => arm.knobs.clone(),
+                _ => Default::default(),
+            },
+        };
+        let asked = self.plan.spec.filter.family;
+        let blocks = add_kinds(self.recording, &like, window, index, asked, duration_ns);
         self.gather(&blocks, window);
         if let (Some(&first), Some(busy)) = (blocks.first(), busy) {
             self.count(first, "cpu.busy", busy, "CPUs");
         }
         !blocks.is_empty()
     }
+}
 
-    /// The arm of a kind of packets, which may be the first of its kind.
-    fn arm_of(&mut self, proto: Proto, family: Family) -> usize {
-        let arms = &mut self.recording.arms;
-        let known = arms
+/// A block for each protocol and version of IP that a window saw, each in an arm of its
+/// own that has the link and the knobs of `like`. Their numbers.
+pub(super) fn add_kinds(
+    recording: &mut Recording,
+    like: &Arm,
+    window: &Window,
+    index: u32,
+    asked: Option<Family>,
+    duration_ns: u64,
+) -> Vec<u32> {
+    let mut blocks = Vec::new();
+    for (proto, family) in kinds(window, asked) {
+        let arm = arm_of(recording, like, proto, family);
+        let packets = window
+            .stages
             .iter()
-            .position(|a| (a.proto, a.family) == (proto, family));
-        known.unwrap_or_else(|| {
-            arms.push(Arm {
-                name: format!("{proto} {family}"),
-                proto,
-                family,
-                link: Link::Any,
-                forward: false,
-                size_bytes: 0,
-                knobs: Default::default(),
-            });
-            arms.len() - 1
-        })
+            .filter(|s| (s.proto, s.family) == (proto, family))
+            .map(|s| s.times.count)
+            .max();
+        // Nobody but the instrument counts them: what it saw is all that there is.
+        let packets = packets.unwrap_or(0);
+        recording.blocks.push(Block {
+            arm: arm as u32,
+            index,
+            ledger: Ledger {
+                offered: packets,
+                delivered: packets,
+                ..Ledger::default()
+            },
+            kernel_insns: 0,
+            user_insns: 0,
+            entered: 0,
+            returned: 0,
+            duration_ns,
+        });
+        blocks.push(recording.blocks.len() as u32 - 1);
     }
+    blocks
+}
+
+/// The arm of a kind of packets, which may be the first of its kind.
+fn arm_of(recording: &mut Recording, like: &Arm, proto: Proto, family: Family) -> usize {
+    let arms = &mut recording.arms;
+    let known = arms
+        .iter()
+        .position(|a| (a.proto, a.family) == (proto, family));
+    known.unwrap_or_else(|| {
+        arms.push(Arm {
+            name: format!("{proto} {family}"),
+            proto,
+            family,
+            ..like.clone()
+        });
+        arms.len() - 1
+    })
+}
+
+/// What of that which is watched is no more, if it has a name: another of the same name is
+/// not it.
+fn gone(traffic: &TrafficPlan, filter: &Filter) -> Option<String> {
+    // Before its devices: they go with it.
+    if let Some(name) = &traffic.namespace {
+        let inode = Namespace::find(name).and_then(|found| found.inode()).ok();
+        if inode.is_none() || inode.as_ref() != filter.namespaces.first() {
+            return Some(format!("the network namespace {name}"));
+        }
+    }
+    if let Some(name) = &traffic.interface {
+        let within = match &traffic.namespace {
+            Some(namespace) => Namespace::find(namespace),
+            None => Namespace::current(),
+        };
+        let devices = within.and_then(|n| n.devices());
+        // That they can't be listed says nothing of them.
+        let index = devices.map_or(filter.interface, |d| d.get(name).copied());
+        if index.is_none() || index != filter.interface {
+            return Some(format!("the interface {name}"));
+        }
+    }
+    None
 }
 
 /// Why a wait ended.

@@ -1,13 +1,18 @@
 //! A clock of time inside of guests: each arm in a guest of its own, without a plugin.
 
+use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::vm::kernels::KernelStore;
+use netplumb_lab::vm::machine;
 use netplumb_lab::vm::process::{Extra, VmError};
 use netplumb_lab::vm::trial;
-use netplumb_model::message::{Reply, Request, RunPlan};
-use netplumb_model::recording::{Block, Recording, env};
+use netplumb_model::class::{Family, Link};
+use netplumb_model::message::{Reply, Request, RunPlan, TimedBlock};
+use netplumb_model::recording::{Arm, Block, Counter, Recording, env};
 use netplumb_model::timing::TimingSpec;
 
 use super::Gatherer;
+use super::packets::without_probes;
+use super::traffic::add_kinds;
 use crate::collect::Index;
 use crate::error::EngineError;
 use crate::extras;
@@ -28,6 +33,8 @@ pub struct GuestTiming {
     pub stream: bool,
     /// How long a block goes on; if absent, it is over by packets.
     pub block_ns: Option<u64>,
+    /// Whether every block is to be run without the instrument as well.
+    pub measure_cost: bool,
 }
 
 /// Measure. What was measured before an error is in the recording.
@@ -46,19 +53,22 @@ pub fn run_in_guests(
     let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
     recording.complete = false;
     note_machine(recording, options);
-    for (key, value) in [
-        (env::CLOCK, timing.spec.clock.to_string()),
-        (env::UNIT, "nanoseconds".to_string()),
-        (env::LAB, "vm".to_string()),
-    ] {
-        recording.environment.insert(key.into(), value);
+    let guests = plan.guests();
+    for guest in &guests {
+        note_clock(recording, &timing.spec, guest.link, options);
     }
     recording.arms = plan.arms.clone();
+    if timing.measure_cost {
+        recording.arms.extend(without_probes(&plan.arms));
+    }
     save(recording).map_err(EngineError::Save)?;
     let mut index = Index::default();
-    let all = plan.blocks * plan.arms.len() as u32;
+    let all = plan.blocks * recording.arms.len() as u32;
     let mut done = 0;
-    let guests = plan.guests();
+    // Before the first boot: what can't be is told at once.
+    for guest in &guests {
+        extras::check(&store.find(&guest.kernel)?, guest)?;
+    }
     for guest in &guests {
         let kernel = store.find(&guest.kernel)?;
         let boot = Boot {
@@ -85,11 +95,11 @@ pub fn run_in_guests(
             let request = Request::Time {
                 spec: timing.spec.clone(),
                 plan: run,
+                bare: timing.measure_cost,
             };
             let mut machine = origin.start(&[request], Extra::default(), options)?;
             machine.go_on()?;
             let mut gatherer = None;
-            let mut ledger = None;
             let answered = machine.answers(options.timeout, |reply| {
                 match reply {
                     Reply::Attached(attached) => {
@@ -101,28 +111,20 @@ pub fn run_in_guests(
                         ));
                     }
                     Reply::Facts(notes) => extras::note(recording, arm, &notes),
-                    Reply::BlockDone {
-                        index,
-                        ledger: told,
-                    } => ledger = Some((index, told)),
-                    Reply::Window(window) => {
-                        let Some((number, ledger)) = ledger.take() else {
-                            return Ok(());
-                        };
+                    Reply::TimedBlock(told) => {
+                        let probed = told.window.is_some();
                         recording.blocks.push(Block {
-                            arm: arm as u32,
-                            index: number,
-                            ledger,
+                            arm: (arm + if probed { 0 } else { plan.arms.len() }) as u32,
+                            index: told.index,
+                            ledger: told.ledger.clone(),
                             kernel_insns: 0,
                             user_insns: 0,
                             entered: 0,
                             returned: 0,
-                            duration_ns: window.duration_ns,
+                            duration_ns: told.duration_ns,
                         });
                         let block = recording.blocks.len() as u32 - 1;
-                        if let Some(gatherer) = &mut gatherer {
-                            gatherer.add(recording, &mut index, &[block], &window);
-                        }
+                        add_told(recording, &mut index, gatherer.as_mut(), &[block], &told);
                         done += 1;
                         progress(Progress::Blocks(done, all));
                     }
@@ -136,4 +138,87 @@ pub fn run_in_guests(
     }
     recording.complete = true;
     save(recording).map_err(EngineError::Save)
+}
+
+/// Which clock it was, and how a guest's goes on.
+pub(crate) fn note_clock(
+    recording: &mut Recording,
+    spec: &TimingSpec,
+    link: Link,
+    options: &Options,
+) {
+    let facts = &mut recording.environment;
+    facts.insert(env::CLOCK.into(), spec.clock.to_string());
+    facts.insert(env::UNIT.into(), "nanoseconds".into());
+    facts.insert(env::LAB.into(), "vm".into());
+    if !options.quick {
+        let shift = machine::icount_shift(link).to_string();
+        facts.insert(format!("vm.icount_shift.{link}"), shift);
+    }
+}
+
+/// Add what a guest told of a block to the blocks that it is in the recording.
+fn add_told(
+    recording: &mut Recording,
+    index: &mut Index,
+    gatherer: Option<&mut Gatherer>,
+    blocks: &[u32],
+    told: &TimedBlock,
+) {
+    if let (Some(gatherer), Some(window)) = (gatherer, &told.window) {
+        gatherer.add(recording, index, blocks, window);
+    }
+    if let Some(&block) = blocks.first() {
+        let counters = told.counters.iter().cloned();
+        recording
+            .counters
+            .extend(counters.map(|(name, value, unit)| Counter {
+                block,
+                name,
+                value,
+                unit,
+            }));
+    }
+}
+
+/// The windows of a command's runs in a guest, as blocks.
+#[derive(Debug)]
+pub(crate) struct CommandWindows<'a> {
+    /// What the arms of its packets are like, but for these.
+    pub(crate) like: &'a Arm,
+    /// The version of IP that was asked for.
+    pub(crate) family: Option<Family>,
+    index: Index,
+    gatherer: Option<Gatherer>,
+}
+
+impl<'a> CommandWindows<'a> {
+    pub(crate) fn new(like: &'a Arm, family: Option<Family>) -> CommandWindows<'a> {
+        CommandWindows {
+            like,
+            family,
+            index: Index::default(),
+            gatherer: None,
+        }
+    }
+
+    /// Take an answer, if it is of the instrument.
+    pub(crate) fn take(&mut self, recording: &mut Recording, layers: &LayerRules, reply: &Reply) {
+        match reply {
+            Reply::Attached(attached) => {
+                let gatherer = Gatherer::new(recording, &mut self.index, layers, attached);
+                self.gatherer = Some(gatherer);
+            }
+            Reply::TimedBlock(told) => {
+                let Some(window) = &told.window else {
+                    return;
+                };
+                let (number, ns) = (told.index, told.duration_ns);
+                let blocks = add_kinds(recording, self.like, window, number, self.family, ns);
+                let gatherer = self.gatherer.as_mut();
+                add_told(recording, &mut self.index, gatherer, &blocks, told);
+            }
+            _ => {}
+        }
+    }
 }

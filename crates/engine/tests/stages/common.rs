@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::os::fd::AsRawFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use netplumb_instruments::live::{Live, attach};
 use netplumb_lab::netns::{Topology, TopologyPlan};
@@ -28,6 +29,13 @@ pub(crate) fn cannot() -> bool {
     false
 }
 
+/// One at a time, of the tests that load the machine and those that look closely.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // One that failed held it.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 pub(crate) fn veth(family: Family, forward: bool) -> TopologyPlan {
     TopologyPlan {
         link: Link::Veth,
@@ -39,6 +47,7 @@ pub(crate) fn veth(family: Family, forward: bool) -> TopologyPlan {
         sysctl: BTreeMap::new(),
         offload: BTreeMap::new(),
         nft: None,
+        qdisc: None,
     }
 }
 
@@ -49,7 +58,20 @@ pub(crate) fn sockets(topology: &Topology, proto: Proto) -> Sockets {
         tx_address: topology.tx_address,
         rx_address: topology.rx_address,
     };
-    ends.open(proto).unwrap()
+    // A child that another test starts has what we have open for a moment, and so the
+    // ports of what we have closed.
+    let begun = std::time::Instant::now();
+    loop {
+        match ends.open(proto) {
+            Err(error)
+                if error.kind() == std::io::ErrorKind::AddrInUse
+                    && begun.elapsed().as_secs() < 2 =>
+            {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 pub(crate) fn spec(topology: &Topology, proto: Proto) -> TimingSpec {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use netplumb_lab::netns::Topology;
@@ -18,6 +19,7 @@ fn as_root_a_full_socket_is_named() {
     if cannot() {
         return;
     }
+    let _alone = alone();
     for family in [Family::V4, Family::V6] {
         let topology = Topology::build(&veth(family, false), &[]).unwrap();
         let sockets = sockets(&topology, Proto::Udp);
@@ -65,6 +67,7 @@ fn as_root_forwarding_is_a_way_of_its_own() {
     if cannot() {
         return;
     }
+    let _alone = alone();
     for family in [Family::V4, Family::V6] {
         let topology = Topology::build(&veth(family, true), &[]).unwrap();
         for proto in [Proto::Udp, Proto::Tcp] {
@@ -96,6 +99,53 @@ fn as_root_forwarding_is_a_way_of_its_own() {
             );
             assert_eq!(window.losses, [], "{text}");
         }
+    }
+}
+
+/// Check that windows one after another have every packet, each in one of them, with
+/// all of its stages.
+#[test]
+fn as_root_nothing_is_lost_between_windows() {
+    if cannot() {
+        return;
+    }
+    let _alone = alone();
+    let topology = Topology::build(&veth(Family::V4, false), &[]).unwrap();
+    let sockets = sockets(&topology, Proto::Udp);
+    let mut live = stages(&spec(&topology, Proto::Udp));
+    live.open().unwrap();
+    let done = AtomicBool::new(false);
+    let windows = thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            for _ in 0..20 * PACKETS {
+                one(&sockets, &[7; 10]);
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        let mut windows = Vec::new();
+        while !done.load(Ordering::Relaxed) {
+            windows.push(live.turn().unwrap());
+        }
+        sender.join().unwrap();
+        windows.push(live.close().unwrap());
+        windows
+    });
+    assert!(windows.len() > 3, "{}", windows.len());
+    let text: String = windows.iter().map(show).collect();
+    for place in ["tx queue", "tx sent", "rx arrived", "rx receive", "rx user"] {
+        let seen: u64 = windows
+            .iter()
+            .map(|w| seen(w, &format!("udp {place}")))
+            .sum();
+        assert_eq!(seen, 20 * PACKETS, "{place} {text}");
+    }
+    for direction in [Direction::Tx, Direction::Rx] {
+        let mut packets = 0;
+        for window in windows.iter().filter(|w| !way(w, direction).is_empty()) {
+            adds_up(window, direction);
+            packets += of(window, direction, "total").times.count;
+        }
+        assert_eq!(packets, 20 * PACKETS, "{direction} {text}");
     }
 }
 
@@ -141,6 +191,7 @@ fn as_root_the_ledger_closes_on_two_cpus_and_with_gro() {
     if cannot() {
         return;
     }
+    let _alone = alone();
     let cpus = thread::available_parallelism().map_or(1, usize::from);
     for gro in [false, true] {
         let mut plan = veth(Family::V4, false);
@@ -156,11 +207,10 @@ fn as_root_the_ledger_closes_on_two_cpus_and_with_gro() {
             let text = format!("{what}\n{}", show(&window));
             assert_eq!(read, 2000, "{text}");
             for place in ["tx queue", "tx sent", "rx arrived", "rx receive", "rx user"] {
-                assert_eq!(
-                    seen(&window, &format!("udp {place}")),
-                    2000,
-                    "{place} {text}"
-                );
+                // All, but for those whose softirq came upon a task in which this
+                // kernel runs no program (docs/limits.md).
+                let seen = seen(&window, &format!("udp {place}"));
+                assert!((1990..=2000).contains(&seen), "{seen} {place} {text}");
             }
             adds_up(&window, Direction::Tx);
             adds_up(&window, Direction::Rx);

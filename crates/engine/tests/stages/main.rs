@@ -7,6 +7,7 @@
 mod common;
 mod cost;
 mod ledger;
+mod pauses;
 mod planted;
 
 use std::collections::BTreeMap;

@@ -44,8 +44,12 @@ fn run(namespace: &Namespace, command: &[&str]) -> io::Result<bool> {
     })
 }
 
-/// The median of each stage, by its direction and name.
-fn medians(window: &Window) -> BTreeMap<(Direction, String), f64> {
+/// The median of each stage, by its direction and name, in ns.
+type Medians = BTreeMap<(Direction, String), f64>;
+/// By how much each stage grew, block by block, in ns.
+type Growth = BTreeMap<(Direction, String), Vec<f64>>;
+
+fn medians(window: &Window) -> Medians {
     let median = |buckets: &[(u16, u64)], count: u64| {
         let mut below = 0;
         for &(bucket, n) in buckets {
@@ -80,7 +84,7 @@ fn middle(bucket: u16) -> f64 {
     (f64::from(16 + bucket % 16) + 0.5) * width(bucket)
 }
 
-fn block(live: &mut dyn Live, sockets: &Sockets) -> BTreeMap<(Direction, String), f64> {
+fn block(live: &mut dyn Live, sockets: &Sockets) -> Medians {
     live.open().unwrap();
     for _ in 0..PACKETS_PER_BLOCK {
         one(sockets, &[7; 10]);
@@ -88,54 +92,58 @@ fn block(live: &mut dyn Live, sockets: &Sockets) -> BTreeMap<(Direction, String)
     medians(&live.close().unwrap())
 }
 
-/// Plant with `plant` and pull it out with `pull`, block by block. Three times at the
-/// most: on a machine whose other work comes and goes, blocks differ by that.
-fn shows(topology: &Topology, stage: (Direction, &str), plant: &dyn Fn() -> bool, pull: &dyn Fn()) {
-    let mut told = Vec::new();
-    while told.len() < 3 {
-        match twenty_blocks(topology, stage, plant, pull) {
-            (right, _) if right >= RIGHT => return,
-            (right, text) => told.push(format!("{right} of {BLOCKS} blocks\n{text}")),
-        }
-    }
-    panic!("{}", told.join("\n"));
-}
+/// How often a run of blocks is begun anew, where the machine did not hold still.
+const RUNS: usize = 5;
 
-/// How many blocks were as planted, and how the others were not.
-fn twenty_blocks(
-    topology: &Topology,
-    stage: (Direction, &str),
-    plant: &dyn Fn() -> bool,
-    pull: &dyn Fn(),
-) -> (usize, String) {
+/// Plant with `plant` and pull it out with `pull`, block by block, and check where it
+/// shows. Each block stands between two without it, so that what grows or shrinks with
+/// the machine's speed takes no part; what is said is the median of all blocks.
+fn shows(topology: &Topology, stage: (Direction, &str), plant: &dyn Fn() -> bool, pull: &dyn Fn()) {
     let sockets = sockets(topology, Proto::Udp);
     let mut live = stages(&spec(topology, Proto::Udp));
-    let mut right = 0;
     let mut told = String::new();
-    for _ in 0..BLOCKS {
-        let before = block(live.as_mut(), &sockets);
-        assert!(plant());
-        let after = block(live.as_mut(), &sockets);
-        pull();
-        let mut as_planted = true;
-        for (name, after) in &after {
-            let (direction, word) = (name.0, name.1.as_str());
-            let grown = after - before.get(name).unwrap_or(&0.0);
-            // Of the other way, what the total is the sum of says more.
-            if word == "total" && direction != stage.0 {
-                continue;
+    for _ in 0..RUNS {
+        let mut grown: Growth = BTreeMap::new();
+        let mut before = block(live.as_mut(), &sockets);
+        for _ in 0..BLOCKS {
+            assert!(plant());
+            let planted = block(live.as_mut(), &sockets);
+            pull();
+            let after = block(live.as_mut(), &sockets);
+            for (name, with) in planted {
+                let without = |of: &Medians| of.get(&name).copied().unwrap_or(0.0);
+                let without = f64::midpoint(without(&before), without(&after));
+                grown.entry(name).or_default().push(with - without);
             }
-            let planted = (direction, word) == stage || (direction, word) == (stage.0, "total");
-            let expected = if planted { PLANTED_NS } else { 0.0 };
-            let off = (grown - expected).abs() > OFF * PLANTED_NS;
-            if off {
-                told += &format!("{direction} {word}: {grown} ns, not {expected}\n");
-                as_planted = false;
-            }
+            before = after;
         }
-        right += usize::from(as_planted);
+        let wrong = unlike(grown, stage);
+        if wrong.is_empty() {
+            return;
+        }
+        told += &format!("{wrong}\n");
     }
-    (right, told)
+    panic!("in none of {RUNS} runs of {BLOCKS} blocks\n{told}");
+}
+
+/// Which stages did not grow by what was planted, where `stage` and the total of its
+/// way should have, and no other.
+fn unlike(grown: Growth, stage: (Direction, &str)) -> String {
+    let mut told = String::new();
+    for ((direction, word), mut all) in grown {
+        // Of the other way, what the total is the sum of says more.
+        if word == "total" && direction != stage.0 {
+            continue;
+        }
+        all.sort_by(f64::total_cmp);
+        let median = f64::midpoint(all[(all.len() - 1) / 2], all[all.len() / 2]);
+        let planted = direction == stage.0 && [stage.1, "total"].contains(&word.as_str());
+        let expected = if planted { PLANTED_NS } else { 0.0 };
+        if (median - expected).abs() > OFF * PLANTED_NS {
+            told += &format!("{direction} {word}: {median} ns, not {expected}: {all:.0?}\n");
+        }
+    }
+    told
 }
 
 /// Check that a busy loop at the receiver's ingress is protocol work, and one at the
@@ -145,6 +153,7 @@ fn as_root_a_busy_loop_is_work() {
     if cannot() {
         return;
     }
+    let _alone = alone();
     let folder = std::env::temp_dir().join(format!("netplumb-spin-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (source, object) = (folder.join("spin.c"), folder.join("spin.o"));
@@ -222,6 +231,7 @@ fn as_root_a_shaper_is_a_wait() {
     if cannot() {
         return;
     }
+    let _alone = alone();
     let topology = Topology::build(&veth(Family::V4, false), &[]).unwrap();
     let shaper = "tc qdisc add dev tx0 root tbf rate 8mbit burst 1600 limit 1000000";
     let shaper: Vec<_> = shaper.split(' ').collect();
@@ -234,7 +244,7 @@ fn as_root_a_shaper_is_a_wait() {
     let expected_ns = f64::from(2 * (1400 + 42) - 1600) * 1000.0;
     let sockets = sockets(&topology, Proto::Udp);
     let mut live = stages(&spec(&topology, Proto::Udp));
-    let (mut right, mut told) = (0, String::new());
+    let (mut right, mut told, mut unseen) = (0, String::new(), 0);
     for block in 0..BLOCKS {
         live.open().unwrap();
         for _ in 0..20 {
@@ -247,12 +257,15 @@ fn as_root_a_shaper_is_a_wait() {
         let window = live.close().unwrap();
         adds_up(&window, Direction::Tx);
         let waits = of(&window, Direction::Tx, "qdisc wait");
-        // docs/limits.md: a qdisc's timer now and then sends a packet unseen.
-        assert!(
-            (36..=40).contains(&waits.times.count),
+        // A timer's softirq runs in whatever task it meets, and there are kernels that
+        // run no program in some (docs/limits.md): such a packet is only seen to queue.
+        assert_eq!(
+            (seen(&window, "udp tx queue"), waits.times.count),
+            (40, seen(&window, "udp tx sent")),
             "block {block}\n{}",
             show(&window)
         );
+        unseen += 40 - waits.times.count;
         // The shorter half are those that found tokens.
         let half = waits.times.count / 2 + waits.times.count / 4;
         let mut below = 0;
@@ -265,4 +278,9 @@ fn as_root_a_shaper_is_a_wait() {
         right += usize::from(off.abs() <= OFF * expected_ns);
     }
     assert!(right >= RIGHT, "{right} of {BLOCKS} blocks\n{told}");
+    let sent = 40 * BLOCKS as u64;
+    assert!(
+        unseen * 50 <= sent,
+        "{unseen} of {sent} not seen to be sent"
+    );
 }

@@ -107,9 +107,14 @@ impl Privilege {
 
 /// The kernel's build options, where the machine shows them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Config(Option<HashMap<String, String>>);
+pub(crate) struct Config(Option<HashMap<String, String>>);
 
 impl Config {
+    /// That of the running kernel.
+    pub(crate) fn running() -> Self {
+        Self::read(&read_line("/proc/sys/kernel/osrelease").unwrap_or_default())
+    }
+
     fn read(release: &str) -> Self {
         let zipped = fs::read("/proc/config.gz").ok().and_then(|bytes| {
             let mut text = String::new();
@@ -124,7 +129,7 @@ impl Config {
         text.map_or_else(Self::default, |t| Self::parse(&t))
     }
 
-    pub(super) fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let set = text
             .lines()
             .filter_map(|l| l.strip_prefix("CONFIG_")?.split_once('='));
@@ -132,6 +137,16 @@ impl Config {
             set.map(|(k, v)| (format!("CONFIG_{k}"), v.to_owned()))
                 .collect(),
         ))
+    }
+
+    /// What the option is set to: none where it is not set, or nobody knows.
+    pub(crate) fn value(&self, option: &str) -> Option<&str> {
+        self.0.as_ref()?.get(option).map(String::as_str)
+    }
+
+    /// Whether it is known at all.
+    pub(crate) fn is_known(&self) -> bool {
+        self.0.is_some()
     }
 
     /// Whether the option is known to be absent. An unreadable configuration knows nothing.

@@ -13,8 +13,8 @@ mod mounts;
 mod packets;
 mod perf;
 mod probes;
-mod program;
-mod sandbox;
+pub(crate) mod program;
+pub(crate) mod sandbox;
 mod tracefs;
 mod tracing;
 
@@ -22,6 +22,7 @@ use std::time::Instant;
 
 use netplumb_model::capability::{Capability, Group, Machine, Verdict};
 
+pub(crate) use context::Config;
 use context::Context;
 
 /// What was found.

@@ -17,18 +17,18 @@ const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 
 /// What the kernel said no to, and with which words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     /// What was being done: "loading the program".
-    pub(super) doing: &'static str,
+    pub(crate) doing: &'static str,
     /// The error number.
-    pub(super) errno: i32,
+    pub(crate) errno: i32,
     /// The last line of the verifier's log, if there was one.
-    pub(super) log: Option<String>,
+    pub(crate) log: Option<String>,
 }
 
 impl Failure {
     /// A failure with its number.
-    pub(super) fn new(doing: &'static str, errno: i32) -> Self {
+    pub(crate) fn new(doing: &'static str, errno: i32) -> Self {
         Self {
             doing,
             errno,
@@ -37,13 +37,13 @@ impl Failure {
     }
 
     /// A failure from an I/O error.
-    pub(super) fn io(doing: &'static str, error: &io::Error) -> Self {
+    pub(crate) fn io(doing: &'static str, error: &io::Error) -> Self {
         Self::new(doing, error.raw_os_error().unwrap_or(libc::EIO))
     }
 }
 
 /// One instruction: opcode, destination and source register, offset, immediate.
-fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> sys::bpf_insn {
+pub(crate) fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> sys::bpf_insn {
     let mut insn = sys::bpf_insn {
         code,
         off,
@@ -56,12 +56,12 @@ fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> sys::bpf_insn {
 }
 
 /// `r0 = value; exit`
-pub(super) fn returning(value: i32) -> Vec<sys::bpf_insn> {
+pub(crate) fn returning(value: i32) -> Vec<sys::bpf_insn> {
     vec![insn(0xb7, 0, 0, 0, value), insn(0x95, 0, 0, 0, 0)]
 }
 
 /// Count one in the first entry of the map, then return a value.
-pub(super) fn counting(map: &Counter, value: i32) -> Vec<sys::bpf_insn> {
+pub(crate) fn counting(map: &Counter, value: i32) -> Vec<sys::bpf_insn> {
     // BPF_PSEUDO_MAP_VALUE: the address of the entry itself, so no helper is called.
     let mut program = vec![
         insn(0x18, 1, 2, 0, map.0.as_raw_fd()),
@@ -75,10 +75,10 @@ pub(super) fn counting(map: &Counter, value: i32) -> Vec<sys::bpf_insn> {
 
 /// A map with one 64-bit counter.
 #[derive(Debug)]
-pub(super) struct Counter(OwnedFd);
+pub(crate) struct Counter(OwnedFd);
 
 impl Counter {
-    pub(super) fn new() -> Result<Self, Failure> {
+    pub(crate) fn new() -> Result<Self, Failure> {
         // SAFETY: no name and no options are allowed; the sizes are those of an array's key and
         // of the counter.
         let fd = unsafe {
@@ -96,7 +96,7 @@ impl Counter {
             .map_err(|e| Failure::new("making a BPF map", e))
     }
 
-    pub(super) fn read(&self) -> u64 {
+    pub(crate) fn read(&self) -> u64 {
         let (key, mut value) = (0_u32, 0_u64);
         // SAFETY: both pointers are to values of the sizes that the map was made with.
         unsafe {
@@ -112,15 +112,15 @@ impl Counter {
 
 /// What kind of program to load.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Kind {
-    pub(super) program: sys::bpf_prog_type,
-    pub(super) attach: sys::bpf_attach_type,
+pub(crate) struct Kind {
+    pub(crate) program: sys::bpf_prog_type,
+    pub(crate) attach: sys::bpf_attach_type,
     /// The BTF number of the target; zero if the kind has none.
-    pub(super) target: u32,
+    pub(crate) target: u32,
 }
 
 /// Load a program.
-pub(super) fn load(kind: Kind, insns: &[sys::bpf_insn]) -> Result<OwnedFd, Failure> {
+pub(crate) fn load(kind: Kind, insns: &[sys::bpf_insn]) -> Result<OwnedFd, Failure> {
     let mut opts = sys::bpf_prog_load_opts {
         sz: size_of::<sys::bpf_prog_load_opts>() as _,
         expected_attach_type: kind.attach,
@@ -180,7 +180,7 @@ fn last_line(log: &[u8]) -> Option<String> {
 }
 
 /// Attach a raw tracepoint program, or (without a name) one whose target is fixed at load time.
-pub(super) fn attach_raw(program: &OwnedFd, name: Option<&CStr>) -> Result<OwnedFd, Failure> {
+pub(crate) fn attach_raw(program: &OwnedFd, name: Option<&CStr>) -> Result<OwnedFd, Failure> {
     let name = name.map_or(std::ptr::null(), CStr::as_ptr);
     // SAFETY: the name is NULL or NUL-terminated.
     from_libbpf(unsafe { sys::bpf_raw_tracepoint_open(name, program.as_raw_fd()) })
@@ -188,7 +188,7 @@ pub(super) fn attach_raw(program: &OwnedFd, name: Option<&CStr>) -> Result<Owned
 }
 
 /// Attach a program to a target by a link. Whatever `opts` points to must be alive.
-pub(super) fn link(
+pub(crate) fn link(
     program: &OwnedFd,
     target: i32,
     attach: sys::bpf_attach_type,
@@ -200,7 +200,7 @@ pub(super) fn link(
 }
 
 /// Options for [`link`], empty but for their size and flags.
-pub(super) fn link_opts(flags: u32) -> sys::bpf_link_create_opts {
+pub(crate) fn link_opts(flags: u32) -> sys::bpf_link_create_opts {
     sys::bpf_link_create_opts {
         sz: size_of::<sys::bpf_link_create_opts>() as _,
         flags,
@@ -209,7 +209,7 @@ pub(super) fn link_opts(flags: u32) -> sys::bpf_link_create_opts {
 }
 
 /// Open a perf event; `cpu` 0 means the whole of the first processor, nothing means this process.
-pub(super) fn perf_open(
+pub(crate) fn perf_open(
     attr: &mut sys::perf_event_attr,
     cpu: Option<i32>,
 ) -> Result<OwnedFd, Failure> {
@@ -230,7 +230,7 @@ pub(super) fn perf_open(
 }
 
 /// Give a program to a perf event, and switch the event on.
-pub(super) fn perf_attach(event: &OwnedFd, program: &OwnedFd) -> Result<(), Failure> {
+pub(crate) fn perf_attach(event: &OwnedFd, program: &OwnedFd) -> Result<(), Failure> {
     for (request, value) in [
         (PERF_EVENT_IOC_SET_BPF, program.as_raw_fd()),
         (PERF_EVENT_IOC_ENABLE, 0),
@@ -247,7 +247,7 @@ pub(super) fn perf_attach(event: &OwnedFd, program: &OwnedFd) -> Result<(), Fail
 }
 
 /// Have the kernel run an XDP program over live frames, as if they had come in on a device.
-pub(super) fn run_live(
+pub(crate) fn run_live(
     program: &OwnedFd,
     frame: &[u8],
     frames: u32,

@@ -19,13 +19,13 @@ const LINK_LIMIT: Duration = Duration::from_secs(1);
 
 /// A pair of joined interfaces, by number.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pair {
-    pub(super) left: u32,
-    pub(super) right: u32,
+pub(crate) struct Pair {
+    pub(crate) left: u32,
+    pub(crate) right: u32,
 }
 
 /// Move this thread into a network namespace of its own.
-pub(super) fn enter() -> io::Result<()> {
+pub(crate) fn enter() -> io::Result<()> {
     // SAFETY: takes one integer, and changes this thread alone.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } < 0 {
         return Err(io::Error::last_os_error());
@@ -35,7 +35,7 @@ pub(super) fn enter() -> io::Result<()> {
 
 /// Whether a process without privileges could have a user namespace and a network namespace in
 /// it. Tried in a child, since a process with threads can't change its user namespace.
-pub(super) fn user_namespaces_work() -> bool {
+pub(crate) fn user_namespaces_work() -> bool {
     // SAFETY: the child calls nothing but unshare and _exit, both of which are safe after fork.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -55,7 +55,7 @@ pub(super) fn user_namespaces_work() -> bool {
 }
 
 /// Make a veth pair in this thread's namespace, and bring both ends up.
-pub(super) fn make_pair() -> io::Result<Pair> {
+pub(crate) fn make_pair() -> io::Result<Pair> {
     let socket = netlink_socket()?;
     request(&socket, &add_veth("plumb0", "plumb1"))?;
     let pair = Pair {
@@ -104,11 +104,11 @@ fn wait_until_running(socket: &OwnedFd, name: &CStr) -> io::Result<()> {
 
 /// A socket that sends frames as they are.
 #[derive(Debug)]
-pub(super) struct FrameSocket(OwnedFd);
+pub(crate) struct FrameSocket(OwnedFd);
 
 impl FrameSocket {
     /// Open one. Closing it waits for every processor (some 15 ms), so keep it.
-    pub(super) fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         // SAFETY: takes three integers. Protocol 0: this socket only sends.
         owned(libc::c_long::from(unsafe {
             libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0)
@@ -117,7 +117,7 @@ impl FrameSocket {
     }
 
     /// Send a frame out of an interface.
-    pub(super) fn send(&self, index: u32, frame: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&self, index: u32, frame: &[u8]) -> io::Result<()> {
         // SAFETY: a structure of plain integers, for which zero is a value.
         let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         to.sll_family = libc::AF_PACKET as u16;

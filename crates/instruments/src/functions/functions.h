@@ -102,6 +102,8 @@ enum functions_loss {
 	FUNCTIONS_LOST_RACES,
 	/* Steps of packets that the ring had no room for. */
 	FUNCTIONS_LOST_STEPS,
+	/* Questions, see lookup.h, in the midst of another. */
+	FUNCTIONS_LOST_QUESTIONS,
 	FUNCTIONS_LOSSES = 16,
 };
 

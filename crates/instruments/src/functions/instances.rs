@@ -68,12 +68,20 @@ impl Shared {
     }
 }
 
+/// What a pair is made of.
+#[derive(Debug)]
+struct Pair {
+    enter: Template,
+    leave: Template,
+}
+
 /// Makes probes.
 #[derive(Debug)]
 pub(super) struct Maker {
-    enter_packet: Template,
-    enter_plain: Template,
-    leave: Template,
+    /// With all of the code.
+    whole: Pair,
+    /// Whose exits ask for what they seldom do, and what answers; if it can be.
+    asking: Option<(Pair, Answers)>,
     session: Template,
     numbers: BTreeMap<i32, i32>,
 }
@@ -83,33 +91,49 @@ impl Maker {
     pub(super) fn new(
         templates: &Templates,
         shape: Shape,
+        types: &Types,
         telling: bool,
     ) -> Result<Maker, LiveError> {
         let template = |name: &str| match telling {
             true => templates.template(&format!("{name}_told")),
             false => templates.template(name),
         };
+        let pair = |kind: &str| -> Result<Pair, LiveError> {
+            Ok(Pair {
+                enter: template("enter_copy")?,
+                leave: template(&format!("{kind}_leave"))?,
+            })
+        };
+        let asking = match Answers::attach(templates, shape, types) {
+            Ok(answers) => Some((pair("asking")?, answers)),
+            // Then each has it for itself: it takes longer to attach.
+            Err(_) => None,
+        };
         Ok(Maker {
-            enter_packet: template("enter_packet")?,
-            enter_plain: template("enter_plain")?,
-            leave: template("leave")?,
+            whole: pair("whole")?,
+            asking,
             session: template("session")?,
             numbers: shape.numbers(),
         })
     }
 
+    /// What programs of one function are made of.
+    fn pair(&self) -> &Pair {
+        self.asking.as_ref().map_or(&self.whole, |(pair, _)| pair)
+    }
+
     /// A program whose test run calls the kernel's empty functions; it is attached to
     /// nothing.
     pub(super) fn runner(&self, function: &Described) -> io::Result<Program> {
-        let mut copy = self.enter_plain.clone();
-        copy.patch(&self.with(&[(magic::FUNCTION, 0)]), 0)?;
+        let mut copy = self.pair().enter.clone();
+        copy.patch(&self.with(&[(magic::FUNCTION, 0), (magic::ABOUT, 0)]), 0)?;
         copy.load("runner", tracing(sys::BPF_TRACE_FENTRY, function.id, 0))
     }
 
     /// Whether the kernel takes programs for a newer way to attach to a function.
     pub(super) fn accepts(&self, attach: u32, function: &Described) -> io::Result<()> {
-        let mut copy = self.enter_plain.clone();
-        copy.patch(&self.with(&[(magic::FUNCTION, 0)]), 0)?;
+        let mut copy = self.pair().enter.clone();
+        copy.patch(&self.with(&[(magic::FUNCTION, 0), (magic::ABOUT, 0)]), 0)?;
         copy.load("trial", tracing(attach, function.id, 0))?;
         Ok(())
     }
@@ -132,7 +156,7 @@ impl Maker {
         };
         let program = copy.load("session", how)?;
         let each = functions.iter().map(|f| (f.name.as_str(), f.cookie));
-        let link = session::attach(&program, each)?;
+        let link = session::attach(&program, sys::BPF_TRACE_KPROBE_SESSION, each)?;
         Ok(Probe(vec![Attachment { link, program }]))
     }
 
@@ -158,12 +182,13 @@ impl Maker {
             Some((at, takes)) => (takes as u32, i16::from(at) * 8),
             None => (0, 0),
         };
-        let about = about | hint(&function.name) << HINT_SHIFT;
-        let numbers = self.with(&[(magic::FUNCTION, id as i32), (magic::ABOUT, about as i32)]);
-        let enter = match about & 3 {
-            0 => &self.enter_plain,
-            _ => &self.enter_packet,
+        // What sees no packet says nothing of one.
+        let about = match about {
+            0 => 0,
+            takes => takes | hint(&function.name) << HINT_SHIFT,
         };
+        let numbers = self.with(&[(magic::FUNCTION, id as i32), (magic::ABOUT, about as i32)]);
+        let pair = self.pair();
         let load = |template: &Template, attach| {
             let mut copy = template.clone();
             copy.patch(&numbers, argument)?;
@@ -178,8 +203,8 @@ impl Maker {
             };
             copy.load(&function.name, how)
         };
-        let leave = load(&self.leave, sys::BPF_TRACE_FEXIT)?;
-        let enter = load(enter, sys::BPF_TRACE_FENTRY)?;
+        let leave = load(&pair.leave, sys::BPF_TRACE_FEXIT)?;
+        let enter = load(&pair.enter, sys::BPF_TRACE_FENTRY)?;
         // Exits that were not seen to be entered are passed over; entries would wait
         // for exits that nobody sees.
         let attach = |program: &Program, on_return| match by_kprobe {
@@ -208,6 +233,51 @@ fn tracing(attach: u32, target: u32, module: i32) -> Load {
     }
 }
 
+/// The programs that do for all what is seldom done, on helpers that are called for it:
+/// see lookup.h.
+#[derive(Debug)]
+struct Answers {
+    _hooks: Vec<Attachment>,
+}
+
+impl Answers {
+    fn attach(templates: &Templates, shape: Shape, types: &Types) -> io::Result<Answers> {
+        let mut hooks = Vec::new();
+        for (helper, program) in [
+            ("bpf_get_numa_node_id", "answer_tasks"),
+            ("bpf_ktime_get_boot_ns", "answer_interrupts"),
+        ] {
+            let absent = || io::Error::other(format!("this kernel has no `{helper}`"));
+            let function = types.find(helper).ok_or_else(absent)?;
+            hooks.push(hook(
+                templates,
+                shape,
+                program,
+                sys::BPF_TRACE_FENTRY,
+                function.id,
+            )?);
+        }
+        Ok(Answers { _hooks: hooks })
+    }
+}
+
+/// Load a template for a function or tracepoint, and attach it.
+fn hook(
+    templates: &Templates,
+    shape: Shape,
+    program: &str,
+    kind: u32,
+    target: u32,
+) -> io::Result<Attachment> {
+    let mut template = templates
+        .template(program)
+        .map_err(|e| io::Error::other(e.to_string()))?;
+    template.patch(&shape.numbers(), 0)?;
+    let program = template.load(program, tracing(kind, target, 0))?;
+    let link = program.attach()?;
+    Ok(Attachment { link, program })
+}
+
 /// The hooks where stacks change.
 #[derive(Debug, Default)]
 pub(super) struct Boundaries {
@@ -226,24 +296,7 @@ impl Boundaries {
         traced: bool,
     ) -> Result<Boundaries, LiveError> {
         let mut all = Boundaries::default();
-        let numbers = shape.numbers();
-        let load = |name: &str, kind, target| -> io::Result<Attachment> {
-            let mut template = templates
-                .template(name)
-                .map_err(|e| io::Error::other(e.to_string()))?;
-            template.patch(&numbers, 0)?;
-            let program = template.load(
-                name,
-                Load {
-                    kind: sys::BPF_PROG_TYPE_TRACING,
-                    attach: kind,
-                    target,
-                    module: 0,
-                },
-            )?;
-            let link = program.attach()?;
-            Ok(Attachment { link, program })
-        };
+        let load = |name: &str, kind, target| hook(templates, shape, name, kind, target);
         let absent = || io::Error::other("this kernel has none");
         let function = |name: &str, program: &str, kind| {
             let found = types.find(name).ok_or_else(absent)?;
@@ -335,23 +388,7 @@ pub(super) fn boundary_on(
     shape: Shape,
     function: &Described,
 ) -> Result<impl Sized, LiveError> {
-    let one = |name: &str, kind| -> io::Result<Attachment> {
-        let mut template = templates
-            .template(name)
-            .map_err(|e| io::Error::other(e.to_string()))?;
-        template.patch(&shape.numbers(), 0)?;
-        let program = template.load(
-            name,
-            Load {
-                kind: sys::BPF_PROG_TYPE_TRACING,
-                attach: kind,
-                target: function.id,
-                module: 0,
-            },
-        )?;
-        let link = program.attach()?;
-        Ok(Attachment { link, program })
-    };
+    let one = |name: &str, kind| hook(templates, shape, name, kind, function.id);
     let end = one("softirqs_end", sys::BPF_TRACE_FEXIT).map_err(refused)?;
     let begin = one("softirqs_begin", sys::BPF_TRACE_FENTRY).map_err(refused)?;
     Ok((begin, end))

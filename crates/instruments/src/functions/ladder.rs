@@ -8,6 +8,7 @@ use netplumb_model::timing::{Attached, Mechanism, TimedFunctionInfo};
 
 use super::calibrate::Bench;
 use super::explain;
+use super::hold::Hold;
 use super::instances::{Maker, Probe, Shared};
 use super::runtime::Memory;
 use super::types::{Described, Types};
@@ -77,10 +78,15 @@ impl Climb<'_> {
             if left.is_empty() {
                 break;
             }
+            let (begun, measuring_ns) = (Instant::now(), self.calibration_ns);
+            let before = probes.each.len();
             left = match mechanism {
                 Mechanism::KprobeSession => self.share(left, &mut probes),
                 _ => self.attach_each(left, mechanism, &mut probes),
             };
+            let took_ns = begun.elapsed().as_nanos() as u64 - (self.calibration_ns - measuring_ns);
+            let said = format!("{took_ns} for {} functions", probes.each.len() - before);
+            (self.attached.facts).insert(format!("functions.attach_ns.{mechanism}"), said);
         }
         // What is not made use of has no cost.
         let used: Vec<_> = self
@@ -99,7 +105,16 @@ impl Climb<'_> {
         mechanism: Mechanism,
         probes: &mut Probes,
     ) -> Vec<(&'f Described, u32)> {
-        if mechanism != Mechanism::FentryFexit {
+        let mut hold = None;
+        if mechanism == Mechanism::FentryFexit {
+            let names: Vec<_> = functions.iter().map(|(f, _)| f.name.as_str()).collect();
+            let held = match Hold::on(&names) {
+                Ok(Some(by)) => hold.insert(by).word().to_string(),
+                Ok(None) => "no, they are few".to_string(),
+                Err(error) => format!("not by this kernel: {error}"),
+            };
+            (self.attached.facts).insert("functions.held".into(), held);
+        } else {
             self.measure(mechanism, &[]);
         }
         let mut left = Vec::new();
@@ -114,6 +129,11 @@ impl Climb<'_> {
                     left.push((function, id));
                 }
             }
+        }
+        let begun = Instant::now();
+        if hold.take().is_some() {
+            let took_ns = begun.elapsed().as_nanos().to_string();
+            (self.attached.facts).insert("functions.release_ns".into(), took_ns);
         }
         left
     }

@@ -74,6 +74,7 @@ pub(super) mod loss {
     pub(crate) const BOUNDARIES: usize = 6;
     pub(crate) const RACES: usize = 7;
     pub(crate) const STEPS: usize = 8;
+    pub(crate) const QUESTIONS: usize = 9;
     /// So many fit.
     pub(crate) const ALL: usize = 16;
 }

@@ -196,6 +196,20 @@ impl Drop for Templates {
 }
 
 impl Template {
+    /// One that returns 0.
+    pub(super) fn nothing() -> Template {
+        /// `r0 = 0`, and the end.
+        const MOVE: u8 = 0xb7;
+        const EXIT: u8 = 0x95;
+        let insn = |code| sys::bpf_insn {
+            code,
+            ..Default::default()
+        };
+        Template {
+            insns: vec![insn(MOVE), insn(EXIT)],
+        }
+    }
+
     /// Replace the numbers that stand for others: `numbers` by magic number, and the
     /// offset of the argument. What is left over is said.
     pub(super) fn patch(&mut self, numbers: &BTreeMap<i32, i32>, argument: i16) -> io::Result<()> {

@@ -24,6 +24,7 @@ const NEVER: &[&str] = &[
     "preempt_count_add",
     "preempt_count_sub",
     "ktime_get_mono_fast_ns",
+    "ktime_get_boot_fast_ns",
     "copy_from_kernel_nofault",
     "copy_from_kernel_nofault_allowed",
     // Where stacks change: the hooks are there.

@@ -10,9 +10,11 @@ use libbpf_sys as sys;
 
 use super::object::Program;
 
-/// Attach to functions, each with its cookie. All or none.
+/// Attach to functions, each with its cookie, by a link of this type
+/// (`BPF_TRACE_KPROBE_*`). All or none.
 pub(super) fn attach<'a>(
     program: &Program,
+    kind: u32,
     functions: impl Iterator<Item = (&'a str, u64)>,
 ) -> io::Result<OwnedFd> {
     let mut names = Vec::new();
@@ -33,14 +35,7 @@ pub(super) fn attach<'a>(
     multi.syms = pointers.as_mut_ptr();
     multi.cookies = cookies.as_ptr();
     // SAFETY: the names, the pointers to them and the cookies outlive the call.
-    let fd = unsafe {
-        sys::bpf_link_create(
-            program.0.as_raw_fd(),
-            0,
-            sys::BPF_TRACE_KPROBE_SESSION,
-            &raw const opts,
-        )
-    };
+    let fd = unsafe { sys::bpf_link_create(program.0.as_raw_fd(), 0, kind, &raw const opts) };
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }

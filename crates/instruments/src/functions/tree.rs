@@ -115,7 +115,7 @@ impl Tree {
         }
     }
 
-    /// What has been counted since.
+    /// What has been counted since the window was opened, or this was asked before.
     pub(super) fn close(&mut self, memory: &Memory) -> Seen {
         self.grow(memory);
         let mut seen = Seen {
@@ -132,8 +132,14 @@ impl Tree {
             for cpu in 0..self.shape.cpus {
                 let mut now = [0; CELL_WORDS];
                 memory.cell(cpu, id, &mut now);
-                let before = self.before[cpu as usize].get(id as usize);
-                sums.add(&now, before);
+                memory.forget_extremes(cpu, id);
+                let before = &mut self.before[cpu as usize];
+                sums.add(&now, before.get(id as usize));
+                // Those that are new are at the end, one after the other.
+                if before.len() <= id as usize {
+                    before.resize(id as usize + 1, [0; CELL_WORDS]);
+                }
+                before[id as usize] = now;
             }
             let (times, interruptions) = sums.times();
             if id == node::LOST {

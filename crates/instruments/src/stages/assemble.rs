@@ -6,7 +6,7 @@ use netplumb_model::class::{Direction, Family, Proto};
 use netplumb_model::recording::Loss;
 use netplumb_model::timing::{StageKind, StageTimes, Times};
 
-use super::layout::{Cpu, FAMILIES, LOSS_WORDS, PLACES, PROTOS, ROWS, TIMES_WORDS};
+use super::layout::{CLASSES, Cpu, FAMILIES, LOSS_WORDS, PLACES, PROTOS, ROWS, TIMES_WORDS};
 
 /// Take in what another CPU has seen, as the words of its map entry.
 pub(super) fn add(times: &mut Times, words: &[u64]) {
@@ -42,7 +42,7 @@ pub(super) fn words(bytes: &[u8]) -> Vec<u64> {
 
 /// Where a row of one class is in the programs' table.
 pub(super) fn key(row: usize, proto: usize, family: usize) -> usize {
-    (row * PROTOS.len() + proto) * FAMILIES + family
+    (row * CLASSES + proto) * FAMILIES + family
 }
 
 /// The stages of all classes that had packets, by their place in the programs'
@@ -106,17 +106,22 @@ pub(super) fn ledger(cpus: &[Cpu]) -> BTreeMap<String, u64> {
     ledger
 }
 
-/// What was missed, of all CPUs.
-pub(super) fn losses(cpus: &[Cpu]) -> Vec<Loss> {
-    let words = LOSS_WORDS.iter().enumerate();
+/// What was missed, of all CPUs, by `enum stages_loss`.
+pub(super) fn losses(cpus: &[Cpu]) -> Vec<u64> {
+    let each = 0..LOSS_WORDS.len();
+    each.map(|i| cpus.iter().map(|cpu| cpu.losses[i]).sum())
+        .collect()
+}
+
+/// In words.
+pub(super) fn told(losses: &[u64]) -> Vec<Loss> {
+    let words = LOSS_WORDS.iter().zip(losses);
     words
-        .filter_map(|(i, (cause, meaning))| {
-            let count: u64 = cpus.iter().map(|cpu| cpu.losses[i]).sum();
-            (count > 0).then(|| Loss {
-                cause: (*cause).to_string(),
-                count,
-                meaning: (*meaning).to_string(),
-            })
+        .filter(|(_, count)| **count > 0)
+        .map(|((cause, meaning), count)| Loss {
+            cause: (*cause).to_string(),
+            count: *count,
+            meaning: (*meaning).to_string(),
         })
         .collect()
 }

@@ -9,8 +9,8 @@ pub(super) const TIMES_WORDS: usize = 4 + BUCKETS;
 pub(super) const FAMILIES: usize = 2;
 /// Protocols, as `enum stages_proto` has them.
 pub(super) const PROTOS: [Proto; 3] = [Proto::Raw, Proto::Udp, Proto::Tcp];
-/// Room for protocols in `places`.
-const PROTOS_ROOM: usize = 4;
+/// Protocols, and what is counted aside (`STAGES_ASIDE`).
+pub(super) const CLASSES: usize = PROTOS.len() + 1;
 /// Room for places in `places`.
 const PLACES_ROOM: usize = 32;
 /// Namespaces that a filter can name.
@@ -140,8 +140,7 @@ pub(super) struct Config {
     pub(super) one_packet: u32,
     pub(super) has_data_ready: u32,
     pub(super) namespace_inum: [u32; NAMESPACES],
-    /// Words of the padding before the next field.
-    pub(super) unused: u32,
+    pub(super) has_pauses: u32,
     pub(super) sends: [u64; CALLS / 64],
     pub(super) receives: [u64; CALLS / 64],
 }
@@ -152,6 +151,10 @@ pub(super) struct Config {
 pub(super) struct WindowState {
     pub(super) opened_ns: u64,
     pub(super) active: u64,
+    pub(super) admits: u64,
+    pub(super) settled_ns: u64,
+    pub(super) aside: u64,
+    pub(super) stretch: u64,
 }
 
 /// `struct stages_packet`.
@@ -172,7 +175,9 @@ pub(super) struct Cpu {
     segments: u64,
     parent: Packet,
     scratch: [u64; 2],
-    pub(super) places: [[u64; PLACES_ROOM]; PROTOS_ROOM],
+    pub(super) hits: u64,
+    stretch: u64,
+    pub(super) places: [[u64; PLACES_ROOM]; CLASSES],
     pub(super) losses: [u64; LOSSES],
 }
 
@@ -198,7 +203,7 @@ pub(super) struct StepEvent {
 /// # Safety
 /// The type is `repr(C)`, of integers and arrays of these, and has no padding.
 pub(super) unsafe trait Plain: Copy {}
-// SAFETY: u32 and u64 alone; the padding before `sends` is the field `unused`.
+// SAFETY: u32 and u64 alone, each at a multiple of its size.
 unsafe impl Plain for Config {}
 // SAFETY: u64 alone.
 unsafe impl Plain for WindowState {}

@@ -14,6 +14,7 @@ static __always_inline void received(struct stages_task *t,
 	__u64 begun = p->at[STAGES_AT_FIRST], cursor = begun;
 	__u64 socket = p->at[STAGES_AT_SOCKET], copy = p->at[STAGES_AT_COPY];
 	struct stages_cpu *c = this_cpu();
+	__u32 in = this_half();
 
 	p->head = 0;
 	if (!c)
@@ -23,11 +24,12 @@ static __always_inline void received(struct stages_task *t,
 		return;
 	}
 	if (p->at[STAGES_AT_RECEIVED] != begun)
-		mark(p->flags & STAGES_GRO ? STAGES_R_GRO : STAGES_R_BACKLOG, p,
+		mark(in,
+		     p->flags & STAGES_GRO ? STAGES_R_GRO : STAGES_R_BACKLOG, p,
 		     &cursor, p->at[STAGES_AT_RECEIVED]);
-	mark(STAGES_R_LOCK, p, &cursor, p->at[STAGES_AT_OWNER]);
+	mark(in, STAGES_R_LOCK, p, &cursor, p->at[STAGES_AT_OWNER]);
 	if (socket)
-		mark(STAGES_R_PROTOCOL, p, &cursor, socket);
+		mark(in, STAGES_R_PROTOCOL, p, &cursor, socket);
 	if (t) {
 		__u64 enter = t->enter_ns, out = t->out_ns, run = t->run_ns;
 		int woken = socket && out <= socket && run > socket;
@@ -41,25 +43,25 @@ static __always_inline void received(struct stages_task *t,
 		if (!socket && config.has_data_ready) {
 			__u64 next = enter > cursor ? enter : copy;
 
-			mark(STAGES_R_UNACCOUNTED, p, &cursor, next);
+			mark(in, STAGES_R_UNACCOUNTED, p, &cursor, next);
 		}
 		/* Off its CPU when the packet came, and so woken for it. */
 		if (woken && run)
-			mark(STAGES_R_WAKE, p, &cursor, run);
+			mark(in, STAGES_R_WAKE, p, &cursor, run);
 		if (enter > cursor)
-			mark(STAGES_R_QUEUE, p, &cursor, enter);
+			mark(in, STAGES_R_QUEUE, p, &cursor, enter);
 		if (!woken && run > cursor)
-			mark(STAGES_R_QUEUE, p, &cursor, run);
-		mark(STAGES_R_READ, p, &cursor, copy);
+			mark(in, STAGES_R_QUEUE, p, &cursor, run);
+		mark(in, STAGES_R_READ, p, &cursor, copy);
 		if (end > copy)
-			mark(STAGES_R_RETURN, p, &cursor, end);
+			mark(in, STAGES_R_RETURN, p, &cursor, end);
 	} else {
 		/* A reader whose call is not known: io_uring, say. */
-		mark(STAGES_R_QUEUE, p, &cursor, copy);
+		mark(in, STAGES_R_QUEUE, p, &cursor, copy);
 	}
 	if (end > cursor)
-		record(STAGES_R_UNACCOUNTED, p, end - cursor);
-	record(STAGES_R_TOTAL, p, end - begun);
+		record(in, STAGES_R_UNACCOUNTED, p, end - cursor);
+	record(in, STAGES_R_TOTAL, p, end - begun);
 	if (end > copy)
 		tell(p, STAGES_SAW_RETURN, end);
 	told_out(p);
@@ -135,10 +137,12 @@ static __always_inline struct stages_packet *arrive(struct stages_cpu *c,
 						    __u32 *where)
 {
 	__u64 head = number(c, skb->head);
+	int sent = was_passed_on(head);
 	struct stages_packet *p;
 	struct what w = {};
 
-	if (!handed_over(c, skb, head, &w) && !classify_in(skb, &w)) {
+	if (!handed_over(c, skb, head, &w) &&
+	    ((!sent && !admits_strangers(now)) || !classify_in(skb, &w))) {
 		forget(&rx, head);
 		return NULL;
 	}

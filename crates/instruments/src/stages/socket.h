@@ -37,6 +37,7 @@ static __always_inline struct stages_socket *socket_of(__u64 sock)
 		s->opened_ns = window.opened_ns;
 		s->read = 0;
 		s->next = 0;
+		s->end = 0;
 	}
 	return s;
 }
@@ -87,6 +88,7 @@ static __always_inline void enlist(struct stages_cpu *c, struct sock *sk,
 			place = read;
 	}
 	s->next = place + 1;
+	s->end = place + 1;
 	/* A reader on another CPU was faster, and is told as unmatched. */
 	if (place < s->read)
 		return;
@@ -118,6 +120,9 @@ int BPF_PROG(stages_sock_recv_length, struct sock *sk, int bytes, int flags)
 		return 0;
 	place = s->read++;
 	if (!s->next || place < s->first)
+		return 0;
+	/* After those that are followed. */
+	if (!window.admits && place >= s->end)
 		return 0;
 	if (s->next <= place)
 		s->next = place + 1;
@@ -195,6 +200,21 @@ int BPF_PROG(stages_sched_waking, struct task_struct *task)
 	if (!c || !c->current_head || !task_of(task->pid))
 		return 0;
 	return queued(c, NULL);
+}
+
+/*
+ * There too: the packets of a poll are over. One that woke nobody would have the
+ * reader's next wake-up, by a timer say, for its own.
+ */
+SEC("tp_btf/napi_poll")
+int BPF_PROG(stages_napi_poll, void *napi, int work, int budget)
+{
+	struct stages_cpu *c;
+
+	c = begin(ctx);
+	if (c)
+		c->current_head = 0;
+	return 0;
 }
 
 #endif

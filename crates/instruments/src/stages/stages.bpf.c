@@ -35,7 +35,7 @@ int BPF_PROG(stages_sys_enter, struct pt_regs *regs, long nr)
 	__u32 call, i;
 	__u64 id;
 
-	if (!window.active)
+	if (!begin(ctx))
 		return 0;
 	if (bit(config.sends, nr))
 		call = STAGES_SENDS;
@@ -86,7 +86,7 @@ int BPF_PROG(stages_sched_switch, _Bool preempt, struct task_struct *prev,
 	struct stages_task *out, *in;
 	__u64 now;
 
-	if (!window.active)
+	if (!begin(ctx))
 		return 0;
 	out = task_of(prev->pid);
 	in = task_of(next->pid);
@@ -142,7 +142,8 @@ int BPF_PROG(stages_kfree_skb, struct sk_buff *skb, void *location,
 		struct stages_task *t;
 
 		t = task_of(bpf_get_current_pid_tgid());
-		if (!t || t->call != STAGES_SENDS || !in_task(c) ||
+		if (!window.admits || !t || t->call != STAGES_SENDS ||
+		    t->since_ns < window.opened_ns || !in_task(c) ||
 		    skb->skb_iif || !classify_out(skb, &w) || !w.data ||
 		    shared(skb))
 			return 0;
@@ -151,6 +152,8 @@ int BPF_PROG(stages_kfree_skb, struct sk_buff *skb, void *location,
 		place = STAGES_P_TX_DROP_EARLY;
 	}
 	count(c, proto, place, segs);
+	if (window.aside)
+		return 0;
 	n = bpf_map_lookup_elem(&drops, &reason);
 	if (n) {
 		__sync_fetch_and_add(n, segs);

@@ -34,6 +34,9 @@ enum stages_proto {
 	STAGES_UDP,
 	STAGES_TCP,
 	STAGES_PROTOS,
+	/* Where what is counted aside is counted. */
+	STAGES_ASIDE = STAGES_PROTOS,
+	STAGES_CLASSES,
 };
 
 enum stages_direction {
@@ -78,6 +81,9 @@ enum stages_stage {
 
 	STAGES_ROWS,
 };
+
+/* Entries of the table of stages. */
+#define STAGES_KEYS (STAGES_ROWS * STAGES_CLASSES * 2)
 
 /* Moments of a packet: what `at` is indexed by. */
 enum stages_point {
@@ -177,7 +183,8 @@ struct stages_config {
 	/* Whether the kernel has sk_data_ready. */
 	__u32 has_data_ready;
 	__u32 namespace_inum[STAGES_NAMESPACES];
-	__u32 unused;
+	/* Whether there are pauses, in which nothing is attached. */
+	__u32 has_pauses;
 	/* Bits by number of system call. */
 	__u64 sends[STAGES_CALLS / 64];
 	__u64 receives[STAGES_CALLS / 64];
@@ -185,8 +192,20 @@ struct stages_config {
 
 /* Written by the Rust half alone. */
 struct stages_window {
+	/* Since when packets are followed, without a pause. */
 	__u64 opened_ns;
 	__u64 active;
+	/* Whether packets that begin are followed, or only those that have begun. */
+	__u64 admits;
+	/*
+	 * From when on a packet is followed that was not seen to be sent: before
+	 * that, it may have been sent in a pause.
+	 */
+	__u64 settled_ns;
+	/* What is seen is counted aside: it is seen for what seeing it costs. */
+	__u64 aside;
+	/* Another number after each pause; never 0. */
+	__u64 stretch;
 };
 
 /* A packet under way. */
@@ -201,7 +220,8 @@ struct stages_packet {
 	__u8 family;
 	__u8 direction;
 	__u8 flags;
-	__u16 unused;
+	/* Of the window's stretches, the one that it was seen in. */
+	__u16 stretch;
 };
 
 /* Of a packet: its first point was GRO, not the backlog. */
@@ -248,8 +268,9 @@ struct stages_socket {
 	__u64 read;
 	/* The place of the next packet, counted as those read are. */
 	__u64 next;
-	/* The place of the first that is looked at. */
+	/* The place of the first that is looked at, and the one after the last. */
 	__u64 first;
+	__u64 end;
 };
 
 /* A packet in such a socket's queue. */
@@ -278,6 +299,10 @@ struct stages_cpu {
 	/* For on_task_stack(), and for number(). */
 	__u64 context;
 	__u64 number;
+	/* How often a program ran. */
+	__u64 hits;
+	/* The stretch that the above is of. */
+	__u64 stretch;
 	/* What is counted, by enum stages_proto and enum stages_place. */
 	__u64 places[4][32];
 	__u64 losses[STAGES_LOSSES];

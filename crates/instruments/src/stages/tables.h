@@ -16,6 +16,11 @@
 #define SECOND_NS 1000000000ULL
 
 struct stages_window window SEC(".data.window") = {};
+/*
+ * Which half of `times` is written to: the other one is read meanwhile, and so no
+ * packet falls between two windows. Written by the Rust half alone.
+ */
+__u64 half SEC(".data.half") = 0;
 /* Set once a packet was given to a device that frees it later. */
 int hardware_seen = 0;
 /* Set once a reader of UDP was seen to free what it read. */
@@ -44,7 +49,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, STAGES_ROWS *STAGES_PROTOS * 2);
+	__uint(max_entries, 2 * STAGES_KEYS);
 	__type(key, __u32);
 	__type(value, struct stages_times);
 } times SEC(".maps");
@@ -62,6 +67,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct stages_queued);
 } queue SEC(".maps");
+
+/* Packets that a device with nothing behind it passed on: where they lie. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, STAGES_SLOTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} passed_on SEC(".maps");
 
 /* By reason's number. */
 struct {
@@ -98,8 +111,19 @@ static __always_inline struct stages_cpu *begin(void *ctx)
 	if (!window.active)
 		return NULL;
 	c = this_cpu();
-	if (c)
-		*(volatile __u64 *)&c->context = (__u64)ctx;
+	if (!c)
+		return NULL;
+	*(volatile __u64 *)&c->context = (__u64)ctx;
+	c->hits++;
+	if (c->stretch != window.stretch) {
+		/* What was in hand before the pause, nobody knows any more. */
+		c->stretch = window.stretch;
+		c->current_head = 0;
+		c->gro_head = 0;
+		c->segments_left = 0;
+		c->depth = 0;
+		c->driving[0].skb = 0;
+	}
 	return c;
 }
 
@@ -121,6 +145,8 @@ static __always_inline int in_task(struct stages_cpu *c)
 static __always_inline void count(struct stages_cpu *c, __u32 proto,
 				  __u32 place, __u64 n)
 {
+	if (window.aside)
+		proto = STAGES_ASIDE;
 	/* Masks, not comparisons, keep old compilers from moving them away. */
 	c->places[proto & 3][place & 31] += n;
 }
@@ -130,6 +156,12 @@ static __always_inline __u32 slot_of(__u64 head)
 	return (head >> 6) * 0x9e3779b97f4a7c15ULL >> (64 - STAGES_SLOTS_BITS);
 }
 
+/* It was seen before a pause. */
+static __always_inline int is_old(const struct stages_packet *p)
+{
+	return p->stretch != (__u16)window.stretch;
+}
+
 /* The packet's slot, if it has one; `where` gets its number. */
 static __always_inline struct stages_packet *find(void *table, __u64 head,
 						  __u32 *where)
@@ -137,13 +169,13 @@ static __always_inline struct stages_packet *find(void *table, __u64 head,
 	__u32 i = slot_of(head);
 	struct stages_packet *p = bpf_map_lookup_elem(table, &i);
 
-	if (p && p->head == head) {
+	if (p && p->head == head && !is_old(p)) {
 		*where = i;
 		return p;
 	}
 	i ^= 1;
 	p = bpf_map_lookup_elem(table, &i);
-	if (p && p->head == head) {
+	if (p && p->head == head && !is_old(p)) {
 		*where = i;
 		return p;
 	}
@@ -166,7 +198,8 @@ claim(void *table, struct stages_cpu *c, __u64 head, __u64 now, __u32 *where)
 		if (q->head == head || !q->head) {
 			*where = other;
 			p = q;
-		} else if (now - p->at[STAGES_AT_FIRST] < SECOND_NS) {
+		} else if (!is_old(p) &&
+			   now - p->at[STAGES_AT_FIRST] < SECOND_NS) {
 			c->losses[STAGES_L_DISPLACED]++;
 		}
 	} else if (q->head == head) {
@@ -174,7 +207,40 @@ claim(void *table, struct stages_cpu *c, __u64 head, __u64 now, __u32 *where)
 	}
 	__builtin_memset(p, 0, sizeof(*p));
 	p->head = head;
+	p->stretch = window.stretch;
 	return p;
+}
+
+/* The packet is sent, and comes to another device. */
+static __always_inline void pass_on(__u64 head)
+{
+	__u32 i = slot_of(head);
+	__u64 *slot;
+
+	slot = bpf_map_lookup_elem(&passed_on, &i);
+	if (slot)
+		*slot = head;
+}
+
+/* Whether it was. */
+static __always_inline int was_passed_on(__u64 head)
+{
+	__u32 i = slot_of(head);
+	__u64 *slot;
+
+	if (!config.has_pauses)
+		return 0;
+	slot = bpf_map_lookup_elem(&passed_on, &i);
+	if (!slot || *slot != head)
+		return 0;
+	*slot = 0;
+	return 1;
+}
+
+/* Whether a packet is followed that comes from nowhere. */
+static __always_inline int admits_strangers(__u64 now)
+{
+	return window.admits && now >= window.settled_ns;
 }
 
 /* A packet that is not looked at takes over the address of one that was. */
@@ -231,10 +297,17 @@ static __always_inline __u32 bucket(__u64 ns)
 	return b < STAGES_BUCKETS ? b : STAGES_BUCKETS - 1;
 }
 
-static __always_inline void record(__u32 row, const struct stages_packet *p,
-				   __u64 ns)
+/* The first key of the half; to be asked once for all rows of a packet. */
+static __always_inline __u32 this_half(void)
 {
-	__u32 key = (row * STAGES_PROTOS + p->proto) * 2 + p->family;
+	return (half & 1) * STAGES_KEYS;
+}
+
+static __always_inline void record(__u32 in, __u32 row,
+				   const struct stages_packet *p, __u64 ns)
+{
+	__u32 class = window.aside ? STAGES_ASIDE : p->proto;
+	__u32 key = in + (row * STAGES_CLASSES + class) * 2 + p->family;
 	struct stages_times *t = bpf_map_lookup_elem(&times, &key);
 	__u32 b = bucket(ns);
 
@@ -254,12 +327,13 @@ static __always_inline void record(__u32 row, const struct stages_packet *p,
  * The packet has come to `at`: what was since `*cursor` is the row's. So rows
  * add up to the whole, whichever of them a packet meets.
  */
-static __always_inline void mark(__u32 row, const struct stages_packet *p,
-				 __u64 *cursor, __u64 at)
+static __always_inline void mark(__u32 in, __u32 row,
+				 const struct stages_packet *p, __u64 *cursor,
+				 __u64 at)
 {
 	if (!at || at < *cursor)
 		return;
-	record(row, p, at - *cursor);
+	record(in, row, p, at - *cursor);
 	*cursor = at;
 }
 

@@ -13,6 +13,7 @@ static __always_inline void transmitted(struct stages_cpu *c,
 {
 	__u64 begun = p->at[STAGES_AT_FIRST], cursor;
 	__u64 end = p->at[STAGES_AT_SENT];
+	__u32 in = this_half();
 
 	if (!begun)
 		begun = p->at[STAGES_AT_QUEUE];
@@ -23,37 +24,41 @@ static __always_inline void transmitted(struct stages_cpu *c,
 	cursor = begun;
 	if (p->direction == STAGES_FORWARD) {
 		if (p->at[STAGES_AT_FIRST] != p->at[STAGES_AT_RECEIVED])
-			mark(p->flags & STAGES_GRO ? STAGES_F_GRO
+			mark(in,
+			     p->flags & STAGES_GRO ? STAGES_F_GRO
 						   : STAGES_F_BACKLOG,
 			     p, &cursor, p->at[STAGES_AT_RECEIVED]);
-		mark(STAGES_F_FORWARD, p, &cursor, p->at[STAGES_AT_QUEUE]);
-		mark(STAGES_F_ENQUEUE, p, &cursor, p->at[STAGES_AT_ENQUEUED]);
-		mark(STAGES_F_QDISC, p, &cursor, p->at[STAGES_AT_DEQUEUED]);
-		mark(STAGES_F_DEVICE, p, &cursor, p->at[STAGES_AT_START]);
-		mark(STAGES_F_DRIVER, p, &cursor, end);
+		mark(in, STAGES_F_FORWARD, p, &cursor, p->at[STAGES_AT_QUEUE]);
+		mark(in, STAGES_F_ENQUEUE, p, &cursor,
+		     p->at[STAGES_AT_ENQUEUED]);
+		mark(in, STAGES_F_QDISC, p, &cursor, p->at[STAGES_AT_DEQUEUED]);
+		mark(in, STAGES_F_DEVICE, p, &cursor, p->at[STAGES_AT_START]);
+		mark(in, STAGES_F_DRIVER, p, &cursor, end);
 		if (end > cursor)
-			record(STAGES_F_UNACCOUNTED, p, end - cursor);
-		record(STAGES_F_TOTAL, p, end - begun);
+			record(in, STAGES_F_UNACCOUNTED, p, end - cursor);
+		record(in, STAGES_F_TOTAL, p, end - begun);
 		return;
 	}
 	if (p->at[STAGES_AT_FIRST])
-		mark(STAGES_T_CALL, p, &cursor, p->at[STAGES_AT_QUEUE]);
-	mark(STAGES_T_ENQUEUE, p, &cursor, p->at[STAGES_AT_ENQUEUED]);
-	mark(STAGES_T_QDISC, p, &cursor, p->at[STAGES_AT_DEQUEUED]);
-	mark(STAGES_T_DEVICE, p, &cursor, p->at[STAGES_AT_START]);
-	mark(STAGES_T_DRIVER, p, &cursor, end);
+		mark(in, STAGES_T_CALL, p, &cursor, p->at[STAGES_AT_QUEUE]);
+	mark(in, STAGES_T_ENQUEUE, p, &cursor, p->at[STAGES_AT_ENQUEUED]);
+	mark(in, STAGES_T_QDISC, p, &cursor, p->at[STAGES_AT_DEQUEUED]);
+	mark(in, STAGES_T_DEVICE, p, &cursor, p->at[STAGES_AT_START]);
+	mark(in, STAGES_T_DRIVER, p, &cursor, end);
 	if (end > cursor)
-		record(STAGES_T_UNACCOUNTED, p, end - cursor);
-	record(STAGES_T_TOTAL, p, end - begun);
+		record(in, STAGES_T_UNACCOUNTED, p, end - cursor);
+	record(in, STAGES_T_TOTAL, p, end - begun);
 }
 
 /* The hardware is done with it. */
 static __always_inline void completed(struct stages_packet *p, __u64 now)
 {
 	__u64 sent = p->at[STAGES_AT_SENT];
+	__u32 in = this_half();
 
 	if (sent && sent >= window.opened_ns)
-		record(p->direction == STAGES_FORWARD ? STAGES_F_COMPLETION
+		record(in,
+		       p->direction == STAGES_FORWARD ? STAGES_F_COMPLETION
 						      : STAGES_T_COMPLETION,
 		       p, now - sent);
 	tell(p, STAGES_SAW_FREED, now);
@@ -100,6 +105,10 @@ int BPF_PROG(stages_net_dev_queue, struct sk_buff *skb)
 		if (from)
 			begun = *from;
 	}
+	if (!from && !window.admits) {
+		forget(&tx, head);
+		return 0;
+	}
 	if (!classify_out(skb, &w)) {
 		/* A filter for a device may have let it in. */
 		if (!from) {
@@ -124,6 +133,13 @@ int BPF_PROG(stages_net_dev_queue, struct sk_buff *skb)
 		if (t && t->call != STAGES_SENDS)
 			t = NULL;
 	}
+	now = bpf_ktime_get_ns();
+	/* Its call may have begun in a pause. */
+	if (!from && now < window.settled_ns &&
+	    (!t || t->since_ns < window.opened_ns)) {
+		forget(&tx, head);
+		return 0;
+	}
 	if (!from && !t &&
 	    (w.proto != STAGES_TCP || config.pid || config.cgroup)) {
 		/* An answer of the kernel's own, or a call that is not ours. */
@@ -131,7 +147,6 @@ int BPF_PROG(stages_net_dev_queue, struct sk_buff *skb)
 		forget(&tx, head);
 		return 0;
 	}
-	now = bpf_ktime_get_ns();
 	p = claim(&tx, c, head, now, &where);
 	if (!p)
 		return 0;
@@ -284,6 +299,8 @@ int BPF_PROG(stages_net_dev_start_xmit, struct sk_buff *skb,
 	c->driving[depth].head = head;
 	c->driving[depth].slot = where;
 	c->depth = depth + 1;
+	if (config.has_pauses && !dev->dev.parent)
+		pass_on(head);
 	return 0;
 }
 

@@ -10,10 +10,11 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
+    LinkXdp, State,
 };
 use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
@@ -21,9 +22,10 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
+use netplumb_model::class::Link;
 
 /// A device, as the kernel describes it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Device {
     pub(super) index: u32,
     pub(super) name: String,
@@ -31,7 +33,38 @@ pub(super) struct Device {
     pub(super) qdisc: String,
     pub(super) mac: Vec<u8>,
     pub(super) up: bool,
-    pub(super) running: bool,
+    pub(super) promiscuous: bool,
+    /// Whether its frames are Ethernet's.
+    pub(super) ethernet: bool,
+    /// The address that it was made with, if it tells.
+    pub(super) permanent_mac: Option<Vec<u8>>,
+    /// The bridge, bond or team that it is a port of.
+    pub(super) master: Option<u32>,
+    /// What kind of virtual device it is, if it is one.
+    pub(super) kind: Option<String>,
+    /// The device of this namespace that it hands its packets to.
+    pub(super) lower: Option<u32>,
+    /// Its XDP program.
+    pub(super) xdp: Option<u32>,
+    is_loopback: bool,
+    running: bool,
+    state: State,
+}
+
+impl Device {
+    /// Whether the kernel has seen its carrier.
+    pub(super) fn running(&self) -> bool {
+        self.running && self.state == State::Up
+    }
+
+    /// Whether packets that are sent get out. A new device is said to run while its
+    /// state is not known yet; one whose carrier comes with its peer, as that of veth,
+    /// drops all packets until the kernel has seen to the carrier in a worker of its
+    /// own: its queues are `noop` until then (linkwatch_do_dev, dev_activate).
+    pub(super) fn ready(&self, link: Link) -> bool {
+        let known = self.state == State::Up;
+        self.running && (known || link != Link::Veth || self.is_loopback)
+    }
 }
 
 /// A conversation with the namespace that this thread was in when it began.
@@ -52,7 +85,7 @@ impl Netlink {
     }
 
     /// Send one request, and take the answer: messages up to the acknowledgement.
-    fn ask(
+    pub(super) fn ask(
         &mut self,
         message: RouteNetlinkMessage,
         flags: u16,
@@ -91,9 +124,9 @@ impl Netlink {
         }
     }
 
-    /// Whether every device that is up has its carrier.
-    pub(super) fn all_running(&mut self) -> io::Result<bool> {
-        Ok(self.devices()?.iter().all(|d| d.running || !d.up))
+    /// Whether packets get out of every device that is up.
+    pub(super) fn all_ready(&mut self, link: Link) -> io::Result<bool> {
+        Ok(self.devices()?.iter().all(|d| d.ready(link) || !d.up))
     }
 
     /// Every device of this namespace.
@@ -108,15 +141,45 @@ impl Netlink {
             let mut device = Device {
                 index: link.header.index,
                 up: link.header.flags.contains(LinkFlags::Up),
+                promiscuous: link.header.flags.contains(LinkFlags::Promisc),
+                ethernet: link.header.link_layer_type == LinkLayerType::Ether,
+                permanent_mac: None,
+                master: None,
+                kind: None,
+                lower: None,
+                xdp: None,
+                is_loopback: link.header.flags.contains(LinkFlags::Loopback),
                 running: link.header.flags.contains(LinkFlags::Running),
-                ..Device::default()
+                name: String::new(),
+                mtu_bytes: 0,
+                qdisc: String::new(),
+                mac: Vec::new(),
+                state: State::Unknown,
             };
+            let elsewhere = |a: &LinkAttribute| matches!(a, LinkAttribute::LinkNetNsId(_));
+            let elsewhere = link.attributes.iter().any(elsewhere);
             for attribute in link.attributes {
                 match attribute {
+                    LinkAttribute::PermAddress(mac) => device.permanent_mac = Some(mac),
+                    LinkAttribute::Controller(index) => device.master = Some(index),
+                    LinkAttribute::Link(index) if !elsewhere => device.lower = Some(index),
+                    LinkAttribute::LinkInfo(infos) => {
+                        device.kind = infos.into_iter().find_map(|info| match info {
+                            LinkInfo::Kind(kind) => Some(kind.to_string()),
+                            _ => None,
+                        });
+                    }
+                    LinkAttribute::Xdp(told) => {
+                        device.xdp = told.into_iter().find_map(|told| match told {
+                            LinkXdp::ProgId(id) if id > 0 => Some(id),
+                            _ => None,
+                        });
+                    }
                     LinkAttribute::Address(mac) => device.mac = mac,
                     LinkAttribute::IfName(name) => device.name = name,
                     LinkAttribute::Mtu(mtu) => device.mtu_bytes = mtu,
                     LinkAttribute::Qdisc(qdisc) => device.qdisc = qdisc,
+                    LinkAttribute::OperState(state) => device.state = state,
                     _ => {}
                 }
             }
@@ -132,13 +195,17 @@ impl Netlink {
         (peer_name, peer_mac): (&str, [u8; 6]),
         peer_namespace: BorrowedFd<'_>,
         queues: Option<u32>,
+        numbers: Option<[u32; 2]>,
     ) -> io::Result<()> {
+        // The kernel takes the peer's number only along with its own (veth_newlink).
+        let [number, peer_number] = numbers.unwrap_or_default();
         let queues = || {
             queues
                 .into_iter()
                 .flat_map(|n| [LinkAttribute::NumTxQueues(n), LinkAttribute::NumRxQueues(n)])
         };
         let mut peer = LinkMessage::default();
+        peer.header.index = peer_number;
         peer.attributes = vec![
             LinkAttribute::IfName(peer_name.into()),
             LinkAttribute::Address(peer_mac.to_vec()),
@@ -146,6 +213,7 @@ impl Netlink {
         ];
         peer.attributes.extend(queues());
         let mut link = LinkMessage::default();
+        link.header.index = number;
         link.attributes = vec![
             LinkAttribute::IfName(name.into()),
             LinkAttribute::Address(mac.to_vec()),
@@ -184,6 +252,22 @@ impl Netlink {
         self.ask(RouteNetlinkMessage::SetLink(link), 0).map(drop)
     }
 
+    /// Tell a bridge behind which of its ports an address is.
+    pub(super) fn add_forwarding(&mut self, port: u32, mac: [u8; 6]) -> io::Result<()> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = AddressFamily::Bridge;
+        message.header.ifindex = port;
+        // For the bridge that the port is of: NTF_MASTER.
+        message.header.flags = NeighbourFlags::Controller;
+        message.header.state = NeighbourState::Noarp;
+        message.attributes = vec![NeighbourAttribute::LinkLayerAddress(mac.to_vec())];
+        self.ask(
+            RouteNetlinkMessage::NewNeighbour(message),
+            NLM_F_CREATE | NLM_F_REPLACE,
+        )
+        .map(drop)
+    }
+
     /// Give a device to another namespace, under a name.
     pub(super) fn move_device(
         &mut self,
@@ -210,6 +294,17 @@ impl Netlink {
         self.ask(RouteNetlinkMessage::SetLink(link), 0).map(drop)
     }
 
+    /// Have a device take frames that are to others, or not.
+    pub(super) fn set_promiscuous(&mut self, index: u32, on: bool) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.header.change_mask = LinkFlags::Promisc;
+        if on {
+            link.header.flags = LinkFlags::Promisc;
+        }
+        self.ask(RouteNetlinkMessage::SetLink(link), 0).map(drop)
+    }
+
     /// Give a device an address, without duplicate address detection.
     pub(super) fn add_address(
         &mut self,
@@ -217,20 +312,44 @@ impl Netlink {
         address: IpAddr,
         prefix_len: u8,
     ) -> io::Result<()> {
-        let mut message = AddressMessage::default();
-        message.header.family = family(address);
-        message.header.prefix_len = prefix_len;
-        message.header.index = index;
-        message.attributes = vec![
-            AddressAttribute::Local(address),
-            AddressAttribute::Address(address),
-            AddressAttribute::Flags(AddressFlags::Nodad),
-        ];
         self.ask(
-            RouteNetlinkMessage::NewAddress(message),
+            RouteNetlinkMessage::NewAddress(address_of(index, address, prefix_len)),
             NLM_F_CREATE | NLM_F_REPLACE,
         )
         .map(drop)
+    }
+
+    /// The same, where it has not got it yet.
+    pub(super) fn give_address(
+        &mut self,
+        index: u32,
+        address: IpAddr,
+        prefix_len: u8,
+    ) -> io::Result<()> {
+        self.ask(
+            RouteNetlinkMessage::NewAddress(address_of(index, address, prefix_len)),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .map(drop)
+    }
+
+    /// Take an address from a device.
+    pub(super) fn take_address(
+        &mut self,
+        index: u32,
+        address: IpAddr,
+        prefix_len: u8,
+    ) -> io::Result<()> {
+        let message = address_of(index, address, prefix_len);
+        self.ask(RouteNetlinkMessage::DelAddress(message), 0)
+            .map(drop)
+    }
+
+    /// Take a device away.
+    pub(super) fn remove_device(&mut self, index: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        self.ask(RouteNetlinkMessage::DelLink(link), 0).map(drop)
     }
 
     /// A neighbour that is known for good: no ARP or ND in the measured path.
@@ -240,22 +359,59 @@ impl Netlink {
         address: IpAddr,
         mac: [u8; 6],
     ) -> io::Result<()> {
-        let mut message = NeighbourMessage::default();
-        message.header.family = family(address);
-        message.header.ifindex = index;
-        message.header.state = NeighbourState::Permanent;
-        message.attributes = vec![
-            NeighbourAttribute::Destination(match address {
-                IpAddr::V4(v4) => NeighbourAddress::Inet(v4),
-                IpAddr::V6(v6) => NeighbourAddress::Inet6(v6),
-            }),
-            NeighbourAttribute::LinkLayerAddress(mac.to_vec()),
-        ];
         self.ask(
-            RouteNetlinkMessage::NewNeighbour(message),
+            RouteNetlinkMessage::NewNeighbour(neighbour_of(index, address, Some(mac))),
             NLM_F_CREATE | NLM_F_REPLACE,
         )
         .map(drop)
+    }
+
+    /// The same, where nothing is known of it yet.
+    pub(super) fn new_neighbour(
+        &mut self,
+        index: u32,
+        address: IpAddr,
+        mac: [u8; 6],
+    ) -> io::Result<()> {
+        self.ask(
+            RouteNetlinkMessage::NewNeighbour(neighbour_of(index, address, Some(mac))),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .map(drop)
+    }
+
+    /// Forget a neighbour.
+    pub(super) fn remove_neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
+        let message = neighbour_of(index, address, None);
+        self.ask(RouteNetlinkMessage::DelNeighbour(message), 0)
+            .map(drop)
+    }
+
+    /// A route to what is behind a device.
+    pub(super) fn add_device_route(
+        &mut self,
+        index: u32,
+        destination: IpAddr,
+        prefix_len: u8,
+    ) -> io::Result<()> {
+        let message = device_route(index, destination, prefix_len);
+        self.ask(
+            RouteNetlinkMessage::NewRoute(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .map(drop)
+    }
+
+    /// Take such a route away.
+    pub(super) fn remove_device_route(
+        &mut self,
+        index: u32,
+        destination: IpAddr,
+        prefix_len: u8,
+    ) -> io::Result<()> {
+        let message = device_route(index, destination, prefix_len);
+        self.ask(RouteNetlinkMessage::DelRoute(message), 0)
+            .map(drop)
     }
 
     /// A route to `destination` by way of `gateway`.
@@ -265,17 +421,11 @@ impl Netlink {
         prefix_len: u8,
         gateway: IpAddr,
     ) -> io::Result<()> {
-        let mut message = RouteMessage::default();
-        message.header.address_family = family(destination);
-        message.header.destination_prefix_length = prefix_len;
-        message.header.table = RouteHeader::RT_TABLE_MAIN;
-        message.header.protocol = RouteProtocol::Static;
+        let mut message = route_to(destination, prefix_len);
         message.header.scope = RouteScope::Universe;
-        message.header.kind = RouteType::Unicast;
-        message.attributes = vec![
-            RouteAttribute::Destination(RouteAddress::from(destination)),
-            RouteAttribute::Gateway(RouteAddress::from(gateway)),
-        ];
+        message
+            .attributes
+            .push(RouteAttribute::Gateway(RouteAddress::from(gateway)));
         self.ask(
             RouteNetlinkMessage::NewRoute(message),
             NLM_F_CREATE | NLM_F_EXCL,
@@ -284,7 +434,56 @@ impl Netlink {
     }
 }
 
-fn family(address: IpAddr) -> AddressFamily {
+fn address_of(index: u32, address: IpAddr, prefix_len: u8) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = family(address);
+    message.header.prefix_len = prefix_len;
+    message.header.index = index;
+    message.attributes = vec![
+        AddressAttribute::Local(address),
+        AddressAttribute::Address(address),
+        AddressAttribute::Flags(AddressFlags::Nodad),
+    ];
+    message
+}
+
+fn neighbour_of(index: u32, address: IpAddr, mac: Option<[u8; 6]>) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    message.header.family = family(address);
+    message.header.ifindex = index;
+    message.header.state = NeighbourState::Permanent;
+    message.attributes = vec![NeighbourAttribute::Destination(match address {
+        IpAddr::V4(v4) => NeighbourAddress::Inet(v4),
+        IpAddr::V6(v6) => NeighbourAddress::Inet6(v6),
+    })];
+    let mac = mac.map(|mac| NeighbourAttribute::LinkLayerAddress(mac.to_vec()));
+    message.attributes.extend(mac);
+    message
+}
+
+fn route_to(destination: IpAddr, prefix_len: u8) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(destination);
+    message.header.destination_prefix_length = prefix_len;
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.protocol = RouteProtocol::Static;
+    message.header.kind = RouteType::Unicast;
+    message.attributes = vec![RouteAttribute::Destination(RouteAddress::from(destination))];
+    message
+}
+
+fn device_route(index: u32, destination: IpAddr, prefix_len: u8) -> RouteMessage {
+    let mut message = route_to(destination, prefix_len);
+    message.header.scope = match destination {
+        IpAddr::V4(_) => RouteScope::Link,
+        // There are no scopes of routes in IPv6.
+        IpAddr::V6(_) => RouteScope::Universe,
+    };
+    message.attributes.push(RouteAttribute::Oif(index));
+    message
+}
+
+pub(super) fn family(address: IpAddr) -> AddressFamily {
     match address {
         IpAddr::V4(_) => AddressFamily::Inet,
         IpAddr::V6(_) => AddressFamily::Inet6,

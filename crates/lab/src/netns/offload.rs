@@ -38,7 +38,7 @@ pub(super) fn get(fd: i32, device: &str, offload: Offload) -> io::Result<bool> {
     Ok(value(fd, device, command(offload), 0)? != 0)
 }
 
-fn set(fd: i32, device: &str, offload: Offload, on: bool) -> io::Result<()> {
+pub(super) fn set(fd: i32, device: &str, offload: Offload, on: bool) -> io::Result<()> {
     value(fd, device, command(offload) + 1, u32::from(on)).map(drop)
 }
 

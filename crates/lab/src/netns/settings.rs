@@ -14,8 +14,15 @@ use super::netlink::Netlink;
 /// Longer values are tables.
 const MAX_VALUE_BYTES: usize = 4096;
 
+/// As sysctl(8) has it: a slash in a key is a dot in a name, as that of a VLAN's device.
 fn path(key: &str) -> PathBuf {
-    Path::new("/proc/sys").join(key.replace('.', "/"))
+    let swapped = |c| match c {
+        '.' => '/',
+        '/' => '.',
+        other => other,
+    };
+    let below: String = key.chars().map(swapped).collect();
+    Path::new("/proc/sys").join(below)
 }
 
 /// Set in the namespace that this thread is in, and read back: a value that the
@@ -24,9 +31,10 @@ pub(super) fn set_sysctl(key: &str, value: &str) -> io::Result<()> {
     let sane = !key.is_empty()
         && key.split('.').all(|part| {
             !part.is_empty()
+                && !part.starts_with('/')
                 && part
                     .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c))
+                    .all(|c| c.is_ascii_alphanumeric() || "_-/".contains(c))
         });
     if !sane {
         return Err(io::Error::new(
@@ -44,6 +52,12 @@ pub(super) fn set_sysctl(key: &str, value: &str) -> io::Result<()> {
             back.trim()
         )))
     }
+}
+
+/// What a setting of the namespace that this thread is in is set to.
+pub(super) fn get_sysctl(key: &str) -> io::Result<String> {
+    let value = fs::read_to_string(path(key)).map_err(|e| told(&e))?;
+    Ok(value.trim().to_string())
 }
 
 /// The system's reason, in words about settings.
@@ -203,7 +217,7 @@ mod tests {
     /// Check that a name can't lead out of /proc/sys.
     #[test]
     fn names_of_settings() {
-        for key in ["", "net..x", "net/../x", "net.core.x y", "a\nb"] {
+        for key in ["", "net..x", "net/../x", "net.//.x", "net.core.x y", "a\nb"] {
             let error = set_sysctl(key, "1").unwrap_err();
             assert!(error.to_string().contains("no name"), "{key}: {error}");
         }

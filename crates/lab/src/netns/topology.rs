@@ -9,12 +9,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use netplumb_model::class::{Family, Link};
-use netplumb_model::experiment::{NftIn, Offload, Ruleset};
+use netplumb_model::experiment::{Offload, Qdisc, Ruleset, Within};
 
 use super::netlink::Netlink;
 use super::settings::{set_anywhere, set_sysctl};
 use super::wire::{End, wire};
-use super::{Names, Namespace, nft, offload};
+use super::{Names, Namespace, nft, offload, qdisc};
 
 /// How long a device may take to appear or to see its carrier, guest time.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,6 +23,11 @@ const NAP: Duration = Duration::from_millis(50);
 const SHORT_NAP: Duration = Duration::from_millis(2);
 /// Left to the devices and to IPv6 before anything is measured.
 const SETTLE: Duration = Duration::from_secs(3);
+
+/// The ends' devices, and the router's to the receiver.
+const TX_DEVICE: &str = "tx0";
+const RX_DEVICE: &str = "rx0";
+const ROUTER_DEVICE: &str = "r1";
 
 /// What kind of topology.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +50,8 @@ pub struct TopologyPlan {
     pub offload: BTreeMap<Offload, bool>,
     /// Rules of nftables, their place, and their text.
     pub nft: Option<(Ruleset, String)>,
+    /// A queueing discipline.
+    pub qdisc: Option<Qdisc>,
 }
 
 /// One NIC of the machine, known by its address; wires are in order: the first
@@ -67,6 +74,11 @@ impl TopologyError {
     /// Whether the system would have let somebody with more rights.
     pub fn lacks_rights(&self) -> bool {
         self.source.kind() == io::ErrorKind::PermissionDenied
+    }
+
+    /// Whether this system lacks what it takes: a program, or a part of the kernel.
+    pub fn lacks_means(&self) -> bool {
+        self.source.kind() == io::ErrorKind::Unsupported
     }
 }
 
@@ -138,6 +150,7 @@ impl Topology {
             sysctl: BTreeMap::new(),
             offload: BTreeMap::new(),
             nft: None,
+            qdisc: None,
             ..wanted.clone()
         };
         *standing == plain && !wanted.sysctl.keys().any(|key| acts_on_creation(key))
@@ -170,23 +183,15 @@ impl Topology {
                 notes.extend(told);
             }
             // Some drivers take the link down for it.
-            let nap = nap_of(self.names.as_ref());
+            let nap = nap(self.names.is_some());
             for namespace in self.all() {
                 namespace
-                    .inside(|| until(|| Netlink::open()?.all_running(), nap, "no carrier"))
+                    .inside(|| until(|| Netlink::open()?.all_ready(plan.link), nap, "no carrier"))
                     .doing(|| "bring the link up again".into())?;
             }
         }
         if let Some((ruleset, text)) = &plan.nft {
-            let ends = match ruleset.within {
-                NftIn::Tx => vec![&self.tx],
-                NftIn::Rx => vec![&self.rx],
-                // On lo they are the same.
-                NftIn::Both if plan.link == Link::Lo => vec![&self.tx],
-                NftIn::Both => vec![&self.tx, &self.rx],
-                NftIn::Router => self.router.iter().collect(),
-            };
-            for namespace in ends {
+            for (namespace, _) in self.within(ruleset.within, plan.link) {
                 let (rules, elements) = namespace
                     .inside(|| nft::apply(text, ruleset.expected()))
                     .doing(|| "apply the nft rules".into())?;
@@ -194,8 +199,50 @@ impl Topology {
                 notes.insert("nft.set_elements".into(), elements.to_string());
             }
         }
+        if let Some(qdisc) = &plan.qdisc {
+            for (namespace, device) in self.within(qdisc.within, plan.link) {
+                let told = namespace
+                    .inside(|| qdisc::apply(qdisc, device))
+                    .doing(|| format!("set the queueing discipline of {device}"))?;
+                notes.insert(format!("qdisc.{device}"), told);
+            }
+        }
         self.notes = notes;
         Ok(())
+    }
+
+    /// The namespaces that are meant, each with the device that its packets leave by; of
+    /// the router's, the one to the receiver.
+    fn within(&self, within: Within, link: Link) -> Vec<(&Namespace, &'static str)> {
+        let lo = link == Link::Lo;
+        let tx = (&self.tx, if lo { "lo" } else { TX_DEVICE });
+        let rx = (&self.rx, if lo { "lo" } else { RX_DEVICE });
+        match within {
+            Within::Tx => vec![tx],
+            Within::Rx => vec![rx],
+            // On lo they are the same.
+            Within::Both if lo => vec![tx],
+            Within::Both => vec![tx, rx],
+            Within::Router => self.router.iter().map(|r| (r, ROUTER_DEVICE)).collect(),
+        }
+    }
+
+    /// A device of it that somebody has taken away meanwhile, and whose it was.
+    pub fn gone(&self, link: Link) -> Option<String> {
+        let lost = |end: &str, namespace: &Namespace, names: &[&str]| {
+            let devices = namespace.inside(|| Netlink::open()?.devices()).ok()?;
+            let gone = |name: &&&str| !devices.iter().any(|d| d.name == **name);
+            let name = names.iter().find(gone)?;
+            Some(format!("the device {name} of the {end}"))
+        };
+        if link == Link::Lo {
+            return None;
+        }
+        let router = self.router.as_ref();
+        lost("sender", &self.tx, &[TX_DEVICE])
+            .or_else(|| lost("receiver", &self.rx, &[RX_DEVICE]))
+            .or_else(|| lost("router", router?, &["r0", ROUTER_DEVICE]))
+            .or_else(|| lost("bridge", self.bridge.as_ref()?, &["b0", "b1", "br0"]))
     }
 
     /// Every namespace of it.
@@ -250,22 +297,22 @@ impl Topology {
             (_, true) => Some(new("bridge")?),
             _ => None,
         };
-        let nap = nap_of(names.as_ref());
+        let on_machine = names.is_some();
         let address = |net, host| address(plan.family, net, host);
         let end = |namespace, name, address| End {
             namespace,
             name,
             address,
         };
-        let tx_end = end(&tx, "tx0", Some(address(1, 1)));
+        let tx_end = end(&tx, TX_DEVICE, Some(address(1, 1)));
         let (rx_address, router, bridge) = match middle {
             Some(router) if plan.forward => {
                 prepare(&router, plan, true)?;
                 let near = end(&router, "r0", Some(address(1, 2)));
-                let far = end(&router, "r1", Some(address(2, 2)));
-                let rx_end = end(&rx, "rx0", Some(address(2, 1)));
-                wire(plan, nics.get(..2), nap, &tx_end, &near)?;
-                wire(plan, nics.get(2..4), nap, &far, &rx_end)?;
+                let far = end(&router, ROUTER_DEVICE, Some(address(2, 2)));
+                let rx_end = end(&rx, RX_DEVICE, Some(address(2, 1)));
+                wire(plan, nics.get(..2), on_machine, &tx_end, &near)?;
+                wire(plan, nics.get(2..4), on_machine, &far, &rx_end)?;
                 for (namespace, net, gateway) in [(&tx, 2, address(1, 2)), (&rx, 1, address(2, 2))]
                 {
                     let to = address(net, 0);
@@ -279,9 +326,9 @@ impl Topology {
                 prepare(&bridge, plan, false)?;
                 let near = end(&bridge, "b0", None);
                 let far = end(&bridge, "b1", None);
-                let rx_end = end(&rx, "rx0", Some(address(1, 2)));
-                wire(plan, nics.get(..2), nap, &tx_end, &near)?;
-                wire(plan, nics.get(2..4), nap, &far, &rx_end)?;
+                let rx_end = end(&rx, RX_DEVICE, Some(address(1, 2)));
+                wire(plan, nics.get(..2), on_machine, &tx_end, &near)?;
+                wire(plan, nics.get(2..4), on_machine, &far, &rx_end)?;
                 bridge
                     .inside(|| make_bridge(&["b0", "b1"]))
                     .doing(|| "make a bridge".into())?;
@@ -289,8 +336,8 @@ impl Topology {
                 (address(1, 2), None, Some(bridge))
             }
             None => {
-                let rx_end = end(&rx, "rx0", Some(address(1, 2)));
-                wire(plan, nics.get(..2), nap, &tx_end, &rx_end)?;
+                let rx_end = end(&rx, RX_DEVICE, Some(address(1, 2)));
+                wire(plan, nics.get(..2), on_machine, &tx_end, &rx_end)?;
                 (address(1, 2), None, None)
             }
         };
@@ -350,10 +397,10 @@ fn make_bridge(ports: &[&str]) -> io::Result<()> {
 }
 
 /// How long to wait between looks.
-fn nap_of(names: Option<&Names>) -> Duration {
-    match names {
-        Some(_) => SHORT_NAP,
-        None => NAP,
+pub(super) fn nap(on_machine: bool) -> Duration {
+    match on_machine {
+        true => SHORT_NAP,
+        false => NAP,
     }
 }
 

@@ -8,7 +8,7 @@ use netplumb_model::class::Link;
 
 use super::Namespace;
 use super::netlink::{Device, Netlink};
-use super::topology::{Doing, Nic, TopologyError, TopologyPlan, prefix_len, until};
+use super::topology::{Doing, Nic, TopologyError, TopologyPlan, nap, prefix_len, until};
 
 /// One end of a wire: in which namespace, at which address. A bridge's has none.
 pub(super) struct End<'a> {
@@ -17,14 +17,21 @@ pub(super) struct End<'a> {
     pub(super) address: Option<IpAddr>,
 }
 
-/// Join two ends, and wait for their carrier.
+/// Numbers of a pair's devices on the machine. Where an end's peer has its own number, as
+/// in namespaces that are all alike, the kernel tells of its carrier no more than once a
+/// second (linkwatch_urgent_event, net/core/link_watch.c).
+const NUMBERS: [u32; 2] = [10, 11];
+
+/// Join two ends, and wait for their carrier. In a guest, where waiting is nobody's and
+/// counts may hang on numbers, devices have those that come.
 pub(super) fn wire(
     plan: &TopologyPlan,
     nics: Option<&[Nic]>,
-    nap: Duration,
+    on_machine: bool,
     one: &End<'_>,
     other: &End<'_>,
 ) -> Result<(), TopologyError> {
+    let nap = nap(on_machine);
     let macs = match (plan.link, nics) {
         (Link::Veth, _) => {
             let macs = [mac_of(one), mac_of(other)];
@@ -35,6 +42,7 @@ pub(super) fn wire(
                         (other.name, macs[1]),
                         other.namespace.as_fd(),
                         plan.queues,
+                        on_machine.then_some(NUMBERS),
                     )
                 })
                 .doing(|| "make a veth pair".into())?;
@@ -76,7 +84,11 @@ pub(super) fn wire(
         end.namespace
             .inside(|| {
                 let mut netlink = Netlink::open()?;
-                until(|| Ok(find(&mut netlink, &mac)?.running), nap, "no carrier")
+                until(
+                    || Ok(find(&mut netlink, &mac)?.ready(plan.link)),
+                    nap,
+                    "no carrier",
+                )
             })
             .doing(|| format!("bring {} up", end.name))?;
     }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use cpio::newc::Builder;
 
-use crate::bundle::{Bundle, BundleError, Host, Kind};
-use crate::netns::NFT;
+use crate::bundle::{Bundle, BundleError, Host, Kind, companions};
+use crate::netns::{NFT, NO_TC, TC};
 
 const FOLDER: u32 = 0o040_000;
 const LINK: u32 = 0o120_000;
@@ -21,11 +21,14 @@ pub enum FilesError {
          apt-get install nftables"
     )]
     NoNft,
+    /// This machine has no `tc`.
+    #[error("{NO_TC}")]
+    NoTc,
     /// It can't be taken along.
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// A system call of ours failed.
-    #[error("can't pack nft for the guest: {0}")]
+    #[error("can't pack a program for the guest: {0}")]
     Io(#[from] io::Error),
 }
 
@@ -35,13 +38,34 @@ pub enum FilesError {
 /// # Errors
 /// There is no `nft`, or it can't be read.
 pub fn nft() -> Result<Vec<u8>, FilesError> {
+    program("nft", NFT, || FilesError::NoNft)
+}
+
+/// An archive with this machine's `tc`, likewise.
+///
+/// # Errors
+/// There is no `tc`, or it can't be read.
+pub fn tc() -> Result<Vec<u8>, FilesError> {
+    program("tc", TC, || FilesError::NoTc)
+}
+
+/// An archive with a program, to be found at `path`.
+fn program(
+    name: &str,
+    path: &str,
+    missing: impl FnOnce() -> FilesError,
+) -> Result<Vec<u8>, FilesError> {
     let mut bundle = Bundle::new(Host::here()?);
-    let found = match bundle.add_program("nft") {
-        Err(BundleError::NotFound(_)) => return Err(FilesError::NoNft),
+    let found = match bundle.add_program(name) {
+        Err(BundleError::NotFound(_)) => return Err(missing()),
         other => other?,
     };
-    if found != Path::new(NFT) {
-        bundle.add_with(&found, Some(Path::new(NFT)))?;
+    if found != Path::new(path) {
+        bundle.add_with(&found, Some(Path::new(path)))?;
+    }
+    if name == "tc" {
+        // Distributions of netem's, by name.
+        companions::add(&mut bundle, &found)?;
     }
     archive(&bundle)
 }

@@ -116,6 +116,15 @@ impl Key {
     }
 }
 
+/// Whose state is there, after one was to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// The one that was to be.
+    Ours,
+    /// One that somebody else made meanwhile.
+    Theirs,
+}
+
 impl SavedStates {
     /// The catalogue under a cache folder such as `~/.cache/netplumb`.
     pub fn new(cache: &Path) -> Self {
@@ -151,11 +160,12 @@ impl SavedStates {
         Some(saved)
     }
 
-    /// Keep a state, and let go of others if there are too many.
+    /// Keep a state, and let go of others if there are too many. One that is there
+    /// already stays.
     ///
     /// # Errors
     /// It can't be written.
-    pub fn keep(&self, key: &str, about: &About, saved: &Saved) -> io::Result<()> {
+    pub fn keep(&self, key: &str, about: &About, saved: &Saved) -> io::Result<Kept> {
         fs::create_dir_all(&self.folder)?;
         let staging = tempfile::Builder::new()
             .prefix(STAGING)
@@ -172,15 +182,17 @@ impl SavedStates {
         };
         let text = toml::to_string(&description).map_err(io::Error::other)?;
         fs::write(path("state.toml"), text)?;
-        match fs::rename(staging.path(), self.folder.join(key)) {
+        let kept = match fs::rename(staging.path(), self.folder.join(key)) {
             // Its folder is another's now.
-            Ok(()) => drop(staging.keep()),
-            // Somebody else made the same one meanwhile.
-            Err(_) if describe(&self.folder.join(key)).is_some() => {}
+            Ok(()) => {
+                drop(staging.keep());
+                Kept::Ours
+            }
+            Err(_) if describe(&self.folder.join(key)).is_some() => Kept::Theirs,
             Err(error) => return Err(error),
-        }
+        };
         self.prune(key, SystemTime::now());
-        Ok(())
+        Ok(kept)
     }
 
     /// All of them, the last used first.
@@ -327,8 +339,8 @@ mod tests {
         let states = SavedStates::new(folder.path());
         assert!(states.open("k").is_none());
         let state = saved(&folder.path().join("m"));
-        states.keep("k", &about("h"), &state).unwrap();
-        states.keep("k", &about("h"), &state).unwrap();
+        let keep = || states.keep("k", &about("h"), &state).unwrap();
+        assert_eq!([keep(), keep()], [Kept::Ours, Kept::Theirs]);
         let back = states.open("k").unwrap();
         assert_eq!(back.devices, state.devices);
         assert_eq!(back.symbols, state.symbols);

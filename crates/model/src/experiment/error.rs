@@ -17,14 +17,14 @@ pub struct ExperimentError {
 }
 
 impl ExperimentError {
-    pub(super) fn from_toml(text: &str, error: &toml::de::Error) -> Self {
+    pub(crate) fn from_toml(text: &str, error: &toml::de::Error) -> Self {
         let what = error.message().lines().collect::<Vec<_>>().join(" ");
         let hint = nearest(&what);
         Self::at(text, error.span(), what, hint)
     }
 
     /// About the first line that sets `key`.
-    pub(super) fn about(text: &str, key: &str, what: String) -> Self {
+    pub(crate) fn about(text: &str, key: &str, what: String) -> Self {
         let mut start = 0;
         for line in text.split_inclusive('\n') {
             if line.trim_start().starts_with(key)

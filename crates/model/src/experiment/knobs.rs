@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 
-use super::nft::{self, Nft, NftIn};
+use super::nft::{self, Nft};
+use super::qdisc;
 use crate::class::{Family, Link, Proto, words};
 use crate::recording::Arm;
 
@@ -24,6 +25,19 @@ words! {
     Gso = "gso",
     /// Packets merged as they are received.
     Gro = "gro",
+}
+
+words! {
+    /// In which namespaces rules are applied, or on whose egress a queueing discipline is.
+    Within, "namespace",
+    /// The sender's.
+    Tx = "tx",
+    /// The receiver's.
+    Rx = "rx",
+    /// Both ends'.
+    Both = "both",
+    /// The router's.
+    Router = "router",
 }
 
 /// Payload of the paper's ping, and of every packet unless asked otherwise.
@@ -174,7 +188,12 @@ pub struct Knobs {
     #[serde(deserialize_with = "nft::from_toml")]
     pub nft: Option<Nft>,
     /// Where they are applied. Default: where the sender is.
-    pub nft_in: Option<NftIn>,
+    pub nft_in: Option<Within>,
+    /// A queueing discipline, as `tc qdisc replace dev DEVICE root` takes it; empty for
+    /// the device's own, which is the default.
+    pub qdisc: Option<String>,
+    /// On whose egress it is. Default: the sender's.
+    pub qdisc_in: Option<Within>,
     /// A module's file in place of the kernel's own; empty for that one.
     pub module: Option<String>,
     /// Where the guest's random numbers begin. Default 1.
@@ -202,6 +221,8 @@ impl Knobs {
             offload,
             nft: self.nft.clone().or_else(|| below.nft.clone()),
             nft_in: self.nft_in.or(below.nft_in),
+            qdisc: self.qdisc.clone().or_else(|| below.qdisc.clone()),
+            qdisc_in: self.qdisc_in.or(below.qdisc_in),
             module: self.module.clone().or_else(|| below.module.clone()),
             seed: self.seed.or(below.seed),
         }
@@ -224,6 +245,11 @@ impl Knobs {
         words.extend(self.offload.iter().map(|(k, v)| format!("{k}={}", on(*v))));
         words.extend(self.nft.as_ref().map(Nft::describe));
         words.extend(self.nft_in.map(|v| format!("nft_in={v}")));
+        words.extend(self.qdisc.as_deref().map(|v| {
+            let text = qdisc::normal(v);
+            format!("qdisc={}", if text.is_empty() { "own" } else { &text })
+        }));
+        words.extend(self.qdisc_in.map(|v| format!("qdisc_in={v}")));
         words.extend(self.module.as_deref().map(|v| {
             let file = v.rsplit('/').next().unwrap_or(v);
             format!("module={}", if file.is_empty() { "own" } else { file })
@@ -259,8 +285,15 @@ impl Knobs {
         }
         if let Some(nft) = &self.nft {
             nft.set_knobs(&mut knobs);
-            let within = self.nft_in.unwrap_or(NftIn::Tx);
+            let within = self.nft_in.unwrap_or(Within::Tx);
             knobs.insert("nft_in".into(), within.to_string());
+        }
+        let qdisc = self.qdisc.as_deref().map(qdisc::normal);
+        if let Some(qdisc) = qdisc.filter(|text| !text.is_empty()) {
+            knobs.insert("qdisc".into(), qdisc);
+            if let Some(within) = self.qdisc_in {
+                knobs.insert("qdisc_in".into(), within.to_string());
+            }
         }
         if let Some(module) = self.module.as_ref().filter(|m| !m.is_empty()) {
             knobs.insert("module".into(), module.clone());
@@ -313,7 +346,11 @@ pub struct Vary {
     #[serde(deserialize_with = "nft::list_from_toml")]
     pub nft: Vec<Nft>,
     /// See [`Knobs::nft_in`].
-    pub nft_in: Vec<NftIn>,
+    pub nft_in: Vec<Within>,
+    /// See [`Knobs::qdisc`].
+    pub qdisc: Vec<String>,
+    /// See [`Knobs::qdisc_in`].
+    pub qdisc_in: Vec<Within>,
     /// See [`Knobs::module`].
     pub module: Vec<String>,
     /// See [`Knobs::seed`].
@@ -352,6 +389,8 @@ impl Vary {
             .retain(|key, _| self.offload.get(key).is_some_and(|l| l.len() > 1));
         only_if(&self.nft, &mut telling.nft);
         only_if(&self.nft_in, &mut telling.nft_in);
+        only_if(&self.qdisc, &mut telling.qdisc);
+        only_if(&self.qdisc_in, &mut telling.qdisc_in);
         only_if(&self.module, &mut telling.module);
         only_if(&self.seed, &mut telling.seed);
         match (telling == Knobs::default(), combination.proto) {
@@ -415,6 +454,8 @@ impl Vary {
         }
         by(&mut all, limit, &self.nft_in, |k, v| k.nft_in = Some(v));
         by(&mut all, limit, &self.nft, |k, v| k.nft = Some(v));
+        by(&mut all, limit, &self.qdisc_in, |k, v| k.qdisc_in = Some(v));
+        by(&mut all, limit, &self.qdisc, |k, v| k.qdisc = Some(v));
         all
     }
 }

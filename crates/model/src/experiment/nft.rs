@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::knobs::Within;
 use crate::class::{Family, Proto, words};
 use crate::recording::Arm;
 
@@ -16,19 +17,6 @@ const MAX_RULES: u32 = 10_000;
 const MAX_SET_ELEMENTS: u32 = 30_000;
 /// The table that generated rules are in.
 pub const TABLE: &str = "netplumb";
-
-words! {
-    /// In which namespaces a ruleset is applied.
-    NftIn, "namespace",
-    /// The sender's.
-    Tx = "tx",
-    /// The receiver's.
-    Rx = "rx",
-    /// Both ends'.
-    Both = "both",
-    /// The router's.
-    Router = "router",
-}
 
 words! {
     /// Where generated rules are evaluated.
@@ -89,7 +77,7 @@ pub struct Ruleset {
     /// The rules.
     pub nft: Nft,
     /// Where they are applied.
-    pub within: NftIn,
+    pub within: Within,
 }
 
 #[derive(Deserialize)]
@@ -233,13 +221,13 @@ impl Ruleset {
         };
         Some(Ruleset {
             nft,
-            within: word(knob("nft_in")).unwrap_or(NftIn::Tx),
+            within: word(knob("nft_in")).unwrap_or(Within::Tx),
         })
     }
 
     /// What cannot be run, in a sentence.
     pub(super) fn check(&self, arm: &Arm) -> Result<(), String> {
-        if self.within == NftIn::Router && !arm.forward {
+        if self.within == Within::Router && !arm.forward {
             return Err("nft_in = \"router\" needs forward = \"on\"".into());
         }
         match &self.nft {
@@ -384,7 +372,7 @@ mod tests {
                 hook: Hook::Output,
                 looks,
             }),
-            within: NftIn::Tx,
+            within: Within::Tx,
         }
     }
 
@@ -444,7 +432,7 @@ mod tests {
                 rules: rules.into(),
                 file: None,
             },
-            within: NftIn::Tx,
+            within: Within::Tx,
         };
         assert_eq!(text("add rule x y counter").modules(), ["nf_tables"]);
         assert_eq!(

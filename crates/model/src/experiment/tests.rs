@@ -219,6 +219,62 @@ fn wrong_rules() {
     );
 }
 
+/// Check that queueing disciplines vary, that the device's own is no knob, and that what
+/// `tc` is given is what was written, word by word.
+#[test]
+fn queueing_disciplines_vary() {
+    let text = "name = \"x\"\n[vary]\nqdisc = [\"\", \"netem  delay 20us\", \"fq\"]\n\
+                qdisc_in = [\"rx\"]\n";
+    let arms = Experiment::parse(text).unwrap().arms();
+    let names: Vec<&str> = arms.iter().map(|a| a.name.as_str()).collect();
+    assert_eq!(names, ["qdisc=own", "qdisc=netem delay 20us", "qdisc=fq"]);
+    assert!(!arms[0].knobs.contains_key("qdisc") && !arms[0].knobs.contains_key("qdisc_in"));
+    assert_eq!(Qdisc::of(&arms[0]), None);
+    assert_eq!(arms[1].knobs["qdisc"], "netem delay 20us");
+    let netem = Qdisc::of(&arms[1]).unwrap();
+    assert_eq!(netem.words(), ["netem", "delay", "20us"]);
+    assert_eq!((netem.kind(), netem.within), ("netem", Within::Rx));
+    assert_eq!(netem.module().as_deref(), Some("sch_netem"));
+    let fifo = Experiment::parse("name = \"x\"\n[knobs]\nqdisc = \"pfifo limit 9\"\n").unwrap();
+    let fifo = Qdisc::of(&fifo.arms()[0]).unwrap();
+    assert_eq!((fifo.module(), fifo.within), (None, Within::Tx));
+}
+
+/// Check that what is no queueing discipline is refused, by line, before `tc` sees it.
+#[test]
+fn wrong_queueing_disciplines() {
+    let of = |qdisc: &str| {
+        let text = format!("name = \"x\"\n[knobs]\nqdisc = \"{qdisc}\"\n");
+        Experiment::parse(&text).unwrap_err()
+    };
+    let long = format!("netem {}", "x".repeat(400));
+    let many = format!("netem{}", " x".repeat(40));
+    for (qdisc, why) in [
+        ("-batch /etc/passwd", "begins with `-batch`"),
+        ("root netem delay 20us", "begins with `root`"),
+        ("handle 1: fq", "begins with `handle`"),
+        ("dev eth0 root fq", "begins with `dev`"),
+        ("../../x", "begins with `../../x`"),
+        ("netem\\ndelay 20us", "another character"),
+        ("netem\\u001b[2J", "another character"),
+        ("netem d\\u00e9lai", "another character"),
+        ("clsact", "what is sent"),
+        ("a_name_of_sixteen", "begins with"),
+        (&long, "at most 40 and 400"),
+        (&many, "at most 40 and 400"),
+    ] {
+        let error = of(qdisc);
+        assert!(error.what.contains(why), "{qdisc}: {error}");
+        assert_eq!(error.line, 3, "{qdisc}");
+    }
+    let router = "name = \"x\"\n[knobs]\nqdisc = \"fq\"\nqdisc_in = \"router\"\n";
+    let error = Experiment::parse(router).unwrap_err();
+    assert!(error.what.contains("forward"), "{error}");
+    let place = "name = \"x\"\n[knobs]\nqdisc = \"fq\"\nqdisc_in = \"routr\"\n";
+    let error = Experiment::parse(place).unwrap_err();
+    assert_eq!(error.hint.as_deref(), Some("did you mean `router`?"));
+}
+
 /// Check that offloads, a module and seeds are knobs that vary, and that wrong ones
 /// are answered with the nearest.
 #[test]

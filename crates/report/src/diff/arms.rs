@@ -114,16 +114,30 @@ pub struct Pairs {
 /// that arm's spread, and not there to be compared with it.
 const REPEAT_OF: &str = netplumb_model::recording::env::SEED_OF;
 
+/// The knob of an arm that is another once more.
+const AGAIN: &str = netplumb_model::bench::AGAIN;
+
 /// Pair the arms of one recording among themselves: each, but the first of its
 /// protocol, with the first before it from which it differs in one thing only, or
-/// with the first if there is none.
+/// with the first if there is none. One that is another once more is compared with that,
+/// and none with it.
 pub fn pair_within(arms: &[Arm]) -> Vec<ArmPair> {
     let mut pairs = Vec::new();
     let repeat = |n: &usize| arms[*n].knobs.contains_key(REPEAT_OF);
+    let again = |n: &usize| arms[*n].knobs.contains_key(AGAIN);
     for after in (0..arms.len()).filter(|n| !repeat(n)) {
         let earlier: Vec<usize> = (0..after)
-            .filter(|n| arms[*n].proto == arms[after].proto && !repeat(n))
+            .filter(|n| arms[*n].proto == arms[after].proto && !repeat(n) && !again(n))
             .collect();
+        if again(&after) {
+            let same = |n: &&usize| {
+                let differs = differing(&arms[**n], &arms[after]);
+                differs.iter().all(|(what, ..)| what == AGAIN)
+            };
+            let before = earlier.iter().find(same);
+            pairs.extend(before.map(|&before| ArmPair { before, after }));
+            continue;
+        }
         let by_one = earlier
             .iter()
             .find(|n| differing(&arms[**n], &arms[after]).len() == 1);

@@ -68,6 +68,8 @@ pub fn page(diff: &Diff<'_>) -> Page {
             })
             .collect(),
         classes: diff.classes.iter().map(|c| class(diff, c)).collect(),
+        timed: None,
+        bench: None,
     }
 }
 
@@ -97,6 +99,7 @@ fn class(diff: &Diff<'_>, class: &ClassDiff) -> PageClass {
                 why: m.why.clone(),
             })
             .collect(),
+        ..PageClass::default()
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use netplumb_model::class::{Context, Direction, Proto};
 use netplumb_model::experiment::Experiment;
-use netplumb_model::recording::{NodeId, Recording, env};
+use netplumb_model::recording::{Arm, NodeId, Recording, env};
 
 use crate::analysis::{ClassView, NO_LAYER, unit};
 use crate::claims;
@@ -55,6 +55,8 @@ pub fn report_page(
             .iter()
             .map(|view| page_class(view, &costs, experiment))
             .collect(),
+        timed: None,
+        bench: None,
     }
 }
 
@@ -247,13 +249,30 @@ fn page_class(view: &ClassView<'_>, costs: &Costs, experiment: Option<&Experimen
         packets_before: 0,
         contexts,
         published,
-        moves: Vec::new(),
+        ..PageClass::default()
     }
 }
 
-/// What was sent, over what.
+/// What was sent, over what, and what that costs.
 fn described(view: &ClassView<'_>) -> String {
-    let arm = view.arm();
+    let contexts: Vec<String> = view
+        .contexts
+        .iter()
+        .map(|(context, insns)| format!("{context} {}", per_packet(*insns, view.packets)))
+        .collect();
+    let each = view.class.proto.unit();
+    format!(
+        "{}; {} {} per {each} ({}), over {} {each}s.",
+        sent(view.arm()),
+        per_packet(view.total, view.packets),
+        unit(view.recording),
+        contexts.join(" + "),
+        thousands(view.packets)
+    )
+}
+
+/// What an arm sends, over what.
+pub(crate) fn sent(arm: &Arm) -> String {
     let mut text = match arm.proto {
         Proto::Command => format!("{} over {}, {}", arm.name, arm.family, arm.link),
         _ => format!(
@@ -264,19 +283,6 @@ fn described(view: &ClassView<'_>) -> String {
     if arm.forward {
         text.push_str(", through a router");
     }
-    let contexts: Vec<String> = view
-        .contexts
-        .iter()
-        .map(|(context, insns)| format!("{context} {}", per_packet(*insns, view.packets)))
-        .collect();
-    let each = view.class.proto.unit();
-    text.push_str(&format!(
-        "; {} {} per {each} ({}), over {} {each}s.",
-        per_packet(view.total, view.packets),
-        unit(view.recording),
-        contexts.join(" + "),
-        thousands(view.packets)
-    ));
     text
 }
 

@@ -222,6 +222,7 @@ fn the_page_of_a_comparison() {
                 insns_per_packet: 16.0,
                 why: "inlined into its caller".into(),
             }],
+            ..PageClass::default()
         }],
         ..Page::default()
     };

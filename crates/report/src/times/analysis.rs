@@ -166,6 +166,11 @@ impl Stage {
         self.times.count.saturating_add(self.passed_over)
     }
 
+    /// The longest; none where no packet went through.
+    pub fn max_ns(&self) -> Option<f64> {
+        (self.times.count > 0).then_some(self.times.max_ns as f64)
+    }
+
     /// What it took of each packet of the way; those that did not meet it took none.
     pub fn mean_ns(&self) -> f64 {
         self.times.total_ns as f64 / self.packets().max(1) as f64
@@ -216,11 +221,22 @@ impl TimedClass<'_> {
         sums
     }
 
-    /// The way's total, and what the other stages come to; none without a total.
+    /// The stages of the way: those before its total, if it has one. What comes after
+    /// that, such as a NIC's completion, is no part of it.
+    pub fn parts(&self) -> impl Iterator<Item = &Stage> {
+        let total = self.total().map_or(u16::MAX, |total| total.order);
+        let parts = self.stages.iter();
+        parts.filter(move |s| s.kind != StageKind::Total && s.order < total)
+    }
+
+    fn total(&self) -> Option<&Stage> {
+        self.stages.iter().find(|s| s.kind == StageKind::Total)
+    }
+
+    /// The way's total, and what its parts come to; none without a total.
     pub fn closure(&self) -> Option<(f64, f64)> {
-        let total = self.stages.iter().find(|s| s.kind == StageKind::Total)?;
-        let parts = self.stages.iter().filter(|s| s.kind != StageKind::Total);
-        Some((total.mean_ns(), parts.map(Stage::mean_ns).sum()))
+        let total = self.total()?;
+        Some((total.mean_ns(), self.parts().map(Stage::mean_ns).sum()))
     }
 
     /// Whether they are the same, but for rounding; so it is without a total.

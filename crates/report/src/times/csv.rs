@@ -48,7 +48,7 @@ pub fn render(classes: &[TimedClass<'_>], layer: Option<&str>) -> String {
             let mean = stage.times.total_ns as f64 / stage.times.count.max(1) as f64;
             let each = format!("{:.3}", stage.mean_ns());
             row.extend([
-                stage.times.max_ns.to_string(),
+                stage.max_ns().map_or_else(String::new, |ns| ns.to_string()),
                 told(Some(mean)),
                 told(Some(mean)),
                 each.clone(),

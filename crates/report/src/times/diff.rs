@@ -2,22 +2,26 @@
 //! stage, each with an interval on its ratio and a verdict; or, where the sides read
 //! different clocks, side by side without one.
 
+pub mod csv;
+mod facts;
 pub mod json;
+pub mod markdown;
 pub mod mixed;
+pub mod page;
 pub mod terminal;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::class::{Class, Direction};
-use netplumb_model::recording::{FunctionId, Recording, env};
-use netplumb_model::timing::{Mechanism, StageKind};
+use netplumb_model::recording::{FunctionId, Recording};
+use netplumb_model::timing::StageKind;
 use netplumb_stats::judge::{Judged, Pair, Verdict, judge};
 
-use super::analysis::{Per, TimedClass, TimedFunction, classes};
-use super::{clock, is_timed};
+use super::analysis::{Per, TimedClass, TimedFunction, classes, percentile};
+use super::clock;
 use crate::diff::Sides;
 use crate::diff::arms::{ArmPair, Pairs, pair_within};
-use crate::diff::facts::{Difference, differences};
+use crate::diff::facts::Difference;
 use crate::diff::sentence::label;
 use crate::number::printable;
 use crate::terminal::continued;
@@ -71,6 +75,9 @@ pub struct ClassDiff {
     pub one_side: Vec<String>,
     /// Functions too small to rank on both sides.
     pub small: usize,
+    /// Whether one side was measured after the other: drift of the machine is between
+    /// them, and verdicts allow for it.
+    pub apart: bool,
 }
 
 /// One quantity of a class.
@@ -82,8 +89,17 @@ pub struct Row {
     pub of: String,
     /// What came of it.
     pub judged: Judged,
+    /// Of one call, or of one packet that went through the stage: the times in
+    /// [`QUANTILES`], before and after. None of a sum.
+    pub quantiles: [BeforeAfter; 2],
     pair: Pair,
 }
+
+/// A time before and after; none where nothing was timed.
+pub type BeforeAfter = [Option<f64>; 2];
+
+/// Shares of calls that comparisons show.
+pub const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
 
 impl Row {
     fn new(name: &str, of: &str, pair: Pair) -> Row {
@@ -91,8 +107,15 @@ impl Row {
             name: name.into(),
             of: of.into(),
             judged: judge(std::slice::from_ref(&Pair::default()), SEED)[0],
+            quantiles: [[None; 2]; 2],
             pair,
         }
+    }
+
+    /// With the times that shares of its calls or packets stay below.
+    fn with_quantiles(mut self, of: impl Fn(f64) -> BeforeAfter) -> Row {
+        self.quantiles = QUANTILES.map(|(_, share)| of(share));
+        self
     }
 
     /// After less before, in nanoseconds.
@@ -147,12 +170,12 @@ impl ClassDiff {
 pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -> TimesDiff<'a> {
     let mut diff = TimesDiff {
         sides,
-        differences: facts(sides, &paired.pairs),
+        differences: facts::facts(sides, &paired.pairs),
         one_clock: clock(sides.before) == clock(sides.after),
         classes: Vec::new(),
         both: Vec::new(),
         unpaired: Vec::new(),
-        warnings: warnings(sides),
+        warnings: facts::warnings(sides),
     };
     for (recording, left, name) in [
         (sides.before, &paired.left_before, sides.before_name),
@@ -200,6 +223,7 @@ pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -
         }
     }
     judge_all(&mut diff.classes);
+    diff.warnings.splice(0..0, facts::not_interleaved(&diff));
     diff
 }
 
@@ -223,8 +247,12 @@ pub fn of_arms(recording: &Recording, directions: &[Direction], columns: usize) 
         return None;
     }
     let mut out = String::new();
-    for class in &diff.classes {
-        out.push_str(&continued(&terminal::sentence(class), 2, columns));
+    let beware = facts::not_interleaved(&diff).map(|text| format!("Beware: {text}."));
+    for line in beware
+        .into_iter()
+        .chain(diff.classes.iter().map(terminal::sentence))
+    {
+        out.push_str(&continued(&line, 2, columns));
         out.push('\n');
     }
     out.push('\n');
@@ -237,78 +265,6 @@ fn alone(class: &TimedClass<'_>, name: &str) -> String {
         super::terminal::label(class),
         printable(name, 120)
     )
-}
-
-/// How the sides differ: what exact recordings are asked too, the lab, and by what
-/// functions were timed.
-fn facts(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
-    let mut all = differences(sides, pairs);
-    // What the vm lab alone has is no difference, but a part of that between labs.
-    const OF_A_GUEST: [&str; 4] = ["quick mode", "QEMU", "CPU", "string instructions"];
-    all.retain(|d| {
-        let known = |side: &str| !side.is_empty() && side != "unknown";
-        let of_a_guest = OF_A_GUEST.contains(&d.what.as_str()) || d.what.ends_with("another build");
-        !of_a_guest || known(&d.before) && known(&d.after)
-    });
-    let mut add = |what: &str, before: String, after: String, means: &str| {
-        if before != after {
-            all.push(Difference {
-                what: what.into(),
-                before,
-                after,
-                means: means.into(),
-            });
-        }
-    };
-    let lab = |r: &Recording| r.environment.get(env::LAB).cloned().unwrap_or("vm".into());
-    add(
-        "lab",
-        lab(sides.before),
-        lab(sides.after),
-        "other packets on another machine",
-    );
-    let by = |r: &Recording| {
-        let used: BTreeSet<Mechanism> = r.attachments.iter().map(|a| a.mechanism).collect();
-        let words: Vec<&str> = used.into_iter().map(Mechanism::as_str).collect();
-        words.join(" and ")
-    };
-    if clock(sides.before) == clock(sides.after) {
-        add(
-            "probes",
-            by(sides.before),
-            by(sides.after),
-            "their cost is another; it is taken off, as far as it is known",
-        );
-    }
-    all
-}
-
-fn warnings(sides: Sides<'_>) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for (recording, name) in [
-        (sides.before, sides.before_name),
-        (sides.after, sides.after_name),
-    ] {
-        let name = printable(name, 120);
-        if !recording.complete {
-            warnings.push(format!(
-                "{name}: the run was cut short; fewer blocks, wider intervals"
-            ));
-        }
-        let corrected = recording.attachments.is_empty() || !recording.calibration.is_empty();
-        if is_timed(recording) && !corrected {
-            warnings.push(format!(
-                "{name}: the probes' cost was not measured, so nothing is corrected"
-            ));
-        }
-        if recording.blocks.iter().any(|b| !b.ledger.closes()) {
-            warnings.push(format!(
-                "{name}: in some blocks packets are missing without a cause"
-            ));
-        }
-    }
-    warnings.dedup();
-    warnings
 }
 
 fn class(
@@ -334,6 +290,7 @@ fn class(
         stages: Vec::new(),
         one_side: Vec::new(),
         small: 0,
+        apart: facts::apart(sides, arms),
     };
     functions(sides, &mut class, before, after);
     let mut names: Vec<(u16, &str, StageKind)> = Vec::new();
@@ -344,16 +301,18 @@ fn class(
     }
     names.sort_by_key(|(order, _, _)| *order);
     for (_, name, kind) in names {
-        let side = |class: &TimedClass<'_>| {
-            let found = class.stages.iter().find(|s| s.name == name);
-            found.map_or_else(Vec::new, |s| s.by_block.iter().flatten().copied().collect())
-        };
+        let found = [before, after].map(|c| c.stages.iter().find(|s| s.name == name));
+        let [was, is] = found.map(|stage| {
+            stage.map_or_else(Vec::new, |s| s.by_block.iter().flatten().copied().collect())
+        });
         let pair = Pair {
-            before: side(before),
-            after: side(after),
+            before: was,
+            after: is,
             shared: [0.0; 2],
+            apart: class.apart,
         };
-        let row = Row::new(name, kind.as_str(), pair);
+        let row = Row::new(name, kind.as_str(), pair)
+            .with_quantiles(|share| found.map(|s| s.and_then(|s| percentile(&s.times, share))));
         match kind {
             StageKind::Total => class.way = Some(row),
             _ => class.stages.push(row),
@@ -393,7 +352,10 @@ fn functions(
     };
     // Within one recording the correction is the same on both sides.
     let one = std::ptr::eq(sides.before, sides.after);
-    let mut total = Pair::default();
+    let mut total = Pair {
+        apart: class.apart,
+        ..Pair::default()
+    };
     for key in keys {
         let (a, b) = (was.get(&key).copied(), is.get(&key).copied());
         let seen = |f: Option<&TimedFunction>, r: &Recording| f.is_some() || watched(r, &key);
@@ -416,6 +378,7 @@ fn functions(
             before: side(before, a),
             after: side(after, b),
             shared: [shared(before, a), shared(after, b)],
+            apart: class.apart,
         };
         sum(&mut total, &pair);
         if [a, b].iter().flatten().all(|f| f.too_small()) {
@@ -426,7 +389,9 @@ fn functions(
             Some(layer) => layer,
             None => a.map_or("", |f| before.layer(f.function)),
         };
-        class.functions.push(Row::new(key.0, layer, pair));
+        let row = Row::new(key.0, layer, pair)
+            .with_quantiles(|share| [a, b].map(|f| f.and_then(|f| f.percentile(share))));
+        class.functions.push(row);
     }
     if class.per != "call" && !total.before.is_empty() && !total.after.is_empty() {
         class.total = Some(Row::new("all", "", total));

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use netplumb_model::recording::{Arm, Block, Counter, Loss, Recording};
+use netplumb_model::recording::{Arm, Block, Counter, FunctionId, Loss, Recording};
 use netplumb_model::timing::{Calibration, Times};
 use serde::Serialize;
 
 use super::analysis::{PERCENTILES, Per, Stage, TimedClass, TimedFunction, percentile};
+use crate::analysis::has_ancestor;
 use crate::json::SCHEMA;
 
 #[derive(Serialize)]
@@ -35,6 +36,7 @@ struct ClassOut<'a> {
     contexts: BTreeMap<String, f64>,
     layers: BTreeMap<&'a str, f64>,
     functions: Vec<FunctionOut<'a>>,
+    edges: Vec<EdgeOut<'a>>,
     stages: Vec<StageOut<'a>>,
     stages_add_up: bool,
 }
@@ -56,6 +58,16 @@ struct FunctionOut<'a> {
     self_ns_by_block: &'a [f64],
     calls_by_block: &'a [u64],
     times: Distribution<'a>,
+}
+
+/// Who called whom, of the functions that were timed.
+#[derive(Serialize)]
+struct EdgeOut<'a> {
+    caller: Option<&'a str>,
+    callee: &'a str,
+    calls: u64,
+    raw_ns: f64,
+    corrected_ns: f64,
 }
 
 #[derive(Serialize)]
@@ -132,6 +144,7 @@ fn class_out<'a>(class: &'a TimedClass<'a>) -> ClassOut<'a> {
             .map(|(name, ns)| (name.as_str(), *ns))
             .collect(),
         functions: class.functions.iter().map(|f| function(class, f)).collect(),
+        edges: edges(class),
         stages: class.stages.iter().map(stage).collect(),
         stages_add_up: class.closes(),
     }
@@ -156,6 +169,37 @@ fn function<'a>(class: &'a TimedClass<'a>, function: &'a TimedFunction) -> Funct
         calls_by_block: &function.calls_by_block,
         times: distribution(&function.times),
     }
+}
+
+/// The edges of the class's calls. As for a function, recursion counts once.
+fn edges<'a>(class: &'a TimedClass<'a>) -> Vec<EdgeOut<'a>> {
+    let recording = class.recording;
+    let mut edges: BTreeMap<(Option<FunctionId>, FunctionId), EdgeOut<'a>> = BTreeMap::new();
+    for timed in &recording.timed {
+        let arm = recording.blocks[timed.block as usize].arm as usize;
+        if (arm, timed.direction) != (class.arm, class.class.direction) {
+            continue;
+        }
+        let node = recording.nodes[timed.node as usize];
+        let caller = node.parent.map(|p| recording.nodes[p as usize].function);
+        let edge = (edges.entry((caller, node.function))).or_insert_with(|| EdgeOut {
+            caller: caller.map(|f| class.name(f)),
+            callee: class.name(node.function),
+            calls: 0,
+            raw_ns: 0.0,
+            corrected_ns: 0.0,
+        });
+        edge.calls = edge.calls.saturating_add(timed.times.count);
+        if !has_ancestor(recording, timed.node, node.function) {
+            edge.raw_ns += timed.times.total_ns as f64;
+            // As for a function.
+            edge.corrected_ns += match timed.corrected_ns.is_finite() {
+                true => timed.corrected_ns,
+                false => timed.times.total_ns as f64,
+            };
+        }
+    }
+    edges.into_values().collect()
 }
 
 fn stage(stage: &Stage) -> StageOut<'_> {

@@ -7,22 +7,25 @@ use super::analysis::{PERCENTILES, TimedClass, TimedFunction, percentile};
 use super::terminal::{bottleneck, label, shown, too_small, whole_ns};
 use super::trust::footer;
 use super::{ns, rounded};
-use crate::markdown::{Table, code, prose};
+use crate::markdown::{Table, code, fenced, prose};
+use crate::number::thousands;
 use crate::terminal::View;
 
 const NAME_LIMIT: usize = 60;
 
 /// The report: a section for each class, and what to think of it.
 pub fn render(recording: &Recording, classes: &[TimedClass<'_>], view: &View) -> String {
-    let mut out = String::new();
+    let mut out = String::from("# What a packet's way takes\n\n");
     for class in shown(classes) {
-        out.push_str(&format!("### {}\n\n", prose(&label(class), 200)));
+        out.push_str(&format!("## {}\n\n", prose(&label(class), 200)));
         stages(class, &mut out);
         functions(class, view, &mut out);
     }
-    for line in footer(recording, classes) {
-        out.push_str(&format!("- {}\n", prose(&line, 600)));
+    if shown(classes).is_empty() {
+        out.push_str("No packet was seen: nothing was timed in any window.\n\n");
     }
+    out.push_str("## How it was measured\n\n");
+    out.push_str(&fenced(&footer(recording, classes).join("\n")));
     out
 }
 
@@ -38,6 +41,10 @@ fn stages(class: &TimedClass<'_>, out: &mut String) {
         return;
     }
     let whole = whole_ns(class);
+    out.push_str(
+        "Nanoseconds, as read; percentiles are of the packets that went through a stage, the mean is of all on \
+         the way.\n\n",
+    );
     let mut header = vec!["stage".to_string(), "kind".into(), "packets".into()];
     header.extend(PERCENTILES.iter().map(|(name, _)| name.to_string()));
     header.extend(["max", "mean", "share"].map(String::from));
@@ -49,12 +56,12 @@ fn stages(class: &TimedClass<'_>, out: &mut String) {
                 StageKind::Total | StageKind::Unaccounted => String::new(),
                 kind => kind.to_string(),
             },
-            stage.times.count.to_string(),
+            thousands(stage.times.count),
         ];
         for (_, share) in PERCENTILES {
             row.push(percentile(&stage.times, share).map_or("-".into(), ns));
         }
-        row.push(ns(stage.times.max_ns as f64));
+        row.push(stage.max_ns().map_or("-".into(), ns));
         row.push(ns(stage.mean_ns()));
         row.push(percent(stage.mean_ns(), whole));
         table.rows.push(row);

@@ -124,7 +124,7 @@ fn unit(text: &str) -> String {
     })
 }
 
-fn share(part: f64, whole: f64) -> String {
+pub(super) fn share(part: f64, whole: f64) -> String {
     match whole > 0.0 {
         true => format!("{:.1}%", part * 100.0 / whole),
         false => "-".into(),
@@ -391,7 +391,7 @@ fn stages(class: &TimedClass<'_>, columns: usize) -> String {
                 row.push(right(value.map_or("-".into(), ns)));
             }
         }
-        row.push(right(ns(stage.times.max_ns as f64)));
+        row.push(right(stage.max_ns().map_or("-".into(), ns)));
         row.push(right(ns(mean)));
         row.push(right(share(mean, whole)));
         let percent = if whole > 0.0 {

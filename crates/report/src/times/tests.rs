@@ -20,6 +20,12 @@ fn check(name: &str, text: &str) {
     golden(&path, text);
 }
 
+/// A page as JSON on lines short enough to compare.
+fn lines(page: &crate::page::Page) -> String {
+    let text = serde_json::to_string(page).unwrap();
+    text.replace("},{", "},\n{").replace("\":[{", "\":[\n{") + "\n"
+}
+
 fn view(columns: usize) -> View {
     View {
         columns,
@@ -91,6 +97,29 @@ fn percentiles_are_shifted() {
         }
         assert!(last <= function.max_ns());
     }
+}
+
+/// Check that what comes after the way is no part of it: a NIC's completion takes as
+/// long as it takes.
+#[test]
+fn what_comes_afterwards() {
+    let mut recording = stages();
+    let driver = recording.stages.iter().filter(|s| s.name == "driver");
+    let mut completions: Vec<_> = driver.cloned().collect();
+    for completion in &mut completions {
+        completion.name = "completion".into();
+        completion.order = 90;
+        completion.times.total_ns *= 1_000;
+    }
+    recording.stages.extend(completions);
+    let all = classes(&recording);
+    assert!(all.iter().all(TimedClass::closes));
+    let text = terminal::render(&recording, &all, &view(100));
+    assert!(
+        text.contains("completion") && !text.contains("INVALID"),
+        "{text}"
+    );
+    assert!(!all[0].parts().any(|s| s.name == "completion"));
 }
 
 /// Check that stages that don't add up are said not to.

@@ -15,10 +15,12 @@ use crate::trust::{ledger, levels};
 /// So many names in a line.
 const NAMES: usize = 3;
 /// Prefixes of keys and counters that have lines of their own.
-const NOT_WATCHED: &str = "not_watched.";
-const SHED: &str = "shed";
-const SEEN: &str = "ledger.";
-const DROPS: &str = "drops.";
+pub(super) const NOT_WATCHED: &str = "not_watched.";
+pub(super) const SHED: &str = "shed";
+pub(super) const SEEN: &str = "ledger.";
+pub(super) const DROPS: &str = "drops.";
+const PAUSED: &str = "paused";
+const MAX_OVERHEAD: &str = "stages.max_overhead";
 
 /// Lines for under a result. `classes` are those of the recording that were asked
 /// for, with what was no packet's.
@@ -52,6 +54,7 @@ pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<String> 
     if recording.blocks.iter().any(|b| b.ledger.offered > 0) {
         lines.push(ledger(recording));
     }
+    lines.extend(followed(recording));
     lines.extend(counted(recording, SEEN, "seen      "));
     lines.extend(counted(
         recording,
@@ -152,6 +155,37 @@ fn correction(classes: &[TimedClass<'_>]) -> Option<String> {
             sizes.join(", ")
         )
     })
+}
+
+/// For how much of the time packets were followed, where there were pauses.
+fn followed(recording: &Recording) -> Option<String> {
+    let paused = recording.counters.iter().filter(|c| c.name == PAUSED);
+    let paused_ns: f64 = paused.map(|c| c.value).sum();
+    let share = recording.environment.get(MAX_OVERHEAD);
+    if paused_ns <= 0.0 {
+        return None;
+    }
+    // One window may be several blocks, one for each protocol; it is paused once.
+    let arms = |b: &&netplumb_model::recording::Block| {
+        let bare = recording.arms.get(b.arm as usize);
+        bare.is_none_or(|a| a.knobs.get("probes").is_none_or(|p| p != "off"))
+    };
+    let mut windows: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+    for block in recording.blocks.iter().filter(arms) {
+        let arm = recording.arms.get(block.arm as usize);
+        let by_arm = arm.map_or(0, |a| match a.link {
+            netplumb_model::class::Link::Any => 0,
+            _ => block.arm + 1,
+        });
+        windows.insert((block.index, by_arm), block.duration_ns);
+    }
+    let whole_ns = windows.values().sum::<u64>() as f64;
+    let percent = (100.0 - paused_ns * 100.0 / whole_ns.max(1.0)).max(0.0);
+    Some(format!(
+        "followed  packets of {percent:.1} % of the time, in stretches, each to its end: measuring \
+         is held to {} of a CPU's work; --max-overhead gives more, 100% all",
+        share.map_or("a share".into(), |s| printable(s, 20))
+    ))
 }
 
 /// Counters of a prefix, summed over blocks.

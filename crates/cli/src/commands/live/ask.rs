@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::Context;
 use netplumb_lab::netns::Namespace;
 use netplumb_model::class::{Link, Proto};
 use netplumb_model::experiment::Offload;
@@ -17,7 +18,7 @@ use crate::commands::path::PathArgs;
 use crate::exit::{CannotHere, Usage};
 
 /// A time: a number with a unit, or of seconds.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || {
         format!(
             "`{}` is no time: it takes 10s, 500ms or 2m",
@@ -42,7 +43,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A share: per cent, or a number below 1.
+/// A share: per cent, or a number up to 1.
 pub(super) fn share(text: &str) -> Result<f64, String> {
     let (number, factor) = match text.strip_suffix('%') {
         Some(number) => (number, 0.01),
@@ -50,7 +51,7 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     };
     let share = number.trim().parse::<f64>().ok().map(|n| n * factor);
     share
-        .filter(|s| *s > 0.0 && *s < 1.0)
+        .filter(|s| *s > 0.0 && *s <= 1.0)
         .ok_or_else(|| format!("`{}` is no share: it takes 5% or 0.05", printable(text, 40)))
 }
 
@@ -110,22 +111,29 @@ pub(super) fn check(args: &PathArgs) -> anyhow::Result<()> {
 /// Options that can't be there, each with the reason if it is.
 type Clashes = Vec<(&'static str, Option<&'static str>)>;
 
+const COST_OF_COMMAND: &str = "it needs packets that plumb sends: leave out the command";
+
 fn in_vm(args: &PathArgs) -> Clashes {
     let live = &args.live;
     let here = "it names something of this machine, which a guest does not see: use --lab host or \
                 netns";
-    let own = "the lab vm has it not yet for clocks of time: use --lab netns or host";
+    let command = !args.command.is_empty();
     vec![
         ("--interface", live.interface.is_some().then_some(here)),
         ("--netns", live.netns.is_some().then_some(here)),
         ("--pid", live.pid.is_some().then_some(here)),
         ("--cgroup", live.cgroup.is_some().then_some(here)),
-        ("--measure-cost", live.measure_cost.then_some(own)),
-        ("--watch", live.watch.then_some(own)),
         (
-            "-- COMMAND",
-            (!args.command.is_empty())
-                .then_some("a command's times are measured with --lab netns or host; its instructions with --clock exact"),
+            "--watch",
+            live.watch.then_some("a guest says nothing while it is measured, so there is nothing to see before its end: leave it out, or use --lab netns or host"),
+        ),
+        (
+            "--measure-cost",
+            (live.measure_cost && command).then_some(COST_OF_COMMAND),
+        ),
+        (
+            "--duration",
+            (live.duration.is_some() && command).then_some("a command in a guest runs until it has ended: --timeout SECONDS, of our own clock, is the longest that it may take"),
         ),
         (
             "--seeds",
@@ -155,8 +163,7 @@ fn in_netns(args: &PathArgs) -> Clashes {
         ("--netns", live.netns.is_some().then_some(filtered)),
         (
             "--measure-cost",
-            (live.measure_cost && !args.command.is_empty())
-                .then_some("it needs packets that plumb sends: leave out the command"),
+            (live.measure_cost && !args.command.is_empty()).then_some(COST_OF_COMMAND),
         ),
     ]);
     clashes
@@ -229,10 +236,6 @@ fn of_clock(args: &PathArgs) -> Clashes {
             (stages && live.max_functions.is_some()).then_some(selects),
         ),
         (
-            "--max-overhead",
-            (stages && live.max_overhead.is_some()).then_some(selects),
-        ),
-        (
             "--duration",
             (live.duration.is_some() && args.packets.is_some())
                 .then_some("a block is over by time or by packets: leave out --packets, or this"),
@@ -298,11 +301,15 @@ pub(super) fn spec(args: &PathArgs) -> anyhow::Result<TimingSpec> {
         )
         .into());
     }
-    if let Some(name) = &live.interface {
-        filter.interface = Some(interface(name)?);
-    }
-    if let Some(name) = &live.netns {
-        filter.namespaces = vec![namespace(name)?];
+    if live.interface.is_some() || live.netns.is_some() {
+        let within = match &live.netns {
+            Some(name) => namespace(name)?,
+            None => Namespace::current().context("find the own network namespace")?,
+        };
+        filter.namespaces = vec![within.inode().context("number a network namespace")?];
+        if let Some(name) = &live.interface {
+            filter.interface = Some(interface(name, &within)?);
+        }
     }
     if let Some(pid) = live.pid
         && !Path::new(&format!("/proc/{pid}")).exists()
@@ -326,48 +333,36 @@ pub(super) fn spec(args: &PathArgs) -> anyhow::Result<TimingSpec> {
             layers,
             recorded,
             max_functions: live.max_functions.unwrap_or(MAX_FUNCTIONS),
-            max_overhead: live.max_overhead,
+            max_overhead: live.max_overhead.filter(|share| *share < 1.0),
         },
         mechanism: None,
         one_packet: if live.one_packet { TOLD_PACKETS } else { 0 },
     })
 }
 
-fn interface(name: &str) -> anyhow::Result<u32> {
-    let path = Path::new("/sys/class/net").join(name).join("ifindex");
-    let index = match name.contains('/') {
-        true => None,
-        false => std::fs::read_to_string(path)
-            .ok()
-            .and_then(|t| t.trim().parse().ok()),
-    };
+/// The index of a device, which is one's own in each namespace.
+fn interface(name: &str, within: &Namespace) -> anyhow::Result<u32> {
+    let devices = within.devices().context("list the network devices")?;
+    let index = devices.get(name).copied();
     index.ok_or_else(|| {
-        let mut known: Vec<String> = std::fs::read_dir("/sys/class/net")
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|e| e.file_name().to_string_lossy().into_owned())
-            .collect();
-        known.sort();
+        let known: Vec<&str> = devices.keys().map(String::as_str).collect();
         Usage(format!(
             "--interface {}: there is no such device; there are {}",
             printable(name, 40),
-            known.join(", ")
+            printable(&known.join(", "), 200)
         ))
         .into()
     })
 }
 
-fn namespace(name: &str) -> anyhow::Result<u32> {
+fn namespace(name: &str) -> anyhow::Result<Namespace> {
     let told = |error: std::io::Error| {
         Usage(format!(
             "--netns {}: {error}; it takes a name that `ip netns` lists, a process, or a path",
             printable(name, 80)
         ))
     };
-    Ok(Namespace::find(name)
-        .and_then(|n| n.inode())
-        .map_err(told)?)
+    Ok(Namespace::find(name).map_err(told)?)
 }
 
 /// The id of a cgroup is the inode of its folder.
@@ -435,7 +430,8 @@ mod tests {
         }
         assert_eq!(share("5%"), Ok(0.05));
         assert_eq!(share("0.2"), Ok(0.2));
-        for wrong in ["", "%", "0", "100%", "2", "-5%"] {
+        assert_eq!(share("100%"), Ok(1.0));
+        for wrong in ["", "%", "0", "101%", "2", "-5%"] {
             assert!(share(wrong).is_err(), "{wrong}");
         }
         assert!(offload("gro=on").is_ok());

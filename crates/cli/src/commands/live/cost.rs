@@ -11,6 +11,9 @@ const FIGURES: &[(&str, &str, &str)] = &[
     ("latency.p99", "latency, p99", "ns"),
 ];
 
+/// Of the facts, how fast the clocks of guests go that count instructions; by link.
+const ICOUNT_SHIFT: &str = "vm.icount_shift.";
+
 /// Print it.
 pub(super) fn tell(recording: &Recording, for_programs: bool) {
     let text = render(recording);
@@ -50,7 +53,32 @@ fn render(recording: &Recording) -> String {
         }
         text.push('\n');
     }
+    if let Some(clock) = guests_clock(recording).filter(|_| !text.is_empty()) {
+        text.truncate(text.trim_end().len());
+        text.push_str(&format!("\n  {clock}\n\n"));
+    }
     text
+}
+
+/// What a nanosecond is where the clock is a guest's, and counts instructions.
+fn guests_clock(recording: &Recording) -> Option<String> {
+    let facts = &recording.environment;
+    let shifts = facts
+        .iter()
+        .filter_map(|(key, shift)| Some((key.strip_prefix(ICOUNT_SHIFT)?, shift)));
+    let each: Vec<String> = shifts
+        .map(|(link, shift)| {
+            let ns = 1_u64 << shift.parse::<u32>().unwrap_or(0).min(63);
+            format!("{ns} ns ({link})")
+        })
+        .collect();
+    (!each.is_empty()).then(|| {
+        format!(
+            "the guest's clock goes on by {} with each instruction: what changes is how many there \
+             are,\n  and it is the same in every run",
+            each.join(", ")
+        )
+    })
 }
 
 fn values(recording: &Recording, arm: usize, counter: &str) -> Vec<f64> {

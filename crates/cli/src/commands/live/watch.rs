@@ -51,11 +51,13 @@ struct Screen {
 }
 
 impl Watcher {
-    /// Take the terminal, if that is wanted and there is one; `cancel` is set by a key.
-    pub(super) fn start(wanted: bool, cancel: &Arc<AtomicBool>) -> Watcher {
+    /// Take the terminal from `teller`, if that is wanted and there is one; `cancel` is set
+    /// by a key.
+    pub(super) fn start(wanted: bool, cancel: &Arc<AtomicBool>, teller: &Teller) -> Watcher {
         let mode = match wanted {
             false => Mode::Off,
             true if io::stderr().is_terminal() && io::stdin().is_terminal() => {
+                teller.hide();
                 match Screen::take(cancel) {
                     Ok(screen) => Mode::Screen(screen),
                     Err(_) => Mode::Lines { last: None },

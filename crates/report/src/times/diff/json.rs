@@ -1,11 +1,13 @@
 //! A comparison of times as JSON. docs/reference/json.md describes it for users.
 
+use std::collections::BTreeMap;
+
 use netplumb_stats::judge::Verdict;
 use serde::Serialize;
 
 use super::mixed::ClassBoth;
 use super::terminal::sentence;
-use super::{ClassDiff, Row, TimesDiff};
+use super::{BeforeAfter, ClassDiff, QUANTILES, Row, TimesDiff};
 use crate::diff::facts::Difference;
 use crate::json::SCHEMA;
 
@@ -33,6 +35,8 @@ struct ClassOut<'a> {
     functions: Vec<RowOut<'a>>,
     stages: Vec<RowOut<'a>>,
     too_small_to_rank: usize,
+    /// Whether the sides took turns.
+    interleaved: bool,
     timed_on_one_side: &'a [String],
 }
 
@@ -49,6 +53,8 @@ struct RowOut<'a> {
     p: f64,
     smallest_detectable: Option<f64>,
     verdict: &'static str,
+    /// Of one call or packet: before and after.
+    percentiles_ns: BTreeMap<&'static str, BeforeAfter>,
 }
 
 /// The document, pretty-printed.
@@ -81,6 +87,7 @@ fn class_out(class: &ClassDiff) -> ClassOut<'_> {
         functions: class.functions.iter().map(row).collect(),
         stages: class.stages.iter().map(row).collect(),
         too_small_to_rank: class.small,
+        interleaved: !class.apart,
         timed_on_one_side: &class.one_side,
     }
 }
@@ -97,11 +104,21 @@ fn row(row: &Row) -> RowOut<'_> {
         ratio_high: row.judged.ratio.and_then(|r| finite(r.high)),
         p: row.judged.p,
         smallest_detectable: row.judged.smallest,
-        verdict: match row.judged.verdict {
-            Verdict::Faster => "faster",
-            Verdict::Slower => "slower",
-            Verdict::NoDifference => "no_difference_seen",
-            Verdict::TooFew => "too_few_blocks",
-        },
+        verdict: word(row.judged.verdict),
+        percentiles_ns: QUANTILES
+            .iter()
+            .zip(row.quantiles)
+            .map(|((name, _), sides)| (*name, sides))
+            .collect(),
+    }
+}
+
+/// A verdict for programs.
+pub(crate) fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster => "faster",
+        Verdict::Slower => "slower",
+        Verdict::NoDifference => "no_difference_seen",
+        Verdict::TooFew => "too_few_blocks",
     }
 }

@@ -4,7 +4,7 @@ use comfy_table::Cell;
 use netplumb_stats::judge::{FALSE_RATE, MIN_BLOCKS, Verdict};
 
 use super::mixed::ClassBoth;
-use super::{ClassDiff, Row, TimesDiff};
+use super::{BeforeAfter, ClassDiff, QUANTILES, Row, TimesDiff};
 use crate::diff::sentence::words;
 use crate::number::printable;
 use crate::terminal::{View, continued, right, table, trimmed};
@@ -13,6 +13,8 @@ use crate::times::{ns, rounded};
 /// Names are cut to this.
 const NAME_LIMIT: usize = 40;
 const WORD_LIMIT: usize = 16;
+/// From so many columns on, there is room for percentiles.
+const WITH_QUANTILES: usize = 132;
 
 /// The whole.
 pub fn render(diff: &TimesDiff<'_>, view: &View) -> String {
@@ -55,11 +57,7 @@ pub fn head(diff: &TimesDiff<'_>, columns: usize) -> String {
     }
     line("", 0);
     if !diff.one_clock {
-        let what = match diff.both.is_empty() {
-            true => "Two clocks: no function is on both sides, and there is nothing to compare.",
-            false => "Two clocks: what both saw stands side by side, and there is no verdict.",
-        };
-        line(what, 2);
+        line(two_clocks(diff), 2);
     }
     for class in &diff.classes {
         line(&sentence(class), 2);
@@ -70,8 +68,16 @@ pub fn head(diff: &TimesDiff<'_>, columns: usize) -> String {
     out
 }
 
+/// What can be said of sides that read different clocks.
+pub(super) fn two_clocks(diff: &TimesDiff<'_>) -> &'static str {
+    match diff.both.is_empty() {
+        true => "Two clocks: no function is on both sides, and there is nothing to compare.",
+        false => "Two clocks: what both saw stands side by side, and there is no verdict.",
+    }
+}
+
 /// What a class is called.
-fn subject(class: &ClassDiff) -> String {
+pub(super) fn subject(class: &ClassDiff) -> String {
     let mut text = words(class.before);
     if class.before != class.after {
         text = format!("{text} → {}", words(class.after));
@@ -155,7 +161,7 @@ pub fn sentence(class: &ClassDiff) -> String {
 }
 
 /// A ratio as a change: +12.3%.
-fn percent(ratio: f64) -> String {
+pub(super) fn percent(ratio: f64) -> String {
     if ratio.is_finite() {
         format!("{:+.1}%", (ratio - 1.0) * 100.0)
     } else {
@@ -212,15 +218,20 @@ fn rows_table(what: &str, rows: &[&Row], total: Option<&Row>, view: &View) -> St
     if wide {
         header.push(Cell::new(if what == "stage" { "" } else { "layer" }));
     }
+    let quantiles = view.columns >= WITH_QUANTILES;
     header.extend(["before", "after", "change", "95% interval"].map(right));
     if wide {
         header.push(right("could see"));
+    }
+    if quantiles {
+        header.extend(QUANTILES.map(|(name, _)| right(name)));
     }
     header.push(Cell::new("verdict"));
     table.set_header(header);
     for row in rows.iter().copied().chain(total) {
         let judged = &row.judged;
-        let room = view.columns.saturating_sub(78).clamp(16, NAME_LIMIT);
+        let beside = if quantiles { 112 } else { 78 };
+        let room = view.columns.saturating_sub(beside).clamp(16, NAME_LIMIT);
         let mut cells = vec![Cell::new(format!("  {}", printable(&row.name, room)))];
         if wide {
             let of = match row.of.as_str() {
@@ -241,10 +252,22 @@ fn rows_table(what: &str, rows: &[&Row], total: Option<&Row>, view: &View) -> St
             let smallest = judged.smallest.map(|s| format!("{:.1}%", s * 100.0));
             cells.push(right(smallest.unwrap_or_else(none)));
         }
+        if quantiles {
+            cells.extend(row.quantiles.map(|sides| right(quantile(sides))));
+        }
         cells.push(Cell::new(judged.verdict.as_str()));
         table.add_row(cells);
     }
     trimmed(&table)
+}
+
+/// "1,002 → 1,181"; "-" of a sum.
+pub(super) fn quantile(sides: BeforeAfter) -> String {
+    let told = |side: Option<f64>| side.map_or("-".into(), ns);
+    match sides {
+        [None, None] => "-".into(),
+        [was, is] => format!("{} → {}", told(was), told(is)),
+    }
 }
 
 /// Instructions and nanoseconds in one row.
@@ -293,7 +316,7 @@ fn side_by_side(class: &ClassBoth, view: &View) -> String {
 }
 
 /// How the verdicts came about.
-fn trust(diff: &TimesDiff<'_>) -> Vec<String> {
+pub(super) fn trust(diff: &TimesDiff<'_>) -> Vec<String> {
     if !diff.one_clock {
         return vec![
             "clocks    instructions are counted to the instruction; nanoseconds are corrected for the \
@@ -302,7 +325,7 @@ fn trust(diff: &TimesDiff<'_>) -> Vec<String> {
         ];
     }
     let blocks = |recording: &netplumb_model::recording::Recording| recording.blocks.len();
-    vec![
+    let mut lines = vec![
         format!(
             "blocks    {} before, {} after; a block is one measurement, however many packets it has",
             blocks(diff.sides.before),
@@ -316,6 +339,14 @@ fn trust(diff: &TimesDiff<'_>) -> Vec<String> {
         "interval  95% on the ratio of the means, by resampling blocks; what the corrections may be off \
          by is in it where the sides were calibrated apart"
             .into(),
-        "could see the smallest change that such a run finds in four of five tries".into(),
-    ]
+        "smallest  what it could see: the smallest change that such a run finds in four of five tries".into(),
+    ];
+    if diff.classes.iter().any(|c| c.apart) {
+        lines.push(
+            "drift     sides that did not take turns differ only if they do by more than a random walk makes \
+             whose steps are those from block to block; the interval has it in it"
+                .into(),
+        );
+    }
+    lines
 }

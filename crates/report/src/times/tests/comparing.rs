@@ -7,7 +7,8 @@ use super::recording::{functions, functions_scaled, stages, stages_scaled};
 use super::{check, view};
 use crate::diff::Sides;
 use crate::diff::arms::{Pairs, pair};
-use crate::times::diff::{TimesDiff, compare, json, terminal};
+use crate::page::Page;
+use crate::times::diff::{TimesDiff, compare, csv, json, markdown, page, terminal};
 
 fn diff<'a>(before: &'a Recording, after: &'a Recording) -> TimesDiff<'a> {
     let all = |r: &Recording| (0..r.arms.len()).collect();
@@ -21,6 +22,11 @@ fn diff<'a>(before: &'a Recording, after: &'a Recording) -> TimesDiff<'a> {
     compare(sides, &pairs, &[])
 }
 
+/// A page on lines short enough to compare; web/ is tested with the same file.
+fn check_page(name: &str, page: &Page) {
+    check(name, &super::lines(page));
+}
+
 /// Check what a planted change looks like, in functions and in stages, and that it
 /// is found where it is, at its size, and nowhere else.
 #[test]
@@ -28,7 +34,14 @@ fn planted_changes() {
     let (before, after) = (functions(), functions_scaled(&[("ip_output", 1.5)]));
     let found = diff(&before, &after);
     check("diff-functions.txt", &terminal::render(&found, &view(110)));
+    check(
+        "diff-functions-160.txt",
+        &terminal::render(&found, &view(160)),
+    );
     check("diff-functions.json", &json::render(&found));
+    check("diff-functions.md", &markdown::render(&found, 12));
+    check("diff-functions.csv", &csv::render(&found, None));
+    check_page("../page-times-diff.json", &page::page(&found));
     let tx = &found.classes[0];
     let changed: Vec<&str> = tx.changed().iter().map(|r| r.name.as_str()).collect();
     assert_eq!(changed, ["ip_output"]);
@@ -45,6 +58,9 @@ fn planted_changes() {
     let (before, after) = (stages(), stages_scaled(&[("qdisc", 20_000)]));
     let found = diff(&before, &after);
     check("diff-stages.txt", &terminal::render(&found, &view(110)));
+    check("diff-stages.md", &markdown::render(&found, 12));
+    check("diff-stages.csv", &csv::render(&found, None));
+    check_page("../page-stages-diff.json", &page::page(&found));
     let changed: Vec<&str> = found.classes[0]
         .changed()
         .iter()
@@ -147,8 +163,111 @@ fn two_clocks() {
         "diff-clocks.txt",
         &terminal::render(&diff(&exact, &times), &view(110)),
     );
+    let found = diff(&exact, &times);
+    check("diff-clocks.md", &markdown::render(&found, 12));
+    check("diff-clocks.csv", &csv::render(&found, None));
+    check_page("../page-clocks-diff.json", &page::page(&found));
     let (functions, stages) = (functions(), stages());
     let found = diff(&functions, &stages);
+    assert!(markdown::render(&found, 12).contains("nothing to compare"));
+    assert_eq!(csv::render(&found, None).lines().count(), 1);
     let text = terminal::render(&found, &view(110));
     assert!(text.contains("nothing to compare"), "{text}");
+}
+
+/// Check that runs that did not take turns say so first, that their intervals are wider
+/// than those of arms that did, and that arms which took no turns are as runs are.
+#[test]
+fn turns() {
+    let planted = functions_scaled(&[("ip_output", 1.05)]);
+    let before = functions();
+    let apart = diff(&before, &planted);
+    assert!(apart.warnings[0].starts_with("not interleaved: drift between the two runs"));
+    let text = terminal::render(&apart, &view(110));
+    assert!(text.contains("beware    not interleaved"), "{text}");
+    assert!(text.contains("drift     "), "{text}");
+
+    // The same blocks as arms of one recording, in turns or not.
+    let mut both = before.clone();
+    both.arms.push(netplumb_model::recording::Arm {
+        name: "udp after".into(),
+        ..both.arms[0].clone()
+    });
+    let many = both.blocks.len() as u32;
+    for block in &planted.blocks {
+        both.blocks.push(netplumb_model::recording::Block {
+            arm: 1,
+            ..block.clone()
+        });
+    }
+    let later = planted
+        .timed
+        .iter()
+        .map(|t| netplumb_model::recording::Timed {
+            block: t.block + many,
+            ..t.clone()
+        });
+    both.timed.extend(later);
+    let mut turns = both.clone();
+    let place = |block: u32| match block < many {
+        true => 2 * block,
+        false => 2 * (block - many) + 1,
+    };
+    for (n, block) in both.blocks.iter().enumerate() {
+        turns.blocks[place(n as u32) as usize] = block.clone();
+    }
+    for timed in &mut turns.timed {
+        timed.block = place(timed.block);
+    }
+    let width = |recording: &Recording| {
+        let sides = Sides {
+            before: recording,
+            after: recording,
+            before_name: "x",
+            after_name: "x",
+        };
+        let pairs = Pairs {
+            pairs: vec![crate::diff::arms::ArmPair {
+                before: 0,
+                after: 1,
+            }],
+            ..Pairs::default()
+        };
+        let found = compare(sides, &pairs, &[]);
+        let ratio = found.classes[0].whole().unwrap().judged.ratio.unwrap();
+        (found.warnings.len(), ratio.high - ratio.low)
+    };
+    let (said, wide) = width(&both);
+    let (unsaid, narrow) = width(&turns);
+    assert_eq!((said, unsaid), (1, 0));
+    assert!(wide > 2.0 * narrow, "{wide} and {narrow}");
+}
+
+/// Check that names made of Markdown or HTML stay text in every rendering.
+#[test]
+fn hostile_names() {
+    const EVIL: &str = "<img src=x>|`a`\n[b](http://c)";
+    let rename = |mut recording: Recording| {
+        for function in &mut recording.functions {
+            if function.name == "ip_output" {
+                function.name = EVIL.into();
+            }
+        }
+        recording.arms[0].name = EVIL.into();
+        recording
+    };
+    let (before, after) = (
+        rename(functions()),
+        rename(functions_scaled(&[("ip_output", 1.5)])),
+    );
+    let found = diff(&before, &after);
+    let text = markdown::render(&found, 12);
+    let inside = |line: &str| line.contains("<img") && !line.contains('`');
+    assert!(!text.lines().any(inside), "{text}");
+    for line in text.lines().filter(|l| l.starts_with('|')) {
+        let bars = line.replace("\\|", "").matches('|').count();
+        assert!(bars == 11, "{bars}: {line}");
+    }
+    let page = crate::html::render(&page::page(&found));
+    assert!(!page.contains("<img"), "a name is markup");
 }

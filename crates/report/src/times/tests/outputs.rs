@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::recording::{BLOCKS, PACKETS, functions, stages};
 use super::{check, view};
 use crate::analysis;
-use crate::times::{as_costs, classes, csv, json, markdown, openmetrics, trace};
+use crate::times::{as_costs, classes, csv, json, markdown, openmetrics, page, trace};
 
 /// Check what is written for each of them.
 #[test]
@@ -22,6 +22,31 @@ fn as_written() {
         check(&format!("{name}.openmetrics"), &text);
     }
     check("trace.json", &trace::render(&stages()));
+}
+
+/// Check that every call of a function is on one edge to it, and what it takes, too.
+#[test]
+fn edges_are_all_calls() {
+    let recording = functions();
+    let document: Value =
+        serde_json::from_str(&json::render(&recording, &classes(&recording))).unwrap();
+    let mut seen = 0;
+    for class in document["times"].as_array().unwrap() {
+        for function in class["functions"].as_array().unwrap() {
+            let edges = class["edges"].as_array().unwrap();
+            let to: Vec<_> = edges
+                .iter()
+                .filter(|e| e["callee"] == function["name"])
+                .collect();
+            let sum = |key: &str| -> f64 { to.iter().map(|e| e[key].as_f64().unwrap()).sum() };
+            assert_eq!(sum("calls"), function["calls"].as_f64().unwrap());
+            let corrected = function["corrected_ns"].as_f64().unwrap();
+            let apart = (sum("corrected_ns") - corrected).abs();
+            assert!(apart <= 1e-6 * corrected.abs(), "{function}");
+            seen += to.iter().filter(|e| e["caller"].is_string()).count();
+        }
+    }
+    assert!(seen > 0, "nothing calls anything");
 }
 
 /// Check that a CSV line has a field for each heading, for functions and stages.
@@ -186,4 +211,78 @@ fn units_of_other_formats() {
     let page = serde_json::to_string(&page).unwrap();
     assert!(page.contains("nanoseconds") && !page.contains("instructions per"));
     assert!(!crate::pprof::render(&costs, &stacks).is_empty());
+}
+
+/// Check that a page has what the tables have: web/ is tested with the same files.
+#[test]
+fn pages() {
+    for (name, recording) in [("times", functions()), ("stages", stages())] {
+        let all = classes(&recording);
+        let page = page::page(&recording, &all, None);
+        check(&format!("../page-{name}.json"), &super::lines(&page));
+        assert_eq!(
+            page.classes.len(),
+            2,
+            "what is no packet's is in the footer"
+        );
+        for (class, shown) in all.iter().zip(&page.classes) {
+            let times = shown.times.as_ref().unwrap();
+            assert_eq!(times.functions.len(), class.functions.len());
+            assert_eq!(times.stages.len(), class.stages.len());
+            assert!((times.total_ns - class.per.each(class.total_ns)).abs() < 0.01);
+            for (is, of) in times.functions.iter().zip(&class.functions) {
+                assert_eq!(is.small, of.too_small());
+                assert_eq!(is.buckets, of.times.buckets);
+                let p99 = of.percentile(0.99).unwrap();
+                assert!((is.percentiles_ns[2].unwrap() - p99).abs() < 0.01);
+            }
+            let parts = times.stages.iter().filter(|s| s.kind != "total");
+            let sum: f64 = parts.map(|s| s.mean_ns).sum();
+            let total = times.stages.iter().find(|s| s.kind == "total");
+            assert!(total.is_none_or(|t| (t.mean_ns - sum).abs() < 1.0));
+        }
+        assert!(
+            !crate::html::render(&page).contains("<b>"),
+            "a name is markup"
+        );
+    }
+}
+
+/// Check that stages that don't add up, and a recording of nothing, say so.
+#[test]
+fn pages_that_warn() {
+    let mut recording = stages();
+    for stage in &mut recording.stages {
+        if stage.name == "qdisc" {
+            stage.times.total_ns += 100_000 * stage.times.count;
+        }
+    }
+    let open = page::page(&recording, &classes(&recording), None);
+    assert!(open.warnings.iter().any(|w| w.contains("INVALID")));
+    assert!(
+        open.classes[0]
+            .times
+            .as_ref()
+            .unwrap()
+            .open
+            .contains("INVALID")
+    );
+    recording.stages.clear();
+    let nothing = page::page(&recording, &classes(&recording), None);
+    assert!(nothing.headline[0].contains("No packet was seen"));
+    assert!(nothing.classes.is_empty());
+}
+
+/// Check that where nobody counted packets, figures are per second.
+#[test]
+fn a_page_per_second() {
+    let mut recording = functions();
+    for block in &mut recording.blocks {
+        block.ledger = Default::default();
+    }
+    let all = classes(&recording);
+    let page = page::page(&recording, &all, None);
+    assert_eq!(page.classes[0].per, "second");
+    assert_eq!(page.classes[0].count, Some(0.5));
+    assert!(page.timed.unwrap().packets.is_empty());
 }

@@ -12,11 +12,11 @@ const SUBSYSTEM_SHIFT: u32 = 16;
 
 /// The names of `enum skb_drop_reason`, from 5.17 on.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Reasons(BTreeMap<u32, String>);
+pub(crate) struct Reasons(BTreeMap<u32, String>);
 
 impl Reasons {
     /// As the running kernel has them.
-    pub(super) fn of(btf: &Btf<'_>) -> Reasons {
+    pub(crate) fn of(btf: &Btf<'_>) -> Reasons {
         let Some(names) = btf.type_by_name::<types::Enum<'_>>("skb_drop_reason") else {
             return Reasons::default();
         };
@@ -27,8 +27,14 @@ impl Reasons {
         Reasons(names.iter().filter_map(name).collect())
     }
 
+    /// The number of a name, which is given in full.
+    pub(crate) fn number(&self, name: &str) -> Option<u32> {
+        let found = self.0.iter().find(|(_, is)| *is == name);
+        found.map(|(number, _)| *number)
+    }
+
     /// What a number stands for.
-    pub(super) fn name(&self, reason: u32) -> String {
+    pub(crate) fn name(&self, reason: u32) -> String {
         match self.0.get(&reason) {
             Some(name) => name.strip_prefix(PREFIX).unwrap_or(name).to_string(),
             None if reason >> SUBSYSTEM_SHIFT != 0 => format!(

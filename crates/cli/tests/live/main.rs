@@ -3,7 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod gone;
+mod terminal;
 
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -101,7 +104,11 @@ fn what_cannot_be_asked() {
             &["/sys/fs/cgroup"],
         ),
         ("path --clock stages --interface lo", 2, &["--lab host"]),
-        ("path --clock functions -- true", 2, &["--lab netns"]),
+        (
+            "path --clock functions --watch -- true",
+            2,
+            &["--lab netns"],
+        ),
         ("doctor --clean --json", 2, &["--json"]),
     ] {
         // SAFETY: takes nothing, and always succeeds.
@@ -182,6 +189,19 @@ fn watched_without_a_terminal() {
     assert!(!ran.stderr.contains('\u{1b}'), "{}", ran.stderr);
 }
 
+/// Check that what a killed run left is removed.
+fn nothing_left(place: &Place, run: &str) {
+    // Another test's run may have swept it already.
+    place.run("doctor --clean").code(0);
+    assert!(namespaces(run).is_empty(), "{run}");
+    let journal = std::fs::read_dir("/run/netplumb").unwrap().flatten();
+    for entry in journal {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        assert!(!name.starts_with(run), "{name}");
+    }
+    place.nothing_runs();
+}
+
 /// Check that a run that is killed, whatever it is at, leaves what the next one removes,
 /// and that Ctrl-C leaves nothing and keeps what was measured.
 #[test]
@@ -207,18 +227,23 @@ fn killed_and_interrupted() {
         sleep(Duration::from_millis(wait_ms));
         running.signal(libc::SIGKILL);
         let run = run_name(&running.finish().stderr);
-        // Another test's run may have swept it already.
-        place.run("doctor --clean").code(0);
-        assert!(namespaces(&run).is_empty(), "{run} after {until}");
-        let journal = std::fs::read_dir("/run/netplumb").unwrap().flatten();
-        for entry in journal {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            assert!(!name.starts_with(&run), "{name}");
-        }
-        place.nothing_runs();
+        nothing_left(&place, &run);
     }
     if !attaches {
         return;
+    }
+    // About the end: the last block, the namespaces, the recording, the report.
+    for wait_ms in [350, 450, 500, 550, 600, 700] {
+        let short = "path --lab netns --duration 500ms --blocks 2 -o short.plumb";
+        let mut running = Running::start(&mut place.plumb(short));
+        running.wait_for("attached in");
+        sleep(Duration::from_millis(wait_ms));
+        running.signal(libc::SIGKILL);
+        let run = run_name(&running.finish().stderr);
+        nothing_left(&place, &run);
+        if place.path("short.plumb").exists() {
+            place.run("report short.plumb").code(0);
+        }
     }
     let mut running = Running::start(&mut place.plumb(words));
     running.wait_for("attached in");
@@ -269,4 +294,37 @@ fn a_hosts_traffic() {
     let recording = place.recording("host.plumb");
     assert_eq!(recording.environment[env::LAB], "host");
     assert!(recording.arms.iter().any(|a| a.name.starts_with("udp")));
+}
+
+/// Check that a command that crashes is told as such, with what was seen of it, and that
+/// one that does nothing leaves no recording.
+#[test]
+fn commands_that_end_early() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let words = "path --lab netns --clock stages -o run.plumb --";
+    let none = place.run(&format!("{words} true"));
+    if !none.stderr.contains("no packet was seen") {
+        skip(&format!("no stages here: {}", none.stderr.trim()));
+        return;
+    }
+    none.code(3).says(&["one that uses the network"]);
+    assert_eq!(place.files(), [""; 0]);
+    place
+        .run(&format!("{words} no-such-command-here"))
+        .code(2)
+        .says(&["no-such-command-here"]);
+    let script = "import os,socket\n\
+        a=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n\
+        for n in range(50): a.sendto(b'x',(os.environ['PLUMB_PEER'],9))\n\
+        os.kill(os.getpid(),11)\n";
+    place.write("crash.py", script);
+    place
+        .run(&format!("{words} python3 crash.py"))
+        .code(1)
+        .says(&["python3 was ended by signal 11"]);
+    assert!(!place.recording("run.plumb").blocks.is_empty());
+    assert!(namespaces(&run_name(&none.stderr)).is_empty());
 }

@@ -1,0 +1,119 @@
+//! The same against the same on the running kernel: `plumb diff` sees no difference, and
+//! sees one where there is one.
+//!
+//! The two are arms of one recording, whose blocks take turns: what else the machine does
+//! is then about as much in one as in the other. A byte more in a datagram is no work.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::{Mutex, PoisonError};
+
+use common::{Place, skip, tell};
+use serde_json::Value;
+
+const TRIES: usize = 20;
+/// In how many nothing may be told apart.
+const ALIKE: usize = 19;
+
+/// How often what is planted may be missed, on a machine that others use too much.
+const PLANTED_TRIES: usize = 5;
+
+/// One at a time: what one does is the other's noise.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Whether there are stages here; says so if not.
+fn has_stages(place: &Place) -> bool {
+    // SAFETY: takes nothing, and always succeeds.
+    if unsafe { libc::geteuid() } != 0 {
+        skip("not root: no network namespaces and no BPF programs");
+        return false;
+    }
+    let ran = place.run("path --lab netns --clock stages --duration 100ms --blocks 1 -o s.plumb");
+    if ran.status.code() == Some(3) {
+        skip(&format!("no stages here: {}", ran.stderr.trim()));
+        return false;
+    }
+    ran.code(0);
+    true
+}
+
+/// What `plumb diff` says of the two arms of a recording.
+fn diff(place: &Place, recording: &str) -> Value {
+    let diff = place.run(&format!("diff {recording} --json"));
+    diff.code(0);
+    serde_json::from_str(&diff.stdout).unwrap()
+}
+
+/// What differs, by class and name.
+fn differs(diff: &Value) -> Vec<String> {
+    let mut all = Vec::new();
+    for class in diff["times"].as_array().unwrap() {
+        let stages = class["stages"].as_array().unwrap();
+        assert!(stages.len() > 3, "{class}");
+        for part in stages.iter().chain([&class["whole"]]) {
+            if part["verdict"] != "no_difference_seen" {
+                let word = |value: &Value| value.as_str().unwrap_or_default().to_string();
+                let (class, name) = (word(&class["class_before"]), word(&part["name"]));
+                let verdict = word(&part["verdict"]);
+                all.push(format!("{class} {name}: {} {verdict}", part["ratio"]));
+            }
+        }
+    }
+    all
+}
+
+/// Check that of the same against the same nothing differs, in 19 of 20 tries.
+#[test]
+fn as_root_the_same_against_the_same() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = Place::new();
+    if !has_stages(&place) {
+        return;
+    }
+    let (mut alike, mut told) = (0, String::new());
+    for n in 0..TRIES {
+        let words = "path --lab netns --clock stages --size 10,11 --duration 1s --blocks 8";
+        place.run(&format!("{words} -o {n}.plumb")).code(0);
+        let diff = diff(&place, &format!("{n}.plumb"));
+        assert_eq!(diff["times"].as_array().unwrap().len(), 2, "{diff}");
+        let differs = differs(&diff);
+        alike += usize::from(differs.is_empty());
+        if !differs.is_empty() {
+            told += &format!("try {n}: {}\n", differs.join("; "));
+        }
+    }
+    tell(&format!(
+        "{alike} of {TRIES} tries saw no difference\n{told}"
+    ));
+    assert!(alike >= ALIKE, "{alike} of {TRIES}\n{told}");
+}
+
+/// Check that what is not the same is told apart: 60,000 bytes that are copied in and out
+/// against 10.
+#[test]
+fn as_root_more_bytes_are_slower() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = Place::new();
+    if !has_stages(&place) {
+        return;
+    }
+    let words = "path --lab netns --clock stages --link lo --size 10,60000 --duration 2s";
+    let mut told = String::new();
+    for n in 0..PLANTED_TRIES {
+        place
+            .run(&format!("{words} --blocks 10 -o {n}.plumb"))
+            .code(0);
+        let differs = differs(&diff(&place, &format!("{n}.plumb")));
+        let slower = |part: &str| {
+            let found = |one: &String| one.starts_with(part) && one.ends_with(" slower");
+            differs.iter().any(found)
+        };
+        if slower("udp tx system call") && slower("udp rx read") {
+            return;
+        }
+        told += &format!("{differs:?}\n");
+    }
+    panic!("in none of {PLANTED_TRIES} tries:\n{told}");
+}

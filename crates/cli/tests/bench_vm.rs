@@ -1,0 +1,120 @@
+//! `plumb bench` in guests: the instructions of a packet along each path, the same in
+//! every run, and rates in a guest of paths that this machine's kernel may lack.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Place, Ran, has_guests, prints};
+use serde_json::Value;
+
+fn document(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|e| panic!("{e}: {ran:#?}"))
+}
+
+fn path<'a>(explained: &'a Value, name: &str) -> &'a Value {
+    let mut paths = explained.as_array().unwrap().iter();
+    paths
+        .find(|path| path["path"] == name)
+        .unwrap_or_else(|| panic!("no path {name}: {explained:#}"))
+}
+
+/// Functions of a path, with its own instructions of each packet.
+fn function(path: &Value, name: &str) -> f64 {
+    let functions = path["functions"].as_array().unwrap().iter();
+    functions
+        .filter(|f| f["name"] == name)
+        .map(|f| f["insns"].as_f64().unwrap())
+        .sum()
+}
+
+/// Check that what a packet costs along XDP, rules and a socket is counted to the same
+/// instruction twice, that every packet is among it, and that the functions are theirs.
+#[test]
+fn explained_twice_is_the_same() {
+    if !has_guests() {
+        return;
+    }
+    let place = Place::new();
+    // A batch that the socket's buffer has room for.
+    let words = "bench drop --path xdp,nft-raw,socket --batch 32 --lab vm --explain --blocks 1 \
+                 --time 100ms --warmup 50ms --quiet";
+    let runs: Vec<Value> = ["one", "two"]
+        .iter()
+        .map(|name| {
+            // How a short block of rates ends is not what this is about.
+            let ran = place.run(&format!("{words} --json --output {name}.plumb"));
+            document(&ran)["explained"].clone()
+        })
+        .collect();
+    assert_eq!(runs[0], runs[1]);
+    let mut insns = Vec::new();
+    for (name, of_it, of_others) in [
+        ("xdp", "xdp_drop", "nft_do_chain"),
+        ("nft-raw", "nft_do_chain", "xdp_drop"),
+        ("socket", "udp_queue_rcv_one_skb", "nft_do_chain"),
+    ] {
+        let path = path(&runs[0], name);
+        assert!(path["packets"].as_u64().unwrap() > 1_000, "{path:#}");
+        assert_eq!(path["packets"], path["handled"], "{path:#}");
+        assert!(function(path, of_it) > 5.0, "{path:#}");
+        assert_eq!(function(path, of_others), 0.0, "{path:#}");
+        let all = path["insns"].as_f64().unwrap();
+        let layers = path["layers"].as_object().unwrap().values();
+        let layers: f64 = layers.map(|insns| insns.as_f64().unwrap()).sum();
+        assert!((layers - all).abs() < 1e-6, "{path:#}");
+        let unnamed = function(path, "[unknown]");
+        assert!(unnamed < all / 100.0, "{path:#}");
+        insns.push(all);
+    }
+    // What is read is read by system calls: their part is the path's.
+    assert!(function(path(&runs[0], "socket"), "udp_recvmsg") > 5.0);
+    assert!(
+        insns[0] * 2.0 < insns[1] && insns[1] < insns[2],
+        "{insns:?}"
+    );
+    let again = place.run("report one.plumb");
+    let words = [
+        "why: kernel instructions of each packet",
+        "nft-raw against xdp: +",
+    ];
+    prints(again.code(0), &words);
+    place.run("diff one.plumb two.plumb").code(0);
+    place.nothing_runs();
+}
+
+/// Check that paths run in a guest, a flow table among them, and that one that can't says
+/// so.
+#[test]
+fn rates_in_a_guest() {
+    if !has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let ran = place.run(
+        "bench forward --path xdp-redirect,nft-flowtable,dpdk --lab vm --blocks 1 --time 500ms \
+         --warmup 100ms --json --quiet",
+    );
+    let document = document(ran.code(0));
+    assert_eq!(document["environment"]["lab"], "vm");
+    let setting = document["environment"]["bench.setting"].as_str().unwrap();
+    assert!(setting.contains("in a guest without KVM"), "{setting}");
+    for arm in document["arms"].as_array().unwrap() {
+        if arm["name"] == "dpdk" {
+            let why = arm["failed"].as_str().unwrap();
+            assert!(why.contains("guest"), "{why}");
+        } else {
+            assert_eq!(arm["valid_blocks"], 1, "{arm:#}");
+        }
+    }
+    place.nothing_runs();
+}
+
+/// Check that a kernel that there is not is told before anything is measured.
+#[test]
+fn no_such_kernel() {
+    let place = Place::new();
+    let ran = place.run("bench drop --path xdp --lab vm --kernel no-such-kernel --quiet");
+    assert_ne!(ran.status.code(), Some(0));
+    assert!(place.files().is_empty(), "{:?}", place.files());
+}

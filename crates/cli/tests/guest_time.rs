@@ -1,0 +1,233 @@
+//! A clock of time in guests: a command's packets, and what measuring costs there.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{Place, Ran, Running, prints};
+use netplumb_model::class::{Direction, Family, Proto};
+use netplumb_model::recording::{Recording, env};
+use netplumb_model::timing::StageKind;
+
+/// Datagrams that `ask` sends, each of which is answered.
+const ASKED: u64 = 3;
+/// What the two send together, so that as many are received.
+const PACKETS: u64 = 2 * ASKED;
+
+/// Sends datagrams, waits for the answer to each, and ends with the code that it is given;
+/// without one it never ends.
+const ASK: &str = r#"
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+int main(int n, char **words) {
+	struct addrinfo want = { .ai_socktype = SOCK_DGRAM }, *at;
+	char text[64];
+	if (getaddrinfo("peer", "7777", &want, &at)) return 5;
+	int s = socket(at->ai_family, at->ai_socktype, 0);
+	if (connect(s, at->ai_addr, at->ai_addrlen)) return 6;
+	for (int i = 0; i < 3; i++) {
+		if (send(s, "how?", 4, 0) != 4) return 8;
+		if (recv(s, text, sizeof text, 0) != 4) return 9;
+	}
+	puts("answered");
+	fflush(stdout);
+	while (n < 2) ;
+	return atoi(words[1]);
+}
+"#;
+
+const ANSWER: &str = r#"
+#include <arpa/inet.h>
+#include <sys/socket.h>
+int main(void) {
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(7777) }, from;
+	int s = socket(AF_INET, SOCK_DGRAM, 0);
+	char text[64];
+	if (bind(s, (void *)&at, sizeof at)) return 4;
+	for (;;) {
+		socklen_t size = sizeof from;
+		long n = recvfrom(s, text, sizeof text, 0, (void *)&from, &size);
+		if (n > 0) sendto(s, text, n, 0, (void *)&from, size);
+	}
+}
+"#;
+
+/// A place with both, or why there is none.
+fn place() -> Option<Place> {
+    if !common::has_guests() {
+        return None;
+    }
+    let place = Place::new();
+    for (name, source) in [("ask", ASK), ("answer", ANSWER)] {
+        place.write(&format!("{name}.c"), source);
+        let mut cc = place.command("cc");
+        cc.args(["-O1", "-o", name, &format!("{name}.c")]);
+        assert!(cc.status().unwrap().success());
+    }
+    Some(place)
+}
+
+/// `plumb path` in the lab vm, under a clock and with these words, then a command.
+fn timed(place: &Place, words: &str, command: &[&str]) -> Ran {
+    let mut plumb = place.plumb(&format!("path -q --lab vm -o x.plumb --clock {words} --"));
+    Running::start(plumb.args(command)).finish()
+}
+
+/// Packets of each direction that went all their way, in a block.
+fn ways(recording: &Recording, block: u32) -> Vec<(Direction, u64)> {
+    let of = |s: &&netplumb_model::recording::Stage| s.block == block && s.kind == StageKind::Total;
+    let ways = recording.stages.iter().filter(of);
+    ways.map(|s| (s.direction, s.times.count)).collect()
+}
+
+/// Check that the packets of a command and its peer are followed from its start to its end,
+/// in a window for each run, and that its output and code are told.
+#[test]
+fn packets_of_a_command_in_stages() {
+    let Some(place) = place() else { return };
+    let ran = timed(&place, "stages --blocks 2 --peer ./answer", &["./ask", "7"]);
+    ran.code(1).says(&["./ask ended with code 7"]);
+    assert!(ran.stdout.starts_with("answered\n"), "{}", ran.stdout);
+    prints(&ran, &["udp tx", "udp rx", "lab vm"]);
+    let recording = place.recording("x.plumb");
+    let fact = |key: &str| recording.environment[key].as_str();
+    assert_eq!(
+        [fact(env::CLOCK), fact(env::UNIT), fact(env::LAB)],
+        ["stages", "nanoseconds", "vm"]
+    );
+    assert_eq!(fact("command.words"), "./ask 7");
+    assert_eq!(recording.arms.len(), 1);
+    assert_eq!(recording.arms[0].proto, Proto::Udp);
+    assert_eq!(recording.arms[0].family, Family::V4);
+    assert_eq!(recording.arms[0].knobs["peer"], "./answer");
+    let runs: Vec<u32> = recording.blocks.iter().map(|b| b.index).collect();
+    assert_eq!(runs, [0, 1]);
+    for block in 0..2 {
+        let both = [(Direction::Tx, PACKETS), (Direction::Rx, PACKETS)];
+        assert_eq!(ways(&recording, block), both, "block {block}");
+    }
+    assert!(recording.complete);
+    place.nothing_runs();
+}
+
+/// Check the same of functions: calls of both ends, to the one.
+#[test]
+fn packets_of_a_command_in_functions() {
+    let Some(place) = place() else { return };
+    let words = "functions --functions udp_sendmsg,udp_recvmsg,ip_rcv --peer ./answer";
+    let ran = timed(&place, words, &["./ask", "0"]);
+    ran.code(0);
+    prints(&ran, &["udp_sendmsg", "udp_recvmsg", "ip_rcv"]);
+    let recording = place.recording("x.plumb");
+    assert_eq!(recording.environment[env::CLOCK], "functions");
+    let calls = |name: &str| -> u64 {
+        let of = |node: u32| {
+            let function = recording.nodes[node as usize].function;
+            recording.functions[function as usize].name == name
+        };
+        let all = recording.timed.iter();
+        all.filter(|t| of(t.node)).map(|t| t.times.count).sum()
+    };
+    assert_eq!(calls("udp_sendmsg"), PACKETS);
+    assert_eq!(calls("ip_rcv"), PACKETS);
+    // The peer waits for another when the command ends: that call has not returned.
+    assert_eq!(calls("udp_recvmsg"), PACKETS);
+}
+
+/// Check what is said of commands that see no packet, don't end, or are not there.
+#[test]
+fn commands_that_end_otherwise() {
+    let Some(place) = place() else { return };
+    let ran = timed(&place, "stages", &["sh", "-c", "exit 7"]);
+    ran.code(3)
+        .says(&["sh ended with code 7", "no packet was seen", "network"]);
+    let ran = timed(
+        &place,
+        "stages --proto tcp --peer ./answer",
+        &["./ask", "0"],
+    );
+    ran.code(3).says(&["--proto"]);
+    assert!(!place.path("x.plumb").exists());
+    let ran = timed(&place, "stages --timeout 8 --peer ./answer", &["./ask"]);
+    ran.code(1).says(&["its time was over", "--timeout"]);
+    let recording = place.recording("x.plumb");
+    assert_eq!(ways(&recording, 0)[0], (Direction::Tx, PACKETS));
+    assert!(!recording.complete);
+    timed(&place, "stages", &["nothing-of-this-name"])
+        .code(2)
+        .says(&["nothing-of-this-name", "$PATH"]);
+    place.nothing_runs();
+}
+
+/// Check that blocks run with the instrument and without, all of their packets arriving,
+/// that only the first kind has figures of it, and that both are in the table.
+#[test]
+fn what_measuring_costs() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    for clock in ["stages", "functions --functions udp_sendmsg,ip_rcv"] {
+        let ran = place.run(&format!(
+            "path -q --lab vm --clock {clock} --measure-cost --packets 50 --blocks 3 -o x.plumb"
+        ));
+        ran.code(0);
+        prints(
+            &ran,
+            &[
+                "what measuring costs, udp",
+                "throughput",
+                "with each instruction",
+            ],
+        );
+        let recording = place.recording("x.plumb");
+        let names: Vec<&str> = recording.arms.iter().map(|a| a.name.as_str()).collect();
+        assert_eq!(names, ["udp", "udp probes=off"]);
+        assert_eq!(recording.arms[1].knobs["probes"], "off");
+        // Neither is always the first.
+        let order: Vec<(u32, u32)> = recording.blocks.iter().map(|b| (b.arm, b.index)).collect();
+        assert_eq!(order, [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (1, 2)]);
+        for block in &recording.blocks {
+            assert_eq!((block.ledger.offered, block.ledger.delivered), (50, 50));
+            assert!(block.duration_ns > 0);
+        }
+        let seen: BTreeSet<u32> = (recording.stages.iter().map(|s| s.block))
+            .chain(recording.timed.iter().map(|t| t.block))
+            .collect();
+        assert_eq!(seen, BTreeSet::from([0, 3, 4]));
+        // The guest's clock counts instructions: probes are some, in every run.
+        let latency = |block: u32| {
+            let mut all = recording.counters.iter();
+            let found = all.find(|c| c.block == block && c.name == "latency.p50");
+            found.unwrap().value
+        };
+        for (probed, bare) in [(0, 1), (3, 2), (4, 5)] {
+            assert!(latency(probed) > latency(bare), "{clock}, block {probed}");
+        }
+    }
+}
+
+/// Check that what guests can't have is refused before any boots, with what to do.
+#[test]
+fn refused_at_once() {
+    let place = Place::new();
+    for (words, said) in [
+        ("--watch", &["a guest says nothing", "--lab netns"][..]),
+        ("--watch -- true", &["--watch", "--lab netns"]),
+        ("--measure-cost -- true", &["leave out the command"]),
+        ("--duration 1s -- true", &["--timeout"]),
+        ("--packets 9 -- true", &["--packets", "leave out"]),
+        ("--rate 9 -- true", &["--rate", "leave out"]),
+        ("--pid 1 -- true", &["--pid", "--lab host"]),
+        ("--link veth,lo -- true", &["one link"]),
+    ] {
+        let ran = place.run(&format!("path --lab vm --clock stages {words}"));
+        ran.code(2).says(said);
+    }
+    assert_eq!(place.files(), [""; 0]);
+}

@@ -1,0 +1,350 @@
+//! Benches: how fast packets go, by which path.
+//!
+//! A block is a topology of its own, which goes away with it: namespaces joined by veth,
+//! the path set up in one of them, a generator in another, and a sink at the far end
+//! where packets are sent on. When all stands, packets run, and what came of them in a
+//! window is its rate. Then the generator stops, and when nothing moves any more, every
+//! packet has to be somewhere.
+
+pub(crate) mod block;
+mod changes;
+mod explain;
+mod guest;
+mod ledger;
+mod nics;
+mod search;
+mod site;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use netplumb_lab::netns::names;
+use netplumb_lab::vm::process::{Cancel, VmError};
+use netplumb_model::bench::{BenchArm, Frames, Measured, rate_word};
+use netplumb_model::recording::{Recording, env};
+use netplumb_model::timing::Clock;
+
+use crate::error::EngineError;
+use crate::live::{LAB_NETNS, turns};
+use crate::run::Save;
+use block::Ran;
+use guest::InGuest;
+use nics::Own;
+
+pub use explain::{ExplainPlan, explain};
+pub use guest::GuestLab;
+pub use nics::{NicError, Nics};
+
+/// What is to be measured.
+#[derive(Debug, Clone)]
+pub struct BenchPlan {
+    /// What is compared.
+    pub arms: Vec<BenchArm>,
+    /// Blocks of each.
+    pub blocks: u32,
+    /// How long a block's window is open.
+    pub window: Duration,
+    /// How long packets run before that.
+    pub warmup: Duration,
+    /// Whether the rate that loses nothing is searched for, for each arm: a window is
+    /// then the longest trial.
+    pub search: bool,
+    /// Interfaces of the user's to run on; none for namespaces joined by veth.
+    pub nics: Option<Nics>,
+}
+
+/// How to measure, apart from what.
+#[derive(Debug, Clone, Copy)]
+pub struct BenchOptions<'a> {
+    /// Set to stop.
+    pub cancel: &'a Cancel,
+    /// From which the order of blocks is drawn.
+    pub seed: u64,
+    /// The guest that it is all done in; without, it is done on this machine.
+    pub guest: Option<&'a GuestLab<'a>>,
+}
+
+/// What happens, for whoever watches.
+#[derive(Debug)]
+pub enum BenchEvent<'a> {
+    /// Something that people may want to know.
+    Note(String),
+    /// A block is over: the recording with it, how many are done, how many there are to be.
+    Block(&'a Recording, u32, u32),
+}
+
+/// Takes events.
+pub type Tell<'a> = &'a mut dyn FnMut(BenchEvent<'_>);
+
+/// Measure. What was measured before an error is in the recording. A path that can't be
+/// here has no blocks, and the recording says why.
+///
+/// # Errors
+/// See [`EngineError`].
+pub fn run_bench(
+    plan: &BenchPlan,
+    options: &BenchOptions<'_>,
+    recording: &mut Recording,
+    save: Save<'_>,
+    tell: Tell<'_>,
+) -> Result<(), EngineError> {
+    recording.complete = false;
+    recover(tell);
+    let own = match &plan.nics {
+        Some(nics) => Some(Own::begin(nics, &plan.arms)?),
+        None => None,
+    };
+    for (key, value) in [
+        (env::CLOCK, Clock::Rates.to_string()),
+        (env::UNIT, "packets".to_string()),
+        (
+            env::LAB,
+            if own.is_some() { "host" } else { LAB_NETNS }.to_string(),
+        ),
+        ("bench.setting", setting(plan, options.guest.is_some())),
+    ] {
+        recording.environment.insert(key.into(), value);
+    }
+    let guest = match options.guest {
+        Some(lab) => {
+            let (guest, facts) = InGuest::start(lab)?;
+            recording.environment.extend(facts);
+            Some(guest)
+        }
+        None => {
+            let facts = &mut recording.environment;
+            facts.insert(env::LAB.into(), LAB_NETNS.into());
+            facts.insert("machine.cpus".into(), site::online()?.len().to_string());
+            facts.extend(crate::guest::facts());
+            facts.extend(netplumb_instruments::rates::cpu::facts());
+            None
+        }
+    };
+    // Before anything is made: what is nobody's goes first.
+    match names::sweep() {
+        Ok(removed) if !removed.is_empty() => tell(BenchEvent::Note(format!(
+            "removed what a run left behind that was killed: {}",
+            removed.join(", ")
+        ))),
+        Ok(_) => {}
+        Err(error) => tell(BenchEvent::Note(format!(
+            "can't remove what a killed run left behind: {error}"
+        ))),
+    }
+    recording.arms = plan.arms.iter().map(|arm| arm.arm(&plan.arms)).collect();
+    if let Some(nics) = &plan.nics {
+        let told = nics.told();
+        for arm in &mut recording.arms {
+            arm.knobs.insert("nics".into(), told.clone());
+        }
+        recording.environment.insert(env::NICS.into(), told);
+    }
+    save(recording).map_err(EngineError::Save)?;
+    let run = Run {
+        plan,
+        options,
+        own: own.as_ref(),
+        recording,
+        save,
+        tell,
+        limits: BTreeMap::new(),
+        absent: BTreeSet::new(),
+        diagnosed: BTreeSet::new(),
+        guest,
+    };
+    let result = match plan.search {
+        true => run.search(),
+        false => run.blocks(),
+    };
+    let ended = own.map_or(Ok(()), Own::end);
+    if let (Err(_), Err(error)) = (&result, &ended) {
+        tell(BenchEvent::Note(error.to_string()));
+    }
+    result?;
+    Ok(ended?)
+}
+
+/// Put back what a killed run has changed on interfaces of the user's.
+fn recover(tell: Tell<'_>) {
+    match netplumb_knobs::recover() {
+        Ok(recovered) => {
+            for what in recovered.put_back {
+                tell(BenchEvent::Note(format!(
+                    "put back what a run had changed that was killed: {what}"
+                )));
+            }
+            for what in recovered.left {
+                tell(BenchEvent::Note(format!(
+                    "not put back, of a run that was killed: {what}"
+                )));
+            }
+        }
+        Err(error) => tell(BenchEvent::Note(format!(
+            "can't put back what a killed run has changed: {error}"
+        ))),
+    }
+}
+
+/// What all arms have in common, in words.
+fn setting(plan: &BenchPlan, guest: bool) -> String {
+    let Some(first) = plan.arms.first() else {
+        return String::new();
+    };
+    let mut words = Vec::new();
+    let common = |same: &dyn Fn(&BenchArm) -> bool| plan.arms.iter().all(same);
+    if common(&|a| a.bench == first.bench) {
+        words.push(first.bench.to_string());
+    }
+    let Frames {
+        kind,
+        family,
+        size,
+        flows,
+    } = first.frames;
+    if common(&|a| a.frames.size == size) {
+        words.push(format!("frames of {size} bytes"));
+    }
+    words.push(format!("{kind} over {family}"));
+    if common(&|a| a.frames.flows == flows) {
+        let s = if flows == 1 { "" } else { "s" };
+        words.push(format!("{flows} flow{s}"));
+    }
+    if common(&|a| a.cores == first.cores) {
+        let s = if first.cores == 1 { "" } else { "s" };
+        words.push(format!("{} core{s}", first.cores));
+    }
+    if common(&|a| a.offered == first.offered) {
+        words.push(match rate_word(first.offered).as_str() {
+            "max" => "as fast as it goes".into(),
+            rate => format!("{rate} packets/s offered"),
+        });
+    }
+    words.push(match &plan.nics {
+        Some(nics) => format!("interfaces of this machine ({})", nics.told()),
+        None => "veth between namespaces".into(),
+    });
+    if guest {
+        words.push("in a guest without KVM: compare within it only".into());
+    }
+    if common(&|a| a.apart == first.apart) {
+        words.push(match first.apart {
+            true => "the path on CPUs of its own".into(),
+            false => "generator and path on the same CPUs".into(),
+        });
+    }
+    words.join(", ")
+}
+
+/// A run under way.
+struct Run<'a> {
+    plan: &'a BenchPlan,
+    options: &'a BenchOptions<'a>,
+    /// The user's own interfaces.
+    own: Option<&'a Own>,
+    recording: &'a mut Recording,
+    save: Save<'a>,
+    tell: Tell<'a>,
+    /// What the generator makes by itself, by what is sent and from how many CPUs; none
+    /// where that can't be told.
+    limits: BTreeMap<String, Option<f64>>,
+    /// Arms that can't be here.
+    absent: BTreeSet<usize>,
+    /// Arms whose missing packets were looked for.
+    diagnosed: BTreeSet<usize>,
+    /// Where it is done, if not here.
+    guest: Option<InGuest>,
+}
+
+impl Run<'_> {
+    fn blocks(mut self) -> Result<(), EngineError> {
+        let order = turns(
+            self.plan.arms.len(),
+            self.plan.blocks,
+            false,
+            self.options.seed,
+        );
+        let all = order.len() as u32;
+        for (done, turn) in (1..).zip(order) {
+            if self.cancelled() {
+                return Err(VmError::Interrupted.into());
+            }
+            if self.absent.contains(&turn.arm) {
+                continue;
+            }
+            let arm = self.plan.arms[turn.arm];
+            let name = self.recording.arms[turn.arm].name.clone();
+            match self.block(&arm)? {
+                Ran::Measured(measured, facts) => {
+                    self.facts(facts);
+                    let invalid = measured.invalid();
+                    self.add(turn.arm, turn.index, &measured);
+                    if invalid.is_some() && self.diagnosed.insert(turn.arm) {
+                        let found = self.diagnose(&arm)?;
+                        let key = format!("{}.{name}", ledger::DIAGNOSIS);
+                        self.recording.environment.insert(key, found);
+                    }
+                }
+                Ran::CannotHere(why) => self.cannot(turn.arm, why),
+            }
+            (self.save)(self.recording).map_err(EngineError::Save)?;
+            (self.tell)(BenchEvent::Block(self.recording, done, all));
+        }
+        self.recording.complete = true;
+        (self.save)(self.recording).map_err(EngineError::Save)
+    }
+
+    /// What the generator makes by itself of what an arm is sent, from as many CPUs; or why
+    /// it can't be had in a guest.
+    fn limit(&mut self, arm: &BenchArm) -> Result<Result<Option<f64>, String>, EngineError> {
+        let key = format!("{:?} {} {} {}", arm.frames, arm.cores, arm.batch, arm.apart);
+        if let Some(limit) = self.limits.get(&key) {
+            return Ok(Ok(*limit));
+        }
+        let limit = match &mut self.guest {
+            Some(guest) => match guest.limit(arm)? {
+                Ok(limit) => limit,
+                Err(why) => return Ok(Err(why)),
+            },
+            None => block::calibrate_for(arm)?,
+        };
+        self.limits.insert(key, limit);
+        Ok(Ok(limit))
+    }
+
+    fn add(&mut self, arm: usize, index: u32, measured: &Measured) {
+        self.recording
+            .blocks
+            .push(netplumb_model::recording::Block {
+                arm: arm as u32,
+                index,
+                ledger: ledger::whole(measured),
+                kernel_insns: 0,
+                user_insns: 0,
+                entered: 0,
+                returned: 0,
+                duration_ns: measured.window_ns,
+            });
+        let block = self.recording.blocks.len() as u32 - 1;
+        measured.add_to(self.recording, block);
+    }
+
+    /// Facts of how it came about: those of the first block that has them.
+    fn facts(&mut self, facts: BTreeMap<String, String>) {
+        for (key, value) in facts {
+            self.recording.environment.entry(key).or_insert(value);
+        }
+    }
+
+    /// An arm can't be here.
+    fn cannot(&mut self, arm: usize, why: String) {
+        self.absent.insert(arm);
+        let key = format!("{}.{}", env::FAILED, self.recording.arms[arm].name);
+        self.recording.environment.insert(key, why);
+    }
+
+    fn cancelled(&self) -> bool {
+        self.options
+            .cancel
+            .load(std::sync::atomic::Ordering::Relaxed)
+    }
+}

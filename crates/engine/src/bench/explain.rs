@@ -1,0 +1,214 @@
+//! Why a rate is what it is: the instructions of each packet along the same paths,
+//! counted in guests. Each path has a guest of its own, from one saved state.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use netplumb_instruments::exact;
+use netplumb_kernel::kallsyms::SymbolTable;
+use netplumb_lab::vm::process::{self, Extra};
+use netplumb_model::bench::{BenchArm, COUNTED};
+use netplumb_model::message::{CountPlan, Reply, Request};
+use netplumb_model::recording::{Arm, Ledger, Recording, env};
+
+use super::guest::{GuestLab, in_guest};
+use crate::collect::{Index, Translation};
+use crate::error::EngineError;
+use crate::measure::{Told, follow, pipe, spool};
+use crate::origin::Origin;
+use crate::run::{Options, Progress, Save, add_losses};
+
+/// Environment keys begin so that tell of the guests that instructions were counted in.
+const FACTS: &str = "counted";
+/// Facts of a guest that bear on its counts.
+const TOLD: &[&str] = &[
+    env::KERNEL,
+    env::KERNEL_HASH,
+    env::QEMU,
+    env::MITIGATIONS,
+    env::CMDLINE,
+];
+
+/// How much is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExplainPlan {
+    /// Batches of frames in a block; as many go before the first one.
+    pub batches: u32,
+    /// Blocks of each path.
+    pub blocks: u32,
+}
+
+/// What was counted of an arm.
+#[derive(Default)]
+struct Counted {
+    told: Told,
+    ledgers: Vec<Ledger>,
+    symbols: OnceLock<SymbolTable>,
+    facts: BTreeMap<String, String>,
+    /// Why the path can't be in a guest.
+    cannot: Option<String>,
+}
+
+/// Count what a frame costs along the path of each arm, and add it to the recording of
+/// their rates, as arms with the knob [`COUNTED`]. Arms that differ only in what does not
+/// bear on that share one.
+///
+/// # Errors
+/// See [`EngineError`]. What was counted before is in the recording.
+pub fn explain(
+    arms: &[BenchArm],
+    plan: ExplainPlan,
+    lab: &GuestLab<'_>,
+    recording: &mut Recording,
+    save: Save<'_>,
+) -> Result<(), EngineError> {
+    recording.complete = false;
+    let mut paths: Vec<BenchArm> = Vec::new();
+    for arm in arms {
+        if !paths.contains(&arm.counted()) {
+            paths.push(arm.counted());
+        }
+    }
+    let (origin, options) = lab.origin(lab.options.quick)?;
+    let mut facts = |key: &str, value: String| {
+        let key = format!("{FACTS}.{key}");
+        recording.environment.insert(key, value);
+    };
+    facts("quick", if options.quick { "yes" } else { "no" }.into());
+    facts("batches", plan.batches.to_string());
+    for key in TOLD {
+        if let Some(value) = origin.facts.get(*key) {
+            facts(key, value.clone());
+        }
+    }
+    let mut index = Index::of(recording);
+    let all = paths.len() as u32 * plan.blocks;
+    for (number, path) in (0..).zip(&paths) {
+        let arm = arm_of(path, &paths);
+        (lab.tell)(Progress::Arm(arm.name.clone()));
+        let name = arm.name.clone();
+        recording.arms.push(arm);
+        let arm = recording.arms.len() as u32 - 1;
+        let request = CountPlan {
+            arm: *path,
+            frames: plan.batches * path.batch,
+            warmup_frames: plan.batches * path.batch,
+            blocks: plan.blocks,
+        };
+        let counted = count(&origin, request, &options)?;
+        if let Some(why) = &counted.cannot {
+            let key = format!("{}.{name}", env::FAILED);
+            recording.environment.insert(key, in_guest(why));
+        }
+        for (key, value) in &counted.facts {
+            // They have the path's name already.
+            let key = format!("{FACTS}.{key}");
+            recording.environment.insert(key, value.clone());
+        }
+        if let Some(symbols) = counted.symbols.get() {
+            let mut translation = Translation::default();
+            let nodes = &counted.told.nodes;
+            translation.add_nodes(recording, &mut index, symbols, &options.layers, nodes);
+            let blocks = counted.told.windows.iter().zip(counted.ledgers);
+            for (block, (window, ledger)) in (0..).zip(blocks) {
+                translation.add_block(recording, arm, block, window, ledger);
+            }
+        }
+        add_losses(recording, &counted.told.losses);
+        save(recording).map_err(EngineError::Save)?;
+        (lab.tell)(Progress::Blocks((number + 1) * plan.blocks, all));
+    }
+    recording.complete = true;
+    save(recording).map_err(EngineError::Save)
+}
+
+fn arm_of(path: &BenchArm, paths: &[BenchArm]) -> Arm {
+    let mut arm = path.arm(paths);
+    arm.name.push_str(", counted");
+    arm.knobs.insert(COUNTED.into(), "instructions".into());
+    arm
+}
+
+/// One guest, and what it told.
+fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted, EngineError> {
+    let mut requests = vec![Request::BenchCount(plan)];
+    if origin.symbols.is_none() {
+        requests.push(Request::ReadFile("/proc/kallsyms".into()));
+    }
+    let plugin = process::memfd("netplumb-plugin", exact::PLUGIN)
+        .map_err(EngineError::host("hold the plugin"))?;
+    let (stream, stream_end) = pipe().map_err(EngineError::host("make a pipe"))?;
+    let extra = Extra {
+        args: exact::qemu_args(plugin.as_raw_fd(), stream_end.as_raw_fd()),
+        fds: vec![plugin, stream_end],
+    };
+    let guest = origin.start(&requests, extra, options)?;
+    let mut counted = Counted::default();
+    let symbols = OnceLock::new();
+    // As in `measure`: when the scope is left, whatever for, the guest is killed, its end
+    // of the pipe is closed, and the reader ends.
+    let (outcome, told) = thread::scope(|scope| {
+        let mut guest = guest;
+        let (ready, symbols_ready) = channel::<()>();
+        let late = &symbols;
+        let reader = scope.spawn(move || {
+            let spooled = spool(stream);
+            match (symbols_ready.recv(), late.get()) {
+                (Ok(()), Some(symbols)) => follow(spooled, symbols, &|| {}),
+                _ => Told::default(),
+            }
+        });
+        let outcome = (|| -> Result<(), EngineError> {
+            guest.go_on()?;
+            let mut text = Vec::new();
+            guest.answers(options.timeout, |reply| {
+                match reply {
+                    Reply::BlockDone { ledger, .. } => counted.ledgers.push(ledger),
+                    Reply::Chunk(lines) => text.extend_from_slice(&lines),
+                    Reply::Facts(facts) => counted.facts.extend(facts),
+                    Reply::BenchCannot(why) => counted.cannot = Some(why),
+                    _ => {}
+                }
+                Ok(())
+            })?;
+            if counted.cannot.is_some() {
+                return Ok(());
+            }
+            let table = match origin.symbols.as_deref() {
+                Some(symbols) => symbols.with(&text)?,
+                None => {
+                    let mut all = Vec::new();
+                    guest.answers(options.timeout, |reply| {
+                        if let Reply::Chunk(chunk) = reply {
+                            all.extend_from_slice(&chunk);
+                        }
+                        Ok(())
+                    })?;
+                    SymbolTable::parse(&all)?.with(&text)?
+                }
+            };
+            let _ = symbols.set(table);
+            let _ = ready.send(());
+            Ok(())
+        })();
+        drop((guest, ready));
+        let told = reader
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (outcome, told)
+    });
+    outcome?;
+    let (got, wanted) = (told.windows.len(), counted.ledgers.len());
+    counted.symbols = symbols;
+    counted.told = told;
+    if got < wanted {
+        return Err(match counted.told.error.take() {
+            Some(stream) => stream.into(),
+            None => EngineError::WindowsMissing { got, wanted },
+        });
+    }
+    Ok(counted)
+}

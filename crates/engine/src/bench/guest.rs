@@ -1,0 +1,223 @@
+//! A bench in a guest: which guest that is, and blocks that are measured in it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use netplumb_lab::vm::files;
+use netplumb_lab::vm::kernels::KernelStore;
+use netplumb_lab::vm::process::{Extra, Guest, VmError};
+use netplumb_lab::vm::trial;
+use netplumb_model::bench::BenchArm;
+use netplumb_model::class::Link;
+use netplumb_model::experiment::{Knobs, Vary};
+use netplumb_model::message::{Reply, Request, RunPlan};
+use netplumb_model::recording::env;
+
+use super::block::Ran;
+use crate::error::EngineError;
+use crate::origin::{Boot, Origin};
+use crate::plan::{GuestPlan, Plan};
+use crate::run::{Options, Progress};
+
+/// Modules that paths need, where a kernel has them as such: one that lacks some lacks
+/// the paths that take them.
+const MODULES: &[&str] = &["bridge", "sch_ingress", "cls_bpf"];
+/// The same of paths that `nft` sets up.
+const NFT_MODULES: &[&str] = &[
+    "nf_tables",
+    "nft_ct",
+    "nft_counter",
+    "nf_conntrack",
+    "nf_flow_table",
+    "nf_flow_table_inet",
+    "nf_flow_table_ipv4",
+    "nf_flow_table_ipv6",
+    "nft_flow_offload",
+];
+
+/// A guest that paths of benches can be set up in.
+#[derive(Clone, Copy)]
+pub struct GuestLab<'a> {
+    /// A name that the catalogue of kernels knows.
+    pub kernel: &'a str,
+    /// Where kernels and states are, and how long things may take.
+    pub options: &'a Options,
+    /// Told of boots.
+    pub tell: &'a (dyn Fn(Progress) + Sync),
+}
+
+impl fmt::Debug for GuestLab<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("GuestLab");
+        out.field("kernel", &self.kernel).finish_non_exhaustive()
+    }
+}
+
+impl GuestLab<'_> {
+    /// Check that there is a QEMU and the kernel, before anything is measured.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn check(&self) -> Result<(), EngineError> {
+        trial::find_qemu().map_err(VmError::QemuMissing)?;
+        KernelStore::new(&self.options.cache).find(self.kernel)?;
+        Ok(())
+    }
+
+    /// What its guests start from; `quick`: without an instruction clock.
+    pub(super) fn origin(&self, quick: bool) -> Result<(Origin, Options), EngineError> {
+        let options = Options {
+            quick,
+            ..self.options.clone()
+        };
+        let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
+        let kernel = KernelStore::new(&options.cache).find(self.kernel)?;
+        let guest = plan(self.kernel, files::nft().is_ok());
+        let boot = Boot {
+            guest: &guest,
+            kernel: &kernel,
+            options: &options,
+            qemu: &qemu,
+        };
+        let origin = boot.origin(&nothing()?, &|event| (self.tell)(event))?;
+        Ok((origin, options))
+    }
+}
+
+/// The same for all paths, so that they share a boot and differ in nothing else.
+fn plan(kernel: &str, with_nft: bool) -> GuestPlan {
+    GuestPlan {
+        kernel: kernel.into(),
+        mitigations: false,
+        cmdline: String::new(),
+        nft_modules: if with_nft {
+            NFT_MODULES.to_vec()
+        } else {
+            Vec::new()
+        },
+        more_modules: MODULES.to_vec(),
+        qdisc: false,
+        qdisc_modules: Default::default(),
+        module: String::new(),
+        seed: 1,
+        link: Link::Veth,
+        forward: false,
+        bridge: false,
+        arms: Vec::new(),
+    }
+}
+
+/// There is nothing to prepare: each block has a ground of its own.
+fn nothing() -> Result<RunPlan, EngineError> {
+    let plan = Plan::from_knobs(&Knobs::default(), &Vary::default(), 0, 0, 0);
+    let plan = plan.map_err(EngineError::Guest)?;
+    let run = plan.arms.first().map(|arm| plan.run_plan(arm));
+    let run = run.ok_or_else(|| EngineError::Guest("there is no arm to prepare for".into()))?;
+    Ok(RunPlan {
+        link: Link::Lo,
+        ..run
+    })
+}
+
+/// A guest that measures blocks as it is asked to, on a clock of time.
+#[derive(Debug)]
+pub(super) struct InGuest {
+    guest: Guest,
+    limit: Duration,
+}
+
+impl InGuest {
+    /// Start it; with facts about it.
+    pub(super) fn start(
+        lab: &GuestLab<'_>,
+    ) -> Result<(InGuest, BTreeMap<String, String>), EngineError> {
+        let (origin, options) = lab.origin(true)?;
+        let mut guest = origin.start(&[Request::Describe], Extra::default(), &options)?;
+        guest.go_on()?;
+        let mut facts = origin.facts.clone();
+        guest.answers(options.timeout, |reply| {
+            if let Reply::Facts(told) = reply {
+                facts.extend(told);
+            }
+            Ok(())
+        })?;
+        for (key, value) in [(env::LAB, "vm"), (env::CPU, netplumb_lab::vm::machine::CPU)] {
+            facts.insert(key.into(), value.into());
+        }
+        let guest = InGuest {
+            guest,
+            limit: options.timeout,
+        };
+        Ok((guest, facts))
+    }
+
+    /// A block, or why there can be none.
+    pub(super) fn block(
+        &mut self,
+        arm: &BenchArm,
+        [window, warmup]: [Duration; 2],
+        limit_pps: Option<f64>,
+    ) -> Result<Ran, EngineError> {
+        let request = Request::BenchBlock {
+            arm: *arm,
+            window_ns: window.as_nanos() as u64,
+            warmup_ns: warmup.as_nanos() as u64,
+            limit_pps,
+        };
+        let mut ran = None;
+        let limit = self.limit + window + warmup;
+        self.guest.ask(&request, limit, |reply| {
+            match reply {
+                Reply::BenchBlock(measured, facts) => ran = Some(Ran::Measured(measured, facts)),
+                Reply::BenchCannot(why) => ran = Some(Ran::CannotHere(in_guest(&why))),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        ran.ok_or_else(unanswered)
+    }
+
+    /// What the generator makes by itself, or why it can't.
+    pub(super) fn limit(
+        &mut self,
+        arm: &BenchArm,
+    ) -> Result<Result<Option<f64>, String>, EngineError> {
+        let mut told = None;
+        let request = Request::BenchLimit(*arm);
+        self.guest.ask(&request, self.limit, |reply| {
+            match reply {
+                Reply::BenchLimit(limit) => told = Some(Ok(limit)),
+                Reply::BenchCannot(why) => told = Some(Err(in_guest(&why))),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        told.ok_or_else(unanswered)
+    }
+
+    /// Where packets go.
+    pub(super) fn diagnose(&mut self, arm: &BenchArm) -> Result<String, EngineError> {
+        let mut told = None;
+        let request = Request::BenchDiagnose(*arm);
+        self.guest.ask(&request, self.limit, |reply| {
+            if let Reply::Diagnosis(found) = reply {
+                told = Some(found);
+            }
+            Ok(())
+        })?;
+        told.ok_or_else(unanswered)
+    }
+}
+
+/// Why a path can't be in a guest: what is missing there may well be here.
+pub(super) fn in_guest(why: &str) -> String {
+    match why.contains("apt-get install") {
+        true => "the guest has no programs but `nft`: run it in the lab netns".into(),
+        false => format!("in the guest: {why}"),
+    }
+}
+
+fn unanswered() -> EngineError {
+    EngineError::Guest("the guest did not say what it measured".into())
+}

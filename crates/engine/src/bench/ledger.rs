@@ -1,0 +1,237 @@
+//! Where every packet of a block went: hop by hop, from counts that were taken when
+//! nothing moved any more.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::bench::{Bench, Generated, Handled, Hop, Measured, RING_FULL};
+use netplumb_model::recording::Ledger;
+
+/// Environment key, before an arm's name: where packets went that were missing.
+pub(super) const DIAGNOSIS: &str = "diagnosis";
+
+/// Counters of the kernel that each stand for a packet that went no further, and what they
+/// mean.
+const CAUSES: &[(&str, &str)] = &[
+    ("snmp IpInHdrErrors", "IP header refused (a TTL of 0, say)"),
+    ("snmp IpInAddrErrors", "IP address refused"),
+    ("snmp IpInDiscards", "discarded by IP"),
+    ("snmp IpInUnknownProtos", "unknown protocol"),
+    ("snmp IpOutNoRoutes", "no route"),
+    ("snmp IpOutDiscards", "discarded by IP on its way out"),
+    ("snmp IpFragFails", "longer than the next MTU"),
+    (
+        "Ip6.Ip6InHdrErrors",
+        "IPv6 header refused (a hop limit of 0, say)",
+    ),
+    ("snmp6 Ip6InAddrErrors", "IPv6 address refused"),
+    ("snmp6 Ip6InDiscards", "discarded by IPv6"),
+    ("snmp6 Ip6InNoRoutes", "no route"),
+    ("snmp6 Ip6InTooBigErrors", "longer than the next MTU"),
+    ("snmp6 Ip6OutDiscards", "discarded by IPv6 on its way out"),
+    ("snmp UdpNoPorts", "no socket at this port"),
+    ("snmp UdpInCsumErrors", "wrong checksum"),
+    ("snmp6 Udp6NoPorts", "no socket at this port"),
+    ("softnet dropped", "the CPU's backlog is full"),
+];
+
+/// What devices count of packets that they lose, after their name, and what it means.
+const OF_DEVICES: &[(&str, &str)] = &[
+    ("rx_dropped", "dropped by the device on its way in"),
+    ("tx_dropped", "dropped by the device on its way out"),
+    ("rx_missed_errors", "missed by the device"),
+];
+
+/// The hops of a bench.
+pub(super) struct Way<'a> {
+    pub(super) bench: Bench,
+    /// The generator's device, and the one that the path takes packets from.
+    pub(super) devices: [&'a str; 2],
+    /// What the path is called.
+    pub(super) path: &'a str,
+    /// Whether others may send packets over the same devices: what counters tell is then
+    /// only taken for as many as are missing.
+    pub(super) shared: bool,
+    /// Where packets come out, if they do.
+    pub(super) sink: Option<&'a str>,
+    /// Whether a thread takes them off the device that they come to.
+    pub(super) threaded: bool,
+}
+
+impl Way<'_> {
+    /// From all that the generator did, what the path and the sink handled, and what grew
+    /// of the kernel's counters.
+    pub(super) fn hops(
+        &self,
+        generated: &[Generated],
+        path: &Handled,
+        sink: Option<&Handled>,
+        grew: &BTreeMap<String, u64>,
+    ) -> Vec<Hop> {
+        let sum = |of: fn(&Generated) -> u64| generated.iter().map(of).sum::<u64>();
+        let mut refused: BTreeMap<String, u64> = BTreeMap::new();
+        for (why, n) in generated.iter().flat_map(|g| &g.refused) {
+            let why = match why.as_str() {
+                "ring full" if self.threaded => RING_FULL,
+                why => why,
+            };
+            *refused.entry(why.to_string()).or_default() += n;
+        }
+        let [from, to] = self.devices;
+        let sent = sum(|g| g.sent);
+        let mut hops = vec![Hop {
+            name: format!("generator to {to} by {from}"),
+            entered: sum(|g| g.frames),
+            left: sent,
+            dropped: refused,
+        }];
+        let name = match (self.bench, self.sink) {
+            (Bench::Forward, Some(sink)) => format!("{to} to {sink} by {}", self.path),
+            _ => format!("{to} to {}", self.path),
+        };
+        let mut hop = Hop {
+            name,
+            entered: sent,
+            left: sink.map_or_else(|| path.total(), Handled::total),
+            dropped: BTreeMap::new(),
+        };
+        let lost = path.lost.iter().filter(|(_, n)| **n > 0);
+        let lost = lost.map(|(cause, n)| (cause.clone(), *n));
+        if !self.shared {
+            hop.dropped.extend(lost.clone());
+        }
+        // What the path did not see, the kernel may have: but only what is missing, since
+        // a path tells of some of the same counters.
+        let grown = grew
+            .iter()
+            .filter_map(|(counter, n)| Some((cause(counter)?, *n)));
+        let mut known = lost.filter(|_| self.shared).chain(grown);
+        while hop.missing() > 0
+            && let Some((cause, n)) = known.next()
+        {
+            let n = n.min(hop.missing().unsigned_abs());
+            if n > 0 {
+                *hop.dropped.entry(cause).or_default() += n;
+            }
+        }
+        hops.push(hop);
+        hops
+    }
+}
+
+/// Packets by receive queue of a device, of what grew of its driver's counters. Drivers
+/// have names of their own: `rx_queue_0_xdp_packets` (veth), `rx_queue_0_packets` (ixgbe,
+/// ice, virtio_net before Linux 6.8), `rx0_packets` (mlx5, virtio_net).
+pub(super) fn queues(device: &str, grew: &BTreeMap<String, u64>) -> BTreeMap<u32, u64> {
+    let mut queues: BTreeMap<u32, u64> = BTreeMap::new();
+    for (counter, n) in grew {
+        let name = (counter.strip_prefix(device)).and_then(|c| c.strip_prefix(" ethtool rx"));
+        let Some(name) = name else { continue };
+        let name = name.strip_prefix("_queue_").unwrap_or(name);
+        let digits = name.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, what) = name.split_at(digits);
+        if let (Ok(queue), "_packets" | "_xdp_packets") = (number.parse(), what) {
+            // A driver may count both: one is of the same packets.
+            let most = queues.entry(queue).or_default();
+            *most = (*n).max(*most);
+        }
+    }
+    queues
+}
+
+/// What a counter means, if it stands for lost packets.
+fn cause(counter: &str) -> Option<String> {
+    if let Some((_, cause)) = CAUSES.iter().find(|(name, _)| counter == *name) {
+        return Some((*cause).to_string());
+    }
+    let (device, name) = counter.split_once(' ')?;
+    let (_, cause) = OF_DEVICES.iter().find(|(known, _)| *known == name)?;
+    Some(format!("{cause} ({device})"))
+}
+
+/// The hops as one.
+pub(super) fn whole(measured: &Measured) -> Ledger {
+    let mut dropped: BTreeMap<String, u64> = BTreeMap::new();
+    for hop in &measured.hops {
+        for (cause, n) in &hop.dropped {
+            *dropped.entry(cause.clone()).or_default() += n;
+        }
+    }
+    Ledger {
+        offered: measured.hops.first().map_or(0, |hop| hop.entered),
+        delivered: measured.hops.last().map_or(0, |hop| hop.left),
+        dropped,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check by which queues packets are told to have come, whatever a driver calls them.
+    #[test]
+    fn by_queue() {
+        let grew = [
+            ("r0 ethtool rx_queue_0_xdp_packets", 5),
+            ("r0 ethtool rx_queue_10_xdp_packets", 7),
+            ("r0 ethtool rx_queue_0_xdp_bytes", 500),
+            ("r0 ethtool tx_queue_0_xdp_xmit", 9),
+            ("r0 ethtool rx_packets", 12),
+            ("r01 ethtool rx1_packets", 3),
+        ];
+        let grew = grew.map(|(name, n)| (name.to_string(), n)).into();
+        assert_eq!(queues("r0", &grew), BTreeMap::from([(0, 5), (10, 7)]));
+        assert_eq!(queues("r01", &grew), BTreeMap::from([(1, 3)]));
+    }
+
+    /// Check that what was refused is of the first hop, what the kernel counted of the
+    /// second, and that both close.
+    #[test]
+    fn every_packet_is_somewhere() {
+        let generated = [Generated {
+            cpu: 1,
+            frames: 100,
+            sent: 90,
+            refused: BTreeMap::from([("ENOSPC".into(), 10)]),
+            ..Generated::default()
+        }];
+        let path = Handled {
+            packets: BTreeMap::from([(1, 70)]),
+            lost: BTreeMap::from([("receive buffer full".into(), 15), ("none".into(), 0)]),
+            ..Handled::default()
+        };
+        let grew = BTreeMap::from([
+            ("snmp IpInHdrErrors".to_string(), 2),
+            ("rx0 rx_dropped".to_string(), 3),
+            ("rx0 rx_packets".to_string(), 90),
+            ("snmp IpInReceives".to_string(), 90),
+        ]);
+        let way = Way {
+            bench: Bench::Drop,
+            devices: ["tx0", "rx0"],
+            path: "socket",
+            shared: false,
+            sink: None,
+            threaded: false,
+        };
+        let hops = way.hops(&generated, &path, None, &grew);
+        assert_eq!(hops.iter().map(Hop::missing).collect::<Vec<_>>(), [0, 0]);
+        assert_eq!(hops[1].dropped.len(), 3);
+        // Where others send as well, counters tell of more than is missing.
+        let shared = Way {
+            shared: true,
+            ..way
+        };
+        let mut more = path.clone();
+        more.lost.insert("receive buffer full".into(), 1_000);
+        let others = shared.hops(&generated, &more, None, &grew);
+        assert_eq!(others.iter().map(Hop::missing).collect::<Vec<_>>(), [0, 0]);
+        assert_eq!(others[1].dropped.len(), 1);
+        let measured = Measured {
+            hops,
+            ..Measured::default()
+        };
+        let whole = whole(&measured);
+        assert!(whole.closes(), "{whole:?}");
+        assert_eq!((whole.offered, whole.delivered), (100, 70));
+    }
+}

@@ -1,0 +1,410 @@
+//! Interfaces of the user's that a bench runs on: whether it may, what it is going to
+//! change there, and the journal of that.
+
+mod guard;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use netplumb_knobs::{Journal, KnobError, Knobs, Nic, Planned, Setting};
+use netplumb_lab::netns::{DeviceState, Namespace, threads};
+use netplumb_model::bench::{Bench, BenchArm, DataPath};
+use netplumb_model::class::Family;
+use netplumb_paths::{Device, PlannedSite, planned};
+
+use crate::error::EngineError;
+
+/// Interfaces of the user's, by name, in the network namespace that this process is in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Nics {
+    /// Packets come in here, and are handled.
+    pub nic: String,
+    /// They are sent from here.
+    pub from: String,
+    /// They are sent on by this one.
+    pub to: Option<String>,
+    /// They come out here.
+    pub sink: Option<String>,
+    /// Those that the user has said may be changed.
+    pub yes_change: Vec<String>,
+    /// Even those that the machine's default route, or this session, is over.
+    pub even_default_route: bool,
+}
+
+/// Why a bench does not run on the interfaces that are named.
+#[derive(Debug, thiserror::Error)]
+pub enum NicError {
+    /// It is asked for in a way that is not done: nothing was changed.
+    #[error("{0}")]
+    Asked(String),
+    /// It can't be done on this interface: nothing was changed.
+    #[error("{reason}: {remedy}")]
+    CannotRun {
+        /// Why.
+        reason: String,
+        /// What a person can do about it.
+        remedy: String,
+    },
+    /// Something is not as it was.
+    #[error(
+        "not all was put back: {}. `plumb doctor --clean` tries again, and tells what is left",
+        .0.join("; ")
+    )]
+    NotPutBack(Vec<String>),
+}
+
+fn cannot(reason: impl Into<String>, remedy: impl Into<String>) -> NicError {
+    NicError::CannotRun {
+        reason: reason.into(),
+        remedy: remedy.into(),
+    }
+}
+
+/// The interfaces, as long as they are in use.
+pub(crate) struct Own {
+    // Put back last.
+    keep: Option<Knobs>,
+    journal: Arc<Journal>,
+    pub(super) namespace: Namespace,
+    pub(super) from: Device,
+    pub(super) nic: Device,
+    pub(super) to: Option<Device>,
+    pub(super) sink: Option<Device>,
+}
+
+impl Nics {
+    /// Those that are named, each once, in the order in which packets pass them.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names = vec![self.from.as_str(), self.nic.as_str()];
+        names.extend(self.to.as_deref());
+        names.extend(self.sink.as_deref());
+        names
+    }
+
+    /// "a to b, on by c, out at d".
+    pub(super) fn told(&self) -> String {
+        let mut told = format!("{} to {}", self.from, self.nic);
+        if let Some(to) = &self.to {
+            told += &format!(", on by {to}");
+        }
+        if let Some(sink) = &self.sink {
+            told += &format!(", out at {sink}");
+        }
+        told
+    }
+
+    fn find(&self, states: &[DeviceState]) -> Result<Vec<DeviceState>, NicError> {
+        let names = self.names();
+        if names.iter().collect::<BTreeSet<_>>().len() < names.len() {
+            return Err(NicError::Asked(format!(
+                "{} are not {} interfaces: packets leave one, by a cable, and come in at another",
+                names.join(", "),
+                names.len()
+            )));
+        }
+        let mut found = Vec::new();
+        for name in names {
+            match states.iter().find(|s| s.name == name) {
+                Some(state) => found.push(state.clone()),
+                None => {
+                    let all: Vec<&str> = states.iter().map(|s| s.name.as_str()).take(20).collect();
+                    return Err(NicError::Asked(format!(
+                        "there is no interface {name} here: there are {}",
+                        all.join(", ")
+                    )));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether all that are named may be changed; if not, what would be.
+    fn agreed(&self, all: &BTreeSet<Planned>) -> Result<(), NicError> {
+        let yes = |name: &str| self.yes_change.iter().any(|yes| yes == name);
+        if self.names().into_iter().all(yes) {
+            return Ok(());
+        }
+        let mut text = String::from("this would change, while it measures:\n");
+        let mut heading = None;
+        for planned in all {
+            let on = planned.on.as_deref().unwrap_or("this network namespace");
+            if heading != Some(on) {
+                text += &format!("  {on}\n");
+                heading = Some(on);
+            }
+            text += &format!("    {}\n", planned.what);
+        }
+        for name in self.names() {
+            if !all.iter().any(|p| p.on.as_deref() == Some(name)) {
+                text += &format!("  {name}\n    nothing: packets are sent from it\n");
+            }
+        }
+        text += "and put all back, what is so already not being changed. Other traffic over these \
+                 interfaces suffers meanwhile. If that may be, add ";
+        text += &format!("--yes-change {}", self.names().join(","));
+        Err(NicError::Asked(text))
+    }
+}
+
+fn device(state: &DeviceState) -> Result<Device, NicError> {
+    let mac: Option<[u8; 6]> = state.mac.clone().try_into().ok();
+    let mac = mac.filter(|mac| state.ethernet && *mac != [0; 6]);
+    let mac = mac.ok_or_else(|| {
+        cannot(
+            format!("{} is no Ethernet interface", state.name),
+            "take one that is: frames are made for Ethernet",
+        )
+    })?;
+    let permanent = state.permanent_mac.clone();
+    Ok(Device {
+        name: state.name.clone(),
+        index: state.index,
+        mac,
+        permanent_mac: permanent.and_then(|mac| mac.try_into().ok()),
+    })
+}
+
+/// Whether an interface is free to be used.
+fn is_free(state: &DeviceState, states: &[DeviceState]) -> Result<(), NicError> {
+    let name = &state.name;
+    if !state.up {
+        return Err(cannot(
+            format!("{name} is down"),
+            format!("`ip link set {name} up`, or take another interface"),
+        ));
+    }
+    if !state.running {
+        return Err(cannot(
+            format!("{name} has no carrier"),
+            "see to its cable, and bring up the interface at the other end",
+        ));
+    }
+    if let Some(master) = state.master {
+        let of = states.iter().find(|s| s.index == master);
+        let of = of.map_or("another interface", |s| s.name.as_str());
+        return Err(cannot(
+            format!("{name} is a port of {of}"),
+            format!("`ip link set {name} nomaster`, or take another interface"),
+        ));
+    }
+    if let Some(id) = state.xdp {
+        return Err(cannot(
+            format!("{name} has an XDP program already (number {id})"),
+            format!("detach it (`ip link set dev {name} xdp off`), or take another interface"),
+        ));
+    }
+    Ok(())
+}
+
+/// Where frames are from, and where they are to: as between namespaces.
+pub(super) fn addresses(family: Family) -> (IpAddr, IpAddr) {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+    match family {
+        // For benchmarks: RFC 2544, RFC 5180.
+        Family::V4 => (
+            Ipv4Addr::new(198, 18, 1, 1).into(),
+            Ipv4Addr::new(198, 18, 2, 1).into(),
+        ),
+        Family::V6 => (
+            Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0, 1).into(),
+            Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 1).into(),
+        ),
+    }
+}
+
+impl Own {
+    /// Check all, and begin the journal. Nothing is changed yet.
+    pub(super) fn begin(nics: &Nics, arms: &[BenchArm]) -> Result<Own, EngineError> {
+        let host = EngineError::host;
+        let namespace = Namespace::current().map_err(host("find this network namespace"))?;
+        let states = namespace.device_states();
+        let states = states.map_err(host("list the interfaces"))?;
+        let found = nics.find(&states)?;
+        for state in &found {
+            is_free(state, &states)?;
+        }
+        let devices: Result<Vec<Device>, NicError> = found.iter().map(device).collect();
+        let mut devices = devices?.into_iter();
+        let (Some(from), Some(nic)) = (devices.next(), devices.next()) else {
+            return Err(NicError::Asked("name two interfaces".into()).into());
+        };
+        let to = nics.to.as_ref().and_then(|_| devices.next());
+        let sink = nics.sink.as_ref().and_then(|_| devices.next());
+        check_queues(&namespace, &nic, arms)?;
+
+        let mut all = BTreeSet::new();
+        for arm in arms {
+            let crosses = arm.bench == Bench::Forward && arm.path != DataPath::XdpTx;
+            let out = if crosses { sink.as_ref() } else { Some(&from) };
+            let site = PlannedSite {
+                ingress: &nic,
+                egress: to.as_ref().filter(|_| crosses),
+                sink: out,
+                destination: addresses(arm.frames.family).1,
+            };
+            // What can't be there changes nothing, and is told for each arm.
+            all.extend(planned(arm.path, arm.bench, &site).unwrap_or_default());
+            if arm.apart {
+                all.insert(threaded(&nic).planned("on"));
+            }
+        }
+        let guarded = guard::guarded(&namespace, &states, &guard::sessions());
+        let guarded = guarded.map_err(host("find out which interface the default route is by"))?;
+        let guarded = found
+            .iter()
+            .find_map(|s| guarded.iter().find(|(index, _)| *index == s.index))
+            .filter(|_| !nics.even_default_route);
+        let agreed = nics.agreed(&all);
+        if let Some((index, why)) = guarded {
+            let name = found.iter().find(|s| s.index == *index);
+            let name = name.map_or("", |s| s.name.as_str());
+            let mut text = format!(
+                "{name} is left alone: {why}. Take another interface; or, if this machine may be \
+                 out of reach for as long as it takes, add --even-default-route"
+            );
+            if let Err(what) = agreed {
+                text += &format!("\n{what}");
+            }
+            return Err(NicError::Asked(text).into());
+        }
+        agreed?;
+
+        let own: Vec<Nic> = found.iter().map(Nic::of).collect();
+        let journal = Journal::begin(&namespace, &own, all).map_err(knob)?;
+        let journal = Arc::new(journal);
+        let hold = || namespace.try_clone().map(Namespace::from);
+        let held = hold().map_err(host("hold a network namespace"))?;
+        let mut keep = Knobs::new(held, Some(journal.clone()));
+        // Programs, bridges and forwarding take some offloads away, and leave them off
+        // (dev_disable_lro, net/core/dev.c).
+        for nic in &own {
+            keep.keep(Setting::Features { nic: nic.clone() })
+                .map_err(knob)?;
+        }
+        Ok(Own {
+            keep: Some(keep),
+            journal,
+            namespace,
+            from,
+            nic,
+            to,
+            sink,
+        })
+    }
+
+    pub(super) fn journal(&self) -> Arc<Journal> {
+        Arc::clone(&self.journal)
+    }
+
+    pub(super) fn hold(&self) -> Result<Namespace, EngineError> {
+        let held = self.namespace.try_clone().map(Namespace::from);
+        held.map_err(EngineError::host("hold a network namespace"))
+    }
+
+    /// Put the path on CPUs of its own, for as long as what comes back lives.
+    pub(super) fn put_on(&self, cpus: &[u32]) -> Result<Knobs, EngineError> {
+        let mut knobs = Knobs::new(self.hold()?, Some(self.journal()));
+        let made = knobs.make(threaded(&self.nic), "on", || {
+            threads::put_on(&self.namespace, &self.nic.name, cpus)
+                .map(drop)
+                .map_err(EngineError::host("put the path on CPUs of its own"))
+        })?;
+        if !made {
+            return Err(cannot(
+                format!("threads poll {} already", self.nic.name),
+                format!("`echo 0 > /sys/class/net/{}/threaded` first", self.nic.name),
+            )
+            .into());
+        }
+        Ok(knobs)
+    }
+
+    /// Put back what is left, and tell what can't be.
+    pub(super) fn end(mut self) -> Result<(), NicError> {
+        drop(self.keep.take());
+        match self.journal.failures() {
+            failures if failures.is_empty() => Ok(()),
+            failures => Err(NicError::NotPutBack(failures)),
+        }
+    }
+}
+
+fn threaded(nic: &Device) -> Setting {
+    let mac = nic.permanent_mac.unwrap_or(nic.mac);
+    let mac: Vec<String> = mac.iter().map(|b| format!("{b:02x}")).collect();
+    Setting::Threaded {
+        nic: Nic {
+            name: nic.name.clone(),
+            index: nic.index,
+            mac: mac.join(":"),
+        },
+    }
+}
+
+fn check_queues(namespace: &Namespace, nic: &Device, arms: &[BenchArm]) -> Result<(), EngineError> {
+    let name = &nic.name;
+    let queues = namespace.queues(name);
+    let queues = queues.map_err(EngineError::host("ask an interface for its queues"))?;
+    let cores = arms.iter().map(|a| a.cores).max().unwrap_or(1);
+    if queues.receive < cores {
+        let s = if queues.receive == 1 { "" } else { "s" };
+        return Err(cannot(
+            format!(
+                "{name} has {} queue{s} to receive by, too few for {cores} CPUs",
+                queues.receive
+            ),
+            format!(
+                "ask for fewer (--cores {}), or give it more (`ethtool -l {name}` tells how many \
+                 there can be, `ethtool -L {name}` sets them)",
+                queues.receive
+            ),
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// As an error of the run.
+pub(super) fn knob(error: KnobError) -> EngineError {
+    match error {
+        KnobError::InUse { .. } => {
+            cannot(error.to_string(), "two runs would change the same").into()
+        }
+        other => EngineError::Path(other.into()),
+    }
+}
+
+impl From<KnobError> for EngineError {
+    fn from(error: KnobError) -> EngineError {
+        knob(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a change is asked about unless every interface was named.
+    #[test]
+    fn all_have_to_be_named() {
+        let mut nics = Nics {
+            nic: "in".into(),
+            from: "out".into(),
+            ..Nics::default()
+        };
+        let all = BTreeSet::from([Planned {
+            on: Some("in".into()),
+            what: "a program is attached".into(),
+        }]);
+        for some in [&[][..], &["in"], &["in", "other"]] {
+            nics.yes_change = some.iter().map(|s| (*s).to_string()).collect();
+            let told = nics.agreed(&all).unwrap_err().to_string();
+            for word in ["in\n    a program is attached", "--yes-change out,in"] {
+                assert!(told.contains(word), "{told}");
+            }
+        }
+        nics.yes_change = vec!["out".into(), "in".into()];
+        nics.agreed(&all).unwrap();
+    }
+}

@@ -1,0 +1,236 @@
+//! The rate that loses nothing, by Multiple Loss Ratio Search (RFC 9971), and how long
+//! packets take at parts of it.
+//!
+//! A trial is a block: its ledger has to close like any other's, and what the generator
+//! did not offer counts as lost, since a load that was not there was not carried.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use netplumb_lab::vm::process::VmError;
+use netplumb_model::bench::{BenchArm, Measured, Offered, SEARCH};
+use netplumb_model::recording::Recording;
+use netplumb_stats::search::{Goal, GoalResult, Irregular, Search, Trial, TrialResult};
+
+use super::block::Ran;
+use super::{BenchEvent, BenchPlan, Run};
+use crate::error::EngineError;
+
+/// Loads are looked for from here on.
+const LEAST_PPS: f64 = 1_000.0;
+/// The generator is paced to 1 percent: less than that is not offered.
+const OFFERED: f64 = 0.99;
+/// Shares of the rate found at which latency is looked at.
+const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
+/// Loss ratios that are searched for: none, and what RFC 9971 pairs with it.
+const LOSS_RATIOS: [f64; 2] = [0.0, 0.005];
+
+/// Why there is nothing to search up to.
+const NO_LIMIT: &str = "a search needs a generator whose limit is known: frames that the kernel \
+                        makes (Linux 5.18) for a device that takes them by XDP";
+
+impl Run<'_> {
+    /// Search for each arm of the plan, one after the other; then, if frames are stamped,
+    /// run blocks at parts of what was found.
+    pub(super) fn search(mut self) -> Result<(), EngineError> {
+        let arms = self.plan.arms.clone();
+        let goals = goals(self.plan);
+        for (number, arm) in arms.iter().enumerate() {
+            let name = self.recording.arms[number].name.clone();
+            let limit = match self.limit(arm)? {
+                Ok(limit) => limit.ok_or_else(|| NO_LIMIT.to_string()),
+                Err(why) => Err(why),
+            };
+            let limit = match limit {
+                Ok(limit) => limit,
+                Err(why) => {
+                    self.cannot(number, why);
+                    continue;
+                }
+            };
+            let search = Search::new(goals.clone(), LEAST_PPS, limit.max(2.0 * LEAST_PPS));
+            let mut search = search.map_err(|e| EngineError::Search(e.to_string()))?;
+            let mut trials = 0;
+            let mut absent = false;
+            while let Some(trial) = search.next_trial() {
+                if self.cancelled() {
+                    return Err(VmError::Interrupted.into());
+                }
+                let paced = BenchArm {
+                    offered: Offered::Pps(trial.load_pps),
+                    stamped: false,
+                    ..*arm
+                };
+                let window = Duration::from_secs_f64(trial.duration_s);
+                match self.block_of(&paced, window)? {
+                    Ran::Measured(measured, facts) => {
+                        self.facts(facts);
+                        self.add(number, trials, &measured);
+                        search.record(trial, result_of(trial, &measured));
+                        trials += 1;
+                    }
+                    Ran::CannotHere(why) => {
+                        self.cannot(number, why);
+                        absent = true;
+                        break;
+                    }
+                }
+                self.keep()?;
+                (self.tell)(BenchEvent::Note(format!(
+                    "{name}: trial {trials}: {:.0} packets/s for {:.2} s",
+                    trial.load_pps, trial.duration_s
+                )));
+            }
+            if absent {
+                continue;
+            }
+            let found = search.result();
+            let facts = told(&name, &goals, &found, trials);
+            self.recording.environment.extend(facts);
+            self.keep()?;
+            let rate = found.first().and_then(|f| f.conditional_pps);
+            if let Some(rate) = rate.filter(|_| arm.stamped) {
+                self.latencies(arm, &name, rate)?;
+            }
+        }
+        self.recording.complete = true;
+        self.keep()
+    }
+
+    /// Blocks at parts of a rate.
+    fn latencies(&mut self, arm: &BenchArm, name: &str, rate: f64) -> Result<(), EngineError> {
+        for share in SHARES {
+            let paced = BenchArm {
+                offered: Offered::Pps((rate * share).max(1.0)),
+                ..*arm
+            };
+            let mut new = paced.arm(&[paced]);
+            new.name = format!("{name} at {:.0} %", share * 100.0);
+            self.recording.arms.push(new);
+            let number = self.recording.arms.len() - 1;
+            for index in 0..self.plan.blocks {
+                if self.cancelled() {
+                    return Err(VmError::Interrupted.into());
+                }
+                match self.block_of(&paced, self.plan.window)? {
+                    Ran::Measured(measured, _) => self.add(number, index, &measured),
+                    Ran::CannotHere(why) => self.cannot(number, why),
+                }
+                self.keep()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn goals(plan: &BenchPlan) -> Vec<Goal> {
+    let final_s = plan.window.as_secs_f64();
+    LOSS_RATIOS
+        .iter()
+        .map(|loss| Goal {
+            final_trial_s: final_s,
+            duration_sum_s: 5.0 * final_s,
+            initial_trial_s: final_s / 4.0,
+            ..Goal::repeated(*loss)
+        })
+        .collect()
+}
+
+/// What came of a trial. One whose packets are not all accounted for carried nothing.
+fn result_of(trial: Trial, measured: &Measured) -> TrialResult {
+    let lost = match measured.invalid() {
+        Some(_) => 1.0,
+        None => measured.loss(),
+    };
+    let offered = measured.offered_pps() / trial.load_pps;
+    let missing = if offered < OFFERED {
+        1.0 - offered
+    } else {
+        0.0
+    };
+    TrialResult {
+        loss_ratio: lost.max(missing).clamp(0.0, 1.0),
+        effective_s: measured.window_ns as f64 / 1e9,
+    }
+}
+
+/// What was found, for the recording's environment.
+fn told(name: &str, goals: &[Goal], found: &[GoalResult], trials: u32) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    let mut tell = |goal: usize, key: &str, value: String| {
+        facts.insert(format!("{SEARCH}.{name}.{goal}.{key}"), value);
+    };
+    for (number, (goal, result)) in goals.iter().zip(found).enumerate() {
+        tell(number, "loss_ratio", goal.loss_ratio.to_string());
+        tell(number, "trials", trials.to_string());
+        for (key, value) in [
+            ("lower_pps", result.lower_pps),
+            ("upper_pps", result.upper_pps),
+            ("throughput_pps", result.conditional_pps),
+        ] {
+            if let Some(value) = value {
+                tell(number, key, format!("{value:.1}"));
+            }
+        }
+        if let Some(why) = result.irregular {
+            let why = match why {
+                Irregular::HighestCarried => "the generator makes no more than is carried",
+                Irregular::LowestLost => "even the least load is too much",
+                Irregular::NotFound => "given up before it was found",
+            };
+            tell(number, "irregular", why.into());
+        }
+    }
+    facts
+}
+
+/// Keeps a recording as it grows.
+impl Run<'_> {
+    fn keep(&mut self) -> Result<(), EngineError> {
+        let recording: &Recording = self.recording;
+        (self.save)(recording).map_err(EngineError::Save)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netplumb_model::bench::{Generated, Hop};
+
+    use super::*;
+
+    fn trial(load_pps: f64, frames: u64, left: u64) -> TrialResult {
+        let trial = Trial {
+            load_pps,
+            duration_s: 1.0,
+        };
+        let measured = Measured {
+            window_ns: 1_000_000_000,
+            generated: vec![Generated {
+                frames,
+                ..Generated::default()
+            }],
+            handled: netplumb_model::bench::Handled {
+                packets: BTreeMap::from([(0, left)]),
+                ..Default::default()
+            },
+            hops: vec![Hop {
+                name: "x".into(),
+                entered: frames,
+                left,
+                dropped: BTreeMap::from([("full".into(), frames - left)]),
+            }],
+            ..Measured::default()
+        };
+        result_of(trial, &measured)
+    }
+
+    /// Check what counts as lost: what was, and what was not offered; not what pacing
+    /// leaves out.
+    #[test]
+    fn what_is_lost() {
+        assert_eq!(trial(1000.0, 1000, 1000).loss_ratio, 0.0);
+        assert_eq!(trial(1000.0, 995, 995).loss_ratio, 0.0);
+        assert!((trial(1000.0, 1000, 900).loss_ratio - 0.1).abs() < 1e-9);
+        assert!((trial(1000.0, 800, 800).loss_ratio - 0.2).abs() < 1e-9);
+    }
+}

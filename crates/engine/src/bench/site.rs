@@ -1,0 +1,306 @@
+//! The ground that a block is measured on: namespaces, and which CPU does what.
+
+use std::fs;
+
+use netplumb_lab::netns::{Namespace, Topology, TopologyPlan};
+use netplumb_model::bench::{Bench, BenchArm, DataPath, Fault};
+use netplumb_model::class::Link;
+use netplumb_paths::{Device, Site};
+use netplumb_workload::frames::Exit;
+
+use super::nics::{NicError, Own, addresses};
+use crate::error::EngineError;
+
+/// Ports of the frames. 9 is `discard` (RFC 863).
+const SOURCE_PORT: u16 = 9_000;
+const PORT: u16 = 9;
+
+/// An MTU that a program of XDP with one buffer does not take (veth_xdp_set,
+/// drivers/net/veth.c).
+const TOO_LONG_BYTES: u32 = 9_000;
+
+/// Namespaces that stand, and who is where in them.
+pub(super) struct Ground {
+    /// None on the user's own interfaces.
+    topology: Option<Topology>,
+    /// Where packets are sent from.
+    from: (Namespace, Device),
+    /// The device that packets are sent from, and the one that they come to.
+    pub(super) devices: [String; 2],
+    /// Where packets come out.
+    pub(super) sink: Option<Site>,
+    pub(super) site: Site,
+}
+
+/// Which CPUs do what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cpus {
+    /// These send.
+    pub(super) send: Vec<u32>,
+    /// These handle what is sent, where that is up to us.
+    pub(super) handle: Vec<u32>,
+}
+
+impl Cpus {
+    /// Of those that there are, the last send: the first ones have most of the machine's
+    /// other work.
+    pub(super) fn of(arm: &BenchArm, online: &[u32]) -> Option<Cpus> {
+        let cores = arm.cores as usize;
+        let at = online.len().checked_sub(cores)?;
+        let (others, send) = online.split_at(at);
+        let handle = match (arm.apart, others) {
+            (true, []) => return None,
+            (_, []) => send,
+            // A program that reads on the CPU that sends has the generator's leftovers.
+            _ => &others[..others.len().min(cores)],
+        };
+        Some(Cpus {
+            send: send.to_vec(),
+            handle: handle.to_vec(),
+        })
+    }
+}
+
+/// The CPUs that are online.
+pub(super) fn online() -> Result<Vec<u32>, EngineError> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online")
+        .map_err(EngineError::host("read which CPUs are online"))?;
+    Ok(ranges(text.trim()))
+}
+
+/// "0-2,5" as numbers.
+fn ranges(text: &str) -> Vec<u32> {
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) {
+            all.extend(first..=last.min(first.saturating_add(4_096)));
+        }
+    }
+    all
+}
+
+/// Whether packets go to another device than the one they came by.
+fn crosses(bench: Bench, path: DataPath) -> bool {
+    bench == Bench::Forward && path != DataPath::XdpTx
+}
+
+impl Ground {
+    /// Build what an arm needs, or find it among the user's own interfaces.
+    pub(super) fn build(arm: &BenchArm, own: Option<&Own>) -> Result<Ground, EngineError> {
+        match own {
+            Some(own) => Ground::of_own(arm, own),
+            None => Ground::between_namespaces(arm),
+        }
+    }
+
+    /// On the user's own interfaces.
+    fn of_own(arm: &BenchArm, own: &Own) -> Result<Ground, EngineError> {
+        let crosses = crosses(arm.bench, arm.path);
+        let (source, destination) = addresses(arm.frames.family);
+        let (egress, out) = match (arm.bench, crosses, &own.to, &own.sink) {
+            (Bench::Drop, ..) => (None, None),
+            (_, false, ..) => (None, Some(own.from.clone())),
+            (_, true, Some(to), Some(sink)) => (Some(to.clone()), Some(sink.clone())),
+            _ => {
+                return Err(NicError::CannotRun {
+                    reason: format!("`{}` sends on by another interface", arm.path),
+                    remedy: "name it, and the one at the other end of its cable: --to NIC --sink \
+                             NIC"
+                    .into(),
+                }
+                .into());
+            }
+        };
+        let site = |ingress: Device, egress, next_mac| {
+            Ok::<_, EngineError>(Site {
+                namespace: own
+                    .namespace
+                    .try_clone()
+                    .map_err(EngineError::host("hold a namespace"))?,
+                ingress,
+                egress,
+                next_mac,
+                source,
+                destination,
+                port: PORT,
+                kind: arm.frames.kind,
+                journal: Some(own.journal()),
+            })
+        };
+        let next_mac = out.as_ref().map_or([0; 6], |device| device.mac);
+        let sink = match out {
+            Some(device) => Some(site(device, None, [0; 6])?),
+            None => None,
+        };
+        Ok(Ground {
+            topology: None,
+            devices: [own.from.name.clone(), own.nic.name.clone()],
+            from: (own.hold()?, own.from.clone()),
+            sink,
+            site: site(own.nic.clone(), egress, next_mac)?,
+        })
+    }
+
+    /// In namespaces that are thrown away.
+    fn between_namespaces(arm: &BenchArm) -> Result<Ground, EngineError> {
+        let crosses = crosses(arm.bench, arm.path);
+        let topology = Topology::build_named(&TopologyPlan {
+            link: Link::Veth,
+            family: arm.frames.family,
+            forward: crosses,
+            bridge: false,
+            queues: Some(arm.cores.max(1)),
+            mtu_bytes: (arm.planted.fault == Some(Fault::Mtu)).then_some(TOO_LONG_BYTES),
+            sysctl: Default::default(),
+            offload: Default::default(),
+            nft: None,
+            qdisc: None,
+        })?;
+        let held = |namespace: &Namespace| {
+            let clone = namespace.try_clone();
+            clone.map_err(EngineError::host("hold a namespace"))
+        };
+        let device = |namespace: &Namespace, name: &str| {
+            let found = namespace.device(name);
+            let (index, mac) = found.map_err(EngineError::host("find a device"))?;
+            Ok::<_, EngineError>(Device {
+                name: name.into(),
+                index,
+                mac,
+                permanent_mac: None,
+            })
+        };
+        let (tested, ingress, egress) = match &topology.router {
+            Some(router) => (router, device(router, "r0")?, Some(device(router, "r1")?)),
+            None => (&topology.rx, device(&topology.rx, "rx0")?, None),
+        };
+        let out = match (arm.bench, crosses) {
+            (Bench::Drop, _) => None,
+            (_, true) => Some((&topology.rx, device(&topology.rx, "rx0")?)),
+            (_, false) => Some((&topology.tx, device(&topology.tx, "tx0")?)),
+        };
+        let site = |namespace: &Namespace, ingress, egress, next_mac| {
+            Ok::<_, EngineError>(Site {
+                namespace: held(namespace)?,
+                ingress,
+                egress,
+                next_mac,
+                source: topology.tx_address,
+                destination: topology.rx_address,
+                port: PORT,
+                kind: arm.frames.kind,
+                journal: None,
+            })
+        };
+        let next_mac = out.as_ref().map_or([0; 6], |(_, device)| device.mac);
+        let sink = match out {
+            Some((namespace, device)) => Some(site(namespace, device, None, [0; 6])?),
+            None => None,
+        };
+        let site = site(tested, ingress, egress, next_mac)?;
+        let tx = Namespace::from(held(&topology.tx)?);
+        let from = device(&tx, "tx0")?;
+        Ok(Ground {
+            devices: [from.name.clone(), site.ingress.name.clone()],
+            from: (tx, from),
+            topology: Some(topology),
+            sink,
+            site,
+        })
+    }
+
+    /// Where frames leave for it.
+    pub(super) fn exit(&self, path: DataPath) -> Result<Exit, EngineError> {
+        let (namespace, device) = &self.from;
+        Ok(Exit {
+            namespace: namespace
+                .try_clone()
+                .map_err(EngineError::host("hold a namespace"))?,
+            device: device.index,
+            mac: device.mac,
+            to_mac: netplumb_paths::frame_mac(path, &self.site),
+            source: self.site.source,
+            destination: self.site.destination,
+            source_port: SOURCE_PORT,
+            destination_port: PORT,
+        })
+    }
+}
+
+impl Ground {
+    /// All namespaces that packets pass, by number.
+    pub(super) fn inodes(&self) -> Result<Vec<u32>, EngineError> {
+        let inode = |namespace: &Namespace| {
+            let inode = namespace.inode();
+            inode.map_err(EngineError::host("number a namespace"))
+        };
+        match &self.topology {
+            Some(topology) => topology.all().into_iter().map(inode).collect(),
+            None => Ok(vec![inode(&self.from.0)?]),
+        }
+    }
+
+    /// Whether others may send packets over it as well.
+    pub(super) fn is_shared(&self) -> bool {
+        self.topology.is_none()
+    }
+
+    /// The namespace that the path is in.
+    pub(super) fn tested(&self) -> &Namespace {
+        match &self.topology {
+            Some(topology) => topology.router.as_ref().unwrap_or(&topology.rx),
+            None => &self.from.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netplumb_model::bench::{FrameKind, FrameSize, Frames, Offered};
+    use netplumb_model::class::Family;
+
+    use super::*;
+
+    fn arm(cores: u32, apart: bool) -> BenchArm {
+        BenchArm {
+            bench: Bench::Drop,
+            path: DataPath::Xdp,
+            frames: Frames {
+                kind: FrameKind::Udp,
+                family: Family::V4,
+                size: FrameSize::Bytes(60),
+                flows: 1,
+            },
+            offered: Offered::Most,
+            cores,
+            batch: 64,
+            apart,
+            stamped: false,
+            swaps: 0,
+            sources: 0,
+            planted: Default::default(),
+        }
+    }
+
+    /// Check which CPUs do what, and that more can't be had than there are.
+    #[test]
+    fn cpus() {
+        let of = |cores, apart, online: &[u32]| {
+            Cpus::of(&arm(cores, apart), online).map(|c| (c.send, c.handle))
+        };
+        assert_eq!(of(1, false, &[0, 1, 2]), Some((vec![2], vec![0])));
+        assert_eq!(of(2, false, &[0, 1]), Some((vec![0, 1], vec![0, 1])));
+        assert_eq!(of(2, true, &[0, 1, 4, 5]), Some((vec![4, 5], vec![0, 1])));
+        assert_eq!(of(2, true, &[0, 1]), None);
+        assert_eq!(of(3, false, &[0, 1]), None);
+    }
+
+    /// Check how the kernel's lists of CPUs are read.
+    #[test]
+    fn lists() {
+        assert_eq!(ranges("0-2,5"), [0, 1, 2, 5]);
+        assert_eq!(ranges("0"), [0]);
+        assert_eq!(ranges(""), [] as [u32; 0]);
+    }
+}

@@ -1,0 +1,240 @@
+//! A command under the `exact` instrument.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use netplumb_instruments::exact::{
+    self, Accountant, Images, Losses, StreamError, StreamReader, TreeNode, UserCode, UserSymbol,
+    Window,
+};
+use netplumb_kernel::kallsyms::SymbolTable;
+use netplumb_kernel::path_rules::PathRules;
+use netplumb_lab::vm::bulk;
+use netplumb_lab::vm::machine;
+use netplumb_lab::vm::process::{self, Extra, Guest};
+use netplumb_model::message::{Reply, Request};
+use netplumb_model::recording::{Ledger, Recording};
+
+use super::{Base, CommandRun, Said, add_command_losses, add_loss, facts, keep, runs, watched};
+use crate::collect::{Index, Translation};
+use crate::debug_info::{self, Ran};
+use crate::error::EngineError;
+use crate::measure::pipe;
+use crate::run::{Options, Progress, Save, add_losses, note_machine};
+
+/// The name of the code that the kernel lends to processes.
+const VDSO: &str = "[vdso]";
+
+/// Count the instructions of a command: its own, and the kernel's as it runs.
+pub(super) fn measure(
+    run: &CommandRun,
+    options: &Options,
+    recording: &mut Recording,
+    save: Save<'_>,
+    progress: &(dyn Fn(Progress) + Sync),
+    said: &mut Said<'_>,
+) -> Result<(), EngineError> {
+    let arm = run.arm();
+    recording.arms = vec![arm.clone()];
+    recording.complete = false;
+    note_machine(recording, options);
+    if !options.quick {
+        recording.environment.insert(
+            format!("vm.icount_shift.{}", run.link),
+            machine::icount_shift(run.link).to_string(),
+        );
+    }
+    let Base {
+        origin,
+        links,
+        modules,
+        archive,
+    } = run.base(&arm, options, recording, &mut *save, progress)?;
+    // Loaded late, they are in no table that was saved.
+    let symbols = origin.symbols.clone().filter(|_| modules.is_empty());
+    let mut requests = vec![Request::Unpack { modules }, Request::ReadVdso];
+    if symbols.is_none() {
+        requests.push(Request::ReadFile("/proc/kallsyms".into()));
+    }
+    if origin.symbols.is_none() {
+        requests.push(Request::Describe);
+    }
+    // The kernel itself does not move: an address of another boot will do.
+    let watch = match &origin.symbols {
+        Some(symbols) => watched(symbols),
+        None => None,
+    };
+    requests.push(run.request(links, watch));
+
+    let host = EngineError::host;
+    let plugin =
+        process::memfd("netplumb-plugin", exact::PLUGIN).map_err(host("hold the plugin"))?;
+    let (stream, stream_end) = pipe().map_err(host("make a pipe"))?;
+    let mut args = exact::qemu_args(plugin.as_raw_fd(), stream_end.as_raw_fd());
+    args.extend(bulk::qemu_args(archive.as_raw_fd()));
+    let extra = Extra {
+        args,
+        fds: vec![plugin, stream_end, archive],
+    };
+    let guest = origin.start(&requests, extra, options)?;
+    progress(Progress::Arm(arm.name.clone()));
+    let (mut images, paths) = debug_info::images(&run.bundle);
+
+    let (outcome, told, late) = thread::scope(|scope| {
+        let mut guest = guest;
+        let (ready, begin) = channel::<(SymbolTable, Images)>();
+        let known = symbols.as_deref();
+        let blocks = run.blocks;
+        let reader = scope.spawn(move || {
+            // Not ready, and never will be: the guest ended first.
+            let Ok((late, images)) = begin.recv() else {
+                return (Told::default(), None);
+            };
+            let symbols = known.unwrap_or(&late);
+            let told = follow(stream, symbols, images, &|n| {
+                progress(Progress::Blocks(n.min(blocks), blocks));
+            });
+            (told, known.is_none().then_some(late))
+        });
+        let outcome = (|| -> Result<(), EngineError> {
+            guest.go_on()?;
+            guest.answers(options.timeout, |_| Ok(()))?;
+            let vdso = chunks(&mut guest, options)?;
+            // Without it its code is in no file; it is not much.
+            let _ = images.add(VDSO, &vdso, None);
+            let late = match known {
+                Some(_) => SymbolTable::default(),
+                None => SymbolTable::parse(&chunks(&mut guest, options)?)?,
+            };
+            if origin.symbols.is_none() {
+                facts(&mut guest, options, recording)?;
+            }
+            let _ = ready.send((late, std::mem::take(&mut images)));
+            runs(&mut guest, options, &mut |reply| said.take(reply))
+        })();
+        let peak = guest.peak_memory_bytes().unwrap_or(0);
+        recording
+            .environment
+            .insert("vm.qemu_peak_bytes".into(), peak.to_string());
+        drop((guest, ready));
+        let (told, late) = reader
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (outcome, told, late)
+    });
+
+    if let Some(symbols) = symbols.as_deref().or(late.as_ref()) {
+        let mut index = Index::of(recording);
+        let mut translation = Translation::default();
+        let user_symbols = told.user_symbols;
+        translation.set_user(user_symbols.clone());
+        translation.add_nodes(recording, &mut index, symbols, &options.layers, &told.nodes);
+        for (number, window) in (0..).zip(&told.windows) {
+            translation.add_block(recording, 0, number, window, one_run());
+        }
+        let ran = Ran {
+            symbols: &user_symbols,
+            code: &told.code,
+            windows: &told.windows,
+        };
+        debug_info::add_lines(
+            recording,
+            &translation,
+            &ran,
+            &run.bundle,
+            &paths,
+            &options.cancel,
+        );
+    }
+    add_losses(recording, &told.losses);
+    add_loss(
+        recording,
+        "ways to functions not told apart",
+        told.losses.ways_cut,
+        "deeper, or more, than are kept: those calls are below the root of their thread",
+    );
+    add_loss(
+        recording,
+        "instructions in code of no file",
+        told.losses.insns_without_file,
+        "made while it ran, or in a file that was not taken along: they are in [unknown]",
+    );
+    add_command_losses(recording, told.losses.windows_cut, said.ends);
+    let (got, wanted) = (told.windows.len(), said.ends.len());
+    let outcome = match (outcome, told.error) {
+        (Ok(()), _) if got >= wanted => Ok(()),
+        (Ok(()), Some(stream)) => Err(stream.into()),
+        (Ok(()), None) => Err(EngineError::WindowsMissing { got, wanted }),
+        (outcome, _) => outcome,
+    };
+    keep(outcome, recording, save, said.ends)
+}
+
+/// A command's ledger: it was run.
+fn one_run() -> Ledger {
+    Ledger {
+        offered: 1,
+        delivered: 1,
+        ..Ledger::default()
+    }
+}
+
+/// What the plugin told.
+#[derive(Default)]
+struct Told {
+    windows: Vec<Window>,
+    nodes: Vec<TreeNode>,
+    user_symbols: Vec<UserSymbol>,
+    /// The blocks that windows name.
+    code: BTreeMap<u32, UserCode>,
+    losses: Losses,
+    error: Option<StreamError>,
+}
+
+fn follow(stream: File, symbols: &SymbolTable, images: Images, done: &dyn Fn(u32)) -> Told {
+    let rules = PathRules::built_in();
+    let mut reader = StreamReader::new(stream);
+    let mut accountant = Accountant::of_command(symbols, &rules, images);
+    let mut told = Told::default();
+    loop {
+        match reader.next() {
+            Ok(Some(record)) => {
+                if let Some(window) = accountant.take(record) {
+                    told.windows.push(window);
+                    done(told.windows.len() as u32);
+                }
+            }
+            Ok(None) => break,
+            Err(error) => {
+                told.error = Some(error);
+                break;
+            }
+        }
+    }
+    told.windows.extend(accountant.finish());
+    for ran in told.windows.iter().flat_map(|w| &w.user_code) {
+        if let Entry::Vacant(entry) = told.code.entry(ran.block) {
+            entry.insert(accountant.user_code(ran.block).unwrap_or_default());
+        }
+    }
+    told.nodes = accountant.tree().nodes().to_vec();
+    told.user_symbols = accountant.user_symbols().to_vec();
+    told.losses = accountant.losses();
+    told
+}
+
+/// The answer to a request, of chunks.
+fn chunks(guest: &mut Guest, options: &Options) -> Result<Vec<u8>, EngineError> {
+    let mut bytes = Vec::new();
+    guest.answers(options.timeout, |reply| {
+        if let Reply::Chunk(chunk) = reply {
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(())
+    })?;
+    Ok(bytes)
+}

@@ -1,0 +1,86 @@
+//! A command under an instrument that reads the guest's clock: the packets that there are
+//! while it runs. Nothing is counted by QEMU.
+
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use netplumb_lab::vm::bulk;
+use netplumb_lab::vm::process::Extra;
+use netplumb_model::message::{Reply, Request};
+use netplumb_model::recording::Recording;
+use netplumb_model::timing::TimingSpec;
+
+use super::{Base, CommandRun, Said, add_command_losses, facts, keep, runs};
+use crate::error::EngineError;
+use crate::live::{CommandWindows, note_clock};
+use crate::run::{Options, Progress, Save, note_machine};
+
+/// How long the guest may take to attach the instrument, at least: a hundred functions take
+/// it half a minute, and who gives a command less time means the command.
+const ATTACH_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Time the packets of a command, a window for each run.
+pub(super) fn measure(
+    run: &CommandRun,
+    spec: &TimingSpec,
+    options: &Options,
+    recording: &mut Recording,
+    save: Save<'_>,
+    progress: &dyn Fn(Progress),
+    said: &mut Said<'_>,
+) -> Result<(), EngineError> {
+    let arm = run.arm();
+    recording.complete = false;
+    note_machine(recording, options);
+    note_clock(recording, spec, run.link, options);
+    let Base {
+        origin,
+        links,
+        modules,
+        archive,
+    } = run.base(&arm, options, recording, &mut *save, progress)?;
+    let mut requests = vec![Request::Unpack { modules }];
+    if origin.symbols.is_none() {
+        requests.push(Request::Describe);
+    }
+    requests.push(Request::Attach {
+        spec: spec.clone(),
+        links: links.clone(),
+    });
+    requests.push(run.request(links, None));
+    let extra = Extra {
+        args: bulk::qemu_args(archive.as_raw_fd()),
+        fds: vec![archive],
+    };
+    let mut guest = origin.start(&requests, extra, options)?;
+    progress(Progress::Arm(arm.name.clone()));
+    let mut windows = CommandWindows::new(&arm, spec.filter.family);
+    let outcome = (|| -> Result<(), EngineError> {
+        guest.go_on()?;
+        guest.answers(options.timeout, |_| Ok(()))?;
+        if origin.symbols.is_none() {
+            facts(&mut guest, options, recording)?;
+        }
+        guest.answers(options.timeout.max(ATTACH_PATIENCE), |reply| {
+            windows.take(recording, &options.layers, &reply);
+            Ok(())
+        })?;
+        runs(&mut guest, options, &mut |reply| {
+            windows.take(recording, &options.layers, &reply);
+            let ended = matches!(reply, Reply::Ended(_));
+            said.take(reply);
+            if ended {
+                let done = said.ends.len() as u32;
+                progress(Progress::Blocks(done, run.blocks));
+            }
+        })
+    })();
+    add_command_losses(recording, 0, said.ends);
+    let outcome = match (outcome, said.ends.last()) {
+        (Ok(()), Some(end)) if recording.blocks.is_empty() => Err(EngineError::NothingSeen {
+            command: Some(end.exit),
+        }),
+        (outcome, _) => outcome,
+    };
+    keep(outcome, recording, save, said.ends)
+}

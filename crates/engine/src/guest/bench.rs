@@ -1,0 +1,162 @@
+//! Blocks of benches in the guest: on its clock of time, or counted.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use netplumb_instruments::rates::cpu;
+use netplumb_model::bench::{BenchArm, Handled, Since};
+use netplumb_model::message::{CountPlan, Reply};
+use netplumb_model::recording::Ledger;
+use netplumb_workload::mark::{self, mark};
+
+use super::Agent;
+use crate::bench::block::{self, Ran, Stand};
+use crate::error::EngineError;
+
+/// Where programs are: the kernel starts its init without saying so.
+const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+/// Left to new devices, and to what loading programs leaves the kernel to do, before
+/// anything is counted: on a clock of instructions that takes no time.
+const SETTLE: Duration = Duration::from_secs(3);
+/// Left to who reads packets, in each block: more than any takes for a block's.
+const REST: Duration = Duration::from_millis(20);
+
+type Tell<'a> = &'a mut dyn FnMut(Reply) -> io::Result<()>;
+
+impl Agent {
+    /// A block on the clock of time.
+    pub(super) fn bench_block(
+        &self,
+        arm: &BenchArm,
+        times: [u64; 2],
+        limit_pps: Option<f64>,
+        reply: Tell<'_>,
+    ) -> Result<(), String> {
+        name_programs();
+        let times = times.map(Duration::from_nanos);
+        let ran = block::measure(
+            arm,
+            None,
+            times,
+            limit_pps,
+            &Arc::new(AtomicBool::new(false)),
+        );
+        let answer = match ran.map_err(|e| e.to_string())? {
+            Ran::Measured(measured, mut facts) => {
+                facts.extend(cpu::facts());
+                facts.insert("machine.cpus".into(), "1".into());
+                Reply::BenchBlock(measured, facts)
+            }
+            Ran::CannotHere(why) => Reply::BenchCannot(why),
+        };
+        reply(answer).map_err(|e| e.to_string())
+    }
+
+    /// What the generator makes by itself.
+    pub(super) fn bench_limit(&self, arm: &BenchArm, reply: Tell<'_>) -> Result<(), String> {
+        name_programs();
+        match block::calibrate_for(arm) {
+            Ok(limit) => reply(Reply::BenchLimit(limit)).map_err(|e| e.to_string()),
+            Err(error) => cannot(error, reply),
+        }
+    }
+
+    /// Where packets go.
+    pub(super) fn bench_diagnose(&self, arm: &BenchArm, reply: Tell<'_>) -> Result<(), String> {
+        name_programs();
+        let found = block::diagnose(arm, None, &Arc::new(AtomicBool::new(false)));
+        let found = found.map_err(|e| e.to_string())?;
+        reply(Reply::Diagnosis(found)).map_err(|e| e.to_string())
+    }
+
+    /// Count frames along a path. Nothing is said before the last block is over.
+    pub(super) fn bench_count(&self, plan: &CountPlan, reply: Tell<'_>) -> Result<(), String> {
+        name_programs();
+        let (mut stand, frames) = match stand(&plan.arm) {
+            Ok(stands) => stands,
+            Err(error) => return cannot(error, reply),
+        };
+        thread::sleep(SETTLE);
+        // Before anything is counted, for this is a hundred times what is.
+        let symbols = program_symbols().map_err(|e| format!("read the kernel's symbols: {e}"))?;
+        let told = |e: EngineError| e.to_string();
+        mark::<{ mark::ARM }>();
+        frames
+            .send(plan.warmup_frames)
+            .map_err(|e| format!("warm-up: {e}"))?;
+        thread::sleep(REST);
+        let mut before = stand.handled().map_err(told)?;
+        let mut ledgers = Vec::new();
+        for index in 0..plan.blocks {
+            mark::<{ mark::WINDOW_BEGIN }>();
+            let sent = frames.send(plan.frames);
+            thread::sleep(REST);
+            mark::<{ mark::WINDOW_END }>();
+            sent.map_err(|e| format!("block {index}: {e}"))?;
+            let now = stand.handled().map_err(told)?;
+            ledgers.push(ledger(plan.frames, &now.since(&before)));
+            before = now;
+        }
+        let told = |e: io::Error| e.to_string();
+        for (index, ledger) in (0..).zip(ledgers) {
+            reply(Reply::BlockDone { index, ledger }).map_err(told)?;
+        }
+        reply(Reply::Chunk(symbols)).map_err(told)?;
+        let facts = stand.facts(&plan.arm).map_err(|e| e.to_string())?;
+        reply(Reply::Facts(facts)).map_err(told)
+    }
+}
+
+fn stand(arm: &BenchArm) -> Result<(Stand, netplumb_workload::frames::Bounded), EngineError> {
+    let stand = Stand::build(arm, None)?;
+    let frames = stand.bounded(arm)?;
+    Ok((stand, frames))
+}
+
+/// What became of so many frames.
+fn ledger(frames: u32, came: &Handled) -> Ledger {
+    let offered = u64::from(frames);
+    let delivered = came.total();
+    let mut dropped = came.lost.clone();
+    let known = delivered + dropped.values().sum::<u64>();
+    if known < offered {
+        dropped.insert("nobody knows where".into(), offered - known);
+    }
+    Ledger {
+        offered,
+        delivered,
+        dropped,
+    }
+}
+
+fn cannot(error: EngineError, reply: Tell<'_>) -> Result<(), String> {
+    let why = block::why_not(error).map_err(|e| e.to_string())?;
+    reply(Reply::BenchCannot(why)).map_err(|e| e.to_string())
+}
+
+/// Lines of /proc/kallsyms that tell of programs of BPF: they are in no table that was
+/// made before they were loaded.
+fn program_symbols() -> io::Result<Vec<u8>> {
+    let mut file = BufReader::new(File::open("/proc/kallsyms")?);
+    let (mut lines, mut line) = (Vec::new(), Vec::new());
+    while file.read_until(b'\n', &mut line)? > 0 {
+        if line.trim_ascii_end().ends_with(b"[bpf]") {
+            lines.extend_from_slice(&line);
+        }
+        line.clear();
+    }
+    Ok(lines)
+}
+
+/// Say where programs are, if nobody has.
+fn name_programs() {
+    if std::env::var_os("PATH").is_none() {
+        // SAFETY: the agent carries out one request at a time, and no thread of an earlier
+        // one is left.
+        unsafe { std::env::set_var("PATH", PATH) };
+    }
+}

@@ -1,0 +1,84 @@
+//! The `rates` instrument: how busy CPUs were, and where frames went.
+//!
+//! [`cpu`] tells how busy each CPU was, by two methods that know nothing of each
+//! other. [`links`] reads the counters that the kernel keeps anyway. [`drops`] is for
+//! when these do not explain what is missing: programs on tracepoints, which cost
+//! something for each packet that is lost, so that they are attached on demand only.
+
+mod accounting;
+mod busy;
+pub mod cpu;
+pub mod drops;
+mod ethtool;
+pub mod links;
+#[cfg(test)]
+mod sandbox;
+
+use std::io;
+
+use libbpf_rs::btf::{Btf, types};
+use libbpf_rs::{MapCore, MapHandle, Object};
+
+use crate::live::LiveError;
+
+fn system<E>(doing: &str) -> impl FnOnce(E) -> LiveError + '_
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    move |source| LiveError::System {
+        doing: doing.to_string(),
+        source: Box::new(source),
+    }
+}
+
+/// The types of the running kernel.
+fn btf() -> Result<Btf<'static>, LiveError> {
+    Btf::from_vmlinux().map_err(|error| LiveError::CannotRun {
+        reason: format!("the kernel has no type information ({error})"),
+        remedy: "use a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions have it".into(),
+    })
+}
+
+fn has_tracepoint(btf: &Btf<'_>, tracepoint: &str) -> bool {
+    let name = format!("btf_trace_{tracepoint}");
+    btf.type_by_name::<types::Typedef<'_>>(&name).is_some()
+}
+
+/// What the kernel's refusal to load programs means.
+fn refused(source: libbpf_rs::Error) -> LiveError {
+    match source.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => LiveError::CannotRun {
+            reason: "the kernel doesn't let this user load BPF programs".into(),
+            remedy: "be root, or have CAP_BPF and CAP_PERFMON (`plumb doctor` says more)".into(),
+        },
+        _ => system("load the programs of `rates`")(source),
+    }
+}
+
+/// A map by the end of its name.
+fn map(object: &Object, name: &str) -> Result<MapHandle, LiveError> {
+    let found = object
+        .maps()
+        .find(|m| m.name().to_string_lossy().ends_with(name));
+    let found = found.ok_or_else(|| LiveError::System {
+        doing: "find the maps of `rates`".into(),
+        source: format!("the compiled programs have no `{name}`").into(),
+    })?;
+    MapHandle::try_from(&found).map_err(system("hold the maps of `rates`"))
+}
+
+/// Keep this thread on a CPU.
+fn run_on(cpu: usize) -> io::Result<()> {
+    // SAFETY: an all-zero set is a valid one, with no CPU in it.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the number is below the set's size.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: the kernel reads the set, whose size is told, and 0 is this thread.
+    match unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

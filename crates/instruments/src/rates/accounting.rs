@@ -1,0 +1,104 @@
+//! How the kernel keeps account of CPU time: what a figure from /proc/stat is worth.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::capability::Config;
+
+/// How this kernel keeps account of CPU time, by dotted names (`cpu.accounting`). Where
+/// its configuration can't be read, that says `unknown`.
+pub fn facts() -> BTreeMap<String, String> {
+    let line = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let mut facts = of(&Config::running(), &line("/proc/cmdline"));
+    let clock = line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    facts.insert("cpu.clocksource".into(), known(clock.trim()));
+    facts
+}
+
+fn known(text: &str) -> String {
+    match text {
+        "" => "unknown".into(),
+        text => text.into(),
+    }
+}
+
+fn of(config: &Config, command_line: &str) -> BTreeMap<String, String> {
+    let is = |option: &str| config.value(option) == Some("y");
+    let choice = |choices: &[(&str, &str)], otherwise: &str| {
+        let found = choices.iter().find(|(option, _)| is(option));
+        match found {
+            Some((_, means)) => (*means).to_string(),
+            None if config.is_known() => otherwise.to_string(),
+            None => "unknown".to_string(),
+        }
+    };
+    let mut facts = BTreeMap::new();
+    // kernel/time/Kconfig: "Cputime accounting".
+    facts.insert(
+        "cpu.accounting".into(),
+        choice(
+            &[
+                (
+                    "CONFIG_VIRT_CPU_ACCOUNTING_GEN",
+                    "by ticks, or at each change where nohz_full= is given",
+                ),
+                ("CONFIG_VIRT_CPU_ACCOUNTING_NATIVE", "at each change"),
+                ("CONFIG_TICK_CPU_ACCOUNTING", "by ticks"),
+            ],
+            "unknown",
+        ),
+    );
+    facts.insert(
+        "cpu.irq_time".into(),
+        choice(
+            &[("CONFIG_IRQ_TIME_ACCOUNTING", "measured")],
+            "charged by ticks",
+        ),
+    );
+    // Without ticks being stopped, idle time is charged by ticks too
+    // (get_cpu_idle_time_us() in kernel/time/tick-sched.c).
+    let off = ["nohz=off", "nohz=0", "highres=off"];
+    let is_off = command_line.split_whitespace().any(|w| off.contains(&w));
+    facts.insert(
+        "cpu.idle_time".into(),
+        match choice(&[("CONFIG_NO_HZ_COMMON", "measured")], "charged by ticks") {
+            told if told == "measured" && is_off => "charged by ticks (no nohz)".into(),
+            told => told,
+        },
+    );
+    facts.insert(
+        "cpu.hz".into(),
+        known(config.value("CONFIG_HZ").unwrap_or_default()),
+    );
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check what is told of a kernel that charges by ticks, of one that measures, and
+    /// of one that tells nothing.
+    #[test]
+    fn configurations() {
+        let ticks =
+            Config::parse("CONFIG_TICK_CPU_ACCOUNTING=y\nCONFIG_NO_HZ_COMMON=y\nCONFIG_HZ=250\n");
+        let told = of(&ticks, "quiet");
+        assert_eq!(told["cpu.accounting"], "by ticks");
+        assert_eq!(told["cpu.irq_time"], "charged by ticks");
+        assert_eq!(told["cpu.idle_time"], "measured");
+        assert_eq!(told["cpu.hz"], "250");
+        let told = of(&ticks, "ro nohz=off");
+        assert_eq!(told["cpu.idle_time"], "charged by ticks (no nohz)");
+
+        let fine =
+            Config::parse("CONFIG_VIRT_CPU_ACCOUNTING_GEN=y\nCONFIG_IRQ_TIME_ACCOUNTING=y\n");
+        let told = of(&fine, "");
+        assert!(told["cpu.accounting"].contains("nohz_full"));
+        assert_eq!(told["cpu.irq_time"], "measured");
+        assert_eq!(told["cpu.idle_time"], "charged by ticks");
+
+        let told = of(&Config::default(), "");
+        assert!(told.values().all(|v| v == "unknown"), "{told:?}");
+    }
+}

@@ -1,0 +1,169 @@
+//! How busy CPUs are by the tracepoints of scheduler and interrupts
+//! (rates/busy.bpf.c): what `stat.rs` is checked by.
+
+use std::collections::BTreeMap;
+
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+
+use super::{has_tracepoint, refused, system};
+use crate::live::LiveError;
+use crate::own::monotonic_ns;
+
+/// The programs, compiled from rates/busy.bpf.c.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/busy.bpf.o"));
+
+/// What programs are called before the tracepoint's name.
+const PREFIX: &str = "busy_";
+/// Attached last: a CPU is known from the first switch of tasks on.
+const SWITCH: &str = "sched_switch";
+/// Without these there is nothing to add up; others are some kinds of machine's.
+const NEEDED: &[&str] = &[
+    SWITCH,
+    "irq_handler_entry",
+    "irq_handler_exit",
+    "softirq_entry",
+    "softirq_exit",
+];
+
+/// struct busy_cpu of rates/busy.h: how much of it is read here.
+const CPU_WORDS: usize = 4;
+
+/// The programs, attached for as long as it lives.
+#[derive(Debug)]
+pub(super) struct Busy {
+    cpus: MapHandle,
+    // Before what they are links to.
+    _links: Vec<Link>,
+    _object: Object,
+}
+
+/// What was added up on a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ran {
+    /// When, by CLOCK_MONOTONIC.
+    pub(super) at_ns: u64,
+    /// Time that something ran, since the programs were attached.
+    pub(super) busy_ns: u64,
+    /// Time that was taken for idle though it may not have been.
+    pub(super) unsure_ns: u64,
+}
+
+impl Busy {
+    /// Attach the programs, and have every CPU switch tasks once, from which on it is
+    /// known what it does.
+    pub(super) fn attach() -> Result<Busy, LiveError> {
+        let btf = super::btf()?;
+        let has = |tracepoint: &str| has_tracepoint(&btf, tracepoint);
+        let possible = libbpf_rs::num_possible_cpus().map_err(system("count the CPUs"))?;
+        // libelf wants it aligned, as the allocator has it.
+        let image = OBJECT.to_vec();
+        let mut open = ObjectBuilder::default()
+            .open_memory(&image)
+            .map_err(system("read the programs of `rates`"))?;
+        for mut program in open.progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let tracepoint = name.strip_prefix(PREFIX).unwrap_or(&name);
+            if !has(tracepoint) && NEEDED.contains(&tracepoint) {
+                return Err(LiveError::CannotRun {
+                    reason: format!("the kernel has no tracepoint `{tracepoint}`"),
+                    remedy: "use a kernel with CONFIG_TRACEPOINTS".into(),
+                });
+            }
+            program.set_autoload(has(tracepoint));
+        }
+        for mut map in open.maps_mut() {
+            // No kernel has as many CPUs as would not fit.
+            map.set_max_entries(possible as u32)
+                .map_err(system("size the map of `rates`"))?;
+        }
+        let object = open.load().map_err(refused)?;
+        let mut links = Vec::new();
+        for last in [false, true] {
+            for program in object.progs_mut() {
+                let is_switch = program.name().to_string_lossy().ends_with(SWITCH);
+                if program.autoload() && is_switch == last {
+                    let link = program.attach_trace();
+                    links.push(link.map_err(system("attach the programs of `rates`"))?);
+                }
+            }
+        }
+        let cpus = super::map(&object, "cpus")?;
+        switch_once(possible);
+        Ok(Busy {
+            cpus,
+            _links: links,
+            _object: object,
+        })
+    }
+
+    /// What was added up so far, by CPU; without those that did not switch tasks yet.
+    pub(super) fn read(&self) -> Result<BTreeMap<u32, Ran>, libbpf_rs::Error> {
+        let mut ran = BTreeMap::new();
+        for cpu in 0..self.cpus.max_entries() {
+            let before_ns = monotonic_ns();
+            let Some(value) = self.cpus.lookup(&cpu.to_ne_bytes(), MapFlags::ANY)? else {
+                continue;
+            };
+            // Half way between: the value was read in there.
+            let at_ns = before_ns + (monotonic_ns() - before_ns) / 2;
+            let words: Vec<u64> = value
+                .chunks_exact(8)
+                .take(CPU_WORDS)
+                .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()))
+                .collect();
+            if let &[acc_ns, _, unsure_ns, known] = &words[..]
+                && known as u32 != 0
+            {
+                ran.insert(
+                    cpu,
+                    Ran {
+                        at_ns,
+                        busy_ns: busy_ns(acc_ns, at_ns),
+                        unsure_ns,
+                    },
+                );
+            }
+        }
+        Ok(ran)
+    }
+}
+
+/// What the one word says at a moment: it is negative while something runs.
+fn busy_ns(acc_ns: u64, at_ns: u64) -> u64 {
+    match (acc_ns as i64) < 0 {
+        true => acc_ns.wrapping_add(at_ns),
+        false => acc_ns,
+    }
+}
+
+/// Run on every CPU for a moment. Where that is refused, the CPU is known when it
+/// switches tasks by itself.
+fn switch_once(possible: usize) {
+    // A new thread: it has to be switched to, wherever it runs.
+    let visitor = std::thread::Builder::new().name("plumb-cpus".into());
+    let visitor = visitor.spawn(move || {
+        for cpu in 0..possible {
+            // One that is off, or not ours to use, is known when it is used.
+            let _ = super::run_on(cpu);
+        }
+    });
+    // It does not fail; if there is none, CPUs are known later.
+    if let Ok(visitor) = visitor {
+        let _ = visitor.join();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a period under way counts up to now.
+    #[test]
+    fn one_word() {
+        // Ran for 30, from 1000 to 1030.
+        let idle = 0_u64.wrapping_sub(1000).wrapping_add(1030);
+        assert_eq!(busy_ns(idle, 5000), 30);
+        let running = idle.wrapping_sub(4000);
+        assert_eq!(busy_ns(running, 5000), 1030);
+    }
+}

@@ -1,0 +1,219 @@
+//! How busy CPUs are.
+//!
+//! The headline is 1 - (idle + iowait) / wall of each CPU, from /proc/stat: idle time is
+//! measured by the kernel where ticks stop, and what a tick is charged to has no part in
+//! it. Never a sum of the busy fields: ticks miss what keeps away from them. The second
+//! method adds up the time between tracepoints (rates/busy.bpf.c).
+//!
+//! Both count a CPU as busy while the machine below has taken it away from a guest that
+//! had work for it: `steal` says how much that was.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+
+use netplumb_model::bench::CpuUse;
+
+pub use super::accounting::facts;
+use super::busy::{Busy, Ran};
+use crate::live::LiveError;
+use crate::own::monotonic_ns;
+
+/// Of a window that may have been idle or not, as far as tracepoints tell: where it is
+/// more, they tell nothing.
+const MOST_UNSURE: f64 = 0.01;
+/// Between the clock before and after /proc/stat is read; tried again where it is more.
+const READ_NS: u64 = 500_000;
+const READS: usize = 5;
+
+/// A CPU's line of /proc/stat, as far as it is used here, in seconds since boot.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Fields {
+    /// Idle, and idle while something waited for I/O.
+    idle_s: f64,
+    softirq_s: f64,
+    steal_s: f64,
+}
+
+/// A reading of /proc/stat.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stat {
+    at_ns: u64,
+    cpus: BTreeMap<u32, Fields>,
+}
+
+impl Stat {
+    /// Read it.
+    ///
+    /// # Errors
+    /// There is no /proc/stat.
+    pub fn read() -> io::Result<Stat> {
+        let mut best: Option<(u64, u64, String)> = None;
+        for _ in 0..READS {
+            let mut file = File::open("/proc/stat")?;
+            // The kernel makes all of it at the first read, and reads no clock of ours.
+            let mut text = String::with_capacity(64 << 10);
+            let before_ns = monotonic_ns();
+            file.read_to_string(&mut text)?;
+            let took_ns = monotonic_ns() - before_ns;
+            if best.as_ref().is_none_or(|(least, ..)| took_ns < *least) {
+                best = Some((took_ns, before_ns + took_ns / 2, text));
+            }
+            if took_ns < READ_NS {
+                break;
+            }
+        }
+        let (_, at_ns, text) = best.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Stat {
+            at_ns,
+            cpus: parse(&text, ticks_per_second()),
+        })
+    }
+
+    /// Seconds from one reading to a later one.
+    pub fn seconds_to(&self, later: &Stat) -> f64 {
+        later.at_ns.saturating_sub(self.at_ns) as f64 / 1e9
+    }
+
+    /// How busy each CPU was from one reading to a later one: those that are in both.
+    pub fn busy_to(&self, later: &Stat) -> Vec<CpuUse> {
+        let wall_s = self.seconds_to(later);
+        let both = later
+            .cpus
+            .iter()
+            .filter_map(|(cpu, b)| Some((*cpu, self.cpus.get(cpu)?, b)));
+        both.map(|(cpu, a, b)| {
+            let share = |from: f64, to: f64| match wall_s > 0.0 {
+                true => ((to - from) / wall_s).clamp(0.0, 1.0),
+                false => 0.0,
+            };
+            CpuUse {
+                cpu,
+                busy: 1.0 - share(a.idle_s, b.idle_s),
+                second: None,
+                steal: share(a.steal_s, b.steal_s),
+                softirq: share(a.softirq_s, b.softirq_s),
+            }
+        })
+        .collect()
+    }
+
+    /// Whether both are of the same CPUs.
+    pub fn has_cpus_of(&self, other: &Stat) -> bool {
+        self.cpus.keys().eq(other.cpus.keys())
+    }
+
+    /// How far off `busy` may be from one reading to a later one since the fields of
+    /// /proc/stat are cut down to ticks of USER_HZ: idle and iowait by one each.
+    pub fn resolution_to(&self, later: &Stat) -> f64 {
+        match self.seconds_to(later) {
+            wall_s if wall_s > 0.0 => (2.0 / ticks_per_second() / wall_s).min(1.0),
+            _ => 1.0,
+        }
+    }
+}
+
+/// USER_HZ: what the fields are counted in, whatever the kernel's own tick is.
+fn ticks_per_second() -> f64 {
+    // SAFETY: sysconf takes a number and touches no memory of ours.
+    match unsafe { libc::sysconf(libc::_SC_CLK_TCK) } {
+        ticks if ticks > 0 => ticks as f64,
+        _ => 100.0,
+    }
+}
+
+/// The lines of single CPUs: user, nice, system, idle, iowait, irq, softirq, steal.
+fn parse(text: &str, ticks_per_second: f64) -> BTreeMap<u32, Fields> {
+    let lines = text.lines().filter_map(|line| {
+        let (cpu, rest) = line.strip_prefix("cpu")?.split_once(' ')?;
+        let ticks: Vec<f64> = rest
+            .split_whitespace()
+            .map(|field| field.parse().unwrap_or(0.0))
+            .collect();
+        let seconds = |n: usize| ticks.get(n).copied().unwrap_or(0.0) / ticks_per_second;
+        Some((
+            cpu.parse().ok()?,
+            Fields {
+                idle_s: seconds(3) + seconds(4),
+                softirq_s: seconds(6),
+                steal_s: seconds(7),
+            },
+        ))
+    });
+    lines.collect()
+}
+
+/// Reads how busy CPUs are, by both methods; the second one's programs are attached for
+/// as long as it lives.
+#[derive(Debug)]
+pub struct CpuClock {
+    second: Result<Busy, LiveError>,
+}
+
+/// A reading by both methods.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    stat: Stat,
+    ran: BTreeMap<u32, Ran>,
+}
+
+impl CpuClock {
+    /// Make ready. Where the second method can't be had, the first one goes alone:
+    /// [`CpuClock::without_second`] says why.
+    ///
+    /// # Errors
+    /// There is no /proc/stat.
+    pub fn begin() -> io::Result<CpuClock> {
+        Stat::read()?;
+        Ok(CpuClock {
+            second: Busy::attach(),
+        })
+    }
+
+    /// Why there is no second method here; none where there is.
+    pub fn without_second(&self) -> Option<&LiveError> {
+        self.second.as_ref().err()
+    }
+
+    /// How busy CPUs have been up to now: something to be compared with a later one.
+    ///
+    /// # Errors
+    /// /proc/stat or the map can't be read.
+    pub fn read(&self) -> io::Result<Reading> {
+        let ran = match &self.second {
+            Ok(busy) => busy.read().map_err(io::Error::other)?,
+            Err(_) => BTreeMap::new(),
+        };
+        Ok(Reading {
+            stat: Stat::read()?,
+            ran,
+        })
+    }
+}
+
+/// How busy each CPU was from one reading to a later one. `second` is none where that
+/// method is not there, does not know the CPU yet, or is not sure.
+pub fn since(before: &Reading, after: &Reading) -> Vec<CpuUse> {
+    let mut uses = before.stat.busy_to(&after.stat);
+    for one in &mut uses {
+        let ran = before.ran.get(&one.cpu).zip(after.ran.get(&one.cpu));
+        one.second = ran.and_then(|(a, b)| second(a, b));
+    }
+    uses
+}
+
+/// How far off `busy` may be in what [`since`] tells: see [`Stat::resolution_to`]. A
+/// window of a second makes it two points at most, and one as a rule.
+pub fn resolution(before: &Reading, after: &Reading) -> f64 {
+    before.stat.resolution_to(&after.stat)
+}
+
+fn second(before: &Ran, after: &Ran) -> Option<f64> {
+    let wall_ns = after.at_ns.checked_sub(before.at_ns).filter(|ns| *ns > 0)? as f64;
+    let unsure_ns = after.unsure_ns.saturating_sub(before.unsure_ns) as f64;
+    let busy_ns = after.busy_ns.saturating_sub(before.busy_ns) as f64;
+    (unsure_ns <= MOST_UNSURE * wall_ns).then(|| (busy_ns / wall_ns).min(1.0))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! Where frames went that no counter explains, by what the kernel says when it loses
+//! one (rates/drops.bpf.c): `kfree_skb` with its reason, and the tracepoints of XDP.
+//!
+//! It costs something for each frame that is lost, and nothing for others; a bench
+//! attaches it after a block that does not add up, and runs that again.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use libbpf_rs::btf::types;
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+
+use netplumb_kernel::kallsyms::SymbolTable;
+
+use super::{has_tracepoint, refused, system};
+use crate::live::LiveError;
+use crate::reasons::Reasons;
+
+/// The programs, compiled from rates/drops.bpf.c.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drops.bpf.o"));
+
+/// What programs are called before the tracepoint's name.
+const PREFIX: &str = "drops_";
+/// Of old kernels only: none is missing where it is not there.
+const OLD: &str = "xdp_redirect_map_err";
+
+/// `enum drops_event` of rates/drops.h, from 1.
+const EVENTS: [&str; 7] = [
+    "kfree_skb",
+    "xdp_exception",
+    "xdp_bulk_tx",
+    "xdp_devmap_xmit",
+    "xdp_redirect_err",
+    "xdp_cpumap_enqueue",
+    "xdp_cpumap_kthread",
+];
+/// struct drops_key: four numbers, a name, and an address.
+const KEY_NUMBERS: usize = 4;
+const NAME_BYTES: usize = 16;
+/// The reason that is none: then it is told where the packet was freed. An XDP program's
+/// XDP_DROP is such a one where a driver has made an skb before (veth_xdp_rcv_skb).
+const UNKNOWN: &str = "SKB_DROP_REASON_NOT_SPECIFIED";
+
+/// Frames that went missing at one place, for one cause.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The namespace, by the inode of its file; 0 where it is not known.
+    pub namespace_inode: u32,
+    /// The device's index in that namespace; 0 where it is not known.
+    pub interface: u32,
+    /// Its name; empty where it is not known.
+    pub device: String,
+    /// The tracepoint, and what it said ("kfree_skb NETFILTER_DROP").
+    pub cause: String,
+}
+
+impl fmt::Display for Place {
+    /// "at rx0: xdp_exception XDP_ABORTED".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.device.as_str(), self.interface) {
+            ("", 0) => f.write_str(&self.cause),
+            ("", interface) => write!(f, "at device {interface}: {}", self.cause),
+            (device, _) => write!(f, "at {device}: {}", self.cause),
+        }
+    }
+}
+
+/// Frames that went, by place.
+pub type Went = BTreeMap<Place, u64>;
+
+/// The programs, attached for as long as it lives.
+#[derive(Debug)]
+pub struct Drops {
+    reasons: Reasons,
+    without: BTreeMap<String, String>,
+    drops: MapHandle,
+    lost: MapHandle,
+    // Before what they are links to.
+    _links: Vec<Link>,
+    _object: Object,
+}
+
+impl Drops {
+    /// Attach to what there is of the tracepoints.
+    ///
+    /// # Errors
+    /// The kernel has no type information, this user may not load programs, or there is
+    /// none of the tracepoints.
+    pub fn attach() -> Result<Drops, LiveError> {
+        let btf = super::btf()?;
+        let mut without = BTreeMap::new();
+        // libelf wants it aligned, as the allocator has it.
+        let image = OBJECT.to_vec();
+        let mut open = ObjectBuilder::default()
+            .open_memory(&image)
+            .map_err(system("read the programs of `rates`"))?;
+        for mut program in open.progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let tracepoint = name.strip_prefix(PREFIX).unwrap_or(&name);
+            let has = has_tracepoint(&btf, tracepoint);
+            if !has && tracepoint != OLD {
+                let why = "this kernel has no such tracepoint".to_string();
+                without.insert(tracepoint.to_string(), why);
+            }
+            program.set_autoload(has);
+        }
+        let reasons = Reasons::of(&btf);
+        let has_reasons = btf.type_by_name::<types::Enum<'_>>("skb_drop_reason");
+        let settings = [
+            u32::from(has_reasons.is_some()),
+            reasons.number("SKB_CONSUMED").unwrap_or(0),
+            reasons.number(UNKNOWN).unwrap_or(0),
+        ];
+        let mut rodata = open
+            .maps_mut()
+            .find(|m| m.name().to_string_lossy().ends_with(".rodata"));
+        match rodata.as_mut().and_then(|m| m.initial_value_mut()) {
+            Some(values) if values.len() == size_of_val(&settings) => {
+                for (to, from) in values.chunks_exact_mut(4).zip(settings) {
+                    to.copy_from_slice(&from.to_ne_bytes());
+                }
+            }
+            _ => {
+                return Err(LiveError::System {
+                    doing: "set the programs of `rates`".into(),
+                    source: "their settings are not where they should be".into(),
+                });
+            }
+        }
+        let object = open.load().map_err(refused)?;
+        let mut links = Vec::new();
+        for program in object.progs_mut().filter(|p| p.autoload()) {
+            match program.attach_trace() {
+                Ok(link) => links.push(link),
+                Err(error) => {
+                    let name = program.name().to_string_lossy().into_owned();
+                    let tracepoint = name.strip_prefix(PREFIX).unwrap_or(&name);
+                    without.insert(tracepoint.to_string(), error.to_string());
+                }
+            }
+        }
+        if links.is_empty() {
+            return Err(LiveError::CannotRun {
+                reason: "none of the kernel's tracepoints for lost frames can be attached".into(),
+                remedy: "`plumb doctor` says what this kernel allows".into(),
+            });
+        }
+        Ok(Drops {
+            reasons,
+            without,
+            drops: super::map(&object, "drops")?,
+            lost: super::map(&object, ".bss")?,
+            _links: links,
+            _object: object,
+        })
+    }
+
+    /// Tracepoints that are not looked at, and why.
+    pub fn without(&self) -> &BTreeMap<String, String> {
+        &self.without
+    }
+
+    /// What went since this was attached, in these namespaces (by inode) and where no
+    /// namespace is known; in all, if none is named. Frames that there was no room to
+    /// tell apart are under the cause `not told apart`.
+    ///
+    /// # Errors
+    /// The map can't be read.
+    pub fn read(&self, namespaces: &[u32]) -> Result<Went, LiveError> {
+        let failed = || system("read where frames went");
+        let mut went = Went::new();
+        // Read when it is needed: it is large.
+        let symbols = OnceCell::new();
+        for key in self.drops.keys() {
+            let value = self.drops.lookup(&key, MapFlags::ANY).map_err(failed())?;
+            let Some(frames) = value.as_deref().and_then(number) else {
+                continue;
+            };
+            let place = self.place(&key, &symbols);
+            let known = place.namespace_inode;
+            if known == 0 || namespaces.is_empty() || namespaces.contains(&known) {
+                *went.entry(place).or_default() += frames;
+            }
+        }
+        let key = 0_u32.to_ne_bytes();
+        let lost = self.lost.lookup(&key, MapFlags::ANY).map_err(failed())?;
+        match lost.as_deref().and_then(number) {
+            Some(frames) if frames > 0 => {
+                let place = Place {
+                    namespace_inode: 0,
+                    interface: 0,
+                    device: String::new(),
+                    cause: "not told apart".into(),
+                };
+                went.insert(place, frames);
+            }
+            _ => {}
+        }
+        Ok(went)
+    }
+
+    /// What a key stands for.
+    fn place(&self, key: &[u8], symbols: &OnceCell<SymbolTable>) -> Place {
+        let mut numbers = key
+            .chunks_exact(4)
+            .take(KEY_NUMBERS)
+            .map(|n| u32::from_ne_bytes(n.try_into().unwrap_or_default()));
+        let mut next = || numbers.next().unwrap_or_default();
+        let (event, detail, namespace_inode, interface) = (next(), next(), next(), next());
+        let rest = key.get(KEY_NUMBERS * 4..).unwrap_or_default();
+        let (name, location) = rest.split_at(NAME_BYTES.min(rest.len()));
+        let name = name.split(|b| *b == 0).next().unwrap_or_default();
+        let mut cause = cause(event, detail, &self.reasons);
+        if let Some(address) = number(location).filter(|address| *address != 0) {
+            let symbols = symbols.get_or_init(|| {
+                let text = std::fs::read("/proc/kallsyms").unwrap_or_default();
+                SymbolTable::parse(&text).unwrap_or_default()
+            });
+            if let Some(symbol) = symbols.lookup(address) {
+                cause = format!("{cause} in {}", symbol.name);
+            }
+        }
+        Place {
+            namespace_inode,
+            interface,
+            device: String::from_utf8_lossy(name).into_owned(),
+            cause,
+        }
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(..8)?.try_into().ok()?))
+}
+
+fn cause(event: u32, detail: u32, reasons: &Reasons) -> String {
+    let Some(tracepoint) = EVENTS.get((event as usize).wrapping_sub(1)) else {
+        return format!("event {event}");
+    };
+    match *tracepoint {
+        "kfree_skb" => format!("{tracepoint} {}", reasons.name(detail)),
+        "xdp_exception" => format!("{tracepoint} {}", action(detail)),
+        _ if detail == 0 => (*tracepoint).to_string(),
+        _ => format!("{tracepoint} {}", errno(detail)),
+    }
+}
+
+/// `enum xdp_action` of include/uapi/linux/bpf.h.
+fn action(number: u32) -> String {
+    const ACTIONS: [&str; 5] = [
+        "XDP_ABORTED",
+        "XDP_DROP",
+        "XDP_PASS",
+        "XDP_TX",
+        "XDP_REDIRECT",
+    ];
+    match ACTIONS.get(number as usize) {
+        Some(name) => (*name).to_string(),
+        None => format!("of action {number}, which there is not"),
+    }
+}
+
+/// Those that drivers and net/core/filter.c give, by name.
+fn errno(number: u32) -> String {
+    let name = match number as i32 {
+        libc::ENXIO => "ENXIO (the other end does not take frames of XDP)",
+        libc::ENOSPC => "ENOSPC (the queue is full)",
+        libc::ENETDOWN => "ENETDOWN (the device is down)",
+        libc::EMSGSIZE => "EMSGSIZE (longer than the MTU)",
+        libc::EOPNOTSUPP => "EOPNOTSUPP (the device does not send frames of XDP)",
+        libc::EINVAL => "EINVAL (there is no such target)",
+        libc::ENOMEM => "ENOMEM",
+        libc::EBUSY => "EBUSY",
+        libc::EAGAIN => "EAGAIN",
+        libc::EOVERFLOW => "EOVERFLOW",
+        libc::ENODEV => "ENODEV",
+        libc::ENOENT => "ENOENT",
+        _ => return format!("errno {number}"),
+    };
+    name.to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! What only grows while packets are followed: told by what it grew.
+
+use std::collections::BTreeMap;
+
+use super::assemble;
+use super::layout::Cpu;
+use super::maps::Maps;
+
+/// Counts since the maps were cleared.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Counted {
+    /// Packets by place.
+    pub(super) ledger: BTreeMap<String, u64>,
+    /// By `enum stages_loss`.
+    pub(super) losses: Vec<u64>,
+    /// By the number of their reason.
+    pub(super) drops: BTreeMap<u32, u64>,
+}
+
+impl Counted {
+    /// As it is now.
+    pub(super) fn read(maps: &Maps) -> Result<Counted, libbpf_rs::Error> {
+        let cpus: Vec<Cpu> = maps.cpus()?;
+        Ok(Counted {
+            ledger: assemble::ledger(&cpus),
+            losses: assemble::losses(&cpus),
+            drops: maps.drops()?.into_iter().collect(),
+        })
+    }
+
+    /// What came since `before`.
+    pub(super) fn since(&self, before: &Counted) -> Counted {
+        let losses = self.losses.iter().enumerate();
+        Counted {
+            ledger: grown(&self.ledger, &before.ledger),
+            losses: losses
+                .map(|(i, n)| n.saturating_sub(before.losses.get(i).copied().unwrap_or(0)))
+                .collect(),
+            drops: grown(&self.drops, &before.drops),
+        }
+    }
+}
+
+fn grown<K: Ord + Clone>(now: &BTreeMap<K, u64>, before: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
+    let more = |(key, n): (&K, &u64)| {
+        let more = n.saturating_sub(before.get(key).copied().unwrap_or(0));
+        (more > 0).then(|| (key.clone(), more))
+    };
+    now.iter().filter_map(more).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that only what grew is told, by how much.
+    #[test]
+    fn what_grew() {
+        let of = |sent, full, torn| Counted {
+            ledger: BTreeMap::from([("udp tx sent".to_string(), sent), ("x".into(), 1)]),
+            losses: vec![0, torn],
+            drops: BTreeMap::from([(2, full)]),
+        };
+        let grown = of(7, 3, 2).since(&of(5, 3, 1));
+        assert_eq!(grown.ledger, [("udp tx sent".to_string(), 2)].into());
+        assert_eq!(grown.losses, [0, 1]);
+        assert_eq!(grown.drops, [].into());
+        assert_eq!(of(7, 3, 2).since(&Counted::default()), of(7, 3, 2));
+    }
+}

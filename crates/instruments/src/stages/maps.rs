@@ -1,0 +1,141 @@
+//! The programs' maps.
+
+use std::collections::BTreeMap;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
+use netplumb_model::timing::Times;
+
+use super::assemble;
+use super::layout::{self, CLASSES, Cpu, FAMILIES, ROWS, TOLD_BYTES, WindowState};
+
+#[derive(Debug)]
+pub(super) struct Maps {
+    window: MapHandle,
+    half: MapHandle,
+    cpus: MapHandle,
+    times: MapHandle,
+    drops: MapHandle,
+    told: MapHandle,
+    pub(super) ring: MapHandle,
+}
+
+/// Entries of a half of the table of stages.
+const KEYS: usize = ROWS.len() * CLASSES * FAMILIES;
+
+/// A half of the table of stages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Half {
+    #[default]
+    First,
+    Second,
+}
+
+impl Half {
+    /// The other one.
+    pub(super) fn other(self) -> Half {
+        match self {
+            Half::First => Half::Second,
+            Half::Second => Half::First,
+        }
+    }
+}
+
+/// The key of the only entry.
+const ONLY: [u8; 4] = 0_u32.to_ne_bytes();
+
+impl Maps {
+    pub(super) fn of(object: &Object) -> Result<Maps, libbpf_rs::Error> {
+        let map = |name: &str| {
+            let found = object
+                .maps()
+                .find(|m| m.name().to_string_lossy().ends_with(name));
+            let map = found.ok_or_else(|| {
+                let error = format!("the compiled programs have no `{name}`");
+                libbpf_rs::Error::from(std::io::Error::other(error))
+            })?;
+            MapHandle::try_from(&map)
+        };
+        Ok(Maps {
+            window: map(".data.window")?,
+            half: map(".data.half")?,
+            cpus: map("cpus")?,
+            times: map("times")?,
+            drops: map("drops")?,
+            told: map("told")?,
+            ring: map("ring")?,
+        })
+    }
+
+    pub(super) fn set_window(&self, state: WindowState) -> Result<(), libbpf_rs::Error> {
+        let mut value = vec![0; self.window.value_size() as usize];
+        let bytes = layout::bytes(&state);
+        value[..bytes.len()].copy_from_slice(bytes);
+        self.window.update(&ONLY, &value, MapFlags::ANY)
+    }
+
+    /// Write times to this half from now on.
+    pub(super) fn set_half(&self, half: Half) -> Result<(), libbpf_rs::Error> {
+        let mut value = vec![0; self.half.value_size() as usize];
+        value[..8].copy_from_slice(&(half as u64).to_ne_bytes());
+        self.half.update(&ONLY, &value, MapFlags::ANY)
+    }
+
+    /// Everything that is counted, to nothing; times are when they are taken.
+    pub(super) fn clear(&self) -> Result<(), libbpf_rs::Error> {
+        let cpus = libbpf_rs::num_possible_cpus()?;
+        let empty = vec![vec![0; size_of::<Cpu>()]; cpus];
+        self.cpus.update_percpu(&ONLY, &empty, MapFlags::ANY)?;
+        let reasons: Vec<_> = self.drops.keys().collect();
+        for reason in reasons {
+            self.drops.delete(&reason)?;
+        }
+        let none = [0; TOLD_BYTES];
+        self.told.update(&ONLY, &none, MapFlags::ANY)
+    }
+
+    /// What each CPU keeps.
+    pub(super) fn cpus(&self) -> Result<Vec<Cpu>, libbpf_rs::Error> {
+        let cpus = self.cpus.lookup_percpu(&ONLY, MapFlags::ANY)?;
+        let cpus = cpus.unwrap_or_default();
+        Ok(cpus.iter().filter_map(|cpu| layout::value(cpu)).collect())
+    }
+
+    /// Take the times of all CPUs out of a half that is not written to, by place in the
+    /// table.
+    pub(super) fn take_times(
+        &self,
+        half: Half,
+    ) -> Result<BTreeMap<usize, Times>, libbpf_rs::Error> {
+        let mut seen: BTreeMap<usize, Times> = BTreeMap::new();
+        let empty = vec![vec![0; layout::TIMES_WORDS * 8]; libbpf_rs::num_possible_cpus()?];
+        for key in 0..KEYS {
+            // A table of a few hundred.
+            let bytes = (key as u32 + half as u32 * KEYS as u32).to_ne_bytes();
+            let cpus = self.times.lookup_percpu(&bytes, MapFlags::ANY)?;
+            for cpu in cpus.unwrap_or_default() {
+                let words = assemble::words(&cpu);
+                if words.first().is_some_and(|count| *count > 0) {
+                    assemble::add(seen.entry(key).or_default(), &words);
+                }
+            }
+            if seen.contains_key(&key) {
+                self.times.update_percpu(&bytes, &empty, MapFlags::ANY)?;
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Drops by the number of their reason.
+    pub(super) fn drops(&self) -> Result<Vec<(u32, u64)>, libbpf_rs::Error> {
+        let mut drops = Vec::new();
+        for key in self.drops.keys() {
+            if let Some(count) = self.drops.lookup(&key, MapFlags::ANY)? {
+                drops.push((
+                    u32::from_ne_bytes(key.try_into().unwrap_or_default()),
+                    u64::from_ne_bytes(count.try_into().unwrap_or_default()),
+                ));
+            }
+        }
+        Ok(drops)
+    }
+}

@@ -1,0 +1,250 @@
+//! The journal's file: a line of JSON for each change, written before it is made, and one
+//! when it was put back.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use netplumb_lab::netns::Namespace;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::nic::Nic;
+use crate::setting::Setting;
+
+/// Where journals are: gone with the next boot, as the settings are.
+pub(crate) const FOLDER: &str = "/run/netplumb";
+/// Held by whoever begins a journal, or goes through all of them.
+pub(crate) const LOCK: &str = "knobs.lock";
+/// Names of journals begin and end so.
+pub(crate) const BEGINS: &str = "knobs-";
+pub(crate) const ENDS: &str = ".journal";
+/// Raised when older programs can't read it.
+pub(crate) const FORMAT: u32 = 1;
+/// No run changes that much; a longer file is none of ours.
+const BYTES_MOST: u64 = 16 << 20;
+
+/// A namespace, as it is known for as long as the kernel runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// Given to no other (Linux 5.14).
+    pub(crate) cookie: Option<u64>,
+    /// Given again once it is gone.
+    pub(crate) inode: u32,
+}
+
+impl Place {
+    pub(crate) fn of(namespace: &Namespace) -> io::Result<Place> {
+        Ok(Place {
+            cookie: namespace.cookie().ok(),
+            inode: namespace.inode()?,
+        })
+    }
+}
+
+/// The first line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Header {
+    pub(crate) format: u32,
+    pub(crate) pid: u32,
+    /// The kernel's run: /proc/sys/kernel/random/boot_id.
+    pub(crate) boot: String,
+    pub(crate) place: Place,
+    /// Interfaces that are in use by the run.
+    pub(crate) nics: Vec<Nic>,
+}
+
+/// A change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    pub(crate) n: u32,
+    pub(crate) setting: Setting,
+    pub(crate) before: String,
+    /// What it was set to; none where it changes by itself along with others.
+    pub(crate) after: Option<String>,
+}
+
+/// That a change was put back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) done: u32,
+}
+
+/// What a journal holds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Contents {
+    /// None where the run was killed before the first line was whole: nothing was changed.
+    pub(crate) header: Option<Header>,
+    /// What is to be put back, the first change first.
+    pub(crate) entries: Vec<Entry>,
+    /// Numbers of lines that say nothing to us.
+    pub(crate) unknown: Vec<usize>,
+    /// Bytes of the lines that are whole; what follows is torn.
+    pub(crate) whole_bytes: usize,
+}
+
+/// Read what was written so far.
+pub(crate) fn parse(text: &str) -> Contents {
+    let mut contents = Contents {
+        whole_bytes: text.rfind('\n').map_or(0, |at| at + 1),
+        ..Contents::default()
+    };
+    let mut done = BTreeSet::new();
+    let mut lines: Vec<&str> = text.split('\n').collect();
+    // After the last line's end there is nothing, or what is torn: the change that it was
+    // to announce was not made.
+    lines.pop();
+    for (number, line) in (1..).zip(lines) {
+        if number == 1 {
+            contents.header = serde_json::from_str(line).ok();
+            if contents.header.is_none() {
+                contents.unknown.push(number);
+            }
+            continue;
+        }
+        let Ok(value) = serde_json::from_str::<Value>(line) else {
+            contents.unknown.push(number);
+            continue;
+        };
+        if let Ok(Done { done: n }) = serde_json::from_value(value.clone()) {
+            done.insert(n);
+        } else if let Ok(entry) = serde_json::from_value::<Entry>(value) {
+            contents.entries.push(entry);
+        } else {
+            contents.unknown.push(number);
+        }
+    }
+    contents.entries.retain(|entry| !done.contains(&entry.n));
+    contents
+}
+
+/// Read a journal.
+pub(crate) fn read(path: &Path) -> io::Result<Contents> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(BYTES_MOST).read_to_end(&mut bytes)?;
+    // Bytes that are no text are no JSON either, and as many afterwards.
+    for byte in bytes.iter_mut().filter(|b| !b.is_ascii()) {
+        *byte = b'?';
+    }
+    Ok(parse(&String::from_utf8_lossy(&bytes)))
+}
+
+/// A line.
+pub(crate) fn line(of: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(of)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// This run of the kernel.
+pub(crate) fn boot() -> io::Result<String> {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(id.trim().to_string())
+}
+
+/// Lock a file; whether it was not locked by another, where that is not waited for.
+pub(crate) fn lock(file: &File, wait: bool) -> io::Result<bool> {
+    let how = if wait { 0 } else { libc::LOCK_NB };
+    loop {
+        // SAFETY: a descriptor that is open, and flags.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | how) } == 0 {
+            return Ok(true);
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::Interrupted => {}
+            io::ErrorKind::WouldBlock => return Ok(false),
+            _ => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header {
+            format: FORMAT,
+            pid: 7,
+            boot: "b".into(),
+            place: Place {
+                cookie: Some(5),
+                inode: 6,
+            },
+            nics: Vec::new(),
+        }
+    }
+
+    fn entry(n: u32) -> Entry {
+        Entry {
+            n,
+            setting: Setting::Sysctl {
+                key: "net.a".into(),
+                nic: None,
+            },
+            before: "0".into(),
+            after: Some("1".into()),
+        }
+    }
+
+    fn text(of: &[Vec<u8>]) -> String {
+        String::from_utf8(of.concat()).unwrap()
+    }
+
+    /// Check that what was written is read, in its order, without what was put back.
+    #[test]
+    fn lines() {
+        let all = text(&[
+            line(&header()).unwrap(),
+            line(&entry(0)).unwrap(),
+            line(&entry(1)).unwrap(),
+            line(&Done { done: 0 }).unwrap(),
+            line(&entry(2)).unwrap(),
+        ]);
+        let contents = parse(&all);
+        assert_eq!(contents.header, Some(header()));
+        assert_eq!(contents.entries, [entry(1), entry(2)]);
+        assert_eq!(contents.whole_bytes, all.len());
+        assert!(contents.unknown.is_empty());
+        assert_eq!(parse(""), Contents::default());
+    }
+
+    /// Check that a file that is cut anywhere has what its whole lines say, and no line
+    /// that is not whole counts.
+    #[test]
+    fn torn_anywhere() {
+        let all = text(&[
+            line(&header()).unwrap(),
+            line(&entry(0)).unwrap(),
+            line(&entry(1)).unwrap(),
+        ]);
+        let ends: Vec<usize> = all.match_indices('\n').map(|(at, _)| at + 1).collect();
+        for cut in 0..=all.len() {
+            let contents = parse(&all[..cut]);
+            let whole = ends.iter().filter(|end| **end <= cut).count();
+            assert_eq!(contents.header.is_some(), whole > 0, "{cut}");
+            assert_eq!(contents.entries.len(), whole.saturating_sub(1), "{cut}");
+            assert!(contents.unknown.is_empty(), "{cut}");
+            let last = ends.iter().rfind(|end| **end <= cut);
+            assert_eq!(contents.whole_bytes, last.copied().unwrap_or(0), "{cut}");
+        }
+    }
+
+    /// Check that what another version wrote is told, and the rest is read.
+    #[test]
+    fn unknown_kinds() {
+        let all = text(&[
+            line(&header()).unwrap(),
+            line(&entry(0)).unwrap(),
+            b"{\"n\":1,\"setting\":{\"kind\":\"led\",\"nic\":3},\"before\":\"on\",\"after\":\"off\"}\n".to_vec(),
+            b"\xc3\xa9 not even JSON\n".to_vec(),
+            line(&entry(2)).unwrap(),
+        ]);
+        let contents = parse(&all);
+        assert_eq!(contents.entries, [entry(0), entry(2)]);
+        assert_eq!(contents.unknown, [3, 4]);
+    }
+}

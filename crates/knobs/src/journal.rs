@@ -1,0 +1,253 @@
+//! The journal of a run: what is to be put back, on disk before it is changed.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use netplumb_lab::netns::Namespace;
+
+use crate::error::KnobError;
+use crate::file::{self, BEGINS, Done, ENDS, Entry, FORMAT, Header, LOCK, Place};
+use crate::nic::Nic;
+use crate::setting::{Planned, Setting};
+
+/// Letters and digits of a run's word.
+const WORD_LENGTH: usize = 6;
+
+/// What a run has changed on interfaces of the user's. It is locked for as long as the run
+/// lives, and gone when all is put back.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    word: String,
+    announced: BTreeSet<Planned>,
+    written: Mutex<Written>,
+}
+
+#[derive(Debug)]
+struct Written {
+    file: File,
+    next: u32,
+    open: BTreeSet<u32>,
+    failures: Vec<String>,
+}
+
+impl Journal {
+    /// Begin one, for a run that is going to use these interfaces of a namespace, and is
+    /// to make no other changes than those announced.
+    ///
+    /// # Errors
+    /// Another run uses one of them, or it can't be written.
+    pub fn begin(
+        namespace: &Namespace,
+        nics: &[Nic],
+        announced: impl IntoIterator<Item = Planned>,
+    ) -> Result<Journal, KnobError> {
+        Journal::begin_in(Path::new(file::FOLDER), namespace, nics, announced)
+    }
+
+    /// The same in another folder.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn begin_in(
+        folder: &Path,
+        namespace: &Namespace,
+        nics: &[Nic],
+        announced: impl IntoIterator<Item = Planned>,
+    ) -> Result<Journal, KnobError> {
+        let doing = || KnobError::system(format!("begin a journal in {}", folder.display()));
+        let _turn = take_turn(folder).map_err(doing())?;
+        let place = Place::of(namespace).map_err(doing())?;
+        if let Some((name, pid)) = in_use(folder, place, nics).map_err(doing())? {
+            return Err(KnobError::InUse { name, pid });
+        }
+        let word = random_word().map_err(doing())?;
+        let path = folder.join(format!("{BEGINS}{word}{ENDS}"));
+        let begun = || -> io::Result<File> {
+            let mut file = OpenOptions::new()
+                .append(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path)?;
+            file::lock(&file, true)?;
+            file.write_all(&file::line(&Header {
+                format: FORMAT,
+                pid: std::process::id(),
+                boot: file::boot()?,
+                place,
+                nics: nics.to_vec(),
+            })?)?;
+            file.sync_all()?;
+            File::open(folder)?.sync_all()?;
+            Ok(file)
+        };
+        let file = begun().map_err(doing())?;
+        Ok(Journal {
+            path,
+            word,
+            announced: announced.into_iter().collect(),
+            written: Mutex::new(Written {
+                file,
+                next: 0,
+                open: BTreeSet::new(),
+                failures: Vec::new(),
+            }),
+        })
+    }
+
+    /// A word of this run's own, for names of what it makes.
+    pub fn word(&self) -> &str {
+        &self.word
+    }
+
+    /// What could not be put back, and stays in the journal for the next start.
+    pub fn failures(&self) -> Vec<String> {
+        self.written().failures.clone()
+    }
+
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Write down a change that is going to be made; its number.
+    pub(crate) fn note(
+        &self,
+        setting: &Setting,
+        before: &str,
+        after: Option<&str>,
+    ) -> Result<u32, KnobError> {
+        if let Some(after) = after {
+            let planned = setting.planned(after);
+            if !self.announced.contains(&planned) {
+                let on = planned.on.map(|on| format!("{on}: ")).unwrap_or_default();
+                return Err(KnobError::NotAnnounced(format!("{on}{}", planned.what)));
+            }
+        }
+        let mut written = self.written();
+        let n = written.next;
+        let entry = Entry {
+            n,
+            setting: setting.clone(),
+            before: before.into(),
+            after: after.map(String::from),
+        };
+        let doing = KnobError::system(format!("write the journal {}", self.path.display()));
+        let line = file::line(&entry);
+        let write = || {
+            let bytes = written.file.metadata()?.len();
+            let done = written.file.write_all(&line?);
+            if done.is_err() {
+                // Half a line is none.
+                written.file.set_len(bytes)?;
+            }
+            done?;
+            written.file.sync_data()
+        };
+        write().map_err(doing)?;
+        written.next += 1;
+        written.open.insert(n);
+        Ok(n)
+    }
+
+    /// Write down that it was put back.
+    pub(crate) fn done(&self, n: u32) {
+        let mut written = self.written();
+        written.open.remove(&n);
+        // Put back twice is as good as once.
+        if let Ok(line) = file::line(&Done { done: n }) {
+            let _ = written.file.write_all(&line);
+        }
+    }
+
+    /// Remember that it could not be put back.
+    pub(crate) fn failed(&self, why: String) {
+        self.written().failures.push(why);
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if self.written().open.is_empty() {
+            // If it stays, the next start finds nothing to put back, and removes it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Be the only one who begins a journal or goes through all of them, until it is dropped.
+pub(crate) fn take_turn(folder: &Path) -> io::Result<File> {
+    let mut folders = fs::DirBuilder::new();
+    folders.recursive(true).mode(0o755);
+    folders.create(folder)?;
+    let turn = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(folder.join(LOCK))?;
+    file::lock(&turn, true)?;
+    Ok(turn)
+}
+
+/// All journals of a folder.
+pub(crate) fn journals(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut found: Vec<PathBuf> = entries
+        .flatten()
+        .filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            name.starts_with(BEGINS) && name.ends_with(ENDS)
+        })
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+/// Whether the run that a journal is of still lives.
+pub(crate) fn is_live(path: &Path) -> io::Result<bool> {
+    Ok(!file::lock(&File::open(path)?, false)?)
+}
+
+/// An interface of these that a living run has, and its process.
+fn in_use(folder: &Path, place: Place, nics: &[Nic]) -> io::Result<Option<(String, u32)>> {
+    for path in journals(folder)? {
+        // A journal that ends meanwhile is in nobody's way.
+        if !is_live(&path).unwrap_or(false) {
+            continue;
+        }
+        let Some(header) = file::read(&path).ok().and_then(|c| c.header) else {
+            continue;
+        };
+        let same = |a: &Nic, b: &Nic| a.index == b.index && a.mac == b.mac;
+        let both = nics
+            .iter()
+            .find(|nic| header.nics.iter().any(|other| same(nic, other)));
+        if let Some(nic) = both.filter(|_| header.place == place) {
+            return Ok(Some((nic.name.clone(), header.pid)));
+        }
+    }
+    Ok(None)
+}
+
+fn random_word() -> io::Result<String> {
+    const DIGITS: &[u8; 32] = b"0123456789abcdefghijkmnpqrstuvwx";
+    let mut bytes = [0_u8; WORD_LENGTH];
+    // SAFETY: the pointer and the length are those of the array.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if got != WORD_LENGTH as isize {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(bytes
+        .iter()
+        .map(|b| char::from(DIGITS[usize::from(b % 32)]))
+        .collect())
+}

@@ -1,0 +1,95 @@
+//! Which interface is meant, also when it was renamed since.
+
+use netplumb_lab::netns::{DeviceState, Namespace};
+use serde::{Deserialize, Serialize};
+
+use crate::error::KnobError;
+
+/// An interface: by its number, which a namespace does not give twice, and by its address,
+/// since somebody can ask for a number.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Nic {
+    /// What it was called.
+    pub name: String,
+    /// Its number in its namespace.
+    pub index: u32,
+    /// The address that it was made with, or had; in hexadecimal.
+    pub mac: String,
+}
+
+fn hex(mac: &[u8]) -> String {
+    let bytes: Vec<String> = mac.iter().map(|b| format!("{b:02x}")).collect();
+    bytes.join(":")
+}
+
+fn address(state: &DeviceState) -> String {
+    hex(state.permanent_mac.as_deref().unwrap_or(&state.mac))
+}
+
+impl Nic {
+    /// The one that is described.
+    pub fn of(state: &DeviceState) -> Nic {
+        Nic {
+            name: state.name.clone(),
+            index: state.index,
+            mac: address(state),
+        }
+    }
+
+    /// Whether it is this one.
+    pub fn is(&self, state: &DeviceState) -> bool {
+        self.index == state.index && self.mac == address(state)
+    }
+
+    /// As it is now.
+    ///
+    /// # Errors
+    /// It is gone, or the namespace can't be asked.
+    pub fn state(&self, namespace: &Namespace) -> Result<DeviceState, KnobError> {
+        let states = namespace.device_states();
+        let states = states.map_err(KnobError::system("list the interfaces"))?;
+        let mut states = states.into_iter();
+        states
+            .find(|state| self.is(state))
+            .ok_or_else(|| KnobError::Gone {
+                name: self.name.clone(),
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(index: u32, name: &str, mac: u8, permanent: Option<u8>) -> DeviceState {
+        DeviceState {
+            index,
+            name: name.into(),
+            mac: vec![2, 0, 0, 0, 0, mac],
+            mtu_bytes: 1500,
+            up: true,
+            running: true,
+            promiscuous: false,
+            ethernet: true,
+            permanent_mac: permanent.map(|mac| vec![2, 0, 0, 0, 0, mac]),
+            master: None,
+            kind: None,
+            lower: None,
+            xdp: None,
+        }
+    }
+
+    /// Check that an interface is known again by another name, or another address that it
+    /// was given, and another one in its place is not taken for it.
+    #[test]
+    fn the_same_or_another() {
+        let nic = Nic::of(&state(3, "eth3", 7, Some(1)));
+        assert!(nic.is(&state(3, "eth3", 7, Some(1))));
+        assert!(nic.is(&state(3, "wan", 9, Some(1))));
+        assert!(!nic.is(&state(3, "eth3", 7, Some(2))));
+        assert!(!nic.is(&state(4, "eth3", 7, Some(1))));
+        let veth = Nic::of(&state(3, "v0", 7, None));
+        assert!(veth.is(&state(3, "v1", 7, None)));
+        assert!(!veth.is(&state(3, "v0", 8, None)));
+    }
+}

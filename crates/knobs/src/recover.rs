@@ -1,0 +1,167 @@
+//! After a run that was killed: what it has changed is put back.
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use netplumb_lab::netns::Namespace;
+
+use crate::error::KnobError;
+use crate::file::{self, Contents, Done, FORMAT, Place};
+use crate::journal::{is_live, journals, take_turn};
+use crate::knobs::{Put, put_back};
+use crate::setting::NONE;
+
+/// Where `ip netns` keeps names.
+const NAMES: &str = "/run/netns";
+
+/// What was put back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// What was put back, the last change first.
+    pub put_back: Vec<String>,
+    /// What could not be, or was not, and why.
+    pub left: Vec<String>,
+}
+
+impl Recovered {
+    /// Whether there was nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.put_back.is_empty() && self.left.is_empty()
+    }
+}
+
+/// Put back what runs have changed that were killed. Those that live are left alone.
+///
+/// # Errors
+/// There are journals, and they can't be gone through: that takes root.
+pub fn recover() -> io::Result<Recovered> {
+    recover_in(Path::new(file::FOLDER))
+}
+
+/// The same for journals in another folder.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_in(folder: &Path) -> io::Result<Recovered> {
+    let mut recovered = Recovered::default();
+    if journals(folder)?.is_empty() {
+        return Ok(recovered);
+    }
+    let _turn = take_turn(folder)?;
+    for path in journals(folder)? {
+        match is_live(&path) {
+            Ok(true) => continue,
+            // It has ended since.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            other => drop(other?),
+        }
+        if one(&path, &file::read(&path)?, &mut recovered)? {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(recovered)
+}
+
+/// Put back what one journal has; whether nothing is left of it.
+fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Result<bool> {
+    let file_name = path.display();
+    let header = match &contents.header {
+        Some(header) if header.format == FORMAT => header,
+        None if contents.unknown.is_empty() => return Ok(true),
+        _ => {
+            recovered.left.push(format!(
+                "{file_name} is of another version of plumb: run that one, or put back by hand \
+                 what the file says and remove it"
+            ));
+            return Ok(false);
+        }
+    };
+    if header.boot != file::boot()? {
+        return Ok(true);
+    }
+    let Some(namespace) = find(header.place)? else {
+        if !contents.entries.is_empty() {
+            recovered.left.push(format!(
+                "{} changes in a network namespace that is gone",
+                contents.entries.len()
+            ));
+        }
+        return Ok(true);
+    };
+    let mut journal = OpenOptions::new().append(true).open(path)?;
+    // What is torn announced a change that was not made.
+    journal.set_len(contents.whole_bytes as u64)?;
+    let unknown = &contents.unknown;
+    let mut all = true;
+    for entry in contents.entries.iter().rev() {
+        let after = entry.after.as_deref();
+        match put_back(&namespace, &entry.setting, &entry.before, after) {
+            Ok(Put::Back) => {
+                let what = entry.setting.whose();
+                let told = match entry.before.as_str() {
+                    NONE => format!("{what}: removed"),
+                    before => format!("{what}: {before} again"),
+                };
+                recovered.put_back.push(told);
+            }
+            Ok(Put::Unchanged) => {}
+            Ok(Put::Gone) => recovered
+                .left
+                .push(format!("{}: it is gone", entry.setting.whose())),
+            Err(error @ KnobError::Changed { .. }) => recovered.left.push(error.to_string()),
+            Err(error) => {
+                all = false;
+                recovered
+                    .left
+                    .push(format!("{error}: to be tried again at the next start"));
+                continue;
+            }
+        }
+        journal.write_all(&file::line(&Done { done: entry.n })?)?;
+    }
+    if !unknown.is_empty() {
+        recovered.left.push(format!(
+            "{file_name}: lines {unknown:?} are not of this version of plumb: put back by hand \
+             what they say, and remove the file"
+        ));
+    }
+    Ok(all && unknown.is_empty())
+}
+
+/// A namespace, where it can be found: this one, one with a name, or one that a process is
+/// in.
+fn find(place: Place) -> io::Result<Option<Namespace>> {
+    let is = |namespace: &Namespace| Place::of(namespace).is_ok_and(|found| found == place);
+    let own = Namespace::current()?;
+    if is(&own) {
+        return Ok(Some(own));
+    }
+    let mut seen = BTreeSet::new();
+    let names = fs::read_dir(NAMES).into_iter().flatten().flatten();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = processes.filter(|entry| {
+        let name = entry.file_name();
+        name.to_string_lossy().bytes().all(|b| b.is_ascii_digit())
+    });
+    let paths = names
+        .map(|entry| entry.path())
+        .chain(processes.map(|entry| entry.path().join("ns/net")));
+    for path in paths {
+        // One that has just gone is not it.
+        let Ok(metadata) = fs::metadata(&path) else {
+            continue;
+        };
+        if !seen.insert((metadata.dev(), metadata.ino())) {
+            continue;
+        }
+        if let Ok(namespace) = Namespace::find(&path.to_string_lossy())
+            && is(&namespace)
+        {
+            return Ok(Some(namespace));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,468 @@
+//! What can be set, and how it is read and written. Values are text.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+use std::process::{Command, Stdio};
+
+use netplumb_lab::netns::{Channels, DeviceState, Namespace, OurRoute, threads};
+use netplumb_model::experiment::Offload;
+use serde::{Deserialize, Serialize};
+
+use crate::error::KnobError;
+use crate::nic::Nic;
+
+/// The value of what is not there.
+pub const NONE: &str = "none";
+/// The value of what is there, and has no other.
+pub const PRESENT: &str = "present";
+/// In a key of a setting below /proc/sys, stands for the interface's name.
+const NAME: &str = "{}";
+/// Of what a program says, this much is shown.
+const TOLD_CHARACTERS: usize = 300;
+
+/// A setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Setting {
+    /// Below /proc/sys.
+    Sysctl {
+        /// With dots; `{}` stands for the interface's name.
+        key: String,
+        /// The interface that it is of.
+        nic: Option<Nic>,
+    },
+    /// Some work that a device does: `on` or `off`.
+    Feature {
+        /// The device.
+        nic: Nic,
+        /// The work.
+        which: Offload,
+    },
+    /// All such work that is wanted of a device: words of bits.
+    Features {
+        /// The device.
+        nic: Nic,
+    },
+    /// Whether an interface is `up` or `down`.
+    Link {
+        /// The interface.
+        nic: Nic,
+    },
+    /// Bytes of the longest packet.
+    Mtu {
+        /// Of this interface.
+        nic: Nic,
+    },
+    /// Whether a device takes frames to others: `on` or `off`.
+    Promiscuous {
+        /// The device.
+        nic: Nic,
+    },
+    /// Queues in use: those that receive, send, do neither, do both.
+    Queues {
+        /// Of this device.
+        nic: Nic,
+    },
+    /// Whether threads poll a device: `on` or `off`.
+    Threaded {
+        /// The device.
+        nic: Nic,
+    },
+    /// CPUs that an interrupt goes to, as a list.
+    Affinity {
+        /// The interrupt's number.
+        irq: u32,
+    },
+    /// A bridge of ours.
+    Bridge {
+        /// Its name.
+        name: String,
+    },
+    /// The name of the bridge that a device is a port of.
+    Master {
+        /// The device.
+        nic: Nic,
+    },
+    /// A route to one address, marked as ours.
+    Route {
+        /// By this device.
+        nic: Nic,
+        /// To there.
+        to: IpAddr,
+        /// Whether packets to it are taken in, as if the machine had the address.
+        local: bool,
+    },
+    /// The link-layer address of a neighbour, for good.
+    Neighbour {
+        /// Behind this device.
+        nic: Nic,
+        /// Whose.
+        address: IpAddr,
+    },
+    /// A table of nftables of ours.
+    Table {
+        /// Its family.
+        family: String,
+        /// Its name.
+        name: String,
+    },
+    /// The queueing discipline that filters are hung on.
+    Clsact {
+        /// Of this device.
+        nic: Nic,
+    },
+}
+
+/// A change that is going to be made, for people: on what, and which.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Planned {
+    /// The interface; none for what is the whole machine's, or namespace's.
+    pub on: Option<String>,
+    /// What becomes of it.
+    pub what: String,
+}
+
+fn on_off(on: bool) -> String {
+    (if on { "on" } else { "off" }).into()
+}
+
+fn is_on(value: &str) -> io::Result<bool> {
+    match value {
+        "on" | "up" | PRESENT => Ok(true),
+        "off" | "down" | NONE => Ok(false),
+        _ => Err(ErrorKind::InvalidInput.into()),
+    }
+}
+
+fn number<T: std::str::FromStr>(value: &str) -> io::Result<T> {
+    value.parse().map_err(|_| ErrorKind::InvalidInput.into())
+}
+
+impl Setting {
+    fn nic(&self) -> Option<&Nic> {
+        match self {
+            Setting::Sysctl { nic, .. } => nic.as_ref(),
+            Setting::Feature { nic, .. }
+            | Setting::Features { nic }
+            | Setting::Link { nic }
+            | Setting::Mtu { nic }
+            | Setting::Promiscuous { nic }
+            | Setting::Queues { nic }
+            | Setting::Threaded { nic }
+            | Setting::Master { nic }
+            | Setting::Route { nic, .. }
+            | Setting::Neighbour { nic, .. }
+            | Setting::Clsact { nic } => Some(nic),
+            Setting::Affinity { .. } | Setting::Bridge { .. } | Setting::Table { .. } => None,
+        }
+    }
+
+    /// What it is, for people.
+    pub fn name(&self) -> String {
+        match self {
+            Setting::Sysctl { key, nic } => {
+                let name = nic.as_ref().map_or("", |nic| nic.name.as_str());
+                format!("the setting {}", key.replace(NAME, &name.replace('.', "/")))
+            }
+            Setting::Feature { which, .. } => format!("the offload {which}"),
+            Setting::Features { .. } => "the offloads".into(),
+            Setting::Link { .. } => "the link".into(),
+            Setting::Mtu { .. } => "the MTU".into(),
+            Setting::Promiscuous { .. } => "promiscuous mode".into(),
+            Setting::Queues { .. } => "the queues (receive, send, other, combined)".into(),
+            Setting::Threaded { .. } => "threaded NAPI".into(),
+            Setting::Affinity { irq } => format!("CPUs of the interrupt {irq}"),
+            Setting::Bridge { .. } => "a bridge of plumb's own".into(),
+            Setting::Master { .. } => "the bridge that it is a port of".into(),
+            Setting::Route {
+                to, local: true, ..
+            } => {
+                format!("a route that has packets to {to} taken in")
+            }
+            Setting::Route { to, .. } => format!("a route to {to}"),
+            Setting::Neighbour { address, .. } => format!("the neighbour {address}"),
+            Setting::Table { family, .. } => {
+                format!("a table of nftables of plumb's own ({family})")
+            }
+            Setting::Clsact { .. } => "the qdisc clsact, for a filter".into(),
+        }
+    }
+
+    /// What it is and whose, for people.
+    pub fn whose(&self) -> String {
+        match (self, self.nic()) {
+            // It is in its key.
+            (Setting::Sysctl { .. }, _) | (_, None) => self.name(),
+            (_, Some(nic)) => format!("{} of {}", self.name(), nic.name),
+        }
+    }
+
+    /// That it is going to be set so.
+    pub fn planned(&self, to: &str) -> Planned {
+        let own_name = matches!(self, Setting::Master { .. } | Setting::Neighbour { .. });
+        let name = self.name();
+        Planned {
+            on: self.nic().map(|nic| nic.name.clone()),
+            what: match to {
+                PRESENT => format!("{name} is added"),
+                NONE => format!("{name} is removed"),
+                _ if own_name => format!("{name} is set"),
+                _ => format!("{name} is set to {to}"),
+            },
+        }
+    }
+
+    fn state(&self, namespace: &Namespace) -> Result<Option<DeviceState>, KnobError> {
+        self.nic().map(|nic| nic.state(namespace)).transpose()
+    }
+
+    /// What it is set to.
+    ///
+    /// # Errors
+    /// The interface is gone, or the system does not tell.
+    pub fn read(&self, namespace: &Namespace) -> Result<String, KnobError> {
+        let state = self.state(namespace)?;
+        let value = self.value(namespace, state.as_ref());
+        value.map_err(KnobError::system(format!("read {}", self.whose())))
+    }
+
+    /// Set it.
+    ///
+    /// # Errors
+    /// The interface is gone, or the system does not take it.
+    pub fn write(&self, namespace: &Namespace, value: &str) -> Result<(), KnobError> {
+        let state = self.state(namespace)?;
+        self.assign(namespace, state.as_ref(), value)
+            .map_err(KnobError::system(format!(
+                "set {} to {value}",
+                self.whose()
+            )))
+    }
+
+    /// The route that it is, where it is one.
+    fn route(&self) -> io::Result<OurRoute> {
+        match self {
+            Setting::Route { nic, to, local } => Ok(OurRoute {
+                device: nic.index,
+                to: *to,
+                local: *local,
+            }),
+            _ => Err(ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    fn value(&self, ns: &Namespace, state: Option<&DeviceState>) -> io::Result<String> {
+        let name = state.map_or("", |s| s.name.as_str());
+        let there = |there: bool| (if there { PRESENT } else { NONE }).to_string();
+        Ok(match self {
+            Setting::Sysctl { key, .. } => ns.sysctl(&key_of(key, name))?,
+            Setting::Feature { which, .. } => on_off(ns.offload(name, *which)?),
+            Setting::Features { .. } => {
+                let words = ns.features(name)?.wanted;
+                let words: Vec<String> = words.iter().map(|w| format!("{w:08x}")).collect();
+                words.join(" ")
+            }
+            Setting::Link { .. } => match state.is_some_and(|s| s.up) {
+                true => "up".into(),
+                false => "down".into(),
+            },
+            Setting::Mtu { .. } => state.map_or(0, |s| s.mtu_bytes).to_string(),
+            Setting::Promiscuous { .. } => on_off(state.is_some_and(|s| s.promiscuous)),
+            Setting::Queues { .. } => {
+                let c = ns.channels(name)?;
+                format!("{} {} {} {}", c.receive, c.send, c.other, c.combined)
+            }
+            Setting::Threaded { .. } => on_off(threads::is_threaded(ns, name)?),
+            Setting::Affinity { irq } => fs::read_to_string(affinity(*irq))?.trim().into(),
+            Setting::Bridge { name } => there(bridge(ns, name)?.is_some()),
+            Setting::Master { .. } => match state.and_then(|s| s.master) {
+                None => NONE.into(),
+                Some(master) => {
+                    let mut states = ns.device_states()?.into_iter();
+                    let found = states.find(|s| s.index == master);
+                    found.map_or_else(|| format!("number {master}"), |s| s.name)
+                }
+            },
+            Setting::Route { .. } => there(ns.has_our_route(&self.route()?)?),
+            Setting::Neighbour { nic, address } => match ns.neighbour(nic.index, *address)? {
+                Some(mac) if !mac.is_empty() => mac_text(&mac),
+                _ => NONE.into(),
+            },
+            Setting::Table { family, name } => {
+                let tables = nft(ns, &["list", "tables"])?;
+                let wanted = format!("table {family} {name}");
+                there(tables.lines().any(|line| line.trim() == wanted))
+            }
+            Setting::Clsact { nic } => there(ns.has_clsact(nic.index)?),
+        })
+    }
+
+    fn assign(&self, ns: &Namespace, state: Option<&DeviceState>, value: &str) -> io::Result<()> {
+        let name = state.map_or("", |s| s.name.as_str());
+        match self {
+            Setting::Sysctl { key, .. } => ns.set_sysctl(&key_of(key, name), value),
+            Setting::Feature { which, .. } => ns.set_offload(name, *which, is_on(value)?),
+            Setting::Features { .. } => {
+                let word = |w| u32::from_str_radix(w, 16).map_err(io::Error::other);
+                let words: io::Result<Vec<u32>> = value.split(' ').map(word).collect();
+                ns.want_features(name, &words?)
+            }
+            Setting::Link { nic } => match is_on(value)? {
+                true => ns.set_up(nic.index, None),
+                false => ns.set_down(nic.index),
+            },
+            Setting::Mtu { nic } => ns.set_mtu(nic.index, number(value)?),
+            Setting::Promiscuous { nic } => ns.set_promiscuous(nic.index, is_on(value)?),
+            Setting::Queues { .. } => {
+                let numbers: io::Result<Vec<u32>> = value.split(' ').map(number).collect();
+                let [receive, send, other, combined] = numbers?[..] else {
+                    return Err(ErrorKind::InvalidInput.into());
+                };
+                let to = Channels {
+                    receive,
+                    send,
+                    other,
+                    combined,
+                };
+                ns.set_channels(name, to)
+            }
+            Setting::Threaded { .. } => set_threaded(ns, name, is_on(value)?),
+            Setting::Affinity { irq } => fs::write(affinity(*irq), value),
+            Setting::Bridge { name } => match (is_on(value)?, bridge(ns, name)?) {
+                (true, None) => ns.add_bridge(name).map(drop),
+                (false, Some(index)) => ns.remove_device(index),
+                _ => Ok(()),
+            },
+            Setting::Master { nic } => {
+                let bridge = match value {
+                    NONE => None,
+                    name => Some(bridge(ns, name)?.ok_or(ErrorKind::NotFound)?),
+                };
+                ns.set_bridge(nic.index, bridge)
+            }
+            Setting::Route { .. } => match is_on(value)? {
+                true => ns.add_our_route(&self.route()?),
+                false => ns.remove_our_route(&self.route()?),
+            },
+            Setting::Neighbour { nic, address } => match value {
+                NONE => ns.remove_neighbour(nic.index, *address),
+                mac => {
+                    let mac = mac_of(mac).ok_or(ErrorKind::InvalidInput)?;
+                    ns.add_neighbour(nic.index, *address, mac).map(drop)
+                }
+            },
+            Setting::Table { family, name } => match is_on(value)? {
+                true => nft(ns, &["add", "table", family, name]).map(drop),
+                false => nft(ns, &["delete", "table", family, name]).map(drop),
+            },
+            Setting::Clsact { nic } => ns.set_clsact(nic.index, is_on(value)?),
+        }
+    }
+}
+
+/// A device without NAPI takes no such setting (netif_set_threaded, net/core/dev.c), and has
+/// it all the same: a veth whose XDP program has gone since. GRO gives it NAPI.
+fn set_threaded(ns: &Namespace, name: &str, on: bool) -> io::Result<()> {
+    let set = || threads::set_threaded(ns, name, on);
+    match set() {
+        Err(error)
+            if error.raw_os_error() == Some(libc::EOPNOTSUPP)
+                && !ns.offload(name, Offload::Gro)? =>
+        {
+            ns.set_offload(name, Offload::Gro, true)?;
+            let done = set();
+            ns.set_offload(name, Offload::Gro, false)?;
+            done
+        }
+        other => other,
+    }
+}
+
+/// A key with an interface's name, whose dots are slashes there (sysctl(8)).
+fn key_of(key: &str, name: &str) -> String {
+    key.replace(NAME, &name.replace('.', "/"))
+}
+
+fn affinity(irq: u32) -> String {
+    format!("/proc/irq/{irq}/smp_affinity_list")
+}
+
+/// A link-layer address, as text.
+pub(crate) fn mac_text(mac: &[u8]) -> String {
+    let bytes: Vec<String> = mac.iter().map(|b| format!("{b:02x}")).collect();
+    bytes.join(":")
+}
+
+fn mac_of(text: &str) -> Option<[u8; 6]> {
+    let bytes: Option<Vec<u8>> = text
+        .split(':')
+        .map(|b| u8::from_str_radix(b, 16).ok())
+        .collect();
+    bytes?.try_into().ok()
+}
+
+/// A bridge of this name, and nothing else of it.
+fn bridge(ns: &Namespace, name: &str) -> io::Result<Option<u32>> {
+    let mut states = ns.device_states()?.into_iter();
+    let found = states.find(|s| s.name == name && s.kind.as_deref() == Some("bridge"));
+    Ok(found.map(|s| s.index))
+}
+
+fn nft(ns: &Namespace, words: &[&str]) -> io::Result<String> {
+    let mut command = Command::new("nft");
+    // Where programs for root are, which $PATH may leave out.
+    let path = std::env::var("PATH").unwrap_or_default();
+    command
+        .args(words)
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null());
+    let output = ns.inside(|| command.output())?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said: String = String::from_utf8_lossy(&output.stderr)
+        .chars()
+        .filter(|c| !c.is_control() || *c == '\n')
+        .take(TOLD_CHARACTERS)
+        .collect();
+    Err(io::Error::other(format!("nft says: {}", said.trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a setting of an interface is named after it, dots and all, and the words
+    /// for people hold neither names of our own nor addresses that change.
+    #[test]
+    fn names() {
+        let nic = Nic {
+            name: "eth0.7".into(),
+            index: 2,
+            mac: "02".into(),
+        };
+        let key = "net.ipv4.conf.{}.rp_filter".to_string();
+        assert_eq!(key_of(&key, "eth0.7"), "net.ipv4.conf.eth0/7.rp_filter");
+        let nic = Some(nic);
+        let planned = Setting::Sysctl { key, nic }.planned("0");
+        assert_eq!(planned.on.as_deref(), Some("eth0.7"));
+        assert!(planned.what.ends_with("eth0/7.rp_filter is set to 0"));
+        let table = Setting::Table {
+            family: "ip".into(),
+            name: "netplumb_x1y2z3".into(),
+        };
+        assert!(!table.planned(PRESENT).what.contains("x1y2z3"));
+    }
+
+    /// Check link-layer addresses, from text and back.
+    #[test]
+    fn addresses() {
+        let mac = [2, 0x4e, 0, 0xff, 0, 1];
+        assert_eq!(mac_of(&mac_text(&mac)), Some(mac));
+        for wrong in ["", "02:00", "02:00:00:00:00:00:00", "zz:00:00:00:00:00"] {
+            assert_eq!(mac_of(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Threads of NAPI: with `threaded`, a device's polls are done by kernel threads, which can
+//! be put on CPUs of their own (Linux 5.12, 5fdd2f0e5c64 "net: add sysfs attribute to
+//! control napi threaded mode").
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Namespace;
+
+/// How long threads may take to appear.
+const PATIENCE: Duration = Duration::from_secs(2);
+const NAP: Duration = Duration::from_millis(5);
+
+/// Have threads poll a device of a namespace, on these CPUs in turn; how many there are.
+/// The device has to poll already: of veth, one with an XDP program or GRO.
+///
+/// # Errors
+/// The kernel has no such setting, or no thread appears.
+pub fn put_on(namespace: &Namespace, device: &str, cpus: &[u32]) -> io::Result<usize> {
+    let before = threads_of(device)?;
+    write_threaded(namespace, device)?;
+    let begun = Instant::now();
+    let mine = loop {
+        let mut now = threads_of(device)?;
+        now.retain(|pid| !before.contains(pid));
+        if !now.is_empty() {
+            break now;
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(io::Error::new(
+                ErrorKind::Unsupported,
+                format!("{device} has no thread that polls it: does it use NAPI?"),
+            ));
+        }
+        thread::sleep(NAP);
+    };
+    for (pid, cpu) in mine.iter().zip(cpus.iter().cycle()) {
+        pin(*pid, *cpu)?;
+    }
+    Ok(mine.len())
+}
+
+fn write_threaded(namespace: &Namespace, device: &str) -> io::Result<()> {
+    set_threaded(namespace, device, true)
+}
+
+/// Whether threads poll a device of a namespace.
+///
+/// # Errors
+/// There is no such device, or the kernel has no such setting.
+pub fn is_threaded(namespace: &Namespace, device: &str) -> io::Result<bool> {
+    let path = threaded(device)?;
+    let text = with_sysfs(namespace, || fs::read_to_string(&path))?;
+    Ok(text.trim() != "0")
+}
+
+/// Have threads poll a device of a namespace, or not.
+///
+/// # Errors
+/// As [`is_threaded`].
+pub fn set_threaded(namespace: &Namespace, device: &str, on: bool) -> io::Result<()> {
+    let path = threaded(device)?;
+    with_sysfs(namespace, || fs::write(&path, if on { "1" } else { "0" }))
+}
+
+fn threaded(device: &str) -> io::Result<String> {
+    // The kernel takes no such name for a device (dev_valid_name, net/core/dev.c).
+    if device.contains('/') || [".", "..", ""].contains(&device) {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    Ok(format!("/sys/class/net/{device}/threaded"))
+}
+
+/// /sys shows the devices of the namespace that it was mounted in: so a thread of our
+/// own mounts it anew, where nobody else sees it.
+fn with_sysfs<T: Send>(
+    namespace: &Namespace,
+    f: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    thread::scope(|scope| {
+        let work = || {
+            unshare_mounts()?;
+            namespace.enter()?;
+            mount_sysfs()?;
+            f()
+        };
+        let ended = scope.spawn(work).join();
+        ended.map_err(|_| io::Error::other("a thread panicked"))?
+    })
+    .map_err(|error| match error.kind() {
+        ErrorKind::NotFound => io::Error::new(
+            ErrorKind::Unsupported,
+            "the kernel has no threaded NAPI (Linux 5.12)",
+        ),
+        _ => error,
+    })
+}
+
+fn unshare_mounts() -> io::Result<()> {
+    // SAFETY: takes flags; of this thread alone, which ends soon.
+    if unsafe { libc::unshare(libc::CLONE_FS | libc::CLONE_NEWNS) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    mount(c"none", c"/", None, libc::MS_REC | libc::MS_PRIVATE)
+}
+
+fn mount_sysfs() -> io::Result<()> {
+    mount(c"sysfs", c"/sys", Some(c"sysfs"), 0)
+}
+
+fn mount(
+    what: &std::ffi::CStr,
+    at: &std::ffi::CStr,
+    kind: Option<&std::ffi::CStr>,
+    flags: u64,
+) -> io::Result<()> {
+    let kind = kind.map_or(std::ptr::null(), std::ffi::CStr::as_ptr);
+    // SAFETY: all strings end and outlive the call; there is no data.
+    let done = unsafe { libc::mount(what.as_ptr(), at.as_ptr(), kind, flags, std::ptr::null()) };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Kernel threads that poll a device of this name, in any namespace: `napi/rx0-12`.
+fn threads_of(device: &str) -> io::Result<Vec<i32>> {
+    // The kernel cuts names at 15 bytes.
+    let begins: String = format!("napi/{device}-").chars().take(15).collect();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|n| n.parse::<i32>().ok()) else {
+            continue;
+        };
+        let comm = fs::read_to_string(Path::new("/proc").join(&name).join("comm"));
+        if comm.is_ok_and(|comm| comm.starts_with(&begins)) {
+            found.push(pid);
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn pin(pid: i32, cpu: u32) -> io::Result<()> {
+    // SAFETY: an all-zero set is a valid one, with no CPU in it.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    if cpu as usize >= libc::CPU_SETSIZE as usize {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the number is below the set's size.
+    unsafe { libc::CPU_SET(cpu as usize, &mut set) };
+    // SAFETY: the kernel reads the set, whose size is told.
+    match unsafe { libc::sched_setaffinity(pid, size_of_val(&set), &raw const set) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

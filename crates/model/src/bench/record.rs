@@ -1,0 +1,555 @@
+//! A block of a bench in a recording: its counts are counters, its latencies a stage.
+//!
+//! What is counted is counted while all runs, but at slightly different moments: at ten
+//! million packets a second a moment is a thousand packets. So rates are of a window, and
+//! the ledger is of all packets from the first to the last, when nothing is under way.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{CpuUse, Generated, Handled, Hop};
+use crate::class::Direction;
+use crate::recording::{Counter, Recording, Stage};
+use crate::timing::{StageKind, Times};
+
+/// Name of the stage that latencies are.
+pub const LATENCY: &str = "one way";
+
+/// Environment keys begin so that tell what a search found: `search.ARM.GOAL.KEY`, with
+/// goals by number, and the keys `loss_ratio`, `lower_pps`, `upper_pps`, `throughput_pps`,
+/// `trials` and, where there is no regular result, `irregular`.
+pub const SEARCH: &str = "search";
+
+/// What was measured in a block.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// How long the window was open.
+    pub window_ns: u64,
+    /// What the generator did in it, by CPU.
+    pub generated: Vec<Generated>,
+    /// What came of it in the window.
+    pub handled: Handled,
+    /// The way of all packets, from the first to the last one.
+    pub hops: Vec<Hop>,
+    /// How many of them came by each receive queue of the device that the path takes them
+    /// from, where its driver counts that.
+    pub queues: BTreeMap<u32, u64>,
+    /// How busy CPUs were in the window.
+    pub cpus: Vec<CpuUse>,
+    /// Packets a second that the generator makes by itself, for a path that costs as
+    /// little as one can.
+    pub limit_pps: Option<f64>,
+}
+
+/// The cause of frames that had no room in a ring which a thread empties.
+pub const RING_FULL: &str = "ring full (threaded NAPI)";
+/// More of the packets than this share refused by a full ring, and the rate is the ring's.
+const OVERRUN: f64 = 0.01;
+/// A rate so near to the generator's own is the generator's.
+pub const GENERATOR_BOUND: f64 = 0.95;
+
+impl Measured {
+    /// Packets that were offered, each second.
+    pub fn offered_pps(&self) -> f64 {
+        self.per_second(self.generated.iter().map(|g| g.frames).sum())
+    }
+
+    /// Packets that the device took, each second.
+    pub fn sent_pps(&self) -> f64 {
+        self.per_second(self.generated.iter().map(|g| g.sent).sum())
+    }
+
+    /// Packets that were dropped as asked, or came through, each second.
+    pub fn handled_pps(&self) -> f64 {
+        self.per_second(self.handled.total())
+    }
+
+    /// Their bytes, each second, without checksums; none where they are not known.
+    pub fn handled_bytes_per_s(&self) -> Option<f64> {
+        (self.handled.bytes > 0).then(|| self.per_second(self.handled.bytes))
+    }
+
+    /// Nanoseconds of the window for each packet on each CPU that handled some: with
+    /// generator and path on one CPU, both.
+    pub fn ns_per_packet(&self) -> Option<f64> {
+        let cpus = self.handled.packets.values().filter(|n| **n > 0).count();
+        let packets = self.handled.total();
+        (packets > 0).then(|| self.window_ns as f64 * cpus as f64 / packets as f64)
+    }
+
+    /// CPUs that were busy, all together.
+    pub fn busy_cpus(&self) -> f64 {
+        self.cpus.iter().map(|c| c.busy).sum()
+    }
+
+    /// Share of the packets sent that were neither dropped as asked nor came through.
+    pub fn loss(&self) -> f64 {
+        let entered = self.hops.first().map_or(0, |hop| hop.entered);
+        let left = self.hops.last().map_or(0, |hop| hop.left);
+        match entered {
+            0 => 0.0,
+            _ => 1.0 - left as f64 / entered as f64,
+        }
+    }
+
+    /// Whether the generator was what held it up.
+    pub fn is_generator_bound(&self) -> bool {
+        (self.limit_pps).is_some_and(|limit| self.handled_pps() >= GENERATOR_BOUND * limit)
+    }
+
+    /// Why it says nothing, if it says nothing: packets went where nobody knows, or none
+    /// came.
+    pub fn invalid(&self) -> Option<String> {
+        for hop in &self.hops {
+            let missing = hop.missing();
+            if missing != 0 {
+                let what = match missing {
+                    1.. => format!("{missing} of {} went missing", hop.entered),
+                    _ => format!("{} came out of nowhere", -missing),
+                };
+                return Some(format!("{}: {what}", hop.name));
+            }
+        }
+        if let Some(hop) = self.hops.iter().find(|h| h.entered > 0 && h.left == 0) {
+            let causes: Vec<_> = hop.dropped.iter().collect();
+            let worst = causes.iter().max_by_key(|(_, n)| **n);
+            let why = worst.map_or_else(String::new, |(cause, _)| format!(": {cause}"));
+            return Some(format!(
+                "{}: none of {} came through{why}",
+                hop.name, hop.entered
+            ));
+        }
+        if let Some(overrun) = self.overrun() {
+            return Some(overrun);
+        }
+        (self.handled.total() == 0).then(|| "no packet was handled".into())
+    }
+
+    /// With as much as can be offered, and a ring before the path that is full: what came
+    /// through says how often the path's thread had a turn, not how fast the path is.
+    fn overrun(&self) -> Option<String> {
+        self.limit_pps?;
+        for hop in &self.hops {
+            let refused = hop.dropped.get(RING_FULL).copied().unwrap_or(0);
+            if refused as f64 > OVERRUN * hop.entered as f64 {
+                return Some(format!(
+                    "{}: the ring before the path was full for {refused} of {}: offer what it \
+                     takes (--rate), or search for that (--search)",
+                    hop.name, hop.entered
+                ));
+            }
+        }
+        None
+    }
+
+    fn per_second(&self, packets: u64) -> f64 {
+        packets as f64 * 1e9 / self.window_ns.max(1) as f64
+    }
+
+    /// Add it to a recording, to the block of this number.
+    pub fn add_to(&self, recording: &mut Recording, block: u32) {
+        let mut add = |name: String, value: f64, unit: &str| {
+            recording.counters.push(Counter {
+                block,
+                name,
+                value,
+                unit: unit.into(),
+            });
+        };
+        for g in &self.generated {
+            let cpu = g.cpu;
+            for (what, value, unit) in [
+                ("frames", g.frames, "packets"),
+                ("sent", g.sent, "packets"),
+                ("bytes", g.bytes, "bytes"),
+                ("idle", g.idle, "runs"),
+                ("behind", g.behind, "packets"),
+                ("batches", g.batches, "batches"),
+            ] {
+                add(format!("generated.{cpu}.{what}"), value as f64, unit);
+            }
+            for (why, n) in &g.refused {
+                add(
+                    format!("generated.{cpu}.refused.{why}"),
+                    *n as f64,
+                    "packets",
+                );
+            }
+        }
+        let handled = &self.handled;
+        for (cpu, n) in &handled.packets {
+            add(format!("handled.{cpu}"), *n as f64, "packets");
+        }
+        add("handled_bytes".into(), handled.bytes as f64, "bytes");
+        add("foreign".into(), handled.foreign as f64, "packets");
+        for (why, n) in &handled.lost {
+            add(format!("lost.{why}"), *n as f64, "packets");
+        }
+        if let Some((all, useful)) = handled.polls {
+            add("polls.all".into(), all as f64, "polls");
+            add("polls.useful".into(), useful as f64, "polls");
+        }
+        for (number, hop) in self.hops.iter().enumerate() {
+            let name = &hop.name;
+            for (what, n) in [("entered", hop.entered), ("left", hop.left)] {
+                add(format!("hop.{number}.{what}.{name}"), n as f64, "packets");
+            }
+            for (cause, n) in &hop.dropped {
+                add(
+                    format!("hop.{number}.dropped.{cause}"),
+                    *n as f64,
+                    "packets",
+                );
+            }
+        }
+        for (queue, n) in &self.queues {
+            add(format!("queue.{queue}"), *n as f64, "packets");
+        }
+        for c in &self.cpus {
+            let cpu = c.cpu;
+            for (what, share) in [("busy", c.busy), ("steal", c.steal), ("softirq", c.softirq)] {
+                add(format!("cpu.{cpu}.{what}"), share, "share");
+            }
+            if let Some(second) = c.second {
+                add(format!("cpu.{cpu}.second"), second, "share");
+            }
+        }
+        if let Some(limit) = self.limit_pps {
+            add("limit".into(), limit, "packets/s");
+        }
+        if let Some(times) = &handled.latency {
+            recording.stages.push(Stage {
+                block,
+                direction: Direction::Forward,
+                order: 0,
+                name: LATENCY.into(),
+                kind: StageKind::Total,
+                times: times.clone(),
+                passed_over: 0,
+            });
+        }
+    }
+
+    /// All blocks of a recording, in their order.
+    pub fn all_of(recording: &Recording) -> Vec<Measured> {
+        let mut all: Vec<Measured> = recording
+            .blocks
+            .iter()
+            .map(|block| Measured {
+                window_ns: block.duration_ns,
+                ..Measured::default()
+            })
+            .collect();
+        let mut cpus: Vec<BTreeMap<u32, CpuUse>> = vec![BTreeMap::new(); all.len()];
+        for counter in &recording.counters {
+            let block = counter.block as usize;
+            if let (Some(measured), Some(cpus)) = (all.get_mut(block), cpus.get_mut(block)) {
+                measured.take(counter, cpus);
+            }
+        }
+        for (measured, cpus) in all.iter_mut().zip(cpus) {
+            measured.cpus = cpus.into_values().collect();
+        }
+        for stage in recording.stages.iter().filter(|s| s.name == LATENCY) {
+            if let Some(measured) = all.get_mut(stage.block as usize) {
+                measured.handled.latency = Some(stage.times.clone());
+            }
+        }
+        all
+    }
+
+    /// Take a counter in. One that is none of a bench is left out.
+    fn take(&mut self, counter: &Counter, cpus: &mut BTreeMap<u32, CpuUse>) {
+        let mut words = counter.name.splitn(4, '.');
+        let mut word = || words.next().unwrap_or_default();
+        let (kind, first, second) = (word(), word(), word());
+        let rest = word();
+        let n = counter.value as u64;
+        let number = first.parse::<u32>();
+        match (kind, number) {
+            ("generated", Ok(cpu)) => {
+                let at = self.generated.iter().position(|g| g.cpu == cpu);
+                let at = at.unwrap_or_else(|| {
+                    let new = Generated {
+                        cpu,
+                        ..Generated::default()
+                    };
+                    self.generated.push(new);
+                    self.generated.len() - 1
+                });
+                let g = &mut self.generated[at];
+                match second {
+                    "frames" => g.frames = n,
+                    "sent" => g.sent = n,
+                    "bytes" => g.bytes = n,
+                    "idle" => g.idle = n,
+                    "behind" => g.behind = n,
+                    "batches" => g.batches = n,
+                    "refused" => drop(g.refused.insert(rest.into(), n)),
+                    _ => {}
+                }
+            }
+            ("queue", Ok(queue)) => drop(self.queues.insert(queue, n)),
+            ("handled", Ok(cpu)) => drop(self.handled.packets.insert(cpu, n)),
+            ("hop", Ok(number)) if number < 64 => {
+                let number = number as usize;
+                if self.hops.len() <= number {
+                    self.hops.resize(number + 1, Hop::default());
+                }
+                let hop = &mut self.hops[number];
+                match second {
+                    "entered" => (hop.name, hop.entered) = (rest.into(), n),
+                    "left" => hop.left = n,
+                    "dropped" => drop(hop.dropped.insert(rest.into(), n)),
+                    _ => {}
+                }
+            }
+            ("cpu", Ok(cpu)) => {
+                let usage = cpus.entry(cpu).or_default();
+                usage.cpu = cpu;
+                match second {
+                    "busy" => usage.busy = counter.value,
+                    "steal" => usage.steal = counter.value,
+                    "softirq" => usage.softirq = counter.value,
+                    "second" => usage.second = Some(counter.value),
+                    _ => {}
+                }
+            }
+            ("handled_bytes", _) => self.handled.bytes = n,
+            ("foreign", _) => self.handled.foreign = n,
+            ("limit", _) => self.limit_pps = Some(counter.value),
+            ("polls", _) => {
+                let (all, useful) = self.handled.polls.get_or_insert_default();
+                *(if first == "all" { all } else { useful }) = n;
+            }
+            ("lost", _) => {
+                let why = counter.name.strip_prefix("lost.").unwrap_or_default();
+                self.handled.lost.insert(why.into(), n);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What came in a window, of what is counted since something was set up.
+pub trait Since {
+    /// What came since `before`.
+    #[must_use]
+    fn since(&self, before: &Self) -> Self;
+}
+
+fn grown<K: Ord + Clone>(now: &BTreeMap<K, u64>, before: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
+    let grown = |(key, n): (&K, &u64)| {
+        let before = before.get(key).copied().unwrap_or(0);
+        (key.clone(), n.saturating_sub(before))
+    };
+    now.iter().map(grown).filter(|(_, n)| *n > 0).collect()
+}
+
+impl Since for Generated {
+    fn since(&self, before: &Generated) -> Generated {
+        Generated {
+            cpu: self.cpu,
+            frames: self.frames.saturating_sub(before.frames),
+            sent: self.sent.saturating_sub(before.sent),
+            bytes: self.bytes.saturating_sub(before.bytes),
+            refused: grown(&self.refused, &before.refused),
+            idle: self.idle.saturating_sub(before.idle),
+            behind: self.behind.saturating_sub(before.behind),
+            batches: self.batches.saturating_sub(before.batches),
+        }
+    }
+}
+
+impl Since for Handled {
+    fn since(&self, before: &Handled) -> Handled {
+        let polls = self.polls.map(|(all, useful)| {
+            let (all_before, useful_before) = before.polls.unwrap_or_default();
+            (
+                all.saturating_sub(all_before),
+                useful.saturating_sub(useful_before),
+            )
+        });
+        Handled {
+            packets: grown(&self.packets, &before.packets),
+            bytes: self.bytes.saturating_sub(before.bytes),
+            lost: grown(&self.lost, &before.lost),
+            foreign: self.foreign.saturating_sub(before.foreign),
+            polls,
+            latency: match (&self.latency, &before.latency) {
+                (Some(now), Some(before)) => Some(times_since(now, before)),
+                (now, _) => now.clone(),
+            },
+        }
+    }
+}
+
+/// The shortest and the longest are those of all times: which came since is not known.
+fn times_since(now: &Times, before: &Times) -> Times {
+    let counted: BTreeMap<u16, u64> = before.buckets.iter().copied().collect();
+    let left = |&(bucket, n): &(u16, u64)| {
+        let n = n.saturating_sub(counted.get(&bucket).copied().unwrap_or(0));
+        (n > 0).then_some((bucket, n))
+    };
+    Times {
+        count: now.count.saturating_sub(before.count),
+        total_ns: now.total_ns.saturating_sub(before.total_ns),
+        min_ns: now.min_ns,
+        max_ns: now.max_ns,
+        buckets: now.buckets.iter().filter_map(left).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{Block, Ledger};
+
+    fn measured() -> Measured {
+        Measured {
+            window_ns: 2_000_000_000,
+            generated: vec![Generated {
+                cpu: 1,
+                frames: 100,
+                sent: 90,
+                bytes: 6_000,
+                refused: BTreeMap::from([("no space. left".into(), 10)]),
+                idle: 3,
+                behind: 2,
+                batches: 7,
+            }],
+            handled: Handled {
+                packets: BTreeMap::from([(0, 60), (1, 20)]),
+                bytes: 4_800,
+                lost: BTreeMap::from([("ring. full".into(), 10)]),
+                foreign: 2,
+                polls: Some((10, 4)),
+                latency: Some(Times {
+                    count: 1,
+                    total_ns: 5,
+                    min_ns: 5,
+                    max_ns: 5,
+                    buckets: vec![(5, 1)],
+                }),
+            },
+            hops: vec![
+                Hop {
+                    name: "generator to tx0".into(),
+                    entered: 100,
+                    left: 90,
+                    dropped: BTreeMap::from([("no space. left".into(), 10)]),
+                },
+                Hop {
+                    name: "tx0 to xdp".into(),
+                    entered: 90,
+                    left: 80,
+                    dropped: BTreeMap::from([("ring. full".into(), 10)]),
+                },
+            ],
+            queues: BTreeMap::from([(0, 50), (3, 40)]),
+            cpus: vec![CpuUse {
+                cpu: 0,
+                busy: 0.5,
+                second: Some(0.53),
+                steal: 0.1,
+                softirq: 0.2,
+            }],
+            limit_pps: Some(41.0),
+        }
+    }
+
+    /// Check that a block is read out of a recording as it was put in, beside another.
+    #[test]
+    fn there_and_back() {
+        let mut recording = Recording::default();
+        let blocks = [
+            measured(),
+            Measured {
+                window_ns: 5,
+                ..Measured::default()
+            },
+        ];
+        for (number, block) in blocks.iter().enumerate() {
+            recording.blocks.push(Block {
+                arm: 0,
+                index: number as u32,
+                ledger: Ledger::default(),
+                kernel_insns: 0,
+                user_insns: 0,
+                entered: 0,
+                returned: 0,
+                duration_ns: block.window_ns,
+            });
+            block.add_to(&mut recording, number as u32);
+        }
+        assert_eq!(Measured::all_of(&recording), blocks);
+    }
+
+    /// Check the figures that follow from counts.
+    #[test]
+    fn figures() {
+        let m = measured();
+        assert_eq!(m.invalid(), None);
+        assert_eq!(m.offered_pps(), 50.0);
+        assert_eq!(m.handled_pps(), 40.0);
+        assert_eq!(m.handled_bytes_per_s(), Some(2_400.0));
+        assert_eq!(m.ns_per_packet(), Some(5e7));
+        assert!((m.loss() - 0.2).abs() < 1e-12);
+        assert!(m.is_generator_bound());
+        assert!(m.cpus[0].is_doubtful());
+    }
+
+    /// Check that a block is invalid whose packets went nobody knows where, came out of
+    /// nowhere, or did not come at all.
+    #[test]
+    fn invalid_blocks_say_why() {
+        let mut m = measured();
+        m.hops[1].left = 79;
+        assert_eq!(m.invalid().unwrap(), "tx0 to xdp: 1 of 90 went missing");
+        m.hops[1].left = 81;
+        assert_eq!(m.invalid().unwrap(), "tx0 to xdp: 1 came out of nowhere");
+        m.hops[1] = Hop::default();
+        m.hops[0].left = 0;
+        m.hops[0].dropped = BTreeMap::from([("ENXIO".into(), 100)]);
+        let said = m.invalid().unwrap();
+        assert_eq!(said, "generator to tx0: none of 100 came through: ENXIO");
+        assert!(Measured::default().invalid().is_some());
+    }
+
+    /// Check that a rate is none where a thread's ring was full and as much as can be was
+    /// offered, and that less offered, or little refused, is told as a loss.
+    #[test]
+    fn a_full_ring_is_no_rate() {
+        let mut m = measured();
+        let full = |n: u64| BTreeMap::from([(RING_FULL.to_string(), n)]);
+        m.limit_pps = Some(1e6);
+        (m.hops[0].left, m.hops[0].dropped) = (60, full(40));
+        m.hops[1] = Hop::default();
+        assert!(m.invalid().unwrap().contains("full for 40 of 100"));
+        m.limit_pps = None;
+        assert_eq!(m.invalid(), None);
+        m.limit_pps = Some(1e6);
+        (m.hops[0].left, m.hops[0].dropped) = (99, full(1));
+        assert_eq!(m.invalid(), None);
+    }
+
+    /// Check that what came in a window is told, and nothing else.
+    #[test]
+    fn what_grew() {
+        let m = measured();
+        let grew = m.handled.since(&m.handled);
+        assert_eq!((grew.total(), grew.bytes, grew.polls), (0, 0, Some((0, 0))));
+        assert_eq!(grew.latency.unwrap().buckets, []);
+        assert_eq!(m.handled.since(&Handled::default()), m.handled);
+        let g = &m.generated[0];
+        assert_eq!(
+            g.since(&Generated {
+                cpu: 1,
+                ..Generated::default()
+            }),
+            *g
+        );
+        assert_eq!(g.since(g).refused, BTreeMap::new());
+    }
+}

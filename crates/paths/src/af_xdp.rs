@@ -1,0 +1,454 @@
+//! A process that gets frames by AF_XDP, and drops them or sends them on.
+//!
+//! Each queue of the ingress device has a socket and memory for frames; a thread on each
+//! CPU that is named sees to some of the queues. It sleeps while there is nothing.
+
+mod ring;
+mod socket;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use libbpf_rs::{MapCore, MapFlags};
+use netplumb_model::bench::{Bench, Handled, STAMP_BYTES, Stamp};
+use netplumb_model::timing::Times;
+use netplumb_workload::mark::{self, mark};
+
+use self::ring::Ring;
+use self::socket::{FRAME_BYTES, FRAMES, Queue, Socket};
+use crate::bpf::{Attached, Load, Mode, Program};
+use crate::changes::Changes;
+use crate::error::{Doing, PathError};
+use crate::layout::Config;
+use crate::proc::Counters;
+use crate::reader::{Read, bump, cpu_error, monotonic_ns, pin};
+use crate::{Device, Site, Standing, Way, xdp};
+
+pub(crate) use self::socket::supported;
+
+/// Frames that are taken at once.
+const BATCH: usize = 64;
+/// After so long without a frame a thread looks whether it is to end.
+const PATIENCE_MS: i32 = 50;
+/// Room in the map of sockets, as the program has it.
+const QUEUES: u32 = 64;
+
+/// One queue, and where its frames go.
+#[derive(Debug)]
+struct Wire {
+    out: Option<Socket>,
+    come: Socket,
+    /// Given to the device, and not given back yet.
+    under_way: u64,
+    stamp_offset: usize,
+}
+
+struct Worker {
+    cpu: u32,
+    read: Arc<Read>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// Sockets with their threads.
+pub(crate) struct AfXdp {
+    // In this order it is taken down: first no more frames come.
+    link: Option<Attached>,
+    program: Program,
+    workers: Vec<Worker>,
+    stop: Arc<AtomicBool>,
+    /// The receiving sockets, to ask what they lost.
+    sockets: Vec<OwnedFd>,
+    changes: Changes,
+    before: Counters,
+    egress: Option<Device>,
+    without_copies: bool,
+    stamped: bool,
+}
+
+impl AfXdp {
+    pub(crate) fn set_up(way: &Way, site: &Site) -> Result<AfXdp, PathError> {
+        if way.cpus.is_empty() {
+            return Err(PathError::Asked("a reader takes a CPU: name one".into()));
+        }
+        let egress = match way.bench {
+            Bench::Forward => Some(site.egress()?.clone()),
+            Bench::Drop => None,
+        };
+        let stamped = way.stamped && egress.is_none();
+        let config = Config::new(site, stamped);
+        // It is the process that reads stamps.
+        let program = Load {
+            image: xdp::IMAGE,
+            program: "xdp_socket",
+            constants: Config {
+                stamp_offset: 0,
+                ..config
+            }
+            .bytes(),
+            map: Some(("sockets", QUEUES)),
+            multi_buffer: way.multi_buffer,
+            ..Load::default()
+        }
+        .program()?;
+        let changes = Changes::at(site)?;
+        let queues = |device: &Device| {
+            let queues = changes.namespace.queues(&device.name);
+            queues.doing(|| format!("ask {} for its queues", device.name))
+        };
+        let receive = queues(&site.ingress)?.receive.clamp(1, QUEUES);
+        let send = match &egress {
+            Some(egress) => queues(egress)?.send.max(1),
+            None => 1,
+        };
+        let mut path = AfXdp {
+            link: None,
+            program,
+            workers: Vec::new(),
+            stop: Arc::new(AtomicBool::new(false)),
+            sockets: Vec::new(),
+            before: counters(&changes)?,
+            changes,
+            egress,
+            without_copies: true,
+            stamped,
+        };
+        let mut wires = Vec::new();
+        for queue in 0..receive {
+            wires.push(path.wire(site, queue, queue % send, config.stamp_offset)?);
+        }
+        // Attached before the sockets are entered, the program would drop what comes.
+        path.enter(&wires)?;
+        let link = xdp::attach(&path.program, &path.changes, &site.ingress, Mode::Native)?;
+        path.link = Some(link);
+        let mut shares: Vec<Vec<Wire>> = way.cpus.iter().map(|_| Vec::new()).collect();
+        for (i, wire) in wires.into_iter().enumerate() {
+            shares[i % way.cpus.len()].push(wire);
+        }
+        for (cpu, wires) in way.cpus.iter().zip(shares) {
+            path.start(*cpu, wires)?;
+        }
+        Ok(path)
+    }
+
+    /// The sockets of one queue.
+    fn wire(&mut self, site: &Site, from: u32, to: u32, offset: u16) -> Result<Wire, PathError> {
+        let at = Queue {
+            device: site.ingress.index,
+            queue: from,
+        };
+        let namespace = &self.changes.namespace;
+        let name = &site.ingress.name;
+        let mut come = namespace.inside(|| Socket::receiving(at, false));
+        if come.is_err() {
+            come = namespace.inside(|| Socket::receiving(at, true));
+        }
+        let mut come = come.map_err(|error| refused(error, name, from))?;
+        let without_copies = come.is_without_copies().unwrap_or(false);
+        let out = match &self.egress {
+            Some(egress) => {
+                let at = Queue {
+                    device: egress.index,
+                    queue: to,
+                };
+                let out = namespace.inside(|| Socket::sending(at, &come));
+                Some(out.map_err(|error| refused(error, &egress.name, to))?)
+            }
+            None => None,
+        };
+        let frames: Vec<u64> = (0..u64::from(FRAMES))
+            .map(|frame| frame * FRAME_BYTES as u64)
+            .collect();
+        come.fill.produce(&frames);
+        self.without_copies &= without_copies;
+        let fd = come.fd().try_clone_to_owned();
+        self.sockets.push(fd.doing(|| "hold a socket".into())?);
+        Ok(Wire {
+            come,
+            out,
+            under_way: 0,
+            stamp_offset: offset.into(),
+        })
+    }
+
+    fn enter(&self, wires: &[Wire]) -> Result<(), PathError> {
+        let map = self.program.map("sockets")?;
+        for (queue, wire) in (0_u32..).zip(wires) {
+            let fd = wire.come.fd().as_raw_fd();
+            map.update(&queue.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
+                .doing(|| "name the sockets to the program".into())?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, cpu: u32, mut wires: Vec<Wire>) -> Result<(), PathError> {
+        let read = Arc::new(Read::new());
+        let (counts, stop) = (read.clone(), self.stop.clone());
+        let (ready, pinned) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name(format!("af-xdp-{cpu}"))
+            .spawn(move || {
+                let done = pin(cpu);
+                let failed = done.is_err();
+                let _ = ready.send(done);
+                if failed {
+                    return Ok(());
+                }
+                work(&mut wires, &counts, &stop)
+            })
+            .doing(|| "start a reader".into())?;
+        let pinned = pinned.recv().unwrap_or(Ok(()));
+        self.workers.push(Worker {
+            cpu,
+            read,
+            thread: Some(thread),
+        });
+        pinned.map_err(|error| cpu_error(cpu, error))
+    }
+}
+
+fn counters(changes: &Changes) -> Result<Counters, PathError> {
+    Counters::read(&changes.namespace).doing(|| "read the kernel's counters in /proc/net".into())
+}
+
+/// Why there is no socket at a queue.
+fn refused(error: io::Error, device: &str, queue: u32) -> PathError {
+    match error.raw_os_error() {
+        Some(libc::EAFNOSUPPORT) => PathError::cannot(
+            "this kernel has no AF_XDP",
+            "use a kernel with CONFIG_XDP_SOCKETS=y, as distributions have it",
+        ),
+        Some(libc::EBUSY) => PathError::cannot(
+            format!("queue {queue} of {device} has a socket of AF_XDP already"),
+            "end the process that has it",
+        ),
+        Some(libc::EINVAL | libc::EOPNOTSUPP) => PathError::cannot(
+            format!("{device} takes no socket of AF_XDP at its queue {queue} ({error})"),
+            "it has to be up, with that queue; to send from one device what came in by another \
+             takes Linux 5.10",
+        ),
+        Some(libc::ENOBUFS | libc::ENOMEM) => PathError::cannot(
+            "there is no memory for frames",
+            "raise the limit of locked memory (`ulimit -l`), or free some",
+        ),
+        _ => PathError::System {
+            doing: format!("open a socket of AF_XDP at queue {queue} of {device}"),
+            source: error.into(),
+        },
+    }
+}
+
+/// See to some queues until told to stop.
+fn work(wires: &mut [Wire], counts: &Read, stop: &AtomicBool) -> io::Result<()> {
+    let mut descriptors = Vec::with_capacity(BATCH);
+    let mut addresses = Vec::with_capacity(BATCH);
+    let mut polled: Vec<libc::pollfd> = wires
+        .iter()
+        .map(|wire| libc::pollfd {
+            fd: wire.come.fd().as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    while !stop.load(Ordering::Relaxed) {
+        mark::<{ mark::RX_BEGIN }>();
+        let mut found = false;
+        for wire in wires.iter_mut() {
+            descriptors.clear();
+            if let Some(ring) = &mut wire.come.receive {
+                ring.consume(&mut descriptors);
+            }
+            found |= !descriptors.is_empty();
+            match wire.out {
+                Some(_) => wire.send_on(&descriptors, &mut addresses, counts)?,
+                None => wire.drop(&descriptors, &mut addresses, counts),
+            }
+        }
+        bump(&counts.looks, 1);
+        if found {
+            bump(&counts.found, 1);
+            continue;
+        }
+        let busy = wires.iter().any(|wire| wire.under_way > 0);
+        let wait = if busy { 1 } else { PATIENCE_MS };
+        // SAFETY: as many entries as are named, of ours.
+        let polled = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, wait) };
+        if polled < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Wire {
+    /// Give frames back to be filled again. The ring has room for all that are out: it
+    /// was never given more than fit in.
+    fn recycle(&mut self, addresses: &[u64]) {
+        self.come.fill.produce(addresses);
+    }
+
+    fn drop(&mut self, descriptors: &[libc::xdp_desc], addresses: &mut Vec<u64>, counts: &Read) {
+        if descriptors.is_empty() {
+            return;
+        }
+        let now = if self.stamp_offset > 0 {
+            monotonic_ns()
+        } else {
+            0
+        };
+        let mut bytes = 0;
+        addresses.clear();
+        for descriptor in descriptors {
+            bytes += u64::from(descriptor.len);
+            addresses.push(descriptor.addr);
+            if self.stamp_offset > 0 {
+                let at = descriptor.addr + self.stamp_offset as u64;
+                let stamp = self.come.bytes(at, STAMP_BYTES as usize);
+                match stamp.and_then(Stamp::read) {
+                    Some(stamp) if stamp.due_ns <= now => counts.time(now - stamp.due_ns),
+                    _ => bump(&counts.unstamped, 1),
+                }
+            }
+        }
+        self.recycle(addresses);
+        bump(&counts.bytes, bytes);
+        bump(&counts.packets, descriptors.len() as u64);
+    }
+
+    fn send_on(
+        &mut self,
+        descriptors: &[libc::xdp_desc],
+        addresses: &mut Vec<u64>,
+        counts: &Read,
+    ) -> io::Result<()> {
+        let Some(out) = &mut self.out else {
+            return Ok(());
+        };
+        // What the device has done with comes back first.
+        addresses.clear();
+        out.completion.consume(addresses);
+        let done = addresses.len() as u64;
+        self.under_way -= done.min(self.under_way);
+        bump(&counts.packets, done);
+        let given = match &mut out.transmit {
+            Some(ring) => ring.produce(descriptors),
+            None => 0,
+        };
+        self.under_way += given as u64;
+        bump(
+            &counts.bytes,
+            descriptors[..given].iter().map(|d| u64::from(d.len)).sum(),
+        );
+        let left = &descriptors[given..];
+        bump(&counts.lost, left.len() as u64);
+        let wanted = out.transmit.as_ref().is_some_and(Ring::wants_wakeup);
+        if self.under_way > 0 && wanted {
+            out.kick()?;
+        }
+        let left: Vec<u64> = left.iter().map(|d| d.addr).collect();
+        self.recycle(&left);
+        self.recycle(addresses);
+        Ok(())
+    }
+}
+
+impl Standing for AfXdp {
+    fn handled(&mut self) -> Result<Handled, PathError> {
+        let mut handled = Handled::default();
+        let mut times = Times::default();
+        let mut polls = (0, 0);
+        let mut no_room = 0;
+        for worker in &mut self.workers {
+            if worker.thread.as_ref().is_some_and(JoinHandle::is_finished)
+                && let Some(thread) = worker.thread.take()
+            {
+                let ended = thread.join();
+                ended
+                    .unwrap_or_else(|_| Err(io::Error::other("it has crashed")))
+                    .doing(|| format!("go on reading on CPU {}", worker.cpu))?;
+            }
+            let read = &worker.read;
+            let packets = read.packets.load(Ordering::Relaxed);
+            if packets > 0 {
+                *handled.packets.entry(worker.cpu).or_default() += packets;
+            }
+            handled.bytes += read.bytes.load(Ordering::Relaxed);
+            no_room += read.lost.load(Ordering::Relaxed);
+            polls.0 += read.looks.load(Ordering::Relaxed);
+            polls.1 += read.found.load(Ordering::Relaxed);
+            read.add_times(&mut times);
+        }
+        let (mut no_memory, mut full) = (0, 0);
+        for socket in &self.sockets {
+            let lost = Socket::lost(socket.as_fd());
+            let (dropped, ring) = lost.doing(|| "ask a socket what it lost".into())?;
+            no_memory += dropped;
+            full += ring;
+        }
+        let mut refused = 0;
+        if let Some(egress) = &self.egress {
+            let counted = counters(&self.changes)?.since(&self.before);
+            refused = counted.get(&format!("{}.tx_dropped", egress.name));
+            if let Some(most) = handled.packets.values_mut().max() {
+                *most = most.saturating_sub(refused);
+            }
+        }
+        for (cause, packets) in [
+            (
+                "no frame was free for it: the reader is too slow",
+                no_memory,
+            ),
+            ("the socket's ring was full: the reader is too slow", full),
+            ("the ring to send by was full", no_room),
+            ("the device did not take it (tx_dropped)", refused),
+        ] {
+            if packets > 0 {
+                handled.lost.insert(cause.into(), packets);
+            }
+        }
+        handled.foreign = self.program.handled()?.foreign;
+        handled.polls = Some(polls);
+        handled.latency = self.stamped.then_some(times);
+        Ok(handled)
+    }
+
+    fn facts(&self) -> BTreeMap<String, String> {
+        let mut facts = self.changes.facts.clone();
+        let mut fact = |key: &str, value: String| facts.insert(format!("path.{key}"), value);
+        fact("attached", "af_xdp, xdp native".into());
+        let copies = if self.without_copies {
+            "none: the driver writes to the process's memory"
+        } else {
+            "one: the driver does not write to the process's memory by itself"
+        };
+        fact("copies", copies.into());
+        fact("sockets", self.sockets.len().to_string());
+        if let Some(id) = self.program.id() {
+            fact("program_ids", id.to_string());
+        }
+        if self.stamped {
+            let reads: Vec<&Read> = self.workers.iter().map(|w| &*w.read).collect();
+            let unstamped = Read::sum(&reads, |r| &r.unstamped);
+            fact("unstamped", unstamped.to_string());
+        }
+        facts
+    }
+}
+
+impl Drop for AfXdp {
+    fn drop(&mut self) {
+        self.link = None;
+        self.stop.store(true, Ordering::Relaxed);
+        for worker in &mut self.workers {
+            if let Some(thread) = worker.thread.take() {
+                let _ = thread.join();
+            }
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! dpdk-testpmd, on devices of the kernel by AF_XDP, or else by AF_PACKET.
+//!
+//! Its forwarding threads look for packets all the time. It is asked by its telemetry
+//! socket (doc/guides/howto/telemetry.rst of DPDK), which takes a millisecond.
+
+mod process;
+mod telemetry;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use netplumb_model::bench::{ANY_CPU, Bench, Handled};
+
+use self::process::Process;
+use self::telemetry::Port;
+use crate::changes::Changes;
+use crate::error::{Doing, PathError};
+use crate::proc::Counters;
+use crate::tool::Tool;
+use crate::{Device, Site, Standing, Way};
+
+/// Memory for packets, where there are no huge pages.
+const MEMORY_MIB: &str = "512";
+/// Packets that there is memory for.
+const PACKETS: &str = "32768";
+
+/// Find testpmd.
+pub(crate) fn tool() -> Result<Tool, PathError> {
+    Tool::find("dpdk-testpmd", "dpdk-dev")
+}
+
+/// By what it has the kernel's devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Driver {
+    AfXdp,
+    AfPacket,
+}
+
+impl Driver {
+    fn name(self) -> &'static str {
+        match self {
+            Driver::AfXdp => "net_af_xdp",
+            Driver::AfPacket => "net_af_packet",
+        }
+    }
+}
+
+/// testpmd, at work.
+#[derive(Debug)]
+pub(crate) struct Dpdk {
+    // In this order it is taken down: the process, then what it has left behind.
+    process: Process,
+    changes: Changes,
+    before: Counters,
+    driver: Driver,
+    instead: Option<String>,
+    bench: Bench,
+    egress: Option<Device>,
+    cpus: Vec<u32>,
+}
+
+impl Dpdk {
+    pub(crate) fn set_up(way: &Way, site: &Site) -> Result<Dpdk, PathError> {
+        if way.cpus.is_empty() {
+            return Err(PathError::Asked("testpmd takes a CPU: name one".into()));
+        }
+        let tool = tool()?;
+        let egress = match way.bench {
+            Bench::Forward => Some(site.egress()?.clone()),
+            Bench::Drop => None,
+        };
+        let mut changes = Changes::at(site)?;
+        for device in [Some(&site.ingress), egress.as_ref()].into_iter().flatten() {
+            changes.as_it_was(device)?;
+        }
+        let queues = queues(&changes, &site.ingress, egress.as_ref())?;
+        let mut driver = Driver::AfXdp;
+        let mut instead = None;
+        let start = |driver, changes: &Changes| {
+            let arguments = arguments(way, site, egress.as_ref(), driver, queues);
+            Process::start(&tool, &changes.namespace, &arguments, way.cpus.len())
+        };
+        let process = match start(driver, &changes) {
+            Ok(process) => process,
+            Err(error) => {
+                instead = Some(error.to_string());
+                driver = Driver::AfPacket;
+                changes.gro(&site.ingress)?;
+                start(driver, &changes)?
+            }
+        };
+        let version = process.version.clone();
+        changes.note("path.dpdk", version);
+        changes.note("path.queues", queues.to_string());
+        let before = counters(&changes)?;
+        Ok(Dpdk {
+            process,
+            changes,
+            before,
+            driver,
+            instead,
+            bench: way.bench,
+            egress,
+            cpus: way.cpus.clone(),
+        })
+    }
+}
+
+fn counters(changes: &Changes) -> Result<Counters, PathError> {
+    Counters::read(&changes.namespace).doing(|| "read the kernel's counters in /proc/net".into())
+}
+
+/// All ports have as many queues, each way.
+fn queues(changes: &Changes, ingress: &Device, egress: Option<&Device>) -> Result<u32, PathError> {
+    let ask = |device: &Device| {
+        let queues = changes.namespace.queues(&device.name);
+        queues.doing(|| format!("ask {} for its queues", device.name))
+    };
+    let come = ask(ingress)?;
+    let mut queues = come.receive;
+    if let Some(egress) = egress {
+        let out = ask(egress)?;
+        queues = queues.min(out.receive).min(out.send).min(come.send);
+    }
+    if queues < come.receive {
+        return Err(PathError::cannot(
+            format!(
+                "{} has {} queues to receive by, and testpmd takes {queues}: as many as each \
+                 device has, each way",
+                ingress.name, come.receive
+            ),
+            "give all devices as many queues (`ethtool -L`)",
+        ));
+    }
+    Ok(queues.max(1))
+}
+
+/// Whether there are huge pages that it can have.
+fn has_huge_pages() -> bool {
+    let free = fs::read_to_string("/proc/meminfo").is_ok_and(|text| {
+        text.lines().any(|line| {
+            line.strip_prefix("HugePages_Free:")
+                .is_some_and(|n| n.trim().parse::<u64>().is_ok_and(|n| n >= 256))
+        })
+    });
+    let mounted = fs::read_to_string("/proc/mounts").is_ok_and(|m| m.contains(" hugetlbfs "));
+    free && mounted
+}
+
+fn arguments(
+    way: &Way,
+    site: &Site,
+    egress: Option<&Device>,
+    driver: Driver,
+    queues: u32,
+) -> Vec<String> {
+    let mut arguments: Vec<String> = Vec::new();
+    let mut add = |words: &[&str]| arguments.extend(words.iter().map(|w| (*w).to_string()));
+    if !has_huge_pages() {
+        add(&["--no-huge", "-m", MEMORY_MIB]);
+    }
+    add(&["--no-pci", "--log-level=lib.eal:4"]);
+    // Threads by number, each on its CPU; the first one waits for commands, anywhere.
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut threads = format!("0@(0-{})", all - 1);
+    for (number, cpu) in (1..).zip(&way.cpus) {
+        threads += &format!(",{number}@{cpu}");
+    }
+    add(&[&format!("--lcores={threads}")]);
+    for (number, device) in (0..).zip([Some(&site.ingress), egress].into_iter().flatten()) {
+        let (driver, name) = (driver.name(), &device.name);
+        let count = match driver {
+            "net_af_xdp" => "queue_count",
+            _ => "qpairs",
+        };
+        add(&[&format!(
+            "--vdev={driver}{number},iface={name},{count}={queues}"
+        )]);
+    }
+    add(&["--", "-i", "--auto-start"]);
+    add(&[&format!("--total-num-mbufs={PACKETS}")]);
+    add(&[&format!("--nb-cores={}", way.cpus.len())]);
+    add(&[&format!("--rxq={queues}"), &format!("--txq={queues}")]);
+    match way.bench {
+        Bench::Drop => add(&["--forward-mode=rxonly"]),
+        Bench::Forward => {
+            let mac: Vec<String> = site.next_mac.iter().map(|b| format!("{b:02x}")).collect();
+            add(&["--forward-mode=mac"]);
+            add(&[&format!("--eth-peer=1,{}", mac.join(":"))]);
+        }
+    }
+    arguments
+}
+
+impl Standing for Dpdk {
+    fn handled(&mut self) -> Result<Handled, PathError> {
+        self.process.check()?;
+        let ask = |port| {
+            let told = self.process.port(port);
+            told.doing(|| "ask testpmd for its counters".into())
+        };
+        let come: Port = ask(0)?;
+        let mut lost = BTreeMap::new();
+        let mut cause = |cause: &str, packets: u64| {
+            if packets > 0 {
+                lost.insert(cause.to_string(), packets);
+            }
+        };
+        cause(
+            "the ring was full: testpmd is too slow (imissed)",
+            come.imissed,
+        );
+        cause("testpmd had no memory for it (rx_nombuf)", come.rx_nombuf);
+        cause("received with an error (ierrors)", come.ierrors);
+        let (mut packets, mut bytes) = (come.ipackets, come.ibytes);
+        if let (Bench::Forward, Some(egress)) = (self.bench, &self.egress) {
+            let out = ask(1)?;
+            let counted = counters(&self.changes)?.since(&self.before);
+            let refused = counted.get(&format!("{}.tx_dropped", egress.name));
+            (packets, bytes) = (out.opackets.saturating_sub(refused), out.obytes);
+            cause("the ring to send by was full (oerrors)", out.oerrors);
+            cause("the device did not take it (tx_dropped)", refused);
+        }
+        let cpu = match self.cpus[..] {
+            [cpu] => cpu,
+            _ => ANY_CPU,
+        };
+        Ok(Handled {
+            packets: BTreeMap::from([(cpu, packets)]),
+            bytes,
+            lost,
+            ..Handled::default()
+        })
+    }
+
+    fn facts(&self) -> BTreeMap<String, String> {
+        let mut facts = self.changes.facts.clone();
+        let mut fact = |key: &str, value: String| facts.insert(format!("path.{key}"), value);
+        let mut attached = format!("dpdk-testpmd, {}", self.driver.name());
+        if let Some(why) = &self.instead {
+            attached = format!("{attached}: by AF_XDP it does not start ({why})");
+        }
+        fact("attached", attached);
+        let pages = match has_huge_pages() {
+            true => "huge pages",
+            false => "ordinary pages (--no-huge): there are too few huge ones",
+        };
+        fact("memory", pages.into());
+        facts
+    }
+}

@@ -1,0 +1,34 @@
+//! Whether a path can run here, asked without changing anything.
+
+use netplumb_model::bench::{Bench, DataPath};
+
+use crate::error::PathError;
+use crate::{af_xdp, dpdk, forward, iptables, nft};
+
+/// What keeps a path from running on this machine, as far as it can be told before it
+/// is tried on a device.
+///
+/// # Errors
+/// What is missing, with what to do about it.
+pub fn needs(path: DataPath, _bench: Bench) -> Result<(), PathError> {
+    // SAFETY: takes nothing, and always succeeds.
+    if unsafe { libc::geteuid() } != 0 {
+        return Err(PathError::cannot(
+            "this is not run by root",
+            "to change devices and load programs takes root's rights: use `sudo`",
+        ));
+    }
+    match path {
+        DataPath::NftRaw | DataPath::NftConntrack => nft::tool().map(drop),
+        DataPath::AfXdp => af_xdp::supported().map_err(|error| {
+            PathError::cannot(
+                format!("this kernel has no AF_XDP ({error})"),
+                "use a kernel with CONFIG_XDP_SOCKETS=y, as distributions have it",
+            )
+        }),
+        DataPath::IptablesRaw => iptables::installed(),
+        DataPath::Dpdk => dpdk::tool().map(drop),
+        DataPath::NftFlowtable => forward::has_flow_tables(),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The far end: counts what comes out there, and takes it out of the way.
+ */
+#include "packet.h"
+
+SEC("xdp")
+int sink(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+	struct paths_counts *c = this_cpu();
+
+	if (!is_ours(data, end)) {
+		c->foreign++;
+		return XDP_PASS;
+	}
+	count(c, data, end, end - data);
+	return XDP_DROP;
+}
+
+char LICENSE[] SEC("license") = "GPL";

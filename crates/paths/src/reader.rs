@@ -1,0 +1,153 @@
+//! What readers in user space have in common: a CPU, counters, a clock.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use netplumb_model::timing::{BUCKETS, SUB_BITS, Times};
+
+use crate::error::PathError;
+use crate::layout;
+
+/// What one reader has read. Written by it alone.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) packets: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    /// Times that it looked for packets, and times that there were any.
+    pub(crate) looks: AtomicU64,
+    pub(crate) found: AtomicU64,
+    /// Packets that it could not send on.
+    pub(crate) lost: AtomicU64,
+    pub(crate) unstamped: AtomicU64,
+    /// As `struct paths_times` has them.
+    times: Vec<AtomicU64>,
+}
+
+impl Read {
+    pub(crate) fn new() -> Read {
+        Read {
+            packets: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            looks: AtomicU64::new(0),
+            found: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            unstamped: AtomicU64::new(0),
+            times: (0..4 + BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// A time that a datagram took.
+    pub(crate) fn time(&self, ns: u64) {
+        let [count, total, least, most, buckets @ ..] = &self.times[..] else {
+            return;
+        };
+        let relaxed = Ordering::Relaxed;
+        if count.load(relaxed) == 0 || ns < least.load(relaxed) {
+            least.store(ns, relaxed);
+        }
+        most.fetch_max(ns, relaxed);
+        bump(total, ns);
+        bump(count, 1);
+        if let Some(bucket) = buckets.get(bucket(ns)) {
+            bump(bucket, 1);
+        }
+    }
+}
+
+impl Read {
+    /// Add its times to those of others.
+    pub(crate) fn add_times(&self, times: &mut Times) {
+        let words = self.times.iter();
+        let value: Vec<u8> = words
+            .flat_map(|w| w.load(Ordering::Relaxed).to_ne_bytes())
+            .collect();
+        layout::add_times(times, &value);
+    }
+
+    /// One counter of all readers.
+    pub(crate) fn sum(reads: &[&Read], of: fn(&Read) -> &AtomicU64) -> u64 {
+        let counters = reads.iter().map(|read| of(read));
+        counters.map(|c| c.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// Only one thread writes, so no locked instruction is needed.
+pub(crate) fn bump(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+}
+
+/// The bucket of a time: see [`netplumb_model::timing::Buckets`].
+pub(crate) fn bucket(ns: u64) -> usize {
+    if ns < 1 << SUB_BITS {
+        return ns as usize; // below 16
+    }
+    let octave = ns.ilog2();
+    let within = (ns >> (octave - SUB_BITS)) & ((1 << SUB_BITS) - 1);
+    // An octave is at most 63, and what is within below 16.
+    let bucket = ((octave - SUB_BITS + 1) << SUB_BITS) as usize + within as usize;
+    bucket.min(BUCKETS - 1)
+}
+
+/// Keep this thread on a CPU.
+pub(crate) fn pin(cpu: u32) -> io::Result<()> {
+    if cpu >= libc::CPU_SETSIZE as u32 {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: an all-zero set is a valid one, and the CPU is within it; the call reads it
+    // and is about this thread.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu as usize, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Why a reader can't be on its CPU.
+pub(crate) fn cpu_error(cpu: u32, error: io::Error) -> PathError {
+    match error.raw_os_error() {
+        Some(libc::EINVAL) => PathError::Asked(format!(
+            "there is no CPU {cpu}, or it is not for this process: `nproc` says how many there \
+             are, from 0"
+        )),
+        _ => PathError::System {
+            doing: format!("stay on CPU {cpu}"),
+            source: error.into(),
+        },
+    }
+}
+
+/// Now, on the clock that stamps are of.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is to a structure of our own; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that buckets begin where the histogram's definition says: of the value
+    /// itself below 16, then 16 to an octave, the last one for all that is longer.
+    #[test]
+    fn buckets() {
+        for ns in 0..16 {
+            assert_eq!(bucket(ns), ns as usize);
+        }
+        for b in 16..BUCKETS {
+            let (octave, within) = (b / 16 + 3, (b % 16) as u64);
+            let first = (16 + within) << (octave - 4);
+            assert_eq!(bucket(first), b);
+            assert_eq!(bucket(first - 1), b - 1);
+        }
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+}

@@ -1,0 +1,94 @@
+//! The far end: counts what comes out there.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::bench::{DataPath, Handled};
+
+use crate::bpf::{Attached, Load, Mode, Program};
+use crate::changes::Changes;
+use crate::error::PathError;
+use crate::layout::Config;
+use crate::{Site, xdp};
+
+static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sink.bpf.o"));
+
+/// Takes frames off a device and counts them: an XDP program, which also sees to it that
+/// the end of a veth takes frames that XDP sends.
+#[derive(Debug)]
+pub struct Sink {
+    // In this order it is taken down.
+    _link: Attached,
+    program: Program,
+    changes: Changes,
+    mode: Mode,
+    fallback: Option<String>,
+    stamped: bool,
+}
+
+impl Sink {
+    /// Count what comes in at the ingress device of `site`, of the packets that are
+    /// those of the site; `stamped`: with the time from when each was to be sent.
+    ///
+    /// # Errors
+    /// Why it can't be attached; nothing is left of it then.
+    pub fn set_up(site: &Site, stamped: bool) -> Result<Sink, PathError> {
+        let config = Config::new(site, stamped);
+        let program = Load {
+            image: IMAGE,
+            program: "sink",
+            constants: config.bytes(),
+            ..Load::default()
+        }
+        .program()?;
+        let mut changes = Changes::at(site)?;
+        let mut fallback = None;
+        let mut mode = Mode::Native;
+        let link = match xdp::attach(&program, &changes, &site.ingress, mode) {
+            Err(PathError::CannotRun { reason, .. }) if reason.contains("driver") => {
+                mode = Mode::Skb;
+                fallback = Some(reason);
+                changes.gro(&site.ingress)?;
+                xdp::attach(&program, &changes, &site.ingress, mode)?
+            }
+            other => other?,
+        };
+        Ok(Sink {
+            _link: link,
+            program,
+            changes,
+            mode,
+            fallback,
+            stamped,
+        })
+    }
+
+    /// What came out since it was set up.
+    ///
+    /// # Errors
+    /// The counters can't be read.
+    pub fn handled(&mut self) -> Result<Handled, PathError> {
+        self.program.handled()
+    }
+
+    /// How it is attached, by dotted key.
+    pub fn facts(&self) -> BTreeMap<String, String> {
+        let mut facts: BTreeMap<String, String> = (self.changes.facts.iter())
+            .map(|(key, value)| (key.replacen("path.", "sink.", 1), value.clone()))
+            .collect();
+        let mut attached = format!("xdp, {}", self.mode.word());
+        if let Some(why) = &self.fallback {
+            attached = format!("{attached}: {why}");
+        }
+        facts.insert("sink.attached".into(), attached);
+        if self.stamped {
+            let unstamped = self.program.unstamped();
+            facts.insert("sink.unstamped".into(), unstamped.to_string());
+        }
+        facts
+    }
+
+    /// At which end packets come out.
+    pub fn is_at_generator(path: DataPath) -> bool {
+        path == DataPath::XdpTx
+    }
+}

@@ -1,0 +1,339 @@
+//! Programs of XDP: to drop, to send back, to send on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::IpAddr;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use netplumb_model::bench::{Bench, DataPath, Handled};
+
+use crate::bpf::{Attached, Load, Mode, Program};
+use crate::changes::Changes;
+use crate::error::{Doing, PathError};
+use crate::layout::Config;
+use crate::lost::Lost;
+use crate::{Device, LOOKUPS_MOST, Site, Standing, Way};
+
+pub(crate) static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o"));
+
+/// Sources that are put on the list by one system call.
+const BATCH: usize = 4096;
+
+/// A path made of one XDP program.
+#[derive(Debug)]
+pub(crate) struct Xdp {
+    // In this order it is taken down.
+    link: Attached,
+    lost: Option<Lost>,
+    versions: Vec<Program>,
+    changes: Changes,
+    config: Config,
+    way: Way,
+    mode: Mode,
+    sources: Option<Blocklist>,
+}
+
+impl Xdp {
+    pub(crate) fn set_up(way: &Way, site: &Site) -> Result<Xdp, PathError> {
+        if way.lookups > LOOKUPS_MOST {
+            return Err(PathError::Asked(format!(
+                "at most {LOOKUPS_MOST} lookups for each packet, not {}",
+                way.lookups
+            )));
+        }
+        let config = Config {
+            lookups: way.lookups as u16, // at most LOOKUPS_MOST
+            ..Config::new(site, way.stamped && way.bench == Bench::Drop)
+        };
+        let mode = match way.path {
+            DataPath::XdpSkb => Mode::Skb,
+            _ => Mode::Native,
+        };
+        let mut changes = Changes::at(site)?;
+        let first = program(way, &config)?;
+        let sources = match way.blocklist {
+            Some(_) => Some(Blocklist {
+                map: first.map("sources")?,
+            }),
+            None => None,
+        };
+        let mut lost = None;
+        if way.bench == Bench::Forward {
+            lost = Some(Lost::watch(&changes.namespace, &site.ingress)?);
+        }
+        if way.path == DataPath::XdpRedirect {
+            let to = site.egress()?.index;
+            let map = first.map("egress")?;
+            // A number of a device is one of the namespace that says it
+            // (dev_map_update_elem, kernel/bpf/devmap.c).
+            changes
+                .namespace
+                .inside(|| {
+                    map.update(&0_u32.to_ne_bytes(), &to.to_ne_bytes(), MapFlags::ANY)
+                        .map_err(|error| io::Error::other(error.to_string()))
+                })
+                .doing(|| "name the device to redirect to".into())?;
+        }
+        if mode == Mode::Skb {
+            changes.gro(&site.ingress)?;
+        }
+        let link = attach(&first, &changes, &site.ingress, mode)?;
+        Ok(Xdp {
+            link,
+            lost,
+            versions: vec![first],
+            changes,
+            config,
+            way: way.clone(),
+            mode,
+            sources,
+        })
+    }
+}
+
+fn program(way: &Way, config: &Config) -> Result<Program, PathError> {
+    let (program, map) = match (way.path, way.blocklist) {
+        (DataPath::XdpTx, _) => ("xdp_tx", None),
+        (DataPath::XdpRedirect, _) => ("xdp_redirect", Some(("egress", 1))),
+        (_, Some(entries)) => ("xdp_blocklist", Some(("sources", entries.max(1)))),
+        _ if way.lookups > 0 => ("xdp_drop", Some(("sources", 1))),
+        _ => ("xdp_drop", None),
+    };
+    Load {
+        image: IMAGE,
+        program,
+        constants: config.bytes(),
+        map,
+        multi_buffer: way.multi_buffer,
+        ..Load::default()
+    }
+    .program()
+}
+
+/// Attach a program of XDP; why that can't be, in words.
+pub(crate) fn attach(
+    program: &Program,
+    changes: &Changes,
+    device: &Device,
+    mode: Mode,
+) -> Result<Attached, PathError> {
+    let name = &device.name;
+    let error = match Attached::attach(program.fd()?, &changes.namespace, device.index, Some(mode))
+    {
+        Ok(attached) => return Ok(attached),
+        Err(error) => error,
+    };
+    // veth_xdp_set() in drivers/net/veth.c, dev_xdp_attach() in net/core/dev.c.
+    Err(match error.raw_os_error() {
+        Some(libc::ERANGE) => PathError::cannot(
+            format!("{name} takes no XDP program: its peer's MTU is too large for one buffer"),
+            "set the MTU of both ends to 1500, or ask for programs of several buffers",
+        ),
+        Some(libc::EOPNOTSUPP) => PathError::cannot(
+            format!("the driver of {name} has no XDP"),
+            "the path `xdp-skb` works on any device",
+        ),
+        Some(libc::ENOSPC) => PathError::cannot(
+            format!("{name} has too few queues for what its peer, or this machine's CPUs, send"),
+            "give it as many receive queues as its peer has queues to send by",
+        ),
+        Some(libc::EBUSY | libc::EEXIST) => PathError::cannot(
+            format!("{name} has an XDP program already"),
+            format!("detach it (`ip link set dev {name} xdp off`), or take another device"),
+        ),
+        Some(libc::EINVAL) => PathError::cannot(
+            format!("the kernel does not attach XDP to {name} by a link"),
+            "Linux does from 5.9 on; on a device that is part of a bond it never does",
+        ),
+        Some(libc::ENODEV | libc::ENOENT) => PathError::cannot(
+            format!("there is no device {name}"),
+            "`ip link` lists those that there are",
+        ),
+        _ => match Err::<(), _>(error).doing(|| format!("attach a program to {name}")) {
+            Err(told) => told,
+            Ok(()) => unreachable!("an error stays one"),
+        },
+    })
+}
+
+impl Standing for Xdp {
+    fn handled(&mut self) -> Result<Handled, PathError> {
+        let mut all = Handled::default();
+        for handled in self.by_version()? {
+            add(&mut all, handled);
+        }
+        if let Some(lost) = &self.lost {
+            let lost = lost.frames()?;
+            for (cpu, frames) in lost.by_cpu {
+                let packets = all.packets.entry(cpu).or_default();
+                *packets = packets.saturating_sub(frames);
+            }
+            all.packets.retain(|_, packets| *packets > 0);
+            all.lost.extend(lost.by_cause);
+        }
+        Ok(all)
+    }
+
+    fn facts(&self) -> BTreeMap<String, String> {
+        let mut facts = self.changes.facts.clone();
+        let mut fact = |key: &str, value: String| facts.insert(format!("path.{key}"), value);
+        fact("attached", format!("xdp, {}", self.mode.word()));
+        let ids: Vec<String> = self
+            .versions
+            .iter()
+            .filter_map(|v| v.id().map(|id| id.to_string()))
+            .collect();
+        fact("program_ids", ids.join(" "));
+        if self.way.lookups > 0 {
+            fact("lookups", self.way.lookups.to_string());
+        }
+        let buffers = if self.way.multi_buffer {
+            "several"
+        } else {
+            "one"
+        };
+        fact("buffers", buffers.into());
+        if self.way.stamped {
+            let unstamped: u64 = self.versions.iter().map(Program::unstamped).sum();
+            fact("unstamped", unstamped.to_string());
+        }
+        if let Some(lost) = &self.lost {
+            facts.extend(lost.facts.clone());
+        }
+        facts
+    }
+
+    fn replace_program(&mut self) -> Result<(), PathError> {
+        if self.way.blocklist.is_some() || self.way.path == DataPath::XdpRedirect {
+            return Err(PathError::Asked(
+                "a program with maps of its own is not replaced: take `xdp` or `xdp-tx`".into(),
+            ));
+        }
+        let next = program(&self.way, &self.config)?;
+        self.link
+            .update(next.fd()?)
+            .doing(|| "replace the program".into())?;
+        self.versions.push(next);
+        Ok(())
+    }
+
+    fn by_version(&mut self) -> Result<Vec<Handled>, PathError> {
+        self.versions.iter().map(Program::handled).collect()
+    }
+
+    fn blocklist(&self) -> Option<Blocklist> {
+        self.sources.clone()
+    }
+}
+
+/// Add what another program handled.
+pub(crate) fn add(all: &mut Handled, more: Handled) {
+    for (cpu, packets) in more.packets {
+        *all.packets.entry(cpu).or_default() += packets;
+    }
+    all.bytes += more.bytes;
+    all.foreign += more.foreign;
+    for (cause, packets) in more.lost {
+        *all.lost.entry(cause).or_default() += packets;
+    }
+    let Some(times) = more.latency else {
+        return;
+    };
+    let into = all.latency.get_or_insert_default();
+    if times.count > 0 {
+        into.min_ns = match into.count {
+            0 => times.min_ns,
+            _ => into.min_ns.min(times.min_ns),
+        };
+    }
+    into.max_ns = into.max_ns.max(times.max_ns);
+    into.count += times.count;
+    into.total_ns += times.total_ns;
+    let mut buckets: BTreeMap<u16, u64> = into.buckets.iter().copied().collect();
+    for (bucket, count) in times.buckets {
+        *buckets.entry(bucket).or_default() += count;
+    }
+    into.buckets = buckets.into_iter().collect();
+}
+
+/// The sources whose packets are dropped: changed while the program runs, from any
+/// thread.
+#[derive(Debug)]
+pub struct Blocklist {
+    map: MapHandle,
+}
+
+impl Clone for Blocklist {
+    fn clone(&self) -> Blocklist {
+        // Another handle of a map is a descriptor more, which only a process at its
+        // limit lacks; it then could not have made the path either.
+        let map = MapHandle::try_from(&self.map).expect("a descriptor for a map");
+        Blocklist { map }
+    }
+}
+
+impl Blocklist {
+    /// Put sources on the list.
+    ///
+    /// # Errors
+    /// It is full; those before the first that has no room are on it.
+    pub fn add(&self, sources: &[IpAddr]) -> io::Result<()> {
+        for sources in sources.chunks(BATCH) {
+            let keys: Vec<u8> = sources.iter().flat_map(|s| key(*s)).collect();
+            let values = vec![1; sources.len()];
+            self.map
+                .update_batch(
+                    &keys,
+                    &values,
+                    sources.len() as u32, // at most BATCH
+                    MapFlags::ANY,
+                    MapFlags::ANY,
+                )
+                .map_err(|error| full(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Take sources off the list; those that are not on it are passed over.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn remove(&self, sources: &[IpAddr]) -> io::Result<()> {
+        for source in sources.iter().collect::<BTreeSet<_>>() {
+            match self.map.delete(&key(*source)) {
+                Ok(()) => {}
+                Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => {}
+                Err(error) => return Err(io::Error::other(error.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a source is on it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn has(&self, source: IpAddr) -> io::Result<bool> {
+        let found = self.map.lookup(&key(source), MapFlags::ANY);
+        found
+            .map(|value| value.is_some())
+            .map_err(|error| io::Error::other(error.to_string()))
+    }
+}
+
+/// E2BIG is what a full map says, and ENOMEM one that can't grow.
+fn full(error: &libbpf_rs::Error) -> io::Error {
+    io::Error::other(format!("the list of sources takes no more: {error}"))
+}
+
+/// As the program has it: the address, big-endian, IPv4 in the first four bytes.
+fn key(source: IpAddr) -> [u8; 16] {
+    match source {
+        IpAddr::V4(v4) => {
+            let mut key = [0; 16];
+            key[..4].copy_from_slice(&v4.octets());
+            key
+        }
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}

@@ -1,0 +1,107 @@
+//! What the page is given of benches: charts, and packets as they flow.
+
+use serde::Serialize;
+
+/// Of a recording of benches.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageBench {
+    /// In the order in which they are shown.
+    pub charts: Vec<PageChart>,
+    /// Ledgers, drawn.
+    pub flows: Vec<PageFlow>,
+}
+
+/// Lines and points over two axes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageChart {
+    /// Its heading.
+    pub title: String,
+    /// What must be known beside it: how the setting differs from that of what is
+    /// published; may be empty.
+    pub note: String,
+    /// What was varied.
+    pub x: PageAxis,
+    /// What was measured.
+    pub y: PageAxis,
+    /// A series of each, in the order of the legend.
+    pub series: Vec<PageSeries>,
+}
+
+/// An axis.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageAxis {
+    /// Of what: "rate".
+    pub label: String,
+    /// In what: "packets/s"; may be empty.
+    pub unit: String,
+    /// On a scale of ratios; values that are not above 0 are in the table alone.
+    pub log: bool,
+}
+
+/// How a series is drawn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PageSeriesKind {
+    /// Points joined by a line, with a band of their intervals.
+    #[default]
+    Line,
+    /// Points that stand alone, with bars of their intervals.
+    Points,
+    /// What would be if nothing got in the way: a thin dashed line.
+    Ideal,
+    /// What somebody published: points of a kind of their own, with their labels.
+    Published,
+}
+
+/// Points that belong together. The same name has the same colour in all charts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageSeries {
+    /// What it is: "xdp".
+    pub name: String,
+    /// How it is drawn.
+    pub kind: PageSeriesKind,
+    /// By `x`.
+    pub points: Vec<PagePoint>,
+}
+
+/// A point, in the units of the axes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PagePoint {
+    /// Where.
+    pub x: f64,
+    /// How much.
+    pub y: f64,
+    /// The interval's lower end, if there is one.
+    pub low: Option<f64>,
+    /// And its upper one.
+    pub high: Option<f64>,
+    /// What is written beside it; may be empty. Always shown of what is published, of
+    /// others when they are pointed at.
+    pub label: String,
+}
+
+/// A ledger: packets from hop to hop, and where those went that did not get on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageFlow {
+    /// Its heading.
+    pub title: String,
+    /// Why it is no measurement: empty of one that adds up.
+    pub invalid: String,
+    /// The hops, in the order of the way.
+    pub hops: Vec<PageHop>,
+}
+
+/// One hop of a ledger.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageHop {
+    /// "generator to tx0".
+    pub name: String,
+    /// Packets that came to it.
+    pub entered: u64,
+    /// Packets that left it for the next one.
+    pub left: u64,
+    /// Those that did not, by cause, the most first.
+    pub dropped: Vec<(String, u64)>,
+    /// Those of which nobody knows where they went; negative where more left than came.
+    pub missing: i64,
+}

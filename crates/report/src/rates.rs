@@ -1,0 +1,224 @@
+//! Recordings of benches: packets a second by path, what became of every packet, and how
+//! busy CPUs were.
+
+pub mod csv;
+pub mod diff;
+pub mod explain;
+pub mod figures;
+pub mod json;
+pub mod page;
+pub mod terminal;
+
+use std::collections::BTreeMap;
+
+use netplumb_model::bench::{CpuUse, GENERATOR_BOUND, Hop, Measured};
+use netplumb_model::recording::{Arm, Block, Recording, env};
+use netplumb_model::timing::{Clock, Times};
+use netplumb_stats::histogram;
+use netplumb_stats::welch::Mean;
+
+use crate::times::clock;
+
+/// Whether a recording is one of a bench.
+pub fn is_bench(recording: &Recording) -> bool {
+    clock(recording) == Some(Clock::Rates)
+}
+
+/// What was measured of an arm.
+#[derive(Debug)]
+pub struct ArmRates<'a> {
+    /// The arm.
+    pub arm: &'a Arm,
+    /// Its blocks that count.
+    pub valid: Vec<Measured>,
+    /// Why others don't: their causes, each with how often.
+    pub invalid: BTreeMap<String, usize>,
+    /// Why it has no blocks at all, if the run said so.
+    pub failed: Option<&'a str>,
+    /// What the run found out about packets that went missing.
+    pub diagnosis: Option<&'a str>,
+}
+
+/// Environment key, before an arm's name: where the packets went of a block that does
+/// not add up.
+pub const DIAGNOSIS: &str = "diagnosis";
+
+/// All arms of a recording that have rates, in their order.
+pub fn arms(recording: &Recording) -> Vec<ArmRates<'_>> {
+    let told = |prefix: &str, arm: &Arm| {
+        let key = format!("{prefix}.{}", arm.name);
+        recording.environment.get(&key).map(String::as_str)
+    };
+    let mut arms: Vec<ArmRates<'_>> = recording
+        .arms
+        .iter()
+        .map(|arm| ArmRates {
+            arm,
+            valid: Vec::new(),
+            invalid: BTreeMap::new(),
+            failed: told(env::FAILED, arm),
+            diagnosis: told(DIAGNOSIS, arm),
+        })
+        .collect();
+    for (block, measured) in recording.blocks.iter().zip(Measured::all_of(recording)) {
+        let Some(arm) = arms.get_mut(block.arm as usize) else {
+            continue;
+        };
+        match measured.invalid() {
+            Some(why) => *arm.invalid.entry(why).or_default() += 1,
+            None => arm.valid.push(measured),
+        }
+    }
+    // Those whose instructions were counted come after all others.
+    arms.retain(|arm| !explain::is_counted(arm.arm));
+    arms
+}
+
+/// The blocks that rates were measured in.
+pub(crate) fn blocks(recording: &Recording) -> impl Iterator<Item = (&Block, Measured)> {
+    let counted = |block: &Block| {
+        let arm = recording.arms.get(block.arm as usize);
+        arm.is_some_and(explain::is_counted)
+    };
+    let blocks = recording.blocks.iter().zip(Measured::all_of(recording));
+    blocks.filter(move |(block, _)| !counted(block))
+}
+
+impl ArmRates<'_> {
+    /// The mean over the blocks that count.
+    pub fn mean(&self, of: impl Fn(&Measured) -> f64) -> Option<Mean> {
+        let values: Vec<f64> = self.valid.iter().map(of).collect();
+        Mean::of(&values)
+    }
+
+    /// Packets a second that were handled.
+    pub fn handled_pps(&self) -> Option<Mean> {
+        self.mean(Measured::handled_pps)
+    }
+
+    /// Nanoseconds a packet, on each CPU that handled some.
+    pub fn ns_per_packet(&self) -> Option<f64> {
+        let each: Option<Vec<f64>> = self.valid.iter().map(Measured::ns_per_packet).collect();
+        Mean::of(&each?).map(|m| m.value)
+    }
+
+    /// What the generator alone takes of it, on the same CPU.
+    pub fn generator_ns(&self) -> Option<f64> {
+        let limits: Option<Vec<f64>> = (self.valid.iter())
+            .map(|m| {
+                let cpus = m.generated.iter().filter(|g| g.frames > 0).count();
+                m.limit_pps.map(|limit| 1e9 * cpus as f64 / limit)
+            })
+            .collect();
+        Mean::of(&limits?).map(|m| m.value)
+    }
+
+    /// Whether the generator was what held it up, in half of the blocks or more.
+    pub fn is_generator_bound(&self) -> bool {
+        let bound = self.valid.iter().filter(|m| m.is_generator_bound()).count();
+        bound > 0 && bound * 2 >= self.valid.len()
+    }
+
+    /// How busy each CPU was, on the average, and whether the two ways of telling disagree.
+    pub fn cpus(&self) -> Vec<CpuUse> {
+        let mut sums: BTreeMap<u32, (f64, Vec<CpuUse>)> = BTreeMap::new();
+        for cpu in self.valid.iter().flat_map(|m| &m.cpus) {
+            let entry = sums.entry(cpu.cpu).or_default();
+            entry.0 += 1.0;
+            entry.1.push(*cpu);
+        }
+        let mean =
+            |n: f64, all: &[CpuUse], of: fn(&CpuUse) -> f64| all.iter().map(of).sum::<f64>() / n;
+        sums.into_iter()
+            .map(|(cpu, (n, all))| CpuUse {
+                cpu,
+                busy: mean(n, &all, |c| c.busy),
+                second: (all.iter().all(|c| c.second.is_some()))
+                    .then(|| mean(n, &all, |c| c.second.unwrap_or_default())),
+                steal: mean(n, &all, |c| c.steal),
+                softirq: mean(n, &all, |c| c.softirq),
+            })
+            .collect()
+    }
+
+    /// The way of all packets of all blocks that count.
+    pub fn hops(&self) -> Vec<Hop> {
+        let mut hops: Vec<Hop> = Vec::new();
+        for measured in &self.valid {
+            for (at, hop) in measured.hops.iter().enumerate() {
+                if hops.len() <= at {
+                    hops.push(Hop {
+                        name: hop.name.clone(),
+                        ..Hop::default()
+                    });
+                }
+                hops[at].entered += hop.entered;
+                hops[at].left += hop.left;
+                for (cause, n) in &hop.dropped {
+                    *hops[at].dropped.entry(cause.clone()).or_default() += n;
+                }
+            }
+        }
+        hops
+    }
+
+    /// Packets of all blocks that count, by receive queue.
+    pub fn queues(&self) -> BTreeMap<u32, u64> {
+        let mut queues = BTreeMap::new();
+        for (queue, n) in self.valid.iter().flat_map(|m| &m.queues) {
+            *queues.entry(*queue).or_default() += n;
+        }
+        queues
+    }
+
+    /// Latencies of all blocks that count.
+    pub fn latency(&self) -> Option<Times> {
+        let mut all: Option<Times> = None;
+        for times in self.valid.iter().filter_map(|m| m.handled.latency.as_ref()) {
+            if times.count == 0 {
+                continue;
+            }
+            match &mut all {
+                None => all = Some(times.clone()),
+                Some(sum) => {
+                    sum.count += times.count;
+                    sum.total_ns += times.total_ns;
+                    sum.min_ns = sum.min_ns.min(times.min_ns);
+                    sum.max_ns = sum.max_ns.max(times.max_ns);
+                    histogram::merge(&mut sum.buckets, &times.buckets);
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether frames were stamped, and nobody read the stamps.
+    pub fn lacks_latency(&self) -> bool {
+        let stamped = self.arm.knobs.get("stamps").is_some_and(|on| on == "on");
+        stamped && !self.valid.is_empty() && self.latency().is_none()
+    }
+
+    /// Frames in a batch, on the average.
+    pub fn batch(&self) -> Option<f64> {
+        let sum = |of: fn(&netplumb_model::bench::Generated) -> u64| -> u64 {
+            self.valid.iter().flat_map(|m| &m.generated).map(of).sum()
+        };
+        let (frames, batches) = (sum(|g| g.frames), sum(|g| g.batches));
+        (batches > 0).then(|| frames as f64 / batches as f64)
+    }
+
+    /// Of the times that a path looked for packets, the share in which there were some.
+    pub fn useful_polls(&self) -> Option<f64> {
+        let polls = self.valid.iter().filter_map(|m| m.handled.polls);
+        let (all, useful) = polls.fold((0, 0), |(a, u), (all, useful)| (a + all, u + useful));
+        (all > 0).then(|| useful as f64 / all as f64)
+    }
+}
+
+/// The generator's bound, as a share in words.
+pub(crate) fn bound_share() -> String {
+    format!("{:.0} %", (1.0 - GENERATOR_BOUND) * 100.0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+use std::collections::BTreeMap;
+
+use netplumb_model::bench::COUNTED;
+use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
+use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, env};
+
+use super::*;
+use crate::rates;
+
+const POLL: u32 = 0;
+const DROP: u32 = 1;
+const RULES: u32 = 2;
+const MAKE: u32 = 3;
+
+/// Two paths, each counted in two blocks of ten packets; a third that could not be.
+fn recording() -> Recording {
+    let arm = |path: &str| Arm {
+        name: format!("{path}, counted"),
+        proto: Proto::Udp,
+        family: Family::V4,
+        link: Link::Veth,
+        forward: false,
+        size_bytes: 60,
+        knobs: BTreeMap::from([(COUNTED.to_string(), "instructions".to_string())]),
+    };
+    let function = |name: &str, layer: &str| Function {
+        name: name.into(),
+        module: None,
+        layer: Some(layer.into()),
+        address: 0,
+        size_bytes: 0,
+        source: None,
+    };
+    let mut recording = Recording {
+        arms: ["xdp", "nft-raw", "dpdk"].map(arm).into(),
+        functions: vec![
+            function("veth_poll", "driver"),
+            function("bpf_prog_6deef7357e7b4530_xdp_drop", "bpf"),
+            function("nft_do_chain", "netfilter"),
+            function("xdp_test_run", "bpf"),
+        ],
+        nodes: (0..4)
+            .map(|function| Node {
+                parent: None,
+                function,
+                tail: false,
+            })
+            .collect(),
+        complete: true,
+        ..Recording::default()
+    };
+    for (key, value) in [
+        (env::CLOCK, "rates"),
+        ("counted.kernel.release", "6.1.0"),
+        ("counted.kernel.mitigations", "off"),
+        ("failed.dpdk, counted", "in the guest: no testpmd"),
+    ] {
+        recording.environment.insert(key.into(), value.into());
+    }
+    let softirq = Context::Softirq(Softirq::NetRx);
+    for (arm, costs) in [
+        (0, [(POLL, 100), (DROP, 20)]),
+        (1, [(POLL, 150), (RULES, 2_000)]),
+    ] {
+        for index in 0..2 {
+            let block = recording.blocks.len() as u32;
+            recording.blocks.push(Block {
+                arm,
+                index,
+                ledger: Ledger {
+                    offered: 10,
+                    delivered: 10,
+                    ..Ledger::default()
+                },
+                kernel_insns: 0,
+                user_insns: 40,
+                entered: 0,
+                returned: 0,
+                duration_ns: 0,
+            });
+            let mut add = |direction, context, node, self_insns| {
+                recording.costs.push(Cost {
+                    block,
+                    direction,
+                    context,
+                    node,
+                    calls: 10,
+                    self_insns,
+                });
+            };
+            for (node, insns) in costs {
+                add(Direction::Rx, softirq, node, insns);
+            }
+            add(Direction::Tx, Context::Task, MAKE, 500);
+            add(Direction::Other, Context::OtherTask, POLL, 70);
+        }
+    }
+    recording
+}
+
+/// Check that the path's own work is told apart from the generator's and from nobody's, and
+/// that programs have the names of their sources.
+#[test]
+fn what_a_packet_costs() {
+    let all = explained(&recording());
+    let [xdp, nft, dpdk] = &all[..] else {
+        panic!("{all:#?}");
+    };
+    assert_eq!(
+        (xdp.path.as_str(), xdp.packets, xdp.handled),
+        ("xdp", 20, 20)
+    );
+    let told = [
+        xdp.insns,
+        xdp.generator_insns,
+        xdp.other_insns,
+        xdp.user_insns,
+    ];
+    assert_eq!(told, [12.0, 50.0, 7.0, 4.0]);
+    assert_eq!(xdp.insns_of_blocks, [12.0, 12.0]);
+    assert_eq!(
+        xdp.layers,
+        [("bpf".into(), 2.0), ("driver".into(), 10.0)].into()
+    );
+    assert_eq!(xdp.functions[1].name, "xdp_drop");
+    assert_eq!(nft.insns, 215.0);
+    assert_eq!(dpdk.failed.as_deref(), Some("in the guest: no testpmd"));
+    assert_eq!(
+        short("bpf_prog_6deef7357e7b4530"),
+        "bpf_prog_6deef7357e7b4530"
+    );
+    assert_eq!(short("bpf_prog_run_xdp"), "bpf_prog_run_xdp");
+}
+
+/// Check that the difference to the cheapest path is the sum of that of the functions.
+#[test]
+fn what_makes_the_difference() {
+    let found = differences(&explained(&recording()));
+    let [only] = &found[..] else {
+        panic!("{found:#?}");
+    };
+    assert_eq!((only.path.as_str(), only.than.as_str()), ("nft-raw", "xdp"));
+    assert_eq!(only.insns, 203.0);
+    let functions: Vec<_> = only.functions.iter().map(|f| (f.0.as_str(), f.1)).collect();
+    let wanted = [
+        ("nft_do_chain", 200.0),
+        ("veth_poll", 5.0),
+        ("xdp_drop", -2.0),
+    ];
+    assert_eq!(functions, wanted);
+    assert!(differences(&[]).is_empty());
+}
+
+/// Check that arms that were counted are in no table of rates, and have one of their own.
+#[test]
+fn apart_from_rates() {
+    let recording = recording();
+    assert!(rates::arms(&recording).is_empty());
+    assert_eq!(rates::blocks(&recording).count(), 0);
+    let text = render(&recording, 110);
+    for words in [
+        "Linux 6.1.0, mitigations off",
+        "nft-raw against xdp: +203 instructions a packet: nft_do_chain +200, veth_poll +5.0",
+        "dpdk: not counted: in the guest: no testpmd",
+    ] {
+        assert!(text.contains(words), "no `{words}` in:\n{text}");
+    }
+    assert_eq!(render(&Recording::default(), 110), "");
+    let csv = rates::csv::render(&recording);
+    assert_eq!(csv.lines().count(), 5, "{csv}");
+}

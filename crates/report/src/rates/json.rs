@@ -1,0 +1,145 @@
+//! A bench as JSON. docs/reference/json.md describes it for users.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::bench::{CpuUse, Hop, Measured};
+use netplumb_model::recording::{Arm, Loss, Recording};
+use netplumb_model::timing::Times;
+use netplumb_stats::welch::Mean;
+use serde::Serialize;
+
+use super::explain::{Difference, Explained, differences, explained};
+use super::{ArmRates, arms, blocks};
+use crate::json::SCHEMA;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    complete: bool,
+    environment: &'a BTreeMap<String, String>,
+    arms: Vec<ArmOut<'a>>,
+    blocks: Vec<BlockOut>,
+    /// What a packet costs along each path, if that was counted.
+    explained: Vec<Explained>,
+    differences: Vec<Difference>,
+    losses: &'a [Loss],
+}
+
+#[derive(Serialize)]
+struct ArmOut<'a> {
+    #[serde(flatten)]
+    arm: &'a Arm,
+    /// Why it has no blocks.
+    failed: Option<&'a str>,
+    diagnosis: Option<&'a str>,
+    valid_blocks: usize,
+    /// Causes, each with how many blocks.
+    invalid_blocks: &'a BTreeMap<String, usize>,
+    handled_pps: Option<MeanOut>,
+    offered_pps: Option<MeanOut>,
+    ns_per_packet: Option<f64>,
+    generator_ns_per_packet: Option<f64>,
+    generator_bound: bool,
+    batch_frames: Option<f64>,
+    useful_polls: Option<f64>,
+    cpus: Vec<CpuUse>,
+    hops: Vec<Hop>,
+    /// By number.
+    queues: BTreeMap<u32, u64>,
+    latency: Option<Times>,
+}
+
+#[derive(Serialize)]
+struct MeanOut {
+    mean: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+    blocks: usize,
+}
+
+#[derive(Serialize)]
+struct BlockOut {
+    arm: u32,
+    index: u32,
+    /// Why it does not count; none if it does.
+    invalid: Option<String>,
+    window_ns: u64,
+    offered_pps: f64,
+    sent_pps: f64,
+    handled_pps: f64,
+    handled_bytes_per_s: Option<f64>,
+    /// By CPU.
+    handled_packets: BTreeMap<u32, u64>,
+    loss: f64,
+    limit_pps: Option<f64>,
+    cpus: Vec<CpuUse>,
+    hops: Vec<Hop>,
+    queues: BTreeMap<u32, u64>,
+}
+
+/// Everything, as JSON.
+pub fn render(recording: &Recording) -> String {
+    let arms = arms(recording);
+    let paths = explained(recording);
+    let document = Document {
+        schema: SCHEMA,
+        complete: recording.complete,
+        environment: &recording.environment,
+        arms: arms.iter().map(arm_out).collect(),
+        blocks: blocks(recording)
+            .map(|(block, m)| BlockOut {
+                arm: block.arm,
+                index: block.index,
+                invalid: m.invalid(),
+                window_ns: m.window_ns,
+                offered_pps: m.offered_pps(),
+                sent_pps: m.sent_pps(),
+                handled_pps: m.handled_pps(),
+                handled_bytes_per_s: m.handled_bytes_per_s(),
+                loss: m.loss(),
+                limit_pps: m.limit_pps,
+                handled_packets: m.handled.packets,
+                cpus: m.cpus,
+                hops: m.hops,
+                queues: m.queues,
+            })
+            .collect(),
+        differences: differences(&paths),
+        explained: paths,
+        losses: &recording.losses,
+    };
+    // Plain data with string keys always serializes.
+    let mut out = serde_json::to_string_pretty(&document).unwrap_or_default();
+    out.push('\n');
+    out
+}
+
+fn mean_out(mean: Option<Mean>) -> Option<MeanOut> {
+    mean.map(|m| MeanOut {
+        mean: m.value,
+        low: m.low,
+        high: m.high,
+        blocks: m.of,
+    })
+}
+
+fn arm_out<'a>(arm: &'a ArmRates<'a>) -> ArmOut<'a> {
+    ArmOut {
+        arm: arm.arm,
+        failed: arm.failed,
+        diagnosis: arm.diagnosis,
+        valid_blocks: arm.valid.len(),
+        invalid_blocks: &arm.invalid,
+        handled_pps: mean_out(arm.handled_pps()),
+        offered_pps: mean_out(arm.mean(Measured::offered_pps)),
+        ns_per_packet: arm.ns_per_packet(),
+        generator_ns_per_packet: arm.generator_ns(),
+        generator_bound: arm.is_generator_bound(),
+        batch_frames: arm.batch(),
+        useful_polls: arm.useful_polls(),
+        cpus: arm.cpus(),
+        hops: arm.hops(),
+        queues: arm.queues(),
+        latency: arm.latency(),
+    }
+}

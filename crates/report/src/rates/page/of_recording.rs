@@ -1,0 +1,302 @@
+//! The page of a recording of benches: its file's figures as charts, or what was swept;
+//! and every arm's ledger as a flow.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use netplumb_model::bench::{Axis, BenchFile, Figure, Offered, rate_of};
+use netplumb_model::recording::Recording;
+use netplumb_stats::welch::Mean;
+
+use super::{Around, axis, chart, flow, ideal, log_axis, point, published, series};
+use crate::html::report_page;
+use crate::number::printable;
+use crate::page::{
+    Page, PageAxis, PageBench, PageChart, PageClaim, PageFlow, PagePoint, PageSeries,
+    PageSeriesKind,
+};
+use crate::rates::figures::{self, Point};
+use crate::rates::terminal::{footer, goals, rate};
+use crate::rates::{ArmRates, arms, blocks, explain};
+
+const TEXT_LETTERS: usize = 600;
+/// Values that are further apart are on a scale of ratios.
+const RATIO: f64 = 30.0;
+/// What can be swept on the command line, and by which axis it is shown.
+const SWEPT: [(&str, Axis); 4] = [
+    ("cores", Axis::Cores),
+    ("rate", Axis::Rate),
+    ("size", Axis::Size),
+    ("flows", Axis::Flows),
+];
+
+/// The page of a recording. `file` is that of the experiment, if it was one.
+pub fn of_recording(recording: &Recording, file: Option<&BenchFile>) -> Page {
+    // Of a search, blocks are trials, and lose packets on purpose.
+    let (searched, arms): (Vec<_>, Vec<_>) =
+        (arms(recording).into_iter()).partition(|a| !goals(recording, &a.arm.name).is_empty());
+    let bench = PageBench {
+        charts: match file {
+            Some(file) => file
+                .figures
+                .iter()
+                .map(|f| figure(file, f, &arms))
+                .collect(),
+            None => swept(&arms),
+        },
+        flows: (invalid(recording, &searched).into_iter())
+            .chain(arms.iter().flat_map(flows))
+            .collect(),
+    };
+    let shown: Vec<&ArmRates<'_>> = arms.iter().filter(|a| a.failed.is_none()).collect();
+    let text = |text: &str| printable(&text.trim().replace('\n', " "), TEXT_LETTERS);
+    // Facts and warnings are those of any recording.
+    let plain = report_page(recording, &[], None);
+    let title = match file {
+        Some(file) if !file.title.is_empty() => text(&file.title),
+        Some(file) => text(&file.name),
+        None => "How fast packets go".into(),
+    };
+    let mut warnings = plain.warnings;
+    warnings.extend(arms.iter().filter_map(absent));
+    let around = Around {
+        title,
+        question: file.map_or_else(String::new, |f| text(&f.question)),
+        headline: (shown.iter().filter_map(|arm| sentence(arm)))
+            .chain(searched.iter().flat_map(|arm| found(recording, arm)))
+            .chain(explain::sentences(recording))
+            .collect(),
+        warnings,
+        facts: plain.facts,
+        trust: footer(recording, &shown, &searched.iter().collect::<Vec<_>>()),
+    };
+    let judged = file.map_or_else(Vec::new, |file| figures::judge(file, &arms));
+    Page {
+        claims: judged
+            .into_iter()
+            .map(|claim| PageClaim {
+                says: text(&claim.says),
+                verdict: claim.verdict.as_str().into(),
+                because: text(&claim.because),
+            })
+            .collect(),
+        ..super::page(around, bench)
+    }
+}
+
+/// "xdp: 16.40 M packets/s (16.1 M to 16.7 M)".
+fn sentence(arm: &ArmRates<'_>) -> Option<String> {
+    let mean = arm.handled_pps()?;
+    let interval = match (mean.low, mean.high) {
+        (Some(low), Some(high)) => format!(" ({} to {})", rate(low.max(0.0)), rate(high)),
+        _ => String::new(),
+    };
+    let bound = if arm.is_generator_bound() {
+        ", generator-bound"
+    } else {
+        ""
+    };
+    Some(format!(
+        "{}: {} packets/s{interval}{bound}",
+        printable(&arm.arm.name, 80),
+        rate(mean.value)
+    ))
+}
+
+/// What a search found: "xdp: 9.80 M packets/s with 0 % lost (RFC 9971)".
+fn found(recording: &Recording, arm: &ArmRates<'_>) -> Vec<String> {
+    let name = &arm.arm.name;
+    let number = |text: Option<&&str>| text.and_then(|v| v.parse::<f64>().ok());
+    goals(recording, name)
+        .iter()
+        .filter_map(|goal| {
+            let pps = number(goal.get("throughput_pps"))?;
+            let lost = number(goal.get("loss_ratio"))? * 100.0;
+            let odd = goal.get("irregular").filter(|why| !why.is_empty());
+            let odd = odd.map_or_else(String::new, |why| format!(": {}", printable(why, 80)));
+            Some(format!(
+                "{}: {} packets/s with {lost} % lost at most (RFC 9971){odd}",
+                printable(name, 80),
+                rate(pps)
+            ))
+        })
+        .collect()
+}
+
+/// Why an arm has no figure.
+fn absent(arm: &ArmRates<'_>) -> Option<String> {
+    let why = match (arm.failed, arm.invalid.keys().next()) {
+        (Some(why), _) => why,
+        (None, Some(why)) if arm.valid.is_empty() => why,
+        _ => return None,
+    };
+    let name = printable(&arm.arm.name, 80);
+    Some(format!("{name}: {}", printable(why, TEXT_LETTERS)))
+}
+
+/// The way of an arm's packets in the blocks that count.
+fn flows(arm: &ArmRates<'_>) -> Option<PageFlow> {
+    let blocks = arm.valid.len();
+    let plural = if blocks == 1 { "" } else { "s" };
+    let title = format!("{}: all packets of {blocks} block{plural}", arm.arm.name);
+    (blocks > 0).then(|| flow(&title, "", &arm.hops()))
+}
+
+/// The first block of each arm that does not count: its ledger shows why.
+fn invalid(recording: &Recording, searched: &[ArmRates<'_>]) -> Vec<PageFlow> {
+    let mut found: BTreeMap<u32, PageFlow> = BTreeMap::new();
+    for (block, measured) in blocks(recording) {
+        let is_trial = |name: &str| searched.iter().any(|s| s.arm.name == name);
+        let arm = recording.arms.get(block.arm as usize);
+        let arm = arm.filter(|arm| !is_trial(&arm.name));
+        if let (Some(arm), Some(why)) = (arm, measured.invalid()) {
+            let title = format!("{}: block {}", arm.name, block.index + 1);
+            let made = || flow(&title, &why, &measured.hops);
+            found.entry(block.arm).or_insert_with(made);
+        }
+    }
+    found.into_values().collect()
+}
+
+fn figure(file: &BenchFile, figure: &Figure, arms: &[ArmRates<'_>]) -> PageChart {
+    let lines = figures::series(file, figure, arms);
+    let mut all: Vec<PageSeries> = lines
+        .iter()
+        .map(|line| {
+            let points = line.points.iter().filter_map(measured);
+            series(line.path.as_str(), PageSeriesKind::Line, points)
+        })
+        .collect();
+    if figure.x == Axis::Cores
+        && figure.y == Axis::Packets
+        && let Some(best) = all.iter().max_by(|a, b| one(a).total_cmp(&one(b)))
+        && one(best) > 0.0
+    {
+        let name = format!("{}, if CPUs shared nothing", best.name);
+        all.push(ideal(&name, one(best), &figure.cores));
+    }
+    if !figure.published.is_empty() {
+        let marked = figure.published.iter();
+        all.push(series(
+            "published",
+            PageSeriesKind::Published,
+            marked.map(|m| published(m.x, m.y, &m.label)),
+        ));
+    }
+    let title = format!("Figure {}: {}", figure.name, figure.title);
+    let note = figure.note.trim().replace('\n', " ");
+    let axes = [axis_of(figure.x, &all), axis_of(figure.y, &[])];
+    chart(&title, &note, axes, all)
+}
+
+fn measured(at: &Point) -> Option<PagePoint> {
+    Some(PagePoint {
+        label: at.note.clone().unwrap_or_default(),
+        ..of_mean(at.x, at.y.as_ref()?)
+    })
+}
+
+fn of_mean(x: f64, mean: &Mean) -> PagePoint {
+    // No rate is below none.
+    point(
+        x,
+        mean.value,
+        mean.low.map(|low| low.max(0.0)).zip(mean.high),
+    )
+}
+
+/// What a series has with one core.
+fn one(series: &PageSeries) -> f64 {
+    let at_one = series.points.iter().find(|p| p.x == 1.0);
+    at_one.map_or(0.0, |p| p.y)
+}
+
+/// An axis in its unit; along, on a scale of ratios where values are far apart.
+fn axis_of(which: Axis, along: &[PageSeries]) -> PageAxis {
+    let (label, unit) = match which {
+        Axis::Cores => ("CPUs that send", ""),
+        Axis::Rate => ("offered", "packets/s"),
+        Axis::Size => ("frame", "bytes"),
+        Axis::Flows => ("flows", ""),
+        Axis::Packets => ("handled", "packets/s"),
+        Axis::Cpu => ("CPUs busy", ""),
+    };
+    let all = along.iter().flat_map(|s| &s.points).map(|p| p.x);
+    let (low, high) = all.fold((f64::INFINITY, 0.0_f64), |(l, h), x| (l.min(x), h.max(x)));
+    match low > 0.0 && high > RATIO * low {
+        true => log_axis(label, unit),
+        false => axis(label, unit),
+    }
+}
+
+/// Without a file: a chart of packets by each setting that was varied.
+fn swept(arms: &[ArmRates<'_>]) -> Vec<PageChart> {
+    let mut charts = Vec::new();
+    for (key, which) in SWEPT {
+        let mut lines: BTreeMap<Vec<(&str, &str)>, Vec<PagePoint>> = BTreeMap::new();
+        let mut values = BTreeSet::new();
+        for arm in arms {
+            let at = arm
+                .arm
+                .knobs
+                .get(key)
+                .and_then(|value| number(which, value));
+            let (Some(x), Some(mean)) = (at, arm.handled_pps()) else {
+                continue;
+            };
+            let others = arm.arm.knobs.iter().filter(|(name, _)| *name != key);
+            let others = others.map(|(name, value)| (name.as_str(), value.as_str()));
+            values.insert(x.to_bits());
+            lines.entry(others.collect()).or_default().push(PagePoint {
+                label: if arm.is_generator_bound() {
+                    "generator-bound".into()
+                } else {
+                    String::new()
+                },
+                ..of_mean(x, &mean)
+            });
+        }
+        if values.len() < 2 {
+            continue;
+        }
+        let varied = varied(lines.keys());
+        let all: Vec<PageSeries> = lines
+            .into_iter()
+            .map(|(others, points)| {
+                let told = others.iter().filter(|(name, _)| varied.contains(*name));
+                let words: Vec<String> = told
+                    .map(|(name, value)| match *name {
+                        "path" => (*value).to_string(),
+                        name => format!("{name}={value}"),
+                    })
+                    .collect();
+                series(&words.join(" "), PageSeriesKind::Line, points)
+            })
+            .collect();
+        let axes = [axis_of(which, &all), axis_of(Axis::Packets, &[])];
+        charts.push(chart(&format!("Packets handled, by {key}"), "", axes, all));
+    }
+    charts
+}
+
+/// Settings that are not the same in all, and the path.
+fn varied<'a>(lines: impl Iterator<Item = &'a Vec<(&'a str, &'a str)>>) -> BTreeSet<String> {
+    let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, value) in lines.flatten() {
+        values.entry(name).or_default().insert(value);
+    }
+    let more = values
+        .into_iter()
+        .filter(|(name, all)| *name == "path" || all.len() > 1);
+    more.map(|(name, _)| name.to_string()).collect()
+}
+
+/// A setting as a number; none of `imix` and `max`.
+fn number(which: Axis, value: &str) -> Option<f64> {
+    match which {
+        Axis::Rate => match rate_of(value) {
+            Ok(Offered::Pps(pps)) => Some(pps),
+            _ => None,
+        },
+        _ => value.parse().ok(),
+    }
+}

@@ -1,0 +1,334 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use netplumb_model::bench::BenchFile;
+use netplumb_model::recording::{Arm, Block, Ledger, Recording};
+use netplumb_testkit::golden;
+
+use super::*;
+use crate::html::render;
+use crate::rates::tests::{block, recording};
+
+/// A page with something of everything: rates by cores with what is published, CPU by
+/// load on a scale of ratios, a ledger that adds up and one that does not.
+fn sample() -> Page {
+    use PageSeriesKind::{Line, Points, Published};
+    let at = |x: f64, y: f64| point(x, y, Some((y * 0.96, y * 1.05)));
+    let by_cores = |one: f64| (1..=6).map(move |n| at(f64::from(n), one * f64::from(n).powf(0.93)));
+    let drop = chart(
+        "Packets dropped, by cores",
+        "Published figures are of 100 Gbit/s hardware: Mellanox ConnectX-5, Xeon E5-1650 v4. Ours \
+         are of veth, with generator and path on the same cores.",
+        [axis("cores", ""), axis("rate", "packets/s")],
+        vec![
+            series("xdp", Line, by_cores(16.4e6)),
+            series("nft-raw", Line, by_cores(4.5e6)),
+            series("nft-conntrack", Line, by_cores(2.2e6)),
+            ideal("xdp, if cores did not share", 16.4e6, &[1, 6]),
+            series(
+                "published",
+                Published,
+                [
+                    published(1.0, 24e6, "XDP 24 M"),
+                    published(1.0, 43.5e6, "DPDK 43.5 M"),
+                    published(1.0, 4.8e6, "raw 4.8 M"),
+                    published(1.0, 1.8e6, "conntrack 1.8 M"),
+                    published(5.0, 115e6, "PCI limit 115 M"),
+                ],
+            ),
+        ],
+    );
+    let loads = [1e3, 1e4, 1e5, 5e5, 1e6, 5e6, 1e7];
+    let cpu = chart(
+        "CPU use, by offered load",
+        "",
+        [log_axis("offered", "packets/s"), axis("CPU", "%")],
+        vec![
+            series("xdp", Line, loads.map(|x| at(x, (x / 1.6e5).min(100.0)))),
+            series(
+                "nft-raw",
+                Line,
+                loads[..6].iter().map(|x| at(*x, (x / 4.5e4).min(100.0))),
+            ),
+            series(
+                "dpdk",
+                Line,
+                loads[..5]
+                    .iter()
+                    .map(|x| point(*x, 100.0, Some((99.8, 100.0)))),
+            ),
+        ],
+    );
+    let sizes = chart(
+        "Rates by size, on both scales of ratios",
+        "Of one block each, and so without intervals where there was but one.",
+        [log_axis("frame", "bytes"), log_axis("rate", "packets/s")],
+        vec![series(
+            "xdp",
+            Points,
+            [
+                at(60.0, 16e6),
+                at(566.0, 14e6),
+                point(1514.0, 9e6, None),
+                point(0.0, 0.0, None),
+            ],
+        )],
+    );
+    let whole = Hop {
+        name: "generator to tx0".into(),
+        entered: 12_000_000,
+        left: 11_880_000,
+        dropped: BTreeMap::from([("xdp_devmap_xmit ENOSPC (the queue is full)".into(), 120_000)]),
+    };
+    let last = Hop {
+        name: "rx0 to nft-raw".into(),
+        entered: 11_880_000,
+        left: 11_000_000,
+        dropped: BTreeMap::from([
+            ("softnet backlog".into(), 800_000),
+            ("kfree_skb NETFILTER_DROP".into(), 79_988),
+            ("rx0 rx_dropped".into(), 12),
+        ]),
+    };
+    let lost = Hop {
+        left: 9_000_000,
+        ..last.clone()
+    };
+    page(
+        Around {
+            title: "How fast packets are dropped".into(),
+            question: "Is XDP ahead of the kernel's other ways to drop?".into(),
+            headline: vec!["xdp drops 3.6 times as many as nft-raw.".into()],
+            trust: vec![
+                "CPU by idle time and by tracepoints, no more than 0.4 points apart".into(),
+            ],
+            facts: vec![Fact {
+                key: "cpu.accounting".into(),
+                value: "by ticks".into(),
+                before: None,
+            }],
+            ..Around::default()
+        },
+        PageBench {
+            charts: vec![drop, cpu, sizes],
+            flows: vec![
+                flow("nft-raw, 1 core, block 3", "", &[whole.clone(), last]),
+                flow(
+                    "nft-raw, 1 core, block 4",
+                    "2,000,000 packets went missing on the way from rx0",
+                    &[whole, lost],
+                ),
+            ],
+        },
+    )
+}
+
+/// Check that a page of benches is what the golden says; web/ is tested with the same
+/// file.
+#[test]
+fn the_page_of_benches() {
+    let text = serde_json::to_string(&sample()).unwrap();
+    let lines = text.replace("},{", "},\n{").replace("\":[{", "\":[\n{") + "\n";
+    golden(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/page-bench.json"),
+        &lines,
+    );
+    let html = render(&sample());
+    assert!(html.contains("How fast packets are dropped"));
+}
+
+/// Check that a series is in the order of its axis, and has no point that can't be drawn.
+#[test]
+fn points() {
+    let all = [
+        point(2.0, 5.0, Some((4.0, f64::INFINITY))),
+        point(f64::NAN, 1.0, None),
+        point(1.0, f64::INFINITY, None),
+        published(1.0, 3.0, &"x".repeat(500)),
+    ];
+    let made = series("a\nb", PageSeriesKind::Points, all);
+    assert_eq!(made.name, "a?b");
+    let at: Vec<_> = made.points.iter().map(|p| (p.x, p.low, p.high)).collect();
+    assert_eq!(at, [(1.0, None, None), (2.0, Some(4.0), None)]);
+    assert!(made.points[0].label.chars().count() <= NAME_LETTERS);
+    assert_eq!(ideal("i", 3.0, &[1, 4]).points[1].y, 12.0);
+}
+
+/// Check that causes are in the order of their counts, that none which lost nothing is
+/// told, and that the sum is that of the ledger however many there are.
+#[test]
+fn causes() {
+    let mut ledger = Hop {
+        name: "rx0".into(),
+        entered: 1000,
+        left: 0,
+        dropped: (1..=20).map(|n| (format!("cause {n}"), n)).collect(),
+    };
+    ledger.dropped.insert("nothing".into(), 0);
+    let told = hop(&ledger);
+    assert_eq!(told.dropped.len(), MOST_CAUSES);
+    assert_eq!(told.dropped[0], ("cause 20".into(), 20));
+    assert_eq!(told.dropped[MOST_CAUSES - 1].0, "13 other causes");
+    let sum: u64 = told.dropped.iter().map(|(_, count)| count).sum();
+    assert_eq!(sum, 210);
+    assert_eq!(told.missing, 1000 - 210);
+}
+
+/// Check that a recording's page has a sentence for each arm that was measured, a warning
+/// for each that was not, and every packet in its flows: the block that does not add up
+/// by itself.
+#[test]
+fn of_a_recording() {
+    let page = of_recording(&recording(), None);
+    let bench = page.bench.clone().unwrap();
+    assert!(bench.charts.is_empty(), "nothing was swept");
+    assert_eq!(page.headline.len(), 2, "{:?}", page.headline);
+    assert!(page.headline[0].starts_with("xdp: 10.10 M packets/s ("));
+    assert!(page.headline[0].ends_with("generator-bound"));
+    assert!(
+        page.warnings
+            .iter()
+            .any(|w| w.starts_with("dpdk: ") && w.contains("apt-get"))
+    );
+    let told: Vec<_> = bench
+        .flows
+        .iter()
+        .map(|f| (f.title.as_str(), f.invalid.is_empty()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("tc: block 3", false),
+            ("xdp: all packets of 2 blocks", true),
+            ("tc: all packets of 2 blocks", true),
+        ]
+    );
+    assert_eq!(bench.flows[0].hops[1].missing, 7);
+    assert!(
+        bench.flows[1..]
+            .iter()
+            .all(|f| f.hops.iter().all(|h| h.missing == 0))
+    );
+    assert!(!page.facts.is_empty() && !page.trust.is_empty());
+    render(&page);
+}
+
+const FILE: &str = r#"
+name = "small"
+title = "Small"
+question = "What?"
+[[figure]]
+name = "3"
+title = "By CPUs"
+bench = "drop"
+paths = ["xdp", "tc"]
+x = "cores"
+y = "packets"
+cores = [1, 2]
+published = [{ label = "XDP", x = 1, y = 24e6 }]
+note = "Of\nnobody."
+[[figure]]
+name = "4"
+title = "By load"
+bench = "drop"
+paths = ["xdp"]
+x = "rate"
+y = "cpu"
+rate = ["1k", "1M"]
+"#;
+
+/// A recording of every arm of a file, with two blocks each.
+fn of_file(file: &BenchFile) -> Recording {
+    let mut all = recording();
+    let (mut arms, mut measured) = (Vec::new(), Vec::new());
+    for figure in &file.figures {
+        for arm in file.arms_of(figure).unwrap() {
+            let number = arms.len() as u32;
+            arms.push(Arm {
+                name: format!("arm {number}"),
+                knobs: arm.knobs(),
+                ..all.arms[0].clone()
+            });
+            let packets = 1_000_000 * u64::from(number + 1) * u64::from(arm.cores);
+            measured.push((number, block(packets, 0, None)));
+            measured.push((number, block(packets * 11 / 10, 0, None)));
+        }
+    }
+    all = Recording {
+        arms,
+        complete: true,
+        environment: all.environment,
+        ..Recording::default()
+    };
+    for (n, (arm, measured)) in measured.iter().enumerate() {
+        all.blocks.push(Block {
+            arm: *arm,
+            index: n as u32 % 2,
+            ledger: Ledger::default(),
+            kernel_insns: 0,
+            user_insns: 0,
+            entered: 0,
+            returned: 0,
+            duration_ns: measured.window_ns,
+        });
+        measured.add_to(&mut all, n as u32);
+    }
+    all
+}
+
+/// Check that a file's figures are charts: a line for each path with its intervals, the
+/// ideal of the fastest, what is published, and a scale of ratios where loads are far
+/// apart; and that the same arms without the file are charts of what was varied.
+#[test]
+fn figures_are_charts() {
+    let file = BenchFile::parse(FILE).unwrap();
+    let recording = of_file(&file);
+    let page = of_recording(&recording, Some(&file));
+    assert_eq!(
+        (page.title.as_str(), page.question.as_str()),
+        ("Small", "What?")
+    );
+    let bench = page.bench.unwrap();
+    let [by_cores, by_load] = &bench.charts[..] else {
+        panic!("{:?}", bench.charts)
+    };
+    assert_eq!(by_cores.title, "Figure 3: By CPUs");
+    assert_eq!(by_cores.note, "Of nobody.");
+    let kinds: Vec<_> = by_cores
+        .series
+        .iter()
+        .map(|s| (s.name.as_str(), s.kind))
+        .collect();
+    use PageSeriesKind::{Ideal, Line, Published};
+    let fastest = kinds[2].0.to_string();
+    assert_eq!(kinds[0], ("xdp", Line));
+    assert_eq!(kinds[1], ("tc", Line));
+    assert_eq!(
+        (fastest.as_str(), kinds[2].1),
+        ("tc, if CPUs shared nothing", Ideal)
+    );
+    assert_eq!(kinds[3], ("published", Published));
+    let tc = &by_cores.series[1].points;
+    assert_eq!(tc.iter().map(|p| p.x).collect::<Vec<_>>(), [1.0, 2.0]);
+    assert!(
+        tc.iter()
+            .all(|p| p.low.unwrap() < p.y && p.y < p.high.unwrap())
+    );
+    assert_eq!(by_cores.series[2].points[1].y, 2.0 * tc[0].y);
+    assert!(by_load.x.log && !by_load.y.log && !by_cores.x.log);
+    assert_eq!(by_load.series[0].points.len(), 2);
+    assert!(page.claims.is_empty());
+
+    let charts = of_recording(&recording, None).bench.unwrap().charts;
+    let titles: Vec<_> = charts.iter().map(|c| c.title.as_str()).collect();
+    assert_eq!(
+        titles,
+        ["Packets handled, by cores", "Packets handled, by rate"]
+    );
+    assert!(
+        charts[0]
+            .series
+            .iter()
+            .any(|s| s.name.contains("tc") && s.points.len() == 2)
+    );
+}

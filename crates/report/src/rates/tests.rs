@@ -1,0 +1,226 @@
+use std::collections::BTreeMap;
+
+use netplumb_model::bench::{CpuUse, Generated, Handled, Hop, Measured};
+use netplumb_model::class::{Family, Link, Proto};
+use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
+use netplumb_model::timing::Times;
+use netplumb_stats::judge::Verdict;
+
+use super::{arms, csv, diff, is_bench, json, terminal};
+
+/// A block of an arm in which so many packets came through in half a second.
+pub(super) fn block(packets: u64, lost: u64, limit_pps: Option<f64>) -> Measured {
+    let sent = packets + lost;
+    let dropped = |cause: &str, n: u64| {
+        let some = (n > 0).then(|| (cause.to_string(), n));
+        some.into_iter().collect::<BTreeMap<_, _>>()
+    };
+    Measured {
+        window_ns: 500_000_000,
+        generated: vec![Generated {
+            cpu: 1,
+            frames: sent,
+            sent,
+            bytes: sent * 60,
+            batches: sent / 16,
+            ..Generated::default()
+        }],
+        handled: Handled {
+            packets: BTreeMap::from([(1, packets)]),
+            bytes: packets * 60,
+            ..Handled::default()
+        },
+        hops: vec![
+            Hop {
+                name: "generator to tx0".into(),
+                entered: 2 * sent,
+                left: 2 * sent,
+                dropped: BTreeMap::new(),
+            },
+            Hop {
+                name: "tx0 to the path".into(),
+                entered: 2 * sent,
+                left: 2 * packets,
+                dropped: dropped("ring of rx0 full", 2 * lost),
+            },
+        ],
+        queues: BTreeMap::from([(0, 700_000), (1, 300_000)]),
+        cpus: vec![
+            CpuUse {
+                cpu: 0,
+                busy: 0.02,
+                second: Some(0.02),
+                ..CpuUse::default()
+            },
+            CpuUse {
+                cpu: 1,
+                busy: 0.99,
+                second: Some(0.95),
+                steal: 0.01,
+                softirq: 0.4,
+            },
+        ],
+        limit_pps,
+    }
+}
+
+/// Three paths: one that the generator holds up, one that loses, with a block that does
+/// not add up, and one that can't be here.
+pub(super) fn recording() -> Recording {
+    let arm = |name: &str| Arm {
+        name: name.into(),
+        proto: Proto::Udp,
+        family: Family::V4,
+        link: Link::Veth,
+        forward: false,
+        size_bytes: 60,
+        knobs: BTreeMap::from([("path".into(), name.into())]),
+    };
+    let mut recording = Recording {
+        arms: ["xdp", "tc", "dpdk"].map(arm).into(),
+        complete: true,
+        ..Recording::default()
+    };
+    for (key, value) in [
+        (env::CLOCK, "rates"),
+        (env::KERNEL, "6.18.0"),
+        (
+            "bench.setting",
+            "drop, 60-byte UDP frames over IPv4, 1 flow, 1 core",
+        ),
+        (
+            "generator.method",
+            "XDP test run with live frames, batches of 64",
+        ),
+        ("cpu.second", "sched_switch"),
+        (
+            "failed.dpdk",
+            "dpdk-testpmd is not installed: apt-get install dpdk",
+        ),
+        ("diagnosis.tc", "7 at rx0, NETFILTER_DROP"),
+    ] {
+        recording.environment.insert(key.into(), value.into());
+    }
+    let mut missing = block(1_000, 0, Some(40e6));
+    missing.hops[1].left -= 7;
+    let mut stamped = block(5_000_000, 0, Some(10.1e6));
+    stamped.handled.latency = Some(Times {
+        count: 3,
+        total_ns: 3_000,
+        min_ns: 900,
+        max_ns: 1_100,
+        buckets: vec![(93, 1), (97, 2)],
+    });
+    let blocks = [
+        (0, block(5_100_000, 0, Some(10.1e6))),
+        (1, block(2_000_000, 100, Some(40e6))),
+        (0, stamped),
+        (1, block(2_100_000, 0, Some(40e6))),
+        (1, missing),
+    ];
+    for (number, (arm, measured)) in blocks.iter().enumerate() {
+        recording.blocks.push(Block {
+            arm: *arm,
+            index: number as u32 / 2,
+            ledger: Ledger::default(),
+            kernel_insns: 0,
+            user_insns: 0,
+            entered: 0,
+            returned: 0,
+            duration_ns: measured.window_ns,
+        });
+        measured.add_to(&mut recording, number as u32);
+    }
+    recording
+}
+
+fn golden(name: &str, text: &str) {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/rates");
+    netplumb_testkit::golden(&std::path::Path::new(folder).join(name), text);
+}
+
+/// Check what a bench looks like, wide and narrow, and as data.
+#[test]
+fn outputs() {
+    let recording = recording();
+    assert!(is_bench(&recording));
+    golden("wide.txt", &terminal::render(&recording, 120));
+    golden("narrow.txt", &terminal::render(&recording, 80));
+    golden("blocks.csv", &csv::render(&recording));
+    golden("document.json", &json::render(&recording));
+}
+
+/// Check that a block that does not add up is in no mean, and that what held a path up
+/// is told.
+#[test]
+fn what_counts() {
+    let recording = recording();
+    let arms = arms(&recording);
+    let [xdp, tc, dpdk] = &arms[..] else {
+        panic!("{arms:?}")
+    };
+    assert!(xdp.is_generator_bound() && !tc.is_generator_bound());
+    assert_eq!(xdp.handled_pps().unwrap().value, 10_100_000.0);
+    assert_eq!((tc.valid.len(), tc.invalid.len()), (2, 1));
+    assert_eq!(tc.handled_pps().unwrap().value, 4_100_000.0);
+    let why = tc.invalid.keys().next().unwrap();
+    assert_eq!(why, "tx0 to the path: 7 of 2000 went missing");
+    assert!(dpdk.failed.is_some() && dpdk.handled_pps().is_none());
+    assert_eq!(tc.hops()[1].dropped.values().sum::<u64>(), 200);
+}
+
+/// Check that names and causes from elsewhere can't speak to the terminal.
+#[test]
+fn hostile_text() {
+    let mut recording = recording();
+    recording.arms[1].name = "tc\x1b[2J".into();
+    recording
+        .environment
+        .insert("bench.setting".into(), "\x1b]0;x\x07".into());
+    let text = terminal::render(&recording, 80);
+    assert!(!text.contains('\x1b') && !text.contains('\x07'), "{text:?}");
+}
+
+/// Check that of two arms the one that takes more of a packet's time is slower, that by
+/// how much is told, and that an arm is no slower than itself.
+#[test]
+fn compared() {
+    let mut recording = recording();
+    recording.arms.truncate(2);
+    recording.blocks.clear();
+    recording.counters.clear();
+    recording.stages.clear();
+    for (index, packets) in [(0, 4_000_000), (1, 4_040_000), (2, 3_980_000)] {
+        for (arm, share) in [(0, 1), (1, 2)] {
+            recording.blocks.push(Block {
+                arm,
+                index,
+                ledger: Ledger::default(),
+                kernel_insns: 0,
+                user_insns: 0,
+                entered: 0,
+                returned: 0,
+                duration_ns: 500_000_000,
+            });
+            let number = recording.blocks.len() as u32 - 1;
+            block(packets / share, 0, None).add_to(&mut recording, number);
+        }
+    }
+    let arms = arms(&recording);
+    let sides = [(0, 1), (0, 0)].map(|(before, after): (usize, usize)| diff::Sides {
+        name: "x".into(),
+        before: &arms[before],
+        after: &arms[after],
+        apart: false,
+    });
+    let rows = diff::rows(&sides);
+    assert_eq!(rows[0].judged.verdict, Verdict::Slower);
+    let ratio = rows[0].judged.ratio.unwrap().value;
+    assert!((ratio - 2.0).abs() < 0.02, "{ratio}");
+    assert_eq!(rows[1].judged.verdict, Verdict::NoDifference);
+    let text = diff::render(&rows, 120);
+    assert!(
+        text.contains("slower") && text.contains("no difference seen"),
+        "{text}"
+    );
+}

@@ -1,0 +1,329 @@
+//! The page of a recording of times: that of its costs, with percentiles, histograms,
+//! stages, and what was counted beside them.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::experiment::Experiment;
+use netplumb_model::recording::{Recording, env};
+use netplumb_model::timing::{StageKind, Times};
+
+use super::analysis::{PERCENTILES, Per, Stage, TimedClass, TimedFunction, percentile};
+use super::terminal::{bottleneck, label, share, shown, whole_ns};
+use super::trust::{DROPS, NOT_WATCHED, SEEN, SHED, footer};
+use super::{as_costs, diff, ns};
+use crate::analysis;
+use crate::html::{functions, report_page, sent};
+use crate::number::printable;
+use crate::page::{
+    Page, PageCalibration, PageClass, PageCount, PageLedger, PageStage, PageTimed,
+    PageTimedFunction, PageTimes,
+};
+
+const NAME_LETTERS: usize = 500;
+const TEXT_LETTERS: usize = 400;
+/// So wide that no sentence is broken.
+const ONE_LINE: usize = usize::MAX;
+
+/// The page of some classes of a recording.
+pub fn page(
+    recording: &Recording,
+    classes: &[TimedClass<'_>],
+    experiment: Option<&Experiment>,
+) -> Page {
+    let costs = as_costs(recording);
+    let classes_shown = shown(classes);
+    let mut stacks = analysis::classes(&costs);
+    stacks.retain(|s| {
+        let key = (s.arm, s.class.direction);
+        classes_shown
+            .iter()
+            .any(|c| (c.arm, c.class.direction) == key)
+    });
+    let mut page = report_page(&costs, &stacks, experiment);
+    page.unit = "ns".into();
+    page.functions = functions(recording);
+    // What was seen and dropped has tables of its own.
+    page.trust = footer(&costs, classes);
+    page.trust.retain(|line| {
+        !["seen ", "dropped "]
+            .iter()
+            .any(|word| line.starts_with(word))
+    });
+    if page.title.starts_with("What a packet costs") {
+        page.title = page.title.replacen(
+            "What a packet costs",
+            match recording.stages.is_empty() {
+                true => "What a packet's way takes, by function",
+                false => "What a packet's way takes, by stage",
+            },
+            1,
+        );
+    }
+    let lab = recording.environment.get(env::LAB);
+    if let Some(lab) = lab {
+        page.question = match page.question.is_empty() {
+            true => format!(
+                "Nanoseconds of the running kernel, lab {}",
+                printable(lab, 40)
+            ),
+            false => page.question,
+        };
+    }
+    page.headline = diff::of_arms(recording, &[], ONE_LINE)
+        .unwrap_or_default()
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(|line| line.trim().to_string())
+        .chain(classes_shown.iter().map(|c| sentence(c)))
+        .collect();
+    if classes_shown.is_empty() {
+        page.headline = vec!["No packet was seen: nothing was timed in any window.".into()];
+    }
+    let mut trees: BTreeMap<(usize, _), PageClass> = stacks
+        .iter()
+        .map(|s| (s.arm, s.class.direction))
+        .zip(std::mem::take(&mut page.classes))
+        .collect();
+    page.classes = classes_shown
+        .iter()
+        .map(|class| {
+            let tree = trees.remove(&(class.arm, class.class.direction));
+            page_class(class, tree.unwrap_or_default())
+        })
+        .collect();
+    let open = page.classes.iter().filter_map(|c| c.times.as_ref());
+    let open = open.filter(|t| !t.open.is_empty()).count();
+    if open > 0 {
+        page.warnings.push(format!(
+            "INVALID: the stages of {open} classes don't add up to the whole way."
+        ));
+    }
+    page.timed = Some(timed(recording));
+    page
+}
+
+fn page_class(class: &TimedClass<'_>, costs: PageClass) -> PageClass {
+    let (packets, count) = match class.per {
+        Per::Packet(n) | Per::Run(n) => (n, None),
+        Per::Second(seconds) => (0, Some(seconds)),
+    };
+    PageClass {
+        arm: printable(&class.arm().name, NAME_LETTERS),
+        class: class.class.to_string(),
+        per: class.per.word().into(),
+        sentence: format!("{}. {}", sent(class.arm()), sentence(class)),
+        packets,
+        count,
+        times: Some(times(class)),
+        ..costs
+    }
+}
+
+/// A class in a sentence.
+fn sentence(class: &TimedClass<'_>) -> String {
+    let mut said = Vec::new();
+    if !class.stages.is_empty() {
+        said.push(way(class));
+    }
+    if !class.functions.is_empty() {
+        said.push(bottleneck(class, None));
+    }
+    format!("{}: {}", label(class), said.join(" "))
+}
+
+/// "a packet's way takes 20.7us: 2,102 of work, 18.5us of waiting; most in qdisc".
+fn way(class: &TimedClass<'_>) -> String {
+    let whole = whole_ns(class);
+    let of = |kind: StageKind| -> f64 {
+        let stages = class.parts().filter(|s| s.kind == kind);
+        stages.map(Stage::mean_ns).sum()
+    };
+    let mut text = format!(
+        "a packet's way takes {}: {} of work, {} of waiting, {} unaccounted",
+        with_unit(whole),
+        with_unit(of(StageKind::Work)),
+        with_unit(of(StageKind::Wait)),
+        with_unit(of(StageKind::Unaccounted)),
+    );
+    if let Some(most) = class
+        .parts()
+        .max_by(|a, b| a.mean_ns().total_cmp(&b.mean_ns()))
+    {
+        text.push_str(&format!(
+            "; most in {} with {} ({})",
+            printable(&most.name, 60),
+            with_unit(most.mean_ns()),
+            share(most.mean_ns(), whole)
+        ));
+    }
+    text.push('.');
+    text
+}
+
+/// A time in a sentence: it always has its unit.
+fn with_unit(value: f64) -> String {
+    let text = ns(value);
+    match text.ends_with('s') {
+        true => text,
+        false => format!("{text} ns"),
+    }
+}
+
+/// Hundredths are enough, and make a small file.
+fn hundredths(value: f64) -> f64 {
+    match value.is_finite() {
+        true => (value * 100.0).round() / 100.0,
+        false => 0.0,
+    }
+}
+
+fn times(class: &TimedClass<'_>) -> PageTimes {
+    let each = |sum: f64| hundredths(class.per.each(sum));
+    let open = match (class.closes(), class.closure()) {
+        (false, Some((total, parts))) => format!(
+            "INVALID: the stages come to {}, and the whole way to {}",
+            with_unit(parts),
+            with_unit(total)
+        ),
+        _ => String::new(),
+    };
+    PageTimes {
+        raw_ns: each(class.raw_ns),
+        total_ns: each(class.total_ns),
+        functions: class.functions.iter().map(|f| function(class, f)).collect(),
+        stages: class.stages.iter().map(stage).collect(),
+        open,
+        ..PageTimes::default()
+    }
+}
+
+fn function(class: &TimedClass<'_>, function: &TimedFunction) -> PageTimedFunction {
+    let each = |sum: f64| hundredths(class.per.each(sum));
+    let [p50, p90, p99, p999] =
+        PERCENTILES.map(|(_, share)| function.percentile(share).map(hundredths));
+    PageTimedFunction {
+        function: function.function,
+        mechanism: function.mechanism.map_or("", |m| m.as_str()).into(),
+        small: function.too_small(),
+        calls: class.per.each(function.times.count as f64),
+        mean_ns: [function.raw_mean_ns(), function.mean_ns()].map(hundredths),
+        percentiles_ns: [p50, p90, p99, p999, Some(hundredths(function.max_ns()))],
+        total_ns: [each(function.raw_ns), each(function.corrected_ns)],
+        self_ns: each(function.self_ns),
+        uncertainty_ns: each(function.uncertainty_ns),
+        shift_ns: hundredths(function.shift_ns),
+        buckets: function.times.buckets.clone(),
+    }
+}
+
+fn stage(stage: &Stage) -> PageStage {
+    let times: &Times = &stage.times;
+    let [p50, p90, p99, p999] =
+        PERCENTILES.map(|(_, share)| percentile(times, share).map(hundredths));
+    let max = stage.max_ns();
+    PageStage {
+        name: printable(&stage.name, 80),
+        kind: stage.kind.to_string(),
+        packets: times.count,
+        passed_over: stage.passed_over,
+        mean_ns: hundredths(stage.mean_ns()),
+        percentiles_ns: [p50, p90, p99, p999, max],
+        buckets: times.buckets.clone(),
+    }
+}
+
+/// What was counted beside the times.
+fn timed(recording: &Recording) -> PageTimed {
+    let counted = |prefix: &str| {
+        let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+        for counter in &recording.counters {
+            if let Some(name) = counter.name.strip_prefix(prefix) {
+                *sums.entry(name).or_default() += counter.value;
+            }
+        }
+        sums.iter()
+            .map(|(name, sum)| count(name, *sum, ""))
+            .collect()
+    };
+    let environment = recording.environment.iter();
+    let mut refused: Vec<[String; 2]> = environment
+        .filter_map(|(key, why)| {
+            let name = key.strip_prefix(NOT_WATCHED)?;
+            Some([printable(name, 120), printable(why, TEXT_LETTERS)])
+        })
+        .collect();
+    let shed = recording.environment.get(SHED).map_or("", |s| s);
+    refused.extend(shed.split_whitespace().map(|name| {
+        [
+            printable(name, 120),
+            "left out to keep to the budget".into(),
+        ]
+    }));
+    PageTimed {
+        calibration: calibration(recording),
+        packets: ledgers(recording),
+        seen: counted(SEEN),
+        drops: counted(DROPS),
+        losses: recording
+            .losses
+            .iter()
+            .map(|loss| count(&loss.cause, loss.count as f64, &loss.meaning))
+            .collect(),
+        refused,
+    }
+}
+
+fn count(what: &str, count: f64, means: &str) -> PageCount {
+    PageCount {
+        what: printable(what, 120),
+        count,
+        means: printable(means, TEXT_LETTERS),
+    }
+}
+
+fn calibration(recording: &Recording) -> Vec<PageCalibration> {
+    recording
+        .calibration
+        .iter()
+        .map(|c| {
+            let by = recording.attachments.iter();
+            let functions = by.filter(|a| (a.mechanism, a.arguments) == (c.mechanism, c.arguments));
+            PageCalibration {
+                mechanism: c.mechanism.to_string(),
+                functions: functions.count() as u64,
+                cpu: c.cpu.map_or("all".into(), |cpu| cpu.to_string()),
+                arguments: c.arguments,
+                bias_ns: hundredths(c.bias_ns),
+                pair_ns: hundredths(c.pair_ns),
+                uncertainty_ns: hundredths(c.uncertainty_ns),
+            }
+        })
+        .collect()
+}
+
+/// By arm: what the workload says of its own packets.
+fn ledgers(recording: &Recording) -> Vec<PageLedger> {
+    let arms = recording.arms.iter().enumerate();
+    arms.filter_map(|(n, arm)| {
+        let blocks = || recording.blocks.iter().filter(|b| b.arm as usize == n);
+        let sum = |of: fn(&netplumb_model::recording::Ledger) -> u64| {
+            blocks().fold(0, |sum: u64, b| sum.saturating_add(of(&b.ledger)))
+        };
+        let mut dropped: BTreeMap<&str, f64> = BTreeMap::new();
+        for (cause, count) in blocks().flat_map(|b| &b.ledger.dropped) {
+            *dropped.entry(cause).or_default() += *count as f64;
+        }
+        let ledger = PageLedger {
+            arm: printable(&arm.name, NAME_LETTERS),
+            offered: sum(|l| l.offered),
+            delivered: sum(|l| l.delivered),
+            dropped: dropped
+                .iter()
+                .map(|(cause, sum)| count(cause, *sum, ""))
+                .collect(),
+            closes: blocks().all(|b| b.ledger.closes()),
+        };
+        (ledger.offered > 0).then_some(ledger)
+    })
+    .collect()
+}

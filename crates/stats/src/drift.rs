@@ -1,0 +1,285 @@
+//! How far two runs may be apart that were made one after the other.
+//!
+//! Blocks of arms that take turns share what the machine does meanwhile. Those of
+//! two runs don't: a machine that gets warm, or a neighbour that comes and goes,
+//! makes the second run slower as a whole, and the blocks of each run differ by
+//! less than the runs do. What is known of such drift is how blocks within a run
+//! went apart.
+//!
+//! The mean square of successive differences (von Neumann, Kent, Bellinson and Hart,
+//! "The Mean Square Successive Difference", Ann. Math. Stat. 12 (1941)) says by how
+//! much neighbours differ; the same of means of neighbouring blocks, by how much
+//! longer stretches do (Allan, "Statistics of Atomic Frequency Standards",
+//! Proc. IEEE 54 (1966)). All of it is held to be a random walk, of which the second
+//! run goes on where the first ended. Of what is noise and no walk that makes more
+//! than it is, so this is an upper bound, as long as the machine drifts between the
+//! runs as it did within them.
+//!
+//! Few blocks say little of a variance. Where many quantities were measured by the
+//! same blocks, what they have in common is added to what each says of itself:
+//! Smyth, "Linear Models and Empirical Bayes Methods", Stat. Appl. Genet. Mol. Biol. 3
+//! (2004), section 6.2.
+
+use statrs::function::gamma::digamma;
+
+use crate::welch::mean;
+
+/// A run is cut in so many stretches or one more; one of less than twice as many blocks,
+/// block by block. Of noise that is no drift, longer ones make less; of fewer, less is
+/// known.
+const STRETCHES: usize = 4;
+/// Fewer quantities have nothing to learn from each other.
+const LEAST_ROWS: usize = 4;
+/// More degrees of freedom than this are as good as known.
+const MOST_FREEDOM: f64 = 1_000.0;
+
+/// What drift may make of the difference of two means.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Drift {
+    /// Of each side: the square of its part of the standard error.
+    pub sides: [f64; 2],
+    /// Degrees of freedom of their sum.
+    pub freedom: f64,
+}
+
+impl Drift {
+    /// Of two runs, by block, in the order in which they were measured. None where a
+    /// side has fewer than three.
+    pub fn of(before: &[f64], after: &[f64]) -> Option<Drift> {
+        let steady = |values: &[f64], outer: usize| side(&without_spikes(values, outer));
+        let a = steady(before, 0)?;
+        let b = steady(after, after.len().saturating_sub(1))?;
+        let sum = a.0 + b.0;
+        let freedom = if sum > 0.0 {
+            sum * sum / (a.0 * a.0 / a.1 + b.0 * b.0 / b.1)
+        } else {
+            a.1 + b.1
+        };
+        Some(Drift {
+            sides: [a.0, b.0],
+            freedom,
+        })
+    }
+
+    /// The square of the standard error of the difference.
+    pub fn squared(&self) -> f64 {
+        self.sides[0] + self.sides[1]
+    }
+}
+
+/// Blocks farther from both neighbours than so many times what neighbours usually are
+/// apart are no drift: what was there is gone again.
+const SPIKE: f64 = 8.0;
+
+/// The blocks, those that stick out alone set to what is beside them. So is `outer`, the
+/// one that is farthest from the other run; what happens where the runs meet may go on
+/// in the other one, and stays. The test over blocks has all of it as it is.
+fn without_spikes(values: &[f64], outer: usize) -> Vec<f64> {
+    let mut out = values.to_vec();
+    if values.len() < 5 {
+        return out;
+    }
+    let mut steps: Vec<f64> = values.windows(2).map(|w| (w[1] - w[0]).abs()).collect();
+    steps.sort_by(f64::total_cmp);
+    let far = SPIKE * steps[steps.len() / 2];
+    for (n, out) in out.iter_mut().enumerate() {
+        let beside = match (n.checked_sub(1).map(|m| values[m]), values.get(n + 1)) {
+            (Some(a), Some(b)) if (a - b).abs() <= far => (a + b) / 2.0,
+            (Some(one), None) if n == outer => one,
+            (None, Some(one)) if n == outer => *one,
+            _ => continue,
+        };
+        if (values[n] - beside).abs() > far {
+            *out = beside;
+        }
+    }
+    out
+}
+
+/// Of one side: the square of the standard error, and its degrees of freedom.
+fn side(values: &[f64]) -> Option<(f64, f64)> {
+    let n = values.len();
+    if n < 3 {
+        return None;
+    }
+    let width = (n / STRETCHES).max(1);
+    let stretches: Vec<f64> = values.chunks_exact(width).map(mean).collect();
+    let k = stretches.len() as f64;
+    let squares: f64 = stretches.windows(2).map(|w| (w[1] - w[0]).powi(2)).sum();
+    let neighbours = squares / (k - 1.0);
+    // Of a walk whose steps have variance one: what a step adds to a mean is the
+    // share of its blocks that come after.
+    let within = |n: f64| (n - 1.0) * (2.0 * n - 1.0) / (6.0 * n);
+    // Two stretches with a step between them.
+    let of_neighbours = 2.0 * within(width as f64) + 1.0;
+    // Half of the step between the runs.
+    let of_mean = within(n as f64) + 0.5;
+    // Successive differences of noise share a term; of a walk they are freer.
+    let freedom = 2.0 * (k - 1.0).powi(2) / (3.0 * k - 4.0);
+    Some((neighbours * of_mean / of_neighbours, freedom))
+}
+
+/// The same of many quantities, each with what all of them say. Each comes with its
+/// size, since it is shares of it that they have in common.
+pub fn moderated(rows: &[Option<(Drift, f64)>]) -> Vec<Option<Drift>> {
+    let share = |drift: &Drift, size: f64| drift.squared() / (size * size);
+    let known: Vec<(f64, f64)> = rows
+        .iter()
+        .flatten()
+        .map(|(drift, size)| (share(drift, *size), drift.freedom))
+        .filter(|(share, _)| share.is_finite() && *share > 0.0)
+        .collect();
+    let common = (known.len() >= LEAST_ROWS).then(|| prior(&known));
+    rows.iter()
+        .map(|row| {
+            let (drift, size) = row.as_ref()?;
+            let own = share(drift, *size);
+            let Some((variance, freedom)) = common.filter(|_| own.is_finite() && own > 0.0) else {
+                return Some(*drift);
+            };
+            let sum = freedom + drift.freedom;
+            let factor = (freedom * variance + drift.freedom * own) / sum / own;
+            Some(Drift {
+                sides: drift.sides.map(|side| side * factor),
+                freedom: sum,
+            })
+        })
+        .collect()
+}
+
+/// What variances have in common, and how many degrees of freedom that is worth.
+fn prior(known: &[(f64, f64)]) -> (f64, f64) {
+    let logs: Vec<f64> = known
+        .iter()
+        .map(|(variance, freedom)| variance.ln() - digamma(freedom / 2.0) + (freedom / 2.0).ln())
+        .collect();
+    let centre = mean(&logs);
+    let squares: f64 = logs.iter().map(|log| (log - centre).powi(2)).sum();
+    let chance: Vec<f64> = known.iter().map(|(_, f)| trigamma(f / 2.0)).collect();
+    // More than chance makes of equal ones.
+    let more = squares / (logs.len() - 1) as f64 - mean(&chance);
+    let freedom = match more > 0.0 {
+        true => (2.0 * trigamma_inverse(more)).min(MOST_FREEDOM),
+        false => MOST_FREEDOM,
+    };
+    let half = freedom / 2.0;
+    ((centre + digamma(half) - half.ln()).exp(), freedom)
+}
+
+/// The second derivative of the logarithm of the gamma function, for what is above
+/// nothing: Abramowitz and Stegun 6.4.6 and 6.4.12.
+fn trigamma(x: f64) -> f64 {
+    let (mut x, mut sum) = (x, 0.0);
+    while x < 8.0 {
+        sum += 1.0 / (x * x);
+        x += 1.0;
+    }
+    let (r, s) = (1.0 / x, 1.0 / (x * x));
+    sum + r + s / 2.0 + r * s * (1.0 / 6.0 - s * (1.0 / 30.0 - s * (1.0 / 42.0 - s / 30.0)))
+}
+
+/// Where it is a value, by halving: it falls throughout.
+fn trigamma_inverse(value: f64) -> f64 {
+    let (mut low, mut high) = (1e-6_f64, 1e6_f64);
+    for _ in 0..200 {
+        let middle = (low * high).sqrt();
+        match trigamma(middle) > value {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    (low * high).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check the trigamma function and its inverse against known values.
+    #[test]
+    fn trigammas() {
+        let squared = std::f64::consts::PI.powi(2);
+        for (x, value) in [(1.0, squared / 6.0), (0.5, squared / 2.0)] {
+            assert!((trigamma(x) - value).abs() < 1e-9, "{x}");
+            assert!((trigamma_inverse(value) - x).abs() < 1e-6, "{x}");
+        }
+        // By its recurrence.
+        assert!((trigamma(20.0) - trigamma(21.0) - 1.0 / 400.0).abs() < 1e-12);
+    }
+
+    /// Check by hand: of five blocks a side, one block is a stretch, and a walk's
+    /// mean is off by 9 * 4 / 30 steps and half of the one between the runs.
+    #[test]
+    fn by_hand() {
+        let found = Drift::of(&[1.0, 2.0, 1.0, 2.0, 1.0], &[3.0; 5]).unwrap();
+        assert!((found.sides[0] - 1.7).abs() < 1e-12, "{found:?}");
+        assert_eq!(found.sides[1], 0.0);
+        // Of one side alone.
+        assert!((found.freedom - 32.0 / 11.0).abs() < 1e-12, "{found:?}");
+        assert_eq!(Drift::of(&[1.0, 2.0], &[3.0; 5]), None);
+        // Sixteen blocks are four stretches of four: noise within them is no drift.
+        let even = Drift::of(&[1.0, 2.0].repeat(8), &[1.5; 16]).unwrap();
+        assert_eq!(even.squared(), 0.0);
+    }
+
+    /// Check that a block that sticks out alone is no drift, but for one where the runs
+    /// meet, and that a step which stays is.
+    #[test]
+    fn spikes() {
+        let calm = [10.0, 11.0, 10.0, 11.0, 10.0, 11.0];
+        let with = |places: &[usize]| {
+            let mut values = calm;
+            places.iter().for_each(|n| values[*n] = 90.0);
+            values
+        };
+        let drift = |before: &[f64], after: &[f64]| Drift::of(before, after).unwrap().squared();
+        let none = drift(&calm, &calm);
+        for one in [with(&[2]), with(&[0])] {
+            assert!(drift(&one, &calm) < 2.0 * none, "{one:?}");
+        }
+        assert!(drift(&calm, &with(&[5])) < 2.0 * none);
+        for (before, after) in [
+            (with(&[5]), calm),
+            (calm, with(&[0])),
+            (with(&[4, 5]), calm),
+            (calm, with(&[4, 5])),
+        ] {
+            assert!(
+                drift(&before, &after) > 100.0 * none,
+                "{before:?} {after:?}"
+            );
+        }
+    }
+
+    /// Check that quantities alike become surer of it, that one which has nothing in
+    /// common with others keeps to itself, and that none is made of nothing.
+    #[test]
+    fn what_they_have_in_common() {
+        let drift = |squared: f64| Drift {
+            sides: [squared / 2.0; 2],
+            freedom: 5.8,
+        };
+        let alike: Vec<_> = (1..=20)
+            .map(|n| Some((drift(1.0 + f64::from(n) / 40.0), 10.0)))
+            .collect();
+        for found in moderated(&alike).into_iter().flatten() {
+            assert!(found.freedom > 100.0, "{found:?}");
+            assert!((found.squared() / 1.3 - 1.0).abs() < 0.2, "{found:?}");
+        }
+        let unlike: Vec<_> = (0..20)
+            .map(|n| Some((drift(10_f64.powi(n)), 10.0)))
+            .collect();
+        let found = moderated(&unlike);
+        assert!(found.iter().flatten().all(|f| f.freedom < 8.0), "{found:?}");
+        let (last, was) = (found[19].unwrap(), unlike[19].unwrap().0);
+        assert!(
+            (last.squared() / was.squared() - 1.0).abs() < 0.1,
+            "{last:?}"
+        );
+        let few = [Some((drift(1.0), 1.0)), None, Some((drift(0.0), 0.0))];
+        assert_eq!(
+            moderated(&few),
+            [few[0].map(|r| r.0), None, few[2].map(|r| r.0)]
+        );
+    }
+}

@@ -1,0 +1,5 @@
+//! Compiles the frame generator's BPF programs, which the binary carries.
+
+fn main() {
+    netplumb_bpfc::compile("frames", "frames");
+}

@@ -1,0 +1,331 @@
+//! Frames made in the kernel: a generator by XDP test runs.
+//!
+//! A thread on each CPU has the kernel run an XDP program with live frames (bpf(2),
+//! BPF_F_TEST_XDP_LIVE_FRAMES, since Linux 5.18) for as long as it takes; the program
+//! makes a frame each time, or none while none is due, and redirects it to the device.
+//! What the device did with it shows in the tracepoints `xdp_devmap_xmit` and
+//! `xdp_redirect_err`. A device that takes no frames by XDP is sent them by packet
+//! sockets.
+//!
+//! frames/frames.bpf.c says how frames are made, frames/stamp.h what a stamp is.
+
+mod bounded;
+mod calibrate;
+mod error;
+mod headers;
+mod layout;
+mod live;
+mod maker;
+mod plan;
+mod sockets;
+mod system;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::thread::JoinHandleExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender as Reply, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use netplumb_model::bench::{FRAME_BYTES_LEAST, FrameSize, Generated};
+
+pub use self::bounded::Bounded;
+pub use self::calibrate::{Calibration, calibrate};
+pub use self::error::GeneratorError;
+pub use self::plan::{BATCH, BATCH_MOST, Exit, GeneratorPlan, Method, TTL};
+
+use self::error::doing;
+use self::layout::Mode;
+use self::live::Live;
+use self::sockets::{Done, Sender};
+
+/// A thread that is called back may not be in its system call yet: it is called again.
+const CALL_AGAIN: Duration = Duration::from_millis(2);
+
+/// Sends frames for as long as it lives.
+#[derive(Debug)]
+pub struct Generator {
+    method: Method,
+    facts: BTreeMap<String, String>,
+    made: Made,
+    threads: Vec<Thread>,
+    stop: Arc<AtomicBool>,
+}
+
+/// Who makes the frames, and counts them.
+#[derive(Debug)]
+enum Made {
+    InKernel(Arc<Live>),
+    Here(Vec<Done>),
+}
+
+/// A thread that sends, on one CPU.
+#[derive(Debug)]
+struct Thread {
+    cpu: u32,
+    handle: JoinHandle<Result<(), GeneratorError>>,
+    /// Why it has ended, if it should not have.
+    failed: Arc<Mutex<Option<String>>>,
+}
+
+impl Generator {
+    /// Begin to send. Comes back when all threads are on their CPUs.
+    ///
+    /// # Errors
+    /// [`GeneratorError::Input`] for a plan that can't be meant, and whatever keeps this
+    /// machine or this user from it. Nothing runs then.
+    pub fn start(plan: GeneratorPlan) -> Result<Generator, GeneratorError> {
+        Generator::start_as(plan, Mode::Full)
+    }
+
+    fn start_as(plan: GeneratorPlan, mode: Mode) -> Result<Generator, GeneratorError> {
+        plan.check()?;
+        plan.check_cpus()?;
+        let longest = headers::sizes(&plan).into_iter().max().unwrap_or_default();
+        system::check_device(plan.exit.namespace.as_fd(), plan.exit.device, longest)?;
+        system::answer_calls()?;
+        let why_sockets = match plan.method {
+            Some(Method::Sockets) => "asked for".to_string(),
+            asked => match Generator::in_kernel(&plan, mode, asked.is_some()) {
+                Ok(generator) => return Ok(generator),
+                Err(GeneratorError::CannotRun { reason, .. }) if asked.is_none() => reason,
+                Err(e) => return Err(e),
+            },
+        };
+        Generator::here(&plan, &why_sockets)
+    }
+
+    /// By test runs; only if the device takes frames by XDP, unless it is `asked` for.
+    fn in_kernel(
+        plan: &GeneratorPlan,
+        mode: Mode,
+        asked: bool,
+    ) -> Result<Generator, GeneratorError> {
+        if !asked {
+            live::check_takes_xdp(plan)?;
+        }
+        let live = Arc::new(Live::load(plan, mode)?);
+        let mut facts = facts_of(
+            plan,
+            Method::Xdp,
+            if asked { "asked for" } else { "it can" },
+        );
+        let mut sent = "seen at xdp_devmap_xmit and xdp_redirect_err".to_string();
+        if !live.unattached.is_empty() {
+            let why: Vec<String> = live
+                .unattached
+                .iter()
+                .map(|(tracepoint, why)| format!("{tracepoint}: {why}"))
+                .collect();
+            sent = format!(
+                "not all of it is seen: without xdp_devmap_xmit it is told as if the device took \
+                 all, without xdp_redirect_err some refusals are missing ({})",
+                why.join("; ")
+            );
+        }
+        facts.insert("generator.sent".into(), sent);
+        let mut generator = Generator {
+            method: Method::Xdp,
+            facts,
+            made: Made::InKernel(Arc::clone(&live)),
+            threads: Vec::new(),
+            stop: Arc::default(),
+        };
+        generator.spawn(plan, |_, _| {
+            let live = Arc::clone(&live);
+            Ok(move |ready: Ready, stop: Arc<AtomicBool>| {
+                system::hear_calls()?;
+                ready.tell();
+                live.run(&stop)
+            })
+        })?;
+        Ok(generator)
+    }
+
+    /// By packet sockets.
+    fn here(plan: &GeneratorPlan, why: &str) -> Result<Generator, GeneratorError> {
+        let mut facts = facts_of(plan, Method::Sockets, why);
+        facts.insert(
+            "generator.sent".into(),
+            "as sendmmsg says: what the device dropped later is not known".into(),
+        );
+        let mut done = Vec::new();
+        let mut generator = Generator {
+            method: Method::Sockets,
+            facts,
+            made: Made::Here(Vec::new()),
+            threads: Vec::new(),
+            stop: Arc::default(),
+        };
+        generator.spawn(plan, |index, cpu| {
+            let sender = Sender::new(plan, index, cpu)?;
+            done.push(sender.done());
+            Ok(move |ready: Ready, stop: Arc<AtomicBool>| {
+                let socket = sender.open()?;
+                ready.tell();
+                sender.run(&socket, &stop)
+            })
+        })?;
+        generator.made = Made::Here(done);
+        Ok(generator)
+    }
+
+    /// Start a thread on each CPU; all that did are ended if one can't.
+    fn spawn<F>(
+        &mut self,
+        plan: &GeneratorPlan,
+        mut work: impl FnMut(u32, u32) -> Result<F, GeneratorError>,
+    ) -> Result<(), GeneratorError>
+    where
+        F: FnOnce(Ready, Arc<AtomicBool>) -> Result<(), GeneratorError> + Send + 'static,
+    {
+        for (index, cpu) in (0..).zip(plan.cpus.iter().copied()) {
+            let work = work(index, cpu)?;
+            let namespace = plan.exit.namespace.try_clone();
+            let namespace = namespace.map_err(doing("hold a namespace"))?;
+            let (reply, is_ready) = channel();
+            let failed: Arc<Mutex<Option<String>>> = Arc::default();
+            let (stop, tell) = (Arc::clone(&self.stop), Arc::clone(&failed));
+            let handle = std::thread::Builder::new()
+                .name(format!("frames-{cpu}"))
+                .spawn(move || {
+                    // The namespace goes with the thread.
+                    let result = system::pin(cpu)
+                        .and_then(|()| system::enter(namespace.as_fd()))
+                        .and_then(|()| work(Ready(reply), stop));
+                    if let Err(e) = &result {
+                        let mut told = tell.lock().unwrap_or_else(PoisonError::into_inner);
+                        *told = Some(e.to_string());
+                    }
+                    result
+                })
+                .map_err(doing("start a thread"))?;
+            self.threads.push(Thread {
+                cpu,
+                handle,
+                failed,
+            });
+            // Nobody to reply any more: it has ended with an error.
+            if is_ready.recv().is_err() {
+                return self.end().and(Err(GeneratorError::System {
+                    doing: format!("send from CPU {cpu}"),
+                    source: io::Error::other("the thread ended for no reason"),
+                }));
+            }
+        }
+        Ok(())
+    }
+
+    /// How frames are sent.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// How, why so, and what can't be known: for people.
+    pub fn facts(&self) -> &BTreeMap<String, String> {
+        &self.facts
+    }
+
+    /// What was done so far, CPU by CPU. While it sends, up to a batch of frames on each
+    /// CPU is made and not sent or refused yet.
+    ///
+    /// # Errors
+    /// A thread has failed, or the counts can't be read.
+    pub fn counts(&self) -> io::Result<Vec<Generated>> {
+        for thread in &self.threads {
+            let failed = thread.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(why) = failed.as_ref() {
+                return Err(io::Error::other(format!(
+                    "nothing is sent from CPU {} any more: {why}",
+                    thread.cpu
+                )));
+            }
+        }
+        self.made.counts()
+    }
+
+    /// Send no more. When it comes back, all that was made is sent or refused.
+    ///
+    /// # Errors
+    /// A thread has failed, or the counts can't be read.
+    pub fn stop(mut self) -> Result<Vec<Generated>, GeneratorError> {
+        self.end()?;
+        self.made
+            .counts()
+            .map_err(doing("read the generator's counts"))
+    }
+
+    fn end(&mut self) -> Result<(), GeneratorError> {
+        self.stop.store(true, Ordering::Release);
+        let mut result = Ok(());
+        let in_kernel = matches!(self.made, Made::InKernel(_));
+        for thread in &self.threads {
+            while in_kernel && !thread.handle.is_finished() {
+                // It has not been joined, so that it is still known. That it may end
+                // meanwhile is no error.
+                let _ = nix::sys::pthread::pthread_kill(
+                    thread.handle.as_pthread_t() as _,
+                    system::CALL_BACK,
+                );
+                std::thread::sleep(CALL_AGAIN);
+            }
+        }
+        for thread in self.threads.drain(..) {
+            let ended = thread.handle.join().unwrap_or_else(|_| {
+                Err(GeneratorError::System {
+                    doing: format!("send from CPU {}", thread.cpu),
+                    source: io::Error::other("the thread panicked"),
+                })
+            });
+            result = result.and(ended);
+        }
+        result
+    }
+}
+
+impl Drop for Generator {
+    fn drop(&mut self) {
+        // Who wants to know stops it.
+        let _ = self.end();
+    }
+}
+
+impl Made {
+    fn counts(&self) -> io::Result<Vec<Generated>> {
+        match self {
+            Made::InKernel(live) => live.counts(),
+            Made::Here(done) => Ok(done.iter().map(|d| sockets::lock(d).clone()).collect()),
+        }
+    }
+}
+
+/// A thread tells that it is where it should be.
+struct Ready(Reply<()>);
+
+impl Ready {
+    fn tell(self) {
+        // It is waited for, or else nobody minds.
+        let _ = self.0.send(());
+    }
+}
+
+fn facts_of(plan: &GeneratorPlan, method: Method, why: &str) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    let mut tell = |what: &str, how: String| facts.insert(format!("generator.{what}"), how);
+    tell("method", format!("{} ({why})", method.name()));
+    tell("batch", plan.batch.to_string());
+    let sizes = headers::sizes(plan);
+    let shortest = sizes.first().copied().unwrap_or_default();
+    if plan.frames.size == FrameSize::Imix && shortest > FRAME_BYTES_LEAST {
+        tell(
+            "imix",
+            format!("its shortest frames are of {shortest} bytes, which the headers need"),
+        );
+    }
+    facts
+}

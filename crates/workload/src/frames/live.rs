@@ -1,0 +1,379 @@
+//! Frames made and sent by the kernel: test runs of an XDP program with live frames.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libbpf_rs::btf::{Btf, types};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
+use libbpf_sys as sys;
+use netplumb_model::bench::{FrameSize, Generated};
+
+use super::error::{GeneratorError, doing};
+use super::layout::{Mode, Plain, Slot};
+use super::plan::GeneratorPlan;
+use super::{headers, maker, system};
+use crate::ends::inside;
+
+/// The programs, compiled from frames/frames.bpf.c.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/frames.bpf.o"));
+
+/// What makes the frames.
+const GENERATE: &str = "frames_generate";
+/// What the programs on tracepoints are called before the tracepoint's name.
+const PREFIX: &str = "frames_";
+/// The tracepoint that tells what the device took.
+const SENT: &str = "xdp_devmap_xmit";
+/// Frames of one call: as many as can be asked for. Each call costs tens of ms.
+const REPEAT: u32 = u32::MAX;
+
+/// The programs in the kernel.
+#[derive(Debug)]
+pub(super) struct Live {
+    program: OwnedFd,
+    slots: MapHandle,
+    /// What holds the programs on their tracepoints.
+    links: Vec<OwnedFd>,
+    /// Tracepoints that have none, and why.
+    pub(super) unattached: BTreeMap<String, String>,
+    frame: Vec<u8>,
+    #[cfg(test)]
+    header_bytes: usize,
+    batch: u32,
+    cpus: Vec<u32>,
+    /// Bytes of each frame, if all are as long.
+    size_bytes: Option<u32>,
+    loop_only: bool,
+}
+
+impl Live {
+    /// Load the programs, attach those that look on, and give each CPU its share.
+    pub(super) fn load(plan: &GeneratorPlan, mode: Mode) -> Result<Live, GeneratorError> {
+        let mut config = headers::config(plan)?;
+        config.mode = mode as u32;
+        config.device = plan.exit.device;
+        config.net = inode(plan.exit.namespace.as_fd())
+            .map_err(doing("tell the generator's network namespace"))?;
+
+        // libelf wants it aligned, as the allocator has it.
+        let image = OBJECT.to_vec();
+        let mut open = ObjectBuilder::default()
+            .open_memory(&image)
+            .map_err(system("read the frame generator's programs"))?;
+        let btf = Btf::from_vmlinux().ok();
+        let mut unattached = BTreeMap::new();
+        for mut program in open.progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            if name == GENERATE {
+                continue;
+            }
+            let tracepoint = name.strip_prefix(PREFIX).unwrap_or(&name).to_string();
+            let has = btf.as_ref().map(|btf| {
+                let name = format!("btf_trace_{tracepoint}");
+                btf.type_by_name::<types::Typedef<'_>>(&name).is_some()
+            });
+            let why = match has {
+                Some(true) => continue,
+                Some(false) => "the kernel has no such tracepoint",
+                None => "the kernel has no type information (CONFIG_DEBUG_INFO_BTF)",
+            };
+            unattached.insert(tracepoint, why.to_string());
+            program.set_autoload(false);
+        }
+        set(&mut open, config.bytes())?;
+        let object = quietly(|| open.load()).map_err(refused)?;
+        let map = |name: &str| {
+            let maps = object.maps();
+            let mut found = maps.filter(|m| m.name().to_string_lossy().ends_with(name));
+            let Some(found) = found.next() else {
+                return Err(misplaced());
+            };
+            MapHandle::try_from(&found).map_err(system("hold the frame generator's maps"))
+        };
+        let slots = map("slots")?;
+        let (program, links) = attach(&object, &mut unattached)?;
+        let live = Live {
+            program,
+            slots,
+            links,
+            unattached,
+            frame: headers::longest(plan)?,
+            #[cfg(test)]
+            header_bytes: config.header_bytes as usize,
+            batch: plan.batch,
+            cpus: plan.cpus.clone(),
+            size_bytes: match plan.frames.size {
+                FrameSize::Bytes(bytes) => Some(bytes),
+                FrameSize::Imix => None,
+            },
+            loop_only: mode == Mode::Loop,
+        };
+        // Whether the kernel makes test runs at all.
+        live.test_run(1)?;
+        live.share(plan)?;
+        Ok(live)
+    }
+
+    /// Without those that look on.
+    pub(super) fn unwatched(mut self) -> Live {
+        self.links.clear();
+        self
+    }
+
+    /// What was counted, CPU by CPU.
+    pub(super) fn counts(&self) -> io::Result<Vec<Generated>> {
+        let sees_sent = !self.unattached.contains_key(SENT);
+        let count = |cpu: &u32| {
+            let bytes = self
+                .slots
+                .lookup(&cpu.to_ne_bytes(), MapFlags::ANY)
+                .map_err(io::Error::other)?;
+            let slot = bytes.as_deref().and_then(Slot::read);
+            let slot = slot.ok_or_else(|| io::Error::other("no counts of this CPU"))?;
+            let refused = slot.refused.iter().enumerate().filter(|(_, n)| **n > 0);
+            Ok(Generated {
+                cpu: *cpu,
+                frames: slot.frames,
+                sent: if sees_sent || self.loop_only {
+                    slot.sent
+                } else {
+                    slot.frames
+                },
+                bytes: match self.size_bytes {
+                    Some(bytes) => slot.frames * u64::from(bytes),
+                    None => slot.bytes,
+                },
+                refused: refused
+                    .map(|(error, n)| (system::cause(error as i32), *n))
+                    .collect(),
+                idle: slot.idle,
+                behind: slot.behind,
+                batches: slot.batches,
+            })
+        };
+        self.cpus.iter().map(count).collect()
+    }
+
+    /// Give each CPU its share, with which it sends. Before, a test run makes nothing.
+    fn share(&self, plan: &GeneratorPlan) -> Result<(), GeneratorError> {
+        for (index, cpu) in (0..).zip(&self.cpus) {
+            let slot = maker::slot(plan, index);
+            self.slots
+                .update(&cpu.to_ne_bytes(), slot.bytes(), MapFlags::ANY)
+                .map_err(system("set the frame generator's maps"))?;
+        }
+        Ok(())
+    }
+
+    /// Send frames until `stop` is set and this thread is called back. It has to be on its
+    /// CPU and in the namespace.
+    pub(super) fn run(&self, stop: &Arc<AtomicBool>) -> Result<(), GeneratorError> {
+        while !stop.load(Ordering::Acquire) {
+            self.test_run(REPEAT)?;
+        }
+        Ok(())
+    }
+
+    /// Have so many frames made, or fewer if this thread is called back.
+    pub(super) fn test_run(&self, repeat: u32) -> Result<(), GeneratorError> {
+        let mut options = sys::bpf_test_run_opts {
+            sz: size_of::<sys::bpf_test_run_opts>() as _,
+            data_in: self.frame.as_ptr().cast(),
+            data_size_in: self.frame.len() as u32,
+            flags: sys::BPF_F_TEST_XDP_LIVE_FRAMES,
+            batch_size: self.batch,
+            repeat: i32::from_ne_bytes(repeat.to_ne_bytes()),
+            ..Default::default()
+        };
+        // SAFETY: the frame outlives the call, which reads as much of it as there is.
+        let error =
+            unsafe { sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &raw mut options) };
+        match -error {
+            0 | libc::EINTR => Ok(()),
+            e @ (libc::EINVAL | libc::EOPNOTSUPP) => Err(GeneratorError::CannotRun {
+                reason: format!(
+                    "the kernel makes no test runs with live frames ({})",
+                    io::Error::from_raw_os_error(e)
+                ),
+                remedy: "use Linux 5.18 or later, or packet sockets".into(),
+            }),
+            e => Err(doing("run the frame generator's program")(
+                io::Error::from_raw_os_error(e),
+            )),
+        }
+    }
+
+    /// Make one frame without sending it, of one whose headers somebody has filled with
+    /// `left`: for tests.
+    #[cfg(test)]
+    pub(super) fn make_one(&self, left: u8) -> Result<(u32, Vec<u8>), GeneratorError> {
+        let mut out = vec![0; 2048];
+        let mut frame = self.frame.clone();
+        frame[..self.header_bytes].fill(left);
+        let mut options = sys::bpf_test_run_opts {
+            sz: size_of::<sys::bpf_test_run_opts>() as _,
+            data_in: frame.as_ptr().cast(),
+            data_size_in: frame.len() as u32,
+            data_out: out.as_mut_ptr().cast(),
+            data_size_out: out.len() as u32,
+            repeat: 1,
+            ..Default::default()
+        };
+        // SAFETY: both buffers outlive the call, and are as long as they are said to be.
+        let error =
+            unsafe { sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &raw mut options) };
+        if error != 0 {
+            return Err(doing("make a frame")(io::Error::from_raw_os_error(-error)));
+        }
+        out.truncate(options.data_size_out as usize);
+        Ok((options.retval, out))
+    }
+}
+
+/// Check that the device sends frames that are redirected to it. A kernel that can't
+/// tell (before Linux 6.3) has to be tried.
+pub(super) fn check_takes_xdp(plan: &GeneratorPlan) -> Result<(), GeneratorError> {
+    /// include/uapi/linux/netdev.h, since Linux 6.3 (d3d854fd6a1d).
+    const NETDEV_XDP_ACT_NDO_XMIT: u64 = 4;
+    let tells = Btf::from_vmlinux().is_ok_and(|btf| {
+        btf.type_by_name::<types::Enum<'_>>("netdev_xdp_act")
+            .is_some()
+    });
+    if !tells {
+        return Ok(());
+    }
+    let mut told = sys::bpf_xdp_query_opts {
+        sz: size_of::<sys::bpf_xdp_query_opts>() as _,
+        ..Default::default()
+    };
+    let device = plan.exit.device as i32;
+    inside(plan.exit.namespace.as_fd(), || {
+        // SAFETY: it fills in what it is told the size of, which outlives the call.
+        let error = unsafe { sys::bpf_xdp_query(device, 0, &raw mut told) };
+        if error == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::from_raw_os_error(-error))
+        }
+    })
+    .map_err(doing("ask what the generator's device can do with XDP"))?;
+    if told.feature_flags & NETDEV_XDP_ACT_NDO_XMIT != 0 {
+        return Ok(());
+    }
+    Err(GeneratorError::CannotRun {
+        reason: "the device sends no frames that XDP redirects to it".into(),
+        remedy: "attach an XDP program to the other end of a veth pair, or turn on GRO there; \
+                 or use packet sockets"
+            .into(),
+    })
+}
+
+fn misplaced() -> GeneratorError {
+    GeneratorError::System {
+        doing: "set the frame generator's programs".into(),
+        source: io::Error::other("their settings are not where they should be"),
+    }
+}
+
+/// Put settings where the programs read them, and make room for every CPU.
+fn set(open: &mut OpenObject, config: &[u8]) -> Result<(), GeneratorError> {
+    let mut is_set = false;
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if name.ends_with(".rodata") {
+            let values = map.initial_value_mut().ok_or_else(misplaced)?;
+            if values.len() != config.len() {
+                return Err(misplaced());
+            }
+            values.copy_from_slice(config);
+            is_set = true;
+        } else if name == "slots" {
+            map.set_max_entries(system::cpus_room())
+                .map_err(system("make room for every CPU"))?;
+        }
+    }
+    if is_set { Ok(()) } else { Err(misplaced()) }
+}
+
+/// What libbpf says, it says to standard error by default, where others print.
+fn quietly<T>(f: impl FnOnce() -> T) -> T {
+    // SAFETY: "no printer" is a value that libbpf allows.
+    let printer = unsafe { sys::libbpf_set_print(None) };
+    let result = f();
+    // SAFETY: the printer is the one that libbpf had.
+    unsafe { sys::libbpf_set_print(printer) };
+    result
+}
+
+/// The program that makes frames, and what holds the others.
+fn attach(
+    object: &Object,
+    unattached: &mut BTreeMap<String, String>,
+) -> Result<(OwnedFd, Vec<OwnedFd>), GeneratorError> {
+    let (mut generate, mut links) = (None, Vec::new());
+    for program in object.progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        if name == GENERATE {
+            let fd = program.as_fd().try_clone_to_owned();
+            generate = Some(fd.map_err(doing("hold the frame generator's program"))?);
+        } else if program.autoload() {
+            let tracepoint = name.strip_prefix(PREFIX).unwrap_or(&name);
+            // SAFETY: no name: the target is the program's own.
+            let link = unsafe {
+                sys::bpf_raw_tracepoint_open(std::ptr::null(), program.as_fd().as_raw_fd())
+            };
+            if link < 0 {
+                let why = io::Error::from_raw_os_error(-link).to_string();
+                unattached.insert(tracepoint.to_string(), why);
+            } else {
+                // SAFETY: the descriptor is new and nobody else's.
+                links.push(unsafe { OwnedFd::from_raw_fd(link) });
+            }
+        }
+    }
+    let generate = generate.ok_or_else(|| GeneratorError::System {
+        doing: "find the frame generator's program".into(),
+        source: io::ErrorKind::NotFound.into(),
+    })?;
+    Ok((generate, links))
+}
+
+fn inode(namespace: BorrowedFd<'_>) -> io::Result<u32> {
+    use std::os::unix::fs::MetadataExt;
+    let inode = std::fs::File::from(namespace.try_clone_to_owned()?)
+        .metadata()?
+        .ino();
+    u32::try_from(inode).map_err(io::Error::other)
+}
+
+fn system(what: &str) -> impl FnOnce(libbpf_rs::Error) -> GeneratorError + '_ {
+    move |error| doing(what)(errno(error))
+}
+
+/// Its number where it has one, so that what it is can be told.
+fn errno(error: libbpf_rs::Error) -> io::Error {
+    use std::error::Error;
+    let mut source: Option<&(dyn Error + 'static)> = Some(&error);
+    while let Some(e) = source {
+        if let Some(code) = e
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::raw_os_error)
+        {
+            return io::Error::from_raw_os_error(code);
+        }
+        source = e.source();
+    }
+    io::Error::other(error.to_string())
+}
+
+fn refused(error: libbpf_rs::Error) -> GeneratorError {
+    match error.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => GeneratorError::rights("load BPF programs"),
+        _ => GeneratorError::CannotRun {
+            reason: format!("the kernel takes no frame generator ({error})"),
+            remedy: "use Linux 5.18 or later, or packet sockets".into(),
+        },
+    }
+}

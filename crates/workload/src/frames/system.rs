@@ -1,0 +1,207 @@
+//! Threads on their CPUs and in their namespaces, and what a device is like.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::unistd::Pid;
+
+use super::error::{GeneratorError, doing};
+use crate::ends::inside;
+
+/// What a thread is called back with from a system call. Nobody minds it: by itself it
+/// is ignored.
+pub(super) const CALL_BACK: Signal = Signal::SIGURG;
+
+/// Bytes of the link header.
+const LINK_BYTES: u32 = 14;
+
+/// CPUs that are there and online.
+pub(super) fn cpus_online() -> io::Result<BTreeSet<u32>> {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
+    parse_cpus(&list).ok_or_else(|| io::Error::other("the kernel's list of CPUs can't be read"))
+}
+
+/// Room for every CPU by its number: there may be gaps between these.
+pub(super) fn cpus_room() -> u32 {
+    let possible = libbpf_rs::num_possible_cpus().ok();
+    let possible = possible.and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
+    let online = cpus_online().ok().and_then(|cpus| cpus.last().copied());
+    possible.max(online.map_or(0, |last| last + 1))
+}
+
+fn parse_cpus(list: &str) -> Option<BTreeSet<u32>> {
+    let mut cpus = BTreeSet::new();
+    for part in list.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        cpus.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
+    }
+    Some(cpus)
+}
+
+/// Bind this thread to a CPU.
+pub(super) fn pin(cpu: u32) -> Result<(), GeneratorError> {
+    let mut set = CpuSet::new();
+    set.set(cpu as usize)
+        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
+        .map_err(|e| match e {
+            nix::Error::EINVAL => GeneratorError::Input(format!(
+                "CPU {cpu} is not there, not online, or not among those that this process may use"
+            )),
+            e => doing(format!("bind a thread to CPU {cpu}"))(e.into()),
+        })
+}
+
+/// Move this thread into a network namespace, for good.
+pub(super) fn enter(namespace: BorrowedFd<'_>) -> Result<(), GeneratorError> {
+    nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET)
+        .map_err(|e| doing("enter the generator's network namespace")(e.into()))
+}
+
+/// Make [`CALL_BACK`] end a system call of the thread that gets it, and do nothing else.
+/// A handler that somebody has set does so as well.
+pub(super) fn answer_calls() -> Result<(), GeneratorError> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    static SET: std::sync::Once = std::sync::Once::new();
+    let mut result = Ok(());
+    SET.call_once(|| {
+        let action = SigAction::new(
+            SigHandler::Handler(nothing),
+            SaFlags::empty(),
+            SigSet::empty(),
+        );
+        // SAFETY: the handler does nothing, which is safe in any state; the one that
+        // there was is put back if it was somebody's.
+        result = unsafe {
+            sigaction(CALL_BACK, &action).and_then(|old| match old.handler() {
+                SigHandler::SigDfl | SigHandler::SigIgn => Ok(()),
+                _ => sigaction(CALL_BACK, &old).map(drop),
+            })
+        };
+    });
+    result.map_err(|e| doing("handle a signal")(e.into()))
+}
+
+/// Let this thread be called back, whatever the one that made it blocks.
+pub(super) fn hear_calls() -> Result<(), GeneratorError> {
+    let mut set = SigSet::empty();
+    set.add(CALL_BACK);
+    set.thread_unblock()
+        .map_err(|e| doing("unblock a signal")(e.into()))
+}
+
+/// Check that a device is there, up, and takes frames so long.
+pub(super) fn check_device(
+    namespace: BorrowedFd<'_>,
+    device: u32,
+    size_bytes: u32,
+) -> Result<(), GeneratorError> {
+    let facts = inside(namespace, || facts_of(device)).map_err(|e| match e.raw_os_error() {
+        Some(libc::ENXIO | libc::ENODEV) => GeneratorError::Input(format!(
+            "the generator's network namespace has no device with index {device}"
+        )),
+        _ => doing("look at the generator's device")(e),
+    })?;
+    let (name, is_up, mtu) = facts;
+    if !is_up {
+        return Err(GeneratorError::Input(format!(
+            "{name} is down: `ip link set {name} up` in its network namespace"
+        )));
+    }
+    let longest = mtu + LINK_BYTES;
+    if size_bytes > longest {
+        return Err(GeneratorError::Input(format!(
+            "frames of {size_bytes} bytes are too long for {name}, whose MTU is {mtu}: send \
+             frames of at most {longest} bytes, or raise its MTU"
+        )));
+    }
+    Ok(())
+}
+
+/// Its name, whether it is up, and its MTU, in this thread's namespace.
+fn facts_of(device: u32) -> io::Result<(String, bool, u32)> {
+    let mut name = [0_u8; libc::IF_NAMESIZE];
+    // SAFETY: there is room for the longest name (IF_NAMESIZE).
+    if unsafe { libc::if_indextoname(device, name.as_mut_ptr().cast()) }.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
+    // SAFETY: an ifreq is numbers and an address, all of which may be zero.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name) {
+        *to = from as libc::c_char;
+    }
+    let mut ask = |what: libc::c_ulong| {
+        use std::os::fd::AsRawFd;
+        // SAFETY: both requests read a name and write a number into the ifreq, which
+        // outlives the call.
+        let done = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), what as _, &raw mut request) };
+        if done < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(request)
+    };
+    // SAFETY: this is what SIOCGIFFLAGS fills in.
+    let flags = unsafe { ask(libc::SIOCGIFFLAGS)?.ifr_ifru.ifru_flags };
+    // SAFETY: this is what SIOCGIFMTU fills in.
+    let mtu = unsafe { ask(libc::SIOCGIFMTU)?.ifr_ifru.ifru_mtu };
+    Ok((
+        String::from_utf8_lossy(&name)
+            .trim_end_matches('\0')
+            .to_string(),
+        i32::from(flags) & libc::IFF_UP != 0,
+        mtu.try_into().unwrap_or(0),
+    ))
+}
+
+/// CLOCK_MONOTONIC, as the programs read it.
+pub(super) fn now_ns() -> u64 {
+    use nix::time::{ClockId, clock_gettime};
+    clock_gettime(ClockId::CLOCK_MONOTONIC)
+        .ok()
+        .and_then(|t| u64::try_from(std::time::Duration::from(t).as_nanos()).ok())
+        .unwrap_or(0)
+}
+
+/// What an error is called where frames are told that were not taken.
+pub(super) fn cause(error: i32) -> String {
+    let why = match error {
+        // veth: include/linux/ptr_ring.h; others have rings as well.
+        0 => return "ring full".into(),
+        libc::EOPNOTSUPP => "device takes none by XDP, or its veth peer has no NAPI",
+        libc::ENXIO => "nobody takes them at the other end",
+        libc::ENETDOWN => "device down",
+        libc::EMSGSIZE => "longer than the MTU",
+        libc::ENOBUFS => "device busy",
+        libc::EINVAL => "no such device",
+        _ => "refused",
+    };
+    format!("{why} ({:?})", nix::errno::Errno::from_raw(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check the kernel's way to list CPUs.
+    #[test]
+    fn lists_of_cpus() {
+        let cpus = |list| parse_cpus(list).map(|c| c.into_iter().collect::<Vec<_>>());
+        assert_eq!(cpus("0-1\n"), Some(vec![0, 1]));
+        assert_eq!(cpus("0,2-4,7\n"), Some(vec![0, 2, 3, 4, 7]));
+        assert_eq!(cpus("\n"), None);
+    }
+
+    /// Check that causes have the names of their errors.
+    #[test]
+    fn causes() {
+        assert_eq!(cause(0), "ring full");
+        assert_eq!(
+            cause(libc::ENXIO),
+            "nobody takes them at the other end (ENXIO)"
+        );
+        assert_eq!(cause(libc::EIO), "refused (EIO)");
+    }
+}

@@ -1,0 +1,192 @@
+/**
+ * Log-linear histograms of nanoseconds, drawn: the twin of
+ * crates/stats/src/histogram.rs, which says what a bucket is.
+ */
+import type { Bucket } from "./data";
+import { h, s } from "./dom";
+import { nsUnit, percent, plural, share, thousands } from "./number";
+
+const SUB = 16;
+const LAST = 511;
+
+/** The smallest time of a bucket. */
+export function lower(bucket: number): number {
+  const b = Math.max(0, Math.min(bucket, LAST + 1));
+  return b < SUB ? b : (SUB + (b % SUB)) * 2 ** (Math.floor(b / SUB) - 1);
+}
+
+/** A stretch of a histogram: from, up to, and how many. */
+export interface Bin {
+  from: number;
+  to: number;
+  count: number;
+}
+
+/**
+ * Four bins an octave, each of four buckets: fine enough to see two humps, coarse enough
+ * to have a shape. Finely, a bin for each bucket.
+ */
+export function bins(buckets: Bucket[], fine = false): Bin[] {
+  const found = new Map<number, Bin>();
+  for (const [bucket, count] of buckets) {
+    // Below 16 each nanosecond has a bucket: of eight and more, two make a quarter of an octave.
+    const width = fine ? 1 : bucket >= SUB ? 4 : bucket >= 8 ? 2 : 1;
+    const first = bucket - (bucket % width);
+    const bin = found.get(first) ?? { from: lower(first), to: lower(first + width), count: 0 };
+    bin.count += count;
+    found.set(first, bin);
+  }
+  return [...found.values()].sort((a, b) => a.from - b.from);
+}
+
+/** Where a time is on a scale of octaves; what is below a nanosecond is at its left end. */
+const octave = (ns: number): number => Math.log2(Math.max(ns, 1));
+
+/** The octaves that some histograms are within. */
+export function span(all: Bucket[][]): [number, number] {
+  let low = Number.POSITIVE_INFINITY;
+  let high = 0;
+  for (const buckets of all) {
+    for (const [bucket, count] of buckets) {
+      if (count > 0) {
+        low = Math.min(low, Math.floor(octave(lower(bucket))));
+        high = Math.max(high, Math.ceil(octave(lower(bucket + 1))));
+      }
+    }
+  }
+  return low < high ? [low, high] : [0, 1];
+}
+
+/** What a histogram says, in words. */
+export function described(buckets: Bucket[]): string {
+  const all = bins(buckets);
+  const sum = all.reduce((n, bin) => n + bin.count, 0);
+  if (sum === 0) {
+    return "nothing was timed";
+  }
+  const most = all.reduce((a, b) => (b.count > a.count ? b : a));
+  return (
+    `${plural(sum, "time")} from ${nsUnit(all[0].from)} to ${nsUnit(all[all.length - 1].to)}, ` +
+    `most (${percent(share(most.count, sum))}) from ${nsUnit(most.from)} to ${nsUnit(most.to)}`
+  );
+}
+
+/** How high its bars are: bins at the low end are wider on a scale of octaves. */
+function heights(all: Bin[]): number[] {
+  const dense = all.map((bin) => bin.count / Math.max(octave(bin.to) - octave(bin.from), 0.25));
+  const most = Math.max(...dense, 1e-9);
+  return dense.map((d) => d / most);
+}
+
+/** A small one, for a cell: all cells of a column have one scale. */
+export function sparkline(buckets: Bucket[], [low, high]: [number, number]): SVGElement {
+  const wide = 120;
+  const tall = 22;
+  const x = (ns: number): number => ((octave(ns) - low) * wide) / (high - low);
+  const all = bins(buckets);
+  const tops = heights(all);
+  return s(
+    "svg",
+    { class: "spark", viewBox: `0 0 ${wide} ${tall}`, width: wide, height: tall, role: "img", "aria-label": described(buckets), preserveAspectRatio: "none" },
+    s("line", { x1: 0, x2: wide, y1: tall - 0.5, y2: tall - 0.5, class: "base" }),
+    ...all.map((bin, i) => {
+      // One call in a hundred thousand can be seen still.
+      const height = Math.max(tops[i] * (tall - 2), 1.2);
+      const from = x(bin.from);
+      return s("rect", { x: from.toFixed(1), width: Math.max(x(bin.to) - from - 0.4, 0.8).toFixed(1), y: (tall - 1 - height).toFixed(1), height: height.toFixed(1) });
+    }),
+  );
+}
+
+/** Round times within a scale, so many at most: of each power of ten as many as there is room for. */
+export function ticks(low: number, high: number, most: number): number[] {
+  for (const digits of [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 5], [1, 3], [1]]) {
+    const found: number[] = [];
+    for (let ten = 1; ten <= 2 ** high; ten *= 10) {
+      found.push(...digits.map((digit) => digit * ten).filter((at) => octave(at) >= low && octave(at) <= high && at > 0));
+    }
+    if (found.length <= most || digits.length === 1) {
+      return found;
+    }
+  }
+  return [];
+}
+
+/** A round time, in few letters. */
+function tick(ns: number): string {
+  return ns < 1e3 ? `${ns} ns` : ns < 1e6 ? `${ns / 1e3} us` : ns < 1e9 ? `${ns / 1e6} ms` : `${ns / 1e9} s`;
+}
+
+/** A large one with its scale, marks at times of note, and all of it as a table. */
+export function histogram(title: string, buckets: Bucket[], marks: [string, number | null][]): HTMLElement {
+  const [low, high] = span([buckets]);
+  // What lies close together is told apart.
+  const all = bins(buckets, high - low <= 2);
+  if (all.length === 0) {
+    return h("p", {}, "Nothing was timed.");
+  }
+  // On a phone it is drawn for one, so that its letters are not made small.
+  const wide = Math.max(300, Math.min(720, window.innerWidth - 24));
+  const tall = 190;
+  const x = (ns: number): number => 8 + ((octave(ns) - low) * (wide - 16)) / (high - low);
+  const base = tall - 22;
+  const room = base - 34;
+  const tops = heights(all);
+  const sum = all.reduce((n, bin) => n + bin.count, 0);
+  // Marks that would be written over each other go one below the other.
+  let last = Number.NEGATIVE_INFINITY;
+  let row = 0;
+  const placed = marks
+    .filter((mark): mark is [string, number] => mark[1] !== null)
+    .map(([name, ns]) => {
+      const at = x(ns);
+      row = at - last < 62 ? (row + 1) % 3 : 0;
+      last = at;
+      return { name, at, row, end: at > wide - 70 };
+    });
+  return h(
+    "figure",
+    { class: "histogram" },
+    h("figcaption", {}, title),
+    s(
+      "svg",
+      { viewBox: `0 0 ${wide} ${tall}`, role: "img", "aria-label": described(buckets) },
+      ...all.map((bin, i) => {
+        const height = Math.max(tops[i] * room, 1.5);
+        const from = x(bin.from);
+        return s(
+          "rect",
+          { x: from, width: Math.max(x(bin.to) - from - 0.7, 1), y: base - height, height },
+          s("title", {}, `${nsUnit(bin.from)} to ${nsUnit(bin.to)}: ${thousands(bin.count)} (${percent(share(bin.count, sum))})`),
+        );
+      }),
+      s("line", { x1: 8, x2: wide - 8, y1: base, y2: base, class: "base" }),
+      ...ticks(low, high, wide / 70).flatMap((at) => [
+        s("line", { x1: x(at), x2: x(at), y1: base, y2: base + 4, class: "base" }),
+        s("text", { x: x(at), y: tall - 5, "text-anchor": x(at) < 30 ? "start" : x(at) > wide - 30 ? "end" : "middle" }, tick(at)),
+      ]),
+      ...placed.flatMap((mark) => [
+        s("line", { x1: mark.at, x2: mark.at, y1: 10 + mark.row * 11, y2: base, class: "mark" }),
+        s("text", { x: mark.at + (mark.end ? -3 : 3), y: 10 + mark.row * 11, "text-anchor": mark.end ? "end" : "start", class: "mark" }, mark.name),
+      ]),
+    ),
+    h(
+      "details",
+      {},
+      h("summary", {}, "As a table"),
+      h(
+        "table",
+        { class: "bins" },
+        h("caption", {}, title),
+        h("thead", {}, h("tr", {}, ...["from", "up to", "count", "share"].map((name) => h("th", { scope: "col", class: "number" }, name)))),
+        h(
+          "tbody",
+          {},
+          ...all.map((bin) =>
+            h("tr", {}, ...[nsUnit(bin.from), nsUnit(bin.to), thousands(bin.count), percent(share(bin.count, sum))].map((cell) => h("td", { class: "number" }, cell))),
+          ),
+        ),
+      ),
+    ),
+  );
+}

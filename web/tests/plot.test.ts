@@ -1,0 +1,135 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { along, described, looks, markPath } from "../src/chart";
+import { described as flowDescribed, layout, MISSING } from "../src/flow";
+import { amount, amountOf, decades, drawn, extent, leader, place, places, scaleOf, told, type Box } from "../src/plot";
+import { fixture } from "./fixture";
+
+const bench = () => {
+  const { bench } = fixture("page-bench.json");
+  assert.ok(bench);
+  return bench;
+};
+const axis = (log: boolean) => ({ label: "a", unit: "b", log });
+
+/** Check that amounts are short, and as right as three digits are. */
+test("amounts", () => {
+  const cases: [number, string][] = [
+    [0, "0"], [1, "1"], [28.34, "28.3"], [0.0123, "0.0123"], [999, "999"], [1514, "1,514"], [9_999, "9,999"],
+    [10_000, "10 k"], [12_345, "12.3 k"], [999_999, "1 M"], [16_400_000, "16.4 M"], [43.5e6, "43.5 M"],
+    [1.2e9, "1.2 G"], [-3.21e6, "\u22123.21 M"], [-0.5, "\u22120.5"], [Number.NaN, "-"],
+  ];
+  for (const [value, text] of cases) {
+    assert.equal(amount(value).replace("\u202f", " "), text);
+  }
+  assert.equal(amountOf(16.4e6, "packets/s"), "16.4\u202fM\u202fpackets/s");
+  assert.equal(amountOf(100, "packets/s"), "100\u202fpackets/s");
+  assert.equal(amountOf(28.34, "%"), "28.3%");
+  assert.equal(amountOf(2, ""), "2");
+  assert.equal(told({ x: 1, y: 5, low: 4, high: 6, label: "" }, "%"), "5% (4 to 6)");
+  assert.equal(told({ x: 1, y: 5, low: null, high: null, label: "" }, "%"), "5%");
+});
+
+/** Check that plain scales begin at nothing, that none is without ticks, and that those of ratios leave out what has no place. */
+test("scales", () => {
+  assert.deepEqual(extent([3, 9], false), [0, 9]);
+  assert.deepEqual(extent([-3, 9], false), [-3, 9]);
+  assert.deepEqual(extent([], false), [0, 1]);
+  assert.deepEqual(extent([0, 0], false), [0, 1]);
+  assert.deepEqual(extent([0, -5], true), [1, 10]);
+  const cores = scaleOf(axis(false), [1, 2], [0, 500], 7);
+  assert.deepEqual(cores.ticks, [0, 1, 2]);
+  assert.equal(cores.at(0), 0);
+  assert.equal(cores.at(2), 500);
+  const ratios = scaleOf(axis(true), [0, 1e3, 1e7], [0, 100], 6);
+  assert.ok(ratios.at(1e3) > 0 && ratios.at(1e7) < 100);
+  assert.ok(Math.abs(ratios.at(1e5) - 50) < 1e-6);
+  assert.deepEqual(decades(800, 1.2e7, 6), [1e3, 1e4, 1e5, 1e6, 1e7]);
+  assert.deepEqual(decades(55, 1600, 12), [100, 200, 500, 1000]);
+  assert.deepEqual(decades(0.004, 0.06, 12), [0.005, 0.01, 0.02, 0.05]);
+  for (const values of [[5], [5e-3], [16e6, 16.1e6], [1e-9, 1e12]]) {
+    for (const log of [false, true]) {
+      const scale = scaleOf(axis(log), values, [0, 300], 6);
+      assert.ok(scale.ticks.length <= 8, `${values}: ${scale.ticks}`);
+      assert.ok(values.every((value) => scale.at(value) >= -1e-6 && scale.at(value) <= 300 + 1e-6), `${values} ${log}: ${scale.domain}`);
+    }
+  }
+});
+
+/** Check that labels meet neither each other nor what is in the way, and stay inside where there is room. */
+test("labels have room", () => {
+  const area: Box = { x: 0, y: 0, wide: 400, tall: 300 };
+  const points = [10, 60, 62, 64, 66, 390].map((x) => ({ x, y: 150, wide: 70 }));
+  const line = along([[0, 150], [400, 150]]);
+  const boxes = place(points, area, line);
+  const meet = (a: Box, b: Box) => a.x < b.x + b.wide && b.x < a.x + a.wide && a.y < b.y + b.tall && b.y < a.y + a.tall;
+  boxes.forEach((box, i) => {
+    assert.ok(box.x >= 0 && box.x + box.wide <= 400 && box.y >= 0 && box.y + box.tall <= 300, JSON.stringify(box));
+    assert.ok(boxes.every((other, j) => i === j || !meet(box, other)), `${i}`);
+    assert.ok(!line.some((other) => meet(box, other)), `${i}`);
+  });
+  // Beside its point a label needs no line to it.
+  assert.equal(leader({ x: 50, y: 50 }, { x: 58, y: 44, wide: 70, tall: 13 }), null);
+  assert.deepEqual(leader({ x: 50, y: 50 }, { x: 58, y: 84, wide: 70, tall: 13 }), [58, 87]);
+  // Where there is none, there is a place all the same.
+  assert.equal(place([{ x: 5, y: 5, wide: 900 }], area).length, 1);
+  assert.deepEqual(place([], area), []);
+});
+
+/** Check that a line is kept off along all of it. */
+test("along a line", () => {
+  const boxes = along([[0, 0], [30, 40]]);
+  for (let at = 0; at <= 1; at += 0.05) {
+    assert.ok(boxes.some((box) => Math.hypot(box.x + 2 - 30 * at, box.y + 2 - 40 * at) < 5));
+  }
+  assert.deepEqual(along([[1, 1]]), []);
+});
+
+/** Check that a series looks the same in every chart, and that two don't look alike. */
+test("looks", () => {
+  const { charts } = bench();
+  const all = looks(charts);
+  assert.deepEqual([...all.keys()], ["xdp", "nft-raw", "nft-conntrack", "dpdk"]);
+  assert.equal(new Set(all.values()).size, all.size);
+  const marks = (["circle", "square", "triangle", "diamond", "cross"] as const).map((mark) => markPath(mark, 10, 10, 4));
+  assert.equal(new Set(marks).size, 5);
+  assert.ok(marks.every((path) => path.startsWith("M") && path.endsWith("Z") && !path.includes("NaN")));
+});
+
+/** Check that what Rust wrote is drawn but for what has no place, and told in words. */
+test("charts of Rust", () => {
+  const { charts } = bench();
+  const sizes = charts[2];
+  assert.equal(sizes.series[0].points.length - drawn(sizes, sizes.series[0]).length, 1);
+  assert.deepEqual(places(sizes, sizes.series), [60, 566, 1514]);
+  assert.match(described(charts[0]), /^rate, packets\/s by cores\. xdp: from 16.4.M.packets\/s at 1 to /);
+  assert.deepEqual(places(charts[0], charts[0].series), [1, 2, 3, 4, 5, 6]);
+});
+
+/** Check that every packet of a ledger is in its picture: widths are in proportion, and nothing crosses a label. */
+test("flows", () => {
+  for (const flow of bench().flows) {
+    const { nodes, links, branches, tall, wide } = layout(flow, 800);
+    assert.equal(nodes.length, flow.hops.length + 1);
+    const scale = nodes[0].tall / nodes[0].count;
+    flow.hops.forEach((hop, i) => {
+      assert.ok(Math.abs(links[i].tall - hop.left * scale) < 1e-9);
+      const mine = branches.filter((branch) => branch.x === links[i].from);
+      const gone = mine.reduce((sum, branch) => sum + branch.count, 0);
+      assert.equal(gone + hop.left, hop.entered);
+    });
+    const missing = branches.filter((branch) => branch.missing);
+    assert.equal(missing.length, flow.invalid === "" ? 0 : 1);
+    assert.ok(missing.every((branch) => branch.cause === MISSING && branch.count === 2_000_000));
+    for (const one of branches) {
+      assert.ok(one.end < tall && one.turn < wide);
+      // What goes down further right ends above its label.
+      assert.ok(branches.every((other) => other.turn <= one.turn || other.end < one.end));
+    }
+    assert.match(flowDescribed(flow), /^generator to tx0: 11,880,000 of 12,000,000; gone: 120,000 xdp_devmap_xmit/);
+  }
+  const empty = layout({ title: "", invalid: "", hops: [] }, 300);
+  assert.deepEqual([empty.nodes, empty.links, empty.branches], [[], [], []]);
+  const none = layout({ title: "", invalid: "", hops: [{ name: "x", entered: 0, left: 0, dropped: [], missing: 0 }] }, 300);
+  assert.ok(none.nodes.every((node) => node.tall === 0));
+});
