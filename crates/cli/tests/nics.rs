@@ -7,9 +7,13 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::fs;
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -17,10 +21,13 @@ use std::time::{Duration, Instant};
 use common::{Place, Ran, Running, skip};
 use netplumb_lab::netns::{Namespace, threads};
 use serde_json::Value;
+use tempfile::TempDir;
 
 /// How often a run is killed, unless it is said here.
 const KILLS: &str = "NETPLUMB_KILLS";
 const KILLS_BY_DEFAULT: u32 = 12;
+/// Where plumb keeps its journal.
+const JOURNAL: &str = "/run/netplumb";
 /// Short blocks, and figures for programs.
 const SHORT: &str = "--blocks 1 --time 120ms --warmup 50ms --json --quiet";
 const TRIES: usize = 8;
@@ -54,6 +61,9 @@ fn is_root() -> bool {
 struct Machine {
     namespace: Namespace,
     place: Place,
+    /// Where plumb's journal is: with one for all, another test would put back what a run
+    /// was killed for in this one.
+    journal: TempDir,
 }
 
 impl Machine {
@@ -61,7 +71,9 @@ impl Machine {
         let machine = Machine {
             namespace: Namespace::new().unwrap(),
             place: Place::new(),
+            journal: TempDir::new().unwrap(),
         };
+        fs::create_dir_all(JOURNAL).unwrap();
         for line in "
             sysctl -qw net.ipv6.conf.default.accept_dad=0
             sysctl -qw net.ipv6.conf.default.router_solicitations=0
@@ -130,6 +142,37 @@ impl Machine {
 
     fn plumb(&self, words: &str) -> Command {
         let mut command = self.inside(self.place.plumb(words));
+        let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).unwrap();
+        let (own, journal) = (text(self.journal.path()), text(Path::new(JOURNAL)));
+        let replace = move || {
+            const PRIVATE: libc::c_ulong = libc::MS_REC | libc::MS_PRIVATE;
+            let done = |result| match result {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            };
+            // SAFETY: flags, and strings that outlive the calls.
+            unsafe {
+                done(libc::unshare(libc::CLONE_NEWNS))?;
+                let root = c"/".as_ptr();
+                done(libc::mount(
+                    std::ptr::null(),
+                    root,
+                    std::ptr::null(),
+                    PRIVATE,
+                    std::ptr::null(),
+                ))?;
+                let (from, to) = (own.as_ptr(), journal.as_ptr());
+                done(libc::mount(
+                    from,
+                    to,
+                    std::ptr::null(),
+                    libc::MS_BIND,
+                    std::ptr::null(),
+                ))
+            }
+        };
+        // SAFETY: between fork and exec nothing is done but system calls.
+        unsafe { command.pre_exec(replace) };
         // Not the session of whoever runs the tests.
         command.env_remove("SSH_CONNECTION");
         command
