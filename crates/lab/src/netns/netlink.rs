@@ -414,6 +414,25 @@ impl Netlink {
             .map(drop)
     }
 
+    /// Whether packets to an address are for this namespace. An address of IPv6 has no
+    /// route before a worker of the kernel has seen to it (addrconf_dad_work), even if
+    /// nobody is asked whether it is taken.
+    pub(super) fn is_local(&mut self, address: IpAddr) -> io::Result<bool> {
+        let bits = match address {
+            IpAddr::V4(_) => 32,
+            IpAddr::V6(_) => 128,
+        };
+        let message = route_to(address, bits);
+        match self.ask(RouteNetlinkMessage::GetRoute(message), 0) {
+            Ok(answers) => Ok(answers.iter().any(|answer| match answer {
+                RouteNetlinkMessage::NewRoute(route) => route.header.kind == RouteType::Local,
+                _ => false,
+            })),
+            Err(e) if e.kind() == io::ErrorKind::NetworkUnreachable => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
     /// A route to `destination` by way of `gateway`.
     pub(super) fn add_route(
         &mut self,

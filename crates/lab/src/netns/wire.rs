@@ -88,7 +88,11 @@ pub(super) fn wire(
                     || Ok(find(&mut netlink, &mac)?.ready(plan.link)),
                     nap,
                     "no carrier",
-                )
+                )?;
+                match end.address.filter(|_| on_machine) {
+                    Some(address) => until(|| netlink.is_local(address), nap, "no route"),
+                    None => Ok(()),
+                }
             })
             .doing(|| format!("bring {} up", end.name))?;
     }
