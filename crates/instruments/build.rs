@@ -16,6 +16,7 @@ fn main() {
     }
     compile("rates", "busy");
     compile("rates", "drops");
+    compile("rates", "samples");
 }
 
 fn plugin(folder: &Path, out: &Path) {

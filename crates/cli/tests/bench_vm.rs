@@ -19,12 +19,12 @@ fn path<'a>(explained: &'a Value, name: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("no path {name}: {explained:#}"))
 }
 
-/// Functions of a path, with its own instructions of each packet.
+/// What a function of a path costs for each packet.
 fn function(path: &Value, name: &str) -> f64 {
     let functions = path["functions"].as_array().unwrap().iter();
     functions
         .filter(|f| f["name"] == name)
-        .map(|f| f["insns"].as_f64().unwrap())
+        .map(|f| f["own"].as_f64().unwrap())
         .sum()
 }
 
@@ -59,7 +59,7 @@ fn explained_twice_is_the_same() {
         assert_eq!(path["packets"], path["handled"], "{path:#}");
         assert!(function(path, of_it) > 5.0, "{path:#}");
         assert_eq!(function(path, of_others), 0.0, "{path:#}");
-        let all = path["insns"].as_f64().unwrap();
+        let all = path["own"].as_f64().unwrap();
         let layers = path["layers"].as_object().unwrap().values();
         let layers: f64 = layers.map(|insns| insns.as_f64().unwrap()).sum();
         assert!((layers - all).abs() < 1e-6, "{path:#}");
@@ -80,6 +80,70 @@ fn explained_twice_is_the_same() {
     ];
     prints(again.code(0), &words);
     place.run("diff one.plumb two.plumb").code(0);
+    place.nothing_runs();
+}
+
+/// Check that samples tell where the time went on this machine: lookups into a map that a
+/// program makes for nothing are what the slower arm has more, and as much more as the rates
+/// say; and that nothing of it is lost.
+#[test]
+fn as_root_samples_are_the_packets_time() {
+    if !has_guests() {
+        return;
+    }
+    // SAFETY: takes nothing, and always succeeds.
+    if unsafe { libc::geteuid() } != 0 {
+        common::skip("not root: no BPF programs");
+        return;
+    }
+    const LOOKUPS: f64 = 64.0;
+    let place = Place::new();
+    let ran = place.run(
+        "bench drop --path xdp --lookups 0,64 --explain --blocks 3 --time 300ms --warmup 50ms \
+         --json --quiet -o why.plumb",
+    );
+    let document = document(ran.code(0));
+    let number = |value: &Value| value.as_f64().unwrap();
+    let arms = document["arms"].as_array().unwrap().iter();
+    let ns: Vec<f64> = arms.map(|arm| number(&arm["ns_per_packet"])).collect();
+    let all = document["explained"].as_array().unwrap().iter();
+    let sampled: Vec<&Value> = all.filter(|p| p["unit"] == "nanoseconds").collect();
+    assert_eq!((sampled.len(), ns.len()), (2, 2), "{document:#}");
+    let own: Vec<f64> = sampled.iter().map(|p| number(&p["own"])).collect();
+    for (path, ns) in sampled.iter().zip(&ns) {
+        let part = number(&path["own"]) + number(&path["generator"]);
+        // Other blocks than those of the rate, on a machine that others use.
+        assert!(
+            (0.3..2.0).contains(&(part / ns)),
+            "{part} of {ns}: {path:#}"
+        );
+        let unnamed = function(path, "[unknown]");
+        assert!(unnamed < number(&path["own"]) / 20.0, "{path:#}");
+    }
+    let (more, by_rate) = (own[1] - own[0], ns[1] - ns[0]);
+    assert!(
+        more > LOOKUPS && (0.4..2.5).contains(&(more / by_rate)),
+        "{own:?} {ns:?}"
+    );
+    let differences = document["differences"].as_array().unwrap().iter();
+    let mut sampled = differences.filter(|d| d["unit"] == "nanoseconds");
+    let first = &sampled.next().unwrap()["functions"][0];
+    let name = first["name"].as_str().unwrap();
+    assert!(name == "xdp_drop" || name.contains("map"), "{first:#}");
+    assert!(
+        number(&first["more"]) > number(&first["uncertainty"]),
+        "{first:#}"
+    );
+    let again = place.run("report why.plumb");
+    prints(
+        again.code(0),
+        &["where the nanoseconds of each packet went", "ns a packet"],
+    );
+    let csv = place.run("report why.plumb --csv").stdout;
+    assert!(
+        csv.lines().next().unwrap().ends_with(",path_ns_per_packet"),
+        "{csv}"
+    );
     place.nothing_runs();
 }
 

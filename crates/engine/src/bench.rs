@@ -12,6 +12,7 @@ mod explain;
 mod guest;
 mod ledger;
 mod nics;
+mod sampled;
 mod search;
 mod site;
 
@@ -34,6 +35,7 @@ use nics::Own;
 pub use explain::{ExplainPlan, explain};
 pub use guest::GuestLab;
 pub use nics::{NicError, Nics};
+pub use sampled::SamplePlan;
 
 /// What is to be measured.
 #[derive(Debug, Clone)]
@@ -62,6 +64,9 @@ pub struct BenchOptions<'a> {
     pub seed: u64,
     /// The guest that it is all done in; without, it is done on this machine.
     pub guest: Option<&'a GuestLab<'a>>,
+    /// Whether it is told where the time went, too, by blocks of their own. Not in a guest,
+    /// whose clock is not one of time.
+    pub sampled: Option<SamplePlan<'a>>,
 }
 
 /// What happens, for whoever watches.
@@ -140,7 +145,7 @@ pub fn run_bench(
         recording.environment.insert(env::NICS.into(), told);
     }
     save(recording).map_err(EngineError::Save)?;
-    let run = Run {
+    let mut run = Run {
         plan,
         options,
         own: own.as_ref(),
@@ -152,10 +157,14 @@ pub fn run_bench(
         diagnosed: BTreeSet::new(),
         guest,
     };
-    let result = match plan.search {
+    let mut result = match plan.search {
         true => run.search(),
         false => run.blocks(),
     };
+    if let (Ok(()), Some(samples), None) = (&result, options.sampled, &run.guest) {
+        result = run.sampled(samples);
+    }
+    let result = result.and_then(|()| run.complete());
     let ended = own.map_or(Ok(()), Own::end);
     if let (Err(_), Err(error)) = (&result, &ended) {
         tell(BenchEvent::Note(error.to_string()));
@@ -256,7 +265,12 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn blocks(mut self) -> Result<(), EngineError> {
+    fn complete(self) -> Result<(), EngineError> {
+        self.recording.complete = true;
+        (self.save)(self.recording).map_err(EngineError::Save)
+    }
+
+    fn blocks(&mut self) -> Result<(), EngineError> {
         let order = turns(
             self.plan.arms.len(),
             self.plan.blocks,
@@ -289,8 +303,7 @@ impl Run<'_> {
             (self.save)(self.recording).map_err(EngineError::Save)?;
             (self.tell)(BenchEvent::Block(self.recording, done, all));
         }
-        self.recording.complete = true;
-        (self.save)(self.recording).map_err(EngineError::Save)
+        Ok(())
     }
 
     /// What the generator makes by itself of what an arm is sent, from as many CPUs; or why

@@ -143,7 +143,12 @@ impl Translation {
     }
 }
 
-fn kernel_function(symbols: &SymbolTable, layers: &LayerRules, symbol: Symbol) -> Function {
+/// A function of the kernel, as a recording has it.
+pub(crate) fn kernel_function(
+    symbols: &SymbolTable,
+    layers: &LayerRules,
+    symbol: Symbol,
+) -> Function {
     if symbol == UNKNOWN {
         return Function {
             name: UNKNOWN_NAME.into(),

@@ -394,16 +394,21 @@ pub(crate) fn add_losses(recording: &mut Recording, losses: &Losses) {
             "deeper than a kernel stack can be: inclusive costs end there",
         ),
     ] {
-        if count == 0 {
-            continue;
-        }
-        match recording.losses.iter_mut().find(|l| l.cause == cause) {
-            Some(loss) => loss.count += count,
-            None => recording.losses.push(Loss {
-                cause: cause.into(),
-                count,
-                meaning: meaning.into(),
-            }),
-        }
+        add_loss(recording, cause, count, meaning);
+    }
+}
+
+/// Add to a recording's losses of a cause.
+pub(crate) fn add_loss(recording: &mut Recording, cause: &str, count: u64, meaning: &str) {
+    if count == 0 {
+        return;
+    }
+    match recording.losses.iter_mut().find(|l| l.cause == cause) {
+        Some(loss) => loss.count += count,
+        None => recording.losses.push(Loss {
+            cause: cause.into(),
+            count,
+            meaning: meaning.into(),
+        }),
     }
 }

@@ -1,7 +1,7 @@
 //! The `rates` instrument: how busy CPUs were, and where frames went.
 //!
 //! [`cpu`] tells how busy each CPU was, by two methods that know nothing of each
-//! other. [`links`] reads the counters that the kernel keeps anyway. [`drops`] is for
+//! other. [`samples`] tells what they did, by where they were every so often. [`links`] reads the counters that the kernel keeps anyway. [`drops`] is for
 //! when these do not explain what is missing: programs on tracepoints, which cost
 //! something for each packet that is lost, so that they are attached on demand only.
 
@@ -11,6 +11,7 @@ pub mod cpu;
 pub mod drops;
 mod ethtool;
 pub mod links;
+pub mod samples;
 #[cfg(test)]
 mod sandbox;
 

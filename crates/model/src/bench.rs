@@ -10,7 +10,7 @@ mod file;
 mod record;
 mod stamp;
 
-pub use arm::{AGAIN, BenchArm, COUNTED, Planted, rate_of, rate_word};
+pub use arm::{AGAIN, BenchArm, COUNTED, INSTRUCTIONS, NANOSECONDS, Planted, rate_of, rate_word};
 pub use fault::Fault;
 pub use file::{Axis, BenchBlocks, BenchClaim, BenchFile, Figure, Marked};
 pub use record::{GENERATOR_BOUND, LATENCY, Measured, RING_FULL, SEARCH, Since};

@@ -44,6 +44,8 @@ use self::layout::Mode;
 use self::live::Live;
 use self::sockets::{Done, Sender};
 
+/// How the names begin of threads that send.
+pub const THREAD: &str = "frames-";
 /// A thread that is called back may not be in its system call yet: it is called again.
 const CALL_AGAIN: Duration = Duration::from_millis(2);
 
@@ -192,7 +194,7 @@ impl Generator {
             let failed: Arc<Mutex<Option<String>>> = Arc::default();
             let (stop, tell) = (Arc::clone(&self.stop), Arc::clone(&failed));
             let handle = std::thread::Builder::new()
-                .name(format!("frames-{cpu}"))
+                .name(format!("{THREAD}{cpu}"))
                 .spawn(move || {
                     // The namespace goes with the thread.
                     let result = system::pin(cpu)

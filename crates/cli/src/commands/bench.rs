@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use netplumb_engine::Progress;
 use netplumb_engine::bench::{
-    self, BenchEvent, BenchOptions, BenchPlan, ExplainPlan, GuestLab, Nics,
+    self, BenchEvent, BenchOptions, BenchPlan, ExplainPlan, GuestLab, Nics, SamplePlan,
 };
 use netplumb_engine::live::random_seed;
 use netplumb_model::bench::{
@@ -116,8 +116,8 @@ pub(crate) struct BenchArgs {
     /// How long packets run before that
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = super::live::duration)]
     warmup: Duration,
-    /// Also count the kernel instructions of a packet along each path, in guests, and tell the
-    /// functions that make the difference
+    /// Also tell why: the kernel instructions of a packet along each path, counted in guests,
+    /// where its nanoseconds went here, and the functions that make the difference
     #[arg(long)]
     explain: bool,
     /// Where packets run: netns, or a guest (vm), whose rates compare with each other only
@@ -395,6 +395,10 @@ fn record(
                 cancel: &engine.cancel,
                 seed: random_seed(),
                 guest: guests.rates.then_some(&lab),
+                sampled: guests.explain.then_some(SamplePlan {
+                    blocks: EXPLAIN.blocks,
+                    layers: &engine.layers,
+                }),
             };
             bench::run_bench(plan, &options, recording, &mut *save, &mut |event| {
                 teller.tell(match event {

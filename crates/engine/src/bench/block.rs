@@ -22,6 +22,7 @@ use netplumb_workload::frames::{
 
 use super::ledger;
 use super::nics::{NicError, Own};
+use super::sampled::{Seen, Watch};
 use super::site::{Cpus, Ground, online};
 use super::{Run, changes};
 use crate::error::EngineError;
@@ -126,19 +127,47 @@ pub(crate) fn measure(
     limit_pps: Option<f64>,
     cancel: &Cancel,
 ) -> Result<Ran, EngineError> {
+    Ok(measure_by(arm, own, [window, warmup], limit_pps, cancel, None)?.0)
+}
+
+/// The same, while what CPUs do is sampled.
+pub(super) fn measure_watched(
+    arm: &BenchArm,
+    own: Option<&Own>,
+    times: [Duration; 2],
+    cancel: &Cancel,
+) -> Result<(Ran, Option<Seen>), EngineError> {
+    measure_by(arm, own, times, None, cancel, Some(Watch::load()?))
+}
+
+fn measure_by(
+    arm: &BenchArm,
+    own: Option<&Own>,
+    [window, warmup]: [Duration; 2],
+    limit_pps: Option<f64>,
+    cancel: &Cancel,
+    mut watch: Option<Watch>,
+) -> Result<(Ran, Option<Seen>), EngineError> {
     let mut stand = match Stand::build(arm, own) {
         Ok(stand) => stand,
-        Err(error) => return cannot(error),
+        Err(error) => return Ok((cannot(error)?, None)),
     };
     let clock = CpuClock::begin().map_err(EngineError::host("read how busy CPUs are"))?;
     let mut generator = match stand.generator(arm) {
         Ok(generator) => generator,
-        Err(error) => return cannot(error),
+        Err(error) => return Ok((cannot(error)?, None)),
     };
     rest(warmup, cancel)?;
     let begun = stand.count(&mut generator, &clock)?;
+    if let Some(watch) = &mut watch {
+        watch.begin()?;
+    }
     let changed = stand.window(arm, window, cancel)?;
+    if let Some(watch) = &mut watch {
+        watch.stop();
+    }
     let ended = stand.count(&mut generator, &clock)?;
+    let seen = watch.map(Watch::read).transpose()?;
     let mut facts = BTreeMap::new();
     facts.extend(changed);
     facts.extend(generator.facts().clone());
@@ -167,7 +196,7 @@ pub(crate) fn measure(
         cpus: cpu::since(&begun.cpus, &ended.cpus),
         limit_pps,
     };
-    Ok(Ran::Measured(Box::new(measured), facts))
+    Ok((Ran::Measured(Box::new(measured), facts), seen))
 }
 
 /// Run once more, and see where packets go.

@@ -10,7 +10,7 @@ use std::thread;
 use netplumb_instruments::exact;
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_lab::vm::process::{self, Extra};
-use netplumb_model::bench::{BenchArm, COUNTED};
+use netplumb_model::bench::{BenchArm, COUNTED, INSTRUCTIONS};
 use netplumb_model::message::{CountPlan, Reply, Request};
 use netplumb_model::recording::{Arm, Ledger, Recording, env};
 
@@ -128,7 +128,7 @@ pub fn explain(
 fn arm_of(path: &BenchArm, paths: &[BenchArm]) -> Arm {
     let mut arm = path.arm(paths);
     arm.name.push_str(", counted");
-    arm.knobs.insert(COUNTED.into(), "instructions".into());
+    arm.knobs.insert(COUNTED.into(), INSTRUCTIONS.into());
     arm
 }
 

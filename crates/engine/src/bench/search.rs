@@ -32,7 +32,7 @@ const NO_LIMIT: &str = "a search needs a generator whose limit is known: frames 
 impl Run<'_> {
     /// Search for each arm of the plan, one after the other; then, if frames are stamped,
     /// run blocks at parts of what was found.
-    pub(super) fn search(mut self) -> Result<(), EngineError> {
+    pub(super) fn search(&mut self) -> Result<(), EngineError> {
         let arms = self.plan.arms.clone();
         let goals = goals(self.plan);
         for (number, arm) in arms.iter().enumerate() {
@@ -93,8 +93,7 @@ impl Run<'_> {
                 self.latencies(arm, &name, rate)?;
             }
         }
-        self.recording.complete = true;
-        self.keep()
+        Ok(())
     }
 
     /// Blocks at parts of a rate.

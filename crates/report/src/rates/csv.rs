@@ -3,9 +3,9 @@
 use netplumb_model::recording::Recording;
 
 use super::blocks;
-use super::explain::explained;
+use super::explain::{Unit, explained};
 
-const HEADING: [&str; 15] = [
+const HEADING: [&str; 16] = [
     "arm",
     "block",
     "valid",
@@ -21,6 +21,7 @@ const HEADING: [&str; 15] = [
     "limit_pps",
     "generator_bound",
     "path_insns_per_packet",
+    "path_ns_per_packet",
 ];
 
 /// The table, with a heading.
@@ -48,16 +49,21 @@ pub fn render(recording: &Recording) -> String {
             some(m.limit_pps),
             m.is_generator_bound().to_string(),
             String::new(),
+            String::new(),
         ]);
     }
-    // Blocks whose instructions were counted have nothing else.
+    // Blocks of which it is told what a packet costs have nothing else.
     for path in explained(recording) {
-        for (block, insns) in path.insns_of_blocks.iter().enumerate() {
+        let column = match path.unit {
+            Unit::Instructions => HEADING.len() - 2,
+            Unit::Nanoseconds => HEADING.len() - 1,
+        };
+        for (block, own) in path.own_of_blocks.iter().enumerate() {
             let mut line = vec![String::new(); HEADING.len()];
             line[0].clone_from(&path.path);
             line[1] = block.to_string();
             line[2] = "true".into();
-            line[HEADING.len() - 1] = format!("{insns:.3}");
+            line[column] = format!("{own:.3}");
             let _ = writer.write_record(&line);
         }
     }

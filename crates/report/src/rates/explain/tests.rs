@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use netplumb_model::bench::COUNTED;
+use netplumb_model::bench::{COUNTED, NANOSECONDS};
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, env};
 
@@ -110,20 +110,15 @@ fn what_a_packet_costs() {
         (xdp.path.as_str(), xdp.packets, xdp.handled),
         ("xdp", 20, 20)
     );
-    let told = [
-        xdp.insns,
-        xdp.generator_insns,
-        xdp.other_insns,
-        xdp.user_insns,
-    ];
+    let told = [xdp.own, xdp.generator, xdp.other, xdp.user];
     assert_eq!(told, [12.0, 50.0, 7.0, 4.0]);
-    assert_eq!(xdp.insns_of_blocks, [12.0, 12.0]);
+    assert_eq!(xdp.own_of_blocks, [12.0, 12.0]);
     assert_eq!(
         xdp.layers,
         [("bpf".into(), 2.0), ("driver".into(), 10.0)].into()
     );
     assert_eq!(xdp.functions[1].name, "xdp_drop");
-    assert_eq!(nft.insns, 215.0);
+    assert_eq!(nft.own, 215.0);
     assert_eq!(dpdk.failed.as_deref(), Some("in the guest: no testpmd"));
     assert_eq!(
         short("bpf_prog_6deef7357e7b4530"),
@@ -140,8 +135,12 @@ fn what_makes_the_difference() {
         panic!("{found:#?}");
     };
     assert_eq!((only.path.as_str(), only.than.as_str()), ("nft-raw", "xdp"));
-    assert_eq!(only.insns, 203.0);
-    let functions: Vec<_> = only.functions.iter().map(|f| (f.0.as_str(), f.1)).collect();
+    assert_eq!(only.more, 203.0);
+    let functions: Vec<_> = only
+        .functions
+        .iter()
+        .map(|f| (f.name.as_str(), f.more))
+        .collect();
     let wanted = [
         ("nft_do_chain", 200.0),
         ("veth_poll", 5.0),
@@ -149,6 +148,60 @@ fn what_makes_the_difference() {
     ];
     assert_eq!(functions, wanted);
     assert!(differences(&[]).is_empty());
+}
+
+/// Check that samples are nanoseconds, beside the count of instructions, and that what may
+/// be chance is not told by name.
+#[test]
+fn where_the_nanoseconds_went() {
+    let mut recording = recording();
+    for arm in &mut recording.arms {
+        let path = arm.name.replace(", counted", "");
+        arm.name = format!("{path}, sampled");
+        arm.knobs.insert(COUNTED.into(), NANOSECONDS.into());
+    }
+    let period_ns = 500_000;
+    for (key, value) in [
+        (env::KERNEL, "6.18.0"),
+        ("sampled.period_ns", "500000"),
+        ("failed.dpdk, sampled", "no testpmd"),
+    ] {
+        recording.environment.insert(key.into(), value.into());
+    }
+    for cost in &mut recording.costs {
+        cost.calls = cost.self_insns;
+        cost.self_insns *= period_ns;
+    }
+    for block in &mut recording.blocks {
+        block.ledger.offered = 1_000_000;
+        block.ledger.delivered = 1_000_000;
+    }
+    let all = explained(&recording);
+    assert_eq!((all[0].unit, all[0].own), (Unit::Nanoseconds, 60.0));
+    // 200 samples of two million packets.
+    let poll = &all[0].functions[0];
+    assert_eq!((poll.own, poll.calls), (50.0, 1e-4));
+    assert!((poll.uncertainty - 1.96 * 50.0 / 200_f64.sqrt()).abs() < 1e-9);
+    let text = render(&recording, 110);
+    for words in [
+        "samples of what they did, every 500 us",
+        "(Linux 6.18.0)",
+        "nft-raw against xdp: +1,015 ns a packet: nft_do_chain +1,000, veth_poll +25, xdp_drop -10",
+        "dpdk: not sampled: no testpmd",
+    ] {
+        assert!(text.contains(words), "no `{words}` in:\n{text}");
+    }
+    // Of one sample, there may as well have been three.
+    for cost in recording.costs.iter_mut().filter(|c| c.node == DROP) {
+        (cost.calls, cost.self_insns) = (1, period_ns);
+    }
+    let text = render(&recording, 110);
+    assert!(text.contains("1 other functions -0.5"), "{text}");
+    let csv = rates::csv::render(&recording);
+    assert!(
+        csv.contains(",60.000\n") || csv.contains(",50.500\n"),
+        "{csv}"
+    );
 }
 
 /// Check that arms that were counted are in no table of rates, and have one of their own.

@@ -1,0 +1,291 @@
+//! What CPUs do, every so often (rates/samples.bpf.c): where the time of a packet goes,
+//! on any kernel that has perf's clock, and with no probe on any packet.
+//!
+//! A timer of each CPU samples it. Code that keeps interrupts off is sampled when it lets
+//! them come again: what it took is charged to that place.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+use libbpf_sys as sys;
+
+use super::{refused, system};
+use crate::capability::program;
+use crate::live::LiveError;
+
+/// The program, compiled from rates/samples.bpf.c.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/samples.bpf.o"));
+
+/// Time between samples of a CPU, with no other period that it could beat with.
+pub const PERIOD_NS: u64 = 499_979;
+
+/// struct samples_key of rates/samples.h: three numbers, and a name.
+const KEY_NUMBERS: usize = 3;
+/// SAMPLES_STACKS of rates/samples.h.
+const STACKS: u32 = 16_384;
+/// Those of tasks that are none, and of another namespace of pids.
+const IDLE: u32 = 0;
+const FOREIGN: u32 = u32::MAX;
+
+/// Who was on the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Who {
+    /// Nobody: the idle task.
+    Idle,
+    /// A task of this process (thread group), by its number in our namespace.
+    Process(u32),
+    /// A task that has no number in our namespace.
+    Foreign,
+}
+
+/// Samples that are alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sampled {
+    /// Whose task was on the CPU; an interrupt may have been on top of it.
+    pub who: Who,
+    /// The name of that task.
+    pub name: String,
+    /// Whether it was user code.
+    pub user: bool,
+    /// Addresses of the kernel's code, where it was first, who called that next; empty for
+    /// user code, and where the stack is not known.
+    pub stack: Vec<u64>,
+    /// How many.
+    pub samples: u64,
+}
+
+/// All samples of a window.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Samples {
+    /// By stack and task.
+    pub all: Vec<Sampled>,
+    /// Those that there was no room for.
+    pub lost: u64,
+    /// Of those in `all`, the ones in the kernel whose stack is not known.
+    pub stackless: u64,
+}
+
+/// Samples CPUs once it has begun.
+#[derive(Debug)]
+pub struct Sampler {
+    events: Vec<OwnedFd>,
+    samples: MapHandle,
+    stacks: [MapHandle; 2],
+    lost: MapHandle,
+    // Before what they are links to.
+    links: Vec<Link>,
+    object: Object,
+}
+
+impl Sampler {
+    /// Load it, for these CPUs.
+    ///
+    /// # Errors
+    /// This user may not, or the kernel has no samples by clock.
+    pub fn load(cpus: &[u32]) -> Result<Sampler, LiveError> {
+        let namespace = fs::metadata("/proc/self/ns/pid").map_err(system("tell its own pids"))?;
+        // libelf wants it aligned, as the allocator has it.
+        let image = OBJECT.to_vec();
+        let mut open = ObjectBuilder::default()
+            .open_memory(&image)
+            .map_err(system("read the programs of `rates`"))?;
+        let settings = [namespace.dev(), namespace.ino()];
+        let mut rodata = open
+            .maps_mut()
+            .find(|m| m.name().to_string_lossy().ends_with(".rodata"));
+        match rodata.as_mut().and_then(|m| m.initial_value_mut()) {
+            Some(values) if values.len() == size_of_val(&settings) => {
+                for (to, from) in values.chunks_exact_mut(8).zip(settings) {
+                    to.copy_from_slice(&from.to_ne_bytes());
+                }
+            }
+            _ => {
+                return Err(LiveError::System {
+                    doing: "set the programs of `rates`".into(),
+                    source: "their settings are not where they should be".into(),
+                });
+            }
+        }
+        let object = open.load().map_err(refused)?;
+        let events: Result<_, _> = cpus.iter().map(|cpu| event(*cpu)).collect();
+        Ok(Sampler {
+            events: events?,
+            samples: super::map(&object, "samples")?,
+            stacks: [
+                super::map(&object, "stacks")?,
+                super::map(&object, "stacks_spilt")?,
+            ],
+            lost: super::map(&object, ".bss")?,
+            links: Vec::new(),
+            object,
+        })
+    }
+
+    /// Sample from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses the program on its clock.
+    pub fn begin(&mut self) -> Result<(), LiveError> {
+        for program in self.object.progs_mut() {
+            for event in self.events.drain(..) {
+                let link = program.attach_perf_event(event.as_raw_fd());
+                self.links
+                    .push(link.map_err(system("sample what CPUs do"))?);
+                // The link closes it.
+                let _ = event.into_raw_fd();
+            }
+        }
+        Ok(())
+    }
+
+    /// Sample no more.
+    pub fn stop(&mut self) {
+        self.links.clear();
+    }
+
+    /// What was seen until it was stopped.
+    ///
+    /// # Errors
+    /// The maps can't be read.
+    pub fn read(mut self) -> Result<Samples, LiveError> {
+        self.stop();
+        let failed = || system("read the samples of CPUs");
+        let mut out = Samples::default();
+        for key in self.samples.keys() {
+            let value = self.samples.lookup(&key, MapFlags::ANY).map_err(failed())?;
+            let (Some(count), Some((stack, mut sampled))) =
+                (value.as_deref().and_then(number), parse(&key))
+            else {
+                continue;
+            };
+            sampled.samples = count;
+            if let Ok(id) = u32::try_from(stack) {
+                let (map, id) = match id.checked_sub(STACKS) {
+                    None => (&self.stacks[0], id),
+                    Some(id) => (&self.stacks[1], id),
+                };
+                let stack = (map.lookup(&id.to_ne_bytes(), MapFlags::ANY))
+                    .map_err(failed())?
+                    .unwrap_or_default();
+                let frames = stack.chunks_exact(8).filter_map(number);
+                sampled.stack = frames.take_while(|address| *address != 0).collect();
+            }
+            if !sampled.user && sampled.stack.is_empty() {
+                out.stackless += count;
+            }
+            out.all.push(sampled);
+        }
+        let lost = self.lost.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        out.lost = (lost.map_err(failed())?.as_deref().and_then(number)).unwrap_or_default();
+        Ok(out)
+    }
+}
+
+/// The clock of a CPU; it runs when a program is attached.
+fn event(cpu: u32) -> Result<OwnedFd, LiveError> {
+    let mut attr = sys::perf_event_attr {
+        type_: sys::PERF_TYPE_SOFTWARE,
+        config: u64::from(sys::PERF_COUNT_SW_CPU_CLOCK),
+        ..Default::default()
+    };
+    attr.__bindgen_anon_1.sample_period = PERIOD_NS;
+    attr.set_disabled(1);
+    program::perf_open(&mut attr, Some(cpu as i32)).map_err(|failure| match failure.errno {
+        libc::EACCES | libc::EPERM => LiveError::CannotRun {
+            reason: "the kernel doesn't let this user sample CPUs".into(),
+            remedy: "be root, or have CAP_PERFMON (`plumb doctor` says more)".into(),
+        },
+        errno => system("sample what CPUs do")(io::Error::from_raw_os_error(errno)),
+    })
+}
+
+/// What a key stands for: the stack's number, and the rest.
+fn parse(key: &[u8]) -> Option<(i32, Sampled)> {
+    let (numbers, name) = key.split_at_checked(KEY_NUMBERS * 4)?;
+    let mut numbers = numbers
+        .chunks_exact(4)
+        .map(|n| u32::from_ne_bytes(n.try_into().unwrap_or_default()));
+    let (stack, tgid, user) = (numbers.next()?, numbers.next()?, numbers.next()?);
+    let name = name.split(|b| *b == 0).next().unwrap_or_default();
+    let sampled = Sampled {
+        who: match tgid {
+            IDLE => Who::Idle,
+            FOREIGN => Who::Foreign,
+            tgid => Who::Process(tgid),
+        },
+        name: String::from_utf8_lossy(name).into_owned(),
+        user: user != 0,
+        stack: Vec::new(),
+        samples: 0,
+    };
+    Some((stack.cast_signed(), sampled))
+}
+
+fn number(bytes: &[u8]) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(..8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Check what the key of the map means.
+    #[test]
+    fn keys() {
+        let mut key = Vec::new();
+        for number in [7_u32, 42, 0] {
+            key.extend(number.to_ne_bytes());
+        }
+        key.extend(*b"reader-1\0garbage");
+        let (stack, sampled) = parse(&key).unwrap();
+        assert_eq!((stack, sampled.who), (7, Who::Process(42)));
+        assert_eq!((sampled.name.as_str(), sampled.user), ("reader-1", false));
+        key[..4].copy_from_slice(&(-17_i32).to_ne_bytes());
+        key[4..8].copy_from_slice(&[0xff; 4]);
+        let (stack, sampled) = parse(&key).unwrap();
+        assert_eq!((stack, sampled.who), (-17, Who::Foreign));
+        assert!(parse(&key[..8]).is_none());
+    }
+
+    /// Check that what this very thread does is seen: in user code, and in the kernel with
+    /// the way there; and that the samples of all tasks are the time that went by.
+    #[test]
+    fn as_root_own_work() {
+        // SAFETY: takes nothing and cannot fail.
+        if unsafe { libc::geteuid() } != 0 {
+            use std::io::Write;
+            let _ = writeln!(io::stderr(), "skipped: not root");
+            return;
+        }
+        super::super::run_on(0).unwrap();
+        let mut sampler = Sampler::load(&[0]).unwrap();
+        let begun = Instant::now();
+        sampler.begin().unwrap();
+        let mut zero = vec![0_u8; 1 << 20];
+        while begun.elapsed() < Duration::from_millis(400) {
+            use std::io::Read;
+            // Nearly all of it is in the kernel, clearing memory.
+            fs::File::open("/dev/zero")
+                .and_then(|mut f| f.read_exact(&mut zero))
+                .unwrap();
+        }
+        sampler.stop();
+        let samples = sampler.read().unwrap();
+        let elapsed_ns = begun.elapsed().as_nanos() as f64;
+        let own: Vec<&Sampled> = (samples.all.iter())
+            .filter(|s| s.who == Who::Process(std::process::id()))
+            .collect();
+        let deep = own.iter().filter(|s| !s.user && s.stack.len() > 2);
+        assert!(deep.map(|s| s.samples).sum::<u64>() > 0, "{samples:#?}");
+        let all: u64 = samples.all.iter().map(|s| s.samples).sum();
+        let share = (all * PERIOD_NS) as f64 / elapsed_ns;
+        // Never more than there was; fewer where the machine itself did not run.
+        assert!((0.2..1.05).contains(&share), "{share} of the time");
+        assert_eq!(samples.lost, 0);
+    }
+}
