@@ -3,6 +3,7 @@ import { chartFigure, looks } from "./chart";
 import type { PageBench } from "./data";
 import { h, section } from "./dom";
 import { flowFigure } from "./flow";
+import { costsFigure } from "./why";
 
 /** Ledgers that are drawn at once; the others are folded. */
 const FEW = 4;
@@ -13,6 +14,9 @@ export function benches(bench: PageBench): HTMLElement[] {
   if (bench.charts.length > 0) {
     const all = looks(bench.charts);
     parts.push(section("rates", "Rates", h("div", { class: "charts" }, ...bench.charts.map((chart) => chartFigure(chart, all)))));
+  }
+  if (bench.costs.length > 0) {
+    parts.push(section("why", "Why", ...bench.costs.map(costsFigure)));
   }
   if (bench.flows.length > 0) {
     // Those that don't add up come first: they say why there is no figure.

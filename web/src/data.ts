@@ -28,6 +28,16 @@ export interface Page {
 export interface PageBench {
   charts: PageChart[];
   flows: PageFlow[];
+  costs: PageCosts[];
+}
+
+/** What a packet costs along paths, in one unit; figures are in the order of the paths. */
+export interface PageCosts {
+  title: string;
+  unit: string;
+  paths: string[];
+  parts: { name: string; layer: string; each: number[] }[];
+  functions: { name: string; layer: string; each: number[] }[];
 }
 
 export interface PageChart {

@@ -14,7 +14,7 @@ import { glances, titleOf } from "./tree";
 const PARTS: [string, string][] = [
   ["overview", "Overview"], ["classes", "Classes"], ["stages", "Stages"], ["verdicts", "Changes"], ["layers", "Layers"],
   ["bars", "Shares"], ["frames", "Contexts"], ["graph", "Call graph"], ["functions", "Functions"], ["ledger", "Ledger"],
-  ["probes", "Losses"], ["rates", "Rates"], ["flows", "Where packets went"],
+  ["probes", "Losses"], ["rates", "Rates"], ["why", "Why"], ["flows", "Where packets went"],
 ];
 
 /** Arms and classes that the first screen has room for. */

@@ -11,7 +11,8 @@ mod times;
 use serde::Serialize;
 
 pub use bench::{
-    PageAxis, PageBench, PageChart, PageFlow, PageHop, PagePoint, PageSeries, PageSeriesKind,
+    PageAxis, PageBench, PageChart, PageCostFunction, PageCostPart, PageCosts, PageFlow, PageHop,
+    PagePoint, PageSeries, PageSeriesKind,
 };
 pub use times::{
     PageBoth, PageCalibration, PageCompared, PageCount, PageLedger, PageStage, PageTimed,

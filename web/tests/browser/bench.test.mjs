@@ -11,7 +11,7 @@ test("parts of a page of benches", async (t) => {
   const page = await open(t, bench);
   assert.equal(await page.locator("#rates figure.chart svg[role=img]").count(), 3);
   assert.equal(await page.locator("#flows figure.flow svg[role=img]").count(), 2);
-  assert.deepEqual(await page.locator("nav a:visible").allInnerTexts(), ["Overview", "Rates", "Where packets went"]);
+  assert.deepEqual(await page.locator("nav a:visible").allInnerTexts(), ["Overview", "Rates", "Why", "Where packets went"]);
   assert.ok(!(await page.locator("main").innerText()).includes("Nothing was measured"));
   // Of each series as many marks as it has points.
   const first = figure(page, 0);
@@ -27,6 +27,25 @@ test("parts of a page of benches", async (t) => {
   assert.equal(await first.locator("tbody tr").count(), all);
   // The ledger that does not add up is the first, and says so.
   assert.match(await page.locator("#flows figure").first().innerText(), /No measurement: 2,000,000 packets went missing/);
+});
+
+/** Check that what a packet costs is drawn for each path, as long as it is, and told in tables that can be copied. */
+test("why", async (t) => {
+  const page = await open(t, bench);
+  const costs = bench.bench.costs[0];
+  const rows = page.locator("#why figure > ol > li");
+  assert.equal(await rows.count(), costs.paths.length);
+  const own = (at) => costs.parts.filter((p) => p.layer !== "").reduce((sum, p) => sum + p.each[at], 0);
+  assert.match(await rows.nth(1).innerText(), new RegExp(`${(own(1) / own(0)).toFixed(1)}\u00d7`));
+  const ends = await rows.evaluateAll((all) =>
+    all.map((li) => Math.max(...[...li.querySelectorAll(".bar")].map((bar) => bar.getBoundingClientRect().right)) - li.querySelector(".track").getBoundingClientRect().left),
+  );
+  const whole = (at) => costs.parts.reduce((sum, p) => sum + p.each[at], 0);
+  assert.ok(Math.abs(ends[0] / ends[1] - whole(0) / whole(1)) < 0.02, JSON.stringify(ends));
+  await page.locator("#why details > summary", { hasText: "By function" }).click();
+  assert.equal(await page.locator("#why table:visible tbody tr").count(), costs.functions.length);
+  await page.locator("#why input:visible").fill("veth");
+  assert.equal(await page.locator("#why table:visible tbody tr").count(), 1);
 });
 
 /** Check that arrow keys go from place to place and say what is there, and that Escape ends it. */

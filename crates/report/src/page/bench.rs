@@ -9,6 +9,45 @@ pub struct PageBench {
     pub charts: Vec<PageChart>,
     /// Ledgers, drawn.
     pub flows: Vec<PageFlow>,
+    /// What a packet costs along each path, by unit.
+    pub costs: Vec<PageCosts>,
+}
+
+/// What a packet costs along paths, in one unit.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageCosts {
+    /// What it is, and where it was measured.
+    pub title: String,
+    /// "instructions" or "ns", of each packet.
+    pub unit: String,
+    /// The paths: each list of figures is in this order.
+    pub paths: Vec<String>,
+    /// Layers of the path, and what is not the path's.
+    pub parts: Vec<PageCostPart>,
+    /// Functions of the paths, those that cost most first.
+    pub functions: Vec<PageCostFunction>,
+}
+
+/// A part of what a packet costs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageCostPart {
+    /// What it is called.
+    pub name: String,
+    /// The layer that it is; empty for what is not the path's.
+    pub layer: String,
+    /// By path.
+    pub each: Vec<f64>,
+}
+
+/// A function's own part.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageCostFunction {
+    /// Its symbol.
+    pub name: String,
+    /// Its layer.
+    pub layer: String,
+    /// By path.
+    pub each: Vec<f64>,
 }
 
 /// Lines and points over two axes.

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::ArmRates;
 use crate::analysis::{NO_LAYER, class, classes};
 
+pub(crate) use table::heading;
 pub use table::{render, sentences};
 
 /// Deviations of a normal distribution that 95 % are within.

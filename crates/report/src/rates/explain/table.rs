@@ -94,7 +94,8 @@ fn of_unit(recording: &Recording, unit: Unit, paths: &[&Explained], columns: usi
     out
 }
 
-fn heading(recording: &Recording, unit: Unit) -> String {
+/// What the figures of a unit are, and where they are from.
+pub(crate) fn heading(recording: &Recording, unit: Unit) -> String {
     let fact = |key: &str| {
         let value = recording.environment.get(key);
         value.map_or_else(|| "?".to_string(), |value| printable(value, 80))

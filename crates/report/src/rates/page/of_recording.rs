@@ -7,6 +7,7 @@ use netplumb_model::bench::{Axis, BenchFile, Figure, Offered, rate_of};
 use netplumb_model::recording::Recording;
 use netplumb_stats::welch::Mean;
 
+use super::costs::costs;
 use super::{Around, axis, chart, flow, ideal, log_axis, point, published, series};
 use crate::html::report_page;
 use crate::number::printable;
@@ -46,6 +47,7 @@ pub fn of_recording(recording: &Recording, file: Option<&BenchFile>) -> Page {
         flows: (invalid(recording, &searched).into_iter())
             .chain(arms.iter().flat_map(flows))
             .collect(),
+        costs: costs(recording),
     };
     let shown: Vec<&ArmRates<'_>> = arms.iter().filter(|a| a.failed.is_none()).collect();
     let text = |text: &str| printable(&text.trim().replace('\n', " "), TEXT_LETTERS);

@@ -7,6 +7,7 @@ use netplumb_testkit::golden;
 
 use super::*;
 use crate::html::render;
+use crate::page::{PageCostFunction, PageCostPart, PageCosts};
 use crate::rates::tests::{block, recording};
 
 /// A page with something of everything: rates by cores with what is published, CPU by
@@ -119,6 +120,33 @@ fn sample() -> Page {
                     &[whole, lost],
                 ),
             ],
+            costs: vec![PageCosts {
+                title: "why: kernel instructions of each packet".into(),
+                unit: "instructions".into(),
+                paths: vec!["xdp".into(), "nft-raw".into()],
+                parts: [
+                    ("driver", "driver", [131.0, 105.0]),
+                    ("netfilter", "netfilter", [0.0, 526.5]),
+                    ("bpf", "bpf", [124.0, 102.0]),
+                    ("generator", "", [478.0, 1_092.0]),
+                ]
+                .map(|(name, layer, each)| PageCostPart {
+                    name: name.into(),
+                    layer: layer.into(),
+                    each: each.into(),
+                })
+                .into(),
+                functions: [
+                    ("nft_do_chain", "netfilter", [0.0, 372.0]),
+                    ("veth_poll", "driver", [100.0, 95.0]),
+                ]
+                .map(|(name, layer, each)| PageCostFunction {
+                    name: name.into(),
+                    layer: layer.into(),
+                    each: each.into(),
+                })
+                .into(),
+            }],
         },
     )
 }

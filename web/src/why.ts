@@ -1,0 +1,108 @@
+/** What a packet costs along each path: bars of layers, and the functions of them. */
+import type { PageCosts } from "./data";
+import { order, toneOf } from "./colour";
+import { h } from "./dom";
+import { cost, short } from "./number";
+import { table, type Column } from "./table";
+
+const NAME_LETTERS = 60;
+/** A part below this share of the longest bar has no name in the legend. */
+const NAMED_SHARE = 0.01;
+
+type Part = PageCosts["parts"][number];
+
+/** The parts of a bar in their order: the path's layers, then what is not the path's. */
+export function ordered(parts: Part[]): Part[] {
+  const rank = (part: Part): number => (part.layer === "" ? 1000 : order(part.layer));
+  return [...parts].sort((a, b) => rank(a) - rank(b));
+}
+
+/** The whole of each path: its layers alone, or all parts. */
+export function wholes(costs: PageCosts, all: boolean): number[] {
+  return costs.paths.map((_, at) =>
+    costs.parts.reduce((sum, part) => sum + (all || part.layer !== "" ? (part.each[at] ?? 0) : 0), 0),
+  );
+}
+
+/** Bars, and tables below. */
+export function costsFigure(costs: PageCosts): HTMLElement {
+  const parts = ordered(costs.parts);
+  const own = wholes(costs, false);
+  const longest = Math.max(...wholes(costs, true), 1e-9);
+  const least = Math.min(...own.filter((value) => value > 0));
+  const named = parts.filter((part) => Math.max(...part.each) > longest * NAMED_SHARE);
+  return h(
+    "figure",
+    { class: "bars stacked" },
+    h("figcaption", {}, `${short(costs.title, 600)}. The figure is the path's, in ${costs.unit}; what is not the path's is hatched`),
+    h(
+      "ol",
+      {},
+      ...costs.paths.map((path, at) => {
+        let from = 0;
+        return h(
+          "li",
+          {},
+          h("span", { class: "name" }, short(path, NAME_LETTERS)),
+          h("span", { class: "number" }, cost(own[at])),
+          h("span", { class: "number" }, own[at] > 0 && least > 0 ? `${(own[at] / least).toFixed(1)}\u00d7` : ""),
+          h(
+            "span",
+            { class: "track", "aria-hidden": "true" },
+            ...parts.map((part) => {
+              const wide = ((part.each[at] ?? 0) * 100) / longest;
+              const bar = wide > 0
+                ? h("span", { class: part.layer === "" ? "bar not-path" : "bar", title: `${short(part.name, NAME_LETTERS)}: ${cost(part.each[at])}`, "--from": `${from}%`, "--wide": `${wide}%`, ...toneOf(part.layer) })
+                : null;
+              from += wide;
+              return bar;
+            }),
+          ),
+        );
+      }),
+    ),
+    h(
+      "ul",
+      { class: "key" },
+      ...named.map((part) =>
+        h("li", {}, h("span", { class: part.layer === "" ? "swatch not-path" : "swatch", "aria-hidden": "true", ...toneOf(part.layer) }), short(part.name, NAME_LETTERS)),
+      ),
+    ),
+    h("details", {}, h("summary", {}, "By layer"), layers(costs, parts)),
+    h("details", {}, h("summary", {}, "By function"), functions(costs)),
+  );
+}
+
+function figures<Row extends { each: number[] }>(costs: PageCosts): Column<Row>[] {
+  return costs.paths.map((path, at) => ({
+    title: short(path, NAME_LETTERS),
+    hint: `${costs.unit} of each packet`,
+    value: (row: Row) => row.each[at] ?? 0,
+    show: (row: Row) => cost(row.each[at] ?? 0),
+  }));
+}
+
+function layers(costs: PageCosts, parts: Part[]): HTMLElement {
+  return table<Part>({
+    caption: `By layer, ${costs.unit} of each packet`,
+    columns: [{ title: "layer", value: (row) => row.name, show: (row) => short(row.name, NAME_LETTERS) }, ...figures<Part>(costs)],
+    rows: parts,
+    sort: -1,
+  });
+}
+
+function functions(costs: PageCosts): HTMLElement {
+  type Row = PageCosts["functions"][number];
+  return table<Row>({
+    caption: `By function, ${costs.unit} of each packet`,
+    columns: [
+      { title: "function", value: (row) => row.name, show: (row) => short(row.name, NAME_LETTERS) },
+      { title: "layer", value: (row) => row.layer, show: (row) => short(row.layer, NAME_LETTERS) },
+      ...figures<Row>(costs),
+    ],
+    rows: costs.functions,
+    sort: -1,
+    filter: (row) => `${row.name} ${row.layer}`,
+    limit: 30,
+  });
+}
