@@ -149,6 +149,32 @@ fn as_root_frames_of_all_kinds() {
     place.nothing_runs();
 }
 
+/// Check that testpmd accounts for every packet by one queue and by two: of veth it takes
+/// one queue by AF_XDP, and two by packet sockets, which have copies of what the kernel would
+/// handle as well.
+#[test]
+fn as_root_testpmd_by_queues() {
+    let Some(_turn) = turn() else { return };
+    let place = Place::new();
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        skip("one CPU: nothing on several");
+        return;
+    }
+    for bench in ["drop", "forward"] {
+        let words = "--path dpdk --cores 1,2 --rate 20k";
+        let ran = place.run(&format!("bench {bench} {words} {SHORT}"));
+        if ran.stdout.contains("apt-get install dpdk-dev") {
+            skip("dpdk-testpmd is not installed");
+            return;
+        }
+        let document = document(ran.code(0));
+        let all = document["arms"].as_array().unwrap();
+        assert_eq!(all.len(), 2);
+        all.iter().for_each(closes);
+    }
+    place.nothing_runs();
+}
+
 /// Check that latencies are those of the packets that were handled.
 #[test]
 fn as_root_latency() {

@@ -16,6 +16,7 @@ use self::telemetry::Port;
 use crate::changes::Changes;
 use crate::error::{Doing, PathError};
 use crate::proc::Counters;
+use crate::tc::Tc;
 use crate::tool::Tool;
 use crate::{Device, Site, Standing, Way};
 
@@ -50,6 +51,9 @@ impl Driver {
 pub(crate) struct Dpdk {
     // In this order it is taken down: the process, then what it has left behind.
     process: Process,
+    /// A packet socket has a copy of each packet: what drops the kernel's own, and counts
+    /// them.
+    copies: Option<Tc>,
     changes: Changes,
     before: Counters,
     driver: Driver,
@@ -89,12 +93,21 @@ impl Dpdk {
                 start(driver, &changes)?
             }
         };
+        let copies = match driver {
+            Driver::AfXdp => None,
+            Driver::AfPacket => {
+                changes.note("path.copies", "the kernel's are dropped at tc");
+                let plain = Way::new(way.path, way.bench);
+                Some(Tc::set_up(&plain, site)?)
+            }
+        };
         let version = process.version.clone();
         changes.note("path.dpdk", version);
         changes.note("path.queues", queues.to_string());
         let before = counters(&changes)?;
         Ok(Dpdk {
             process,
+            copies,
             changes,
             before,
             driver,
@@ -212,6 +225,14 @@ impl Standing for Dpdk {
         );
         cause("testpmd had no memory for it (rx_nombuf)", come.rx_nombuf);
         cause("received with an error (ierrors)", come.ierrors);
+        if let Some(copies) = &mut self.copies {
+            // DPDK asks the socket for no statistics.
+            let told = come.ipackets + come.imissed + come.rx_nombuf + come.ierrors;
+            cause(
+                "the packet socket had no room for it: testpmd is too slow",
+                copies.handled()?.total().saturating_sub(told),
+            );
+        }
         let (mut packets, mut bytes) = (come.ipackets, come.ibytes);
         if let (Bench::Forward, Some(egress)) = (self.bench, &self.egress) {
             let out = ask(1)?;
