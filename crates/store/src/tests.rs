@@ -162,6 +162,10 @@ fn asking_leaves_nothing() {
     Writer::can_create(&path).unwrap();
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     assert_eq!(fs::read(&path).unwrap(), b"kept");
+    // Nor does it stumble over what others left beside it.
+    fs::write(folder.path().join("a.plumb.new"), "").unwrap();
+    Writer::can_create(&path).unwrap();
+    assert!(Writer::can_create(folder.path()).is_err());
     assert!(Writer::can_create(&folder.path().join("none/a.plumb")).is_err());
 }
 

@@ -35,18 +35,24 @@ impl Writer {
     /// # Errors
     /// The folder is missing, or can't be written to.
     pub fn can_create(path: &Path) -> Result<(), StoreError> {
-        // Beside one that is there, in its place where there is none.
-        let probe = if path.exists() {
-            with_suffix(path, ".new")
-        } else {
-            path.to_path_buf()
+        let failed = |why: String| StoreError::Write {
+            path: path.into(),
+            why,
         };
-        std::fs::File::create_new(&probe)
-            .and_then(|_| std::fs::remove_file(&probe))
-            .map_err(|e| StoreError::Write {
-                path: path.into(),
-                why: e.to_string(),
-            })
+        if path.is_dir() {
+            return Err(failed("it is a folder".into()));
+        }
+        let made = if path.exists() {
+            // Beside it, without a name: one that is killed in between leaves nothing that
+            // would be in the next one's way.
+            let folder = path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty());
+            tempfile::tempfile_in(folder.unwrap_or(Path::new("."))).map(drop)
+        } else {
+            std::fs::File::create_new(path).and_then(|_| std::fs::remove_file(path))
+        };
+        made.map_err(|e| failed(e.to_string()))
     }
 
     /// Start a recording. A file of that name is kept beside, as NAME.old.
