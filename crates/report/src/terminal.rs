@@ -93,13 +93,14 @@ pub(crate) fn continued(line: &str, indent: usize, columns: usize) -> String {
     let width = columns.max(40) - indent;
     let mut out = String::from(key);
     let mut used = 0;
-    for word in text.split(' ') {
+    // The first one may be empty, where a blank is the first letter after the indent.
+    for (at, word) in text.split(' ').enumerate() {
         let length = word.chars().count();
         if used > 0 && used + 1 + length > width {
             out.push('\n');
             out.push_str(&" ".repeat(indent));
             used = 0;
-        } else if used > 0 {
+        } else if at > 0 {
             out.push(' ');
             used += 1;
         }
@@ -435,4 +436,19 @@ pub fn summary(classes: &[ClassView<'_>], columns: usize) -> String {
         ]);
     }
     trimmed(&table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a line keeps its blanks wherever it is continued.
+    #[test]
+    fn continued_lines() {
+        assert_eq!(continued("  tc against xdp", 4, 80), "  tc against xdp");
+        assert_eq!(continued("  xdp against tc", 4, 80), "  xdp against tc");
+        let long = continued(&format!("key {}", "word ".repeat(10)), 4, 40);
+        assert!(long.lines().all(|l| l.chars().count() <= 40), "{long}");
+        assert!(long.lines().skip(1).all(|l| l.starts_with("    word")));
+    }
 }
