@@ -37,7 +37,12 @@ impl Run<'_> {
         let goals = goals(self.plan);
         for (number, arm) in arms.iter().enumerate() {
             let name = self.recording.arms[number].name.clone();
-            let limit = match self.limit(arm)? {
+            // On interfaces of the user's no more goes out than is made, whatever they are.
+            let made = BenchArm {
+                apart: arm.apart && self.own.is_none(),
+                ..*arm
+            };
+            let limit = match self.limit(&made)? {
                 Ok(limit) => limit.ok_or_else(|| NO_LIMIT.to_string()),
                 Err(why) => Err(why),
             };

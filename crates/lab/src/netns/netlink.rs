@@ -52,9 +52,12 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// Whether the kernel has seen its carrier.
+    /// Whether the kernel has seen its carrier. A driver that tells of none leaves the
+    /// state unknown (RFC 2863), and what is up then runs; of a veth that is a moment
+    /// before it tells.
     pub(super) fn running(&self) -> bool {
-        self.running && self.state == State::Up
+        let untold = self.state == State::Unknown && self.kind.as_deref() != Some("veth");
+        self.running && (self.state == State::Up || untold)
     }
 
     /// Whether packets that are sent get out. A new device is said to run while its
