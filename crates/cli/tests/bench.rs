@@ -45,22 +45,10 @@ fn arm<'a>(document: &'a Value, name: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("no arm {name}: {document:#}"))
 }
 
-/// Check that an arm has a block that counts, and that its packets are all accounted for.
+/// Check that an arm has a block that counts, with enough packets, all accounted for.
 fn closes(arm: &Value) {
-    assert_eq!(arm["valid_blocks"], 1, "{arm:#}");
-    let hops = arm["hops"].as_array().unwrap();
-    assert_eq!(hops.len(), 2, "{arm:#}");
-    let mut came = hops[0]["entered"].as_u64().unwrap();
-    assert!(came > 1_000, "{arm:#}");
-    for hop in hops {
-        let n = |key: &str| hop[key].as_u64().unwrap();
-        let dropped = hop["dropped"].as_object().unwrap().values();
-        let dropped: u64 = dropped.map(|n| n.as_u64().unwrap()).sum();
-        assert_eq!(n("entered"), came, "{arm:#}");
-        assert_eq!(n("entered"), n("left") + dropped, "{arm:#}");
-        came = n("left");
-    }
-    assert!(came > 1_000, "{arm:#}");
+    assert_eq!(arm["hops"].as_array().unwrap().len(), 2, "{arm:#}");
+    assert!(common::closes(arm) > 1_000, "{arm:#}");
 }
 
 /// Check that packets of several CPUs come by as many receive queues, by none much less

@@ -254,22 +254,6 @@ fn document(ran: &Ran) -> Value {
     serde_json::from_str(&ran.stdout).unwrap_or_else(|e| panic!("{e}: {ran:#?}"))
 }
 
-/// Check that an arm has a block that counts, with every packet accounted for.
-fn closes(arm: &Value) {
-    assert_eq!(arm["valid_blocks"], 1, "{arm:#}");
-    let hops = arm["hops"].as_array().unwrap();
-    let mut came = hops[0]["entered"].as_u64().unwrap();
-    for hop in hops {
-        let n = |key: &str| hop[key].as_u64().unwrap();
-        let dropped = hop["dropped"].as_object().unwrap().values();
-        let dropped: u64 = dropped.map(|n| n.as_u64().unwrap()).sum();
-        assert_eq!(n("entered"), came, "{arm:#}");
-        assert_eq!(n("entered"), n("left") + dropped, "{arm:#}");
-        came = n("left");
-    }
-    assert!(came > 0, "{arm:#}");
-}
-
 /// Check that every path that can be there measures, accounts for its packets among those
 /// of others, and leaves all as it was.
 #[test]
@@ -317,7 +301,7 @@ fn as_root_all_is_as_it_was() {
                     assert!(!must.contains(&name.as_str()), "{name}: {why}");
                     assert!(why.len() > 20, "{name}: {why}");
                 } else if arm["valid_blocks"] == 1 {
-                    closes(arm);
+                    common::closes(arm);
                     counted.insert(name);
                 }
             }

@@ -74,13 +74,7 @@ fn try_measure(
         requests.push(Request::Describe);
         requests.push(Request::ReadFile("/proc/kallsyms".into()));
     }
-    let plugin = process::memfd("netplumb-plugin", exact::PLUGIN)
-        .map_err(EngineError::host("hold the plugin"))?;
-    let (stream, stream_end) = pipe().map_err(EngineError::host("make a pipe"))?;
-    let extra = Extra {
-        args: exact::qemu_args(plugin.as_raw_fd(), stream_end.as_raw_fd()),
-        fds: vec![plugin, stream_end],
-    };
+    let (stream, extra) = tap()?;
     let guest = origin.start(&requests, extra, options)?;
 
     // The guest is moved into the scope: when that is left, whatever for, it is
@@ -265,7 +259,19 @@ impl Read for Spool {
     }
 }
 
-pub(crate) fn pipe() -> io::Result<(File, OwnedFd)> {
+/// The plugin for a guest, and where it will tell.
+pub(crate) fn tap() -> Result<(File, Extra), EngineError> {
+    let plugin = process::memfd("netplumb-plugin", exact::PLUGIN)
+        .map_err(EngineError::host("hold the plugin"))?;
+    let (stream, stream_end) = pipe().map_err(EngineError::host("make a pipe"))?;
+    let extra = Extra {
+        args: exact::qemu_args(plugin.as_raw_fd(), stream_end.as_raw_fd()),
+        fds: vec![plugin, stream_end],
+    };
+    Ok((stream, extra))
+}
+
+fn pipe() -> io::Result<(File, OwnedFd)> {
     let mut fds = [0; 2];
     // SAFETY: the array has room for the two descriptors.
     if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {

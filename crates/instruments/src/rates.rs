@@ -18,7 +18,7 @@ mod sandbox;
 use std::io;
 
 use libbpf_rs::btf::{Btf, types};
-use libbpf_rs::{MapCore, MapHandle, Object};
+use libbpf_rs::{MapCore, MapHandle, Object, OpenObject};
 
 use crate::live::LiveError;
 
@@ -53,6 +53,23 @@ fn refused(source: libbpf_rs::Error) -> LiveError {
             remedy: "be root, or have CAP_BPF and CAP_PERFMON (`plumb doctor` says more)".into(),
         },
         _ => system("load the programs of `rates`")(source),
+    }
+}
+
+/// Give programs their settings: all that they have of `.rodata`.
+fn set(open: &mut OpenObject, settings: &[u8]) -> Result<(), LiveError> {
+    let mut rodata = open
+        .maps_mut()
+        .find(|m| m.name().to_string_lossy().ends_with(".rodata"));
+    match rodata.as_mut().and_then(|m| m.initial_value_mut()) {
+        Some(values) if values.len() == settings.len() => {
+            values.copy_from_slice(settings);
+            Ok(())
+        }
+        _ => Err(LiveError::System {
+            doing: "set the programs of `rates`".into(),
+            source: "their settings are not where they should be".into(),
+        }),
     }
 }
 

@@ -38,6 +38,12 @@ struct Ground {
 }
 
 impl Ground {
+    /// What settings are, as they read back.
+    fn values(&self, all: &[(Setting, &str)]) -> Vec<String> {
+        let read = all.iter().map(|(s, _)| s.read(&self.namespace).unwrap());
+        read.collect()
+    }
+
     fn new() -> Ground {
         let [namespace, peer] = [(); 2].map(|()| Namespace::new().unwrap());
         let (here, there) = ([2, 0x4e, 0x50, 0, 0, 1], [2, 0x4e, 0x50, 0, 0, 2]);
@@ -172,10 +178,7 @@ fn as_root_every_kind() {
     }
     let ground = Ground::new();
     let all = all(&ground.nic());
-    let values = || -> Vec<String> {
-        let read = all.iter().map(|(s, _)| s.read(&ground.namespace).unwrap());
-        read.collect()
-    };
+    let values = || ground.values(&all);
     let before = values();
     let journal = ground.journal(&all);
     let mut knobs = ground.knobs(&journal);
@@ -205,10 +208,7 @@ fn as_root_after_a_kill() {
     }
     let ground = Ground::new();
     let all = all(&ground.nic());
-    let values = || -> Vec<String> {
-        let read = all.iter().map(|(s, _)| s.read(&ground.namespace).unwrap());
-        read.collect()
-    };
+    let values = || ground.values(&all);
     let before = values();
     let journal = ground.journal(&all);
     let mut knobs = ground.knobs(&journal);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use netplumb_model::bench::{Bench, DataPath, Handled};
@@ -53,7 +54,7 @@ impl Xdp {
         let first = program(way, &config)?;
         let sources = match way.blocklist {
             Some(_) => Some(Blocklist {
-                map: first.map("sources")?,
+                map: Arc::new(first.map("sources")?),
             }),
             None => None,
         };
@@ -258,18 +259,9 @@ pub(crate) fn add(all: &mut Handled, more: Handled) {
 
 /// The sources whose packets are dropped: changed while the program runs, from any
 /// thread.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Blocklist {
-    map: MapHandle,
-}
-
-impl Clone for Blocklist {
-    fn clone(&self) -> Blocklist {
-        // Another handle of a map is a descriptor more, which only a process at its
-        // limit lacks; it then could not have made the path either.
-        let map = MapHandle::try_from(&self.map).expect("a descriptor for a map");
-        Blocklist { map }
-    }
+    map: Arc<MapHandle>,
 }
 
 impl Blocklist {

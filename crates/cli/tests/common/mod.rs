@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
 use netplumb_lab::vm::trial;
 use netplumb_model::recording::Recording;
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// What any one run may take. Two guests at a time on a slow machine are slow.
@@ -359,4 +360,22 @@ fn copy_folder(from: &Path, to: &Path) {
             fs::copy(entry.path(), target).unwrap();
         }
     }
+}
+
+/// Check that an arm of a bench has a block that counts, and that its packets are all
+/// accounted for, on every hop; how many came out.
+pub(crate) fn closes(arm: &Value) -> u64 {
+    assert_eq!(arm["valid_blocks"], 1, "{arm:#}");
+    let hops = arm["hops"].as_array().unwrap();
+    let mut came = hops[0]["entered"].as_u64().unwrap();
+    for hop in hops {
+        let n = |key: &str| hop[key].as_u64().unwrap();
+        let dropped = hop["dropped"].as_object().unwrap().values();
+        let dropped: u64 = dropped.map(|n| n.as_u64().unwrap()).sum();
+        assert_eq!(n("entered"), came, "{arm:#}");
+        assert_eq!(n("entered"), n("left") + dropped, "{arm:#}");
+        came = n("left");
+    }
+    assert!(came > 0, "{arm:#}");
+    came
 }

@@ -2,14 +2,11 @@
 //! counted in guests. Each path has a guest of its own, from one saved state.
 
 use std::collections::BTreeMap;
-use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use netplumb_instruments::exact;
 use netplumb_kernel::kallsyms::SymbolTable;
-use netplumb_lab::vm::process::{self, Extra};
 use netplumb_model::bench::{BenchArm, COUNTED, INSTRUCTIONS};
 use netplumb_model::message::{CountPlan, Reply, Request};
 use netplumb_model::recording::{Arm, Ledger, Recording, env};
@@ -17,7 +14,7 @@ use netplumb_model::recording::{Arm, Ledger, Recording, env};
 use super::guest::{GuestLab, in_guest};
 use crate::collect::{Index, Translation};
 use crate::error::EngineError;
-use crate::measure::{Told, follow, pipe, spool};
+use crate::measure::{Told, follow, spool, tap};
 use crate::origin::Origin;
 use crate::run::{Options, Progress, Save, add_losses};
 
@@ -138,13 +135,7 @@ fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted,
     if origin.symbols.is_none() {
         requests.push(Request::ReadFile("/proc/kallsyms".into()));
     }
-    let plugin = process::memfd("netplumb-plugin", exact::PLUGIN)
-        .map_err(EngineError::host("hold the plugin"))?;
-    let (stream, stream_end) = pipe().map_err(EngineError::host("make a pipe"))?;
-    let extra = Extra {
-        args: exact::qemu_args(plugin.as_raw_fd(), stream_end.as_raw_fd()),
-        fds: vec![plugin, stream_end],
-    };
+    let (stream, extra) = tap()?;
     let guest = origin.start(&requests, extra, options)?;
     let mut counted = Counted::default();
     let symbols = OnceLock::new();

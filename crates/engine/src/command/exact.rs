@@ -8,14 +8,13 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use netplumb_instruments::exact::{
-    self, Accountant, Images, Losses, StreamError, StreamReader, TreeNode, UserCode, UserSymbol,
-    Window,
+    Accountant, Images, Losses, StreamError, StreamReader, TreeNode, UserCode, UserSymbol, Window,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::vm::bulk;
 use netplumb_lab::vm::machine;
-use netplumb_lab::vm::process::{self, Extra, Guest};
+use netplumb_lab::vm::process::Guest;
 use netplumb_model::message::{Reply, Request};
 use netplumb_model::recording::{Ledger, Recording};
 
@@ -23,7 +22,7 @@ use super::{Base, CommandRun, Said, add_command_losses, add_loss, facts, keep, r
 use crate::collect::{Index, Translation};
 use crate::debug_info::{self, Ran};
 use crate::error::EngineError;
-use crate::measure::pipe;
+use crate::measure::tap;
 use crate::run::{Options, Progress, Save, add_losses, note_machine};
 
 /// The name of the code that the kernel lends to processes.
@@ -70,16 +69,9 @@ pub(super) fn measure(
     };
     requests.push(run.request(links, watch));
 
-    let host = EngineError::host;
-    let plugin =
-        process::memfd("netplumb-plugin", exact::PLUGIN).map_err(host("hold the plugin"))?;
-    let (stream, stream_end) = pipe().map_err(host("make a pipe"))?;
-    let mut args = exact::qemu_args(plugin.as_raw_fd(), stream_end.as_raw_fd());
-    args.extend(bulk::qemu_args(archive.as_raw_fd()));
-    let extra = Extra {
-        args,
-        fds: vec![plugin, stream_end, archive],
-    };
+    let (stream, mut extra) = tap()?;
+    extra.args.extend(bulk::qemu_args(archive.as_raw_fd()));
+    extra.fds.push(archive);
     let guest = origin.start(&requests, extra, options)?;
     progress(Progress::Arm(arm.name.clone()));
     let (mut images, paths) = debug_info::images(&run.bundle);

@@ -112,22 +112,8 @@ impl Drops {
             reasons.number("SKB_CONSUMED").unwrap_or(0),
             reasons.number(UNKNOWN).unwrap_or(0),
         ];
-        let mut rodata = open
-            .maps_mut()
-            .find(|m| m.name().to_string_lossy().ends_with(".rodata"));
-        match rodata.as_mut().and_then(|m| m.initial_value_mut()) {
-            Some(values) if values.len() == size_of_val(&settings) => {
-                for (to, from) in values.chunks_exact_mut(4).zip(settings) {
-                    to.copy_from_slice(&from.to_ne_bytes());
-                }
-            }
-            _ => {
-                return Err(LiveError::System {
-                    doing: "set the programs of `rates`".into(),
-                    source: "their settings are not where they should be".into(),
-                });
-            }
-        }
+        let settings: Vec<u8> = settings.iter().flat_map(|n| n.to_ne_bytes()).collect();
+        super::set(&mut open, &settings)?;
         let object = open.load().map_err(refused)?;
         let mut links = Vec::new();
         for program in object.progs_mut().filter(|p| p.autoload()) {

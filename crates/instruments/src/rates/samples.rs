@@ -92,23 +92,8 @@ impl Sampler {
         let mut open = ObjectBuilder::default()
             .open_memory(&image)
             .map_err(system("read the programs of `rates`"))?;
-        let settings = [namespace.dev(), namespace.ino()];
-        let mut rodata = open
-            .maps_mut()
-            .find(|m| m.name().to_string_lossy().ends_with(".rodata"));
-        match rodata.as_mut().and_then(|m| m.initial_value_mut()) {
-            Some(values) if values.len() == size_of_val(&settings) => {
-                for (to, from) in values.chunks_exact_mut(8).zip(settings) {
-                    to.copy_from_slice(&from.to_ne_bytes());
-                }
-            }
-            _ => {
-                return Err(LiveError::System {
-                    doing: "set the programs of `rates`".into(),
-                    source: "their settings are not where they should be".into(),
-                });
-            }
-        }
+        let settings = [namespace.dev(), namespace.ino()].map(u64::to_ne_bytes);
+        super::set(&mut open, settings.as_flattened())?;
         let object = open.load().map_err(refused)?;
         let events: Result<_, _> = cpus.iter().map(|cpu| event(*cpu)).collect();
         Ok(Sampler {
