@@ -353,6 +353,16 @@ fn what_cannot_be_asked() {
         ("bench drop --time soon", &["500ms"]),
         ("bench drop --csv --json", &["--json"]),
         ("bench drop --path tc --lookups 1", &["--lookups", "xdp"]),
+        ("bench drop --link e1000", &["--lab vm", "--nic"]),
+        (
+            "bench drop --lab vm --link e1000 --explain",
+            &["--explain", "veth"],
+        ),
+        ("bench drop --lab vm --link lo", &["e1000", "virtio-net"]),
+        (
+            "bench drop --path xdp,tc --multi-buffer",
+            &["--multi-buffer", "xdp-skb"],
+        ),
         ("bench drop --plant rain", &["no-napi", "wrong-mac"]),
     ] {
         place.run(words).code(2).says(said);

@@ -182,6 +182,39 @@ fn rates_in_a_guest() {
     place.nothing_runs();
 }
 
+/// Check that packets run over NICs that QEMU emulates, dropped and sent on, and that a
+/// driver without XDP says so.
+#[test]
+fn emulated_nics() {
+    if !has_guests() {
+        return;
+    }
+    let _turn = turn();
+    let place = Place::new();
+    // No more than an interpreter on a busy machine can carry.
+    let short = "--rate 4k --blocks 1 --time 500ms --warmup 100ms --json --quiet";
+    for (words, counts, cannot) in [
+        ("drop --path nft-raw,xdp-skb,xdp --link e1000", 2, 1),
+        ("forward --path route,bridge --link virtio-net", 2, 0),
+    ] {
+        let ran = place.run(&format!("bench {words} --lab vm {short}"));
+        let document = document(ran.code(0));
+        let setting = document["environment"]["bench.setting"].as_str().unwrap();
+        assert!(setting.contains("emulated NICs"), "{setting}");
+        let arms = document["arms"].as_array().unwrap();
+        let failed = arms.iter().filter(|arm| arm["failed"].is_string()).count();
+        assert_eq!((arms.len() - failed, failed), (counts, cannot), "{arms:#?}");
+        for arm in arms {
+            assert_eq!(arm["link"], words.rsplit(' ').next().unwrap());
+            match arm["failed"].as_str() {
+                Some(why) => assert!(why.contains("no XDP"), "{why}"),
+                None => assert!(common::closes(arm) > 100, "{arm:#}"),
+            }
+        }
+    }
+    place.nothing_runs();
+}
+
 /// Check that a kernel that there is not is told before anything is measured.
 #[test]
 fn no_such_kernel() {

@@ -398,6 +398,38 @@ fn wait_for_changes(machine: &Machine) {
     }
 }
 
+/// Check that an MTU that is too large for one buffer is told, and that a program of several
+/// is taken on it; the far end's is one of several by itself.
+#[test]
+fn as_root_several_buffers() {
+    if !is_root() {
+        return;
+    }
+    let machine = Machine::new();
+    for device in ["v0", "v1", "w0", "w1"] {
+        machine.sh(&format!("ip link set {device} mtu 9000"));
+    }
+    let before = machine.state();
+    let one = machine.run(&format!("bench drop {YES} --path xdp {SHORT}"));
+    let told = document(one.code(3));
+    let why = told["arms"][0]["failed"].as_str().unwrap();
+    assert!(
+        why.contains("MTU is too large") && why.contains("--multi-buffer"),
+        "{why}"
+    );
+    for words in [
+        format!("drop {YES} --path xdp,xdp-skb"),
+        format!("forward {YES_ALL} --path xdp-redirect,xdp-tx"),
+    ] {
+        let ran = machine.run(&format!("bench {words} --multi-buffer {SHORT}"));
+        let document = document(ran.code(0));
+        for arm in document["arms"].as_array().unwrap() {
+            common::closes(arm);
+        }
+    }
+    machine.check_as(&before, "programs of several buffers");
+}
+
 /// Check that Ctrl-C leaves all as it was.
 #[test]
 fn as_root_interrupted() {

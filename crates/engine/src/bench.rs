@@ -21,7 +21,8 @@ use std::time::Duration;
 
 use netplumb_lab::netns::names;
 use netplumb_lab::vm::process::{Cancel, VmError};
-use netplumb_model::bench::{BenchArm, Frames, Measured, rate_word};
+use netplumb_model::bench::{Bench, BenchArm, Frames, Measured, rate_word};
+use netplumb_model::class::Link;
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::Clock;
 
@@ -30,7 +31,7 @@ use crate::live::{LAB_NETNS, turns};
 use crate::run::Save;
 use block::Ran;
 use guest::InGuest;
-use nics::Own;
+pub(crate) use nics::Own;
 
 pub use explain::{ExplainPlan, explain};
 pub use guest::GuestLab;
@@ -106,13 +107,17 @@ pub fn run_bench(
             env::LAB,
             if own.is_some() { "host" } else { LAB_NETNS }.to_string(),
         ),
-        ("bench.setting", setting(plan, options.guest.is_some())),
+        (
+            "bench.setting",
+            setting(plan, options.guest.map(|lab| lab.link)),
+        ),
     ] {
         recording.environment.insert(key.into(), value);
     }
     let guest = match options.guest {
         Some(lab) => {
-            let (guest, facts) = InGuest::start(lab)?;
+            let forward = plan.arms.iter().any(|arm| arm.bench == Bench::Forward);
+            let (guest, facts) = InGuest::start(lab, forward)?;
             recording.environment.extend(facts);
             Some(guest)
         }
@@ -195,7 +200,7 @@ fn recover(tell: Tell<'_>) {
 }
 
 /// What all arms have in common, in words.
-fn setting(plan: &BenchPlan, guest: bool) -> String {
+fn setting(plan: &BenchPlan, guest: Option<Link>) -> String {
     let Some(first) = plan.arms.first() else {
         return String::new();
     };
@@ -228,11 +233,12 @@ fn setting(plan: &BenchPlan, guest: bool) -> String {
             rate => format!("{rate} packets/s offered"),
         });
     }
-    words.push(match &plan.nics {
-        Some(nics) => format!("interfaces of this machine ({})", nics.told()),
-        None => "veth between namespaces".into(),
+    words.push(match (&plan.nics, guest) {
+        (Some(nics), _) => format!("interfaces of this machine ({})", nics.told()),
+        (None, Some(link)) if link != Link::Veth => format!("emulated NICs ({link})"),
+        _ => "veth between namespaces".into(),
     });
-    if guest {
+    if guest.is_some() {
         words.push("in a guest without KVM: compare within it only".into());
     }
     if common(&|a| a.apart == first.apart) {
@@ -353,6 +359,12 @@ impl Run<'_> {
         self.absent.insert(arm);
         let key = format!("{}.{}", env::FAILED, self.recording.arms[arm].name);
         self.recording.environment.insert(key, why);
+    }
+
+    /// Whether packets run over NICs: the user's own, or those of a guest.
+    fn has_nics(&self) -> bool {
+        let emulated = self.options.guest.is_some_and(|lab| lab.link != Link::Veth);
+        self.own.is_some() || emulated
     }
 
     fn cancelled(&self) -> bool {

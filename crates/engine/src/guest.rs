@@ -4,6 +4,7 @@ mod bench;
 mod command;
 mod furnish;
 mod live;
+mod nics;
 mod settings;
 mod timing;
 

@@ -33,13 +33,17 @@ impl Sink {
     /// Why it can't be attached; nothing is left of it then.
     pub fn set_up(site: &Site, stamped: bool) -> Result<Sink, PathError> {
         let config = Config::new(site, stamped);
-        let program = Load {
-            image: IMAGE,
-            program: "sink",
-            constants: config.bytes(),
-            ..Load::default()
-        }
-        .program()?;
+        let load = |multi_buffer| {
+            let load = Load {
+                image: IMAGE,
+                program: "sink",
+                constants: config.bytes(),
+                multi_buffer,
+                ..Load::default()
+            };
+            load.program()
+        };
+        let mut program = load(false)?;
         let mut changes = Changes::at(site)?;
         let mut fallback = None;
         let mut mode = Mode::Native;
@@ -48,6 +52,11 @@ impl Sink {
                 mode = Mode::Skb;
                 fallback = Some(reason);
                 changes.gro(&site.ingress)?;
+                xdp::attach(&program, &changes, &site.ingress, mode)?
+            }
+            // It counts packets; in how many buffers they are is all the same to it.
+            Err(PathError::CannotRun { reason, .. }) if reason.contains("MTU") => {
+                program = load(true)?;
                 xdp::attach(&program, &changes, &site.ingress, mode)?
             }
             other => other?,

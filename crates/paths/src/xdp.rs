@@ -128,7 +128,7 @@ pub(crate) fn attach(
     Err(match error.raw_os_error() {
         Some(libc::ERANGE) => PathError::cannot(
             format!("{name} takes no XDP program: its peer's MTU is too large for one buffer"),
-            "set the MTU of both ends to 1500, or ask for programs of several buffers",
+            "set the MTU of both ends to 1500, or ask for programs of several buffers (--multi-buffer)",
         ),
         Some(libc::EOPNOTSUPP) => PathError::cannot(
             format!("the driver of {name} has no XDP"),

@@ -112,6 +112,9 @@ impl Generator {
             live::check_takes_xdp(plan)?;
         }
         let live = Arc::new(Live::load(plan, mode)?);
+        if !asked {
+            live.try_out(plan)?;
+        }
         let mut facts = facts_of(
             plan,
             Method::Xdp,

@@ -1,25 +1,26 @@
 //! `plumb bench`: how fast packets are dropped or forwarded, by which path.
 
+mod args;
 mod verify;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use netplumb_engine::Progress;
 use netplumb_engine::bench::{
-    self, BenchEvent, BenchOptions, BenchPlan, ExplainPlan, GuestLab, Nics, SamplePlan,
+    self, BenchEvent, BenchOptions, BenchPlan, ExplainPlan, GuestLab, SamplePlan,
 };
 use netplumb_engine::live::random_seed;
 use netplumb_model::bench::{
-    Bench, BenchArm, BenchFile, DataPath, Fault, FrameKind, FrameSize, Frames, Offered, Planted,
-    rate_of,
+    Bench, BenchArm, BenchFile, DataPath, FrameKind, FrameSize, Frames, Offered, Planted,
 };
-use netplumb_model::class::Family;
+use netplumb_model::class::{Family, Link};
 use netplumb_model::recording::Recording;
-use netplumb_paths::LOOKUPS_MOST;
 use netplumb_report::rates;
+
+use args::{BenchArgs, BenchLab, SwapArgs, arms};
 
 use super::page::PageArgs;
 use super::report::{ShowArgs, columns, print};
@@ -43,150 +44,6 @@ pub(crate) enum BenchCommand {
     },
 }
 
-/// Arguments of a bench. Each combination of lists is an arm; blocks of all arms are run in
-/// shuffled order.
-#[derive(Debug, Args)]
-pub(crate) struct BenchArgs {
-    /// What handles the packets: `all` that can here, or names with commas
-    #[arg(
-        long,
-        value_name = "PATH",
-        value_delimiter = ',',
-        default_value = "all"
-    )]
-    path: Vec<String>,
-    /// Bytes of a frame without its checksum, or `imix`; several with commas
-    #[arg(
-        long,
-        value_name = "BYTES",
-        value_delimiter = ',',
-        default_value = "60"
-    )]
-    size: Vec<FrameSize>,
-    /// What frames carry: udp, tcp-syn or icmp
-    #[arg(long, value_name = "KIND", default_value = "udp")]
-    frames: FrameKind,
-    /// Version of IP: ipv4 or ipv6
-    #[arg(long, value_name = "FAMILY", default_value = "ipv4")]
-    family: Family,
-    /// Flows that the frames belong to; several with commas
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    flows: Vec<u32>,
-    /// CPUs that send, and handle what they sent; several with commas
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_024))]
-    cores: Vec<u32>,
-    /// Packets a second that are offered, like 250k or 1.5M, or `max`; several with commas
-    #[arg(long, value_name = "PPS", value_delimiter = ',', default_value = "max", value_parser = rate_of)]
-    rate: Vec<Offered>,
-    /// Give the path CPUs of its own: what they do is then the path's alone
-    #[arg(long)]
-    apart: bool,
-    /// Have frames say when they were to be sent, and tell how long they took
-    #[arg(long)]
-    latency: bool,
-    /// Search for the rate that loses nothing (RFC 9971); with --latency, tell how long packets
-    /// take at 10, 50 and 90 % of it. --time is the longest trial
-    #[arg(long, conflicts_with = "rate")]
-    search: bool,
-    /// Drop by a list of so many sources, which changes while packets run; for the path xdp
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    blocklist: Option<u32>,
-    /// Have the program look into a map so often for each packet, for nothing: what a lookup
-    /// costs; for the paths xdp and xdp-skb; several with commas
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u32).range(0..=i64::from(LOOKUPS_MOST)))]
-    lookups: Vec<u32>,
-    /// Break the lab on purpose, to see that no rate comes of it: no-napi, full-ring, wrong-mac,
-    /// ttl or mtu
-    #[arg(long, value_name = "FAULT", conflicts_with = "nic")]
-    plant: Option<Fault>,
-    /// Measure each arm twice, as two: what differs between the same and the same is noise
-    #[arg(long)]
-    twice: bool,
-    #[command(flatten)]
-    nics: NicArgs,
-    /// Frames that are made at a time
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=256))]
-    batch: u32,
-    /// Blocks of each arm
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    blocks: u32,
-    /// How long each block is measured, like 500ms or 2s
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = super::live::duration)]
-    time: Duration,
-    /// How long packets run before that
-    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = super::live::duration)]
-    warmup: Duration,
-    /// Also tell why: the kernel instructions of a packet along each path, counted in guests,
-    /// where its nanoseconds went here, and the functions that make the difference
-    #[arg(long)]
-    explain: bool,
-    /// Where packets run: netns, or a guest (vm), whose rates compare with each other only
-    #[arg(
-        long,
-        value_name = "LAB",
-        value_enum,
-        default_value = "netns",
-        conflicts_with = "nic"
-    )]
-    lab: BenchLab,
-    /// The guests' kernel, one that `plumb kernel list` shows
-    #[arg(long, value_name = "KERNEL", default_value = "debian")]
-    kernel: String,
-    #[command(flatten)]
-    out: OutArgs,
-}
-
-/// Interfaces of this machine, or of the network namespace that this is run in.
-#[derive(Debug, Args)]
-struct NicArgs {
-    /// Measure on interfaces of your own: packets come in here
-    #[arg(long, value_name = "NIC", requires = "from")]
-    nic: Option<String>,
-    /// They are sent from this one, which a cable joins to it
-    #[arg(long, value_name = "NIC", requires = "nic")]
-    from: Option<String>,
-    /// bench forward: they are sent on by this one
-    #[arg(long, value_name = "NIC", requires_all = ["nic", "sink"])]
-    to: Option<String>,
-    /// bench forward: they come out here, at the other end of its cable
-    #[arg(long, value_name = "NIC", requires = "to")]
-    sink: Option<String>,
-    /// That these may be changed; without it, what would be changed is told
-    #[arg(long, value_name = "NIC,NIC", value_delimiter = ',', requires = "nic")]
-    yes_change: Vec<String>,
-    /// Even if the default route, or your session, is over one of them
-    #[arg(long, requires = "nic")]
-    even_default_route: bool,
-}
-
-impl NicArgs {
-    fn nics(&self, bench: Bench) -> anyhow::Result<Option<Nics>> {
-        if bench == Bench::Drop && self.to.is_some() {
-            return Err(Usage("--to and --sink are for `bench forward`".into()).into());
-        }
-        let (Some(nic), Some(from)) = (&self.nic, &self.from) else {
-            return Ok(None);
-        };
-        Ok(Some(Nics {
-            nic: nic.clone(),
-            from: from.clone(),
-            to: self.to.clone(),
-            sink: self.sink.clone(),
-            yes_change: self.yes_change.clone(),
-            even_default_route: self.even_default_route,
-        }))
-    }
-}
-
-/// Where packets run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum BenchLab {
-    /// Network namespaces of this machine, joined by veth
-    Netns,
-    /// The same in a QEMU guest that boots any kernel
-    Vm,
-}
-
 /// What guests are for.
 #[derive(Debug, Clone, Copy, Default)]
 struct Guests<'a> {
@@ -194,6 +51,8 @@ struct Guests<'a> {
     rates: bool,
     /// Instructions are counted in some.
     explain: bool,
+    /// Over what packets run there.
+    link: Option<Link>,
     /// What they boot.
     kernel: &'a str,
 }
@@ -203,57 +62,6 @@ const EXPLAIN: ExplainPlan = ExplainPlan {
     batches: 16,
     blocks: 3,
 };
-
-/// Arguments of a replacement under load.
-#[derive(Debug, Args)]
-pub(crate) struct SwapArgs {
-    /// How often the program is replaced in each block
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    swaps: u32,
-    /// The path: xdp, xdp-skb, xdp-tx or xdp-redirect
-    #[arg(long, value_name = "PATH", default_value = "xdp")]
-    path: DataPath,
-    /// CPUs that send
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_024))]
-    cores: u32,
-    /// Blocks
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    blocks: u32,
-    /// How long each block is measured
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = super::live::duration)]
-    time: Duration,
-    #[command(flatten)]
-    out: OutArgs,
-}
-
-/// Where what was measured goes.
-#[derive(Debug, Args)]
-pub(crate) struct OutArgs {
-    /// The recording [default: bench-drop.plumb, bench-forward.plumb or bench-swap.plumb]
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// A line for each block, as CSV
-    #[arg(long, conflicts_with = "json")]
-    csv: bool,
-    /// Everything, as JSON
-    #[arg(long)]
-    json: bool,
-    /// No progress
-    #[arg(short, long)]
-    quiet: bool,
-    #[command(flatten)]
-    page: PageArgs,
-}
-
-impl OutArgs {
-    fn options(&self) -> RunOptions {
-        RunOptions {
-            output: self.output.clone(),
-            quiet: self.quiet,
-            ..RunOptions::plain()
-        }
-    }
-}
 
 /// Measure and show.
 ///
@@ -290,6 +98,7 @@ fn measure(bench: Bench, args: &BenchArgs, cache: &Path) -> anyhow::Result<ExitC
     let guests = Guests {
         rates: args.lab == BenchLab::Vm,
         explain: args.explain,
+        link: Some(args.link()?),
         kernel: &args.kernel,
     };
     let name = format!("bench-{bench}");
@@ -328,6 +137,8 @@ fn swap(args: &SwapArgs, cache: &Path) -> anyhow::Result<ExitCode> {
             stamped: false,
             swaps: args.swaps,
             sources: 0,
+            multi_buffer: false,
+            link: Link::Veth,
             planted: Planted::default(),
         }],
         blocks: args.blocks,
@@ -384,6 +195,7 @@ fn record(
         |engine, recording, save, teller| {
             let lab = GuestLab {
                 kernel: guests.kernel,
+                link: guests.link.unwrap_or(Link::Veth),
                 options: engine,
                 tell: &|event| teller.tell(event),
             };
@@ -458,90 +270,4 @@ pub(super) fn show(recording: &Recording, csv: bool, json: bool) -> anyhow::Resu
         text
     };
     print(&text)
-}
-
-/// Every combination.
-fn arms(bench: Bench, args: &BenchArgs) -> anyhow::Result<Vec<BenchArm>> {
-    let possible = DataPath::of(bench);
-    let mut paths: Vec<DataPath> = Vec::new();
-    for word in &args.path {
-        if word == "all" {
-            paths.extend(possible);
-            continue;
-        }
-        let path = word.parse::<DataPath>().ok();
-        match path.filter(|path| possible.contains(path)) {
-            Some(path) => paths.push(path),
-            None => {
-                let names: Vec<&str> = possible.iter().map(|p| p.as_str()).collect();
-                return Err(Usage(format!(
-                    "`{}` is no path of `bench {bench}`: they are {}, or `all`",
-                    word.chars().take(40).collect::<String>(),
-                    names.join(", ")
-                ))
-                .into());
-            }
-        }
-    }
-    if args.blocklist.is_some() && (bench != Bench::Drop || paths != [DataPath::Xdp]) {
-        return Err(Usage(
-            "--blocklist is for `bench drop --path xdp`: its program looks into the list".into(),
-        )
-        .into());
-    }
-    let looks = args.lookups.iter().any(|n| *n > 0);
-    let program = |p: &DataPath| matches!(p, DataPath::Xdp | DataPath::XdpSkb);
-    if looks && (bench != Bench::Drop || args.blocklist.is_some() || !paths.iter().all(program)) {
-        return Err(Usage(
-            "--lookups is for `bench drop --path xdp,xdp-skb` without --blocklist: their program \
-             looks into a map"
-                .into(),
-        )
-        .into());
-    }
-    let mut arms: Vec<BenchArm> = Vec::new();
-    for &path in &paths {
-        for &size in &args.size {
-            for &flows in &args.flows {
-                for &cores in &args.cores {
-                    for &offered in &args.rate {
-                        arms.extend(args.lookups.iter().map(|&lookups| BenchArm {
-                            bench,
-                            path,
-                            frames: Frames {
-                                kind: args.frames,
-                                family: args.family,
-                                size,
-                                flows,
-                            },
-                            offered,
-                            cores,
-                            batch: args.batch,
-                            apart: args.apart,
-                            stamped: args.latency,
-                            swaps: 0,
-                            sources: args.blocklist.unwrap_or(0),
-                            planted: Planted {
-                                lookups,
-                                fault: args.plant,
-                                again: false,
-                            },
-                        }));
-                    }
-                }
-            }
-        }
-    }
-    let mut different: Vec<BenchArm> = Vec::new();
-    for mut arm in arms {
-        if different.contains(&arm) {
-            continue;
-        }
-        different.push(arm);
-        if args.twice {
-            arm.planted.again = true;
-            different.push(arm);
-        }
-    }
-    Ok(different)
 }

@@ -40,6 +40,9 @@ const QUIET: Duration = Duration::from_millis(30);
 const LOOK: Duration = Duration::from_millis(10);
 /// No longer than this is that waited for.
 const DRAIN_MOST: Duration = Duration::from_secs(2);
+/// Drivers of NICs bring what they count up to date no less often: e1000 every two seconds
+/// (e1000_watchdog, drivers/net/ethernet/intel/e1000/e1000_main.c).
+const CATCH_UP: Duration = Duration::from_millis(2_500);
 /// How long packets run to find out where they go.
 const DIAGNOSIS: Duration = Duration::from_millis(200);
 /// Of the places that packets went to, so many are told.
@@ -90,14 +93,17 @@ impl Run<'_> {
         arm: &BenchArm,
         window: Duration,
     ) -> Result<Ran, EngineError> {
-        if let Some(why) = (arm.planted.fault).and_then(|f| f.spares(arm.bench, arm.path)) {
+        let fault = arm.planted.fault;
+        let several = (fault == Some(Fault::Mtu) && arm.multi_buffer)
+            .then_some("its program takes frames in several buffers");
+        if let Some(why) = several.or_else(|| fault.and_then(|f| f.spares(arm.bench, arm.path))) {
             return Ok(Ran::CannotHere(format!(
                 "this is no fault for {}: {why}",
                 arm.path
             )));
         }
-        let limit = match (arm.offered, self.own) {
-            (Offered::Most, None) => match self.limit(arm)? {
+        let limit = match (arm.offered, self.has_nics()) {
+            (Offered::Most, false) => match self.limit(arm)? {
                 Ok(limit) => limit,
                 Err(why) => return Ok(Ran::CannotHere(why)),
             },
@@ -325,6 +331,7 @@ impl Stand {
             stamped: arm.stamped && arm.bench == Bench::Drop,
             blocklist: (arm.sources > 0).then_some(arm.sources),
             lookups: arm.planted.lookups,
+            multi_buffer: arm.multi_buffer,
             ..Way::new(arm.path, arm.bench)
         };
         // The sink first: a device that XDP frames are sent to has to poll.
@@ -415,6 +422,14 @@ impl Stand {
         let site = &self.ground.site;
         let mut devices = vec![site.ingress.name.as_str()];
         devices.extend(site.egress.iter().map(|d| d.name.as_str()));
+        if self.ground.is_shared() {
+            // All are in one namespace.
+            devices.push(&self.ground.devices[0]);
+            let sink = self.ground.sink.as_ref();
+            devices.extend(sink.map(|site| site.ingress.name.as_str()));
+            devices.sort_unstable();
+            devices.dedup();
+        }
         Counters::read(site.namespace.as_fd(), &devices)
             .map_err(EngineError::host("read the kernel's counters"))
     }
@@ -473,6 +488,25 @@ impl Stand {
     /// where others may send as well, how many came in that were not the generator's.
     fn hops(&mut self, arm: &BenchArm, generated: &[Generated]) -> Result<Ways, EngineError> {
         self.quiet()?;
+        let begun = Instant::now();
+        loop {
+            let settled = begun.elapsed() > CATCH_UP;
+            let ways = self.hops_now(arm, generated, settled)?;
+            let closes = ways.hops.iter().all(|hop| hop.missing() == 0);
+            // Counters of namespaces' veth are those of now.
+            if closes || settled || !self.ground.is_shared() {
+                return Ok(ways);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn hops_now(
+        &mut self,
+        arm: &BenchArm,
+        generated: &[Generated],
+        settled: bool,
+    ) -> Result<Ways, EngineError> {
         let path = self.path.handled()?;
         let sink = match &mut self.sink {
             Some(sink) => Some(sink.handled()?),
@@ -480,6 +514,7 @@ impl Stand {
         };
         let grew = self.counters()?.since(&self.before);
         let [from, to] = &self.ground.devices;
+        let site = &self.ground.site;
         let way = ledger::Way {
             bench: arm.bench,
             devices: [from, to],
@@ -487,6 +522,8 @@ impl Stand {
             shared: self.ground.is_shared(),
             sink: (self.ground.sink.as_ref()).map(|site| site.ingress.name.as_str()),
             threaded: arm.apart || arm.planted.fault == Some(Fault::FullRing),
+            egress: site.egress.as_ref().map(|device| device.name.as_str()),
+            settled,
         };
         let foreign = self.ground.is_shared().then(|| {
             let came = grew.get(&format!("{to} rx_packets")).copied();

@@ -8,6 +8,7 @@ use std::thread;
 
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_model::bench::{BenchArm, COUNTED, INSTRUCTIONS};
+use netplumb_model::class::Link;
 use netplumb_model::message::{CountPlan, Reply, Request};
 use netplumb_model::recording::{Arm, Ledger, Recording, env};
 
@@ -69,7 +70,7 @@ pub fn explain(
             paths.push(arm.counted());
         }
     }
-    let (origin, options) = lab.origin(lab.options.quick)?;
+    let (origin, options) = lab.origin(lab.options.quick, Link::Veth, false)?;
     let mut facts = |key: &str, value: String| {
         let key = format!("{FACTS}.{key}");
         recording.environment.insert(key, value);

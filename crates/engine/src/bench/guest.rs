@@ -41,6 +41,9 @@ const NFT_MODULES: &[&str] = &[
 pub struct GuestLab<'a> {
     /// A name that the catalogue of kernels knows.
     pub kernel: &'a str,
+    /// Over what packets run where rates are measured: veth between namespaces, or the
+    /// guest's NICs, two or four of them. They are counted over veth.
+    pub link: Link,
     /// Where kernels and states are, and how long things may take.
     pub options: &'a Options,
     /// Told of boots.
@@ -65,15 +68,25 @@ impl GuestLab<'_> {
         Ok(())
     }
 
-    /// What its guests start from; `quick`: without an instruction clock.
-    pub(super) fn origin(&self, quick: bool) -> Result<(Origin, Options), EngineError> {
+    /// What its guests start from; `quick`: without an instruction clock; `link`: with
+    /// NICs of this kind, if it is one, and with `forward` with twice as many.
+    pub(super) fn origin(
+        &self,
+        quick: bool,
+        link: Link,
+        forward: bool,
+    ) -> Result<(Origin, Options), EngineError> {
         let options = Options {
             quick,
             ..self.options.clone()
         };
         let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
         let kernel = KernelStore::new(&options.cache).find(self.kernel)?;
-        let guest = plan(self.kernel, files::nft().is_ok());
+        let guest = GuestPlan {
+            link,
+            forward,
+            ..plan(self.kernel, files::nft().is_ok())
+        };
         let boot = Boot {
             guest: &guest,
             kernel: &kernel,
@@ -131,8 +144,10 @@ impl InGuest {
     /// Start it; with facts about it.
     pub(super) fn start(
         lab: &GuestLab<'_>,
+        forward: bool,
     ) -> Result<(InGuest, BTreeMap<String, String>), EngineError> {
-        let (origin, options) = lab.origin(true)?;
+        let forward = forward && lab.link != Link::Veth;
+        let (origin, options) = lab.origin(true, lab.link, forward)?;
         let mut guest = origin.start(&[Request::Describe], Extra::default(), &options)?;
         guest.go_on()?;
         let mut facts = origin.facts.clone();

@@ -39,6 +39,7 @@ const OF_DEVICES: &[(&str, &str)] = &[
     ("rx_dropped", "dropped by the device on its way in"),
     ("tx_dropped", "dropped by the device on its way out"),
     ("rx_missed_errors", "missed by the device"),
+    ("rx_fifo_errors", "the device's ring was full"),
 ];
 
 /// The hops of a bench.
@@ -51,10 +52,15 @@ pub(super) struct Way<'a> {
     /// Whether others may send packets over the same devices: what counters tell is then
     /// only taken for as many as are missing.
     pub(super) shared: bool,
+    /// Which device the path sends them on by, if another one.
+    pub(super) egress: Option<&'a str>,
     /// Where packets come out, if they do.
     pub(super) sink: Option<&'a str>,
     /// Whether a thread takes them off the device that they come to.
     pub(super) threaded: bool,
+    /// Whether counters have had the time that drivers take to bring them up to date: what
+    /// a device did not count by then, it never saw.
+    pub(super) settled: bool,
 }
 
 impl Way<'_> {
@@ -111,6 +117,27 @@ impl Way<'_> {
             let n = n.min(hop.missing().unsigned_abs());
             if n > 0 {
                 *hop.dropped.entry(cause).or_default() += n;
+            }
+        }
+        let count = |device: &str, counter| grew.get(&format!("{device} {counter}")).copied();
+        let cables = [
+            (from, Some(sent), Some(to)),
+            (
+                self.egress.unwrap_or_default(),
+                self.egress.and_then(|egress| count(egress, "tx_packets")),
+                self.sink.filter(|_| self.egress.is_some()),
+            ),
+        ];
+        for (from, sent, to) in cables {
+            let came = to.and_then(|to| count(to, "rx_packets"));
+            let (true, Some(sent), Some(came)) = (self.shared && self.settled, sent, came) else {
+                continue;
+            };
+            let never = sent.saturating_sub(came).min(hop.missing().max(0) as u64);
+            if never > 0 {
+                let to = to.unwrap_or_default();
+                let cause = format!("sent by {from} and never received by {to}");
+                hop.dropped.insert(cause, never);
             }
         }
         hops.push(hop);
@@ -210,8 +237,10 @@ mod tests {
             devices: ["tx0", "rx0"],
             path: "socket",
             shared: false,
+            egress: None,
             sink: None,
             threaded: false,
+            settled: false,
         };
         let hops = way.hops(&generated, &path, None, &grew);
         assert_eq!(hops.iter().map(Hop::missing).collect::<Vec<_>>(), [0, 0]);
@@ -226,6 +255,19 @@ mod tests {
         let others = shared.hops(&generated, &more, None, &grew);
         assert_eq!(others.iter().map(Hop::missing).collect::<Vec<_>>(), [0, 0]);
         assert_eq!(others[1].dropped.len(), 1);
+        // What the device at the other end of the cable has not counted in the end was lost
+        // on the way, but no more than that.
+        let cable = Way {
+            settled: true,
+            ..shared
+        };
+        let grew = BTreeMap::from([("rx0 rx_packets".to_string(), 84)]);
+        let lost = cable.hops(&generated, &path, None, &grew);
+        assert_eq!(lost[1].missing(), 0);
+        let never = "sent by tx0 and never received by rx0";
+        assert_eq!(lost[1].dropped.get(never), Some(&5));
+        let grew = BTreeMap::from([("rx0 rx_packets".to_string(), 88)]);
+        assert_eq!(cable.hops(&generated, &path, None, &grew)[1].missing(), 3);
         let measured = Measured {
             hops,
             ..Measured::default()

@@ -215,7 +215,7 @@ pub(super) fn addresses(family: Family) -> (IpAddr, IpAddr) {
 
 impl Own {
     /// Check all, and begin the journal. Nothing is changed yet.
-    pub(super) fn begin(nics: &Nics, arms: &[BenchArm]) -> Result<Own, EngineError> {
+    pub(crate) fn begin(nics: &Nics, arms: &[BenchArm]) -> Result<Own, EngineError> {
         let host = EngineError::host;
         let namespace = Namespace::current().map_err(host("find this network namespace"))?;
         let states = namespace.device_states();
@@ -321,7 +321,7 @@ impl Own {
     }
 
     /// Put back what is left, and tell what can't be.
-    pub(super) fn end(mut self) -> Result<(), NicError> {
+    pub(crate) fn end(mut self) -> Result<(), NicError> {
         drop(self.keep.take());
         match self.journal.failures() {
             failures if failures.is_empty() => Ok(()),

@@ -37,9 +37,9 @@ impl Run<'_> {
         let goals = goals(self.plan);
         for (number, arm) in arms.iter().enumerate() {
             let name = self.recording.arms[number].name.clone();
-            // On interfaces of the user's no more goes out than is made, whatever they are.
+            // Over NICs no more goes out than is made, whatever they are.
             let made = BenchArm {
-                apart: arm.apart && self.own.is_none(),
+                apart: arm.apart && !self.has_nics(),
                 ..*arm
             };
             let limit = match self.limit(&made)? {

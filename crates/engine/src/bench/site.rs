@@ -279,6 +279,8 @@ mod tests {
             stamped: false,
             swaps: 0,
             sources: 0,
+            multi_buffer: false,
+            link: Link::Veth,
             planted: Default::default(),
         }
     }

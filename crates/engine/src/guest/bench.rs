@@ -13,7 +13,8 @@ use netplumb_model::message::{CountPlan, Reply};
 use netplumb_model::recording::Ledger;
 use netplumb_workload::mark::{self, mark};
 
-use super::Agent;
+use super::{Agent, nics};
+use crate::bench::Own;
 use crate::bench::block::{self, Ran, Stand};
 use crate::error::EngineError;
 
@@ -38,13 +39,18 @@ impl Agent {
     ) -> Result<(), String> {
         name_programs();
         let times = times.map(Duration::from_nanos);
+        let own = match nics::take(arm) {
+            Ok(own) => own,
+            Err(error) => return cannot(error, reply),
+        };
         let ran = block::measure(
             arm,
-            None,
+            own.as_ref(),
             times,
             limit_pps,
             &Arc::new(AtomicBool::new(false)),
         );
+        own.map_or(Ok(()), Own::end).map_err(|e| e.to_string())?;
         let answer = match ran.map_err(|e| e.to_string())? {
             Ran::Measured(measured, mut facts) => {
                 facts.extend(cpu::facts());
@@ -68,7 +74,9 @@ impl Agent {
     /// Where packets go.
     pub(super) fn bench_diagnose(&self, arm: &BenchArm, reply: Tell<'_>) -> Result<(), String> {
         name_programs();
-        let found = block::diagnose(arm, None, &Arc::new(AtomicBool::new(false)));
+        let own = nics::take(arm).map_err(|e| e.to_string())?;
+        let found = block::diagnose(arm, own.as_ref(), &Arc::new(AtomicBool::new(false)));
+        own.map_or(Ok(()), Own::end).map_err(|e| e.to_string())?;
         let found = found.map_err(|e| e.to_string())?;
         reply(Reply::Diagnosis(found)).map_err(|e| e.to_string())
     }

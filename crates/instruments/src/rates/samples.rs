@@ -247,8 +247,10 @@ mod tests {
             let _ = writeln!(io::stderr(), "skipped: not root");
             return;
         }
-        super::super::run_on(0).unwrap();
-        let mut sampler = Sampler::load(&[0]).unwrap();
+        // SAFETY: takes nothing.
+        let cpu = unsafe { libc::sched_getcpu() } as u32;
+        super::super::run_on(cpu as usize).unwrap();
+        let mut sampler = Sampler::load(&[cpu]).unwrap();
         let begun = Instant::now();
         sampler.begin().unwrap();
         let mut zero = vec![0_u8; 1 << 20];

@@ -41,6 +41,11 @@ pub struct BenchArm {
     /// Sources on the path's list of those to be dropped, which changes while it runs; 0
     /// for no list.
     pub sources: u32,
+    /// Whether the path's XDP program takes frames in several buffers, as one has to on a
+    /// device whose MTU is too large for one.
+    pub multi_buffer: bool,
+    /// Over what packets come: veth, or NICs that a guest has.
+    pub link: Link,
     /// What is planted, to see that it is found.
     pub planted: Planted,
 }
@@ -72,6 +77,9 @@ impl BenchArm {
             if n > 0 {
                 more.push((key.to_string(), n.to_string()));
             }
+        }
+        if self.multi_buffer {
+            more.push(("multi-buffer".into(), on(true)));
         }
         if let Some(fault) = self.planted.fault {
             more.push(("fault".into(), fault.to_string()));
@@ -106,6 +114,7 @@ impl BenchArm {
             apart: false,
             stamped: false,
             swaps: 0,
+            link: Link::Veth,
             ..*self
         }
     }
@@ -136,7 +145,7 @@ impl BenchArm {
                 FrameKind::Icmp => Proto::Raw,
             },
             family: self.frames.family,
-            link: Link::Veth,
+            link: self.link,
             forward: self.bench == Bench::Forward,
             size_bytes: self.frames.size.mean_bytes().round() as u32,
             knobs,
@@ -205,6 +214,8 @@ mod tests {
             stamped: false,
             swaps: 0,
             sources: 0,
+            multi_buffer: false,
+            link: Link::Veth,
             planted: Planted::default(),
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{Bench, BenchArm, DataPath, FrameKind, FrameSize, Frames, Offered, Planted, rate_of};
-use crate::class::{Family, words};
+use crate::class::{Family, Link, words};
 use crate::experiment::ExperimentError;
 
 words! {
@@ -328,6 +328,8 @@ impl BenchFile {
                                 stamped: false,
                                 swaps: 0,
                                 sources: 0,
+                                multi_buffer: false,
+                                link: Link::Veth,
                                 planted: Planted::default(),
                             });
                         }

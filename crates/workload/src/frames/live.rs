@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
@@ -26,6 +27,8 @@ const GENERATE: &str = "frames_generate";
 const PREFIX: &str = "frames_";
 /// The tracepoint that tells what the device took.
 const SENT: &str = "xdp_devmap_xmit";
+/// How long it is tried whether a device takes frames.
+const TRIAL: Duration = Duration::from_millis(300);
 /// Frames of one call: as many as can be asked for. Each call costs tens of ms.
 const REPEAT: u32 = u32::MAX;
 
@@ -176,6 +179,47 @@ impl Live {
         Ok(())
     }
 
+    /// Where the kernel can't tell whether the device sends frames by XDP: send some, which
+    /// are counted as all are, and see.
+    pub(super) fn try_out(&self, plan: &GeneratorPlan) -> Result<(), GeneratorError> {
+        if tells() || self.loop_only {
+            return Ok(());
+        }
+        let (Some(cpu), namespace) = (self.cpus.first(), &plan.exit.namespace) else {
+            return Ok(());
+        };
+        let work = || {
+            system::pin(*cpu)?;
+            system::enter(namespace.as_fd())?;
+            let begun = Instant::now();
+            // None may be due yet.
+            while begun.elapsed() < TRIAL {
+                self.test_run(self.batch)?;
+                let counts = self
+                    .counts()
+                    .map_err(doing("read the generator's counts"))?;
+                let refused = counts.iter().flat_map(|count| &count.refused);
+                let causes: Vec<&str> = refused.map(|(cause, _)| cause.as_str()).collect();
+                if counts.iter().any(|count| count.sent > 0) {
+                    return Ok(());
+                }
+                if !causes.is_empty() {
+                    return Err(GeneratorError::CannotRun {
+                        reason: format!(
+                            "the device took none of some frames by XDP ({})",
+                            causes.join("; ")
+                        ),
+                        remedy: "use packet sockets".into(),
+                    });
+                }
+            }
+            Ok(())
+        };
+        // A thread's CPU and namespace are for good.
+        std::thread::scope(|scope| scope.spawn(work).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
     /// Have so many frames made, or fewer if this thread is called back.
     pub(super) fn test_run(&self, repeat: u32) -> Result<(), GeneratorError> {
         let mut options = sys::bpf_test_run_opts {
@@ -232,16 +276,20 @@ impl Live {
     }
 }
 
-/// Check that the device sends frames that are redirected to it. A kernel that can't
-/// tell (before Linux 6.3) has to be tried.
+/// Whether the kernel tells what devices can do with XDP, from Linux 6.3 on.
+fn tells() -> bool {
+    Btf::from_vmlinux().is_ok_and(|btf| {
+        btf.type_by_name::<types::Enum<'_>>("netdev_xdp_act")
+            .is_some()
+    })
+}
+
+/// Check that the device sends frames that are redirected to it, where the kernel tells:
+/// elsewhere it is [tried out](Live::try_out).
 pub(super) fn check_takes_xdp(plan: &GeneratorPlan) -> Result<(), GeneratorError> {
     /// include/uapi/linux/netdev.h, since Linux 6.3 (d3d854fd6a1d).
     const NETDEV_XDP_ACT_NDO_XMIT: u64 = 4;
-    let tells = Btf::from_vmlinux().is_ok_and(|btf| {
-        btf.type_by_name::<types::Enum<'_>>("netdev_xdp_act")
-            .is_some()
-    });
-    if !tells {
+    if !tells() {
         return Ok(());
     }
     let mut told = sys::bpf_xdp_query_opts {

@@ -1,0 +1,74 @@
+//! The guest's own NICs, for benches on them: two that a cable joins, and two more for
+//! what is sent on.
+
+use std::time::{Duration, Instant};
+
+use netplumb_lab::netns::{DeviceState, Namespace};
+use netplumb_model::bench::{Bench, BenchArm};
+use netplumb_model::class::Link;
+
+use super::nics;
+use crate::bench::{NicError, Nics, Own};
+use crate::error::EngineError;
+
+/// How long a NIC may take to have its carrier; e1000 takes two seconds of the guest's.
+const PATIENCE: Duration = Duration::from_secs(20);
+const NAP: Duration = Duration::from_millis(20);
+
+/// Take them for an arm that runs over them. They are up afterwards, and nobody else's.
+pub(super) fn take(arm: &BenchArm) -> Result<Option<Own>, EngineError> {
+    if arm.link == Link::Veth {
+        return Ok(None);
+    }
+    let there = match arm.bench {
+        Bench::Drop => 2,
+        Bench::Forward => 4,
+    };
+    let host = EngineError::host;
+    let namespace = Namespace::current().map_err(host("find this network namespace"))?;
+    let begun = Instant::now();
+    let found = loop {
+        let found = find(&namespace)?;
+        for state in found.iter().filter(|state| !state.up) {
+            let up = namespace.set_up(state.index, None);
+            up.map_err(host("bring up a NIC"))?;
+        }
+        if found.len() >= there && found.iter().all(|state| state.running) {
+            break found;
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(NicError::CannotRun {
+                reason: format!(
+                    "of {there} NICs of the guest {} are there, {} with a carrier",
+                    found.len(),
+                    found.iter().filter(|state| state.running).count()
+                ),
+                remedy: "take another kind (--link)".into(),
+            }
+            .into());
+        }
+        std::thread::sleep(NAP);
+    };
+    let mut names = found.into_iter().map(|state| state.name);
+    let (Some(from), Some(nic)) = (names.next(), names.next()) else {
+        return Ok(None);
+    };
+    let mut nics = Nics {
+        nic,
+        from,
+        to: names.next(),
+        sink: names.next(),
+        yes_change: Vec::new(),
+        even_default_route: true,
+    };
+    nics.yes_change = nics.names().into_iter().map(String::from).collect();
+    Own::begin(&nics, std::slice::from_ref(arm)).map(Some)
+}
+
+/// Those that there are, in the order in which packets pass them.
+fn find(namespace: &Namespace) -> Result<Vec<DeviceState>, EngineError> {
+    let states = namespace.device_states();
+    let states = states.map_err(EngineError::host("list the NICs"))?;
+    let of = |mac: [u8; 6]| states.iter().find(|state| state.mac == mac).cloned();
+    Ok(nics().into_iter().map_while(|nic| of(nic.mac)).collect())
+}
