@@ -195,7 +195,11 @@ fn emulated_nics() {
     let short = "--rate 4k --blocks 1 --time 500ms --warmup 100ms --json --quiet";
     for (words, counts, cannot) in [
         ("drop --path nft-raw,xdp-skb,xdp --link e1000", 2, 1),
-        ("forward --path route,bridge --link virtio-net", 2, 0),
+        (
+            "forward --path route,bridge,xdp-redirect --link virtio-net",
+            3,
+            0,
+        ),
     ] {
         let ran = place.run(&format!("bench {words} --lab vm {short}"));
         let document = document(ran.code(0));

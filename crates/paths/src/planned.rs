@@ -72,6 +72,12 @@ pub fn planned(
     match path {
         P::Xdp | P::XdpTx | P::XdpRedirect => {
             all.push(program(ingress, "a program of XDP is attached"));
+            if let (P::XdpRedirect, Some(egress)) = (path, site.egress) {
+                all.push(program(
+                    egress,
+                    "a program of XDP that lets all pass is attached",
+                ));
+            }
         }
         P::XdpSkb => {
             all.push(gro(ingress).planned("on"));

@@ -25,6 +25,8 @@ const BATCH: usize = 4096;
 pub(crate) struct Xdp {
     // In this order it is taken down.
     link: Attached,
+    /// What lets all pass that comes in where packets leave.
+    _passing: Option<(Attached, Program)>,
     lost: Option<Lost>,
     versions: Vec<Program>,
     changes: Changes,
@@ -79,8 +81,22 @@ impl Xdp {
             changes.gro(&site.ingress)?;
         }
         let link = attach(&first, &changes, &site.ingress, mode)?;
+        // The far end of a veth is what lets frames of XDP through, the device itself
+        // elsewhere. One that takes no program may still send them.
+        let mut passing = None;
+        if way.path == DataPath::XdpRedirect && site.journal.is_some() {
+            let pass = load(way, &config, "xdp_pass", None)?;
+            match attach(&pass, &changes, site.egress()?, mode) {
+                Ok(link) => passing = Some((link, pass)),
+                Err(PathError::CannotRun { reason, .. }) => {
+                    changes.note("path.egress", format!("without a program: {reason}"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
         Ok(Xdp {
             link,
+            _passing: passing,
             lost,
             versions: vec![first],
             changes,
@@ -100,6 +116,15 @@ fn program(way: &Way, config: &Config) -> Result<Program, PathError> {
         _ if way.lookups > 0 => ("xdp_drop", Some(("sources", 1))),
         _ => ("xdp_drop", None),
     };
+    load(way, config, program, map)
+}
+
+fn load(
+    way: &Way,
+    config: &Config,
+    program: &str,
+    map: Option<(&str, u32)>,
+) -> Result<Program, PathError> {
     Load {
         image: IMAGE,
         program,

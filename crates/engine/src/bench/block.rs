@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use netplumb_instruments::live::LiveError;
 use netplumb_instruments::rates::cpu::{self, CpuClock, Reading};
 use netplumb_instruments::rates::drops::Drops;
 use netplumb_instruments::rates::links::Counters;
@@ -143,7 +144,11 @@ pub(super) fn measure_watched(
     times: [Duration; 2],
     cancel: &Cancel,
 ) -> Result<(Ran, Option<Seen>), EngineError> {
-    measure_by(arm, own, times, None, cancel, Some(Watch::load()?))
+    let watch = match Watch::load() {
+        Ok(watch) => watch,
+        Err(error) => return Ok((cannot(error)?, None)),
+    };
+    measure_by(arm, own, times, None, cancel, Some(watch))
 }
 
 fn measure_by(
@@ -241,6 +246,7 @@ fn cannot(error: EngineError) -> Result<Ran, EngineError> {
 pub(crate) fn why_not(error: EngineError) -> Result<String, EngineError> {
     match error {
         EngineError::Path(PathError::CannotRun { reason, remedy })
+        | EngineError::Live(LiveError::CannotRun { reason, remedy })
         | EngineError::Nic(NicError::CannotRun { reason, remedy })
         | EngineError::Generator(GeneratorError::CannotRun { reason, remedy }) => {
             Ok(format!("{reason}: {remedy}"))

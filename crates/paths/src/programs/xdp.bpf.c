@@ -97,6 +97,16 @@ int xdp_drop(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
+/*
+ * For a device that is redirected to: some drivers send what comes by XDP only
+ * while the device has a program itself (virtnet_xdp_xmit, ixgbe_xdp_xmit).
+ */
+SEC("xdp")
+int xdp_pass(struct xdp_md *ctx)
+{
+	return XDP_PASS;
+}
+
 /* Those from sources that are not listed go on to the kernel. */
 SEC("xdp")
 int xdp_blocklist(struct xdp_md *ctx)
