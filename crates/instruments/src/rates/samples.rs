@@ -183,6 +183,10 @@ fn event(cpu: u32) -> Result<OwnedFd, LiveError> {
             reason: "the kernel doesn't let this user sample CPUs".into(),
             remedy: "be root, or have CAP_PERFMON (`plumb doctor` says more)".into(),
         },
+        libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP => LiveError::CannotRun {
+            reason: "the kernel has no clock to sample CPUs by".into(),
+            remedy: "use a kernel with CONFIG_PERF_EVENTS".into(),
+        },
         errno => system("sample what CPUs do")(io::Error::from_raw_os_error(errno)),
     })
 }
