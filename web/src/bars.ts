@@ -2,7 +2,7 @@
 import type { PageClass, PageFunction } from "./data";
 import { order, toneOf } from "./colour";
 import { h } from "./dom";
-import { change, changePercent, cost, percent, share, short } from "./number";
+import { changePercent, cost, percent, share, short } from "./number";
 import type { FunctionSum, Glance, Tree } from "./tree";
 
 /** Functions below this share of the whole are summed up, percent. */
@@ -10,16 +10,41 @@ const MIN_SHARE = 1;
 const MOST_BARS = 16;
 const NAME_LETTERS = 60;
 
-interface Step {
+export interface Step {
   name: string;
   from: number;
   to: number;
-  kind: "layer" | "whole" | "less" | "more";
+  /** "unsure": a change that may be chance. */
+  kind: "layer" | "whole" | "less" | "more" | "unsure";
   figures: string[];
 }
 
+/** How a cost is written: instructions, or a time. */
+type Show = (value: number) => string;
+
+/** With its sign. */
+const signed = (value: number, show: Show): string => (value > 0 ? `+${show(value)}` : show(value));
+
+/** The steps from before to after, by what each part changes. */
+export function changeSteps(before: number, after: number, parts: { name: string; before: number; after: number; sure?: boolean }[], show: Show): Step[] {
+  let at = before;
+  const out: Step[] = [{ name: "before", from: 0, to: at, kind: "whole", figures: [show(at), ""] }];
+  for (const part of parts) {
+    const delta = part.after - part.before;
+    if (Math.abs(delta) > 1e-9) {
+      out.push({
+        name: part.name, from: at, to: at + delta, kind: part.sure === false ? "unsure" : delta < 0 ? "less" : "more",
+        figures: [signed(delta, show), changePercent(part.before, part.after)],
+      });
+      at += delta;
+    }
+  }
+  out.push({ name: "after", from: 0, to: after, kind: "whole", figures: [show(after), changePercent(before, after)] });
+  return out;
+}
+
 /** The steps of the waterfall: what each layer adds, or by what it changes. */
-export function steps(glance: Glance, diff: boolean): Step[] {
+export function steps(glance: Glance, diff: boolean, show: Show = cost): Step[] {
   const layers = [...glance.layers].sort(([a], [b]) => order(a) - order(b) || a.localeCompare(b));
   const out: Step[] = [];
   if (!diff) {
@@ -28,54 +53,55 @@ export function steps(glance: Glance, diff: boolean): Step[] {
       if (after > 0) {
         out.push({
           name, from: at, to: at + after, kind: "layer",
-          figures: [cost(after), percent(share(after, glance.after))],
+          figures: [show(after), percent(share(after, glance.after))],
         });
         at += after;
       }
     }
-    out.push({ name: "total", from: 0, to: glance.after, kind: "whole", figures: [cost(glance.after), "100.0%"] });
+    out.push({ name: "total", from: 0, to: glance.after, kind: "whole", figures: [show(glance.after), "100.0%"] });
     return out;
   }
-  let at = glance.before;
-  out.push({ name: "before", from: 0, to: at, kind: "whole", figures: [cost(at), ""] });
-  for (const [name, [after, before]] of layers) {
-    const delta = after - before;
-    if (Math.abs(delta) > 1e-9) {
-      out.push({
-        name, from: at, to: at + delta, kind: delta < 0 ? "less" : "more",
-        figures: [change(delta), changePercent(before, after)],
-      });
-      at += delta;
-    }
-  }
-  const whole = glance.after;
-  out.push({
-    name: "after", from: 0, to: whole, kind: "whole",
-    figures: [cost(whole), changePercent(glance.before, whole)],
-  });
-  return out;
+  const parts = layers.map(([name, [after, before]]) => ({ name, before, after }));
+  return changeSteps(glance.before, glance.after, parts, show);
+}
+
+/** What a waterfall has otherwise than by itself. */
+export interface Waterfall {
+  /** Before the caption: which class it is. */
+  title?: string;
+  /** After it. */
+  note?: string;
+  show?: Show;
+  /** What fills the width, where several stand side by side. */
+  most?: number;
 }
 
 /** The waterfall of a class's layers. */
-export function waterfall(glance: Glance, diff: boolean): HTMLElement {
-  const all = steps(glance, diff);
+export function waterfall(glance: Glance, diff: boolean, options: Waterfall = {}): HTMLElement {
+  const per = glance.group.per ? `, per ${glance.group.per}` : "";
+  const caption = diff
+    ? `Layers whose cost changed${per}`
+    : options.title
+      ? `layers${per}`
+      : "Each layer goes on where the one before it ended: the path from the application down, then what all of it shares";
+  return cascade(steps(glance, diff, options.show), caption, diff, options);
+}
+
+/** Steps that go on where the one before ended. */
+export function cascade(all: Step[], caption: string, diff: boolean, options: Waterfall = {}): HTMLElement {
+  const show = options.show ?? cost;
   // Of a comparison the changes are small beside the whole: begin where they are.
   const ends = all.flatMap((step) => (step.kind === "whole" ? [step.to] : [step.from, step.to]));
-  const most = Math.max(...ends, 1e-9);
+  const most = Math.max(...ends, options.most ?? 0, 1e-9);
   const least = diff ? Math.max(Math.min(...ends) - (most - Math.min(...ends)) * 0.25, 0) : 0;
-  const zoomed = least > most * 0.02 ? least : 0;
+  // Where nothing changed there is nowhere to begin but at nothing.
+  const zoomed = least > most * 0.02 && least < most ? least : 0;
   const x = (value: number): number => ((Math.max(value, zoomed) - zoomed) * 100) / (most - zoomed || 1);
+  const said = [caption, zoomed > 0 ? `; the scale begins at ${show(zoomed)}` : "", options.note ? `; ${options.note}` : ""].join("");
   return h(
     "figure",
     { class: "bars waterfall" },
-    h(
-      "figcaption",
-      {},
-      diff
-        ? `Layers whose cost changed, ${glance.group.per ? `per ${glance.group.per}` : ""}` +
-            (zoomed > 0 ? `; the scale begins at ${cost(zoomed)}` : "")
-        : "Each layer goes on where the one before it ended: the path from the application down, then what all of it shares",
-    ),
+    h("figcaption", {}, options.title ? h("strong", {}, short(options.title, 160)) : null, options.title ? ": " : null, said),
     h(
       "ol",
       {},

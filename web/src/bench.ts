@@ -1,34 +1,56 @@
 /** Benches: how fast packets go, and where those went that did not. */
 import { chartFigure, looks } from "./chart";
-import type { PageBench } from "./data";
-import { h, section } from "./dom";
-import { flowFigure } from "./flow";
+import type { PageBench, PageFlow } from "./data";
+import { fold, h, section } from "./dom";
+import { flowFigure, lostOf } from "./flow";
+import { short, thousands } from "./number";
+import { latencyPart, rateBars, rateTable } from "./rates";
 import { costsFigure } from "./why";
 
-/** Ledgers that are drawn at once; the others are folded. */
+/** Ledgers that are unfolded: of those in which packets were lost. */
 const FEW = 4;
 
-/** The parts of a page that benches make. */
-export function benches(bench: PageBench): HTMLElement[] {
+/** The parts of a page that benches make. `drawn`: whether the bars are on it already. */
+export function benches(bench: PageBench, drawn: boolean): HTMLElement[] {
   const parts: HTMLElement[] = [];
-  if (bench.charts.length > 0) {
+  if (bench.rates.arms.length > 0 || bench.charts.length > 0) {
     const all = looks(bench.charts);
-    parts.push(section("rates", "Rates", h("div", { class: "charts" }, ...bench.charts.map((chart) => chartFigure(chart, all)))));
+    parts.push(
+      section(
+        "rates",
+        "Rates",
+        drawn || bench.rates.arms.length === 0 ? null : rateBars(bench.rates),
+        bench.rates.arms.length > 0 ? rateTable(bench.rates) : null,
+        h("div", { class: "charts" }, ...bench.charts.map((chart) => chartFigure(chart, all))),
+      ),
+    );
+  }
+  if (bench.latency) {
+    parts.push(section("latency", "Latency", latencyPart(bench.latency)));
   }
   if (bench.costs.length > 0) {
     parts.push(section("why", "Why", ...bench.costs.map(costsFigure)));
   }
   if (bench.flows.length > 0) {
-    // Those that don't add up come first: they say why there is no figure.
-    const sorted = [...bench.flows].sort((a, b) => Number(b.invalid !== "") - Number(a.invalid !== ""));
-    const rest = sorted.slice(FEW);
-    const folded = h("details", { class: "more" }, h("summary", {}, `${rest.length} more`));
-    folded.addEventListener("toggle", () => {
-      if (folded.open && folded.children.length === 1) {
-        folded.append(...rest.map(flowFigure));
-      }
-    });
-    parts.push(section("flows", "Where packets went", ...sorted.slice(0, FEW).map(flowFigure), rest.length > 0 ? folded : null));
+    parts.push(section("flows", "Where packets went", ...byLoss(bench.flows).map(foldedFlow)));
   }
   return parts;
+}
+
+/** Those that don't add up first, as they say why there is no figure; then those that lost most. */
+export function byLoss(flows: PageFlow[]): PageFlow[] {
+  const rank = (flow: PageFlow): number => (flow.invalid === "" ? lostOf(flow) : 2);
+  return [...flows].sort((a, b) => rank(b) - rank(a));
+}
+
+/** A ledger under its name, which says what was lost. */
+function foldedFlow(flow: PageFlow, at: number): HTMLElement {
+  const lost = lostOf(flow);
+  const [sent, left] = [flow.hops[0]?.entered ?? 0, flow.hops.at(-1)?.left ?? 0];
+  const said = flow.invalid !== "" ? "no measurement" : lost > 0 ? `${thousands(sent - left)} of ${thousands(sent)} lost` : "nothing lost";
+  return fold(
+    [h("span", { class: "name" }, short(flow.title, 200)), " ", h("span", { class: flow.invalid !== "" || lost > 0 ? "more" : "dim" }, said)],
+    () => [flowFigure(flow)],
+    { class: "flow-fold", open: at < FEW && (flow.invalid !== "" || lost > 0) },
+  );
 }

@@ -14,6 +14,8 @@ const LETTER = 7;
 const LABEL_LETTERS = 40;
 const NAME_LETTERS = 60;
 const TALL = 340;
+/** More bands than this hide each other; each point has its interval anyway. */
+const MOST_BANDS = 8;
 
 /** What a series is drawn with, wherever it is: by its name. */
 export type Looks = Map<string, number>;
@@ -139,7 +141,7 @@ function draw(chart: PageChart, shown: PageSeries[], looks: Looks, wide: number)
     const look = styleOf(series, looks);
     if (series.kind === "line" || series.kind === "ideal") {
       const between = points.filter((point) => point.low !== null && point.high !== null);
-      if (series.kind === "line" && between.length > 1) {
+      if (series.kind === "line" && between.length > 1 && chart.series.length <= MOST_BANDS) {
         const edge = (of: PagePoint[], value: (point: PagePoint) => number): string =>
           of.map((point) => `${x.at(point.x).toFixed(1)} ${yAt(value(point)).toFixed(1)}`).join("L");
         lines.push(

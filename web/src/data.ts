@@ -19,6 +19,7 @@ export interface Page {
   facts: Fact[];
   trust: string[];
   claims: PageClaim[];
+  figures: PageChart[];
   functions: PageFunction[];
   classes: PageClass[];
   timed?: PageTimed | null;
@@ -26,9 +27,37 @@ export interface Page {
 }
 
 export interface PageBench {
+  rates: PageRates;
+  latency: PageLatency | null;
   charts: PageChart[];
   flows: PageFlow[];
   costs: PageCosts[];
+}
+
+export interface PageRates {
+  title: string;
+  columns: { title: string; hint: string }[];
+  arms: PageArm[];
+  notes: { arms: string[]; text: string }[];
+}
+
+/** An arm; they are in the order in which they are shown. */
+export interface PageArm {
+  name: string;
+  state: "measured" | "invalid" | "absent";
+  pps: number | null;
+  low: number | null;
+  high: number | null;
+  lost: number;
+  mark: string;
+  cells: { text: string; value: number | null }[];
+}
+
+export interface PageLatency {
+  title: string;
+  note: string;
+  columns: string[];
+  arms: { name: string; packets: number; ns: (number | null)[] }[];
 }
 
 /** What a packet costs along paths, in one unit; figures are in the order of the paths. */
@@ -107,6 +136,7 @@ export interface PageClass {
   class: string;
   per: string;
   sentence: string;
+  could_not_act?: string[];
   packets: number;
   packets_before: number;
   contexts: PageTree[];
@@ -258,6 +288,8 @@ export function check(page: Page): Page {
     throw new Error(`the data are of schema ${page.schema}, and the page reads ${SCHEMA}`);
   }
   page.unit = short(page.unit, WORD_LETTERS);
+  // Left out where there is none.
+  page.figures ??= [];
   for (const f of page.functions) {
     f.layer = short(f.layer, WORD_LETTERS);
   }

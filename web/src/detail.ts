@@ -6,9 +6,9 @@ import { bothPart, comparedPart } from "./compared";
 import { choice, field, h, section } from "./dom";
 import { frames } from "./frames";
 import { callGraph } from "./graph";
-import { changeCell } from "./head";
+import { changeCell } from "./classes";
 import type { Icicle } from "./icicle";
-import { changePercent, cost, pathEnd, percent, share, short } from "./number";
+import { changePercent, cost, ns, pathEnd, percent, share, short } from "./number";
 import { table, type Column } from "./table";
 import { stagesPart, timedFunctions } from "./times";
 import { sums, titleOf, treeOf, type FunctionSum, type Glance, type Tree } from "./tree";
@@ -21,8 +21,8 @@ export interface Detail {
   icicle: Icicle | null;
 }
 
-/** The sections of a class. */
-export function detail(page: Page, glance: Glance): Detail {
+/** The sections of a class. `drawn`: whether its waterfall is on the page already. */
+export function detail(page: Page, glance: Glance, drawn: boolean): Detail {
   const { group } = glance;
   const title = h(
     "div",
@@ -48,7 +48,7 @@ export function detail(page: Page, glance: Glance): Detail {
     { class: "detail" },
     title,
     ...timed,
-    section("layers", "Layers", h("div", { class: "columns bars-columns" }, waterfall(glance, page.diff), layerTable(page, glance))),
+    section("layers", "Layers", drawn ? layerTable(page, glance) : h("div", { class: "columns bars-columns" }, waterfall(glance, page.diff, { show: page.unit === "ns" ? ns : cost }), layerTable(page, glance))),
     // Percentiles come before who called whom.
     times && !page.diff ? section("functions", "Functions", timedFunctions(page, group, times)) : null,
     // What changed has verdicts above, where it is of times.

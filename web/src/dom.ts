@@ -54,6 +54,44 @@ export function section(id: string, title: string, ...children: Child[]): HTMLEl
   return h("section", { id, "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, title), ...children);
 }
 
+/**
+ * A part that is folded until it is asked for, and made then: with a click, a key, or by
+ * [`unfoldAll`] for paper.
+ */
+export function fold(summary: Child[], make: () => Child[], properties: Record<string, Value> = {}): HTMLDetailsElement {
+  const folded = h("details", properties, h("summary", {}, ...summary));
+  let made = false;
+  const fill = (): void => {
+    if (!made) {
+      made = true;
+      folded.append(...make().filter((child): child is Node | string => Boolean(child)));
+    }
+  };
+  folded.addEventListener("toggle", () => folded.open && fill());
+  folded.addEventListener("unfold", fill);
+  if (folded.open) {
+    fill();
+  }
+  return folded;
+}
+
+/** Unfold all that is folded, but for what would be as long as a tree; says what it unfolded. */
+export function unfoldAll(within: Element): HTMLDetailsElement[] {
+  const unfolded: HTMLDetailsElement[] = [];
+  for (;;) {
+    const folded = [...within.querySelectorAll<HTMLDetailsElement>("details:not([open])")].filter((one) => !one.closest(".as-list"));
+    if (folded.length === 0) {
+      return unfolded;
+    }
+    for (const one of folded) {
+      // Its own event comes too late.
+      one.dispatchEvent(new Event("unfold"));
+      one.open = true;
+      unfolded.push(one);
+    }
+  }
+}
+
 /** A labelled control. */
 export function field(label: string, control: HTMLElement): HTMLElement {
   return h("label", { class: "field" }, h("span", {}, label), control);

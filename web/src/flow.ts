@@ -88,6 +88,12 @@ export function layout(flow: PageFlow, wide: number): Layout {
   return { wide, tall: TOP + BAND + 26 + total * ROW, nodes, links, branches };
 }
 
+/** The share of its packets that did not come out at the end, by whatever cause. */
+export function lostOf(flow: PageFlow): number {
+  const [came, left] = [flow.hops[0]?.entered ?? 0, flow.hops.at(-1)?.left ?? 0];
+  return came > 0 ? Math.max(1 - left / came, 0) : 0;
+}
+
 /** What it says, for who does not see it. */
 export function described(flow: PageFlow): string {
   return flow.hops
@@ -186,7 +192,7 @@ export function flowFigure(flow: PageFlow): HTMLElement {
   return h(
     "figure",
     { class: "flow" },
-    h("figcaption", {}, short(flow.title, 200)),
+    h("figcaption", { class: "offscreen" }, short(flow.title, 200)),
     flow.invalid !== "" ? h("p", { class: "warnings" }, `No measurement: ${short(flow.invalid, 600)}`) : null,
     holder,
     h("details", {}, h("summary", {}, "As a table"), asTable(flow)),

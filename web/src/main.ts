@@ -1,24 +1,25 @@
 /** Puts the page together. */
 import "./style.css";
 import "./bench.css";
+import { answer, chartsOf, isWaterfall } from "./answer";
 import { benches } from "./bench";
+import { chartFigure, looks } from "./chart";
+import { summary } from "./classes";
 import { verdicts } from "./compared";
 import { decode, type Page } from "./data";
 import { detail, type Detail } from "./detail";
-import { choice, field, h } from "./dom";
-import { overview, summary } from "./head";
+import { choice, field, h, section, unfoldAll } from "./dom";
+import { folds } from "./facts";
+import { claims, overview } from "./head";
 import { short } from "./number";
 import { beside as besideTimes, ways } from "./times";
 import { glances, titleOf } from "./tree";
 
 const PARTS: [string, string][] = [
-  ["overview", "Overview"], ["classes", "Classes"], ["stages", "Stages"], ["verdicts", "Changes"], ["layers", "Layers"],
+  ["overview", "Overview"], ["figures", "Figures"], ["claims", "Claims"], ["measured", "Measured"], ["classes", "Classes"], ["stages", "Stages"], ["verdicts", "Changes"], ["layers", "Layers"],
   ["bars", "Shares"], ["frames", "Contexts"], ["graph", "Call graph"], ["functions", "Functions"], ["ledger", "Ledger"],
-  ["probes", "Losses"], ["rates", "Rates"], ["why", "Why"], ["flows", "Where packets went"],
+  ["probes", "Losses"], ["rates", "Rates"], ["latency", "Latency"], ["why", "Why"], ["flows", "Where packets went"],
 ];
-
-/** Arms and classes that the first screen has room for. */
-const FEW = 12;
 
 /** The class that the address asks for (`#class=3`), or the first. */
 function asked(count: number): number {
@@ -55,6 +56,7 @@ function themeButton(redraw: () => void): HTMLElement {
 function build(page: Page): void {
   document.title = short(page.title || "Netplumb", 200);
   const all = glances(page);
+  const drawn = isWaterfall(page, all);
   let current = asked(all.length);
   let shown: Detail | null = null;
   const holder = h("div", { id: "class" });
@@ -68,7 +70,7 @@ function build(page: Page): void {
     if (all.length === 0) {
       holder.replaceChildren(page.bench ? "" : h("p", {}, "Nothing was measured."));
     } else {
-      shown = detail(page, all[current]);
+      shown = detail(page, all[current], drawn);
       holder.replaceChildren(shown.element);
     }
     if (all.length === 0 && !page.bench) {
@@ -122,14 +124,32 @@ function build(page: Page): void {
     all.length > 1 ? field("Class", choose) : null,
     themeButton(draw),
   );
-  // A short table is for the first screen, where no claims are in its place.
-  const beside = page.claims.length === 0 && all.length <= FEW;
-  const main = h("main", { id: "main" }, overview(page, beside ? table : null), beside ? null : table, ...(page.bench ? benches(page.bench) : []), holder, ...(page.timed && !page.diff ? besideTimes(page.timed) : []));
+  const rest = page.figures.slice(chartsOf(page));
+  const marks = looks(page.figures);
+  const main = h(
+    "main",
+    { id: "main" },
+    overview(page, answer(page, all, (index) => open(index, true))),
+    rest.length > 0 ? section("figures", "Figures", h("div", { class: "charts" }, ...rest.map((chart) => chartFigure(chart, marks)))) : null,
+    claims(page),
+    folds(page),
+    table,
+    ...(page.bench ? benches(page.bench, page.figures.length === 0) : []),
+    holder,
+    ...(page.timed && !page.diff ? besideTimes(page.timed) : []),
+  );
   const app = document.getElementById("app") as HTMLElement;
   app.replaceChildren(bar, main, h("footer", {}, "Made by Netplumb."));
   draw();
-  window.addEventListener("beforeprint", () => shown?.icicle?.print(true));
-  window.addEventListener("afterprint", () => shown?.icicle?.print(false));
+  let unfolded: HTMLDetailsElement[] = [];
+  window.addEventListener("beforeprint", () => {
+    unfolded = unfoldAll(main);
+    shown?.icicle?.print(true);
+  });
+  window.addEventListener("afterprint", () => {
+    unfolded.splice(0).forEach((one) => (one.open = false));
+    shown?.icicle?.print(false);
+  });
   window.addEventListener("hashchange", () => {
     const index = asked(all.length);
     if (location.hash.includes("class=") && index !== current) {

@@ -33,7 +33,7 @@ export function parts(times: PageTimes): PageStage[] {
 }
 
 /** What a stage is drawn with: work in one colour, waiting hatched in another. */
-function look(stage: PageStage, index: number): string {
+export function look(stage: PageStage, index: number): string {
   return `${["work", "wait", "unaccounted"].includes(stage.kind) ? stage.kind : "unaccounted"}${index % 2 ? " second" : ""}`;
 }
 

@@ -3,11 +3,10 @@ import type { PageCosts } from "./data";
 import { order, toneOf } from "./colour";
 import { h } from "./dom";
 import { cost, short } from "./number";
+import { stacked } from "./stacked";
 import { table, type Column } from "./table";
 
 const NAME_LETTERS = 60;
-/** A part below this share of the longest bar has no name in the legend. */
-const NAMED_SHARE = 0.01;
 
 type Part = PageCosts["parts"][number];
 
@@ -28,49 +27,25 @@ export function wholes(costs: PageCosts, all: boolean): number[] {
 export function costsFigure(costs: PageCosts): HTMLElement {
   const parts = ordered(costs.parts);
   const own = wholes(costs, false);
-  const longest = Math.max(...wholes(costs, true), 1e-9);
   const least = Math.min(...own.filter((value) => value > 0));
-  const named = parts.filter((part) => Math.max(...part.each) > longest * NAMED_SHARE);
-  return h(
-    "figure",
-    { class: "bars stacked" },
-    h("figcaption", {}, `${short(costs.title, 600)}. The figure is the path's, in ${costs.unit}; what is not the path's is hatched`),
-    h(
-      "ol",
-      {},
-      ...costs.paths.map((path, at) => {
-        let from = 0;
-        return h(
-          "li",
-          {},
-          h("span", { class: "name" }, short(path, NAME_LETTERS)),
-          h("span", { class: "number" }, cost(own[at])),
-          h("span", { class: "number" }, own[at] > 0 && least > 0 ? `${(own[at] / least).toFixed(1)}\u00d7` : ""),
-          h(
-            "span",
-            { class: "track", "aria-hidden": "true" },
-            ...parts.map((part) => {
-              const wide = ((part.each[at] ?? 0) * 100) / longest;
-              const bar = wide > 0
-                ? h("span", { class: part.layer === "" ? "bar not-path" : "bar", title: `${short(part.name, NAME_LETTERS)}: ${cost(part.each[at])}`, "--from": `${from}%`, "--wide": `${wide}%`, ...toneOf(part.layer) })
-                : null;
-              from += wide;
-              return bar;
-            }),
-          ),
-        );
-      }),
-    ),
-    h(
-      "ul",
-      { class: "key" },
-      ...named.map((part) =>
-        h("li", {}, h("span", { class: part.layer === "" ? "swatch not-path" : "swatch", "aria-hidden": "true", ...toneOf(part.layer) }), short(part.name, NAME_LETTERS)),
-      ),
-    ),
+  const figure = stacked({
+    caption: [`${short(costs.title, 600)}. The figure is the path's, in ${costs.unit}; what is not the path's is hatched`],
+    rows: costs.paths.map((path, at) => ({
+      name: path,
+      figures: [cost(own[at]), own[at] > 0 && least > 0 ? `${(own[at] / least).toFixed(1)}\u00d7` : ""],
+      parts: parts.map((part) => ({
+        name: part.name,
+        value: part.each[at] ?? 0,
+        text: cost(part.each[at] ?? 0),
+        look: { class: part.layer === "" ? "not-path" : "", style: toneOf(part.layer) },
+      })),
+    })),
+  });
+  figure.append(
     h("details", {}, h("summary", {}, "By layer"), layers(costs, parts)),
     h("details", {}, h("summary", {}, "By function"), functions(costs)),
   );
+  return figure;
 }
 
 function figures<Row extends { each: number[] }>(costs: PageCosts): Column<Row>[] {

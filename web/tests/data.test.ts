@@ -7,7 +7,7 @@ import { bytes, fixture } from "./fixture";
 /** What each part of a page has, as src/data.ts says; a page of Rust's has the same. */
 const KEYS: Record<string, string[]> = {
   page: [
-    "schema", "diff", "title", "question", "headline", "warnings", "unit", "facts", "trust", "claims",
+    "schema", "diff", "title", "question", "headline", "warnings", "unit", "facts", "trust", "claims", "figures",
     "functions", "classes",
   ],
   fact: ["key", "value", "before"],

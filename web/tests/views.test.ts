@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { isFunction, isSuccessor, published, steps } from "../src/bars";
+import { changeSteps, isFunction, isSuccessor, published, steps } from "../src/bars";
+import { byLoss } from "../src/bench";
 import { changeFill, order, tone } from "../src/colour";
 import { curve, goodThreshold, MOST_NODES, part } from "../src/graph";
+import { longest, sent } from "../src/rates";
 import { compare, csv } from "../src/table";
 import { glances, sums, treeOf } from "../src/tree";
 import { fixture } from "./fixture";
@@ -40,6 +42,37 @@ test("waterfalls", () => {
       assert.equal(all[all.length - 1].to, glance.after);
     }
   }
+});
+
+/** Check that what may be chance is a step too, as pale as it is unsure, and that the steps add up to what is after. */
+test("changes", () => {
+  const parts = [{ name: "a", before: 10, after: 30, sure: true }, { name: "b", before: 5, after: 4, sure: false }, { name: "c", before: 1, after: 1, sure: true }];
+  const all = changeSteps(16, 35, parts, String);
+  assert.deepEqual(all.map((step) => step.kind), ["whole", "more", "unsure", "whole"]);
+  assert.deepEqual(all.map((step) => step.to), [16, 36, 35, 35]);
+  assert.deepEqual(all[1].figures, ["+20", "+200.0%"]);
+});
+
+/** Check that a bar has room for what was sent: that which came through and that which was lost. */
+test("bars of arms", () => {
+  const page = fixture("page-bench.json");
+  const arms = page.bench?.rates.arms ?? [];
+  const socket = arms.find((arm) => arm.name === "socket");
+  assert.ok(socket);
+  assert.ok(Math.abs(sent(socket) - 1.2e6 / (1 - 0.803)) < 1);
+  assert.equal(longest(arms), Math.max(...arms.map((arm) => arm.high ?? 0)));
+  assert.equal(longest([]), 1e-9);
+  assert.equal(sent({ ...socket, pps: null, lost: 1 }), 0);
+});
+
+/** Check that ledgers that don't add up come before those that lost packets, and these before the others. */
+test("ledgers by loss", () => {
+  const page = fixture("page-bench.json");
+  const flows = page.bench?.flows ?? [];
+  const clean = { title: "clean", invalid: "", hops: [{ name: "x", entered: 5, left: 5, dropped: [], missing: 0 }] };
+  const sorted = byLoss([clean, ...flows]);
+  assert.notEqual(sorted[0].invalid, "");
+  assert.equal(sorted[sorted.length - 1], clean);
 });
 
 /** Check that the path's layers are in the order of the path, before those that it shares. */

@@ -351,7 +351,7 @@ fn live(qemu: &Path, kernel: &KernelEntry, variant: Variant) -> Result<Life> {
         initramfs: &initramfs,
         memory: None,
     };
-    let mut guest = Guest::start(&machine, from, [&[], &[]], extra, Default::default())?;
+    let mut guest = Guest::start(&machine, from, [&[], &[]], extra, LIMIT, Default::default())?;
     guest.wait_ready(LIMIT)?;
     guest.go_on()?;
     let boot = started.elapsed();

@@ -11,6 +11,7 @@ use netplumb_lab::vm::kernels::ErrorKind;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::experiment::ExperimentError;
 use netplumb_paths::PathError;
+use netplumb_store::StoreError;
 use netplumb_workload::frames::GeneratorError;
 
 /// Measured, and worse than was allowed.
@@ -25,7 +26,7 @@ pub(crate) enum Failure {
     Usage,
     /// This machine can't measure that.
     CannotHere,
-    /// Ctrl-C.
+    /// Ctrl-C, or another signal that asks for an end.
     Interrupted,
 }
 
@@ -36,8 +37,7 @@ impl Failure {
             Failure::Failed => 1,
             Failure::Usage => 2,
             Failure::CannotHere => 3,
-            // As a shell has it for a process ended by SIGINT.
-            Failure::Interrupted => 130,
+            Failure::Interrupted => crate::signals::exit_code(),
         }
     }
 
@@ -47,6 +47,9 @@ impl Failure {
             || error.downcast_ref::<ExperimentError>().is_some()
             || error.downcast_ref::<LayerError>().is_some()
         {
+            return Failure::Usage;
+        }
+        if (error.downcast_ref::<StoreError>()).is_some_and(StoreError::is_usage) {
             return Failure::Usage;
         }
         if let Some(error) = error.downcast_ref::<BundleError>() {
@@ -67,13 +70,15 @@ impl Failure {
             Some(EngineError::OtherPlan(_) | EngineError::Live(LiveError::Asked(_))) => {
                 Failure::Usage
             }
-            Some(
-                EngineError::Live(LiveError::CannotRun { .. }) | EngineError::NothingSeen { .. },
-            ) => Failure::CannotHere,
+            Some(EngineError::Live(LiveError::CannotRun { .. })) => Failure::CannotHere,
             Some(EngineError::Topology(error)) if error.lacks_rights() || error.lacks_means() => {
                 Failure::CannotHere
             }
-            Some(EngineError::NoQdisc { .. }) => Failure::CannotHere,
+            Some(
+                EngineError::NoQdisc { .. }
+                | EngineError::NoPathFunction { .. }
+                | EngineError::NoReceiveWork { .. },
+            ) => Failure::CannotHere,
             Some(
                 EngineError::Generator(GeneratorError::Input(_)) | EngineError::TooFewCpus { .. },
             ) => Failure::Usage,

@@ -4,10 +4,23 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+/// As in the standard library, for a terminal: file names, experiments and guests have words
+/// in what is said here, and none of them is to move its cursor or name its window.
+macro_rules! eprintln {
+    ($($text:tt)*) => {
+        ::std::eprintln!("{}", ::netplumb_report::printable_lines(&::std::format!($($text)*)))
+    };
+}
+
 mod commands;
+#[cfg(test)]
+mod documents;
 mod exit;
+mod files;
+mod memory;
 mod progress;
 mod recorder;
+mod signals;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,6 +28,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use exit::Failure;
+
+#[global_allocator]
+static ALLOCATOR: memory::OrExit = memory::OrExit;
 
 /// What a packet's path costs in the Linux kernel, function by function, to the
 /// instruction. The same answer twice.
@@ -86,6 +102,12 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
                 .join("netplumb")
         }
     };
+    match &cli.command {
+        Command::Path(_) | Command::Bench(_) | Command::Run(_) => {
+            memory::check()?;
+        }
+        Command::Report(_) | Command::Diff(_) | Command::Doctor(_) | Command::Kernel(_) => {}
+    }
     match cli.command {
         Command::Path(args) => commands::path::run(*args, &cache),
         Command::Bench(command) => commands::bench::run(command, &cache),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use netplumb_engine::Progress;
+use netplumb_report::{printable, printable_lines};
 
 /// Tells what an experiment is at.
 #[derive(Debug)]
@@ -52,7 +53,7 @@ impl Teller {
             }
             Progress::Note(note) => {
                 match &self.bar {
-                    Some(bar) => bar.println(format!("plumb: {note}")),
+                    Some(bar) => bar.println(printable_lines(&format!("plumb: {note}"))),
                     None => eprintln!("plumb: {note}"),
                 }
                 return;
@@ -72,7 +73,7 @@ impl Teller {
             }
         };
         match &self.bar {
-            Some(bar) => bar.set_message(line),
+            Some(bar) => bar.set_message(printable(&line, 200)),
             None => eprintln!("[{:5.1} s] {line}", self.started.elapsed().as_secs_f64()),
         }
     }

@@ -1,8 +1,6 @@
 //! Running a plan into a recording, for `path` and `run` alike.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
@@ -11,10 +9,15 @@ use netplumb_engine::run::Save;
 use netplumb_engine::{EngineError, Options, Plan};
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::recording::{Recording, env};
-use netplumb_store::Writer;
+use netplumb_store::{Output, Writer};
 
 use crate::exit::Usage;
+use crate::files;
 use crate::progress::Teller;
+use crate::signals;
+
+/// Layer rules are some hundred lines.
+const MAX_LAYERS_BYTES: u64 = 1 << 20;
 
 /// How to run, whatever is run.
 #[derive(Debug, Args)]
@@ -22,7 +25,7 @@ pub(crate) struct RunOptions {
     /// Without an instruction clock: a quicker boot, and counts within some tenths of a percent
     #[arg(long)]
     pub(crate) quick: bool,
-    /// The recording [default: NAME.plumb; one of that name is kept as NAME.plumb.old]
+    /// The recording [default: NAME.plumb; one that is there is kept as NAME.plumb.old]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Seconds that a boot or an arm may take
@@ -37,7 +40,7 @@ pub(crate) struct RunOptions {
     /// Boot for every arm, from no saved state: slow, to check what saved states count
     #[arg(long)]
     pub(crate) cold: bool,
-    /// Every arm under so many random seeds: what hangs on luck is shown as a spread
+    /// Every arm under so many random seeds: seed-dependent results are shown as a range
     /// [default: the experiment's, or 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) seeds: Option<u32>,
@@ -184,21 +187,16 @@ pub(crate) fn record_by(
 ) -> anyhow::Result<Outcome> {
     let mut layers = LayerRules::built_in();
     if let Some(path) = &options.layers {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("can't read the layer rules {}", path.display()))?;
-        layers.override_with(LayerRules::parse(&text)?);
+        let text = files::read_text(path, MAX_LAYERS_BYTES, "layer rules")?;
+        let rules = LayerRules::parse(&text).map_err(|error| match files::is_private(path) {
+            true => Usage(format!("{}: {}", path.display(), files::PRIVATE)).into(),
+            false => anyhow::Error::from(error),
+        })?;
+        layers.override_with(rules);
     }
-    let cancel = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&cancel);
-    ctrlc::set_handler(move || {
-        // A second Ctrl-C does not wait; QEMU dies with us in any case.
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    })
-    .context("can't watch for Ctrl-C")?;
-
     let path = path_of(name, options);
+    let mut output = Some(Output::claim(&path)?);
+    let cancel = signals::watch().context("can't watch for signals")?;
     let mut recording = match options.resume {
         true => taken_up(&path, experiment_toml, options)?,
         false => None,
@@ -243,17 +241,17 @@ pub(crate) fn record_by(
         &mut |recording| {
             // Made with the first block: a guest that does not come up leaves no
             // file, and an earlier recording where it is.
-            if recording.blocks.is_empty() {
-                return Writer::can_create(&path).map_err(|e| e.to_string());
+            if recording.blocks.is_empty() || unsaved.is_some() {
+                return Ok(());
             }
-            if unsaved.is_none() {
-                let saved = match writer.take() {
-                    Some(writer) => Ok(writer),
-                    None => Writer::create(&path),
-                }
-                .and_then(|open| writer.insert(open).save(recording));
-                unsaved = saved.err();
-            }
+            let saved = match (&mut writer, output.take()) {
+                (Some(writer), _) => writer.save(recording),
+                (none, Some(output)) => Writer::begin(output, recording).map(|new| {
+                    *none = Some(new);
+                }),
+                (None, None) => Ok(()),
+            };
+            unsaved = saved.err();
             Ok(())
         },
         &teller,
@@ -267,8 +265,13 @@ pub(crate) fn record_by(
         (Ok(()), Some(error)) => Some(error.into()),
         (Ok(()), None) => None,
     };
-    if error.is_none() && !options.quiet {
-        eprintln!("recorded in {}", path.display());
+    if !options.quiet {
+        if error.is_none() {
+            eprintln!("recorded in {}", path.display());
+        }
+        if let Some(kept) = writer.as_ref().and_then(Writer::kept) {
+            eprintln!("the recording that was there is {} now", kept.display());
+        }
     }
     Ok(Outcome { recording, error })
 }

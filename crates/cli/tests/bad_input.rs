@@ -82,11 +82,32 @@ fn no_kernel() {
         .finish()
         .code(2)
         .says(&["plumb kernel add debian"]);
-    place
-        .run("path --kernel 2.6.32")
-        .code(2)
-        .says(&["2.6.32", "there is", "debian"]);
+    place.run("path --kernel 2.6.32").code(2).says(&[
+        "2.6.32",
+        "plumb kernel add",
+        "there is",
+        "debian",
+    ]);
     assert_eq!(place.files(), [""; 0]);
+}
+
+/// Check that a kernel that was not added is told with the command that adds it, before
+/// anything is booted: one of the second arm, too.
+#[test]
+fn a_kernel_that_was_not_added() {
+    if !common::has_guests() {
+        return;
+    }
+    for (name, remedy) in [
+        ("debian:6.1.0-0", "plumb kernel add debian:6.1.0-0"),
+        ("6.1.0-0-amd64", "plumb kernel add debian:6.1.0-0"),
+    ] {
+        let ran = experiment(&format!(
+            "name = \"x\"\n[vary]\nkernel = [\"debian\", \"{name}\"]\n"
+        ));
+        ran.code(2).says(&[name, remedy]);
+        assert!(!ran.stderr.contains("boot"), "{}", ran.stderr);
+    }
 }
 
 /// Check that a package that was cut off is refused, and leaves nothing behind.
@@ -162,7 +183,7 @@ fn a_guest_out_of_memory() {
     if !common::has_guests() {
         return;
     }
-    with_cmdline("hugepagesz=2M hugepages=100").code(1).says(&[
+    with_cmdline("hugepagesz=2M hugepages=64").code(1).says(&[
         "the guest's kernel panicked: ",
         "on memory",
         "the guest has 256 MiB",
@@ -492,6 +513,151 @@ fn experiment_files() {
         .says(&["binary.toml", "UTF-8"]);
 }
 
+/// Check that what never ends, or never begins, is read with a bound wherever a file is read
+/// whole; a pipe that someone writes to is as good as a file.
+#[test]
+fn files_without_an_end() {
+    let place = Place::new();
+    let mut fifo = Command::new("mkfifo");
+    assert!(fifo.arg(place.path("pipe")).status().unwrap().success());
+    // Sparse: it takes no room.
+    let huge = fs::File::create(place.path("huge")).unwrap();
+    huge.set_len(1 << 40).unwrap();
+    place.write("module.toml", "name = \"x\"\n[knobs]\nmodule = \"pipe\"\n");
+    for (words, code, said) in [
+        ("run /dev/zero", 2, &["/dev/zero", "a device"][..]),
+        ("run huge", 2, &["huge", "1 MiB"]),
+        ("run pipe", 1, &["pipe", "nothing came"]),
+        ("path --layers /dev/zero", 2, &["/dev/zero", "a device"]),
+        ("path --layers huge", 2, &["huge", "1 MiB"]),
+        ("path --layers pipe", 1, &["pipe", "nothing came"]),
+        ("run module.toml", 2, &["pipe", "a regular file"]),
+        ("kernel add pipe", 2, &["pipe"]),
+        ("kernel add /dev/zero", 2, &["/dev/zero"]),
+        ("bench verify /dev/zero", 2, &["/dev/zero", "a device"]),
+        ("bench verify pipe", 1, &["pipe", "nothing came"]),
+        ("bench verify huge", 2, &["huge", "64 MiB"]),
+        (
+            "report /dev/zero",
+            1,
+            &["/dev/zero", "not a Netplumb recording"],
+        ),
+        ("report pipe", 1, &["pipe", "not a Netplumb recording"]),
+        ("report huge", 1, &["huge", "not a Netplumb recording"]),
+        ("diff pipe pipe", 1, &["pipe", "not a Netplumb recording"]),
+    ] {
+        let mut command = place.command("sh");
+        // Far more than any needs, far less than what would fill the machine.
+        command.args(["-c", "ulimit -v 4000000; exec \"$0\" \"$@\""]);
+        command.arg(env!("CARGO_BIN_EXE_plumb"));
+        command.args(words.split(' '));
+        command.env("PLUMB_CACHE", place.path("cache"));
+        Running::start(&mut command).finish().code(code).says(said);
+    }
+    let mut command = place.command("bash");
+    command.args(["-c", "\"$0\" run <(printf 'nonsense')"]);
+    command.arg(env!("CARGO_BIN_EXE_plumb"));
+    Running::start(&mut command)
+        .finish()
+        .code(2)
+        .says(&["line 1"]);
+    let mut command = place.command("bash");
+    command.args(["-c", "\"$0\" run <(yes)"]);
+    command.arg(env!("CARGO_BIN_EXE_plumb"));
+    Running::start(&mut command)
+        .finish()
+        .code(2)
+        .says(&["1 MiB"]);
+}
+
+/// Check that a low limit on memory ends in an error, whatever the limit and the command.
+#[test]
+fn a_limit_on_memory() {
+    let place = Place::new();
+    drop(netplumb_store::Writer::create(&place.path("x.plumb")).unwrap());
+    let mut size = fs::metadata(env!("CARGO_BIN_EXE_plumb")).unwrap().len() / 1024;
+    // Below what the program itself takes the kernel can't start it.
+    size += size / 2 + 4_000;
+    for kib in [
+        size,
+        size + 5_000,
+        60_000,
+        100_000,
+        200_000,
+        400_000,
+        600_000,
+    ] {
+        for words in ["report x.plumb", "doctor", "path --link lo", "kernel list"] {
+            let mut command = place.command("sh");
+            command.args(["-c", "ulimit -c 0; ulimit -v $1; shift; exec \"$0\" \"$@\""]);
+            command.arg(env!("CARGO_BIN_EXE_plumb"));
+            command.arg(kib.to_string()).args(words.split(' '));
+            let ran = Running::start(&mut command).finish();
+            let code = ran.status.code();
+            assert!(
+                code.is_some_and(|code| code < 5),
+                "{kib} KiB, {words}: {ran:?}"
+            );
+            // Who asks what there is gets a table.
+            let is_told = ran.stderr.contains("plumb: ") || words == "doctor";
+            assert!(code == Some(0) || is_told, "{kib} KiB, {words}: {ran:?}");
+        }
+    }
+}
+
+/// Check that rules are read from below the experiment's folder alone, wherever links lead,
+/// and that no message has a line of another file.
+#[test]
+fn rules_from_elsewhere() {
+    use std::os::unix::fs::symlink;
+    let place = Place::new();
+    let other = Place::new();
+    other.write("secret", "root:secret:1:\n");
+    let secret = other.path("secret").display().to_string();
+    fs::create_dir_all(place.path("experiment/within")).unwrap();
+    place.write("outside.nft", "root:secret:1:\n");
+    symlink(&secret, place.path("experiment/link.nft")).unwrap();
+    symlink("../..", place.path("experiment/within/up")).unwrap();
+    for name in [
+        secret.as_str(),
+        "/etc/shadow",
+        "../outside.nft",
+        "within/../../outside.nft",
+        "link.nft",
+        "within/up/outside.nft",
+    ] {
+        place.write(
+            "experiment/x.toml",
+            format!("name = \"x\"\n[knobs]\nnft = {{ file = \"{name}\" }}\n"),
+        );
+        let ran = place.run("run experiment/x.toml");
+        ran.code(2).says(&[name, "below the experiment's folder"]);
+        assert!(!ran.stderr.contains("secret:1"), "{ran:?}");
+    }
+}
+
+/// Check that root's messages show nothing of a file that others may not read, and all that
+/// helps of one that they may.
+#[test]
+fn nothing_of_private_files_is_shown() {
+    use std::os::unix::fs::PermissionsExt;
+    // SAFETY: takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        common::skip("messages of root take root");
+        return;
+    }
+    let place = Place::new();
+    place.write("secret", "root:secret:1:\n");
+    for (mode, shown) in [(0o640, false), (0o644, true)] {
+        fs::set_permissions(place.path("secret"), fs::Permissions::from_mode(mode)).unwrap();
+        for words in ["run secret", "path -q --layers secret"] {
+            let ran = place.run(words);
+            ran.code(2).says(&["secret"]);
+            assert_eq!(ran.stderr.contains("secret:1"), shown, "{mode:o} {ran:?}");
+        }
+    }
+}
+
 // Words on the command line.
 
 /// Check that what makes no sense is refused before anything runs.
@@ -506,6 +672,19 @@ fn words_that_make_no_sense() {
         ("path --layer netwrok", &["netwrok", "network"]),
         ("path --mtu 20", &["20", "68"]),
         ("path --size 70K", &["71680", "65507"]),
+        ("path --size 64K", &["65536", "65507", "63K"]),
+        (
+            "path --offload gro=on --offload gro=on",
+            &["asked for twice"],
+        ),
+        (
+            "path --lab vm --offload gro=on --offload gro=off -- true",
+            &["--offload"],
+        ),
+        (
+            "path --sysctl net.core.x=1 --sysctl net.core.x=2 -- true",
+            &["--sysctl", "one level"],
+        ),
         ("path --size 10ms", &["`ms` is no unit of bytes"]),
         ("path --packets 0", &["--packets"]),
         ("path --json --csv", &["--json", "--csv"]),

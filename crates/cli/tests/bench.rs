@@ -137,6 +137,72 @@ fn as_root_frames_of_all_kinds() {
     place.nothing_runs();
 }
 
+/// Check that frames over IPv6 are as long as they have to be where no size is asked for.
+#[test]
+fn as_root_the_shortest_frames() {
+    let Some(_turn) = turn() else { return };
+    let place = Place::new();
+    for (words, size) in [
+        ("--family ipv6", "62"),
+        ("--family ipv6 --frames tcp-syn", "74"),
+        ("--family ipv6 --latency", "78"),
+        ("--family ipv4", "60"),
+    ] {
+        let ran = place.run(&format!("bench drop --path xdp {words} {SHORT}"));
+        let document = document(ran.code(0));
+        let arm = arm(&document, "xdp");
+        closes(arm);
+        assert_eq!(arm["knobs"]["size"], size, "{words}");
+    }
+    let help = place.run("bench drop --help");
+    let words: Vec<&str> = help.code(0).stdout.split_whitespace().collect();
+    assert!(words.join(" ").contains("62 over IPv6"), "{help:#?}");
+}
+
+/// Check that CPU time a packet is how long CPUs were busy, by the rate, on every path; and
+/// that packets which the kernel does not count by CPU are under no CPU's number.
+#[test]
+fn as_root_cpu_time_adds_up() {
+    let Some(_turn) = turn() else { return };
+    let place = Place::new();
+    let paths = ["xdp", "nft-raw", "tc"];
+    let words = paths.join(",");
+    let ran = place.run(&format!("bench drop --path {words} {SHORT}"));
+    assert!(!ran.code(0).stdout.contains("4294967295"), "{ran:#?}");
+    let document = document(&ran);
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{document:#}"));
+    let near = |a: f64, b: f64| (a - b).abs() <= 1e-6 * b.abs();
+    for name in paths {
+        let arm = arm(&document, name);
+        let cpus = arm["cpus"].as_array().unwrap().iter();
+        let busy: f64 = cpus.map(|cpu| number(&cpu["busy"])).sum();
+        let wall = number(&arm["wall_ns_per_packet"]);
+        assert!(
+            near(wall, 1e9 / number(&arm["handled_pps"]["mean"])),
+            "{arm:#}"
+        );
+        assert!(
+            near(number(&arm["cpu_ns_per_packet"]), wall * busy),
+            "{arm:#}"
+        );
+    }
+    for block in document["blocks"].as_array().unwrap() {
+        let by_cpu = block["handled_packets"].as_object().unwrap();
+        let unknown = block["handled_packets_cpu_unknown"].as_u64().unwrap();
+        let is_nft = document["arms"][block["arm"].as_u64().unwrap() as usize]["name"] == "nft-raw";
+        assert_eq!(
+            (is_nft, by_cpu.is_empty()),
+            (unknown > 0, unknown > 0),
+            "{block:#}"
+        );
+    }
+    let again = place.run("report bench-drop.plumb --all");
+    common::prints(
+        again.code(0),
+        &["CPU ns/packet", "xdp: 1 valid block", " in, "],
+    );
+}
+
 /// Check that testpmd accounts for every packet by one queue and by two: of veth it takes
 /// one queue by AF_XDP, and two by packet sockets, which have copies of what the kernel would
 /// handle as well.
@@ -215,6 +281,25 @@ fn as_root_phantoms() {
         );
         assert_eq!(line.contains("invalid"), code == 1, "{report}");
     }
+    place.nothing_runs();
+}
+
+/// Check that a path of which no block is valid any more is worse, for who asks to be told by
+/// an exit code.
+#[test]
+fn as_root_a_path_that_died() {
+    let Some(_turn) = turn() else { return };
+    let place = Place::new();
+    let words = format!("bench drop --path nft-raw {SHORT}");
+    place.run(&format!("{words} -o before.plumb")).code(0);
+    let after = format!("{words} --plant no-napi -o after.plumb");
+    place.run(&after).code(1);
+    let diff = "diff before.plumb after.plumb";
+    place.run(diff).code(0);
+    place
+        .run(&format!("{diff} --fail-if-worse 5%"))
+        .code(4)
+        .says(&["nft-raw", "no valid block after"]);
     place.nothing_runs();
 }
 
@@ -352,6 +437,7 @@ fn what_cannot_be_asked() {
         ("bench drop --batch 257", &["256"]),
         ("bench drop --time soon", &["500ms"]),
         ("bench drop --csv --json", &["--json"]),
+        ("bench drop --all --json", &["--all"]),
         ("bench drop --path tc --lookups 1", &["--lookups", "xdp"]),
         ("bench drop --link e1000", &["--lab vm", "--nic"]),
         (
@@ -502,14 +588,14 @@ fn as_root_killed_and_interrupted() {
         // Moments that no two runs share: multiples of the golden ratio, modulo one.
         let ms = 20 + (n as f64 * 0.618_034 % 1.0 * 900.0) as u64;
         let words = WORDS[n as usize / 2 % WORDS.len()];
-        let signal = if n % 2 == 0 {
-            libc::SIGKILL
-        } else {
-            libc::SIGINT
+        let signal = match n % 4 {
+            0 | 2 => libc::SIGKILL,
+            1 => libc::SIGINT,
+            _ => libc::SIGTERM,
         };
         let before = namespaces();
         let running = Running::start(&mut place.plumb(&format!("bench {words} --warmup 20ms")));
-        if signal == libc::SIGINT {
+        if signal != libc::SIGKILL {
             // Whoever starts us in the background has it ignored, until the program
             // asks for it: which it has when there are namespaces.
             let begun = Instant::now();
@@ -525,7 +611,7 @@ fn as_root_killed_and_interrupted() {
         if signal == libc::SIGKILL {
             left.extend(namespaces().difference(&before).cloned());
         } else {
-            assert_eq!(ran.status.code(), Some(130), "{ran:#?}");
+            assert_eq!(ran.status.code(), Some(128 + signal), "{ran:#?}");
         }
     }
     place.nothing_runs();

@@ -5,7 +5,9 @@
 
 mod common;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use common::{Place, Ran, has_guests, prints};
 use serde_json::Value;
@@ -25,6 +27,58 @@ fn path<'a>(explained: &'a Value, name: &str) -> &'a Value {
     paths
         .find(|path| path["path"] == name)
         .unwrap_or_else(|| panic!("no path {name}: {explained:#}"))
+}
+
+/// Work of somebody else, as long as it lives.
+struct OtherLoad(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+impl OtherLoad {
+    const NAME: &str = "not-the-bench";
+
+    fn begin() -> OtherLoad {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name(OtherLoad::NAME.into());
+        let thread = thread.spawn(move || {
+            while !told.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        OtherLoad(stop, Some(thread.unwrap()))
+    }
+}
+
+impl Drop for OtherLoad {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.1.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// Check that what was sampled adds up to the CPU time of a packet, with idle time to all
+/// CPUs' wall time, and that what others ran is among it by name.
+fn adds_up(path: &Value) {
+    let of = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{path:#}"));
+    let near = |a: f64, b: f64| assert!((a - b).abs() <= 1e-6 * b.abs(), "{a} {b}: {path:#}");
+    let parts = ["own", "user", "generator", "other"].map(|part| of(&path[part]));
+    let total = of(&path["total"]);
+    near(parts.iter().sum(), total);
+    let others = path["others"].as_array().unwrap();
+    near(
+        others.iter().map(|o| of(&o["own"])).sum(),
+        of(&path["other"]),
+    );
+    let named = others
+        .iter()
+        .find(|o| o["name"] == format!("task {}", OtherLoad::NAME));
+    assert!(named.is_some_and(|o| of(&o["own"]) > 0.0), "{path:#}");
+    let wall = &path["wall"];
+    near(
+        total + of(&wall["idle"]),
+        of(&wall["cpus"]) * of(&wall["ns"]),
+    );
 }
 
 /// What a function of a path costs for each packet.
@@ -109,6 +163,7 @@ fn as_root_samples_are_the_packets_time() {
     let _turn = turn();
     let place = Place::new();
     let mut told = String::new();
+    let _other = OtherLoad::begin();
     let as_much_more = (0..TRIES).any(|_| {
         let words = "drop --path xdp --lookups 0,64 --blocks 3 --time 300ms --warmup 50ms";
         let ran = place.run(&format!(
@@ -117,7 +172,7 @@ fn as_root_samples_are_the_packets_time() {
         let document = document(ran.code(0));
         let number = |value: &Value| value.as_f64().unwrap();
         let arms = document["arms"].as_array().unwrap().iter();
-        let ns: Vec<f64> = arms.map(|arm| number(&arm["ns_per_packet"])).collect();
+        let ns: Vec<f64> = arms.map(|arm| number(&arm["wall_ns_per_packet"])).collect();
         let all = document["explained"].as_array().unwrap().iter();
         let sampled: Vec<&Value> = all.filter(|p| p["unit"] == "nanoseconds").collect();
         assert_eq!((sampled.len(), ns.len()), (2, 2), "{document:#}");
@@ -125,6 +180,7 @@ fn as_root_samples_are_the_packets_time() {
         for path in &sampled {
             let unnamed = function(path, "[unknown]");
             assert!(unnamed < number(&path["own"]) / 20.0, "{path:#}");
+            adds_up(path);
         }
         let differences = document["differences"].as_array().unwrap().iter();
         let mut sampled = differences.filter(|d| d["unit"] == "nanoseconds");
@@ -144,7 +200,13 @@ fn as_root_samples_are_the_packets_time() {
     let again = place.run("report why.plumb");
     prints(
         again.code(0),
-        &["where the nanoseconds of each packet went", "ns a packet"],
+        &[
+            "where the nanoseconds of each packet went",
+            "ns a packet",
+            "others' load",
+            "idle, or not sampled",
+            "all CPUs' time",
+        ],
     );
     let csv = place.run("report why.plumb --csv").stdout;
     assert!(

@@ -276,6 +276,93 @@ int main(void) {
     assert!(view.contexts.contains_key(&Context::OtherTask));
 }
 
+/// Check that a file that the guest lacks is named when a command fails, with advice that
+/// helps when it is followed; and that there is none to take along what can't be, or what
+/// every guest has.
+#[test]
+fn files_left_behind() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    place.write("data", "how do you do\n");
+    place
+        .run("path -q -- cat /dev/null data")
+        .code(1)
+        .says(&["`data` is a file here", "--with data"]);
+    let ran = place.run("path -q --with data -- cat /dev/null data");
+    ran.code(0);
+    assert!(ran.stdout.starts_with("how do you do\n"), "{}", ran.stdout);
+    let ran = place.run("path -q -- cat missing /dev/null /proc/version . /");
+    ran.code(1);
+    assert!(!ran.stderr.contains("--with"), "{}", ran.stderr);
+}
+
+/// Check that as much goes along as is promised: 96 MiB, the program and its libraries among
+/// them.
+#[test]
+fn large_files_go_along() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    const BYTES: u64 = 92 << 20;
+    std::fs::File::create(place.path("large"))
+        .unwrap()
+        .set_len(BYTES)
+        .unwrap();
+    let ran = place.run("path -q --with large -- wc -c large");
+    ran.code(0);
+    assert!(
+        ran.stdout.starts_with(&format!("{BYTES} large\n")),
+        "{}",
+        ran.stdout
+    );
+}
+
+/// Check that what the kernel does once in a boot, at the first connection, is not the command's,
+/// unless that is asked for: the table of random numbers by which TCP chooses ports.
+#[test]
+fn first_use_is_not_the_commands() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    compile(
+        &place,
+        "connect",
+        r#"
+#include <arpa/inet.h>
+#include <sys/socket.h>
+int main(void) {
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(9) };
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	/* Nobody listens there. */
+	return connect(socket(AF_INET, SOCK_STREAM, 0), (void *)&at, sizeof at) == 0;
+}
+"#,
+        &[],
+    );
+    // In the first run, and in the one after it.
+    let kernel = |words: &str, name: &str| -> [u64; 2] {
+        let words = format!("path -q --blocks 2 {words} -o {name} -- ./connect");
+        place.run(&words).code(0);
+        let recording = place.recording(name);
+        check_sums(&recording);
+        [0, 1].map(|n: usize| recording.blocks[n].kernel_insns)
+    };
+    let cold = kernel("--warmup 0", "cold.plumb");
+    let warm = kernel("", "warm.plumb");
+    common::tell(&format!(
+        "first and second run: {cold:?}, after a warm-up {warm:?}"
+    ));
+    // 64 Ki numbers of four bytes, at ten instructions a byte or so.
+    assert!(cold[0] > cold[1] + 1_000_000, "{cold:?}");
+    // What is left is memory: pages that the kernel moves between its lists in batches.
+    let left = warm[0].saturating_sub(warm[1]);
+    assert!(left < (cold[0] - cold[1]) / 10, "{cold:?}, {warm:?}");
+}
+
 /// Check what is said of commands that crash, fork away, never end or write without
 /// end: bounded, with what they cost, and nothing left running.
 #[test]
@@ -325,6 +412,22 @@ fn commands_that_end_badly() {
         check_sums(&place.recording("path.plumb"));
         place.nothing_runs();
     }
+}
+
+/// Check that a file which a command may have lacked is told of, and a device is not: the
+/// guest has devices of its own.
+#[test]
+fn what_a_guest_may_lack() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    compile(&place, "fail", "int main(void) { return 3; }", &[]);
+    place.write("input", "1\n");
+    let ran = place.run("path -q -- ./fail /dev/null");
+    assert!(!ran.code(1).stderr.contains("--with"), "{ran:#?}");
+    let ran = place.run("path -q -- ./fail /dev/null input");
+    ran.code(1).says(&["--with input takes it along"]);
 }
 
 /// Check that what can't be run is refused before anything boots: commands and files

@@ -56,6 +56,7 @@ fn files_both_ways() {
         from,
         [&[], &[]],
         Extra::default(),
+        LIMIT,
         Default::default(),
     )
     .unwrap();

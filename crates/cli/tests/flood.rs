@@ -111,7 +111,7 @@ fn softirqs_are_not_the_senders() {
     );
 
     let pairs: Vec<Pair> = seen.functions.values().cloned().collect();
-    let judged = judge(&pairs, 1);
+    let judged = judge(&pairs);
     println!(
         "{:<26} {:>10} {:>10} {:>7} {:>18} {:>12}",
         "function", "alone", "flooded", "off by", "95 % of the ratio", "interrupted"

@@ -144,14 +144,14 @@ fn packets_of_a_command_in_functions() {
 fn commands_that_end_otherwise() {
     let Some(place) = place() else { return };
     let ran = timed(&place, "stages", &["sh", "-c", "exit 7"]);
-    ran.code(3)
+    ran.code(1)
         .says(&["sh ended with code 7", "no packet was seen", "network"]);
     let ran = timed(
         &place,
         "stages --proto tcp --peer ./answer",
         &["./ask", "0"],
     );
-    ran.code(3).says(&["--proto"]);
+    ran.code(1).says(&["--proto"]);
     assert!(!place.path("x.plumb").exists());
     let ran = timed(&place, "stages --timeout 8 --peer ./answer", &["./ask"]);
     ran.code(1).says(&["its time was over", "--timeout"]);

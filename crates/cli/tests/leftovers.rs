@@ -67,7 +67,8 @@ fn failure() {
         return;
     }
     let place = Place::new();
-    place.write("run.plumb", "an earlier recording");
+    drop(netplumb_store::Writer::create(&place.path("run.plumb")).unwrap());
+    let earlier = std::fs::read(place.path("run.plumb")).unwrap();
     for _ in 0..2 {
         let mut panicking = place.plumb("path --link lo -o run.plumb");
         panicking.args(["--cmdline", "init=/nonexistent rdinit=/nonexistent"]);
@@ -76,7 +77,7 @@ fn failure() {
     }
     assert_eq!(place.files(), ["run.plumb"]);
     let kept = std::fs::read(place.path("run.plumb")).unwrap();
-    assert_eq!(kept, b"an earlier recording");
+    assert_eq!(kept, earlier);
     assert_eq!(place.temporary_files(), [""; 0]);
 }
 
@@ -104,18 +105,28 @@ fn interrupted_while_booting() {
 }
 
 /// Check Ctrl-C in the midst of an arm: the blocks that are whole are shown and
-/// kept, also those of that arm.
+/// kept, also those of that arm. `kill` and a terminal that goes away do the same.
 #[test]
 fn interrupted_while_measuring() {
     if !common::has_guests() {
         return;
     }
+    for (signal, code) in [
+        (libc::SIGINT, 130),
+        (libc::SIGTERM, 143),
+        (libc::SIGHUP, 129),
+    ] {
+        ended_while_measuring(signal, code);
+    }
+}
+
+fn ended_while_measuring(signal: i32, code: i32) {
     let place = Place::new();
     let running = measuring(&place);
-    running.signal(libc::SIGINT);
+    running.signal(signal);
     let ran = running.finish();
-    ran.code(130)
-        .says(&["interrupted", "blocks were measured before that"]);
+    ran.code(code)
+        .says(&["interrupted", "measured before that"]);
     assert!(ran.stdout.contains("udp tx"), "{ran:?}");
     assert!(ran.stdout.contains("the run was cut short"), "{ran:?}");
     assert_eq!(place.processes(), [""; 0]);
@@ -146,4 +157,24 @@ fn killed() {
     assert_eq!(place.files(), ["run.plumb"]);
     assert_eq!(place.temporary_files(), [""; 0]);
     check_cut_short(&place);
+}
+
+/// Check that a run goes on when its terminal goes away, if it was started by `nohup`.
+#[test]
+fn nohup() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let mut command = place.command("sh");
+    command.args([
+        "-c",
+        "trap '' HUP; exec \"$0\" path --link lo --packets 20 -o run.plumb",
+    ]);
+    command.arg(env!("CARGO_BIN_EXE_plumb"));
+    let mut running = Running::start(&mut command);
+    running.wait_for("measuring");
+    running.signal(libc::SIGHUP);
+    running.finish().code(0);
+    assert!(place.recording("run.plumb").complete);
 }

@@ -604,7 +604,8 @@ fn as_root_what_is_refused() {
             );
             sleep(Duration::from_millis(2));
         }
-        let second = machine.run(&format!("bench drop {YES} --path tc {SHORT}"));
+        let second = format!("bench drop {YES} --path tc {SHORT} -o second.plumb");
+        let second = machine.run(&second);
         second.code(3).says(&[said, "take another interface"]);
         first.signal(libc::SIGINT);
         first.finish().code(130);

@@ -93,7 +93,7 @@ fn recording() -> Recording {
     }
     for block in 0..4 {
         let arm = block % 2;
-        let mut kernel_insns = 0;
+        let (mut kernel_insns, mut entered) = (0, 0);
         for node in 0..NODES.len() as u32 {
             let (direction, context) = match node {
                 0..4 => (Direction::Tx, Context::Task),
@@ -104,6 +104,7 @@ fn recording() -> Recording {
             let calls = if node == 4 { 0 } else { PACKETS };
             let self_insns = PACKETS * u64::from(7 + 13 * node) * u64::from(2 + arm) / 2;
             kernel_insns += self_insns;
+            entered += calls;
             recording.costs.push(Cost {
                 block,
                 direction,
@@ -123,8 +124,8 @@ fn recording() -> Recording {
             },
             kernel_insns,
             user_insns: 0,
-            entered: 0,
-            returned: 0,
+            entered,
+            returned: entered,
             duration_ns: 0,
         });
     }
@@ -402,7 +403,7 @@ fn what_cannot_be_written() {
     report("--svg nowhere/x.svg")
         .code(1)
         .says(&["can't write nowhere/x.svg", "No such file"]);
-    report("--svg .").code(1).says(&["can't write .", "folder"]);
+    report("--svg .").code(2).says(&["can't write .", "folder"]);
     report("--svg /dev/full")
         .code(1)
         .says(&["can't write /dev/full", "No space left"]);

@@ -95,6 +95,38 @@ fn a_delay_is_a_wait_in_the_qdisc() {
     assert!(right >= RIGHT, "{right} of {BLOCKS} blocks\n{told}");
 }
 
+/// Check that what netem loses, which no protocol counts, is a cause in the ledger by either
+/// clock, and that what is late is not lost.
+#[test]
+fn a_loss_is_named() {
+    if !has_guests() {
+        return;
+    }
+    let place = Place::new();
+    for clock in ["stages", "functions", "exact"] {
+        let words = format!(
+            "path --lab vm --clock {clock} --packets 100 --blocks 2 -o {clock}.plumb --proto udp"
+        );
+        let ran = path(&place, &words, &["netem loss 20%", "netem delay 300ms"]);
+        ran.code(0);
+        assert!(!ran.stdout.contains("INVALID"), "{}", ran.stdout);
+        let recording = place.recording(&format!("{clock}.plumb"));
+        assert_eq!(recording.blocks.len(), 4);
+        for block in &recording.blocks {
+            let ledger = &block.ledger;
+            tell(&format!("{clock}, arm {}: {ledger:?}", block.arm));
+            assert!(ledger.closes(), "{clock}: {ledger:?}");
+            let causes: Vec<&str> = ledger.dropped.keys().map(String::as_str).collect();
+            if block.arm == 0 {
+                assert_eq!(causes, ["sender: tx0 qdisc drops"], "{clock}");
+                assert!(ledger.dropped.values().sum::<u64>() >= 5, "{ledger:?}");
+            } else if clock != "exact" {
+                assert_eq!((ledger.delivered, causes.len()), (100, 0), "{ledger:?}");
+            }
+        }
+    }
+}
+
 /// Check that arms with queueing disciplines share a boot, count the same each time, and
 /// that `plumb diff` names them.
 #[test]

@@ -179,6 +179,59 @@ fn a_busy_machine_counts_the_same() {
     same("busy", &quiet, &busy);
 }
 
+/// Check that a build of another size counts the same: where the kernel puts the program
+/// decides which addresses come after, and hash tables are keyed by some.
+#[test]
+fn another_build_counts_the_same() {
+    if !common::has_guests() {
+        return;
+    }
+    const WORDS: &str = "path -q --cold --proto raw,udp --family ipv4,ipv6 --packets 20 --blocks 1";
+    let place = Place::new();
+    place.run(&format!("{WORDS} -o as-it-is.plumb")).code(0);
+    // Zeros behind an ELF file are in no segment of it.
+    let other = place.path("plumb");
+    std::fs::copy(env!("CARGO_BIN_EXE_plumb"), &other).unwrap();
+    let file = File::options().append(true).open(&other).unwrap();
+    let longer = file.metadata().unwrap().len() + 1_234_567;
+    file.set_len(longer).unwrap();
+    drop(file);
+    let mut command = place.command(&other);
+    command.args(format!("{WORDS} -o longer.plumb").split(' '));
+    Running::start(&mut command).finish().code(0);
+    same(
+        "another build",
+        &place.recording("as-it-is.plumb"),
+        &place.recording("longer.plumb"),
+    );
+}
+
+/// Check that sending costs the same under every seed: the sender's neighbour is found at
+/// once, whatever bucket the others are in.
+#[test]
+fn a_send_does_not_depend_on_the_seed() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    place
+        .run("path -q --packets 20 --blocks 1 --seeds 6 --direction tx")
+        .code(0);
+    let recording = place.recording("path.plumb");
+    let mut by_arm: BTreeMap<String, u64> = BTreeMap::new();
+    for (key, (_, insns)) in costs(&recording) {
+        if key.2 == Direction::Tx {
+            *by_arm.entry(key.0).or_default() += insns;
+        }
+    }
+    assert_eq!(by_arm.len(), 6, "{by_arm:?}");
+    let first = by_arm.values().next();
+    assert!(
+        by_arm.values().all(|insns| Some(insns) == first),
+        "{by_arm:?}"
+    );
+}
+
 fn states(cache: &Path) -> Vec<std::path::PathBuf> {
     let mut states: Vec<_> = std::fs::read_dir(cache.join("states"))
         .map(|entries| entries.map(|e| e.unwrap().path()).collect())

@@ -8,13 +8,12 @@ use std::collections::BTreeMap;
 
 use common::{Place, prints};
 use netplumb_model::class::{Direction, Family, Link, Proto};
-use netplumb_model::recording::{Arm, Block, Ledger, Recording, Stage, env};
+use netplumb_model::recording::{Arm, Block, Counter, Ledger, Recording, Stage, env};
 use netplumb_model::timing::{StageKind, Times};
+use netplumb_stats::histogram::bucket_of;
 use netplumb_store::Writer;
 
 const PACKETS: u64 = 1_000;
-/// Bucket of 1,984 to 2,047 ns.
-const BUCKET: u16 = 16 * 7 + 15;
 
 /// Ten blocks of UDP sent: two stages, and their sum. Blocks differ by some thousandths.
 fn stages(driver_ns: u64) -> Recording {
@@ -74,13 +73,164 @@ fn stages(driver_ns: u64) -> Recording {
                     total_ns: ns * PACKETS,
                     min_ns: ns,
                     max_ns: ns,
-                    buckets: vec![(BUCKET, PACKETS)],
+                    buckets: vec![(bucket_of(ns), PACKETS)],
                 },
                 passed_over: 0,
             });
         }
     }
     recording
+}
+
+/// Three blocks whose driver takes these times.
+fn wild(driver_ns: [u64; 3]) -> Recording {
+    let mut recording = stages(600);
+    recording.blocks.truncate(3);
+    recording.stages.retain(|s| s.block < 3);
+    for stage in &mut recording.stages {
+        let own_ns = driver_ns[stage.block as usize];
+        let ns = match stage.name.as_str() {
+            "driver" => own_ns,
+            "total" => 1_200 + own_ns,
+            _ => 1_200,
+        };
+        stage.times = Times {
+            count: PACKETS,
+            total_ns: ns * PACKETS,
+            min_ns: ns,
+            max_ns: ns,
+            buckets: vec![(bucket_of(ns), PACKETS)],
+        };
+    }
+    recording
+}
+
+fn saved(place: &Place, name: &str, recording: &Recording) {
+    let mut writer = Writer::create(&place.path(name)).unwrap();
+    writer.save(recording).unwrap();
+}
+
+/// Check that where noise may hide any change it is said, with what helps, in every
+/// rendering and of `--fail-if-worse`; and that no interval is below -100 %.
+#[test]
+fn noise() {
+    let place = Place::new();
+    saved(&place, "a.plumb", &wild([10, 900, 40_000]));
+    saved(&place, "b.plumb", &wild([30_000, 20, 500]));
+    let ran = place.run("diff a.plumb b.plumb --fail-if-worse 2%");
+    let words: Vec<&str> = ran.code(0).stdout.split_whitespace().collect();
+    let text = words.join(" ");
+    for said in [
+        "no difference seen, but noise may hide any change: measure both sides as arms of one run",
+        "noise may hide any change of total, driver",
+    ] {
+        assert!(text.contains(said), "no `{said}` in {text}");
+    }
+    ran.says(&[
+        "a change of that size of UDP send may not be seen",
+        "--blocks",
+    ]);
+    let percents = ran.stdout.split_whitespace().filter_map(|word| {
+        let number = word.trim_matches(['(', ')', ',', ';']).strip_suffix('%')?;
+        number.parse::<f64>().ok()
+    });
+    let percents: Vec<f64> = percents.collect();
+    assert!(percents.len() > 4, "{}", ran.stdout);
+    assert!(percents.iter().all(|p| *p >= -100.0), "{}", ran.stdout);
+    prints(
+        place.run("diff a.plumb b.plumb --markdown").code(0),
+        &["noise may hide any change", " any |"],
+    );
+    let ran = place.run("diff a.plumb b.plumb --json");
+    let json: serde_json::Value = serde_json::from_str(&ran.code(0).stdout).unwrap();
+    let whole = &json["times"][0]["whole"];
+    assert_eq!(whole["noise_hides_any_change"], true);
+    assert!(whole["ratio_high"].is_null(), "{whole}");
+    assert_eq!(whole["ratio_low"], 0.0);
+    let ran = place.run("diff a.plumb b.plumb --html out.html");
+    ran.code(0);
+    let page = std::fs::read_to_string(place.path("out.html")).unwrap();
+    assert!(page.contains("noise may hide any change"));
+}
+
+fn counter(block: u32, name: &str, value: f64) -> Counter {
+    Counter {
+        block,
+        name: name.into(),
+        value,
+        unit: "packets".into(),
+    }
+}
+
+/// Check that what was seen at one place and not at the next is told, with what is known of
+/// it, and what was offered and not followed; and that neither is called no loss.
+#[test]
+fn gaps() {
+    let place = Place::new();
+    let mut recording = stages(600);
+    recording.counters = vec![
+        counter(0, "ledger.udp tx queue", 4_401.0),
+        counter(0, "ledger.udp tx sent", 4_390.0),
+        counter(0, "ledger.udp tx dropped", 2.0),
+        counter(0, "ledger.udp tx under way", 3.0),
+        counter(0, "ledger.udp rx arrived", 4_390.0),
+        counter(0, "ledger.udp rx user", 4_390.0),
+    ];
+    recording.blocks[0].ledger.offered = 8_982;
+    recording.blocks[0].ledger.delivered = 8_982;
+    saved(&place, "gaps.plumb", &recording);
+    let wide = |name: &str| place.run(&format!("report {name}"));
+    let ran = wide("gaps.plumb");
+    let text = ran
+        .code(0)
+        .stdout
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    for line in [
+        "gap udp: 8,982 offered by the workload, 4,401 of them followed (4,581 not seen at the device's queue",
+        "gap udp tx queue: 4,401 seen, 9 of them not at tx sent or tx dropped (3 still under way when a \
+         window closed, or gone on unseen, 6 not seen again",
+        "loss none that was counted",
+    ] {
+        assert!(text.contains(line), "no `{line}` in {text}");
+    }
+    // Where all of it is there, nothing is said.
+    recording.counters[1].value = 4_399.0;
+    recording.blocks[0].ledger.offered = 4_401;
+    recording.blocks[0].ledger.delivered = 4_401;
+    recording.counters.remove(3);
+    recording.counters[3].value = 4_390.0;
+    saved(&place, "none.plumb", &recording);
+    let ran = wide("none.plumb");
+    assert!(!ran.code(0).stdout.contains("gap "), "{}", ran.stdout);
+    prints(&ran, &["loss      none: no call was missed"]);
+}
+
+/// Check that other programs' packets are followed, not offered, and have no size.
+#[test]
+fn packets_of_others() {
+    let place = Place::new();
+    let mut recording = stages(600);
+    recording.environment.insert(env::LAB.into(), "host".into());
+    recording.arms[0].link = Link::Any;
+    recording.arms[0].size_bytes = 0;
+    for block in &mut recording.blocks {
+        block.ledger = Ledger::default();
+    }
+    recording.counters = vec![counter(0, "followed", 20.0), counter(1, "followed", 2.0)];
+    saved(&place, "host.plumb", &recording);
+    let ran = place.run("report host.plumb");
+    prints(
+        ran.code(0),
+        &[
+            "udp: udp over ipv4, as other programs sent it",
+            "22 followed",
+        ],
+    );
+    for word in ["offered", "0 bytes", "any,"] {
+        assert!(!ran.stdout.contains(word), "`{word}` in {}", ran.stdout);
+    }
 }
 
 /// A place with `a.plumb`, and `b.plumb`, whose driver takes 800 ns and not 600.

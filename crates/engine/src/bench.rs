@@ -21,9 +21,10 @@ use std::time::Duration;
 
 use netplumb_lab::netns::names;
 use netplumb_lab::vm::process::{Cancel, VmError};
-use netplumb_model::bench::{Bench, BenchArm, Frames, Measured, rate_word};
+use netplumb_model::bench::{Bench, BenchArm, Frames, Limit, Measured, rate_word};
 use netplumb_model::class::Link;
 use netplumb_model::recording::{Recording, env};
+use netplumb_model::text::counted;
 use netplumb_model::timing::Clock;
 
 use crate::error::EngineError;
@@ -220,12 +221,10 @@ fn setting(plan: &BenchPlan, guest: Option<Link>) -> String {
     }
     words.push(format!("{kind} over {family}"));
     if common(&|a| a.frames.flows == flows) {
-        let s = if flows == 1 { "" } else { "s" };
-        words.push(format!("{flows} flow{s}"));
+        words.push(counted(flows as usize, "flow"));
     }
     if common(&|a| a.cores == first.cores) {
-        let s = if first.cores == 1 { "" } else { "s" };
-        words.push(format!("{} core{s}", first.cores));
+        words.push(counted(first.cores as usize, "core"));
     }
     if common(&|a| a.offered == first.offered) {
         words.push(match rate_word(first.offered).as_str() {
@@ -250,6 +249,11 @@ fn setting(plan: &BenchPlan, guest: Option<Link>) -> String {
     words.join(", ")
 }
 
+/// Arms of which this is the same have one generator.
+fn limit_key(arm: &BenchArm) -> String {
+    format!("{:?} {} {} {}", arm.frames, arm.cores, arm.batch, arm.apart)
+}
+
 /// A run under way.
 struct Run<'a> {
     plan: &'a BenchPlan,
@@ -259,9 +263,8 @@ struct Run<'a> {
     recording: &'a mut Recording,
     save: Save<'a>,
     tell: Tell<'a>,
-    /// What the generator makes by itself, by what is sent and from how many CPUs; none
-    /// where that can't be told.
-    limits: BTreeMap<String, Option<f64>>,
+    /// What the generator makes by itself, by what is sent and from how many CPUs.
+    limits: BTreeMap<String, Found>,
     /// Arms that can't be here.
     absent: BTreeSet<usize>,
     /// Arms whose missing packets were looked for.
@@ -269,6 +272,17 @@ struct Run<'a> {
     /// Where it is done, if not here.
     guest: Option<InGuest>,
 }
+
+/// A limit of the generator's, as far as it is known.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    limit: Limit,
+    /// How often it was looked for.
+    tries: u32,
+}
+
+/// A limit that is unknown, or that a block exceeds, is looked for so often.
+const LIMIT_TRIES: u32 = 3;
 
 impl Run<'_> {
     fn complete(self) -> Result<(), EngineError> {
@@ -296,6 +310,7 @@ impl Run<'_> {
             match self.block(&arm)? {
                 Ran::Measured(measured, facts) => {
                     self.facts(facts);
+                    self.check_limit(&arm, &measured);
                     let invalid = measured.invalid();
                     self.add(turn.arm, turn.index, &measured);
                     if invalid.is_some() && self.diagnosed.insert(turn.arm) {
@@ -314,11 +329,14 @@ impl Run<'_> {
 
     /// What the generator makes by itself of what an arm is sent, from as many CPUs; or why
     /// it can't be had in a guest.
-    fn limit(&mut self, arm: &BenchArm) -> Result<Result<Option<f64>, String>, EngineError> {
-        let key = format!("{:?} {} {} {}", arm.frames, arm.cores, arm.batch, arm.apart);
-        if let Some(limit) = self.limits.get(&key) {
-            return Ok(Ok(*limit));
-        }
+    fn limit(&mut self, arm: &BenchArm) -> Result<Result<Limit, String>, EngineError> {
+        let key = limit_key(arm);
+        let tries = match self.limits.get(&key) {
+            Some(found) if found.limit != Limit::Unknown || found.tries >= LIMIT_TRIES => {
+                return Ok(Ok(found.limit));
+            }
+            found => found.map_or(0, |found| found.tries),
+        };
         let limit = match &mut self.guest {
             Some(guest) => match guest.limit(arm)? {
                 Ok(limit) => limit,
@@ -326,8 +344,17 @@ impl Run<'_> {
             },
             None => block::calibrate_for(arm)?,
         };
-        self.limits.insert(key, limit);
+        let tries = tries + 1;
+        self.limits.insert(key, Found { limit, tries });
         Ok(Ok(limit))
+    }
+
+    /// A block that is faster than the generator by itself shows that the generator was
+    /// held back when it was measured: before the next block it is measured again.
+    fn check_limit(&mut self, arm: &BenchArm, measured: &Measured) {
+        if let Some(found) = self.limits.get_mut(&limit_key(arm)) {
+            found.limit = found.limit.beside(measured.handled_pps());
+        }
     }
 
     fn add(&mut self, arm: usize, index: u32, measured: &Measured) {
@@ -336,7 +363,7 @@ impl Run<'_> {
             .push(netplumb_model::recording::Block {
                 arm: arm as u32,
                 index,
-                ledger: ledger::whole(measured),
+                ledger: measured.ledger(),
                 kernel_insns: 0,
                 user_insns: 0,
                 entered: 0,

@@ -12,7 +12,7 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::recording::{
-    Block, Cost, Function, FunctionId, Ledger, Node, NodeId, Recording,
+    Block, Cost, Function, FunctionId, Ledger, MAX_NAME_BYTES, Node, NodeId, Recording,
 };
 
 /// The name of code that no symbol covers.
@@ -186,7 +186,8 @@ fn user_function(user: &[UserSymbol], symbol: Symbol) -> Option<Function> {
 }
 
 /// The number of a function, which may be in the recording already.
-pub(crate) fn known(recording: &mut Recording, index: &mut Index, new: Function) -> FunctionId {
+pub(crate) fn known(recording: &mut Recording, index: &mut Index, mut new: Function) -> FunctionId {
+    new.name = bounded(new.name);
     *index
         .functions
         .entry((new.name.clone(), new.module.clone()))
@@ -194,6 +195,21 @@ pub(crate) fn known(recording: &mut Recording, index: &mut Index, new: Function)
             recording.functions.push(new);
             (recording.functions.len() - 1) as FunctionId
         })
+}
+
+/// A name that a recording has room for: of a longer one, as templates make them, the
+/// beginning, and what tells it from others that begin so.
+fn bounded(name: String) -> String {
+    const MARK_BYTES: usize = 32;
+    if name.len() <= MAX_NAME_BYTES {
+        return name;
+    }
+    // FNV-1a.
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    let end = name.floor_char_boundary(MAX_NAME_BYTES - MARK_BYTES);
+    format!("{}…{hash:016x}", &name[..end])
 }
 
 #[cfg(test)]
@@ -318,6 +334,15 @@ mod tests {
             .collect();
         assert_eq!(costs, [(0, 1, 10), (1, 5, 50)]);
         assert_eq!(recording.blocks[0].kernel_insns, 60);
+    }
+
+    /// Check that a name that is too long for a recording is cut, and still another's.
+    #[test]
+    fn long_names_are_told_apart() {
+        let long = |end: &str| bounded("é".repeat(MAX_NAME_BYTES) + end);
+        assert!(long("a").len() <= MAX_NAME_BYTES);
+        assert_ne!(long("a"), long("b"));
+        assert_eq!(bounded("udp_rcv".into()), "udp_rcv");
     }
 
     /// Check that code without a symbol is a function with a name that none has.

@@ -17,6 +17,7 @@ use netplumb_lab::vm::trial;
 use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::message::{CommandEnd, CommandPlan, Output, Reply, Request, RunPlan};
 use netplumb_model::recording::{Arm, Loss, Recording};
+use netplumb_model::symbol::is_part;
 use netplumb_model::timing::TimingSpec;
 
 use crate::error::EngineError;
@@ -62,6 +63,8 @@ pub struct CommandRun {
     pub bundle: Bundle,
     /// The kernel's modules that it needs; those that there are not are left out.
     pub modules: Vec<String>,
+    /// Connections of the guest's own before the first.
+    pub warmup: u32,
     /// Repetitions.
     pub blocks: u32,
     /// Bytes of output that are kept, of each stream.
@@ -88,6 +91,9 @@ pub fn run_command(
     recording
         .environment
         .insert("command.words".into(), run.words.join(" "));
+    recording
+        .environment
+        .insert("command.warmup".into(), run.warmup.to_string());
     let mut said = Said { output, ends };
     match &run.timed {
         None => exact::measure(run, options, recording, save, progress, &mut said),
@@ -215,6 +221,7 @@ impl CommandRun {
                 .map(|(path, words)| (path.to_string_lossy().into_owned(), words.clone())),
             folder: self.folder.to_string_lossy().into_owned(),
             stdin: self.stdin.as_ref().map(|_| STDIN.into()),
+            warmup: self.warmup,
             blocks: self.blocks,
             output_bytes: self.output_bytes,
             watch,
@@ -278,7 +285,7 @@ pub(crate) fn watched(symbols: &SymbolTable) -> Option<(u64, u64)> {
     let symbol = symbols
         .symbols()
         .iter()
-        .find(|s| rules.role(&s.name).new_task)?;
+        .find(|s| rules.role(&s.name).new_task && !is_part(&s.name))?;
     Some((symbol.addr, symbol.addr + symbol.size))
 }
 

@@ -44,6 +44,33 @@ pub enum EngineError {
     /// The guest's symbols.
     #[error("the guest's symbols: {0}")]
     Symbols(#[from] KallsymsError),
+    /// A kernel without a function that paths are told by.
+    #[error(
+        "can't tell {what} in the kernel {kernel}: none of its functions is called {names}, nor is \
+         a copy of them that the compiler made. Without that, receive work would be counted as \
+         the sender's: measure another kernel (plumb kernel list), or add the function's name to \
+         crates/kernel/rules/path.toml"
+    )]
+    NoPathFunction {
+        /// Release of the kernel.
+        kernel: String,
+        /// What they tell.
+        what: &'static str,
+        /// What was looked for.
+        names: String,
+    },
+    /// Packets were received, and not where they are looked for.
+    #[error(
+        "packets were received, but not in a softirq of the kernel {kernel} that was seen (looked \
+         for {names}): receive work would be counted as the sender's. Measure another kernel \
+         (plumb kernel list), or see docs/guide/kernels.md, \"Names that the rules do not know\""
+    )]
+    NoReceiveWork {
+        /// Release of the kernel.
+        kernel: String,
+        /// What was looked for.
+        names: String,
+    },
     /// The plugin's stream.
     #[error(transparent)]
     Stream(#[from] StreamError),

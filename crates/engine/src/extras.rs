@@ -1,14 +1,18 @@
 //! What a guest's knobs need at boot: modules, files, a module of one's own; and what
 //! its arms have to say of their knobs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
 use netplumb_kernel::modules::ModuleTree;
 use netplumb_lab::vm::files::{self, FilesError};
 use netplumb_lab::vm::kernels::KernelEntry;
-use netplumb_model::recording::{Recording, env};
+use netplumb_model::class::Direction;
+use netplumb_model::experiment::Load;
+use netplumb_model::experiment::acting::{self, Scene};
+use netplumb_model::recording::{Cost, Recording, env};
+use netplumb_model::timing::Clock;
 
 use crate::error::EngineError;
 use crate::plan::GuestPlan;
@@ -124,6 +128,41 @@ pub(crate) fn note(recording: &mut Recording, arm: usize, facts: &BTreeMap<Strin
                 .insert(format!("{}.{name}.{key}", env::ARM), value.clone());
         }
     }
+}
+
+/// CPUs of a guest.
+pub(crate) const GUEST_CPUS: usize = 1;
+
+/// Note which settings of an arm could not act, and why. Where every function was counted,
+/// those that its packets entered are asked first; its costs are the last of the recording.
+pub(crate) fn idle(recording: &mut Recording, arm: usize, load: Load, cpus: usize) {
+    let scene = Scene {
+        arm: &recording.arms[arm],
+        load,
+        cpus,
+    };
+    let counted = recording.environment.get(env::CLOCK).map(String::as_str);
+    let measured = recording.blocks.iter().any(|b| b.arm as usize == arm);
+    let counted = measured && counted == Some(Clock::Exact.as_str());
+    let entered = counted.then(|| entered(recording, arm));
+    let idle = acting::idle(&scene, entered.as_ref());
+    let prefix = format!("{}.{}.{}", env::ARM, scene.arm.name, env::COULD_NOT_ACT);
+    for (key, why) in idle {
+        recording.environment.insert(format!("{prefix}.{key}"), why);
+    }
+}
+
+/// The functions that an arm's packets entered, without what compilers add to names.
+fn entered(recording: &Recording, arm: usize) -> BTreeSet<&str> {
+    let of_arm = |cost: &&Cost| recording.blocks[cost.block as usize].arm as usize == arm;
+    let own = recording.costs.iter().rev().take_while(of_arm);
+    let costs = own.filter(|cost| cost.direction != Direction::Other);
+    let name = |cost: &Cost| {
+        let function = recording.nodes[cost.node as usize].function;
+        let name = recording.functions[function as usize].name.as_str();
+        name.split('.').next().unwrap_or(name)
+    };
+    costs.map(name).collect()
 }
 
 /// Note why an arm of a scan has no blocks, or too few.

@@ -81,8 +81,8 @@ impl Handler for Agent {
                 arm,
                 window_ns,
                 warmup_ns,
-                limit_pps,
-            } => self.bench_block(&arm, [window_ns, warmup_ns], limit_pps, reply),
+                limit,
+            } => self.bench_block(&arm, [window_ns, warmup_ns], limit, reply),
             Request::BenchDiagnose(arm) => self.bench_diagnose(&arm, reply),
             Request::BenchCount(plan) => self.bench_count(&plan, reply),
             other => Err(format!(
@@ -203,7 +203,14 @@ impl Agent {
 
 /// Where a topology's packets are sent from and to.
 pub(crate) fn ends_of(topology: &Topology) -> io::Result<Ends> {
+    let mut between = Vec::new();
+    for (name, namespace) in [("router", &topology.router), ("bridge", &topology.bridge)] {
+        if let Some(namespace) = namespace {
+            between.push((name, namespace.try_clone()?));
+        }
+    }
     Ok(Ends {
+        between,
         tx_namespace: topology.tx.try_clone()?,
         rx_namespace: topology.rx.try_clone()?,
         tx_address: topology.tx_address,

@@ -11,6 +11,7 @@ pub mod live;
 mod measure;
 mod origin;
 pub mod plan;
+mod receive;
 pub mod run;
 mod scan;
 pub mod second_opinion;

@@ -19,6 +19,7 @@ use netplumb_model::recording::Ledger;
 
 use crate::error::EngineError;
 use crate::origin::Origin;
+use crate::receive;
 use crate::run::Options;
 
 /// What came of an arm: all of its blocks, or those before an error.
@@ -133,7 +134,7 @@ fn try_measure(
                     }
                     Ok(())
                 })?;
-                let _ = late.set(SymbolTable::parse(&text)?);
+                let _ = late.set(receive::symbols(&text, receive::release(origin))?);
                 let _ = ready.send(());
             }
             failed.map_or(Ok(()), |error| Err(error.into()))
@@ -164,6 +165,7 @@ fn try_measure(
             )
         })
         .collect();
+    let outcome = outcome.and_then(|()| receive::seen(&measured.blocks, origin));
     match (outcome, told.error) {
         // What comes after the last block is cut where QEMU was when it was killed.
         (Ok(()), _) if got >= wanted => Ok(()),

@@ -25,6 +25,7 @@ use crate::error::EngineError;
 use crate::extras;
 use crate::guest::config_facts;
 use crate::plan::GuestPlan;
+use crate::receive;
 use crate::run::{Options, Progress};
 
 /// One kernel on one machine.
@@ -87,11 +88,10 @@ impl Origin {
         };
         let cancel = options.cancel.clone();
         let requests = [&first[..], &second[..]];
-        let mut guest = Guest::start(&self.machine, from, requests, extra, cancel)
+        let limit = options.timeout;
+        let mut guest = Guest::start(&self.machine, from, requests, extra, limit, cancel)
             .map_err(EngineError::of_start)?;
-        guest
-            .wait_ready(options.timeout)
-            .map_err(EngineError::of_start)?;
+        guest.wait_ready(limit).map_err(EngineError::of_start)?;
         if !matches!(self.from, From::Prepared(_)) {
             prepare(&mut guest, options)?;
         }
@@ -199,7 +199,7 @@ impl Boot<'_> {
         let machine = self.machine();
         let plan = preparation(plan);
         let of = |state: &Saved| -> Result<_, EngineError> {
-            let symbols = SymbolTable::parse(&state.symbols)?;
+            let symbols = receive::symbols(&state.symbols, &self.kernel.release)?;
             Ok((Some(Arc::new(symbols)), state.facts.clone()))
         };
         let root = |machine: Machine, plan| -> Result<Origin, EngineError> {
@@ -313,7 +313,7 @@ impl Boot<'_> {
         };
         let cancel = self.options.cancel.clone();
         let extra = Extra::default();
-        let mut guest = Guest::start(machine, from, [&asked[..], &[]], extra, cancel)?;
+        let mut guest = Guest::start(machine, from, [&asked[..], &[]], extra, limit, cancel)?;
         guest.wait_ready(limit)?;
         if !guest.rests() {
             return Ok(None);
@@ -359,13 +359,14 @@ impl Boot<'_> {
         let cancel = self.options.cancel.clone();
         let requests = [&first[..], &second[..]];
         let extra = Extra::default();
-        let mut guest = Guest::start(&origin.machine, from, requests, extra, cancel)?;
-        guest.wait_ready(self.options.timeout)?;
+        let limit = self.options.timeout;
+        let mut guest = Guest::start(&origin.machine, from, requests, extra, limit, cancel)?;
+        guest.wait_ready(limit)?;
         prepare(&mut guest, self.options)?;
         let (devices, kept) = save(&mut guest, &memory)?;
         guest.go_on()?;
         let mut facts = state.facts.clone();
-        facts.extend(told_facts(&mut guest, self.options.timeout)?);
+        facts.extend(told_facts(&mut guest, limit)?);
         Ok(Saved {
             memory: kept,
             devices,
@@ -387,6 +388,7 @@ impl Boot<'_> {
         if let Some(config) = config.and_then(|text| KernelConfig::parse(&text).ok()) {
             facts.extend(config_facts(&config));
         }
+        facts.insert(env::KERNEL.into(), self.kernel.release.clone());
         facts.insert(env::KERNEL_HASH.into(), self.kernel.hash.clone());
         let mitigations = if self.guest.mitigations { "on" } else { "off" };
         facts.insert(env::MITIGATIONS.into(), mitigations.into());

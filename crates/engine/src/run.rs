@@ -15,6 +15,7 @@ use netplumb_lab::vm::machine;
 use netplumb_lab::vm::process::{Cancel, VmError};
 use netplumb_lab::vm::trial;
 use netplumb_model::class::Link;
+use netplumb_model::experiment::Load;
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Loss, Recording, env};
 
@@ -347,6 +348,7 @@ fn merge(
         for (number, (window, ledger)) in (0..plan.blocks).zip(measured.blocks) {
             translation.add_block(recording, ran.arm as u32, number, &window, ledger);
         }
+        extras::idle(recording, ran.arm, Load::OneAtATime, extras::GUEST_CPUS);
     }
     add_losses(recording, &measured.losses);
     let peak = recording

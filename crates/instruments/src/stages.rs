@@ -109,6 +109,8 @@ type Worked = (Box<Pauser>, Result<(), libbpf_rs::Error>);
 #[derive(Debug)]
 struct Opened {
     at: Instant,
+    /// When packets were followed first, by the programs' clock.
+    since_ns: u64,
     totals: Totals,
     before: Counted,
 }
@@ -397,6 +399,7 @@ impl Live for Stages {
         }
         self.opened = Some(Opened {
             at: Instant::now(),
+            since_ns: crate::own::monotonic_ns(),
             totals: self.kernel.programs.totals(),
             before: Counted::default(),
         });
@@ -414,8 +417,14 @@ impl Live for Stages {
         let mut opened = self.opened.take().ok_or_else(not_open)?;
         self.unfollow()
             .map_err(system("close the window of `stages`"))?;
-        self.take(&mut opened)
-            .map_err(system("read the maps of `stages`"))
+        let maps = &self.kernel.maps;
+        // A kernel that can't read maps by the batch leaves it untold.
+        let under_way = maps.under_way(opened.since_ns).unwrap_or_default();
+        let mut window = self
+            .take(&mut opened)
+            .map_err(system("read the maps of `stages`"))?;
+        window.ledger.extend(under_way);
+        Ok(window)
     }
 }
 

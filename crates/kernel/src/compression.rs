@@ -2,7 +2,7 @@
 //! first bytes and unpacked with a bound on what comes out.
 
 use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 
 /// The largest window a zstd stream may ask for: what `zstd --ultra -22`, which the kernel's
 /// build uses, needs.
@@ -127,6 +127,93 @@ pub(crate) fn reader<'a, R: Read + 'a>(
         }
         Compression::Bzip2 | Compression::Lzo => return Err(UnpackError::Unsupported { form }),
     })
+}
+
+/// The same of a file that is compressed as a whole, which may be in several streams, one after
+/// the other: all are read, and what follows and is none is damage.
+pub(crate) fn whole<'a, R: BufRead + 'a>(
+    form: Compression,
+    source: R,
+) -> Result<Box<dyn Read + 'a>, UnpackError> {
+    let damaged = |source: io::Error| UnpackError::Damaged { form, source };
+    Ok(match form {
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(source)),
+        Compression::Xz => {
+            let concatenated = liblzma::stream::CONCATENATED;
+            let stream =
+                liblzma::stream::Stream::new_stream_decoder(LZMA_MEMORY_MAX_BYTES, concatenated)
+                    .map_err(|e| damaged(e.into()))?;
+            Box::new(liblzma::bufread::XzDecoder::new_stream(source, stream))
+        }
+        Compression::Lzma => {
+            let stream = liblzma::stream::Stream::new_lzma_decoder(LZMA_MEMORY_MAX_BYTES)
+                .map_err(|e| damaged(e.into()))?;
+            let decoder = liblzma::bufread::XzDecoder::new_stream(source, stream);
+            Box::new(OneLzma(decoder))
+        }
+        Compression::Zstd => Box::new(ZstdFrames::Between(source)),
+        Compression::Lz4Legacy | Compression::Bzip2 | Compression::Lzo => {
+            return Err(UnpackError::Unsupported { form });
+        }
+    })
+}
+
+/// The older form has one stream.
+struct OneLzma<R: BufRead>(liblzma::bufread::XzDecoder<R>);
+
+impl<R: BufRead> Read for OneLzma<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.0.read(buffer)?;
+        if count == 0 && !buffer.is_empty() && !self.0.get_mut().fill_buf()?.is_empty() {
+            let why = "something follows the end of its stream";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        Ok(count)
+    }
+}
+
+type ZstdDecoder<R> = ruzstd::decoding::StreamingDecoder<R, ruzstd::decoding::FrameDecoder>;
+
+/// Frames of zstd, one after the other (RFC 8878, 3).
+enum ZstdFrames<R: BufRead> {
+    /// A frame begins, or all is over.
+    Between(R),
+    Within(Box<ZstdDecoder<R>>),
+    /// An error was told.
+    Broken,
+}
+
+impl<R: BufRead> Read for ZstdFrames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match std::mem::replace(self, ZstdFrames::Broken) {
+                ZstdFrames::Between(mut source) => {
+                    if source.fill_buf()?.is_empty() {
+                        *self = ZstdFrames::Between(source);
+                        return Ok(0);
+                    }
+                    let frame =
+                        ZstdDecoder::new_with_max_window_size(source, ZSTD_WINDOW_MAX_BYTES)
+                            .map_err(io::Error::other)?;
+                    *self = ZstdFrames::Within(Box::new(frame));
+                }
+                ZstdFrames::Within(mut frame) => {
+                    let count = frame.read(buffer)?;
+                    let is_over = count == 0 && !buffer.is_empty();
+                    *self = match is_over {
+                        true => ZstdFrames::Between(frame.into_inner()),
+                        false => ZstdFrames::Within(frame),
+                    };
+                    if !is_over {
+                        return Ok(count);
+                    }
+                }
+                ZstdFrames::Broken => {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "damaged before"));
+                }
+            }
+        }
+    }
 }
 
 /// Unpacks `data` whole; bytes after the end of the stream are left alone.

@@ -215,7 +215,7 @@ impl<'a> Deb<'a> {
                 });
             }
         };
-        compression::reader(form, source).map_err(|source| DebError::Unpack {
+        compression::whole(form, source).map_err(|source| DebError::Unpack {
             path: self.path.to_owned(),
             source,
         })
@@ -323,7 +323,22 @@ fn for_each_entry(
             each(&name, &mut entry)?;
         }
     }
-    Ok(())
+    // What the archive's end leaves has to be padding: an archive after it, as `cat` of two
+    // packages' members makes it, is read by some and not by others.
+    let mut rest = archive.into_inner();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match rest.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(n) if buffer[..n].iter().all(|byte| *byte == 0) => {}
+            Ok(_) => {
+                let why = "something follows the end of its archive";
+                return Err(damaged(io::Error::new(io::ErrorKind::InvalidData, why)));
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(damaged(e)),
+        }
+    }
 }
 
 /// The path without `./`; nothing if it leads out of the folder that it starts in.

@@ -1,6 +1,7 @@
 //! Which layer a function belongs to, by rules that are data: rules/layers.toml.
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
+use netplumb_model::symbol::base_name;
 use serde::Deserialize;
 
 const BUILT_IN: &str = include_str!("../rules/layers.toml");
@@ -97,13 +98,11 @@ impl LayerRules {
     /// functions or one of its modules does.
     pub fn layer(&self, function: &str, module: Option<&str>) -> Option<&str> {
         // A clone of a function is that function: `foo.constprop.0`, `foo.cold`.
-        let base = function.split('.').next().unwrap_or(function);
+        let base = base_name(function);
         self.rules
             .iter()
             .find(|(_, functions, modules)| {
-                functions.is_match(base)
-                    || functions.is_match(function)
-                    || module.is_some_and(|m| modules.is_match(m))
+                functions.is_match(base) || module.is_some_and(|m| modules.is_match(m))
             })
             .map(|(layer, _, _)| layer.as_str())
     }
@@ -131,6 +130,12 @@ mod tests {
             rules.layer("ip_finish_output2.constprop.0", None),
             Some("network")
         );
+        for clone in ["handle_softirqs.constprop.0", "handle_softirqs.cold"] {
+            assert_eq!(
+                rules.layer(clone, None),
+                rules.layer("handle_softirqs", None)
+            );
+        }
         assert_eq!(
             rules.layer("nft_do_chain", Some("nf_tables")),
             Some("netfilter")

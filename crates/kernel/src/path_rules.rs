@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use netplumb_model::class::{Direction, Softirq};
+use netplumb_model::symbol::base_name;
 use serde::Deserialize;
 
 const BUILT_IN: &str = include_str!("../rules/path.toml");
@@ -23,6 +24,8 @@ pub struct Role {
     pub interrupt: bool,
     /// ... at any of the addresses in it, not just the first.
     pub stubs: bool,
+    /// The handler of an interrupt begins, in a task of its own.
+    pub threaded_interrupt: bool,
     /// The interrupt that gets here is the timer's.
     pub timer: bool,
     /// The task enters the kernel.
@@ -50,6 +53,7 @@ pub struct Role {
 pub struct PathRules {
     interrupt: GlobSet,
     stubs: GlobSet,
+    threaded_interrupt: GlobSet,
     timer: GlobSet,
     entry: GlobSet,
     softirq: GlobSet,
@@ -60,6 +64,25 @@ pub struct PathRules {
     completion: GlobSet,
     vectors: BTreeMap<String, Softirq>,
     packet_is: Vec<(Direction, GlobSet)>,
+    needed: Vec<Needed>,
+    receive_path: Vec<String>,
+}
+
+/// Functions of which a kernel has to have one.
+#[derive(Debug, Clone)]
+struct Needed {
+    what: &'static str,
+    names: Vec<String>,
+    globs: GlobSet,
+}
+
+/// A kernel has none of the functions that tell something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// What they tell: "where softirqs run".
+    pub what: &'static str,
+    /// What was looked for.
+    pub names: Vec<String>,
 }
 
 /// The rules don't parse.
@@ -72,6 +95,7 @@ pub struct PathRulesError(String);
 struct File {
     interrupt: Vec<String>,
     stubs: Vec<String>,
+    threaded_interrupt: Vec<String>,
     timer_interrupt: Vec<String>,
     entry: Vec<String>,
     softirq: Vec<String>,
@@ -110,6 +134,29 @@ impl PathRules {
                 "more than {MAX_PACKET_RULES} packet_is rules"
             )));
         }
+        let receives: Vec<String> = file
+            .vectors
+            .iter()
+            .filter(|(_, vector)| **vector == Softirq::NetRx)
+            .map(|(name, _)| name.clone())
+            .collect();
+        let needed = [
+            ("where a system call enters the kernel", &file.entry),
+            ("where an interrupt begins", &file.interrupt),
+            ("where tasks are switched", &file.task_switch),
+            ("where softirqs run", &file.softirq),
+            ("where the softirq NET_RX begins", &receives),
+            ("where a received packet is handled", &file.packet),
+        ]
+        .into_iter()
+        .map(|(what, names)| {
+            Ok(Needed {
+                what,
+                names: names.clone(),
+                globs: globs(names)?,
+            })
+        })
+        .collect::<Result<_, PathRulesError>>()?;
         let packet_is = file
             .packet_is
             .iter()
@@ -118,6 +165,7 @@ impl PathRules {
         Ok(PathRules {
             interrupt: globs(&file.interrupt)?,
             stubs: globs(&file.stubs)?,
+            threaded_interrupt: globs(&file.threaded_interrupt)?,
             timer: globs(&file.timer_interrupt)?,
             entry: globs(&file.entry)?,
             softirq: globs(&file.softirq)?,
@@ -128,11 +176,14 @@ impl PathRules {
             completion: globs(&file.transmit_completion)?,
             vectors: file.vectors,
             packet_is,
+            needed,
+            receive_path: [file.softirq, receives].concat(),
         })
     }
 
-    /// What the function of this name means.
-    pub fn role(&self, name: &str) -> Role {
+    /// What the function of this name means; a clone of it, or a part, means the same.
+    pub fn role(&self, symbol: &str) -> Role {
+        let name = base_name(symbol);
         let mut reaches = 0;
         for (bit, (_, globs)) in self.packet_is.iter().enumerate() {
             if globs.is_match(name) {
@@ -142,6 +193,7 @@ impl PathRules {
         Role {
             interrupt: self.interrupt.is_match(name),
             stubs: self.stubs.is_match(name),
+            threaded_interrupt: self.threaded_interrupt.is_match(name),
             timer: self.timer.is_match(name),
             entry: self.entry.is_match(name),
             softirq: self.softirq.is_match(name),
@@ -153,6 +205,28 @@ impl PathRules {
             vector: self.vectors.get(name).copied(),
             reaches,
         }
+    }
+
+    /// What a kernel with functions of these names lacks for its paths to be told.
+    pub fn missing<'n>(&self, symbols: impl IntoIterator<Item = &'n str>) -> Option<Missing> {
+        let mut left: Vec<&Needed> = self.needed.iter().collect();
+        for symbol in symbols {
+            if left.is_empty() {
+                break;
+            }
+            let name = base_name(symbol);
+            left.retain(|needed| !needed.globs.is_match(name));
+        }
+        left.first().map(|needed| Missing {
+            what: needed.what,
+            names: needed.names.clone(),
+        })
+    }
+
+    /// The functions that packets are received below: those that run softirqs, and those that the
+    /// softirq NET_RX begins with.
+    pub fn receive_path(&self) -> &[String] {
+        &self.receive_path
     }
 
     /// What a packet was whose handling reached functions with these bits.
@@ -186,6 +260,59 @@ mod tests {
         assert_eq!(rules.role("net_rx_action").vector, Some(Softirq::NetRx));
         assert!(rules.role("__netif_receive_skb_core.constprop.0").packet);
         assert_eq!(rules.role("udp_sendmsg"), Role::default());
+    }
+
+    /// Check that a clone of a function, whatever the compiler called it, has its function's
+    /// role, whichever that is.
+    #[test]
+    fn clones_have_their_functions_role() {
+        let rules = PathRules::built_in();
+        for name in [
+            "handle_softirqs",
+            "net_rx_action",
+            "run_timer_softirq",
+            "__netif_receive_skb_one_core",
+            "irq_forced_thread_fn",
+            "tcp_ack",
+            "begin_new_exec",
+            "copy_thread",
+            "free_old_xmit_skbs",
+        ] {
+            let role = rules.role(name);
+            assert_ne!(role, Role::default(), "{name}");
+            for suffix in [".constprop.0", ".isra.0", ".part.0", ".cold", ".llvm.4711"] {
+                assert_eq!(
+                    rules.role(&format!("{name}{suffix}")),
+                    role,
+                    "{name}{suffix}"
+                );
+            }
+        }
+    }
+
+    /// Check that what a kernel lacks is told with the names that were looked for.
+    #[test]
+    fn what_is_missing() {
+        let rules = PathRules::built_in();
+        let kernel = [
+            "entry_SYSCALL_64",
+            "asm_common_interrupt",
+            "__switch_to_asm",
+            "handle_softirqs.constprop.0",
+            "net_rx_action",
+            "__netif_receive_skb_core.constprop.0",
+        ];
+        assert_eq!(rules.missing(kernel), None);
+        for (n, name) in (0..).zip(kernel) {
+            let others = (0..).zip(kernel).filter(|(m, _)| *m != n);
+            let missing = rules.missing(others.map(|(_, name)| name)).unwrap();
+            let glob = globs(&missing.names).unwrap();
+            assert!(glob.is_match(base_name(name)), "{missing:?}");
+        }
+        assert_eq!(
+            rules.receive_path(),
+            ["__do_softirq", "handle_softirqs", "net_rx_action"]
+        );
     }
 
     /// Check that a packet that is acknowledged and carries data was received,

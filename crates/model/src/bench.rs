@@ -7,13 +7,17 @@
 mod arm;
 mod fault;
 mod file;
+mod limit;
+mod other;
 mod record;
 mod stamp;
 
 pub use arm::{AGAIN, BenchArm, COUNTED, INSTRUCTIONS, NANOSECONDS, Planted, rate_of, rate_word};
 pub use fault::Fault;
 pub use file::{Axis, BenchBlocks, BenchClaim, BenchFile, Figure, Marked};
-pub use record::{GENERATOR_BOUND, LATENCY, Measured, RING_FULL, SEARCH, Since};
+pub use limit::{GENERATOR_BOUND, Limit};
+pub use other::Other;
+pub use record::{LATENCY, Measured, RING_FULL, SEARCH, Since};
 pub use stamp::{STAMP_BYTES, STAMP_MAGIC, Stamp};
 
 use std::collections::BTreeMap;
@@ -191,6 +195,27 @@ pub struct Frames {
     pub flows: u32,
 }
 
+impl Frames {
+    /// Bytes of their headers, the link's among them.
+    pub fn header_bytes(&self) -> u32 {
+        let ip = match self.family {
+            Family::V4 => 20,
+            Family::V6 => 40,
+        };
+        let l4 = match self.kind {
+            FrameKind::Udp | FrameKind::Icmp => 8,
+            FrameKind::TcpSyn => 20,
+        };
+        14 + ip + l4
+    }
+
+    /// The shortest frame that has room for its headers, and for a [`Stamp`] if it gets one.
+    pub fn size_bytes_least(&self, stamped: bool) -> u32 {
+        let stamp = if stamped { STAMP_BYTES } else { 0 };
+        (self.header_bytes() + stamp).max(FRAME_BYTES_LEAST)
+    }
+}
+
 /// Which rate is offered, by all CPUs together.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Offered {
@@ -222,14 +247,14 @@ pub struct Generated {
     pub batches: u64,
 }
 
-/// Stands for the CPU where the kernel counts packets but not by CPU.
-pub const ANY_CPU: u32 = u32::MAX;
-
 /// What became of packets at a path, or at the far end of it, since it was set up.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Handled {
-    /// What it was to do with them was done: packets by CPU, or all under [`ANY_CPU`].
+    /// What it was to do with them was done: packets by CPU.
     pub packets: BTreeMap<u32, u64>,
+    /// The same of packets that the kernel counts, but not by CPU.
+    #[serde(default)]
+    pub cpu_unknown: u64,
     /// Their bytes, from the link header on, where they are known.
     pub bytes: u64,
     /// Packets that it saw and lost, by cause.
@@ -246,7 +271,7 @@ pub struct Handled {
 impl Handled {
     /// All packets.
     pub fn total(&self) -> u64 {
-        self.packets.values().sum()
+        self.packets.values().sum::<u64>() + self.cpu_unknown
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! docs/reference/experiment.md describes it for users.
 
+pub mod acting;
 mod claim;
 mod error;
 mod knobs;
@@ -12,6 +13,7 @@ mod scan;
 
 use serde::Deserialize;
 
+pub use acting::{Idle, Load};
 pub use claim::{Claim, Published, Relation};
 pub use error::ExperimentError;
 pub use knobs::{Bytes, Knobs, Offload, Vary, Within};
@@ -163,7 +165,11 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
     if arm.size_bytes > MAX_SIZE_BYTES {
         return Err((
             "size_bytes",
-            format!("size_bytes is {}: at most {MAX_SIZE_BYTES}", arm.size_bytes),
+            format!(
+                "size_bytes is {}: at most {MAX_SIZE_BYTES} (63K), which with its headers is the \
+                 largest packet that IP has",
+                arm.size_bytes
+            ),
         ));
     }
     if arm.proto == Proto::Command {

@@ -7,4 +7,6 @@ pub mod class;
 pub mod experiment;
 pub mod message;
 pub mod recording;
+pub mod symbol;
+pub mod text;
 pub mod timing;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bench::{BenchArm, Measured};
+use crate::bench::{BenchArm, Limit, Measured};
 use crate::class::{Family, Link, Proto};
 use crate::experiment::{Offload, Qdisc, Ruleset};
 use crate::recording::Ledger;
@@ -16,7 +16,7 @@ use crate::timing::{Attached, TimingSpec, Window};
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 11;
+pub const PROTOCOL_VERSION: u32 = 12;
 
 /// From the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -101,8 +101,8 @@ pub enum Request {
         window_ns: u64,
         /// How long packets run before that.
         warmup_ns: u64,
-        /// What the generator makes by itself, if that was asked for.
-        limit_pps: Option<f64>,
+        /// What the generator makes by itself.
+        limit: Limit,
     },
     /// Run once more and tell where packets go: [`Reply::Diagnosis`].
     BenchDiagnose(BenchArm),
@@ -151,7 +151,7 @@ pub enum Reply {
     /// Settings, a part of the list.
     Settings(Vec<Setting>),
     /// What a generator makes by itself, frames a second.
-    BenchLimit(Option<f64>),
+    BenchLimit(Limit),
     /// A block of a bench, and facts of how it came about.
     BenchBlock(Box<Measured>, BTreeMap<String, String>),
     /// A path can't be here: why.
@@ -218,6 +218,9 @@ pub struct CommandPlan {
     pub folder: String,
     /// Path of the file that is its standard input, or none.
     pub stdin: Option<String>,
+    /// Connections that the guest makes before, so that what its kernel does at the first use of
+    /// its network is not the command's.
+    pub warmup: u32,
     /// Repetitions.
     pub blocks: u32,
     /// Bytes of output that are kept, of each stream.

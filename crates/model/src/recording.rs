@@ -60,6 +60,10 @@ pub struct Recording {
     pub complete: bool,
 }
 
+/// Bytes of the name of a function, a module, a layer, a cause, a counter: what has more is
+/// in no recording.
+pub const MAX_NAME_BYTES: usize = 16 << 10;
+
 /// The module of a function that stands for a thread of a command: the root of what
 /// the thread called, which costs nothing itself.
 pub const THREAD_MODULE: &str = "(thread)";
@@ -101,6 +105,8 @@ pub mod env {
     /// Prefix: what an arm's guest had otherwise than the first one, as
     /// `arm.NAME.KEY`.
     pub const ARM: &str = "arm";
+    /// Of an arm, as `arm.NAME.could_not_act.KNOB`: why a setting could not act there.
+    pub const COULD_NOT_ACT: &str = "could_not_act";
     /// Prefix: why an arm has no blocks, or too few, as `failed.NAME`.
     pub const FAILED: &str = "failed";
     /// Under how many random seeds every arm was to be run.

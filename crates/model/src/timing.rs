@@ -258,6 +258,53 @@ pub struct Step {
     pub context: Context,
 }
 
+/// The counter of a block that has how many packets an instrument followed, where nobody but
+/// the instrument counts them: what it was offered nobody knows.
+pub const FOLLOWED: &str = "followed";
+
+/// A way of packets by the places of [`Window::ledger`], whose names come after the
+/// protocol's there.
+#[derive(Debug, Clone, Copy)]
+pub struct Way {
+    /// The first place.
+    pub begins: &'static str,
+    /// The last ones: a packet ends at one of them.
+    pub ends: &'static [&'static str],
+    /// Those that had begun and not ended when the window closed for good.
+    pub under_way: &'static str,
+    /// Whether packets of TCP are the same ones from place to place: its queues merge them.
+    pub of_tcp: bool,
+}
+
+/// All ways.
+pub const WAYS: [Way; 3] = [
+    Way {
+        begins: "tx queue",
+        ends: &["tx sent", "tx dropped"],
+        under_way: "tx under way",
+        of_tcp: true,
+    },
+    Way {
+        begins: "forward queue",
+        ends: &["forward sent", "forward dropped"],
+        under_way: "forward under way",
+        of_tcp: true,
+    },
+    Way {
+        begins: "rx arrived",
+        ends: &[
+            "rx merged",
+            "rx user",
+            "rx dropped",
+            "rx answered by the kernel",
+            "rx other reader",
+            "forward queue",
+        ],
+        under_way: "rx under way",
+        of_tcp: false,
+    },
+];
+
 /// What an instrument saw in a window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Window {

@@ -9,7 +9,7 @@ mod telemetry;
 use std::collections::BTreeMap;
 use std::fs;
 
-use netplumb_model::bench::{ANY_CPU, Bench, Handled};
+use netplumb_model::bench::{Bench, Handled};
 
 use self::process::Process;
 use self::telemetry::Port;
@@ -242,12 +242,13 @@ impl Standing for Dpdk {
             cause("the ring to send by was full (oerrors)", out.oerrors);
             cause("the device did not take it (tx_dropped)", refused);
         }
-        let cpu = match self.cpus[..] {
-            [cpu] => cpu,
-            _ => ANY_CPU,
+        let (packets, cpu_unknown) = match self.cpus[..] {
+            [cpu] => (BTreeMap::from([(cpu, packets)]), 0),
+            _ => (BTreeMap::new(), packets),
         };
         Ok(Handled {
-            packets: BTreeMap::from([(cpu, packets)]),
+            packets,
+            cpu_unknown,
             bytes,
             lost,
             ..Handled::default()

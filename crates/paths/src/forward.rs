@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netplumb_knobs::{PRESENT, Setting};
 use netplumb_lab::netns::Namespace;
-use netplumb_model::bench::{ANY_CPU, DataPath, FrameKind, Handled};
+use netplumb_model::bench::{DataPath, FrameKind, Handled};
 
 use crate::changes::Changes;
 use crate::error::{Doing, PathError};
@@ -281,7 +281,7 @@ impl Standing for Forward {
             }
         }
         Ok(Handled {
-            packets: BTreeMap::from([(ANY_CPU, packets)]),
+            cpu_unknown: packets,
             lost,
             ..Handled::default()
         })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use netplumb_model::bench::{ANY_CPU, FrameKind, Handled};
+use netplumb_model::bench::{FrameKind, Handled};
 
 use crate::changes::Changes;
 use crate::error::{Doing, PathError};
@@ -182,7 +182,7 @@ impl Standing for Iptables {
     fn handled(&mut self) -> Result<Handled, PathError> {
         let (_, packets, bytes) = self.counted()?;
         Ok(Handled {
-            packets: BTreeMap::from([(ANY_CPU, packets)]),
+            cpu_unknown: packets,
             bytes: bytes + LINK_BYTES * packets,
             ..Handled::default()
         })

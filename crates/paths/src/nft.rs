@@ -5,7 +5,7 @@ use std::io;
 
 use netplumb_knobs::{PRESENT, Setting};
 use netplumb_lab::netns::Namespace;
-use netplumb_model::bench::{ANY_CPU, DataPath, FrameKind, Handled};
+use netplumb_model::bench::{DataPath, FrameKind, Handled};
 use serde_json::Value;
 
 use crate::changes::Changes;
@@ -167,7 +167,7 @@ impl Standing for Nft {
     fn handled(&mut self) -> Result<Handled, PathError> {
         let (packets, bytes) = counted(&self.nft, &self.changes, self.family, &self.table)?;
         Ok(Handled {
-            packets: BTreeMap::from([(ANY_CPU, packets)]),
+            cpu_unknown: packets,
             bytes: bytes + LINK_BYTES * packets,
             ..Handled::default()
         })

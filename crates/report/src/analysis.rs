@@ -22,6 +22,9 @@ pub struct ClassView<'a> {
     pub class: Class,
     /// Packets offered, over all blocks.
     pub packets: u64,
+    /// Blocks whose packets are not all accounted for: figures of packets that went missing
+    /// are of nothing.
+    pub invalid: usize,
     /// Instructions, over all blocks.
     pub total: u64,
     /// Instructions of each block.
@@ -159,6 +162,10 @@ fn class_of<'a>(
         .iter()
         .map(|b| recording.blocks[*b as usize].ledger.offered)
         .sum();
+    let invalid = blocks
+        .iter()
+        .filter(|b| !recording.blocks[**b as usize].ledger.closes())
+        .count();
     let mut by_block: BTreeMap<u32, u64> = blocks.iter().map(|b| (*b, 0)).collect();
     let mut contexts = BTreeMap::new();
     let mut nodes: BTreeMap<NodeId, NodeView> = BTreeMap::new();
@@ -206,6 +213,7 @@ fn class_of<'a>(
             direction,
         },
         packets,
+        invalid,
         total,
         by_block: by_block.into_values().collect(),
         contexts,

@@ -3,7 +3,7 @@
 mod across;
 mod fit;
 
-pub(crate) use across::{changes, functions, steady};
+pub(crate) use across::{changes, drawn, functions, steady};
 
 use netplumb_model::class::Class;
 use netplumb_model::experiment::{Claim, Experiment};
@@ -120,7 +120,24 @@ fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
             None => return Outcome::not_measured(missing(*class, arm)),
         }
     }
-    within(claim, &views)
+    // A class of several arms does not say which it is.
+    let several = |view: &&&ClassView<'_>| {
+        let alike = classes.iter().filter(|other| other.class == view.class);
+        alike.count() > 1
+    };
+    let which = match views.iter().find(several) {
+        Some(view) => format!(" with {}", printable(seeds::name(view.arm()), 60)),
+        None => String::new(),
+    };
+    let outcome = within(claim, &views);
+    Outcome {
+        because: match which.is_empty() {
+            true => outcome.because,
+            false => format!("{}: {}", which.trim_start(), outcome.because),
+        },
+        finding: format!("{}{which}", outcome.finding),
+        ..outcome
+    }
 }
 
 /// The view of a class in an arm, or in the first arm that has it.

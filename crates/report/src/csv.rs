@@ -1,9 +1,10 @@
 //! One line for each arm, class and function.
 
 use crate::analysis::ClassView;
+use crate::sheet::Sheet;
 
 /// The header, and the order of the columns.
-const HEADER: [&str; 11] = [
+const HEADER: [&str; 12] = [
     "arm",
     "class",
     "packets",
@@ -15,17 +16,16 @@ const HEADER: [&str; 11] = [
     "inclusive_insns",
     "self_insns_per_packet",
     "share",
+    "invalid_blocks",
 ];
 
 /// The functions of some classes, or those of one layer, as CSV (RFC 4180).
 pub fn render(classes: &[ClassView<'_>], layer: Option<&str>) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    // Writing to memory does not fail.
-    let _ = writer.write_record(HEADER);
+    let mut sheet = Sheet::new(HEADER);
     for class in classes {
         for f in class.functions_of(layer) {
             let function = &class.recording.functions[f.function as usize];
-            let _ = writer.write_record([
+            sheet.row([
                 class.arm().name.clone(),
                 class.class.to_string(),
                 class.packets.to_string(),
@@ -37,9 +37,9 @@ pub fn render(classes: &[ClassView<'_>], layer: Option<&str>) -> String {
                 f.inclusive_insns.to_string(),
                 format!("{:.4}", f.self_insns as f64 / class.packets.max(1) as f64),
                 format!("{:.6}", f.self_insns as f64 / class.total.max(1) as f64),
+                class.invalid.to_string(),
             ]);
         }
     }
-    let bytes = writer.into_inner().unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+    sheet.finish()
 }

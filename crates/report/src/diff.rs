@@ -12,6 +12,7 @@ pub mod exact;
 pub mod facts;
 pub mod functions;
 pub mod json;
+pub mod labels;
 pub mod markdown;
 pub mod moves;
 pub mod page;
@@ -25,8 +26,11 @@ mod within;
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::class::{Class, Context, Direction};
+use netplumb_model::experiment::Idle;
 use netplumb_model::recording::{FunctionId, Recording};
+use netplumb_model::symbol::base_name;
 
+use crate::acting;
 use crate::number::printable;
 use arms::{ArmPair, Pairs};
 use exact::{Delta, PerPacket, Spread};
@@ -155,8 +159,13 @@ pub struct ClassDiff {
     pub after: Class,
     /// Whether both sides ran the same kernel, so far as is known.
     pub same_kernel: bool,
-    /// What tells the arms apart from other pairs ("link lo → veth"); may be empty.
+    /// What tells the arms apart from other pairs ("link lo → veth; 1024 bytes"); may be
+    /// empty.
     pub label: String,
+    /// Settings in which the arms differ and that could act in neither.
+    pub idle: Vec<Idle>,
+    /// Whether the arms differ in nothing else.
+    pub idle_alone: bool,
     /// All of it.
     pub total: Change,
     /// What that comes to.
@@ -251,22 +260,23 @@ impl ClassDiff {
 
 /// Compare pairs of arms, in some directions or, if none is named, in all.
 pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -> Diff<'a> {
+    let labels = labels::where_needed(sides, &paired.pairs);
     let before = Index::new(sides.before);
     if std::ptr::eq(sides.before, sides.after) {
-        return compare_indexed(sides, (&before, &before), paired, directions);
+        return compare_indexed(sides, (&before, &before), paired, &labels, directions);
     }
     let after = Index::new(sides.after);
-    compare_indexed(sides, (&before, &after), paired, directions)
+    compare_indexed(sides, (&before, &after), paired, &labels, directions)
 }
 
 fn compare_indexed<'a>(
     sides: Sides<'a>,
     (index_before, index_after): (&Index<'a>, &Index<'a>),
     paired: &Pairs,
+    labels: &[String],
     directions: &[Direction],
 ) -> Diff<'a> {
     let pairs = &paired.pairs;
-    let mut found = Vec::new();
     let mut unpaired = Vec::new();
     let alone = [
         (sides.before, &paired.left_before, sides.before_name),
@@ -278,58 +288,41 @@ fn compare_indexed<'a>(
             unpaired.push(format!("arm {arm}: only in {}", printable(name, 120)));
         }
     }
-    // A class alone does not tell which where pairs share one.
-    let proto = |p: &ArmPair| sides.before.arms[p.before].proto;
-    let labels = pairs.iter().any(|p| {
-        pairs
-            .iter()
-            .any(|other| other != p && proto(other) == proto(p))
-    });
-    for &arms in pairs {
+    let mut functions = Functions::default();
+    let mut classes = Vec::new();
+    for (&arms, label) in pairs.iter().zip(labels) {
+        // All directions, asked for or not, say which function is which.
+        let mut found = Vec::new();
         for &direction in Direction::ALL {
-            let asked = directions.is_empty() || directions.contains(&direction);
-            if direction == Direction::Other || !asked {
+            if direction == Direction::Other {
                 continue;
             }
+            let asked = directions.is_empty() || directions.contains(&direction);
             let before = Side::new(index_before, arms.before, direction);
             let after = Side::new(index_after, arms.after, direction);
             match (before, after) {
-                (Some(before), Some(after)) => found.push((arms, direction, before, after)),
-                (Some(side), None) => {
-                    let arm = &sides.before.arms[arms.before];
-                    unpaired.push(sentence::one_side(arm, direction, &side, sides.before_name));
+                (Some(before), Some(after)) => {
+                    found.push((arms, label.clone(), direction, before, after))
                 }
-                (None, Some(side)) => {
-                    let arm = &sides.after.arms[arms.after];
-                    unpaired.push(sentence::one_side(arm, direction, &side, sides.after_name));
+                (Some(side), None) if asked => {
+                    let of = (sides.before, arms.before, direction);
+                    unpaired.push(sentence::one_side(of, &side, sides.before_name));
                 }
-                (None, None) => {}
+                (None, Some(side)) if asked => {
+                    let of = (sides.after, arms.after, direction);
+                    unpaired.push(sentence::one_side(of, &side, sides.after_name));
+                }
+                _ => {}
             }
         }
-    }
-    let entered = |which: for<'s> fn(&'s Compared<'a>) -> &'s Side<'a>| -> BTreeSet<FunctionId> {
-        found.iter().flat_map(|c| which(c).entered()).collect()
-    };
-    let mut functions = Functions::by_name(
-        (sides.before, &entered(|c| &c.2)),
-        (sides.after, &entered(|c| &c.3)),
-    );
-    // In one kernel a name is a function.
-    if pairs.iter().any(|p| !facts::same_kernel(sides, *p)) {
-        renames::join(&mut functions, &|functions| {
+        match_functions(sides, arms, &found, &mut functions);
+        classes.extend(
             found
                 .iter()
-                .map(|(_, _, before, after)| {
-                    let trees = unite(Some(before), Some(after), functions);
-                    (trees, (before.packets, after.packets))
-                })
-                .collect()
-        });
+                .filter(|one| directions.is_empty() || directions.contains(&one.2))
+                .map(|one| class(sides, one, &functions)),
+        );
     }
-    let classes = found
-        .iter()
-        .map(|one| class(sides, one, &functions, labels))
-        .collect();
     Diff {
         sides,
         functions,
@@ -340,14 +333,43 @@ fn compare_indexed<'a>(
     }
 }
 
-/// A pair of arms, a direction, and the two sides.
-type Compared<'a> = (ArmPair, Direction, Side<'a>, Side<'a>);
+/// Say which function of a pair is which.
+fn match_functions<'a>(
+    sides: Sides<'a>,
+    arms: ArmPair,
+    found: &[Compared<'a>],
+    functions: &mut Functions,
+) {
+    let entered = |which: for<'s> fn(&'s Compared<'a>) -> &'s Side<'a>| -> BTreeSet<FunctionId> {
+        found.iter().flat_map(|c| which(c).entered()).collect()
+    };
+    let same_kernel = facts::same_kernel(sides, arms);
+    functions.add_pair(
+        (sides.before, &entered(|c| &c.3)),
+        (sides.after, &entered(|c| &c.4)),
+        same_kernel,
+    );
+    if same_kernel {
+        return;
+    }
+    renames::join(functions, &|functions| {
+        found
+            .iter()
+            .map(|(.., before, after)| {
+                let trees = unite(Some(before), Some(after), functions);
+                (trees, (before.packets, after.packets))
+            })
+            .collect()
+    });
+}
+
+/// A pair of arms and its label, a direction, and the two sides.
+type Compared<'a> = (ArmPair, String, Direction, Side<'a>, Side<'a>);
 
 fn class(
     sides: Sides<'_>,
-    (arms, direction, before, after): &Compared<'_>,
+    (arms, label, direction, before, after): &Compared<'_>,
     functions: &Functions,
-    labels: bool,
 ) -> ClassDiff {
     let trees = unite(Some(before), Some(after), functions);
     let total = Change {
@@ -402,8 +424,8 @@ fn class(
             let joint = &functions.joints[function as usize];
             let self_insns = change(all[1]);
             let blocks = (
-                before.of_function(joint.before),
-                after.of_function(joint.after),
+                before.of_function(&joint.before),
+                after.of_function(&joint.after),
             );
             FunctionChange {
                 function,
@@ -467,6 +489,8 @@ fn class(
         &sides.before.arms[arms.before],
         &sides.after.arms[arms.after],
     );
+    let (idle, idle_alone) =
+        acting::between((sides.before, arms.before), (sides.after, arms.after));
     let diff = ClassDiff {
         arms: *arms,
         before: Class {
@@ -478,11 +502,9 @@ fn class(
             direction: *direction,
         },
         same_kernel,
-        label: if labels {
-            sentence::label(arm.0, arm.1)
-        } else {
-            String::new()
-        },
+        label: label.clone(),
+        idle,
+        idle_alone,
         total,
         verdict: whole,
         certain,
@@ -507,7 +529,7 @@ fn class(
 
 /// Whether a function's change is of the kind and size that a boot decides.
 fn by_luck(name: &str, change: &Change) -> bool {
-    BY_LUCK.contains(&functions::base_name(name).0) && change.delta().value().abs() <= LUCK_INSNS
+    BY_LUCK.contains(&base_name(name)) && change.delta().value().abs() <= LUCK_INSNS
 }
 
 /// Calls, self and inclusive instructions, before and after, by context.

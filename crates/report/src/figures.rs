@@ -2,6 +2,7 @@
 //! beside what was published.
 
 use netplumb_model::experiment::{Experiment, Published};
+use netplumb_model::symbol::base_name;
 
 use crate::analysis::{ClassView, FunctionView};
 use crate::number::{per_packet, percent, printable};
@@ -113,9 +114,21 @@ fn compare(
     out
 }
 
+/// A function with less of a whole than this, in percent, is not what holds it up: making it
+/// twice as fast would save less than an eighth.
+pub(crate) const BOTTLENECK_PERCENT: f64 = 25.0;
+
+/// What the function that costs most is called, by its share of the whole in percent.
+pub(crate) fn first_of(share: f64) -> &'static str {
+    match share >= BOTTLENECK_PERCENT {
+        true => "Bottleneck",
+        false => "Largest of many",
+    }
+}
+
 /// Whether a symbol is a function: the compiler's clone (`ip_rcv.isra.0`) is.
 pub(crate) fn is_function(symbol: &str, name: &str) -> bool {
-    symbol.split('.').next() == Some(name)
+    base_name(symbol) == name
 }
 
 /// Whether a symbol goes on where a name ends (`ip_route_input` became

@@ -4,6 +4,7 @@
 //! data, as base64 of gzip of JSON, which is made of letters that end no element;
 //! and escaped, its title and what a reader without scripts is told.
 
+mod figure;
 mod of_recording;
 
 use std::io::Write;
@@ -13,8 +14,8 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+pub(crate) use of_recording::functions;
 pub use of_recording::report_page;
-pub(crate) use of_recording::{functions, sent};
 
 use crate::number::printable;
 use crate::page::Page;
@@ -30,6 +31,8 @@ const TITLE_LETTERS: usize = 200;
 const LINE_LETTERS: usize = 1_000;
 /// Of the headline, without scripts.
 const MOST_LINES: usize = 20;
+/// Of a bench, without scripts.
+const MOST_ARMS: usize = 200;
 
 /// A page as one HTML file.
 pub fn render(page: &Page) -> String {
@@ -69,6 +72,15 @@ fn noscript(page: &Page) -> String {
         "<main><h1>{}</h1><p>The figures need a browser with JavaScript; nothing is fetched.</p>",
         escaped(&printable(&page.title, TITLE_LETTERS))
     );
+    let rates = page.bench.iter().flat_map(|bench| &bench.rates.arms);
+    for arm in rates.take(MOST_ARMS) {
+        let cells: Vec<&str> = arm.cells.iter().map(|cell| cell.text.as_str()).collect();
+        let line = format!("{}: {} {}", arm.name, cells.join(", "), arm.mark);
+        out.push_str(&format!(
+            "<p>{}</p>",
+            escaped(&printable(line.trim(), LINE_LETTERS))
+        ));
+    }
     for line in page
         .headline
         .iter()

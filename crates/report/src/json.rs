@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::analysis::{ClassView, has_ancestor, other_work};
 use crate::claims::{self, Judged};
 use crate::lines;
+use crate::number::json_text;
 
 /// Version of the document.
 pub const SCHEMA: u32 = 1;
@@ -99,6 +100,7 @@ struct BlockOut<'a> {
     arm: u32,
     index: u32,
     ledger: &'a Ledger,
+    valid: bool,
     kernel_insns: u64,
     user_insns: u64,
     entered: u64,
@@ -110,6 +112,7 @@ fn block_out(block: &Block) -> BlockOut<'_> {
         arm: block.arm,
         index: block.index,
         ledger: &block.ledger,
+        valid: block.ledger.closes(),
         kernel_insns: block.kernel_insns,
         user_insns: block.user_insns,
         entered: block.entered,
@@ -140,7 +143,7 @@ pub fn render(
         claims: experiment.map_or_else(Vec::new, |e| claims::judge(e, classes)),
     };
     // Strings, numbers and lists: nothing in it that JSON could not hold.
-    serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+    json_text(serde_json::to_string_pretty(&document).unwrap_or_default() + "\n")
 }
 
 fn named<K: ToString, V: Copy>(map: &BTreeMap<K, V>) -> BTreeMap<String, V> {

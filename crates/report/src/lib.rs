@@ -1,5 +1,6 @@
 //! Pure rendering: values in, text out. Opens no file and prints nothing.
 
+mod acting;
 pub mod analysis;
 pub mod callgrind;
 pub mod capability;
@@ -10,6 +11,7 @@ pub mod diff;
 pub mod figures;
 pub mod folded;
 pub mod html;
+mod interval;
 pub mod json;
 pub mod lines;
 pub mod markdown;
@@ -20,6 +22,7 @@ mod profile;
 pub mod rates;
 pub mod scan;
 pub mod seeds;
+mod sheet;
 pub mod speedscope;
 pub mod svg;
 pub mod terminal;
@@ -27,7 +30,7 @@ pub mod times;
 pub mod tree;
 pub mod trust;
 
-pub use number::printable;
+pub use number::{is_active, printable, printable_lines};
 
 #[cfg(test)]
 mod tests;

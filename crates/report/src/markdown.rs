@@ -16,6 +16,8 @@ use crate::trust;
 const CLASSES_ABREAST: usize = 6;
 /// Classes whose functions are listed; a comment on GitHub holds 65,536 letters.
 const MAX_CLASSES: usize = 12;
+/// Classes whose layers are.
+const MAX_LAYERED: usize = 96;
 const NAME_LIMIT: usize = 60;
 
 /// A table, its first columns left-aligned.
@@ -74,11 +76,13 @@ pub fn render(
     let layer = view.layer.as_deref();
     let mut out = heading(recording, experiment);
     summary(classes, layer, &mut out);
-    layers(classes, &mut out);
+    if classes.len() <= MAX_LAYERED {
+        layers(classes, &mut out);
+    }
     if classes.len() > MAX_CLASSES {
         out.push_str(&format!(
-            "Functions are listed for up to {MAX_CLASSES} classes, and there are {}: choose with \
-             `--direction` and `--arm`.\n\n",
+            "Functions are listed for up to {MAX_CLASSES} classes, and layers for up to \
+             {MAX_LAYERED}; there are {}: choose with `--direction` and `--arm`.\n\n",
             classes.len()
         ));
     } else {

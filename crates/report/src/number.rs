@@ -1,17 +1,6 @@
 //! Numbers as people read them.
 
-/// With a comma for each thousand: 1,234,567.
-pub(crate) fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
+pub(crate) use netplumb_model::text::{counted, plural, thousands};
 
 /// A total shared by packets: whole where it is, else to one decimal, or to two
 /// below ten.
@@ -39,10 +28,47 @@ pub(crate) fn percent(part: u64, whole: u64) -> f64 {
     }
 }
 
-/// Text from a guest or a file, safe for a terminal: no control characters, and
-/// no longer than `limit` characters.
+/// Whether a character does something other than to stand where it stands: a control
+/// character, also one of the upper half (C1, which some terminals obey), one that turns
+/// text around (bidirectional controls), one that can't be seen, or a break of lines.
+pub fn is_active(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Text of several lines, safe for a terminal: its own line breaks are all that is left.
+pub fn printable_lines(text: &str) -> String {
+    let clean = |c: char| if c != '\n' && is_active(c) { '?' } else { c };
+    text.chars().map(clean).collect()
+}
+
+/// JSON that is safe for a terminal: what is active in its strings is escaped, so that
+/// nothing of them is lost.
+pub(crate) fn json_text(json: String) -> String {
+    let active = |c: char| c != '\n' && is_active(c);
+    if !json.contains(active) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        if active(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Text from a guest or a file, safe for a terminal: on one line, of characters that do
+/// nothing there, and no longer than `limit` characters.
 pub fn printable(text: &str, limit: usize) -> String {
-    let clean = |c: char| if c.is_control() { '?' } else { c };
+    let clean = |c: char| if is_active(c) { '?' } else { c };
     if text.chars().count() <= limit {
         return text.chars().map(clean).collect();
     }
@@ -76,5 +102,22 @@ mod tests {
     fn guest_text_is_tamed() {
         assert_eq!(printable("a\x1b[2Jb", 80), "a?[2Jb");
         assert_eq!(printable(&"x".repeat(10_000), 5), "xxxx…");
+        assert_eq!(
+            printable("\u{9b}1m\u{9d}0;t\u{202e}x\u{2066}y\u{200f}\u{feff}é", 80),
+            "?1m?0;t?x?y??é"
+        );
+        assert_eq!(printable_lines("a\nb\r\x1b[A"), "a\nb??[A");
+    }
+
+    /// Check that JSON says the same in characters that do nothing.
+    #[test]
+    fn json_is_tamed_and_whole() {
+        let names = ["a\u{9b}2J", "\x1b]0;t\x07", "\u{202e}gnp\u{e0001}", "é\n"];
+        let tame = json_text(serde_json::to_string_pretty(&names).unwrap());
+        assert!(
+            !tame.contains(|c: char| c != '\n' && is_active(c)),
+            "{tame}"
+        );
+        assert_eq!(serde_json::from_str::<Vec<String>>(&tame).unwrap(), names);
     }
 }

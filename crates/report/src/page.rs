@@ -11,8 +11,9 @@ mod times;
 use serde::Serialize;
 
 pub use bench::{
-    PageAxis, PageBench, PageChart, PageCostFunction, PageCostPart, PageCosts, PageFlow, PageHop,
-    PagePoint, PageSeries, PageSeriesKind,
+    PageArm, PageArmState, PageAxis, PageBench, PageCell, PageChart, PageColumn, PageCostFunction,
+    PageCostPart, PageCosts, PageFlow, PageHop, PageLatency, PageLatencyArm, PageNote, PagePoint,
+    PageRates, PageSeries, PageSeriesKind,
 };
 pub use times::{
     PageBoth, PageCalibration, PageCompared, PageCount, PageLedger, PageStage, PageTimed,
@@ -46,6 +47,9 @@ pub struct Page {
     pub trust: Vec<String>,
     /// Claims and their verdicts.
     pub claims: Vec<PageClaim>,
+    /// The figures that an experiment is about, drawn before all else.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<PageChart>,
     /// Every function that a tree names, by index.
     pub functions: Vec<PageFunction>,
     /// The tables: one for each arm and class.
@@ -106,6 +110,9 @@ pub struct PageClass {
     pub per: String,
     /// The class in a sentence.
     pub sentence: String,
+    /// Of a comparison: settings that differ and could not act, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub could_not_act: Vec<String>,
     /// How many of these were offered, after.
     pub packets: u64,
     /// And before.

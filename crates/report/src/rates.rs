@@ -1,14 +1,17 @@
 //! Recordings of benches: packets a second by path, what became of every packet, and how
 //! busy CPUs were.
 
+mod columns;
 pub mod csv;
 pub mod diff;
 pub mod explain;
 pub mod figures;
 pub mod json;
+mod latency;
 pub mod page;
 pub mod terminal;
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use netplumb_model::bench::{CpuUse, GENERATOR_BOUND, Hop, Measured};
@@ -96,27 +99,83 @@ impl ArmRates<'_> {
         self.mean(Measured::handled_pps)
     }
 
-    /// Nanoseconds a packet, on each CPU that handled some.
-    pub fn ns_per_packet(&self) -> Option<f64> {
-        let each: Option<Vec<f64>> = self.valid.iter().map(Measured::ns_per_packet).collect();
+    /// The share of the packets that was lost, if there is a block that counts.
+    pub fn lost(&self) -> Option<f64> {
+        self.mean(Measured::loss).map(|m| m.value)
+    }
+
+    /// The mean of what all blocks that count have.
+    fn mean_of_all(&self, of: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
+        let each: Option<Vec<f64>> = self.valid.iter().map(of).collect();
         Mean::of(&each?).map(|m| m.value)
     }
 
-    /// What the generator alone takes of it, on the same CPU.
-    pub fn generator_ns(&self) -> Option<f64> {
-        let limits: Option<Vec<f64>> = (self.valid.iter())
-            .map(|m| {
-                let cpus = m.generated.iter().filter(|g| g.frames > 0).count();
-                m.limit_pps.map(|limit| 1e9 * cpus as f64 / limit)
-            })
-            .collect();
-        Mean::of(&limits?).map(|m| m.value)
+    /// CPU time of a packet, in nanoseconds: how long CPUs were busy, all together, for
+    /// each that was handled.
+    pub fn cpu_ns_per_packet(&self) -> Option<f64> {
+        self.mean_of_all(Measured::cpu_ns_per_packet)
     }
 
-    /// Whether the generator was what held it up, in half of the blocks or more.
+    /// Wall time of a packet, in nanoseconds: one by the rate.
+    pub fn wall_ns_per_packet(&self) -> Option<f64> {
+        self.mean_of_all(Measured::wall_ns_per_packet)
+    }
+
+    /// CPU time that the generator alone takes for a packet.
+    pub fn generator_ns(&self) -> Option<f64> {
+        self.mean_of_all(|m| {
+            let cpus = m.generated.iter().filter(|g| g.frames > 0).count();
+            m.limit_pps().map(|limit| 1e9 * cpus as f64 / limit)
+        })
+    }
+
+    /// Whether the generator was what held it up, in half of the blocks or more; none
+    /// where that is not known of half of them or more.
+    pub fn generator_bound(&self) -> Option<bool> {
+        let of = |what| {
+            let blocks = self.valid.iter();
+            let blocks = blocks.filter(|m| m.is_generator_bound() == what).count();
+            blocks > 0 && blocks * 2 >= self.valid.len()
+        };
+        match (of(Some(true)), of(None)) {
+            (true, _) => Some(true),
+            (false, true) => None,
+            (false, false) => Some(false),
+        }
+    }
+
+    /// Whether it is known that the generator was what held it up.
     pub fn is_generator_bound(&self) -> bool {
-        let bound = self.valid.iter().filter(|m| m.is_generator_bound()).count();
-        bound > 0 && bound * 2 >= self.valid.len()
+        self.generator_bound() == Some(true)
+    }
+
+    /// Share of the packets that were lost, in the blocks that count.
+    pub fn loss(&self) -> f64 {
+        self.lost().unwrap_or(0.0)
+    }
+
+    /// Where an arm belongs in a list that has what went wrong first: arms without a
+    /// block that counts, then those that lost packets, the most first, then those some of
+    /// whose blocks don't count, then the others.
+    pub fn by_trouble(&self, other: &ArmRates<'_>) -> Ordering {
+        let rank = |arm: &ArmRates<'_>| match (arm.valid.is_empty(), arm.invalid.is_empty()) {
+            (true, _) => 0,
+            (false, _) if arm.loss() > 0.0 => 1,
+            (false, false) => 2,
+            (false, true) => 3,
+        };
+        let loss = other.loss().total_cmp(&self.loss());
+        rank(self).cmp(&rank(other)).then(loss)
+    }
+
+    /// Whether packets were lost, or blocks don't count.
+    pub fn has_trouble(&self) -> bool {
+        self.loss() > 0.0 || !self.invalid.is_empty()
+    }
+
+    /// CPUs that neither sent nor handled a packet, and were busy all the same, together.
+    pub fn busy_elsewhere(&self) -> Option<f64> {
+        self.mean_of_all(Measured::busy_elsewhere)
     }
 
     /// How busy each CPU was, on the average, and whether the two ways of telling disagree.

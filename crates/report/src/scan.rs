@@ -1,15 +1,16 @@
 //! What came of a scan: which settings change what a packet costs, which break the
 //! path, and which do nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use comfy_table::Cell;
 use netplumb_model::class::Class;
 use netplumb_model::recording::{Recording, env};
 
+use crate::acting;
 use crate::analysis::ClassView;
 use crate::claims::{changes, steady};
-use crate::number::{printable, thousands};
+use crate::number::{counted, printable, thousands};
 use crate::terminal::{continued, right, table, trimmed};
 
 /// Rows of one class.
@@ -49,6 +50,8 @@ pub struct Scan {
     pub breaking: Vec<(String, String)>,
     /// Settings that were not tried, by reason.
     pub skipped: BTreeMap<String, Vec<String>>,
+    /// Settings that could act on no packet of any arm, by reason.
+    pub idle: BTreeMap<String, Vec<String>>,
     /// Settings whose arms were not run: the scan was cut short.
     pub missing: usize,
 }
@@ -103,7 +106,7 @@ pub fn scan(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Scan> {
             by_class.entry(of).or_default().push((view.arm, effect));
         }
     }
-    let mut changing = std::collections::BTreeSet::new();
+    let mut changing: BTreeSet<String> = BTreeSet::new();
     for ((arm, class), effects) in by_class {
         let floor = noise.get(&(arm, class)).copied().unwrap_or(0.0);
         let mut effects: Vec<Effect> = effects
@@ -118,7 +121,9 @@ pub fn scan(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Scan> {
         scan.effects.push((of, effects));
     }
     scan.changing = changing.len();
-    let mut settings = std::collections::BTreeSet::new();
+    let mut settings = BTreeSet::new();
+    let mut could: BTreeSet<&str> = changing.iter().map(String::as_str).collect();
+    let mut idle: BTreeMap<&str, String> = BTreeMap::new();
     let mut broken: BTreeMap<String, String> = BTreeMap::new();
     for arm in arms {
         if knob(arm, env::SCAN_CONTROL).is_some() {
@@ -126,6 +131,10 @@ pub fn scan(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Scan> {
         }
         let setting = knob(arm, env::SCAN_SETTING).unwrap_or_default();
         settings.insert(setting);
+        match acting::of_scanned(recording, arm) {
+            Some(why) => drop(idle.insert(setting, why)),
+            None => drop(could.insert(setting)),
+        }
         match trouble(recording, arm) {
             Some(Trouble::Broken(why)) => {
                 let of = knob(arm, env::SCAN_BASE).unwrap_or_default();
@@ -137,6 +146,11 @@ pub fn scan(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Scan> {
             }
             Some(Trouble::NotRun) => scan.missing += 1,
             None => {}
+        }
+    }
+    for (setting, why) in idle {
+        if !could.contains(setting) && !broken.contains_key(setting) {
+            scan.idle.entry(why).or_default().push(setting.to_string());
         }
     }
     scan.tried = settings.len();
@@ -182,7 +196,8 @@ fn of_arm(arm: &str, class: Class) -> String {
     }
 }
 
-fn count(n: usize, one: &str, many: &str) -> String {
+/// A verb after its number.
+fn verb(n: usize, one: &str, many: &str) -> String {
     let word = if n == 1 { one } else { many };
     format!("{} {word}", thousands(n as u64))
 }
@@ -192,17 +207,22 @@ pub fn sentence(scan: &Scan) -> String {
     let nothing = scan
         .tried
         .saturating_sub(scan.changing + scan.breaking.len());
+    let idle: usize = scan.idle.values().map(Vec::len).sum();
     let skipped: usize = scan.skipped.values().map(Vec::len).sum();
     let mut text = format!(
-        "Of {}, {} what a packet costs, {} the path, and {} nothing; {} not tried.",
-        count(scan.tried, "setting", "settings"),
-        count(scan.changing, "changes", "change"),
+        "Of {}, {} what a packet costs, {} the path, and {} nothing{}; {} not tried.",
+        counted(scan.tried, "setting"),
+        verb(scan.changing, "changes", "change"),
         match scan.breaking.len() {
             0 => "none breaks".to_string(),
-            n => count(n, "breaks", "break"),
+            n => verb(n, "breaks", "break"),
         },
-        count(nothing, "does", "do"),
-        count(skipped, "more was", "more were"),
+        verb(nothing, "does", "do"),
+        match idle {
+            0 => String::new(),
+            n => format!(" (of which {} could not act here)", thousands(n as u64)),
+        },
+        verb(skipped, "more was", "more were"),
     );
     for (class, effects) in &scan.effects {
         if let Some(largest) = effects.first() {
@@ -218,7 +238,7 @@ pub fn sentence(scan: &Scan) -> String {
     if scan.missing > 0 {
         text.push_str(&format!(
             " The scan was cut short: {} not run.",
-            count(scan.missing, "arm was", "arms were")
+            verb(scan.missing, "arm was", "arms were")
         ));
     }
     text
@@ -283,9 +303,15 @@ pub fn render(scan: &Scan, columns: usize) -> String {
         }
         out.push('\n');
     }
-    if !scan.skipped.is_empty() {
-        out.push_str("Settings that were not tried\n");
-        for (why, settings) in &scan.skipped {
+    for (heading, by_reason) in [
+        ("Settings that could not act", &scan.idle),
+        ("Settings that were not tried", &scan.skipped),
+    ] {
+        if by_reason.is_empty() {
+            continue;
+        }
+        out.push_str(&format!("{heading}\n"));
+        for (why, settings) in by_reason {
             let shown: Vec<String> = settings
                 .iter()
                 .take(MAX_NAMES)

@@ -1,4 +1,4 @@
-//! What hangs on luck: the same arms under other random seeds.
+//! What depends on random numbers: the same arms under other random seeds.
 
 use std::collections::BTreeMap;
 
@@ -137,7 +137,7 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>], columns: usize) 
     for spread in &spreads {
         let of = printable(&spread.of, 60);
         let line = match spread.functions.as_slice() {
-            [] => format!("  - {of}: nothing hangs on luck"),
+            [] => format!("  - {of}: nothing depends on the seed"),
             functions => {
                 let told: Vec<String> = functions
                     .iter()
@@ -150,7 +150,7 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>], columns: usize) 
                     0 => String::new(),
                     n => format!(", and {n} more by less"),
                 };
-                format!("  - {of} hangs on luck in {}{more}", told.join(", "))
+                format!("  - {of} depends on the seed in {}{more}", told.join(", "))
             }
         };
         out.push_str(&continued(&line, 4, columns));

@@ -144,7 +144,7 @@ pub fn render(classes: &[ClassView<'_>], title: &str, version: &str) -> String {
         profiles,
     };
     // Strings, numbers and lists: nothing in it that JSON could not hold.
-    serde_json::to_string(&file).unwrap_or_default() + "\n"
+    crate::number::json_text(serde_json::to_string(&file).unwrap_or_default() + "\n")
 }
 
 fn add(

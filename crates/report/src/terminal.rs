@@ -2,10 +2,11 @@
 
 use comfy_table::presets;
 use comfy_table::{Cell, CellAlignment, Table};
-use netplumb_model::class::Proto;
+use netplumb_model::class::{Link, Proto};
 use netplumb_model::recording::{Arm, Recording, THREAD_MODULE};
 
 use crate::analysis::{ClassView, NO_LAYER, unit};
+use crate::figures::first_of;
 use crate::number::{per_packet, percent, printable};
 use crate::trust::footer;
 
@@ -125,19 +126,27 @@ pub(crate) fn arm_heading(arm: &Arm) -> String {
     if arm.proto == Proto::Command {
         return command_heading(arm);
     }
-    format!(
-        "{}: {} over {}, {}, {} bytes{}\n",
-        printable(&arm.name, 80),
-        arm.proto,
-        arm.family,
-        arm.link,
-        arm.size_bytes,
-        if arm.forward {
-            ", through a router"
-        } else {
-            ""
-        }
-    )
+    format!("{}: {}\n", printable(&arm.name, 80), sent(arm))
+}
+
+/// What an arm sends, over what.
+pub(crate) fn sent(arm: &Arm) -> String {
+    let mut text = match (arm.proto, arm.link) {
+        (Proto::Command, _) => format!("{} over {}, {}", arm.name, arm.family, arm.link),
+        // What other programs send, nobody made of one size.
+        (_, Link::Any) => format!(
+            "{} over {}, as other programs sent it",
+            arm.proto, arm.family
+        ),
+        _ => format!(
+            "{} over {}, {}, {} bytes",
+            arm.proto, arm.family, arm.link, arm.size_bytes
+        ),
+    };
+    if arm.forward {
+        text.push_str(", through a router");
+    }
+    text
 }
 
 fn command_heading(arm: &Arm) -> String {
@@ -359,7 +368,8 @@ pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
         None => format!("of the {}", whole_of(class)),
     };
     let mut text = format!(
-        "Bottleneck: {name} with {} of {} {} ({share:.1}% {of})",
+        "{}: {name} with {} of {} {} ({share:.1}% {of})",
+        first_of(share),
         per_packet(top.self_insns, class.packets),
         per_packet(whole, class.packets),
         unit(class.recording),
@@ -391,10 +401,20 @@ pub(crate) fn several_arms(classes: &[ClassView<'_>]) -> bool {
 /// The class, after the arm where that says more than the protocol.
 pub(crate) fn label(class: &ClassView<'_>) -> String {
     let arm = class.arm();
-    if arm.name == arm.proto.as_str() || arm.proto == Proto::Command {
+    let label = if arm.name == arm.proto.as_str() || arm.proto == Proto::Command {
         class.class.to_string()
     } else {
         format!("{}, {}", printable(&arm.name, 60), class.class)
+    };
+    label + invalid(class)
+}
+
+/// What is to stand beside every figure of a class whose packets are not all accounted for.
+fn invalid(class: &ClassView<'_>) -> &'static str {
+    match class.invalid {
+        0 => "",
+        // The footer has how many.
+        _ => ", INVALID",
     }
 }
 
@@ -415,9 +435,14 @@ pub fn summary(classes: &[ClassView<'_>], columns: usize) -> String {
         let top = class.functions.first();
         table.add_row(vec![
             Cell::new(if several {
-                format!("  {}, {}", printable(&class.arm().name, 40), class.class)
+                format!(
+                    "  {}, {}{}",
+                    printable(&class.arm().name, 40),
+                    class.class,
+                    invalid(class)
+                )
             } else {
-                format!("  {}", class.class)
+                format!("  {}{}", class.class, invalid(class))
             }),
             right(per_packet(class.total, class.packets)),
             right(format!(

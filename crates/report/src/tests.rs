@@ -242,7 +242,7 @@ fn csv_rows() {
         .collect();
     let shown: usize = views.iter().map(|c| c.functions.len()).sum();
     assert_eq!(functions.len(), shown);
-    assert!(functions.contains(&recording::CONTROL.to_string()));
+    assert!(functions.contains(&crate::printable(recording::CONTROL, 80)));
     assert!(functions.contains(&recording::HTML.to_string()));
     check(
         "functions-network.csv",
@@ -427,6 +427,27 @@ fn hostile_words_are_tamed_everywhere() {
         },
     );
     assert_tame(&text, 400);
+}
+
+/// Check that the function that costs most is a bottleneck with a quarter of the path, and with
+/// less the largest of many.
+#[test]
+fn a_small_share_is_no_bottleneck() {
+    let mut recording = small();
+    let said = |recording: &Recording| {
+        let views = classes(recording);
+        let view = views
+            .iter()
+            .find(|v| v.class.to_string() == "udp tx")
+            .unwrap();
+        terminal::bottleneck(view, None)
+    };
+    assert!(said(&recording).starts_with("Bottleneck: udp_sendmsg with 210 of 537"));
+    for cost in &mut recording.costs {
+        cost.self_insns = 6_000;
+    }
+    let text = said(&recording);
+    assert!(text.starts_with("Largest of many: "), "{text}");
 }
 
 /// Check that self costs of functions, of layers, of contexts and of blocks each

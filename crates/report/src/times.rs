@@ -6,6 +6,7 @@ pub mod analysis;
 pub mod costs;
 pub mod csv;
 pub mod diff;
+mod gaps;
 pub mod json;
 pub mod markdown;
 mod number;
@@ -21,7 +22,7 @@ use netplumb_model::timing::Clock;
 pub use costs::as_costs;
 
 pub use analysis::{Per, Stage, TimedClass, TimedFunction, classes};
-pub(crate) use number::{ns, rounded};
+pub(crate) use number::{ns, ns_range, rounded};
 
 /// Whether a recording is one of times.
 pub fn is_timed(recording: &Recording) -> bool {

@@ -6,7 +6,7 @@ use comfy_table::Cell;
 use netplumb_model::recording::{FunctionId, NodeId};
 
 use crate::analysis::{ClassView, has_ancestor};
-use crate::number::{per_packet, percent, printable};
+use crate::number::{counted, per_packet, percent, printable};
 use crate::terminal::{label, right, table, trimmed};
 
 /// Deeper than any kernel stack; a recording from elsewhere can't make us recurse
@@ -32,10 +32,7 @@ pub fn render(class: &ClassView<'_>, layer: Option<&str>, min_percent: f64) -> S
     if tree.hidden > 0 {
         out.push_str(&format!(
             "  ({} of less than {min_percent}% of the path left out)\n",
-            match tree.hidden {
-                1 => "1 branch".to_string(),
-                n => format!("{n} branches"),
-            }
+            counted(tree.hidden, "branch")
         ));
     }
     out

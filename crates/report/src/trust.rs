@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use netplumb_model::class::Proto;
 use netplumb_model::recording::{Recording, env};
 
+use crate::acting;
 use crate::analysis::{ClassView, NO_LAYER, other_work};
-use crate::number::{per_packet, percent, printable, thousands};
+use crate::number::{counted, per_packet, percent, printable, thousands};
 use crate::times;
 
 /// Lines for under a result. `classes` are those that were shown.
@@ -55,6 +56,7 @@ pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
     if !commands(recording) {
         lines.push(others(recording, classes));
     }
+    lines.extend(acting::footer(recording));
     if recording.losses.is_empty() {
         lines.push(
             "loss      none: every call and return was matched, every instruction placed".into(),
@@ -123,8 +125,8 @@ pub(crate) fn ledger(recording: &Recording) -> String {
     }
     if invalid > 0 {
         line.push_str(&format!(
-            "; INVALID: in {invalid} of {} blocks packets are missing without a cause",
-            recording.blocks.len()
+            "; INVALID: in {invalid} of {} packets are missing without a cause",
+            counted(recording.blocks.len(), "block")
         ));
     }
     line

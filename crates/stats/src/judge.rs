@@ -1,8 +1,8 @@
 //! Verdicts on many pairs of samples at once.
 
-use crate::bootstrap::{self, Interval};
 use crate::drift::{Drift, moderated};
 use crate::fdr::discoveries;
+use crate::ratio::{self, Interval};
 use crate::welch::{Difference, mean, squared_error};
 
 /// Of what is called a difference, at most so much may be none. Where nothing
@@ -99,6 +99,21 @@ pub struct Judged {
     pub smallest: Option<f64>,
 }
 
+/// A run that would not have seen this is one that sees nothing: a doubling.
+const BLIND: f64 = 1.0;
+
+impl Judged {
+    /// Whether nothing was seen since the blocks vary so much that any change would be
+    /// hidden in it: the ratio's interval has no end, or a doubling would not have been
+    /// seen.
+    pub fn is_blind(&self) -> bool {
+        self.verdict == Verdict::NoDifference
+            && self.ratio.is_some_and(|ratio| {
+                !ratio.is_bounded() || self.smallest.is_none_or(|s| s >= BLIND)
+            })
+    }
+}
+
 /// A pair, tested.
 struct Tested {
     /// As its blocks differ.
@@ -171,8 +186,8 @@ fn tested(pairs: &[Pair]) -> Vec<Option<Tested>> {
 }
 
 /// Judge pairs that belong together: of the differences that are found among them,
-/// at most [`FALSE_RATE`] are false. The seed is that of the intervals.
-pub fn judge(pairs: &[Pair], seed: u64) -> Vec<Judged> {
+/// at most [`FALSE_RATE`] are false.
+pub fn judge(pairs: &[Pair]) -> Vec<Judged> {
     let tests = tested(pairs);
     // Sums of rounded numbers are equal to some digits only.
     let scale = |pair: &Pair| 1e-9 * (mean(&pair.before).abs() + mean(&pair.after).abs());
@@ -189,14 +204,11 @@ pub fn judge(pairs: &[Pair], seed: u64) -> Vec<Judged> {
         .enumerate()
         .map(|(n, (pair, test))| {
             let (before, after) = (mean(&pair.before), mean(&pair.after));
-            let seed = seed.wrapping_add(n as u64);
             let drift = Drift::of(&pair.before, &pair.after).filter(|_| pair.apart);
-            let ratio = match drift.map(|drift| pair.widened(drift)) {
-                Some((shared, Some(difference))) => {
-                    bootstrap::ratio_of(&pair.before, &pair.after, shared, &difference, seed)
-                }
-                _ => bootstrap::ratio(&pair.before, &pair.after, pair.shared, seed),
-            };
+            let (shared, freedom) = drift.map_or((pair.shared, f64::INFINITY), |drift| {
+                (pair.widened(drift).0, drift.freedom)
+            });
+            let ratio = ratio::ratio_of(&pair.before, &pair.after, shared, freedom);
             // Both ways of looking have to see it.
             let outside = ratio.is_none_or(|r| r.low > 1.0 || r.high < 1.0);
             let verdict = match test {
@@ -235,11 +247,11 @@ mod tests {
             after: vec![9.0, 9.0],
             ..Pair::default()
         };
-        let judged = judge(&[pair], 1)[0];
+        let judged = judge(&[pair])[0];
         assert_eq!(judged.verdict, Verdict::TooFew);
         assert_eq!((judged.before, judged.after), (1.0, 9.0));
         assert_eq!(judged.smallest, None);
-        let none = judge(&[Pair::default()], 1)[0];
+        let none = judge(&[Pair::default()])[0];
         assert_eq!(none.verdict, Verdict::TooFew);
         assert_eq!(none.ratio, None);
     }
@@ -252,9 +264,32 @@ mod tests {
             after: vec![10.0, 11.0, 9.0, 10.5, 9.5],
             ..Pair::default()
         };
-        let judged = judge(&[pair], 1)[0];
+        let judged = judge(&[pair])[0];
         assert_eq!(judged.verdict, Verdict::Slower);
         assert_eq!(judged.ratio, None);
+    }
+
+    /// Check that blocks which vary by more than what they are of hide any change, that
+    /// it is said, and that no ratio is below nothing.
+    #[test]
+    fn noise_that_hides_everything() {
+        let of = |before: &[f64], after: &[f64]| {
+            judge(&[Pair {
+                before: before.to_vec(),
+                after: after.to_vec(),
+                ..Pair::default()
+            }])[0]
+        };
+        let wild = of(&[10.0, 300.0, 40.0], &[250.0, 20.0, 90.0]);
+        assert_eq!(wild.verdict, Verdict::NoDifference);
+        let ratio = wild.ratio.unwrap();
+        assert_eq!((ratio.low, ratio.high), (0.0, f64::INFINITY));
+        assert!(wild.is_blind());
+        let calm = of(&[100.0, 101.0, 99.0], &[100.5, 99.5, 100.0]);
+        assert_eq!(calm.verdict, Verdict::NoDifference);
+        assert!(!calm.is_blind());
+        let found = of(&[100.0, 101.0, 99.0], &[200.5, 199.5, 200.0]);
+        assert!(found.verdict.differs() && !found.is_blind());
     }
 
     /// Check that a correction's own uncertainty is no difference.
@@ -266,7 +301,7 @@ mod tests {
             shared,
             ..Pair::default()
         };
-        let judged = judge(&[pair([0.0; 2]), pair([2.0; 2])], 1);
+        let judged = judge(&[pair([0.0; 2]), pair([2.0; 2])]);
         assert_eq!(judged[0].verdict, Verdict::Slower);
         assert_eq!(judged[1].verdict, Verdict::NoDifference);
     }

@@ -5,11 +5,11 @@
 //! within a block share what the machine was doing then, so their number says
 //! nothing of how far off they are together.
 
-pub mod bootstrap;
 pub mod drift;
 pub mod fdr;
 pub mod histogram;
 pub mod judge;
+pub mod ratio;
 pub mod search;
 pub mod welch;
 

@@ -35,7 +35,8 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Of some values: Student's interval. None of none.
+    /// Of some values: Student's interval. None of none. Where no value is below
+    /// nothing, as of rates and times, no end is.
     pub fn of(values: &[f64]) -> Option<Mean> {
         const SIDE: f64 = 0.975;
         if values.is_empty() {
@@ -48,7 +49,10 @@ impl Mean {
         });
         Some(Mean {
             value,
-            low: reach.map(|r| value - r),
+            low: reach.map(|r| match values.iter().all(|v| *v >= 0.0) {
+                true => (value - r).max(0.0),
+                false => value - r,
+            }),
             high: reach.map(|r| value + r),
             of: values.len(),
         })
@@ -140,6 +144,8 @@ mod tests {
         assert!((found.low.unwrap() - 0.489_83).abs() < 1e-4, "{found:?}");
         assert!((found.high.unwrap() - 4.560_17).abs() < 1e-4, "{found:?}");
         assert_eq!(Mean::of(&[7.0]).unwrap().low, None);
+        assert_eq!(Mean::of(&[1.0, 9.0]).unwrap().low, Some(0.0));
+        assert!(Mean::of(&[-1.0, 9.0]).unwrap().low.unwrap() < -1.0);
         assert_eq!(Mean::of(&[]), None);
     }
 

@@ -1,8 +1,9 @@
 //! What can be wrong with a recording.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::VERSION;
+use crate::target::TargetError;
 
 /// Why a recording can't be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +33,7 @@ pub enum StoreError {
         /// Its version.
         found: i32,
     },
-    /// It is cut short or damaged.
+    /// It is cut short or damaged, or contradicts itself.
     #[error("{}: the recording is truncated or damaged ({why})", .path.display())]
     Damaged {
         /// The file.
@@ -54,6 +55,72 @@ pub enum StoreError {
         /// Why.
         why: String,
     },
+    /// What is there can't hold a recording.
+    #[error(
+        "{}: it is {what}, and a recording is a database, which takes a file: name one with -o",
+        .path.display()
+    )]
+    NoFile {
+        /// What was named.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// Some other file has the name.
+    #[error(
+        "{}: it is not a Netplumb recording, and is left as it is: name another file with -o, \
+         or move it away", .0.display()
+    )]
+    Foreign(PathBuf),
+    /// Another run writes it.
+    #[error(
+        "{}: another run is writing it{}: wait for its end, or name another file with -o",
+        .path.display(), by(*.pid)
+    )]
+    Busy {
+        /// The file.
+        path: PathBuf,
+        /// The other run, where that can be told.
+        pid: Option<u32>,
+    },
+}
+
+fn by(pid: Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
+}
+
+impl StoreError {
+    /// Whether it is what was asked for that is wrong, and not this machine or a file.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, StoreError::NoFile { .. } | StoreError::Foreign(_))
+    }
+
+    /// Why a place can't be written to.
+    pub(crate) fn of_io(path: &Path) -> impl Fn(std::io::Error) -> StoreError + '_ {
+        move |error| match error.kind() {
+            std::io::ErrorKind::StorageFull => StoreError::Full(path.into()),
+            _ => StoreError::Write {
+                path: path.into(),
+                why: error.to_string(),
+            },
+        }
+    }
+
+    /// Why a recording can't go to a target.
+    pub(crate) fn of_target(error: TargetError) -> StoreError {
+        match error {
+            TargetError::Unfit { path, what } => StoreError::NoFile { path, what },
+            TargetError::Io { path, source } => StoreError::of_io(&path)(source),
+        }
+    }
+}
+
+/// What does not fit in a file.
+pub(crate) fn damaged(path: &std::path::Path, why: impl Into<String>) -> StoreError {
+    StoreError::Damaged {
+        path: path.into(),
+        why: why.into(),
+    }
 }
 
 /// Sort SQLite's errors of one file into ours.
@@ -61,10 +128,12 @@ pub(crate) fn reading(path: &std::path::Path) -> impl Fn(rusqlite::Error) -> Sto
     move |error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::NotADatabase) => StoreError::NotOurs(path.into()),
         Some(rusqlite::ErrorCode::CannotOpen) => StoreError::Missing(path.into()),
-        _ => StoreError::Damaged {
-            path: path.into(),
-            why: error.to_string(),
-        },
+        // The handler of `open` is what interrupts.
+        Some(rusqlite::ErrorCode::OperationInterrupted) => damaged(
+            path,
+            "it takes far more steps to read than a file of its size should",
+        ),
+        _ => damaged(path, error.to_string()),
     }
 }
 

@@ -5,13 +5,20 @@
 //! A write is one transaction, so what a reader finds is whole blocks; a
 //! recording that was never finished says so by its `complete` key.
 
+mod check;
 mod error;
+mod lock;
 mod migrate;
+mod open;
+mod output;
 mod read;
+mod row;
+pub mod target;
 mod timed;
 mod write;
 
 pub use error::StoreError;
+pub use output::Output;
 pub use read::read;
 pub use write::Writer;
 

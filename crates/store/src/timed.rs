@@ -4,7 +4,8 @@ use netplumb_model::recording::{Attachment, Counter, Recording, Stage, Timed};
 use netplumb_model::timing::{Buckets, Calibration, Step, Times};
 use rusqlite::{Connection, Row, Transaction, params};
 
-use crate::read::{count, rows, word};
+use crate::read::of;
+use crate::row::{Wrong, count, each, finite, get, known, name, numbered, rows, word};
 
 /// How much of each list is in the file.
 #[derive(Debug, Default, Clone, Copy)]
@@ -113,109 +114,90 @@ pub(crate) fn add(
 }
 
 /// Read them all into a recording.
-pub(crate) fn load(c: &Connection, recording: &mut Recording) -> rusqlite::Result<()> {
-    recording.timed = rows(
-        c,
-        "SELECT block, direction, context, node, calls, total_ns, min_ns, max_ns, \
-                corrected_ns, uncertainty_ns FROM timed ORDER BY id",
-        |r| {
-            Ok(Timed {
-                block: r.get(0)?,
-                direction: word(r, 1)?,
-                context: word(r, 2)?,
-                node: r.get(3)?,
-                times: times(r, 4)?,
-                corrected_ns: r.get::<_, Option<f64>>(8)?.unwrap_or(f64::NAN),
-                uncertainty_ns: r.get::<_, Option<f64>>(9)?.unwrap_or(f64::NAN),
-            })
-        },
-    )?;
-    each_bucket(c, "timed", "calls", |id, bucket| {
-        if let Some(timed) = recording.timed.get_mut(id) {
-            timed.times.buckets.push(bucket);
-        }
+pub(crate) fn load(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    let columns = "block, direction, context, node, calls, total_ns, min_ns, max_ns, \
+                   corrected_ns, uncertainty_ns";
+    recording.timed = numbered(c, "timed", columns, |r| {
+        Ok(Timed {
+            block: get(r, 1)?,
+            direction: word(r, 2)?,
+            context: word(r, 3)?,
+            node: get(r, 4)?,
+            times: times(r, 5)?,
+            corrected_ns: known(r, 9)?,
+            uncertainty_ns: known(r, 10)?,
+        })
     })?;
-    recording.stages = rows(
-        c,
-        "SELECT block, direction, place, name, packets, total_ns, min_ns, max_ns, kind, \
-                passed_over FROM stage ORDER BY id",
-        |r| {
-            Ok(Stage {
-                block: r.get(0)?,
-                direction: word(r, 1)?,
-                order: r.get(2)?,
-                name: r.get(3)?,
-                times: times(r, 4)?,
-                kind: word(r, 8)?,
-                passed_over: count(r, 9)?,
-            })
-        },
-    )?;
-    each_bucket(c, "stage", "packets", |id, bucket| {
-        if let Some(stage) = recording.stages.get_mut(id) {
-            stage.times.buckets.push(bucket);
-        }
+    let (columns, order) = ("timed, bucket, calls", "timed, bucket");
+    each(c, "timed_bucket", columns, order, |_, r| {
+        let timed = of(&mut recording.timed, get(r, 0)?, "a time")?;
+        timed.times.buckets.push((get(r, 1)?, count(r, 2)?));
+        Ok(())
     })?;
-    recording.attachments = rows(
-        c,
-        "SELECT function, mechanism, arguments FROM attachment ORDER BY rowid",
-        |r| {
-            Ok(Attachment {
-                function: r.get(0)?,
-                mechanism: word(r, 1)?,
-                arguments: r.get(2)?,
-            })
-        },
-    )?;
-    recording.calibration = rows(
-        c,
-        "SELECT cpu, mechanism, arguments, bias_ns, pair_ns, uncertainty_ns \
-         FROM calibration ORDER BY rowid",
-        |r| {
-            Ok(Calibration {
-                cpu: r.get(0)?,
-                mechanism: word(r, 1)?,
-                arguments: r.get(2)?,
-                bias_ns: r.get(3)?,
-                pair_ns: r.get(4)?,
-                uncertainty_ns: r.get(5)?,
-            })
-        },
-    )?;
-    recording.counters = rows(
-        c,
-        "SELECT block, name, value, unit FROM counter ORDER BY rowid",
-        |r| {
-            Ok(Counter {
-                block: r.get(0)?,
-                name: r.get(1)?,
-                value: r.get(2)?,
-                unit: r.get(3)?,
-            })
-        },
-    )?;
-    recording.steps = rows(
-        c,
-        "SELECT packet, name, begin_ns, duration_ns, cpu, thread, command, context \
-         FROM step ORDER BY rowid",
-        |r| {
-            Ok(Step {
-                packet: r.get(0)?,
-                name: r.get(1)?,
-                begin_ns: count(r, 2)?,
-                duration_ns: count(r, 3)?,
-                cpu: r.get(4)?,
-                thread: r.get(5)?,
-                command: r.get(6)?,
-                context: word(r, 7)?,
-            })
-        },
-    )?;
+    let columns = "block, direction, place, name, packets, total_ns, min_ns, max_ns, kind, \
+                   passed_over";
+    recording.stages = numbered(c, "stage", columns, |r| {
+        Ok(Stage {
+            block: get(r, 1)?,
+            direction: word(r, 2)?,
+            order: get(r, 3)?,
+            name: name(r, 4)?,
+            times: times(r, 5)?,
+            kind: word(r, 9)?,
+            passed_over: count(r, 10)?,
+        })
+    })?;
+    let (columns, order) = ("stage, bucket, packets", "stage, bucket");
+    each(c, "stage_bucket", columns, order, |_, r| {
+        let stage = of(&mut recording.stages, get(r, 0)?, "a stage")?;
+        stage.times.buckets.push((get(r, 1)?, count(r, 2)?));
+        Ok(())
+    })?;
+    let columns = "function, mechanism, arguments";
+    recording.attachments = rows(c, "attachment", columns, "rowid", |r| {
+        Ok(Attachment {
+            function: get(r, 0)?,
+            mechanism: word(r, 1)?,
+            arguments: get(r, 2)?,
+        })
+    })?;
+    let columns = "cpu, mechanism, arguments, bias_ns, pair_ns, uncertainty_ns";
+    recording.calibration = rows(c, "calibration", columns, "rowid", |r| {
+        Ok(Calibration {
+            cpu: get(r, 0)?,
+            mechanism: word(r, 1)?,
+            arguments: get(r, 2)?,
+            bias_ns: finite(r, 3)?,
+            pair_ns: finite(r, 4)?,
+            uncertainty_ns: finite(r, 5)?,
+        })
+    })?;
+    recording.counters = rows(c, "counter", "block, name, value, unit", "rowid", |r| {
+        Ok(Counter {
+            block: get(r, 0)?,
+            name: name(r, 1)?,
+            value: finite(r, 2)?,
+            unit: name(r, 3)?,
+        })
+    })?;
+    let columns = "packet, name, begin_ns, duration_ns, cpu, thread, command, context";
+    recording.steps = rows(c, "step", columns, "rowid", |r| {
+        Ok(Step {
+            packet: get(r, 0)?,
+            name: name(r, 1)?,
+            begin_ns: count(r, 2)?,
+            duration_ns: count(r, 3)?,
+            cpu: get(r, 4)?,
+            thread: get(r, 5)?,
+            command: name(r, 6)?,
+            context: word(r, 7)?,
+        })
+    })?;
     Ok(())
 }
 
 /// Number, sum, shortest and longest, from four columns.
-fn times(row: &Row<'_>, first: usize) -> rusqlite::Result<Times> {
+fn times(row: &Row<'_>, first: usize) -> Result<Times, Wrong> {
     Ok(Times {
         count: count(row, first)?,
         total_ns: count(row, first + 1)?,
@@ -223,45 +205,4 @@ fn times(row: &Row<'_>, first: usize) -> rusqlite::Result<Times> {
         max_ns: count(row, first + 3)?,
         buckets: Buckets::new(),
     })
-}
-
-/// The buckets of the rows of a table, ascending.
-fn each_bucket(
-    c: &Connection,
-    table: &str,
-    what: &str,
-    mut take: impl FnMut(usize, (u16, u64)),
-) -> rusqlite::Result<()> {
-    let sql = format!("SELECT {table}, bucket, {what} FROM {table}_bucket ORDER BY 1, 2");
-    let mut statement = c.prepare(&sql)?;
-    let mut found = statement.query([])?;
-    while let Some(row) = found.next()? {
-        take(row.get(0)?, (row.get(1)?, count(row, 2)?));
-    }
-    Ok(())
-}
-
-/// Ids are dense, and a report indexes by them without looking.
-pub(crate) fn check_ids(recording: &Recording) -> Result<(), String> {
-    let block = |id: u32| (id as usize) < recording.blocks.len();
-    for timed in &recording.timed {
-        if !block(timed.block) || timed.node as usize >= recording.nodes.len() {
-            return Err("a time names what is not there".into());
-        }
-    }
-    if !recording.stages.iter().all(|s| block(s.block)) {
-        return Err("a stage names a block that is not there".into());
-    }
-    if !recording.counters.iter().all(|c| block(c.block)) {
-        return Err("a counter names a block that is not there".into());
-    }
-    let functions = recording.functions.len();
-    if !recording
-        .attachments
-        .iter()
-        .all(|a| (a.function as usize) < functions)
-    {
-        return Err("an attachment names a function that is not there".into());
-    }
-    Ok(())
 }

@@ -3,15 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use netplumb_model::recording::Recording;
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, OpenFlags, Transaction, params};
 
 use crate::error::writing;
-use crate::{APPLICATION_ID, SCHEMA, StoreError, TIMED, VERSION, timed};
+use crate::{APPLICATION_ID, Output, SCHEMA, StoreError, TIMED, VERSION, timed};
 
 /// Writes what is new in a recording each time it is asked to.
 #[derive(Debug)]
 pub struct Writer {
-    path: PathBuf,
+    output: Output,
+    kept: Option<PathBuf>,
     connection: Connection,
     written: Written,
 }
@@ -30,76 +31,44 @@ struct Written {
 }
 
 impl Writer {
-    /// Whether a recording could be made there, without making one.
+    /// Start a recording with nothing in it. A recording of that name is kept beside.
     ///
     /// # Errors
-    /// The folder is missing, or can't be written to.
-    pub fn can_create(path: &Path) -> Result<(), StoreError> {
-        let failed = |why: String| StoreError::Write {
-            path: path.into(),
-            why,
-        };
-        if path.is_dir() {
-            return Err(failed("it is a folder".into()));
-        }
-        let made = if path.exists() {
-            // Beside it, without a name: one that is killed in between leaves nothing that
-            // would be in the next one's way.
-            let folder = path
-                .parent()
-                .filter(|folder| !folder.as_os_str().is_empty());
-            tempfile::tempfile_in(folder.unwrap_or(Path::new("."))).map(drop)
-        } else {
-            std::fs::File::create_new(path).and_then(|_| std::fs::remove_file(path))
-        };
-        made.map_err(|e| failed(e.to_string()))
+    /// As [`Output::claim`] and [`Writer::begin`].
+    pub fn create(path: &Path) -> Result<Writer, StoreError> {
+        Writer::begin(Output::claim(path)?, &Recording::default())
     }
 
-    /// Start a recording. A file of that name is kept beside, as NAME.old.
+    /// Start a recording with what there is already: a file appears when all of that is in
+    /// it. One that is there is kept beside, see [`Writer::kept`].
     ///
     /// # Errors
-    /// The file can't be made.
-    pub fn create(path: &Path) -> Result<Writer, StoreError> {
-        let failed = |why: String| StoreError::Write {
-            path: path.into(),
-            why,
-        };
-        let old = with_suffix(path, ".old");
-        let had_old = path.exists();
-        if had_old {
-            std::fs::rename(path, &old).map_err(|e| failed(e.to_string()))?;
-        }
-        // Made by us, so that a folder that is not there is told as such.
-        std::fs::File::create_new(path).map_err(|e| match e.raw_os_error() {
-            Some(libc_enospc) if libc_enospc == ENOSPC => StoreError::Full(path.into()),
-            _ => failed(e.to_string()),
-        })?;
-        let connection = Connection::open(path).map_err(writing(path))?;
-        let begin = || -> rusqlite::Result<()> {
-            connection.pragma_update(None, "application_id", APPLICATION_ID)?;
-            connection.pragma_update(None, "user_version", VERSION)?;
-            connection.pragma_update(None, "foreign_keys", true)?;
-            connection.execute_batch(&format!("BEGIN;\n{SCHEMA}\n{TIMED}\nCOMMIT;"))
-        };
-        if let Err(error) = begin() {
-            // Nothing can be recorded: leave things as they were.
-            drop(connection);
-            let _ = std::fs::remove_file(path);
-            if had_old {
-                let _ = std::fs::rename(&old, path);
-            }
-            return Err(writing(path)(error));
-        }
+    /// The disk is full, or the file can't be written; then all is as it was.
+    pub fn begin(output: Output, recording: &Recording) -> Result<Writer, StoreError> {
+        let path = output.path().to_path_buf();
+        let wrong = writing(&path);
+        let kept = output.put(&image(recording).map_err(&wrong)?)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&path, flags).map_err(&wrong)?;
+        connection
+            .pragma_update(None, "foreign_keys", true)
+            .map_err(&wrong)?;
         Ok(Writer {
-            path: path.into(),
+            output,
+            kept,
             connection,
-            written: Written::default(),
+            written: Written::of(recording),
         })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.output.path()
+    }
+
+    /// The name that the recording has now which was there before.
+    pub fn kept(&self) -> Option<&Path> {
+        self.kept.as_deref()
     }
 
     /// Write what the recording has more than it had the last time, all of it or
@@ -109,7 +78,7 @@ impl Writer {
     /// The disk is full, or the file can't be written; what was written before
     /// stays.
     pub fn save(&mut self, recording: &Recording) -> Result<(), StoreError> {
-        let path = self.path.clone();
+        let path = self.path().to_path_buf();
         let before = self.written;
         let write = |connection: &mut Connection| -> rusqlite::Result<()> {
             let transaction = connection.transaction()?;
@@ -117,7 +86,15 @@ impl Writer {
             transaction.commit()
         };
         write(&mut self.connection).map_err(writing(&path))?;
-        self.written = Written {
+        self.written = Written::of(recording);
+        Ok(())
+    }
+}
+
+impl Written {
+    /// All that there is.
+    fn of(recording: &Recording) -> Written {
+        Written {
             arms: recording.arms.len(),
             blocks: recording.blocks.len(),
             source_files: recording.source_files.len(),
@@ -126,19 +103,23 @@ impl Writer {
             costs: recording.costs.len(),
             line_costs: recording.line_costs.len(),
             timed: timed::Written::of(recording),
-        };
-        Ok(())
+        }
     }
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
+/// The bytes of a file that holds a recording: made in memory, so that no half of it is ever
+/// on the disk.
+fn image(recording: &Recording) -> rusqlite::Result<Vec<u8>> {
+    let mut connection = Connection::open_in_memory()?;
+    connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    connection.pragma_update(None, "user_version", VERSION)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(&format!("{SCHEMA}\n{TIMED}"))?;
+    add(&transaction, recording, Written::default())?;
+    transaction.commit()?;
+    Ok(connection.serialize(rusqlite::MAIN_DB)?.to_vec())
 }
-
-/// ENOSPC on Linux.
-const ENOSPC: i32 = 28;
 
 fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite::Result<()> {
     let mut put = to.prepare("INSERT OR REPLACE INTO recording VALUES (?, ?)")?;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use netplumb_model::recording::Ledger;
+
 use crate::ends::inside;
 
 /// Counters of packets that went missing, by cause ("UdpRcvbufErrors").
@@ -24,6 +26,8 @@ const SNMP: &[&str] = &[
     "TcpInErrs",
     "UdpNoPorts",
     "UdpInErrors",
+    "UdpRcvbufErrors",
+    "UdpInCsumErrors",
     "UdpSndbufErrors",
     "Ip6InHdrErrors",
     "Ip6InTooBigErrors",
@@ -36,6 +40,42 @@ const SNMP: &[&str] = &[
     "Ip6FragFails",
     "Udp6NoPorts",
     "Udp6InErrors",
+    "Udp6RcvbufErrors",
+    "Udp6InCsumErrors",
+    "Udp6SndbufErrors",
+];
+
+/// Counters, by how they end, that count the same packets: what an earlier one counted is
+/// in the later ones too (net/ipv4/udp.c, __udp_queue_rcv_skb; net/ipv4/ip_output.c,
+/// ip_send_skb; net/core/sock.c, sock_queue_rcv_skb).
+const NESTED: [&[&[&str]]; 2] = [
+    &[
+        &[QDISC],
+        &["OutDiscards"],
+        &["UdpSndbufErrors", "Udp6SndbufErrors"],
+    ],
+    &[
+        &["RcvbufErrors", "InCsumErrors"],
+        &["UdpInErrors", "Udp6InErrors"],
+        &[SOCKET],
+    ],
+];
+/// What a device's queueing discipline dropped is called.
+const QDISC: &str = "qdisc drops";
+/// What filters of one dropped.
+const FILTERS: &str = "tc filter drops";
+/// What the receiver's socket dropped.
+pub(crate) const SOCKET: &str = "socket drops";
+
+/// Reasons of kfree_skb that a counter counts as well: how the reason begins, and how the
+/// counter's name ends.
+const REASONS: [(&str, &[&str]); 6] = [
+    ("QDISC_", &[QDISC]),
+    ("TC_", &[FILTERS]),
+    ("SOCKET_RCVBUFF", &["RcvbufErrors", "UdpInErrors", SOCKET]),
+    ("SOCKET_FILTER", &[SOCKET]),
+    ("UDP_CSUM", &["InCsumErrors"]),
+    ("NO_SOCKET", &["NoPorts"]),
 ];
 
 /// Read the loss counters of a namespace, devices included.
@@ -54,6 +94,85 @@ pub fn read(namespace: BorrowedFd<'_>) -> io::Result<Drops> {
         devices(&text("dev"), &mut drops);
         Ok(drops)
     })
+}
+
+/// Packets that the queueing disciplines of a namespace dropped, by device; and how many
+/// wait in them.
+///
+/// # Errors
+/// The namespace can't be entered, or the kernel doesn't tell.
+pub fn of_qdiscs(namespace: BorrowedFd<'_>) -> io::Result<(Drops, u64)> {
+    let all = inside(namespace, crate::qdiscs::read)?;
+    let mut drops = Drops::new();
+    for one in &all {
+        let what = if one.is_filter { FILTERS } else { QDISC };
+        drops.insert(format!("{} {what}", one.device), one.drops);
+    }
+    Ok((drops, all.iter().map(|one| one.waiting).sum()))
+}
+
+/// What moved, each packet once, by the counter that says most of it. Names of counters may
+/// begin with whose they are ("sender: "): of each end by itself, since what one lost is not
+/// what another did.
+pub fn causes(moved: &Drops) -> Drops {
+    let end = |name: &str| name.split_once(": ").map_or("", |(end, _)| end).to_string();
+    let mut ends: BTreeMap<String, Drops> = BTreeMap::new();
+    for (name, n) in moved {
+        let of = ends.entry(end(name)).or_default();
+        of.insert(name.clone(), *n);
+    }
+    ends.values().flat_map(of_end).collect()
+}
+
+fn of_end(moved: &Drops) -> Drops {
+    let mut causes = moved.clone();
+    for levels in NESTED {
+        // Packets that the levels up to here have counted.
+        let mut told = 0;
+        for level in levels {
+            let of_level = |name: &str| level.iter().any(|end| name.ends_with(end));
+            let (mut known, mut new) = (told, 0);
+            for (_, n) in causes.iter_mut().filter(|(name, _)| of_level(name)) {
+                let again = known.min(*n);
+                known -= again;
+                *n -= again;
+                new += *n;
+            }
+            told += new;
+        }
+    }
+    causes.retain(|_, n| *n > 0);
+    causes
+}
+
+/// Name causes for what a ledger is short of, from the kernel's reasons for freeing
+/// packets, as an instrument saw them in the same window. What a counter has told already
+/// is not told again.
+pub fn explain(ledger: &mut Ledger, reasons: &Drops) {
+    let sum: u64 = ledger.dropped.values().sum();
+    let mut missing = ledger.offered.saturating_sub(ledger.delivered + sum);
+    let mut told = ledger.dropped.clone();
+    for (reason, &seen) in reasons {
+        let mut left = seen;
+        let same = REASONS
+            .iter()
+            .filter(|(begin, _)| reason.starts_with(begin));
+        for end in same.flat_map(|(_, ends)| *ends) {
+            for (_, n) in told.iter_mut().filter(|(cause, _)| cause.ends_with(end)) {
+                let known = left.min(*n);
+                *n -= known;
+                left -= known;
+            }
+        }
+        let n = left.min(missing);
+        if n > 0 {
+            missing -= n;
+            *ledger
+                .dropped
+                .entry(format!("kfree_skb: {reason}"))
+                .or_default() += n;
+        }
+    }
 }
 
 /// What was lost between two readings; causes that did not move are left out.
@@ -156,6 +275,76 @@ mod tests {
                 ("eth0 tx errors".to_string(), 11),
             ]
         );
+    }
+
+    fn drops(of: &[(&str, u64)]) -> Drops {
+        of.iter()
+            .map(|(cause, n)| (cause.to_string(), *n))
+            .collect()
+    }
+
+    /// Check that a packet which several counters count is told once, by the one that says
+    /// most of it.
+    #[test]
+    fn nested_counters() {
+        let moved = drops(&[
+            ("IpOutDiscards", 7),
+            ("UdpSndbufErrors", 9),
+            ("tx0 qdisc drops", 7),
+            ("UdpInErrors", 5),
+            ("UdpRcvbufErrors", 3),
+            ("UdpInCsumErrors", 1),
+            ("socket drops", 4),
+            ("UdpNoPorts", 2),
+        ]);
+        let expected = [
+            ("UdpInCsumErrors", 1),
+            ("UdpInErrors", 1),
+            ("UdpNoPorts", 2),
+            ("UdpRcvbufErrors", 3),
+            ("UdpSndbufErrors", 2),
+            ("tx0 qdisc drops", 7),
+        ];
+        assert_eq!(causes(&moved), drops(&expected));
+        // Of another end they are other packets.
+        let moved = drops(&[
+            ("router: r0 qdisc drops", 5),
+            ("sender: UdpSndbufErrors", 5),
+            ("sender: tx0 qdisc drops", 2),
+        ]);
+        let expected = [
+            ("router: r0 qdisc drops", 5),
+            ("sender: UdpSndbufErrors", 3),
+            ("sender: tx0 qdisc drops", 2),
+        ];
+        assert_eq!(causes(&moved), drops(&expected));
+    }
+
+    /// Check that reasons close a ledger, that those a counter told of are not told twice,
+    /// and that no more is explained than is missing.
+    #[test]
+    fn reasons_explain() {
+        let ledger = |dropped: &[(&str, u64)]| Ledger {
+            offered: 100,
+            delivered: 90,
+            dropped: drops(dropped),
+        };
+        let mut one = ledger(&[]);
+        explain(&mut one, &drops(&[("NETFILTER_DROP", 10)]));
+        assert!(one.closes());
+        assert_eq!(one.dropped, drops(&[("kfree_skb: NETFILTER_DROP", 10)]));
+        let told = ("sender: tx0 qdisc drops", 6);
+        let mut both = ledger(&[told]);
+        explain(
+            &mut both,
+            &drops(&[("QDISC_DROP", 6), ("TCP_OLD_DATA", 30)]),
+        );
+        assert!(both.closes());
+        let expected = [told, ("kfree_skb: TCP_OLD_DATA", 4)];
+        assert_eq!(both.dropped, drops(&expected));
+        let mut none = ledger(&[told]);
+        explain(&mut none, &drops(&[("QDISC_DROP", 6)]));
+        assert!(!none.closes());
     }
 
     /// Check that only what moved counts.

@@ -20,6 +20,8 @@ pub struct Ends {
     pub tx_namespace: OwnedFd,
     /// Network namespace of the receiver; may be the same.
     pub rx_namespace: OwnedFd,
+    /// Namespaces between the two, by what they are called.
+    pub between: Vec<(&'static str, OwnedFd)>,
     /// Address of the sender.
     pub tx_address: IpAddr,
     /// Address of the receiver.
@@ -56,6 +58,33 @@ fn set_namespace(fd: i32) -> io::Result<()> {
     }
 }
 
+impl Sockets {
+    /// Packets that the receiving socket has dropped, ever.
+    ///
+    /// # Errors
+    /// The kernel doesn't tell.
+    pub fn dropped(&self) -> io::Result<u64> {
+        // include/uapi/linux/sock_diag.h: SK_MEMINFO_DROPS is the last of nine.
+        const DROPS: usize = 8;
+        let mut info = [0_u32; DROPS + 1];
+        let mut length = size_of_val(&info) as libc::socklen_t;
+        // SAFETY: the pointer and the length are those of `info`.
+        let result = unsafe {
+            libc::getsockopt(
+                self.rx.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_MEMINFO,
+                info.as_mut_ptr().cast(),
+                &mut length,
+            )
+        };
+        match result {
+            0 => Ok(u64::from(info[DROPS])),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
 impl Ends {
     /// A second hold on the same ends.
     ///
@@ -65,8 +94,24 @@ impl Ends {
         Ok(Ends {
             tx_namespace: self.tx_namespace.try_clone()?,
             rx_namespace: self.rx_namespace.try_clone()?,
-            ..*self
+            between: self
+                .between
+                .iter()
+                .map(|(name, fd)| Ok((*name, fd.try_clone()?)))
+                .collect::<io::Result<_>>()?,
+            tx_address: self.tx_address,
+            rx_address: self.rx_address,
         })
+    }
+
+    /// All namespaces, by what they are called.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &OwnedFd)> {
+        let ends = [
+            ("sender", &self.tx_namespace),
+            ("receiver", &self.rx_namespace),
+        ];
+        let between = self.between.iter().map(|(name, fd)| (*name, fd));
+        ends.into_iter().chain(between)
     }
 
     /// Open and connect the sockets for `proto`.

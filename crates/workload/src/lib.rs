@@ -2,7 +2,9 @@
 
 pub mod drops;
 pub mod ends;
+mod first_use;
 pub mod frames;
 pub mod mark;
 pub mod packets;
+mod qdiscs;
 pub mod timed;

@@ -22,6 +22,10 @@ use crate::mark::{self, mark};
 /// packet counts as lost.
 const NAP: Duration = Duration::from_micros(200);
 const NAPS: u32 = 1_000;
+/// The same for TCP.
+const TCP_NAPS: u32 = 25 * NAPS;
+/// What waits in a queueing discipline when a block ends.
+const IN_FLIGHT: &str = "in a queueing discipline at the end of the block";
 /// Packets are sent in runs that begin just after a timer tick and end well before
 /// the next one, in every boot alike: at a whole multiple of this on the monotonic
 /// clock (a multiple of the tick at 1000, 250 and 100 Hz; shorter than TCP's
@@ -30,6 +34,13 @@ const ALIGN_NS: i64 = 20_000_000;
 const PHASE_NS: i64 = 500_000;
 /// How long a run may be: a tick at 250 Hz is 4 ms.
 const RUN_NS: i64 = 2_000_000;
+
+/// Which counters are asked beside those of protocols and devices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    /// Those of queueing disciplines and sockets.
+    pub(crate) queues: bool,
+}
 
 /// Sends and receives for one plan.
 #[derive(Debug)]
@@ -98,7 +109,12 @@ impl<'a> Traffic<'a> {
     /// A packet could not be sent, or a counter not read. Lost packets are no
     /// error: the ledger names them.
     pub fn block(&mut self) -> io::Result<Ledger> {
-        let before = self.drops()?;
+        // Whose queues are as the kernel makes them drop none of these: they are not asked,
+        // since that would leave the kernel in another state than it was counted in.
+        let asked = Asked {
+            queues: self.plan.qdisc.is_some(),
+        };
+        let before = self.drops(asked)?;
         let aligned = self.plan.aligned;
         let mut run_began_ns = if aligned { align() } else { 0 };
         let mut delivered = 0;
@@ -121,13 +137,13 @@ impl<'a> Traffic<'a> {
         if let Some(error) = failed {
             return Err(error);
         }
-        self.ledger(&before, u64::from(self.plan.packets), delivered)
+        self.ledger((asked, &before), u64::from(self.plan.packets), delivered)
     }
 
     /// The ledger of packets that were sent since `before`, of which so many arrived.
     pub(crate) fn ledger(
         &self,
-        before: &drops::Drops,
+        (asked, before): (Asked, &drops::Drops),
         offered: u64,
         delivered: u64,
     ) -> io::Result<Ledger> {
@@ -136,7 +152,12 @@ impl<'a> Traffic<'a> {
         let mut missing = offered.saturating_sub(delivered);
         let mut dropped = drops::Drops::new();
         if missing > 0 {
-            for (cause, n) in drops::since(before, &self.drops()?) {
+            let moved = drops::since(before, &self.drops(asked)?);
+            let mut causes = drops::causes(&moved);
+            if asked.queues {
+                causes.insert(IN_FLIGHT.into(), self.waiting());
+            }
+            for (cause, n) in causes {
                 let n = n.min(missing);
                 if n > 0 {
                     missing -= n;
@@ -151,17 +172,29 @@ impl<'a> Traffic<'a> {
         })
     }
 
-    pub(crate) fn drops(&self) -> io::Result<drops::Drops> {
+    pub(crate) fn drops(&self, asked: Asked) -> io::Result<drops::Drops> {
         let mut all = drops::Drops::new();
-        for (end, namespace) in [
-            ("sender", &self.ends.tx_namespace),
-            ("receiver", &self.ends.rx_namespace),
-        ] {
-            for (cause, n) in drops::read(namespace.as_fd())? {
+        for (end, namespace) in self.ends.all() {
+            let mut found = drops::read(namespace.as_fd())?;
+            if asked.queues {
+                found.extend(drops::of_qdiscs(namespace.as_fd())?.0);
+            }
+            for (cause, n) in found {
                 all.insert(format!("{end}: {cause}"), n);
             }
         }
+        if asked.queues {
+            let dropped = self.sockets.dropped()?;
+            all.insert(format!("receiver: {}", drops::SOCKET), dropped);
+        }
         Ok(all)
+    }
+
+    /// Packets that wait in queueing disciplines.
+    pub(crate) fn waiting(&self) -> u64 {
+        let all = self.ends.all();
+        let waiting = all.map(|(_, namespace)| drops::of_qdiscs(namespace.as_fd()));
+        waiting.flatten().map(|(_, waiting)| waiting).sum()
     }
 
     /// Send one message and receive it; whether it arrived.
@@ -173,7 +206,7 @@ impl<'a> Traffic<'a> {
             Proto::Raw | Proto::Udp | Proto::Command => 1,
         };
         while left > 0 {
-            if !wait_readable(self.sockets.rx.as_raw_fd(), self.woken)? {
+            if !wait_readable(self.sockets.rx.as_raw_fd(), self.patience())? {
                 return Ok(false);
             }
             let got = self.receive()?;
@@ -184,6 +217,25 @@ impl<'a> Traffic<'a> {
             };
         }
         Ok(true)
+    }
+
+    /// How long a packet is waited for before it counts as lost. What TCP loses it sends
+    /// again, for the first time after 200 ms (net/ipv4/tcp.h, TCP_RTO_MIN).
+    fn patience(&self) -> Patience {
+        let naps = match self.plan.proto {
+            Proto::Tcp => TCP_NAPS,
+            Proto::Raw | Proto::Udp | Proto::Command => NAPS,
+        };
+        match self.woken {
+            true => Patience {
+                looks: 1,
+                timeout_ms: (NAP * naps).as_millis() as i32,
+            },
+            false => Patience {
+                looks: naps,
+                timeout_ms: 0,
+            },
+        }
     }
 
     /// Make the message the next one.
@@ -213,7 +265,7 @@ impl<'a> Traffic<'a> {
         }
     }
 
-    fn receive(&mut self) -> io::Result<usize> {
+    pub(crate) fn receive(&mut self) -> io::Result<usize> {
         let (fd, at, len) = (
             self.sockets.rx.as_raw_fd(),
             self.buffer.as_mut_ptr().cast(),
@@ -231,11 +283,31 @@ impl<'a> Traffic<'a> {
     }
 }
 
+/// How somebody waits for a packet.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// How often it is looked.
+    looks: u32,
+    /// How long each time.
+    timeout_ms: i32,
+}
+
 /// Whether something can be read, at once or after some naps, or woken by it.
-fn wait_readable(fd: RawFd, woken: bool) -> io::Result<bool> {
-    let all_ms = (NAP * NAPS).as_millis() as i32;
-    let (mut left, timeout_ms) = if woken { (1, all_ms) } else { (NAPS, 0) };
-    while left > 0 {
+fn wait_readable(fd: RawFd, patience: Patience) -> io::Result<bool> {
+    for look in 0..patience.looks {
+        if look > 0 && patience.timeout_ms == 0 {
+            std::thread::sleep(NAP);
+        }
+        if readable(fd, patience.timeout_ms)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether something can be read, within some time.
+pub(crate) fn readable(fd: RawFd, timeout_ms: i32) -> io::Result<bool> {
+    loop {
         let mut poll = libc::pollfd {
             fd,
             events: libc::POLLIN,
@@ -243,22 +315,17 @@ fn wait_readable(fd: RawFd, woken: bool) -> io::Result<bool> {
         };
         // SAFETY: one pollfd, as the count says.
         match unsafe { libc::poll(&mut poll, 1, timeout_ms) } {
-            0 => left -= 1,
+            0 => return Ok(false),
             n if n < 0 => {
                 let error = io::Error::last_os_error();
                 // A signal is heard by those who asked for it.
                 if error.kind() != io::ErrorKind::Interrupted {
                     return Err(error);
                 }
-                continue;
             }
             _ => return Ok(true),
         }
-        if !woken {
-            std::thread::sleep(NAP);
-        }
     }
-    Ok(false)
 }
 
 pub(crate) fn now_ns() -> i64 {

@@ -10,12 +10,16 @@ use std::time::{Duration, Instant};
 use netplumb_model::class::Proto;
 use netplumb_model::recording::Ledger;
 
-use crate::packets::{Traffic, now_ns};
+use crate::packets::{Asked, Traffic, now_ns, readable};
 
 /// Of so many packets the way there is remembered, one by one.
 const MAX_LATENCIES: usize = 1 << 20;
 /// How long a receiver of a stream looks for more, once the sender is done.
 const LINGER: Duration = Duration::from_millis(20);
+/// The same of TCP, which sends again what was lost.
+const TCP_LINGER: Duration = Duration::from_secs(5);
+/// How long packets in queueing disciplines are waited for when a block is over.
+const LATE_MOST: Duration = Duration::from_secs(1);
 
 /// What came of a block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,8 +49,10 @@ impl Traffic<'_> {
     /// A packet could not be sent, or a counter not read. Lost packets are no error:
     /// the ledger names them.
     pub fn timed_block(&mut self, stop: &AtomicBool) -> io::Result<TimedBlock> {
-        let before = self.drops()?;
+        const ASKED: Asked = Asked { queues: true };
         self.woken = true;
+        self.forget_late()?;
+        let before = self.drops(ASKED)?;
         let mut end = End::of(self.plan.packets, self.plan.block_ns, stop);
         let mut pace = self.plan.rate_pps.map(Pace::new);
         let began = Instant::now();
@@ -57,12 +63,40 @@ impl Traffic<'_> {
             self.one_by_one(&mut end, &mut pace)?
         };
         let duration_ns = began.elapsed().as_nanos() as u64;
+        let delivered = delivered + self.late(offered.saturating_sub(delivered))?;
         latencies_ns.sort_unstable();
         Ok(TimedBlock {
-            ledger: self.ledger(&before, offered, delivered)?,
+            ledger: self.ledger((ASKED, &before), offered, delivered)?,
             duration_ns,
             latencies_ns,
         })
+    }
+
+    /// Take what comes after all, as long as something waits in a queueing discipline: what
+    /// is delayed is not lost. How many packets, of those that are missing.
+    fn late(&mut self, missing: u64) -> io::Result<u64> {
+        if missing == 0 || self.plan.proto == Proto::Tcp {
+            return Ok(0);
+        }
+        let (fd, begun) = (self.sockets.rx.as_raw_fd(), Instant::now());
+        let mut arrived = 0;
+        while arrived < missing {
+            if readable(fd, LINGER.as_millis() as i32)? {
+                self.receive()?;
+                arrived += 1;
+            } else if self.waiting() == 0 || begun.elapsed() > LATE_MOST {
+                break;
+            }
+        }
+        Ok(arrived)
+    }
+
+    /// Take what a block before this one had given up.
+    fn forget_late(&mut self) -> io::Result<()> {
+        while self.plan.proto != Proto::Tcp && readable(self.sockets.rx.as_raw_fd(), 0)? {
+            self.receive()?;
+        }
+        Ok(())
     }
 
     fn one_by_one(
@@ -108,15 +142,25 @@ impl Traffic<'_> {
                         }
                 };
                 let mut received = 0;
+                let mut quiet = Duration::ZERO;
+                let patience = match proto {
+                    Proto::Tcp => TCP_LINGER,
+                    _ => LINGER,
+                };
                 let mut buffer = vec![0_u8; (message_bytes as usize + 256).max(64 << 10)];
                 loop {
                     let done = sent_all.load(Ordering::Acquire);
-                    match receive(receiving.as_raw_fd(), &mut buffer)? {
+                    let got = receive(receiving.as_raw_fd(), &mut buffer)?;
+                    quiet = match got {
+                        Some(_) => Duration::ZERO,
+                        None => quiet + LINGER,
+                    };
+                    match got {
                         Some(0) if proto == Proto::Tcp => return Ok(received),
                         Some(n) if proto == Proto::Tcp => received += n as u64,
                         Some(_) => received += 1,
                         // Nothing has come for a while.
-                        None if done => return Ok(received),
+                        None if done && quiet >= patience => return Ok(received),
                         None => {}
                     }
                     if sent_all.load(Ordering::Acquire) && all_of(received) {
@@ -311,10 +355,8 @@ mod tests {
         }
     }
 
-    /// Check blocks by packets and by time, one by one and as a stream, over the
-    /// loopback device of a namespace of its own: the ledgers close. Needs root.
-    #[test]
-    fn blocks() {
+    /// Both ends over the loopback device of a namespace of this thread's own.
+    fn alone() -> Option<Ends> {
         let namespace = || -> io::Result<std::os::fd::OwnedFd> {
             // SAFETY: takes a flag, and touches no memory of ours.
             if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
@@ -322,23 +364,31 @@ mod tests {
             }
             Ok(std::fs::File::open("/proc/thread-self/ns/net")?.into())
         };
+        let Ok(tx) = namespace() else {
+            use std::io::Write;
+            let _ = writeln!(io::stderr(), "skipped: no network namespace: not root");
+            return None;
+        };
+        let up = std::process::Command::new("/sbin/ip")
+            .args(["link", "set", "lo", "up"])
+            .status();
+        assert!(up.unwrap().success());
+        Some(Ends {
+            rx_namespace: tx.try_clone().unwrap(),
+            tx_namespace: tx,
+            between: Vec::new(),
+            tx_address: Ipv4Addr::LOCALHOST.into(),
+            rx_address: Ipv4Addr::LOCALHOST.into(),
+        })
+    }
+
+    /// Check blocks by packets and by time, one by one and as a stream, over the
+    /// loopback device of a namespace of its own: the ledgers close. Needs root.
+    #[test]
+    fn blocks() {
         // A thread of its own is in the namespace, and ends with the test.
         let ran = thread::spawn(move || {
-            let Ok(tx) = namespace() else {
-                use std::io::Write;
-                let _ = writeln!(io::stderr(), "skipped: no network namespace: not root");
-                return;
-            };
-            let up = std::process::Command::new("/sbin/ip")
-                .args(["link", "set", "lo", "up"])
-                .status();
-            assert!(up.unwrap().success());
-            let ends = Ends {
-                rx_namespace: tx.try_clone().unwrap(),
-                tx_namespace: tx,
-                tx_address: Ipv4Addr::LOCALHOST.into(),
-                rx_address: Ipv4Addr::LOCALHOST.into(),
-            };
+            let Some(ends) = alone() else { return };
             let stop = AtomicBool::new(false);
             for proto in [Proto::Udp, Proto::Tcp, Proto::Raw] {
                 let packets = plan(proto);
@@ -369,6 +419,40 @@ mod tests {
                 assert_eq!(traffic.timed_block(&stop).unwrap().ledger.offered, 0);
                 stop.store(false, Ordering::Relaxed);
             }
+        });
+        ran.join().unwrap();
+    }
+
+    /// Check that what a full socket buffer drops is named, once, and that a block takes
+    /// nothing that one before it has left. Needs root.
+    #[test]
+    fn a_full_socket() {
+        let ran = thread::spawn(|| {
+            let Some(ends) = alone() else { return };
+            let packets = plan(Proto::Udp);
+            let mut traffic = Traffic::open(&packets, &ends).unwrap();
+            let rx = traffic.sockets.rx.try_clone().unwrap();
+            socket2::SockRef::from(&rx).set_recv_buffer_size(1).unwrap();
+            let asked = Asked { queues: true };
+            let before = traffic.drops(asked).unwrap();
+            for _ in 0..50 {
+                traffic.send().unwrap();
+            }
+            let mut delivered = 0;
+            while readable(rx.as_raw_fd(), 0).unwrap() {
+                traffic.receive().unwrap();
+                delivered += 1;
+            }
+            assert!((1..50).contains(&delivered), "{delivered}");
+            let ledger = traffic.ledger((asked, &before), 50, delivered).unwrap();
+            assert!(ledger.closes(), "{ledger:?}");
+            let causes: Vec<&String> = ledger.dropped.keys().collect();
+            assert_eq!(causes, ["receiver: UdpRcvbufErrors"]);
+            // Two that nobody took are not the next block's.
+            traffic.send().unwrap();
+            let stop = AtomicBool::new(false);
+            let block = traffic.timed_block(&stop).unwrap();
+            assert_eq!((block.ledger.offered, block.ledger.delivered), (50, 50));
         });
         ran.join().unwrap();
     }

@@ -4,14 +4,14 @@ import { test } from "node:test";
 import { golden, open } from "./open.mjs";
 
 const bench = golden("page-bench.json");
-const figure = (page, n) => page.locator("#rates figure").nth(n);
+const figure = (page, n) => page.locator("#rates figure.chart").nth(n);
 
 /** Check that there is a picture, a legend and a table of every chart and ledger, and no section that is empty. */
 test("parts of a page of benches", async (t) => {
   const page = await open(t, bench);
   assert.equal(await page.locator("#rates figure.chart svg[role=img]").count(), 3);
   assert.equal(await page.locator("#flows figure.flow svg[role=img]").count(), 2);
-  assert.deepEqual(await page.locator("nav a:visible").allInnerTexts(), ["Overview", "Rates", "Why", "Where packets went"]);
+  assert.deepEqual(await page.locator("nav a:visible").allInnerTexts(), ["Overview", "Measured", "Rates", "Latency", "Why", "Where packets went"]);
   assert.ok(!(await page.locator("main").innerText()).includes("Nothing was measured"));
   // Of each series as many marks as it has points.
   const first = figure(page, 0);
@@ -163,13 +163,16 @@ test("odd charts", async (t) => {
   odd.bench.flows.push(...Array.from({ length: 6 }, () => odd.bench.flows[0]));
   const page = await open(t, odd);
   assert.equal(await page.locator("img").count(), 0);
-  assert.equal(await page.locator("#rates figure").count(), 5);
+  assert.equal(await page.locator("#rates figure.chart").count(), 5);
   assert.ok((await figure(page, 0).locator("figcaption").innerText()).length <= 200);
   const numbers = await page.$$eval(".plot svg *, .plot > svg *", (all) => all.flatMap((e) => [...e.attributes].map((a) => a.value)).filter((v) => /NaN|Infinity/.test(v)));
   assert.deepEqual(numbers, []);
   // Many ledgers are folded.
   assert.equal(await page.locator("#flows figure").count(), 4);
-  await page.locator("#flows > details > summary").click();
+  assert.equal(await page.locator("#flows summary .name").count(), 10, "each is named, unfolded or not");
+  await page.locator("#flows > details:not([open]) > summary").first().click();
+  await page.waitForFunction(() => document.querySelectorAll("#flows figure").length === 5);
+  await page.locator("#flows > details:not([open]) > summary").evaluateAll((all) => all.forEach((one) => one.click()));
   await page.waitForFunction(() => document.querySelectorAll("#flows figure").length === 10);
   await page.evaluate(() => document.querySelectorAll("#flows figure details").forEach((d) => (d.open = true)));
   assert.ok((await page.locator("#flows").innerText()).includes("more left than came"));

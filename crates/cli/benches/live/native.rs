@@ -124,6 +124,7 @@ pub(crate) fn run() -> Result<()> {
     let ends = Ends {
         tx_namespace: topology.tx.try_clone()?,
         rx_namespace: topology.rx.try_clone()?,
+        between: Vec::new(),
         tx_address: topology.tx_address,
         rx_address: topology.rx_address,
     };

@@ -57,6 +57,31 @@ struct Guests<'a> {
     kernel: &'a str,
 }
 
+/// As what a bench is shown.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Format {
+    /// A table; details of every arm, or of those that lost packets or are invalid.
+    Text {
+        /// Of every arm.
+        all: bool,
+    },
+    /// A line for each block.
+    Csv,
+    /// Everything.
+    Json,
+}
+
+impl Format {
+    /// What flags ask for.
+    pub(super) fn of(csv: bool, json: bool, all: bool) -> Format {
+        match (csv, json) {
+            (true, _) => Format::Csv,
+            (_, true) => Format::Json,
+            _ => Format::Text { all },
+        }
+    }
+}
+
 /// Batches of frames in a block whose instructions are counted, and such blocks.
 const EXPLAIN: ExplainPlan = ExplainPlan {
     batches: 16,
@@ -103,7 +128,7 @@ fn measure(bench: Bench, args: &BenchArgs, cache: &Path) -> anyhow::Result<ExitC
     };
     let name = format!("bench-{bench}");
     let outcome = record(&plan, &name, "", guests, &args.out.options(), cache)?;
-    finish(outcome, args.out.csv, args.out.json, &args.out.page)
+    finish(outcome, args.out.format(), &args.out.page)
 }
 
 /// Replace programs under load.
@@ -149,7 +174,7 @@ fn swap(args: &SwapArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     };
     let (name, options) = ("bench-swap", args.out.options());
     let outcome = record(&plan, name, "", Guests::default(), &options, cache)?;
-    finish(outcome, args.out.csv, args.out.json, &args.out.page)
+    finish(outcome, args.out.format(), &args.out.page)
 }
 
 /// Run the file of a bench.
@@ -176,8 +201,7 @@ pub(super) fn run_file(
         nics: None,
     };
     let outcome = record(&plan, &file.name, text, Guests::default(), options, cache)?;
-    let (csv, json) = show_args.formats();
-    finish(outcome, csv, json, page)
+    finish(outcome, show_args.bench_format(), page)
 }
 
 fn record(
@@ -230,11 +254,11 @@ fn record(
     )
 }
 
-fn finish(outcome: Outcome, csv: bool, json: bool, page: &PageArgs) -> anyhow::Result<ExitCode> {
+fn finish(outcome: Outcome, format: Format, page: &PageArgs) -> anyhow::Result<ExitCode> {
     let recording = &outcome.recording;
     let all = rates::arms(recording);
     if !recording.blocks.is_empty() || all.iter().any(|a| a.failed.is_some()) {
-        show(recording, csv, json)?;
+        show(recording, format)?;
         page.write(recording, &[], &[])?;
     }
     if let Some(error) = outcome.error {
@@ -256,18 +280,20 @@ fn finish(outcome: Outcome, csv: bool, json: bool, page: &PageArgs) -> anyhow::R
 ///
 /// # Errors
 /// Its file can't be read as one of a bench, or nothing be written.
-pub(super) fn show(recording: &Recording, csv: bool, json: bool) -> anyhow::Result<ExitCode> {
-    let text = if csv {
-        rates::csv::render(recording)
-    } else if json {
-        rates::json::render(recording)
-    } else {
-        let mut text = match recording.experiment_toml.as_str() {
-            "" => String::new(),
-            text => rates::figures::render(&BenchFile::parse(text)?, recording, columns()) + "\n",
-        };
-        text.push_str(&rates::terminal::render(recording, columns()));
-        text
+pub(super) fn show(recording: &Recording, format: Format) -> anyhow::Result<ExitCode> {
+    let text = match format {
+        Format::Csv => rates::csv::render(recording),
+        Format::Json => rates::json::render(recording),
+        Format::Text { all } => {
+            let mut text = match recording.experiment_toml.as_str() {
+                "" => String::new(),
+                text => {
+                    rates::figures::render(&BenchFile::parse(text)?, recording, columns()) + "\n"
+                }
+            };
+            text.push_str(&rates::terminal::render(recording, columns(), all));
+            text
+        }
     };
     print(&text)
 }

@@ -26,7 +26,7 @@ const OUTPUT_BYTES: u64 = 16 << 20;
 const STDIN_BYTES: u64 = 16 << 20;
 /// The guest has 256 MiB, of which the kernel and the agent take some 60, and files
 /// are there twice while they are unpacked.
-const FILES_BYTES: u64 = 150 << 20;
+const FILES_BYTES: u64 = 96 << 20;
 
 /// A command to be measured instead of packets, and what it needs.
 #[derive(Debug, Args)]
@@ -82,6 +82,8 @@ pub(crate) struct Machine {
     pub(crate) mitigations: bool,
     pub(crate) cmdline: String,
     pub(crate) sysctl: BTreeMap<String, String>,
+    /// Connections of the guest's own before the first.
+    pub(crate) warmup: u32,
     pub(crate) blocks: u32,
     /// What is to be timed meanwhile, if instructions are not counted.
     pub(crate) timed: Option<TimingSpec>,
@@ -205,6 +207,7 @@ fn prepare(args: &CommandArgs, machine: Machine) -> anyhow::Result<CommandRun> {
         },
         bundle,
         modules,
+        warmup: machine.warmup,
         blocks: machine.blocks,
         output_bytes: OUTPUT_BYTES,
         timed: machine.timed,
@@ -348,11 +351,11 @@ fn tell_ends(run: &CommandRun, args: &CommandArgs, ends: &[CommandEnd], said: &S
         }
     }
     if failed {
-        let entries = run.bundle.entries();
-        let missing = run.words.iter().skip(1).find(|word| {
-            let path = run.folder.join(word);
-            path.exists() && !entries.contains_key(&path)
-        });
+        let missing = run
+            .words
+            .iter()
+            .skip(1)
+            .find(|word| could_go_along(run, word));
         if let Some(file) = missing.filter(|_| args.with.len() < 1000) {
             let file = printable(file, 200);
             tell(format!(
@@ -361,6 +364,24 @@ fn tell_ends(run: &CommandRun, args: &CommandArgs, ends: &[CommandEnd], said: &S
         }
     }
     failed
+}
+
+/// Whether a word names a file or a folder that is here, that the guest lacks, and that can be
+/// taken there. Devices, and what the kernel makes up, a guest has of its own.
+fn could_go_along(run: &CommandRun, word: &str) -> bool {
+    const OWN: &[&str] = &["/dev", "/proc", "/sys"];
+    let path = run.folder.join(word);
+    // As the guest's are named: without `..` and links.
+    let Ok(path) = path.canonicalize() else {
+        return false;
+    };
+    let goes = path.is_file() || path.is_dir();
+    let entries = run.bundle.entries();
+    let is_there = entries.contains_key(&path)
+        || entries.contains_key(&run.folder.join(word))
+        || run.folder.starts_with(&path)
+        || OWN.iter().any(|own| path.starts_with(own));
+    goes && !is_there
 }
 
 fn signal_name(signal: i32) -> &'static str {

@@ -331,15 +331,36 @@ fn benches(args: &DiffArgs, sides: Sides<'_>, pairs: &Pairs) -> anyhow::Result<E
     let worse = rows
         .iter()
         .filter(|row| row.judged.verdict == Verdict::Slower);
+    // What is certain: the lower end of the interval, as for times.
     let beyond = |row: &rates::diff::Row| match (args.fail_if_worse, row.judged.ratio) {
-        (Some(Limit::Percent(most)), Some(ratio)) => (ratio.value - 1.0) * 100.0 > most,
-        (Some(Limit::Ns(most)), _) => row.judged.after - row.judged.before > most,
+        (Some(Limit::Percent(most)), Some(ratio)) => (ratio.low - 1.0) * 100.0 > most,
+        (Some(Limit::Ns(most)), Some(ratio)) => (ratio.low - 1.0) * row.judged.before > most,
         _ => false,
     };
-    Ok(match worse.filter(|row| beyond(row)).count() {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::from(WORSE),
-    })
+    // A path of which no block counts any more has no rate that could be compared.
+    let is_dead = |row: &&rates::diff::Row| row.pps[0] > 0.0 && row.pps[1] == 0.0;
+    let mut code = ExitCode::SUCCESS;
+    if args.fail_if_worse.is_some() {
+        for row in rows.iter().filter(is_dead) {
+            let name = printable(&row.name, 200);
+            eprintln!("plumb: worse: {name} had packets before, and has no valid block after");
+            code = ExitCode::from(WORSE);
+        }
+        for row in rows.iter().filter(|row| !is_dead(row)) {
+            let judged = &row.judged;
+            if judged.verdict == Verdict::TooFew || judged.is_blind() {
+                let name = printable(&row.name, 200);
+                eprintln!(
+                    "plumb: {name}: not worse for certain, but too few blocks, or too much noise, \
+                     to tell: measure both sides as arms of one run, with more blocks (--blocks)"
+                );
+            }
+        }
+    }
+    if worse.filter(|row| beyond(row)).count() > 0 {
+        code = ExitCode::from(WORSE);
+    }
+    Ok(code)
 }
 
 fn compare(args: &DiffArgs, sides: Sides<'_>, mut pairs: Pairs) -> anyhow::Result<ExitCode> {
@@ -443,9 +464,10 @@ fn times(args: &DiffArgs, sides: Sides<'_>, pairs: &Pairs) -> anyhow::Result<Exi
     let mut code = ExitCode::SUCCESS;
     for class in &diff.classes {
         let (percent, ns) = class.worse_by();
-        let (worse, told) = match limit {
-            Limit::Percent(p) => (percent > p, format!("{p}%")),
-            Limit::Ns(n) => (ns > n, format!("{n} ns per {}", class.per)),
+        let before_ns = class.whole().map_or(0.0, |whole| whole.judged.before);
+        let (worse, told, most_ns) = match limit {
+            Limit::Percent(p) => (percent > p, format!("{p}%"), p / 100.0 * before_ns),
+            Limit::Ns(n) => (ns > n, format!("{n} ns per {}", class.per), n),
             Limit::Insns(_) => {
                 return Err(Usage(
                     "times are in nanoseconds: --fail-if-worse takes percent or 10ns here".into(),
@@ -459,6 +481,8 @@ fn times(args: &DiffArgs, sides: Sides<'_>, pairs: &Pairs) -> anyhow::Result<Exi
                 times::terminal::sentence(class)
             );
             code = ExitCode::from(WORSE);
+        } else if let Some(why) = class.may_miss(most_ns) {
+            eprintln!("plumb: not worse by more than {told} for certain; but {why}");
         }
     }
     Ok(code)

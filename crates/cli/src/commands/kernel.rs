@@ -12,6 +12,7 @@ use netplumb_lab::vm::kernels::{
     Added, ErrorKind, KernelEntry, KernelSource, KernelStore, KernelStoreError, Progress,
 };
 use netplumb_lab::vm::saved::SavedStates;
+use netplumb_report::{printable, printable_lines};
 
 /// The exit code for what was tried and failed.
 const EXIT_FAILED: u8 = 1;
@@ -86,8 +87,7 @@ pub(crate) fn run(cmd: KernelCommand, cache: &Path) -> anyhow::Result<ExitCode> 
                 None => return Err(error),
             };
             // The catalogue's errors say their causes themselves.
-            writeln!(io::stderr(), "plumb: {error}")
-                .context("cannot write to the standard error")?;
+            eprintln!("plumb: {error}");
             Ok(ExitCode::from(code))
         }
     }
@@ -149,7 +149,7 @@ fn write_columns(rows: &[Vec<String>], out: &mut dyn Write) -> io::Result<()> {
                 line.push_str(&format!("{text:<width$}"));
             }
         }
-        writeln!(out, "{}", line.trim_end())?;
+        writeln!(out, "{}", printable_lines(line.trim_end()))?;
     }
     Ok(())
 }
@@ -167,9 +167,10 @@ fn add(
     let Added { entry, was_there } = result?;
     let (release, short) = (&entry.release, entry.short());
     if was_there {
+        let release = printable(release, 80);
         writeln!(out, "{release} is already there as {short}")?;
     } else {
-        let (modules, size) = (entry.modules, size_text(&entry));
+        let (release, modules, size) = (printable(release, 80), entry.modules, size_text(&entry));
         writeln!(out, "Added {release} as {short}: {modules} modules, {size}")?;
     }
     if entry.modules == 0 {
@@ -220,7 +221,7 @@ fn show(
         ("folder", kernel.folder.display().to_string()),
     ];
     for (key, value) in lines {
-        writeln!(out, "{key:<9}{value}")?;
+        writeln!(out, "{key:<9}{}", printable_lines(&value))?;
     }
     for from in &kernel.sources {
         let package = match (&from.package, &from.package_version) {
@@ -231,7 +232,7 @@ fn show(
             out,
             "{:<9}{}, {}{package}",
             "from",
-            from.source,
+            printable_lines(&from.source),
             day(&from.added)
         )?;
     }

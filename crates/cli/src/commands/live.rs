@@ -21,11 +21,12 @@ use netplumb_instruments::live::{Live, LiveError};
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::message::Exit;
 use netplumb_model::recording::Arm;
+use netplumb_model::text::counted;
 use netplumb_model::timing::{Clock, TimingSpec};
 use netplumb_report::printable;
 
 use super::path::PathArgs;
-use crate::exit::{CannotHere, Usage};
+use crate::exit::Usage;
 use crate::recorder::{Outcome, record_by};
 pub(crate) use ask::{check_exact, duration};
 use watch::Watcher;
@@ -79,7 +80,8 @@ pub(crate) struct LiveArgs {
     /// Queues of each veth device
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) queues: Option<u32>,
-    /// An offload of every device on the path, like gro=on; again for more
+    /// An offload of every device on the path, like gro=on; again for more, and with the other
+    /// level of the same to compare them
     #[arg(long, value_name = "NAME=on|off", value_parser = ask::offload)]
     pub(crate) offload: Vec<(String, String)>,
     /// Only packets with this port at either end
@@ -297,7 +299,7 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     )?;
     if empty.is_some() {
         tell_end(&args, end);
-        return Err(CannotHere(nothing_seen(&args)).into());
+        return Err(anyhow::Error::msg(nothing_seen(&args)));
     }
     if measures_cost && !outcome.recording.blocks.is_empty() {
         cost::tell(&outcome.recording, args.show.for_programs());
@@ -317,7 +319,10 @@ fn attached_line(clock: Option<Clock>, attached: &netplumb_model::timing::Attach
     let ms = attached.attach_ns as f64 / 1e6;
     match attached.functions.len() {
         0 => format!("{clock}, attached in {ms:.0} ms"),
-        n => format!("{clock}: {n} functions, attached in {ms:.0} ms"),
+        n => format!(
+            "{clock}: {}, attached in {ms:.0} ms",
+            counted(n, "function")
+        ),
     }
 }
 
@@ -397,7 +402,7 @@ fn in_guests(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     if !args.command.is_empty() {
         let ran = super::path::run_command(&args, Some(spec), cache);
         return ran.map_err(|error| match super::command::is_nothing_seen(&error) {
-            true => CannotHere(nothing_seen(&args)).into(),
+            true => anyhow::Error::msg(nothing_seen(&args)),
             false => error,
         });
     }

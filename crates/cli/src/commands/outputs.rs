@@ -1,18 +1,18 @@
 //! The formats of other tools: which was asked for, where it goes, and writing it.
 
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::Args;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
 use netplumb_report::analysis::ClassView;
 use netplumb_report::terminal::View;
 use netplumb_report::times::{self, TimedClass, is_timed};
-use netplumb_report::{callgrind, folded, markdown, pprof, printable, speedscope, svg};
+use netplumb_report::{callgrind, folded, markdown, pprof, speedscope, svg};
 
 use crate::exit::Usage;
+use crate::files::Out;
 
 /// Instead of tables, something for another program. OUT is a file; without it, or
 /// as `-`, the standard output.
@@ -92,28 +92,16 @@ impl OutputArgs {
         let Some((format, out)) = self.chosen() else {
             return Ok(());
         };
-        if is_stdout(out) {
-            if format == Format::Pprof && io::stdout().is_terminal() {
-                return Err(Usage(
-                    "a pprof profile is binary, and this is a terminal: give it a file, as in \
-                     `--pprof out.pb.gz`, or a pipe"
-                        .into(),
-                )
-                .into());
-            }
-            return Ok(());
-        }
-        if is_recording(out) {
-            return Err(Usage(format!(
-                "{} is a recording, and would be overwritten; to print it, name it before the option",
-                out.display()
-            ))
+        let out = Out::of(out)?;
+        if out.is_stdout() && format == Format::Pprof && io::stdout().is_terminal() {
+            return Err(Usage(
+                "a pprof profile is binary, and this is a terminal: give it a file, as in \
+                 `--pprof out.pb.gz`, or a pipe"
+                    .into(),
+            )
             .into());
         }
-        if !is_special(out) {
-            temporary(out)?;
-        }
-        Ok(())
+        out.try_out()
     }
 
     /// Write what was asked for; false if nothing was.
@@ -153,7 +141,7 @@ impl OutputArgs {
             Format::OpenMetrics => times::openmetrics::render(recording, times).into_bytes(),
             Format::Perfetto => times::trace::render(recording).into_bytes(),
         };
-        put(out, &bytes)?;
+        Out::of(out)?.write(&bytes)?;
         Ok(true)
     }
 }
@@ -178,89 +166,4 @@ fn can_be(format: Format, recording: &Recording, views: &[ClassView<'_>]) -> any
         _ => return Ok(()),
     };
     Err(Usage(why.into()).into())
-}
-
-/// Write to a file, all or nothing, or to the standard output.
-fn put(out: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    if is_stdout(out) {
-        let mut stdout = io::stdout();
-        return match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-            // A reader that has seen enough (`| head`) is no error.
-            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-                Err(e).context("can't write to the standard output")
-            }
-            _ => Ok(()),
-        };
-    }
-    let told = || format!("can't write {}", shown(out));
-    // What is no file, like /dev/null or a named pipe, is not to be replaced by one.
-    if is_special(out) {
-        return std::fs::OpenOptions::new()
-            .write(true)
-            .open(out)
-            .and_then(|mut file| file.write_all(bytes))
-            .with_context(told);
-    }
-    let mut file = temporary(out)?;
-    file.write_all(bytes).with_context(told)?;
-    file.persist(target(out))
-        .map_err(|e| e.error)
-        .with_context(told)?;
-    Ok(())
-}
-
-fn is_stdout(out: &Path) -> bool {
-    out.as_os_str() == "-"
-}
-
-fn is_special(out: &Path) -> bool {
-    std::fs::metadata(out).is_ok_and(|m| !m.is_file() && !m.is_dir())
-}
-
-/// Where a link leads: it stays one.
-fn target(out: &Path) -> PathBuf {
-    out.canonicalize().unwrap_or_else(|_| out.to_path_buf())
-}
-
-/// A file beside the one that is to be, which becomes it when it is whole.
-fn temporary(out: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
-    use std::os::unix::fs::PermissionsExt;
-    let target = target(out);
-    if target.is_dir() {
-        anyhow::bail!("can't write {}: it is a folder", shown(out));
-    }
-    let folder = match target.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    tempfile::Builder::new()
-        .prefix(".plumb-")
-        // As any file: less what the umask takes.
-        .permissions(std::fs::Permissions::from_mode(0o666))
-        .tempfile_in(folder)
-        .map_err(|e| {
-            // The error below has no name in it, of a file that nobody asked for.
-            let cause = e.get_ref().and_then(std::error::Error::source);
-            let code = cause
-                .and_then(|c| c.downcast_ref::<io::Error>())
-                .and_then(io::Error::raw_os_error);
-            code.map_or(e, io::Error::from_raw_os_error)
-        })
-        .with_context(|| format!("can't write {}", shown(out)))
-}
-
-/// Whether a recording is there: the file name of one, where OUT may stand, is
-/// easily taken for it.
-fn is_recording(out: &Path) -> bool {
-    const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-    let mut start = [0; MAGIC.len()];
-    out.is_file()
-        && std::fs::File::open(out)
-            .and_then(|mut file| file.read_exact(&mut start))
-            .is_ok()
-        && start == *MAGIC
-}
-
-fn shown(path: &Path) -> String {
-    printable(&path.display().to_string(), 400)
 }

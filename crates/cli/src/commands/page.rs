@@ -1,8 +1,8 @@
 //! `--html` and `--open`: the report as a page, for `report`, `path` and `run`.
 
-use std::fs::{self, File, Permissions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,10 +17,11 @@ use netplumb_model::recording::Recording;
 use netplumb_report::html;
 use netplumb_report::rates::{self, is_bench};
 use netplumb_report::times::{self, is_timed};
-use tempfile::{Builder, NamedTempFile};
+use tempfile::Builder;
 
 use super::report::shown_classes;
 use crate::exit::Usage;
+use crate::files::Out;
 
 /// Where to put the page.
 #[derive(Debug, Args)]
@@ -45,7 +46,7 @@ impl PageArgs {
     /// A file that can't be written, or no browser.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         if let Some(out) = &self.html {
-            Target::of(out)?.try_out()?;
+            self.target(out)?.try_out()?;
         }
         if self.open && browsers().is_empty() {
             return Err(Usage(
@@ -56,6 +57,19 @@ impl PageArgs {
             .into());
         }
         Ok(())
+    }
+
+    /// Where the page goes, which has to be a file if it is to be opened.
+    fn target(&self, out: &Path) -> anyhow::Result<Out> {
+        let target = Out::of(out)?;
+        if self.open && !target.is_file() {
+            return Err(Usage(format!(
+                "--open: {} keeps nothing that a browser could open: name a file",
+                out.display()
+            ))
+            .into());
+        }
+        Ok(target)
     }
 
     /// Make the page of a recording, and say where it is.
@@ -101,7 +115,12 @@ impl PageArgs {
     pub(crate) fn put(&self, page: &str) -> anyhow::Result<()> {
         let path = match &self.html {
             Some(out) => {
-                Target::of(out)?.write(page)?;
+                let target = self.target(out)?;
+                target.write(page.as_bytes())?;
+                if target.is_stdout() {
+                    eprintln!("the page is on the standard output");
+                    return Ok(());
+                }
                 out.clone()
             }
             None => temporary(page)?,
@@ -109,94 +128,6 @@ impl PageArgs {
         eprintln!("the page is {}", path.display());
         if self.open { open(&path) } else { Ok(()) }
     }
-}
-
-/// Where a file is to go.
-enum Target {
-    /// It replaces what is of its name, when it is whole.
-    File(PathBuf),
-    /// A pipe or a device, into which it is written.
-    Stream(PathBuf),
-}
-
-/// How a recording begins: it is one command's input, and easily given as its
-/// output too.
-const SQLITE: &[u8] = b"SQLite format 3\0";
-
-impl Target {
-    fn of(out: &Path) -> anyhow::Result<Target> {
-        let unwritable = || format!("can't write the page to {}", out.display());
-        let kind = match fs::metadata(out) {
-            Ok(metadata) => metadata.file_type(),
-            Err(e) if e.kind() == io::ErrorKind::NotFound && !out.is_symlink() => {
-                return Ok(Target::File(out.to_path_buf()));
-            }
-            Err(e) => return Err(e).with_context(unwritable),
-        };
-        if kind.is_dir() {
-            return Err(Usage(format!(
-                "{} is a folder: give the page a name in it",
-                out.display()
-            ))
-            .into());
-        }
-        if kind.is_fifo() || kind.is_char_device() {
-            return Ok(Target::Stream(out.to_path_buf()));
-        }
-        let mut begin = Vec::new();
-        let read = File::open(out).map(|f| f.take(SQLITE.len() as u64).read_to_end(&mut begin));
-        if read.is_ok() && begin == SQLITE {
-            return Err(Usage(format!(
-                "{} is a recording, which a page would replace: give the page another name",
-                out.display()
-            ))
-            .into());
-        }
-        // A link stays one, and what it leads to is replaced.
-        Ok(Target::File(
-            fs::canonicalize(out).with_context(unwritable)?,
-        ))
-    }
-
-    /// Whether it could be written: leaves nothing behind.
-    fn try_out(&self) -> anyhow::Result<()> {
-        match self {
-            Target::File(path) => beside(path).map(drop),
-            Target::Stream(_) => Ok(()),
-        }
-    }
-
-    fn write(&self, text: &str) -> anyhow::Result<()> {
-        match self {
-            Target::File(path) => {
-                let unwritable = || format!("can't write the page to {}", path.display());
-                let mut file = beside(path)?;
-                file.write_all(text.as_bytes()).with_context(unwritable)?;
-                file.persist(path).with_context(unwritable)?;
-            }
-            Target::Stream(path) => File::options()
-                .write(true)
-                .open(path)
-                .and_then(|mut stream| stream.write_all(text.as_bytes()))
-                .with_context(|| format!("can't write the page to {}", path.display()))?,
-        }
-        Ok(())
-    }
-}
-
-/// A file beside another that will take its place; gone if it does not.
-fn beside(path: &Path) -> anyhow::Result<NamedTempFile> {
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    Builder::new()
-        .prefix(".plumb-")
-        .suffix(".html")
-        // Less what the user's umask takes away.
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder)
-        .with_context(|| format!("can't write the page to {}", path.display()))
 }
 
 /// The page in a file that only its owner can read, and that stays.

@@ -1,6 +1,6 @@
 //! `plumb path`: what a packet's path costs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,6 +9,7 @@ use netplumb_engine::Plan;
 use netplumb_engine::plan::{BRIDGE, QUEUES};
 use netplumb_model::class::{Direction, Family, Link, Proto};
 use netplumb_model::experiment::{Bytes, Knobs, Offload, Vary, Within};
+use netplumb_model::text::counted;
 use netplumb_model::timing::TimingSpec;
 
 use super::command::CommandArgs;
@@ -34,12 +35,12 @@ pub(crate) struct PathArgs {
     /// A router between the ends
     #[arg(long)]
     pub(crate) forward: bool,
-    /// Payload of a packet, like 10 or 64K; several with commas [default: 10]
+    /// Payload of a packet, like 1400 or 4K; several with commas [default: 10]
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     pub(crate) size: Vec<Bytes>,
-    /// MTU of the link
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) mtu: Option<Bytes>,
+    /// MTU of the link, like 9000; several with commas
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    pub(crate) mtu: Vec<Bytes>,
     /// A queueing discipline on the sender's egress, as `tc qdisc replace dev DEVICE root` takes
     /// it, like 'netem delay 20us'; again for more, '' for the device's own
     #[arg(long, value_name = "QDISC")]
@@ -53,7 +54,8 @@ pub(crate) struct PathArgs {
     /// Packets in a block [default: 200; in the lab netns a block is over by time]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) packets: Option<u32>,
-    /// Packets before the first block, not counted [default: 200]
+    /// Packets before the first block, not counted [default: 200]; before a command in a guest,
+    /// connections of the guest's own [default: 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) warmup: Option<u32>,
     /// Blocks of each kind [default: 5, of a command 1, in the lab netns 10]
@@ -68,7 +70,8 @@ pub(crate) struct PathArgs {
     /// More words for the kernel's command line
     #[arg(long, value_name = "WORDS")]
     pub(crate) cmdline: Option<String>,
-    /// A setting below /proc/sys in every namespace, like net.core.x=1
+    /// A setting below /proc/sys in every namespace, like net.core.x=1; again for more, and with
+    /// another value of the same to compare them
     #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
     pub(crate) sysctl: Vec<(String, String)>,
     #[command(flatten)]
@@ -91,6 +94,8 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 
 /// Packets in a block, and before the first.
 pub(crate) const PACKETS: u32 = 200;
+/// Connections of a guest's own before a command.
+const COMMAND_WARMUP: u32 = 1;
 /// Blocks of each arm.
 pub(crate) const BLOCKS: u32 = 5;
 
@@ -109,18 +114,20 @@ impl PathArgs {
     /// What can't be run, in a sentence.
     pub(crate) fn plan(&self) -> Result<Plan, Usage> {
         let mitigations = self.mitigations.as_deref() == Some("on");
-        let mut offload = BTreeMap::new();
+        // Settings of different names go together; levels of one are compared.
+        let mut offload: BTreeMap<Offload, Vec<bool>> = BTreeMap::new();
         for (name, level) in &self.live.offload {
             let name: Offload = name.parse().map_err(|e| Usage(format!("{e}")))?;
-            offload.insert(name, level == "on");
+            offload.entry(name).or_default().push(level == "on");
+        }
+        let mut sysctl: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (key, value) in &self.sysctl {
+            sysctl.entry(key.clone()).or_default().push(value.clone());
         }
         let fixed = Knobs {
             forward: Some(self.forward),
-            mtu_bytes: self.mtu,
             mitigations: Some(mitigations),
             cmdline: self.cmdline.clone(),
-            sysctl: self.sysctl.iter().cloned().collect(),
-            offload,
             qdisc_in: self.qdisc_in,
             ..Knobs::default()
         };
@@ -129,6 +136,9 @@ impl PathArgs {
             family: or(&self.family, Family::V4),
             link: or(&self.link, Link::Veth),
             size_bytes: or(&self.size, Bytes(10)),
+            mtu_bytes: self.mtu.clone(),
+            sysctl,
+            offload,
             kernel: or(&self.kernel, "debian".to_string()),
             qdisc: self.qdisc.clone(),
             ..Vary::default()
@@ -162,6 +172,22 @@ impl PathArgs {
         Ok(plan)
     }
 
+    /// Which setting of a path has several levels, if one has.
+    fn compared(&self) -> Option<&'static str> {
+        let twice = |pairs: &[(String, String)]| {
+            let named: BTreeSet<&String> = pairs.iter().map(|(name, _)| name).collect();
+            named.len() < pairs.len()
+        };
+        [
+            ("--qdisc", self.qdisc.len() > 1),
+            ("--mtu", self.mtu.len() > 1),
+            ("--offload", twice(&self.live.offload)),
+            ("--sysctl", twice(&self.sysctl)),
+        ]
+        .into_iter()
+        .find_map(|(option, several)| several.then_some(option))
+    }
+
     /// What a command's packets are not asked.
     pub(crate) fn check_command(&self) -> Result<(), Usage> {
         // Of a clock of time they are a filter, and choose tables.
@@ -169,11 +195,10 @@ impl PathArgs {
         for (option, given) in [
             ("--proto", exact && !self.proto.is_empty()),
             ("--size", !self.size.is_empty()),
-            ("--mtu", self.mtu.is_some()),
+            ("--mtu", !self.mtu.is_empty()),
             ("--qdisc", !self.qdisc.is_empty()),
             ("--direction", exact && !self.direction.is_empty()),
             ("--packets", self.packets.is_some()),
-            ("--warmup", self.warmup.is_some()),
             ("--rate", self.live.rate.is_some()),
             ("--stream", self.live.stream),
             ("--resume", self.options.resume),
@@ -205,8 +230,10 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         )
         .into());
     }
-    if !args.command.is_empty() && args.qdisc.len() > 1 {
-        return Err(Usage("--qdisc: a command runs once: give one".into()).into());
+    if !args.command.is_empty()
+        && let Some(option) = args.compared()
+    {
+        return Err(Usage(format!("{option}: a command runs once: give one level")).into());
     }
     if args.live.wanted() {
         return super::live::run(args, cache);
@@ -240,6 +267,7 @@ pub(crate) fn run_command(
         mitigations: args.mitigations.as_deref() == Some("on"),
         cmdline: args.cmdline.clone().unwrap_or_default(),
         sysctl: args.sysctl.iter().cloned().collect(),
+        warmup: args.warmup.unwrap_or(COMMAND_WARMUP),
         blocks: args.blocks.unwrap_or(1),
         timed,
     };
@@ -274,8 +302,8 @@ pub(crate) fn finish(
             eprintln!("plumb: {}", told(&error));
             if !outcome.recording.blocks.is_empty() {
                 eprintln!(
-                    "plumb: {} blocks were measured before that, and are shown above",
-                    outcome.recording.blocks.len()
+                    "plumb: measured before that, and shown above: {}",
+                    counted(outcome.recording.blocks.len(), "block")
                 );
             }
             Ok(ExitCode::from(Failure::of(&error).code()))

@@ -10,6 +10,7 @@ use netplumb_kernel::layers::LAYERS;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
+use netplumb_model::symbol::base_name;
 use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::terminal::View;
 use netplumb_report::{
@@ -17,6 +18,7 @@ use netplumb_report::{
     times, tree, trust,
 };
 
+use super::bench::Format;
 use super::outputs::OutputArgs;
 use super::page::PageArgs;
 use crate::exit::Usage;
@@ -45,6 +47,9 @@ pub(crate) struct ShowArgs {
     /// Everything, as JSON
     #[arg(long, conflicts_with_all = ["tree", "focus", "lines"])]
     pub(super) json: bool,
+    /// Of a bench: details of every arm, not only of those that lost packets or are invalid
+    #[arg(long, conflicts_with_all = ["csv", "json"])]
+    pub(super) all: bool,
     /// Only the arms of this name; several with several `--arm`
     #[arg(long, value_name = "ARM")]
     pub(crate) arm: Vec<String>,
@@ -58,9 +63,24 @@ impl ShowArgs {
         self.layer.as_deref()
     }
 
-    /// Whether CSV, or JSON, is asked for.
-    pub(super) fn formats(&self) -> (bool, bool) {
-        (self.csv, self.json)
+    /// As what a bench is to be shown.
+    pub(super) fn bench_format(&self) -> Format {
+        Format::of(self.csv, self.json, self.all)
+    }
+
+    /// What is asked for that benches alone have.
+    ///
+    /// # Errors
+    /// A usage error that names it.
+    fn check_for_others(&self) -> anyhow::Result<()> {
+        match self.all {
+            false => Ok(()),
+            true => Err(Usage(
+                "--all is for benches, which have arms to tell of; --top 0 shows all functions"
+                    .into(),
+            )
+            .into()),
+        }
     }
 
     /// Whether what is shown is for programs to read.
@@ -155,8 +175,9 @@ pub(crate) fn show(
 ) -> anyhow::Result<ExitCode> {
     if rates::is_bench(recording) {
         args.check_for_bench()?;
-        return super::bench::show(recording, args.csv, args.json);
+        return super::bench::show(recording, args.bench_format());
     }
+    args.check_for_others()?;
     let experiment = match recording.experiment_toml.as_str() {
         "" => None,
         text => Some(Experiment::parse(text)?),
@@ -370,9 +391,15 @@ pub(super) fn around(
     name: &str,
     render: impl Fn(&ClassView<'_>, u32) -> String,
 ) -> anyhow::Result<String> {
-    let matching: Vec<u32> = (0..recording.functions.len() as u32)
-        .filter(|f| recording.functions[*f as usize].name == name)
-        .collect();
+    let called = |is: &dyn Fn(&str) -> bool| -> Vec<u32> {
+        (0..recording.functions.len() as u32)
+            .filter(|f| is(&recording.functions[*f as usize].name))
+            .collect()
+    };
+    let mut matching = called(&|symbol| symbol == name);
+    if matching.is_empty() {
+        matching = called(&|symbol| base_name(symbol) == name);
+    }
     if matching.is_empty() {
         let mut near: Vec<(usize, &str)> = recording
             .functions
@@ -384,10 +411,7 @@ pub(super) fn around(
         let near: Vec<String> = near.iter().take(3).map(|(_, n)| printable(n, 80)).collect();
         return Err(Usage(format!(
             "no packet got to a function `{}`; near it there are {}",
-            name.chars()
-                .filter(|c| !c.is_control())
-                .take(80)
-                .collect::<String>(),
+            printable(name, 80),
             near.join(", ")
         ))
         .into());

@@ -1,7 +1,6 @@
 //! `plumb run`: an experiment file, carried out and judged.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -9,11 +8,14 @@ use clap::Args;
 use netplumb_engine::Plan;
 use netplumb_kernel::layers::LAYERS;
 use netplumb_model::bench::BenchFile;
-use netplumb_model::experiment::{Experiment, MAX_RULESET_BYTES, Nft};
+use netplumb_model::experiment::{Experiment, ExperimentError, MAX_RULESET_BYTES, Nft};
+use netplumb_report::printable;
 
 use super::page::PageArgs;
 use super::path::finish;
 use super::report::ShowArgs;
+use crate::exit::Usage;
+use crate::files;
 use crate::recorder::{RunOptions, record};
 
 /// Arguments of `plumb run`.
@@ -38,26 +40,28 @@ const MAX_EXPERIMENT_BYTES: u64 = 1 << 20;
 /// What kept it from measuring.
 pub(crate) fn run(mut args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let path = &args.experiment;
-    let size = std::fs::metadata(path)
-        .with_context(|| format!("{}: can't read it", path.display()))?
-        .len();
-    if size > MAX_EXPERIMENT_BYTES {
-        anyhow::bail!(
-            "{}: {size} bytes are too many for an experiment file",
-            path.display()
-        );
-    }
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("{}: can't read it", path.display()))?;
+    let text = files::read_text(path, MAX_EXPERIMENT_BYTES, "an experiment")?;
+    let shown = |error: ExperimentError| {
+        eprintln!("{}:", path.display());
+        match files::is_private(path) {
+            true => ExperimentError {
+                what: files::PRIVATE.into(),
+                source_line: None,
+                hint: None,
+                ..error
+            },
+            false => error,
+        }
+    };
     if BenchFile::is(&text) {
-        let file = BenchFile::parse(&text).inspect_err(|_| eprintln!("{}:", path.display()))?;
+        let file = BenchFile::parse(&text).map_err(shown)?;
         args.show.check_for_bench()?;
         args.options.check_for_bench()?;
         return super::bench::run_file(&file, &text, &args.show, &args.page, &args.options, cache);
     }
     let mut experiment = Experiment::parse(&text)
         .and_then(|e| e.check_layers(&text, LAYERS).map(|()| e))
-        .inspect_err(|_| eprintln!("{}:", path.display()))?;
+        .map_err(shown)?;
     read_files(&mut experiment, path)?;
     let plan = Plan::of(&experiment);
     args.options.seeds.get_or_insert(experiment.blocks.seeds);
@@ -69,23 +73,14 @@ pub(crate) fn run(mut args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
 
 /// Read the files that knobs name; their paths are from the experiment's folder.
 fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new(""));
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
     for nft in experiment.rulesets_mut() {
         let Nft::File(name) = nft else { continue };
-        let file = folder.join(&*name);
-        let told = || format!("{}: can't read the rules", file.display());
-        let open = std::fs::File::open(&file).with_context(told)?;
-        let mut rules = String::new();
-        open.take(MAX_RULESET_BYTES + 1)
-            .read_to_string(&mut rules)
-            .with_context(told)?;
-        if rules.len() as u64 > MAX_RULESET_BYTES {
-            anyhow::bail!(
-                "{}: more than {} MiB of rules",
-                file.display(),
-                MAX_RULESET_BYTES >> 20
-            );
-        }
+        let file = below(folder, name)?;
+        let rules = files::read_text(&file, MAX_RULESET_BYTES, "rules of nftables")?;
         *nft = Nft::Text {
             rules,
             file: Some(name.clone()),
@@ -93,9 +88,35 @@ fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
     }
     for module in experiment.modules_mut().filter(|m| !m.is_empty()) {
         let file = std::path::absolute(folder.join(&*module))?;
-        std::fs::metadata(&file)
+        let there = std::fs::metadata(&file)
             .with_context(|| format!("{}: can't read the module", file.display()))?;
+        if !there.is_file() {
+            return Err(Usage(format!("{}: a module is a regular file", file.display())).into());
+        }
         *module = file.display().to_string();
     }
     Ok(())
+}
+
+/// A file of rules, which has to be below the experiment's folder, also where links lead: its
+/// text goes into the recording, and who runs someone's experiment as root does not give that
+/// one every file to read.
+fn below(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    let file = folder.join(name);
+    let outside = || {
+        Usage(format!(
+            "nft: the file `{}` is not below the experiment's folder, where its rules have to be",
+            printable(name, 200)
+        ))
+    };
+    let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    if !Path::new(name).components().all(plain) {
+        return Err(outside().into());
+    }
+    let told = || format!("{}: can't read the rules", file.display());
+    let real = file.canonicalize().with_context(told)?;
+    if !real.starts_with(folder.canonicalize().with_context(told)?) {
+        return Err(outside().into());
+    }
+    Ok(real)
 }

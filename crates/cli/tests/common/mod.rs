@@ -283,6 +283,16 @@ impl Running {
         self.seen.contains(words)
     }
 
+    /// Its errors, as far as they were waited for.
+    pub(crate) fn said(&self) -> &str {
+        &self.seen
+    }
+
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Send a signal.
     pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: a process that we started and have not waited for.

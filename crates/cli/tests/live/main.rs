@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod gone;
+mod ledger;
 mod terminal;
 
 use std::path::{Path, PathBuf};
@@ -272,11 +273,11 @@ fn a_hosts_traffic() {
         skip(&format!("no clock of time here: {}", none.stderr.trim()));
         return;
     }
-    none.code(3)
+    none.code(1)
         .says(&["no packet was seen", "--port", "--lab netns"]);
     place
         .run("path --lab host --port 1 -- true")
-        .code(3)
+        .code(1)
         .says(&["no packet was seen", "the network"]);
     place
         .run("path --lab host -- no-such-command-here")
@@ -310,7 +311,7 @@ fn commands_that_end_early() {
         skip(&format!("no stages here: {}", none.stderr.trim()));
         return;
     }
-    none.code(3).says(&["one that uses the network"]);
+    none.code(1).says(&["one that uses the network"]);
     assert_eq!(place.files(), [""; 0]);
     place
         .run(&format!("{words} no-such-command-here"))

@@ -13,7 +13,8 @@ use netplumb_knobs::Knobs;
 use netplumb_lab::netns::threads;
 use netplumb_lab::vm::process::{Cancel, VmError};
 use netplumb_model::bench::{
-    Bench, BenchArm, DataPath, Fault, Generated, Handled, Hop, Measured, Offered, Planted, Since,
+    Bench, BenchArm, DataPath, Fault, Generated, Handled, Hop, Limit, Measured, Offered, Planted,
+    Since,
 };
 use netplumb_model::experiment::Offload;
 use netplumb_paths::{PathError, Sink, Standing, Way, set_up};
@@ -108,7 +109,7 @@ impl Run<'_> {
                 Ok(limit) => limit,
                 Err(why) => return Ok(Ran::CannotHere(why)),
             },
-            _ => None,
+            _ => Limit::NotAsked,
         };
         let times = [window, self.plan.warmup];
         match &mut self.guest {
@@ -131,10 +132,10 @@ pub(crate) fn measure(
     arm: &BenchArm,
     own: Option<&Own>,
     [window, warmup]: [Duration; 2],
-    limit_pps: Option<f64>,
+    limit: Limit,
     cancel: &Cancel,
 ) -> Result<Ran, EngineError> {
-    Ok(measure_by(arm, own, [window, warmup], limit_pps, cancel, None)?.0)
+    Ok(measure_by(arm, own, [window, warmup], limit, cancel, None)?.0)
 }
 
 /// The same, while what CPUs do is sampled.
@@ -148,14 +149,14 @@ pub(super) fn measure_watched(
         Ok(watch) => watch,
         Err(error) => return Ok((cannot(error)?, None)),
     };
-    measure_by(arm, own, times, None, cancel, Some(watch))
+    measure_by(arm, own, times, Limit::NotAsked, cancel, Some(watch))
 }
 
 fn measure_by(
     arm: &BenchArm,
     own: Option<&Own>,
     [window, warmup]: [Duration; 2],
-    limit_pps: Option<f64>,
+    limit: Limit,
     cancel: &Cancel,
     mut watch: Option<Watch>,
 ) -> Result<(Ran, Option<Seen>), EngineError> {
@@ -205,7 +206,7 @@ fn measure_by(
         hops: ways.hops,
         queues: ways.queues,
         cpus: cpu::since(&begun.cpus, &ended.cpus),
-        limit_pps,
+        limit,
     };
     Ok((Ran::Measured(Box::new(measured), facts), seen))
 }
@@ -257,8 +258,8 @@ pub(crate) fn why_not(error: EngineError) -> Result<String, EngineError> {
 }
 
 /// What the generator makes by itself: sent to a device whose far end drops at once.
-/// `None` where the kernel makes no frames by itself, so that there is no such limit.
-pub(crate) fn calibrate_for(arm: &BenchArm) -> Result<Option<f64>, EngineError> {
+/// There is no such limit where the kernel makes no frames by itself.
+pub(crate) fn calibrate_for(arm: &BenchArm) -> Result<Limit, EngineError> {
     let plain = BenchArm {
         planted: Planted::default(),
         bench: Bench::Drop,
@@ -273,15 +274,15 @@ pub(crate) fn calibrate_for(arm: &BenchArm) -> Result<Option<f64>, EngineError> 
     let _dropping = set_up(&Way::new(plain.path, plain.bench), &ground.site)?;
     let calibration = match calibrate(&plan) {
         Ok(calibration) => calibration,
-        Err(GeneratorError::CannotRun { .. }) => return Ok(None),
+        Err(GeneratorError::CannotRun { .. }) => return Ok(Limit::NotAsked),
         Err(other) => return Err(other.into()),
     };
-    Ok(Some(match arm.apart {
+    Ok(match arm.apart {
         // On CPUs of its own, the path has no part in it.
         true => calibration.full_pps,
         // What is left of the CPU is the path's.
         false => calibration.loop_pps,
-    }))
+    })
 }
 
 fn cpus(arm: &BenchArm) -> Result<Cpus, EngineError> {

@@ -17,6 +17,7 @@ use crate::collect::{Index, Translation};
 use crate::error::EngineError;
 use crate::measure::{Told, follow, spool, tap};
 use crate::origin::Origin;
+use crate::receive;
 use crate::run::{Options, Progress, Save, add_losses};
 
 /// Environment keys begin so that tell of the guests that instructions were counted in.
@@ -179,7 +180,7 @@ fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted,
                         }
                         Ok(())
                     })?;
-                    SymbolTable::parse(&all)?.with(&text)?
+                    receive::symbols(&all, receive::release(origin))?.with(&text)?
                 }
             };
             let _ = symbols.set(table);

@@ -8,7 +8,7 @@ use netplumb_lab::vm::files;
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::process::{Extra, Guest, VmError};
 use netplumb_lab::vm::trial;
-use netplumb_model::bench::BenchArm;
+use netplumb_model::bench::{BenchArm, Limit};
 use netplumb_model::class::Link;
 use netplumb_model::experiment::{Knobs, Vary};
 use netplumb_model::message::{Reply, Request, RunPlan};
@@ -172,17 +172,17 @@ impl InGuest {
         &mut self,
         arm: &BenchArm,
         [window, warmup]: [Duration; 2],
-        limit_pps: Option<f64>,
+        limit: Limit,
     ) -> Result<Ran, EngineError> {
         let request = Request::BenchBlock {
             arm: *arm,
             window_ns: window.as_nanos() as u64,
             warmup_ns: warmup.as_nanos() as u64,
-            limit_pps,
+            limit,
         };
         let mut ran = None;
-        let limit = self.limit + window + warmup;
-        self.guest.ask(&request, limit, |reply| {
+        let patience = self.limit + window + warmup;
+        self.guest.ask(&request, patience, |reply| {
             match reply {
                 Reply::BenchBlock(measured, facts) => ran = Some(Ran::Measured(measured, facts)),
                 Reply::BenchCannot(why) => ran = Some(Ran::CannotHere(in_guest(&why))),
@@ -194,10 +194,7 @@ impl InGuest {
     }
 
     /// What the generator makes by itself, or why it can't.
-    pub(super) fn limit(
-        &mut self,
-        arm: &BenchArm,
-    ) -> Result<Result<Option<f64>, String>, EngineError> {
+    pub(super) fn limit(&mut self, arm: &BenchArm) -> Result<Result<Limit, String>, EngineError> {
         let mut told = None;
         let request = Request::BenchLimit(*arm);
         self.guest.ask(&request, self.limit, |reply| {

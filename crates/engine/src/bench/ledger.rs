@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use netplumb_model::bench::{Bench, Generated, Handled, Hop, Measured, RING_FULL};
-use netplumb_model::recording::Ledger;
+use netplumb_model::bench::{Bench, Generated, Handled, Hop, RING_FULL};
 
 /// Environment key, before an arm's name: where packets went that were missing.
 pub(super) const DIAGNOSIS: &str = "diagnosis";
@@ -175,23 +174,10 @@ fn cause(counter: &str) -> Option<String> {
     Some(format!("{cause} ({device})"))
 }
 
-/// The hops as one.
-pub(super) fn whole(measured: &Measured) -> Ledger {
-    let mut dropped: BTreeMap<String, u64> = BTreeMap::new();
-    for hop in &measured.hops {
-        for (cause, n) in &hop.dropped {
-            *dropped.entry(cause.clone()).or_default() += n;
-        }
-    }
-    Ledger {
-        offered: measured.hops.first().map_or(0, |hop| hop.entered),
-        delivered: measured.hops.last().map_or(0, |hop| hop.left),
-        dropped,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use netplumb_model::bench::Measured;
+
     use super::*;
 
     /// Check by which queues packets are told to have come, whatever a driver calls them.
@@ -272,7 +258,7 @@ mod tests {
             hops,
             ..Measured::default()
         };
-        let whole = whole(&measured);
+        let whole = measured.ledger();
         assert!(whole.closes(), "{whole:?}");
         assert_eq!((whole.offered, whole.delivered), (100, 70));
     }

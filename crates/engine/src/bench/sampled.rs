@@ -1,17 +1,18 @@
 //! Where the nanoseconds of a packet went: the same blocks once more, while the clock of
 //! each CPU samples what it does. A sample stands for the time since the one before it.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod owner;
+
+use std::collections::BTreeMap;
 use std::fs;
 
-use netplumb_instruments::rates::samples::{PERIOD_NS, Sampled, Sampler, Samples, Who};
+use netplumb_instruments::rates::samples::{PERIOD_NS, Sampler, Samples};
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::bench::{COUNTED, Measured, NANOSECONDS, Offered};
-use netplumb_model::class::{Context, Direction, Softirq};
+use netplumb_model::class::{Context, Direction};
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, env};
-use netplumb_workload::frames;
 
 use super::block::{self, Ran};
 use super::site::online;
@@ -20,6 +21,7 @@ use crate::collect::{Index, UNKNOWN_NAME, kernel_function, known};
 use crate::error::EngineError;
 use crate::live::turns;
 use crate::run::add_loss;
+use owner::Tasks;
 
 /// Sampling, of every arm.
 #[derive(Debug, Clone, Copy)]
@@ -35,42 +37,11 @@ const FACTS: &str = "sampled";
 /// User code that has no name here.
 const USER_CODE: &str = "[user code]";
 
-/// Functions below which all is done for packets, whatever task they are on top of.
-const PACKETS: &[&str] = &[
-    "net_rx_action",
-    "net_tx_action",
-    "napi_threaded_poll",
-    "napi_threaded_poll_loop",
-];
-/// How the names of functions begin that an interrupt, or a softirq other than those of
-/// packets, is below.
-const INTERRUPTS: &[&str] = &[
-    "handle_softirqs",
-    "__do_softirq",
-    "irq_exit",
-    "__irq_exit",
-    "asm_sysvec_",
-    "sysvec_",
-    "asm_common_interrupt",
-    "common_interrupt",
-];
-
 /// What was seen in a block.
 pub(super) struct Seen {
     samples: Samples,
     symbols: SymbolTable,
     tasks: Tasks,
-}
-
-/// Whose tasks are whose.
-#[derive(Debug, Default)]
-struct Tasks {
-    /// This process.
-    own: u32,
-    /// What its threads are called that neither send nor handle packets.
-    bystanders: BTreeSet<String>,
-    /// Processes that it has started.
-    started: BTreeSet<u32>,
 }
 
 /// Samples CPUs while a block's window is open.
@@ -98,58 +69,6 @@ impl Watch {
             symbols: SymbolTable::parse(&text)?,
             tasks: Tasks::now(),
         })
-    }
-}
-
-impl Tasks {
-    fn now() -> Tasks {
-        let own = std::process::id();
-        let name = |path: &str| fs::read_to_string(path).ok();
-        let bystanders = ["/proc/self/comm", "/proc/thread-self/comm"];
-        let mut started = BTreeSet::new();
-        let mut left = vec![own];
-        while let Some(pid) = left.pop() {
-            for task in fs::read_dir(format!("/proc/{pid}/task"))
-                .into_iter()
-                .flatten()
-            {
-                let children = task.map(|t| t.path().join("children"));
-                let text = children.and_then(fs::read_to_string).unwrap_or_default();
-                let children = text.split_whitespace().filter_map(|n| n.parse().ok());
-                left.extend(children.filter(|child| started.insert(*child)));
-            }
-        }
-        Tasks {
-            own,
-            bystanders: (bystanders.iter().filter_map(|path| name(path)))
-                .map(|name| name.trim_end().to_string())
-                .collect(),
-            started,
-        }
-    }
-
-    /// What a sample was of, and how many of its frames are of that; none if of nothing.
-    fn owner(&self, sampled: &Sampled, names: &[&str]) -> Option<(Direction, Context, usize)> {
-        let outermost = names.iter().rposition(|name| PACKETS.contains(name));
-        if let Some(at) = outermost {
-            return Some((Direction::Rx, Context::Softirq(Softirq::NetRx), at + 1));
-        }
-        let all = names.len();
-        let interrupt = |name: &&str| INTERRUPTS.iter().any(|begins| name.starts_with(begins));
-        if names.iter().any(interrupt) {
-            return Some((Direction::Other, Context::Hardirq, all));
-        }
-        let (direction, context) = match sampled.who {
-            Who::Idle => return None,
-            Who::Process(pid) if pid == self.own => match sampled.name.as_str() {
-                name if name.starts_with(frames::THREAD) => (Direction::Tx, Context::Task),
-                name if self.bystanders.contains(name) => (Direction::Other, Context::OtherTask),
-                _ => (Direction::Rx, Context::Task),
-            },
-            Who::Process(pid) if self.started.contains(&pid) => (Direction::Rx, Context::Task),
-            Who::Process(_) | Who::Foreign => (Direction::Other, Context::OtherTask),
-        };
-        Some((direction, context, all))
     }
 }
 
@@ -239,15 +158,16 @@ impl Seen {
                 .iter()
                 .map(|at| at.map_or(UNKNOWN_NAME, |at| &self.symbols.symbols()[at].name))
                 .collect();
-            let Some((direction, context, frames)) = self.tasks.owner(sampled, &names) else {
+            let Some(owner) = self.tasks.owner(sampled, &names) else {
                 continue;
             };
             let ns = sampled.samples * PERIOD_NS;
-            if sampled.user && direction == Direction::Rx {
+            if sampled.user && owner.direction == Direction::Rx {
                 user += ns;
                 continue;
             }
-            let functions = match (sampled.user, &symbols[..frames.min(symbols.len())]) {
+            let stack = &symbols[..owner.frames.min(symbols.len())];
+            let functions = match (sampled.user, stack) {
                 (true, _) => vec![nameless(USER_CODE)],
                 (false, []) => vec![nameless(UNKNOWN_NAME)],
                 (false, stack) => (stack.iter().rev())
@@ -257,8 +177,9 @@ impl Seen {
                     })
                     .collect(),
             };
+            let root = owner.other.as_deref().map(nameless);
             let mut parent = None;
-            for function in functions {
+            for function in root.into_iter().chain(functions) {
                 let function = known(recording, index, function);
                 let node = Node {
                     parent,
@@ -268,7 +189,8 @@ impl Seen {
                 parent = Some(index.node(recording, node));
             }
             if let Some(node) = parent {
-                *costs.entry((direction, context, node)).or_default() += sampled.samples;
+                let key = (owner.direction, owner.context, node);
+                *costs.entry(key).or_default() += sampled.samples;
             }
             kernel += ns;
         }
@@ -287,6 +209,8 @@ impl Seen {
             returned: 0,
             duration_ns: measured.window_ns,
         });
+        // How busy CPUs were in this very window, and how many packets it had.
+        measured.add_to(recording, block);
         let costs = costs.into_iter();
         recording.costs.extend(costs.map(|(key, samples)| Cost {
             block,
@@ -322,62 +246,5 @@ fn nameless(name: &str) -> Function {
         address: 0,
         size_bytes: 0,
         source: None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sampled(who: Who, name: &str) -> Sampled {
-        Sampled {
-            who,
-            name: name.into(),
-            user: false,
-            stack: Vec::new(),
-            samples: 1,
-        }
-    }
-
-    /// Check whose a sample is: what softirqs do for packets is the path's on top of any
-    /// task, and without what is above it.
-    #[test]
-    fn owners() {
-        let tasks = Tasks {
-            own: 10,
-            bystanders: ["plumb".to_string()].into(),
-            started: [11].into(),
-        };
-        let own = |name| sampled(Who::Process(10), name);
-        let path = Direction::Rx;
-        let poll = ["veth_poll", "__napi_poll", "net_rx_action"];
-        let below: Vec<&str> = (poll.iter().copied())
-            .chain(["handle_softirqs", "do_softirq", "bpf_test_run_xdp_live"])
-            .collect();
-        let timer = ["run_timer_softirq", "handle_softirqs", "irq_exit_rcu"];
-        for (sample, names, wanted) in [
-            (own("frames-1"), &below[..], Some((path, 3))),
-            (sampled(Who::Idle, ""), &below[..], Some((path, 3))),
-            (own("frames-1"), &["xdp_do_flush"], Some((Direction::Tx, 1))),
-            (own("reader-0"), &["udp_recvmsg"], Some((path, 1))),
-            (own("plumb"), &["schedule"], Some((Direction::Other, 1))),
-            (own("frames-1"), &timer, Some((Direction::Other, 3))),
-            (
-                sampled(Who::Process(11), "lcore-worker-1"),
-                &["packet_recvmsg"],
-                Some((path, 1)),
-            ),
-            (
-                sampled(Who::Process(12), "frames-1"),
-                &["schedule"],
-                Some((Direction::Other, 1)),
-            ),
-            (sampled(Who::Foreign, "x"), &[], Some((Direction::Other, 0))),
-            (sampled(Who::Idle, ""), &["default_idle"], None),
-        ] {
-            let found = tasks.owner(&sample, names);
-            let found = found.map(|(direction, _, frames)| (direction, frames));
-            assert_eq!(found, wanted, "{sample:?} {names:?}");
-        }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use netplumb_lab::vm::process::VmError;
-use netplumb_model::bench::{BenchArm, Measured, Offered, SEARCH};
+use netplumb_model::bench::{BenchArm, Limit, Measured, Offered, SEARCH};
 use netplumb_model::recording::Recording;
 use netplumb_stats::search::{Goal, GoalResult, Irregular, Search, Trial, TrialResult};
 
@@ -29,6 +29,10 @@ const LOSS_RATIOS: [f64; 2] = [0.0, 0.005];
 const NO_LIMIT: &str = "a search needs a generator whose limit is known: frames that the kernel \
                         makes (Linux 5.18) for a device that takes them by XDP";
 
+const UNSTEADY: &str = "a search needs a generator whose limit is known, and its rate by itself could \
+                        not be measured: other work takes its CPU: run it when the machine is \
+                        idle";
+
 impl Run<'_> {
     /// Search for each arm of the plan, one after the other; then, if frames are stamped,
     /// run blocks at parts of what was found.
@@ -43,7 +47,9 @@ impl Run<'_> {
                 ..*arm
             };
             let limit = match self.limit(&made)? {
-                Ok(limit) => limit.ok_or_else(|| NO_LIMIT.to_string()),
+                Ok(Limit::Pps(limit)) => Ok(limit),
+                Ok(Limit::Unknown) => Err(UNSTEADY.to_string()),
+                Ok(Limit::NotAsked) => Err(NO_LIMIT.to_string()),
                 Err(why) => Err(why),
             };
             let limit = match limit {

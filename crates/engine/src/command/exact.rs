@@ -23,6 +23,7 @@ use crate::collect::{Index, Translation};
 use crate::debug_info::{self, Ran};
 use crate::error::EngineError;
 use crate::measure::tap;
+use crate::receive;
 use crate::run::{Options, Progress, Save, add_losses, note_machine};
 
 /// The name of the code that the kernel lends to processes.
@@ -100,7 +101,10 @@ pub(super) fn measure(
             let _ = images.add(VDSO, &vdso, None);
             let late = match known {
                 Some(_) => SymbolTable::default(),
-                None => SymbolTable::parse(&chunks(&mut guest, options)?)?,
+                None => {
+                    let text = chunks(&mut guest, options)?;
+                    receive::symbols(&text, receive::release(&origin))?
+                }
             };
             if origin.symbols.is_none() {
                 facts(&mut guest, options, recording)?;

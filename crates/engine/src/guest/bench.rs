@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use netplumb_instruments::rates::cpu;
-use netplumb_model::bench::{BenchArm, Handled, Since};
+use netplumb_model::bench::{BenchArm, Handled, Limit, Since};
 use netplumb_model::message::{CountPlan, Reply};
 use netplumb_model::recording::Ledger;
 use netplumb_workload::mark::{self, mark};
@@ -34,7 +34,7 @@ impl Agent {
         &self,
         arm: &BenchArm,
         times: [u64; 2],
-        limit_pps: Option<f64>,
+        limit: Limit,
         reply: Tell<'_>,
     ) -> Result<(), String> {
         name_programs();
@@ -47,7 +47,7 @@ impl Agent {
             arm,
             own.as_ref(),
             times,
-            limit_pps,
+            limit,
             &Arc::new(AtomicBool::new(false)),
         );
         own.map_or(Ok(()), Own::end).map_err(|e| e.to_string())?;

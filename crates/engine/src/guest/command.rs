@@ -76,6 +76,9 @@ pub(super) fn run(
     reply: &mut dyn FnMut(Reply) -> io::Result<()>,
 ) -> Result<(), String> {
     furnish::furnish(plan, ends).map_err(|e| format!("furnish the guest for a command: {e}"))?;
+    ends.warm(plan.warmup).map_err(|e| {
+        format!("connect over the guest's loopback device before the command (--warmup 0 does without): {e}")
+    })?;
     if instrument.is_none() {
         mark::<{ mark::USER }>();
         if let Some((from, to)) = plan.watch.or_else(own_watch) {

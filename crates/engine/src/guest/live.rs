@@ -11,6 +11,7 @@ use netplumb_instruments::live::{self, Live};
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::message::{Reply, RunPlan, TimedBlock};
 use netplumb_model::timing::TimingSpec;
+use netplumb_workload::drops;
 use netplumb_workload::ends::Ends;
 use netplumb_workload::packets::Traffic;
 
@@ -177,7 +178,10 @@ impl<'a> Blocks<'a> {
             None => None,
         };
         let busy = cpus.and_then(|cpus| cpus.busy_since());
-        let sent = sent.map_err(|e| e.to_string())?;
+        let mut sent = sent.map_err(|e| e.to_string())?;
+        if let Some(window) = &window {
+            drops::explain(&mut sent.ledger, &window.drops);
+        }
         self.told.push(Reply::TimedBlock(Box::new(TimedBlock {
             index,
             counters: counters(&sent, busy),

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_lab::vm::process::VmError;
+use netplumb_model::experiment::Load;
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Arm, Recording};
 use netplumb_model::timing::TimingSpec;
+use netplumb_workload::drops;
 use netplumb_workload::ends::Ends;
 use netplumb_workload::packets::Traffic;
 use netplumb_workload::timed::TimedBlock;
@@ -88,6 +90,14 @@ impl Standing {
     }
 }
 
+/// How packets come.
+pub(super) fn load(stream: bool) -> Load {
+    match stream {
+        true => Load::Stream,
+        false => Load::OneAtATime,
+    }
+}
+
 /// A spec for what runs between namespaces: these, and none but the arms' protocols.
 pub(super) fn spec_for(
     spec: &TimingSpec,
@@ -129,8 +139,10 @@ impl Run<'_> {
         }
         self.recording.environment.extend(standing.facts());
         self.recording.arms = plan.arms.clone();
+        let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
         for (arm, (_, at)) in arms.iter().enumerate() {
             standing.note(self.recording, arm, *at);
+            extras::idle(self.recording, arm, load(packets.stream), cpus);
         }
         if packets.measure_cost {
             self.recording.arms.extend(without_probes(&plan.arms));
@@ -194,7 +206,10 @@ impl Run<'_> {
         // The window first: what was seen until an error is not lost.
         let window = self.close()?;
         let busy = cpus.and_then(|cpus| cpus.busy_since());
-        let sent = sent.map_err(failed("send and receive"))?;
+        let mut sent = sent.map_err(failed("send and receive"))?;
+        if let Some(window) = &window {
+            drops::explain(&mut sent.ledger, &window.drops);
+        }
         let block = self.add_block(arm, index, sent.ledger.clone(), sent.duration_ns);
         if let Some(window) = window {
             self.gather(&[block], &window);

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use netplumb_lab::netns::Namespace;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::class::{Family, Link, Proto};
-use netplumb_model::recording::{Arm, Block, Ledger, Recording};
-use netplumb_model::timing::{Filter, Window};
+use netplumb_model::recording::{Arm, Block, Counter, Ledger, Recording};
+use netplumb_model::timing::{FOLLOWED, Filter, Window};
 
 use super::child::Running;
 use super::cpu::Cpus;
@@ -203,23 +203,27 @@ pub(super) fn add_kinds(
             .filter(|s| (s.proto, s.family) == (proto, family))
             .map(|s| s.times.count)
             .max();
-        // Nobody but the instrument counts them: what it saw is all that there is.
-        let packets = packets.unwrap_or(0);
         recording.blocks.push(Block {
             arm: arm as u32,
             index,
-            ledger: Ledger {
-                offered: packets,
-                delivered: packets,
-                ..Ledger::default()
-            },
+            ledger: Ledger::default(),
             kernel_insns: 0,
             user_insns: 0,
             entered: 0,
             returned: 0,
             duration_ns,
         });
-        blocks.push(recording.blocks.len() as u32 - 1);
+        let block = recording.blocks.len() as u32 - 1;
+        blocks.push(block);
+        // Nobody but the instrument counts them: no ledger has what was offered.
+        if let Some(packets) = packets.filter(|n| *n > 0) {
+            recording.counters.push(Counter {
+                block,
+                name: FOLLOWED.into(),
+                value: packets as f64,
+                unit: "packets".into(),
+            });
+        }
     }
     blocks
 }

@@ -11,7 +11,7 @@ use netplumb_model::recording::{Arm, Block, Counter, Recording, env};
 use netplumb_model::timing::TimingSpec;
 
 use super::Gatherer;
-use super::packets::without_probes;
+use super::packets::{load, without_probes};
 use super::traffic::add_kinds;
 use crate::collect::Index;
 use crate::error::EngineError;
@@ -58,6 +58,9 @@ pub fn run_in_guests(
         note_clock(recording, &timing.spec, guest.link, options);
     }
     recording.arms = plan.arms.clone();
+    for arm in 0..plan.arms.len() {
+        extras::idle(recording, arm, load(timing.stream), extras::GUEST_CPUS);
+    }
     if timing.measure_cost {
         recording.arms.extend(without_probes(&plan.arms));
     }

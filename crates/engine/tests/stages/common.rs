@@ -55,6 +55,7 @@ pub(crate) fn sockets(topology: &Topology, proto: Proto) -> Sockets {
     let ends = Ends {
         tx_namespace: topology.tx.try_clone().unwrap(),
         rx_namespace: topology.rx.try_clone().unwrap(),
+        between: Vec::new(),
         tx_address: topology.tx_address,
         rx_address: topology.rx_address,
     };

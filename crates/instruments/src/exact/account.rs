@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::block::{Block, Segment};
 use super::image::Images;
-use super::scope::{Event, Scope, resolve};
+use super::scope::{Event, Of, Scope, resolve};
 use super::stack::{Flow, Frame, Tag, Task, Why, stack_id};
 use super::stream::{Kind, Mark, Record};
 use super::tree::{Symbol, Tree, UNKNOWN};
@@ -470,7 +470,7 @@ impl<'a> Accountant<'a> {
                 completion: false,
             };
             self.current.scopes.push(Scope {
-                hardirq: true,
+                of: Of::Interrupt,
                 ..Scope::default()
             });
         } else if matches!(why, Why::Entered { .. }) {
@@ -484,11 +484,18 @@ impl<'a> Accountant<'a> {
                 completion: false,
             };
             self.current.scopes.push(Scope::default());
+        } else if role.threaded_interrupt && self.current.scopes.is_empty() {
+            // It stays the thread's time, of the packet whose softirq it raises.
+            opens_scope = true;
+            self.current.scopes.push(Scope {
+                of: Of::Thread,
+                ..Scope::default()
+            });
         } else if let (Some(vector), None) = (role.vector, tag.context) {
             tag.context = Some(Context::Softirq(vector));
         }
         if let Some(scope) = self.current.scopes.last_mut() {
-            if role.packet && !tag.in_packet && !scope.hardirq {
+            if role.packet && !tag.in_packet && scope.of == Of::Softirqs {
                 opens_packet = true;
                 tag.in_packet = true;
                 scope.reached = 0;
@@ -497,7 +504,7 @@ impl<'a> Accountant<'a> {
                 scope.reached |= role.reaches;
             }
             tag.completion |= role.completion;
-            scope.timer |= scope.hardirq && role.timer;
+            scope.timer |= scope.of == Of::Interrupt && role.timer;
         }
         let node = self.node(parent, symbol, why == Why::Jumped);
         let mut window = 0;
@@ -537,7 +544,8 @@ impl<'a> Accountant<'a> {
             if frame.opens_scope
                 && let Some(scope) = self.current.scopes.pop()
             {
-                self.end_scope(&scope);
+                let around = self.current.scopes.len().checked_sub(1);
+                self.end_scope(&scope, around);
             }
         }
     }
@@ -582,7 +590,8 @@ impl<'a> Accountant<'a> {
         }
     }
 
-    fn end_scope(&mut self, scope: &Scope) {
+    /// A scope ends, or as much of it as there is; `around` is the one that it is in.
+    fn end_scope(&mut self, scope: &Scope, around: Option<usize>) {
         let window = &mut self.window;
         let run = self.user.is_some();
         let direction = resolve(scope, self.rules, &mut |direction, context, event| {
@@ -591,9 +600,9 @@ impl<'a> Accountant<'a> {
                 window.add(direction, context, event.node, event.calls, event.insns);
             }
         });
-        if let Some(outer) = self.current.scopes.last_mut()
-            && outer.hardirq
-            && !scope.hardirq
+        if let Some(outer) = around.and_then(|n| self.current.scopes.get_mut(n))
+            && outer.of != Of::Softirqs
+            && scope.of == Of::Softirqs
             && outer.softirq_direction.is_none()
         {
             outer.softirq_direction = Some(direction);
@@ -601,13 +610,14 @@ impl<'a> Accountant<'a> {
     }
 
     fn settle_scopes(&mut self) {
-        for index in 0..self.current.scopes.len() {
+        // From the inside out: an interrupt is of what its softirqs were.
+        for index in (0..self.current.scopes.len()).rev() {
             let scope = &mut self.current.scopes[index];
             let done = Scope {
                 events: mem::take(&mut scope.events),
                 ..scope.clone()
             };
-            self.end_scope(&done);
+            self.end_scope(&done, index.checked_sub(1));
         }
     }
 

@@ -36,8 +36,11 @@ pub struct ImageFunction {
 pub struct Image {
     /// The file's name.
     pub name: String,
-    /// Where it starts if it is a program.
+    /// Where it starts if it is a program. Linkers give libraries one too, that is none:
+    /// the beginning of their code.
     pub entry: u64,
+    /// Whether it is a program: not a library, nor what loads these.
+    pub program: bool,
     /// By address, none over another.
     pub functions: Vec<ImageFunction>,
 }

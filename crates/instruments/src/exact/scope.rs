@@ -1,4 +1,5 @@
-//! An interrupt, or a run of softirqs: whose work it was is known when it ends.
+//! An interrupt, its handler in a thread, or a run of softirqs: whose work it was is
+//! known when it ends.
 //!
 //! A softirq runs wherever it likes, in a sender's stack too. Within a run, what
 //! comes before a packet is charged to that packet (the poll that fetched it),
@@ -22,7 +23,20 @@ pub(super) struct Event {
     pub(super) packet: u32,
 }
 
-/// An interrupt, or a run of softirqs: what it did is known when it ends.
+/// What a scope is of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Of {
+    /// A run of softirqs.
+    #[default]
+    Softirqs,
+    /// An interrupt.
+    Interrupt,
+    /// The handler of an interrupt, in a task of its own.
+    Thread,
+}
+
+/// An interrupt, its handler in a thread, or a run of softirqs: what it did is known
+/// when it ends.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scope {
     pub(super) events: Vec<Event>,
@@ -30,9 +44,8 @@ pub(super) struct Scope {
     pub(super) packets: Vec<u32>,
     /// Those that the current packet has met.
     pub(super) reached: u32,
-    /// An interrupt, and not a softirq run.
-    pub(super) hardirq: bool,
-    /// ... of the timer.
+    pub(super) of: Of,
+    /// It is the timer's interrupt.
     pub(super) timer: bool,
     /// What the softirqs that ran at its end did.
     pub(super) softirq_direction: Option<Direction>,
@@ -45,11 +58,12 @@ pub(super) fn resolve(
     rules: &PathRules,
     add: &mut dyn FnMut(Direction, Context, &Event),
 ) -> Direction {
-    if scope.hardirq {
-        let direction = if scope.timer {
-            Direction::Other
-        } else {
-            scope.softirq_direction.unwrap_or(Direction::Rx)
+    if scope.of != Of::Softirqs {
+        let direction = match (scope.timer, scope.of) {
+            (true, _) => Direction::Other,
+            // Without softirqs at its end it was for no packet: a disk's, say.
+            (_, Of::Thread) => scope.softirq_direction.unwrap_or(Direction::Other),
+            _ => scope.softirq_direction.unwrap_or(Direction::Rx),
         };
         for event in &scope.events {
             let direction = if event.tag.completion && !scope.timer {

@@ -3,6 +3,7 @@
 mod machine;
 mod random;
 mod stream;
+mod threads;
 mod user;
 
 use netplumb_kernel::kallsyms::SymbolTable;

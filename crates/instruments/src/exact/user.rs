@@ -282,7 +282,10 @@ impl User {
     }
 
     /// A thread runs the program of an image from here on.
-    pub(super) fn rename(&mut self, thread: &mut Thread, image: u32) {
+    pub(super) fn rename(&mut self, thread: &mut Thread, image: u32, fresh: bool) {
+        if !fresh && !self.images.images()[image as usize].program {
+            return;
+        }
         thread.named = true;
         let Part::Command(number) = thread.part else {
             return;

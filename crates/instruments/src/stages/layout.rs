@@ -166,6 +166,32 @@ pub(super) struct Packet {
     words: [u64; 2],
 }
 
+/// `enum stages_point`, as far as it is read here.
+const AT_QUEUE: usize = 2;
+const AT_SENT: usize = 6;
+/// `enum stages_direction`.
+const RX: u64 = 1;
+const FORWARD: u64 = 2;
+
+impl Packet {
+    /// Where a packet's slot says that it is under way, if it began no earlier than that: the
+    /// protocol's place in [`PROTOS`], the direction, and how many segments.
+    pub(super) fn under_way(&self, since_ns: u64) -> Option<(usize, Direction, u64)> {
+        // segs, proto, family, direction, flags, stretch: sixteen bits and bytes.
+        let word = self.words[1].to_le_bytes();
+        let segments = u64::from(u16::from_le_bytes([word[0], word[1]]));
+        let (direction, begun_ns) = match u64::from(word[4]) {
+            RX => (Rx, self.at[0]),
+            FORWARD => (Forward, self.at[AT_QUEUE]),
+            _ => (Tx, self.at[AT_QUEUE]),
+        };
+        // What was sent is with the hardware, and its way is over.
+        let sent = direction != Rx && self.at[AT_SENT] > 0;
+        let counts = self.head != 0 && !sent && begun_ns >= since_ns;
+        counts.then_some((usize::from(word[2]), direction, segments))
+    }
+}
+
 /// `struct stages_cpu`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -209,6 +235,8 @@ unsafe impl Plain for Config {}
 unsafe impl Plain for WindowState {}
 // SAFETY: u64 alone.
 unsafe impl Plain for Cpu {}
+// SAFETY: u64 alone.
+unsafe impl Plain for Packet {}
 // SAFETY: u64, u32 and bytes, each at a multiple of its size, 56 bytes in all.
 unsafe impl Plain for StepEvent {}
 
@@ -225,4 +253,30 @@ pub(super) fn value<T: Plain>(bytes: &[u8]) -> Option<T> {
     }
     // SAFETY: there are enough bytes, and any bytes are a value.
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a slot is read as the programs write it, and that what was sent, was there
+    /// before, or is gone, is not under way.
+    #[test]
+    fn slots_under_way() {
+        let slot = |direction: u8, at: [u64; 7]| Packet {
+            head: 64,
+            at,
+            words: [0, u64::from_le_bytes([3, 0, 1, 0, direction, 0, 1, 0])],
+        };
+        let queued = [40, 0, 50, 0, 0, 0, 0];
+        let tx = slot(0, queued);
+        assert_eq!(tx.under_way(45), Some((1, Tx, 3)));
+        assert_eq!(tx.under_way(51), None);
+        assert_eq!(Packet { head: 0, ..tx }.under_way(45), None);
+        assert_eq!(slot(0, [40, 0, 50, 0, 0, 60, 70]).under_way(45), None);
+        assert_eq!(slot(2, queued).under_way(45), Some((1, Forward, 3)));
+        // What is received begins with its first moment.
+        assert_eq!(slot(1, queued).under_way(45), None);
+        assert_eq!(slot(1, queued).under_way(40), Some((1, Rx, 3)));
+    }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
-use netplumb_model::timing::Times;
+use netplumb_model::class::{Direction, Proto};
+use netplumb_model::timing::{Times, WAYS};
 
 use super::assemble;
-use super::layout::{self, CLASSES, Cpu, FAMILIES, ROWS, TOLD_BYTES, WindowState};
+use super::layout::{self, CLASSES, Cpu, FAMILIES, PROTOS, Packet, ROWS, TOLD_BYTES, WindowState};
 
 #[derive(Debug)]
 pub(super) struct Maps {
@@ -16,6 +17,8 @@ pub(super) struct Maps {
     times: MapHandle,
     drops: MapHandle,
     told: MapHandle,
+    tx: MapHandle,
+    rx: MapHandle,
     pub(super) ring: MapHandle,
 }
 
@@ -62,6 +65,8 @@ impl Maps {
             times: map("times")?,
             drops: map("drops")?,
             told: map("told")?,
+            tx: map("tx")?,
+            rx: map("rx")?,
             ring: map("ring")?,
         })
     }
@@ -123,6 +128,39 @@ impl Maps {
             }
         }
         Ok(seen)
+    }
+
+    /// Packets under way that began at a time or later, by protocol and the place of
+    /// [`WAYS`] that has them. For a window that is closed: nothing changes.
+    pub(super) fn under_way(
+        &self,
+        since_ns: u64,
+    ) -> Result<BTreeMap<String, u64>, libbpf_rs::Error> {
+        const BATCH: u32 = 4_096;
+        let mut found = BTreeMap::new();
+        for map in [&self.tx, &self.rx] {
+            for (_, slot) in map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)? {
+                let packet = layout::value::<Packet>(&slot);
+                let Some((proto, direction, segments)) =
+                    packet.and_then(|packet| packet.under_way(since_ns))
+                else {
+                    continue;
+                };
+                let way = match direction {
+                    Direction::Tx => WAYS[0],
+                    Direction::Forward => WAYS[1],
+                    _ => WAYS[2],
+                };
+                // TCP's queues merge packets: those that came in are not told apart.
+                if let Some(proto) = PROTOS.get(proto)
+                    && (way.of_tcp || *proto != Proto::Tcp)
+                {
+                    let place = format!("{proto} {}", way.under_way);
+                    *found.entry(place).or_default() += segments;
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Drops by the number of their reason.

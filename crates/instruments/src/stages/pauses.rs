@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use libbpf_sys as sys;
 use netplumb_model::class::Proto;
+use netplumb_model::timing::WAYS;
 
 use super::hooks::Hooks;
 use super::layout::{Cpu, PLACES, PROTOS, WindowState};
@@ -404,25 +405,6 @@ struct Cost {
     ended: u64,
 }
 
-/// Where a way begins and where it ends; those of TCP only out, since its queues merge
-/// packets.
-const WAYS: [(&str, &[&str], bool); 3] = [
-    ("tx queue", &["tx sent", "tx dropped"], true),
-    ("forward queue", &["forward sent", "forward dropped"], true),
-    (
-        "rx arrived",
-        &[
-            "rx merged",
-            "rx user",
-            "rx dropped",
-            "rx answered by the kernel",
-            "rx other reader",
-            "forward queue",
-        ],
-        false,
-    ),
-];
-
 impl Cost {
     fn of(cpus: &[Cpu]) -> Cost {
         let count = |class: usize, name: &str| -> u64 {
@@ -436,10 +418,10 @@ impl Cost {
         };
         for (class, proto) in PROTOS.iter().enumerate() {
             let is_tcp = *proto == Proto::Tcp;
-            for (begins, ends, of_tcp) in WAYS {
-                if of_tcp || !is_tcp {
-                    let begun = count(class, begins);
-                    let ended: u64 = ends.iter().map(|end| count(class, end)).sum();
+            for way in WAYS {
+                if way.of_tcp || !is_tcp {
+                    let begun = count(class, way.begins);
+                    let ended: u64 = way.ends.iter().map(|end| count(class, end)).sum();
                     cost.begun += begun;
                     // Of one that was not seen to begin: no other is over for it.
                     cost.ended += ended.min(begun);

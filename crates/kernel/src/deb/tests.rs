@@ -248,3 +248,41 @@ fn twice() {
     let (_folder, result) = try_unpack(&deb(".gz", &data));
     assert!(matches!(result, Err(DebError::Write { .. })), "{result:?}");
 }
+
+/// A package whose member is as these bytes are, packed already.
+fn deb_of_packed(ending: &str, packed: &[u8]) -> Vec<u8> {
+    let plain = deb(".raw", packed);
+    let [from, to] = ["data.tar.raw", &format!("data.tar{ending}")].map(|n| format!("{n:<16}"));
+    let at = plain
+        .windows(16)
+        .position(|w| w == from.as_bytes())
+        .unwrap();
+    let mut out = plain;
+    out[at..at + 16].copy_from_slice(to.as_bytes());
+    out
+}
+
+/// Check that a member in several streams is read to its end, wherever the cut between them
+/// is, and that an archive or anything else behind the first is refused, not left out.
+#[test]
+fn several_streams() {
+    let files = good_files();
+    for (name, ending) in [("a.gz", ".gz"), ("a.xz", ".xz"), ("a.zst", ".zst")] {
+        // In the midst of an entry, and at its end.
+        for cut in [700, 1024, files.len() - 1024] {
+            let mut packed = pack(name, &files[..cut]);
+            packed.extend(pack(name, &files[cut..]));
+            let (_folder, result) = try_unpack(&deb_of_packed(ending, &packed));
+            let kernel = result.unwrap_or_else(|e| panic!("{name} cut at {cut}: {e}"));
+            assert!(kernel.modules.is_some(), "{name} cut at {cut}");
+            assert!(kernel.config.is_some());
+        }
+        for behind in [pack(name, &files), b"not a stream of any kind".to_vec()] {
+            let mut packed = pack(name, &files);
+            packed.extend(behind);
+            let (_folder, result) = try_unpack(&deb_of_packed(ending, &packed));
+            let error = result.unwrap_err();
+            assert!(matches!(error, DebError::Damaged { .. }), "{name}: {error}");
+        }
+    }
+}

@@ -37,15 +37,34 @@ fn run(args: &[&str]) -> io::Result<String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said: String = String::from_utf8_lossy(&output.stderr)
-        .chars()
-        .filter(|c| !c.is_control() || *c == '\n')
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("nft says: {}", complaints(&said))))
+}
+
+/// What `nft` complains of, with the lines' numbers and without the lines, which it repeats:
+/// they are of a file that whoever reads the message may not be allowed to read.
+fn complaints(said: &str) -> String {
+    let of_rules = format!("{RULES}:");
+    let told = said.lines().filter_map(|line| {
+        let (_, what) = line.split_once("Error: ")?;
+        // Where, then what; some have no place.
+        let place = line
+            .strip_prefix(&of_rules)
+            .and_then(|l| l.split_once(": "));
+        Some(match place {
+            Some((place, _)) => format!("line {place}: {what}"),
+            None => what.to_string(),
+        })
+    });
+    let told: Vec<String> = told.collect();
+    let text = match told.is_empty() {
+        true => "nothing that it would be known by".into(),
+        false => told.join("; "),
+    };
+    text.chars()
+        .filter(|c| !c.is_control())
         .take(TOLD_CHARACTERS)
-        .collect();
-    Err(io::Error::other(format!(
-        "nft says: {}",
-        said.replace(&format!("{RULES}:"), "line ").trim()
-    )))
+        .collect()
 }
 
 /// Rules and set elements of a listing with handles: what has a handle and opens no
@@ -82,6 +101,21 @@ fn count(listing: &str) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that a complaint has its place and no line of the file (nft 1.0.6).
+    #[test]
+    fn no_line_is_quoted() {
+        let said = "/tmp/rules.nft:1:1-4: Error: syntax error, unexpected string\n\
+                    root:$y$secret:20415:0:99999:7:::\n^^^^\n\
+                    /tmp/rules.nft:3:9-9: Error: syntax error, unexpected colon\n\
+                    daemon:*:19405\n      ^\n";
+        assert_eq!(
+            complaints(said),
+            "line 1:1-4: syntax error, unexpected string; \
+             line 3:9-9: syntax error, unexpected colon"
+        );
+        assert!(!complaints("root:$y$secret\n").contains("secret"));
+    }
 
     /// Check that rules and elements are counted in what `nft` lists, and that tables,
     /// chains and sets are no rules.

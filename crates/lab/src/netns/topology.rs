@@ -354,9 +354,10 @@ impl Topology {
     }
 }
 
-/// The ends of a bridge know each other, who are on different wires.
+/// The ends of a bridge know each other, who are on different wires. The sender's entry is
+/// the last, as on a wire.
 fn neighbours(one: &End<'_>, other: &End<'_>) -> Result<(), TopologyError> {
-    for (end, peer) in [(one, other), (other, one)] {
+    for (end, peer) in [(other, one), (one, other)] {
         let mac = (peer.namespace)
             .inside(|| {
                 let devices = Netlink::open()?.devices()?;

@@ -61,10 +61,7 @@ pub(super) fn wire(
             });
         }
     };
-    for (end, mac, peer, peer_mac) in [
-        (one, macs[0], other, macs[1]),
-        (other, macs[1], one, macs[0]),
-    ] {
+    for (end, mac) in [(one, macs[0]), (other, macs[1])] {
         end.namespace
             .inside(|| {
                 let mut netlink = Netlink::open()?;
@@ -72,9 +69,6 @@ pub(super) fn wire(
                 netlink.set_up(device.index, plan.mtu_bytes)?;
                 if let Some(address) = end.address {
                     netlink.add_address(device.index, address, prefix_len(plan.family))?;
-                    if let Some(peer) = peer.address {
-                        netlink.add_neighbour(device.index, peer, peer_mac)?;
-                    }
                 }
                 Ok(())
             })
@@ -95,6 +89,23 @@ pub(super) fn wire(
                 }
             })
             .doing(|| format!("bring {} up", end.name))?;
+    }
+    // All namespaces share one table of eight buckets, and a new entry goes to the head of
+    // its bucket (neigh_hash_alloc, ___neigh_create in net/core/neighbour.c). The sender's
+    // is the last, so that it is found at once in every boot, wherever the other fell.
+    for (end, mac, peer, peer_mac) in [
+        (other, macs[1], one, macs[0]),
+        (one, macs[0], other, macs[1]),
+    ] {
+        if let (Some(_), Some(peer)) = (end.address, peer.address) {
+            end.namespace
+                .inside(|| {
+                    let mut netlink = Netlink::open()?;
+                    let device = find(&mut netlink, &mac)?;
+                    netlink.add_neighbour(device.index, peer, peer_mac)
+                })
+                .doing(|| format!("tell {} of its neighbour", end.name))?;
+        }
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
@@ -14,9 +14,6 @@ use super::process::{Guest, POLL, memfd, rewound};
 use super::qmp::QmpError;
 use super::saved::Saved;
 
-/// What QEMU may take for anything but running the guest.
-pub(super) const CONTROL_LIMIT: Duration = Duration::from_secs(60);
-
 impl Guest {
     /// The state of the devices of a guest that rests, whose memory is in a file.
     ///
@@ -24,15 +21,17 @@ impl Guest {
     /// QEMU would not.
     pub fn save_devices(&mut self) -> Result<Vec<u8>, VmError> {
         const NAME: &str = "devices";
-        self.leave_memory_out()?;
+        let deadline = Instant::now() + self.limit;
+        self.leave_memory_out(deadline)?;
         let file = memfd("netplumb-devices", b"").doing("hold the devices")?;
         let passed = match &mut self.control {
-            Some(control) => control.pass_fd(NAME, file.as_fd(), CONTROL_LIMIT),
+            Some(control) => control.pass_fd(NAME, file.as_fd(), deadline, &self.cancel),
             None => Ok(()),
         };
         passed.map_err(|e| self.control_failed(e))?;
-        self.control("migrate", json!({ "uri": format!("fd:{NAME}") }))?;
-        self.migrated("saved")?;
+        let to = json!({ "uri": format!("fd:{NAME}") });
+        self.control("migrate", to, deadline)?;
+        self.migrated("saved", deadline)?;
         let mut bytes = Vec::new();
         rewound(file)
             .and_then(|fd| File::from(fd).read_to_end(&mut bytes))
@@ -40,35 +39,39 @@ impl Guest {
         Ok(bytes)
     }
 
-    pub(super) fn load(&mut self, saved: &Saved, devices: i32) -> Result<(), VmError> {
-        self.leave_memory_out()?;
+    pub(super) fn load(
+        &mut self,
+        saved: &Saved,
+        devices: i32,
+        deadline: Instant,
+    ) -> Result<(), VmError> {
+        self.leave_memory_out(deadline)?;
         // Its NICs would tell each other that they have moved, at moments of the
         // host's clock.
-        self.control("migrate-set-parameters", json!({ "announce-rounds": 0 }))?;
-        self.control(
-            "migrate-incoming",
-            json!({ "uri": format!("fd:{devices}") }),
-        )?;
-        self.migrated("loaded")?;
+        let silent = json!({ "announce-rounds": 0 });
+        self.control("migrate-set-parameters", silent, deadline)?;
+        let from = json!({ "uri": format!("fd:{devices}") });
+        self.control("migrate-incoming", from, deadline)?;
+        self.migrated("loaded", deadline)?;
         self.agent = Some(saved.port.min(self.ports.len() - 1));
         (self.resting, self.rested) = (true, true);
         Ok(())
     }
 
     /// What is in a file is not in the stream.
-    fn leave_memory_out(&mut self) -> Result<(), VmError> {
+    fn leave_memory_out(&mut self, deadline: Instant) -> Result<(), VmError> {
         let capability = json!({ "capability": "x-ignore-shared", "state": true });
         self.control(
             "migrate-set-capabilities",
             json!({ "capabilities": [capability] }),
+            deadline,
         )
         .map(drop)
     }
 
-    fn migrated(&mut self, done: &str) -> Result<(), VmError> {
-        let deadline = Instant::now() + CONTROL_LIMIT;
+    fn migrated(&mut self, done: &'static str, deadline: Instant) -> Result<(), VmError> {
         loop {
-            let answer = self.control("query-migrate", json!({}))?;
+            let answer = self.control("query-migrate", json!({}), deadline)?;
             match answer.get("status").and_then(Value::as_str) {
                 Some("completed") => return Ok(()),
                 Some("failed") => {
@@ -82,23 +85,44 @@ impl Guest {
                 }
                 _ => thread::sleep(POLL / 50),
             }
-            if Instant::now() > deadline || self.cancel.load(Ordering::Relaxed) {
+            if self.cancel.load(Ordering::Relaxed) {
                 return Err(VmError::Interrupted);
+            }
+            if Instant::now() > deadline {
+                return Err(VmError::NoAnswer {
+                    what: format!("have the guest's state {done}"),
+                    seconds: self.limit.as_secs(),
+                });
             }
         }
     }
 
-    pub(super) fn control(&mut self, command: &str, arguments: Value) -> Result<Value, VmError> {
+    pub(super) fn control(
+        &mut self,
+        command: &str,
+        arguments: Value,
+        deadline: Instant,
+    ) -> Result<Value, VmError> {
         let Some(control) = &mut self.control else {
             return Ok(Value::Null);
         };
         control
-            .execute(command, arguments, CONTROL_LIMIT)
+            .execute(command, arguments, deadline, &self.cancel)
             .map_err(|e| self.control_failed(e))
     }
 
     /// A failed exchange, told by how QEMU ended if that is why.
     pub(super) fn control_failed(&mut self, error: QmpError) -> VmError {
+        match error {
+            QmpError::Interrupted => return VmError::Interrupted,
+            QmpError::Timeout(what) => {
+                return VmError::NoAnswer {
+                    what,
+                    seconds: self.limit.as_secs(),
+                };
+            }
+            QmpError::Io(_) | QmpError::Refused { .. } => {}
+        }
         if let QmpError::Io(_) = error {
             let deadline = Instant::now() + 20 * POLL;
             while Instant::now() < deadline {

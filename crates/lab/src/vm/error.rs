@@ -67,6 +67,17 @@ pub enum VmError {
         /// Its last words.
         console: Vec<String>,
     },
+    /// QEMU itself took too long.
+    #[error(
+        "QEMU did not {what} within {seconds} s: try another one, named in $PLUMB_QEMU, or allow \
+         more with --timeout if the machine is slow"
+    )]
+    NoAnswer {
+        /// What it was to do.
+        what: String,
+        /// How long it had.
+        seconds: u64,
+    },
     /// The guest tried, and could not.
     #[error("in the guest: {message}{}", indent("last console lines", console))]
     CommandFailed {

@@ -63,6 +63,7 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
     mount("devtmpfs", "/dev")?;
     mount("tracefs", "/sys/kernel/tracing").ok();
     mount("bpf", "/sys/fs/bpf").ok();
+    fill_root();
     let ready = load_modules();
     let mut port = open_port()?;
     if let Err(why) = ready {
@@ -146,6 +147,21 @@ fn mount(kind: &str, target: &str) -> io::Result<()> {
         error.kind(),
         format!("mount {kind} on {target}: {error}"),
     ))
+}
+
+/// Let files fill all of the memory but what the kernel needs: a root on tmpfs takes half of
+/// it by default. One on ramfs has no limit, and no such option.
+fn fill_root() {
+    // SAFETY: the target and the data are C strings; a remount takes neither source nor kind.
+    unsafe {
+        libc::mount(
+            std::ptr::null(),
+            c"/".as_ptr(),
+            std::ptr::null(),
+            libc::MS_REMOUNT,
+            c"size=90%".as_ptr().cast(),
+        );
+    }
 }
 
 fn load_modules() -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! The guest's root: our own binary as init, and its modules in load order.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
 use cpio::newc::Builder;
 
@@ -20,6 +20,12 @@ pub struct Module {
 /// to be loaded in that order.
 pub const MODULES: &str = "/modules";
 
+/// What our binary is filled up to, with zeros, or to a multiple of it. Where the kernel puts
+/// the archive and its files decides which addresses come after, and with them the buckets of
+/// hash tables that are keyed by address: without this, counts changed by some instructions
+/// a packet with each build of the program.
+const PROGRAM_BYTES: usize = 32 << 20;
+
 const DIRECTORY: u32 = 0o040_755;
 const FILE: u32 = 0o100_644;
 const PROGRAM: u32 = 0o100_755;
@@ -30,10 +36,11 @@ const CHARACTER_DEVICE: u32 = 0o020_600;
 /// # Errors
 /// Nothing but a lack of memory.
 pub fn build(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
-    let size = init.len() + modules.iter().map(|m| m.bytes.len() + 256).sum::<usize>() + 4096;
+    let filled = init.len().next_multiple_of(PROGRAM_BYTES);
+    let size = filled + modules.iter().map(|m| m.bytes.len() + 256).sum::<usize>() + 4096;
     let mut archive = Vec::with_capacity(size);
     let mut inode = 0;
-    let mut add = |name: &str, mode: u32, device: Option<(u32, u32)>, bytes: &[u8]| {
+    let mut add = |name: &str, mode: u32, device: Option<(u32, u32)>, bytes: &[u8], zeros| {
         inode += 1;
         let (major, minor) = device.unwrap_or((0, 0));
         let builder = Builder::new(name)
@@ -42,15 +49,16 @@ pub fn build(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
             .nlink(1)
             .rdev_major(major)
             .rdev_minor(minor);
-        let mut writer = builder.write(&mut archive, bytes.len() as u32);
+        let mut writer = builder.write(&mut archive, (bytes.len() + zeros) as u32);
         writer.write_all(bytes)?;
+        io::copy(&mut io::repeat(0).take(zeros as u64), &mut writer)?;
         writer.finish().map(drop)
     };
     for folder in ["dev", "proc", "sys", "tmp", MODULES.trim_start_matches('/')] {
-        add(folder, DIRECTORY, None, &[])?;
+        add(folder, DIRECTORY, None, &[], 0)?;
     }
-    add("dev/console", CHARACTER_DEVICE, Some((5, 1)), &[])?;
-    add("init", PROGRAM, None, init)?;
+    add("dev/console", CHARACTER_DEVICE, Some((5, 1)), &[], 0)?;
+    add("init", PROGRAM, None, init, filled - init.len())?;
     for (n, module) in modules.iter().enumerate() {
         let folder = MODULES.trim_start_matches('/');
         let soft = if module.required { "" } else { ".soft" };
@@ -59,6 +67,7 @@ pub fn build(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
             FILE,
             None,
             &module.bytes,
+            0,
         )?;
     }
     cpio::newc::trailer(&mut archive)?;
@@ -68,6 +77,14 @@ pub fn build(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that the guest has as much room left whatever the size of our binary is.
+    #[test]
+    fn the_size_of_a_build_does_not_matter() {
+        let one = build(&[1; 1000], &[]).unwrap();
+        let other = build(&[1; 1_234_567], &[]).unwrap();
+        assert_eq!(one.len(), other.len());
+    }
 
     /// Check that what goes in comes out, in order, with its modes.
     #[test]

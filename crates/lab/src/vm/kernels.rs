@@ -162,29 +162,31 @@ impl KernelStore {
     }
 
     /// Adds the kernel of Debian's package: of that version (`6.1.0-54`), or of the one that
-    /// `linux-image-amd64` depends on now.
+    /// `linux-image-amd64` depends on now, or its like for a flavour or series (`rt`, `6.12-rt`).
     pub fn add_debian(
         &self,
         version: Option<&str>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Added, KernelStoreError> {
-        let package = match version {
-            Some(version) => apt::package_of(version)?,
-            None => apt::current_package()?,
-        };
-        let pinned = apt::source_of(&package);
-        let mut sources = vec![pinned.clone()];
-        if version.is_none() {
-            sources.push("debian".to_owned());
-        } else if let Some(entry) = self
-            .list()?
-            .into_iter()
-            .find(|kernel| kernel.is_from(&pinned))
+        let asked = version.map(apt::package_of).transpose()?;
+        // A version that is here needs no apt; a name that stands for one does.
+        if let Some(asked) = &asked
+            && let Some(entry) = self
+                .list()?
+                .into_iter()
+                .find(|kernel| kernel.is_of_package(asked))
         {
             return Ok(Added {
                 entry,
                 was_there: true,
             });
+        }
+        let package = apt::package_now(asked.as_deref())?;
+        let mut sources = vec![apt::source_of(&package)];
+        match asked {
+            None => sources.push("debian".to_owned()),
+            Some(asked) if asked != package => sources.push(apt::source_of(&asked)),
+            Some(_) => {}
         }
         let offer = apt::offer(&package)?;
         for entry in self.list()? {

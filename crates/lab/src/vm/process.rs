@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 use netplumb_model::message::{PROTOCOL_VERSION, Reply, Request};
 
 use super::console::{Tail, lines};
-use super::control::CONTROL_LIMIT;
 use super::error::Doing;
 use super::machine::{Inherited, Machine, Memory};
 use super::qmp::Qmp;
@@ -53,6 +52,8 @@ pub struct Guest {
     pub(super) rested: bool,
     console: Arc<Mutex<Tail>>,
     stderr: Arc<Mutex<Tail>>,
+    /// What QEMU may take for anything but running the guest.
+    pub(super) limit: Duration,
     pub(super) cancel: Cancel,
 }
 
@@ -96,17 +97,20 @@ pub type Requests<'a> = [&'a [u8]; RESTS];
 
 impl Guest {
     /// Start a guest. To be called from a thread that outlives it. After each rest it
-    /// carries out its `requests`, and answers as if they had come by its port.
+    /// carries out its `requests`, and answers as if they had come by its port. QEMU has
+    /// `limit` to begin, and as long for each thing that it is told later.
     ///
     /// # Errors
-    /// QEMU is missing or could not be run.
+    /// QEMU is missing, could not be run or does not answer.
     pub fn start(
         machine: &Machine,
         from: Start<'_>,
         requests: Requests<'_>,
         extra: Extra,
+        limit: Duration,
         cancel: Cancel,
     ) -> Result<Guest, VmError> {
+        let deadline = Instant::now() + limit;
         let (initramfs, memory, state): (&[u8], _, _) = match from {
             Start::Boot { initramfs, memory } => (initramfs, memory, None),
             Start::Saved { state, memory } => (&[], memory, Some(state)),
@@ -217,6 +221,7 @@ impl Guest {
             rested: false,
             console: console_tail,
             stderr: stderr_tail,
+            limit,
             cancel,
         };
         for (n, port) in ports.into_iter().enumerate() {
@@ -224,12 +229,12 @@ impl Guest {
             follow(n, reader, sender.clone());
             guest.ports.push(port);
         }
-        match Qmp::open(control, CONTROL_LIMIT) {
+        match Qmp::open(control, deadline, &guest.cancel) {
             Ok(control) => guest.control = Some(control),
             Err(error) => return Err(guest.control_failed(error)),
         }
         if let (Some(state), Some(devices)) = (state, &devices) {
-            guest.load(state, devices.as_raw_fd())?;
+            guest.load(state, devices.as_raw_fd(), deadline)?;
         }
         Ok(guest)
     }
@@ -310,16 +315,17 @@ impl Guest {
     /// # Errors
     /// QEMU would not.
     pub fn go_on(&mut self) -> Result<(), VmError> {
+        let deadline = Instant::now() + self.limit;
         for device in std::mem::take(&mut self.late_devices) {
-            self.control("device_add", device)?;
+            self.control("device_add", device, deadline)?;
         }
         if self.resting {
             // What was told of stops before this one is over.
-            self.control("query-status", serde_json::json!({}))?;
+            self.control("query-status", serde_json::json!({}), deadline)?;
             if let Some(control) = &mut self.control {
                 control.forget_events();
             }
-            self.control("cont", serde_json::json!({}))?;
+            self.control("cont", serde_json::json!({}), deadline)?;
             self.resting = false;
             return Ok(());
         }
@@ -449,6 +455,14 @@ impl Guest {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(VmError::Interrupted);
             }
+            // Also of one that never stops talking.
+            if Instant::now() > deadline {
+                return Err(VmError::Timeout {
+                    what,
+                    seconds: limit.as_secs(),
+                    console: self.console(),
+                });
+            }
             match self.events.recv_timeout(POLL) {
                 Ok(Event::Reply(port, reply)) => return Ok((port, reply)),
                 Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => {
@@ -464,13 +478,6 @@ impl Guest {
                 thread::sleep(POLL);
                 return Err(VmError::KernelPanic {
                     message,
-                    console: self.console(),
-                });
-            }
-            if Instant::now() > deadline {
-                return Err(VmError::Timeout {
-                    what,
-                    seconds: limit.as_secs(),
                     console: self.console(),
                 });
             }
@@ -499,6 +506,10 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
+        // With whatever it started, which would hold our pipes open: it is a group of its own.
+        // SAFETY: takes numbers; the group is that of a child that is not waited for until
+        // afterwards, so the number is still its own.
+        unsafe { libc::kill(-(self.child.id() as libc::pid_t), libc::SIGKILL) };
         // Nothing to do about an error: it is gone either way.
         let _ = self.child.kill();
         let _ = self.child.wait();

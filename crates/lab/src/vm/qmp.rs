@@ -1,13 +1,16 @@
 //! QEMU's control channel (docs/interop/qmp-spec.rst of QEMU): JSON, a line each.
 
-use std::io::{self, BufRead, BufReader, IoSlice, Write};
+use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::{Value, json};
+
+use super::process::Cancel;
 
 /// A control channel that QEMU has greeted on.
 #[derive(Debug)]
@@ -21,6 +24,10 @@ pub(super) struct Qmp {
 
 /// How often a wait looks whether it is to go on.
 const POLL: Duration = Duration::from_millis(50);
+/// A command is some hundred bytes: a channel that takes no more is one that nobody reads.
+const WRITE_LIMIT: Duration = Duration::from_secs(10);
+/// The longest answers are some kilobytes.
+const LINE_MAX_BYTES: u64 = 1 << 20;
 
 /// Why an exchange failed.
 #[derive(Debug, thiserror::Error)]
@@ -36,28 +43,33 @@ pub(super) enum QmpError {
         /// Its words.
         why: String,
     },
-    /// It said nothing.
+    /// It said nothing that was waited for.
     #[error("QEMU did not {0} in time")]
-    Timeout(&'static str),
+    Timeout(String),
+    /// The wait was given up.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 impl Qmp {
     /// Wait for the greeting, and leave negotiation.
-    pub(super) fn open(stream: UnixStream, limit: Duration) -> Result<Qmp, QmpError> {
+    pub(super) fn open(
+        stream: UnixStream,
+        deadline: Instant,
+        cancel: &Cancel,
+    ) -> Result<Qmp, QmpError> {
         stream.set_read_timeout(Some(POLL))?;
+        stream.set_write_timeout(Some(WRITE_LIMIT))?;
         let mut qmp = Qmp {
             reader: BufReader::new(stream.try_clone()?),
             writer: stream,
             events: Vec::new(),
             line: String::new(),
         };
-        let deadline = Instant::now() + limit;
         while qmp.message()?.is_none_or(|m| m.get("QMP").is_none()) {
-            if Instant::now() > deadline {
-                return Err(QmpError::Timeout("greet"));
-            }
+            wait_on("open its control channel", deadline, cancel)?;
         }
-        qmp.execute("qmp_capabilities", json!({}), limit)?;
+        qmp.execute("qmp_capabilities", json!({}), deadline, cancel)?;
         Ok(qmp)
     }
 
@@ -66,12 +78,13 @@ impl Qmp {
         &mut self,
         command: &str,
         arguments: Value,
-        limit: Duration,
+        deadline: Instant,
+        cancel: &Cancel,
     ) -> Result<Value, QmpError> {
         let mut text = json!({ "execute": command, "arguments": arguments }).to_string();
         text.push('\n');
         self.writer.write_all(text.as_bytes())?;
-        self.answer(command, limit)
+        self.answer(command, deadline, cancel)
     }
 
     /// Hand over a descriptor under a name.
@@ -79,7 +92,8 @@ impl Qmp {
         &mut self,
         name: &str,
         fd: BorrowedFd<'_>,
-        limit: Duration,
+        deadline: Instant,
+        cancel: &Cancel,
     ) -> Result<(), QmpError> {
         let mut text = json!({ "execute": "getfd", "arguments": { "fdname": name } }).to_string();
         text.push('\n');
@@ -96,11 +110,15 @@ impl Qmp {
         )
         .map_err(io::Error::from)?;
         self.writer.write_all(&text.as_bytes()[sent..])?;
-        self.answer("getfd", limit).map(drop)
+        self.answer("getfd", deadline, cancel).map(drop)
     }
 
-    fn answer(&mut self, command: &str, limit: Duration) -> Result<Value, QmpError> {
-        let deadline = Instant::now() + limit;
+    fn answer(
+        &mut self,
+        command: &str,
+        deadline: Instant,
+        cancel: &Cancel,
+    ) -> Result<Value, QmpError> {
         loop {
             if let Some(mut message) = self.message()? {
                 if let Some(error) = message.get("error") {
@@ -114,9 +132,7 @@ impl Qmp {
                     return Ok(value.take());
                 }
             }
-            if Instant::now() > deadline {
-                return Err(QmpError::Timeout("answer"));
-            }
+            wait_on(&format!("answer `{command}`"), deadline, cancel)?;
         }
     }
 
@@ -137,14 +153,23 @@ impl Qmp {
 
     /// The next message that is no event, if one comes in a moment.
     fn message(&mut self) -> Result<Option<Value>, QmpError> {
-        match self.reader.read_line(&mut self.line) {
+        let room = LINE_MAX_BYTES.saturating_sub(self.line.len() as u64);
+        if room == 0 {
+            let why = format!("it says {LINE_MAX_BYTES} bytes in a line");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why).into());
+        }
+        match self.reader.by_ref().take(room).read_line(&mut self.line) {
+            Ok(_) if self.line.len() as u64 == LINE_MAX_BYTES => Ok(None),
             Ok(0) => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             Ok(_) => {
                 let message: Value = serde_json::from_str(&self.line).map_err(io::Error::other)?;
                 self.line.clear();
                 match message.get("event").and_then(Value::as_str) {
                     Some(event) => {
-                        self.events.push(event.to_string());
+                        // Whether, not how often: what it says is without bound.
+                        if !self.events.iter().any(|e| e == event) {
+                            self.events.push(event.to_string());
+                        }
                         Ok(None)
                     }
                     None => Ok(Some(message)),
@@ -166,12 +191,25 @@ impl Qmp {
     }
 }
 
+/// Whether to go on waiting.
+fn wait_on(what: &str, deadline: Instant, cancel: &Cancel) -> Result<(), QmpError> {
+    if cancel.load(Ordering::Relaxed) {
+        return Err(QmpError::Interrupted);
+    }
+    match Instant::now() > deadline {
+        true => Err(QmpError::Timeout(what.into())),
+        false => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::thread;
 
-    const LIMIT: Duration = Duration::from_secs(5);
+    fn limit() -> Instant {
+        Instant::now() + Duration::from_secs(5)
+    }
 
     /// A QEMU that says these lines, one after each line that it reads.
     fn qemu(lines: &[&str]) -> UnixStream {
@@ -202,12 +240,15 @@ mod tests {
             "{\"event\": \"STOP\"}\n{\"return\": {\"status\": \"paused\"}}",
             r#"{"error": {"class": "GenericError", "desc": "no such thing"}}"#,
         ]);
-        let mut qmp = Qmp::open(stream, LIMIT).unwrap();
-        let status = qmp.execute("query-status", json!({}), LIMIT).unwrap();
+        let go_on = Cancel::default();
+        let mut qmp = Qmp::open(stream, limit(), &go_on).unwrap();
+        let status = qmp
+            .execute("query-status", json!({}), limit(), &go_on)
+            .unwrap();
         assert_eq!(status["status"], "paused");
         assert!(qmp.event("STOP").unwrap());
         assert_eq!(
-            qmp.execute("cont", json!({}), LIMIT)
+            qmp.execute("cont", json!({}), limit(), &go_on)
                 .unwrap_err()
                 .to_string(),
             "QEMU refused `cont`: no such thing"

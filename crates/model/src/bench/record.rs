@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CpuUse, Generated, Handled, Hop};
+use super::{CpuUse, Generated, Handled, Hop, Limit};
 use crate::class::Direction;
-use crate::recording::{Counter, Recording, Stage};
+use crate::recording::{Counter, Ledger, Recording, Stage};
 use crate::timing::{StageKind, Times};
 
 /// Name of the stage that latencies are.
@@ -20,6 +20,11 @@ pub const LATENCY: &str = "one way";
 /// goals by number, and the keys `loss_ratio`, `lower_pps`, `upper_pps`, `throughput_pps`,
 /// `trials` and, where there is no regular result, `irregular`.
 pub const SEARCH: &str = "search";
+
+/// Counters: packets that were handled and not counted by CPU, and the generator's limit,
+/// which is 0 where it was asked for and is not known.
+const CPU_UNKNOWN: &str = "handled_cpu_unknown";
+const LIMIT: &str = "limit";
 
 /// What was measured in a block.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -37,17 +42,14 @@ pub struct Measured {
     pub queues: BTreeMap<u32, u64>,
     /// How busy CPUs were in the window.
     pub cpus: Vec<CpuUse>,
-    /// Packets a second that the generator makes by itself, for a path that costs as
-    /// little as one can.
-    pub limit_pps: Option<f64>,
+    /// What the generator makes by itself.
+    pub limit: Limit,
 }
 
 /// The cause of frames that had no room in a ring which a thread empties.
 pub const RING_FULL: &str = "ring full (threaded NAPI)";
 /// More of the packets than this share refused by a full ring, and the rate is the ring's.
 const OVERRUN: f64 = 0.01;
-/// A rate so near to the generator's own is the generator's.
-pub const GENERATOR_BOUND: f64 = 0.95;
 
 impl Measured {
     /// Packets that were offered, each second.
@@ -70,12 +72,31 @@ impl Measured {
         (self.handled.bytes > 0).then(|| self.per_second(self.handled.bytes))
     }
 
-    /// Nanoseconds of the window for each packet on each CPU that handled some: with
-    /// generator and path on one CPU, both.
-    pub fn ns_per_packet(&self) -> Option<f64> {
-        let cpus = self.handled.packets.values().filter(|n| **n > 0).count();
+    /// Nanoseconds of the window for each packet handled: one by its rate.
+    pub fn wall_ns_per_packet(&self) -> Option<f64> {
         let packets = self.handled.total();
-        (packets > 0).then(|| self.window_ns as f64 * cpus as f64 / packets as f64)
+        (packets > 0).then(|| self.window_ns as f64 / packets as f64)
+    }
+
+    /// Nanoseconds that CPUs were busy for each packet handled, all CPUs together: the
+    /// path, the generator, and whatever else ran meanwhile. None where it is not known
+    /// how busy they were.
+    pub fn cpu_ns_per_packet(&self) -> Option<f64> {
+        let wall_ns = self.wall_ns_per_packet()?;
+        (!self.cpus.is_empty()).then(|| wall_ns * self.busy_cpus())
+    }
+
+    /// How busy those CPUs were, together, that neither sent nor handled a packet; none
+    /// where packets are not counted by CPU.
+    pub fn busy_elsewhere(&self) -> Option<f64> {
+        if self.handled.cpu_unknown > 0 {
+            return None;
+        }
+        let sends = |cpu: u32| self.generated.iter().any(|g| g.cpu == cpu && g.frames > 0);
+        let handles = |cpu: u32| self.handled.packets.get(&cpu).is_some_and(|n| *n > 0);
+        let others = self.cpus.iter();
+        let others = others.filter(|c| !sends(c.cpu) && !handles(c.cpu));
+        Some(others.map(|c| c.busy).sum())
     }
 
     /// CPUs that were busy, all together.
@@ -93,9 +114,29 @@ impl Measured {
         }
     }
 
-    /// Whether the generator was what held it up.
-    pub fn is_generator_bound(&self) -> bool {
-        (self.limit_pps).is_some_and(|limit| self.handled_pps() >= GENERATOR_BOUND * limit)
+    /// The hops as one.
+    pub fn ledger(&self) -> Ledger {
+        let mut dropped: BTreeMap<String, u64> = BTreeMap::new();
+        for (cause, n) in self.hops.iter().flat_map(|hop| &hop.dropped) {
+            let sum = dropped.entry(cause.clone()).or_default();
+            *sum = sum.saturating_add(*n);
+        }
+        Ledger {
+            offered: self.hops.first().map_or(0, |hop| hop.entered),
+            delivered: self.hops.last().map_or(0, |hop| hop.left),
+            dropped,
+        }
+    }
+
+    /// Whether the generator was what held it up; none where it is not known what that
+    /// makes by itself.
+    pub fn is_generator_bound(&self) -> Option<bool> {
+        self.limit.bounds(self.handled_pps())
+    }
+
+    /// What the generator makes by itself, as far as it goes with the rate.
+    pub fn limit_pps(&self) -> Option<f64> {
+        self.limit.beside(self.handled_pps()).pps()
     }
 
     /// Why it says nothing, if it says nothing: packets went where nobody knows, or none
@@ -106,7 +147,7 @@ impl Measured {
             if missing != 0 {
                 let what = match missing {
                     1.. => format!("{missing} of {} went missing", hop.entered),
-                    _ => format!("{} came out of nowhere", -missing),
+                    _ => format!("unaccounted: {} more received than sent", -missing),
                 };
                 return Some(format!("{}: {what}", hop.name));
             }
@@ -129,7 +170,9 @@ impl Measured {
     /// With as much as can be offered, and a ring before the path that is full: what came
     /// through says how often the path's thread had a turn, not how fast the path is.
     fn overrun(&self) -> Option<String> {
-        self.limit_pps?;
+        if self.limit == Limit::NotAsked {
+            return None;
+        }
         for hop in &self.hops {
             let refused = hop.dropped.get(RING_FULL).copied().unwrap_or(0);
             if refused as f64 > OVERRUN * hop.entered as f64 {
@@ -181,6 +224,9 @@ impl Measured {
         for (cpu, n) in &handled.packets {
             add(format!("handled.{cpu}"), *n as f64, "packets");
         }
+        if handled.cpu_unknown > 0 {
+            add(CPU_UNKNOWN.into(), handled.cpu_unknown as f64, "packets");
+        }
         add("handled_bytes".into(), handled.bytes as f64, "bytes");
         add("foreign".into(), handled.foreign as f64, "packets");
         for (why, n) in &handled.lost {
@@ -215,8 +261,10 @@ impl Measured {
                 add(format!("cpu.{cpu}.second"), second, "share");
             }
         }
-        if let Some(limit) = self.limit_pps {
-            add("limit".into(), limit, "packets/s");
+        match self.limit {
+            Limit::NotAsked => {}
+            Limit::Unknown => add(LIMIT.into(), 0.0, "packets/s"),
+            Limit::Pps(limit) => add(LIMIT.into(), limit, "packets/s"),
         }
         if let Some(times) = &handled.latency {
             recording.stages.push(Stage {
@@ -291,6 +339,8 @@ impl Measured {
                 }
             }
             ("queue", Ok(queue)) => drop(self.queues.insert(queue, n)),
+            // So it was written before it had a name.
+            ("handled", Ok(u32::MAX)) => self.handled.cpu_unknown += n,
             ("handled", Ok(cpu)) => drop(self.handled.packets.insert(cpu, n)),
             ("hop", Ok(number)) if number < 64 => {
                 let number = number as usize;
@@ -316,9 +366,10 @@ impl Measured {
                     _ => {}
                 }
             }
+            (CPU_UNKNOWN, _) => self.handled.cpu_unknown += n,
             ("handled_bytes", _) => self.handled.bytes = n,
             ("foreign", _) => self.handled.foreign = n,
-            ("limit", _) => self.limit_pps = Some(counter.value),
+            (LIMIT, _) => self.limit = Limit::of(counter.value),
             ("polls", _) => {
                 let (all, useful) = self.handled.polls.get_or_insert_default();
                 *(if first == "all" { all } else { useful }) = n;
@@ -373,6 +424,7 @@ impl Since for Handled {
         });
         Handled {
             packets: grown(&self.packets, &before.packets),
+            cpu_unknown: self.cpu_unknown.saturating_sub(before.cpu_unknown),
             bytes: self.bytes.saturating_sub(before.bytes),
             lost: grown(&self.lost, &before.lost),
             foreign: self.foreign.saturating_sub(before.foreign),
@@ -420,7 +472,8 @@ mod tests {
                 batches: 7,
             }],
             handled: Handled {
-                packets: BTreeMap::from([(0, 60), (1, 20)]),
+                packets: BTreeMap::from([(0, 60), (1, 17)]),
+                cpu_unknown: 3,
                 bytes: 4_800,
                 lost: BTreeMap::from([("ring. full".into(), 10)]),
                 foreign: 2,
@@ -455,7 +508,7 @@ mod tests {
                 steal: 0.1,
                 softirq: 0.2,
             }],
-            limit_pps: Some(41.0),
+            limit: Limit::Pps(41.0),
         }
     }
 
@@ -494,21 +547,72 @@ mod tests {
         assert_eq!(m.offered_pps(), 50.0);
         assert_eq!(m.handled_pps(), 40.0);
         assert_eq!(m.handled_bytes_per_s(), Some(2_400.0));
-        assert_eq!(m.ns_per_packet(), Some(5e7));
+        assert_eq!(m.wall_ns_per_packet(), Some(2.5e7));
+        assert_eq!(m.cpu_ns_per_packet(), Some(1.25e7));
+        assert_eq!(m.busy_elsewhere(), None);
         assert!((m.loss() - 0.2).abs() < 1e-12);
-        assert!(m.is_generator_bound());
+        assert_eq!(m.is_generator_bound(), Some(true));
         assert!(m.cpus[0].is_doubtful());
     }
 
-    /// Check that a block is invalid whose packets went nobody knows where, came out of
-    /// nowhere, or did not come at all.
+    /// Check that CPU time a packet is what CPUs were busy, however many of them handled
+    /// packets: one that handled a few and idled adds next to nothing.
+    #[test]
+    fn cpu_time_is_not_counted_twice() {
+        let busy = |cpu: u32, busy: f64| CpuUse {
+            cpu,
+            busy,
+            ..CpuUse::default()
+        };
+        let mut m = Measured {
+            window_ns: 1_000_000_000,
+            cpus: vec![busy(0, 0.01), busy(1, 1.0)],
+            ..measured()
+        };
+        m.handled.cpu_unknown = 0;
+        m.handled.packets = BTreeMap::from([(1, 1_000_000)]);
+        let alone = m.cpu_ns_per_packet().unwrap();
+        assert!((alone - 1010.0).abs() < 1e-6, "{alone}");
+        assert!((m.busy_elsewhere().unwrap() - 0.01).abs() < 1e-12);
+        m.handled.packets = BTreeMap::from([(0, 7), (1, 999_993)]);
+        assert_eq!(m.cpu_ns_per_packet(), Some(alone));
+        assert_eq!(m.busy_elsewhere(), Some(0.0));
+        assert_eq!(m.wall_ns_per_packet(), Some(1000.0));
+    }
+
+    /// Check that recordings of before are read: a CPU that stood for any, and a limit of
+    /// nothing.
+    #[test]
+    fn as_it_was_written() {
+        let mut m = Measured {
+            window_ns: 1_000_000_000,
+            ..Measured::default()
+        };
+        for (name, value) in [("handled.4294967295", 5.0), ("limit", 0.0)] {
+            let counter = Counter {
+                block: 0,
+                name: name.into(),
+                value,
+                unit: String::new(),
+            };
+            m.take(&counter, &mut BTreeMap::new());
+        }
+        assert_eq!((m.handled.total(), m.handled.packets.len()), (5, 0));
+        assert_eq!((m.limit, m.is_generator_bound()), (Limit::Unknown, None));
+    }
+
+    /// Check that a block is invalid whose packets went nobody knows where, were more than
+    /// were sent, or did not come at all.
     #[test]
     fn invalid_blocks_say_why() {
         let mut m = measured();
         m.hops[1].left = 79;
         assert_eq!(m.invalid().unwrap(), "tx0 to xdp: 1 of 90 went missing");
         m.hops[1].left = 81;
-        assert_eq!(m.invalid().unwrap(), "tx0 to xdp: 1 came out of nowhere");
+        assert_eq!(
+            m.invalid().unwrap(),
+            "tx0 to xdp: unaccounted: 1 more received than sent"
+        );
         m.hops[1] = Hop::default();
         m.hops[0].left = 0;
         m.hops[0].dropped = BTreeMap::from([("ENXIO".into(), 100)]);
@@ -523,13 +627,13 @@ mod tests {
     fn a_full_ring_is_no_rate() {
         let mut m = measured();
         let full = |n: u64| BTreeMap::from([(RING_FULL.to_string(), n)]);
-        m.limit_pps = Some(1e6);
+        m.limit = Limit::Pps(1e6);
         (m.hops[0].left, m.hops[0].dropped) = (60, full(40));
         m.hops[1] = Hop::default();
         assert!(m.invalid().unwrap().contains("full for 40 of 100"));
-        m.limit_pps = None;
+        m.limit = Limit::NotAsked;
         assert_eq!(m.invalid(), None);
-        m.limit_pps = Some(1e6);
+        m.limit = Limit::Unknown;
         (m.hops[0].left, m.hops[0].dropped) = (99, full(1));
         assert_eq!(m.invalid(), None);
     }

@@ -1,4 +1,5 @@
-//! Knobs: the settings that arms differ in.
+//! Knobs: the settings that arms differ in. Under which lab, link and load each can act
+//! stands in [`super::acting`].
 
 use std::collections::BTreeMap;
 use std::fmt;

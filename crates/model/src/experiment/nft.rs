@@ -15,6 +15,8 @@ pub const MAX_RULESET_BYTES: u64 = 4 << 20;
 const MAX_RULES: u32 = 10_000;
 /// As many as there are ports below those that the workload uses.
 const MAX_SET_ELEMENTS: u32 = 30_000;
+/// Longer texts of rules are cut where they stand for an arm.
+const MAX_TITLE_CHARACTERS: usize = 46;
 /// The table that generated rules are in.
 pub const TABLE: &str = "netplumb";
 
@@ -153,14 +155,34 @@ fn from_table(table: Table) -> Result<Nft, String> {
 }
 
 impl Nft {
-    /// In an arm's name.
-    pub(super) fn describe(&self) -> String {
-        match self {
-            Nft::Text { rules, file: None } => format!("nft={} bytes", rules.len()),
+    /// What it is called: a file by its name, a text by itself where it is short, else by
+    /// its beginning and a number that tells it from others that begin so.
+    pub fn title(&self) -> String {
+        let rules = match self {
             Nft::Text {
                 file: Some(file), ..
             }
-            | Nft::File(file) => format!("nft={file}"),
+            | Nft::File(file) => return file.clone(),
+            Nft::NeverMatching(_) => return self.describe(),
+            Nft::Text { rules, file: None } => rules,
+        };
+        let lines = rules.lines().filter(|l| !l.trim_start().starts_with('#'));
+        let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+        let text = words.join(" ");
+        if text.is_empty() {
+            return "empty".into();
+        }
+        if text.chars().count() <= MAX_TITLE_CHARACTERS {
+            return text;
+        }
+        let begin: String = text.chars().take(MAX_TITLE_CHARACTERS - 6).collect();
+        format!("{}… #{:04x}", begin.trim_end(), fnv(text.as_bytes()) as u16)
+    }
+
+    /// In an arm's name.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Nft::Text { .. } | Nft::File(_) => format!("nft={}", self.title()),
             Nft::NeverMatching(n) => {
                 let mut words = format!("{}={}", if n.set { "set" } else { "rules" }, n.count);
                 if n.hook != Hook::Output {
@@ -196,7 +218,23 @@ impl Nft {
     }
 }
 
+/// FNV-1a, 64 bits: the same in every version of ours, as the standard library's need not be.
+fn fnv(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
 impl Ruleset {
+    /// Whether a knob of rules is at the level that it has where nothing is said of it.
+    pub fn is_default(key: &str, level: &str) -> bool {
+        match key {
+            "nft.hook" => level == Hook::Output.as_str(),
+            "nft.match" => level == Looks::Address.as_str(),
+            "nft_in" => level == Within::Tx.as_str(),
+            _ => false,
+        }
+    }
+
     /// What an arm's knobs say, if they speak of rules.
     pub fn of(arm: &Arm) -> Option<Ruleset> {
         let knob = |key: &str| arm.knobs.get(key).map(String::as_str);
@@ -407,6 +445,37 @@ mod tests {
         assert!(none.text(Family::V4, Proto::Udp).contains("hook output"));
         assert_eq!(none.expected(), Some((0, 0)));
         assert_eq!(never(7, true, Looks::Port).expected(), Some((1, 7)));
+    }
+
+    /// Check that a text of rules is called by what is in it, on one line, and that no two
+    /// texts are called the same: a number of bytes told neither.
+    #[test]
+    fn titles() {
+        let title = |rules: &str| {
+            let nft = Nft::Text {
+                rules: rules.into(),
+                file: None,
+            };
+            assert_eq!(nft.describe(), format!("nft={}", nft.title()));
+            nft.title()
+        };
+        assert_eq!(title(""), "empty");
+        assert_eq!(title("# nothing\n \n"), "empty");
+        assert_eq!(title("add table ip t\n"), "add table ip t");
+        let long = |port: u32| {
+            format!(
+                "table inet f {{\n  chain c {{\n    type filter hook output priority 0;\n    \
+                 udp dport {port} drop\n  }}\n}}\n"
+            )
+        };
+        let (one, other) = (title(&long(1)), title(&long(2)));
+        assert!(
+            one.starts_with("table inet f { chain c { type filter hoo… #"),
+            "{one}"
+        );
+        assert_ne!(one, other);
+        assert!(one.chars().all(|c| !c.is_control()) && one.chars().count() < 60);
+        assert_eq!(Nft::File("a/b.nft".into()).title(), "a/b.nft");
     }
 
     /// Check that the largest of everything stays clear of the workload's ports and

@@ -148,7 +148,7 @@ fn rules_have_three_forms() {
         experiment.arms().into_iter().map(|a| a.name).collect()
     };
     let told = [
-        "nft=13 bytes",
+        "nft=table ip t {}",
         "nft=a.nft",
         "rules=0",
         "set=9 hook=input match=port",

@@ -1,16 +1,23 @@
 //! Claims that set arms side by side.
 
+mod lines;
+
 use std::collections::BTreeMap;
 
 use netplumb_model::class::{Class, Context, Softirq};
 use netplumb_model::experiment::{Claim, Relation};
 use netplumb_model::recording::Arm;
+use netplumb_model::symbol::base_name;
 
-use super::fit::{Line, Point, line};
+use super::fit::line;
 use super::{Outcome, Verdict, find, holds, list, missing};
+use crate::acting;
 use crate::analysis::ClassView;
-use crate::number::{per_packet, printable, thousands};
+use crate::number::{counted, per_packet, printable, thousands};
 use crate::seeds;
+use lines::{linear, points};
+
+pub(crate) use lines::drawn;
 
 /// Functions that a `changed-by` names unless asked otherwise.
 const TOP: usize = 3;
@@ -68,18 +75,10 @@ pub(crate) fn functions<'v>(view: &'v ClassView<'_>) -> BTreeMap<&'v str, u64> {
     let mut functions = BTreeMap::new();
     for function in &view.functions {
         *functions
-            .entry(plain_name(view.name(function.function)))
+            .entry(base_name(view.name(function.function)))
             .or_default() += function.self_insns;
     }
     functions
-}
-
-/// `f` of `f.isra.0`, `f.constprop.0.cold`.
-fn plain_name(name: &str) -> &str {
-    match name.find('.') {
-        Some(at) if at > 0 => &name[..at],
-        _ => name,
-    }
 }
 
 pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
@@ -99,18 +98,20 @@ pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
         let told: Vec<&str> = outcomes.iter().map(of).collect();
         told.join("; ")
     };
-    let (because, mut finding) = (told(|o| &o.because), told(|o| &o.finding));
+    let (mut because, mut finding) = (told(|o| &o.because), told(|o| &o.finding));
     if let Claim::Compare { arm, against, .. } = claim {
         let against = against.clone().or_else(|| {
             let first = find(classes, *claim.classes().first()?, None)?;
             Some(seeds::name(first.arm()).to_string())
         });
-        finding = format!(
-            "with {} instead of {}, {}",
+        let pair = format!(
+            "with {} instead of {}",
             printable(arm, NAME_CHARACTERS),
             printable(&against.unwrap_or_default(), NAME_CHARACTERS),
-            list(outcomes.iter().map(|o| o.finding.clone()))
         );
+        let all = list(outcomes.iter().map(|o| o.finding.clone()));
+        finding = format!("{pair}, {all}");
+        because = format!("{pair}: {because}");
     }
     Outcome {
         verdict,
@@ -134,26 +135,20 @@ fn of_class(claim: &Claim, class: Class, classes: &[ClassView<'_>]) -> Result<Ou
         } => {
             let part = part(layer, function);
             let range = from.unwrap_or(i64::MIN)..=to.unwrap_or(i64::MAX);
-            let points: Vec<Point> = of_arms(class, arms, classes)
-                .filter_map(|view| {
-                    let x = level(view.arm(), knob).filter(|x| range.contains(x))?;
-                    Some(Point {
-                        x,
-                        insns: part.steady_insns(view),
-                        packets: view.packets,
-                    })
-                })
-                .collect();
+            let mut points = points(class, &part, knob, arms, classes);
+            points.retain(|point| range.contains(&point.x));
             if points.len() < LEAST_POINTS {
                 return Err(format!(
-                    "{} arms with {class} have a {}: a line takes {LEAST_POINTS}",
-                    points.len(),
+                    "of {class} there {} {} with a {}: a line takes {LEAST_POINTS}",
+                    if points.len() == 1 { "is" } else { "are" },
+                    counted(points.len(), "arm"),
                     printable(knob, NAME_CHARACTERS)
                 ));
             }
             let line = line(&points).ok_or("there is no line through these")?;
             let unit = unit.as_deref().unwrap_or(knob);
-            Ok(linear(class, &part, &points, &line, unit, *within_percent))
+            let of = format!("{}{}", part.within(), among(arms));
+            Ok(linear(class, &of, &points, &line, unit, *within_percent))
         }
         Claim::Compare {
             arm,
@@ -175,6 +170,7 @@ fn of_class(claim: &Claim, class: Class, classes: &[ClassView<'_>]) -> Result<Ou
             class,
             &part(layer, function),
             &of_arms(class, arms, classes).collect::<Vec<_>>(),
+            &among(arms),
         ),
         Claim::ChangedBy {
             arm, against, top, ..
@@ -212,6 +208,21 @@ fn of_arms<'c, 'r>(
         let named = || arms.iter().any(|arm| seeds::name(view.arm()) == arm);
         view.class == class && (arms.is_empty() || named())
     })
+}
+
+/// The arms that a claim is about, where it isn't about all.
+fn among(arms: &[String]) -> String {
+    const NAMES: usize = 4;
+    let names = || arms.iter().map(|arm| printable(arm, NAME_CHARACTERS));
+    match arms {
+        [] => String::new(),
+        arms if arms.len() <= NAMES => format!(" with {}", list(names())),
+        arms => {
+            let more = arms.len() - NAMES;
+            let named: Vec<String> = names().take(NAMES).collect();
+            format!(" with {} and {more} more", named.join(", "))
+        }
+    }
 }
 
 type Pair<'c, 'r> = (&'c ClassView<'r>, &'c ClassView<'r>);
@@ -258,67 +269,6 @@ fn signed(value: f64) -> String {
         (value * 10.0).round() / 10.0
     };
     format!("{sign}{}", decimal(value))
-}
-
-fn linear(
-    class: Class,
-    part: &Part<'_>,
-    points: &[Point],
-    line: &Line,
-    unit: &str,
-    within_percent: Option<f64>,
-) -> Outcome {
-    let unit = printable(unit, NAME_CHARACTERS);
-    let least = points.iter().map(|p| p.x).min().unwrap_or_default();
-    let most = points.iter().map(|p| p.x).max().unwrap_or_default();
-    let range = format!("from {} to {}", number(least), number(most));
-    let formula = format!(
-        "{} {} {} for each {unit}",
-        decimal((line.fixed * 10.0).round() / 10.0),
-        if line.each < 0.0 { "-" } else { "+" },
-        decimal(line.each.abs()),
-    );
-    let told: Vec<String> = points
-        .iter()
-        .map(|p| format!("{} at {}", per_packet(p.insns, p.packets), number(p.x)))
-        .collect();
-    let off = if line.exact {
-        "to the instruction".to_string()
-    } else {
-        format!(
-            "at worst {} off, at {} ({:.2}% of the cost at most)",
-            signed(line.worst),
-            number(line.worst_x),
-            line.worst_share * 100.0
-        )
-    };
-    let straight = match within_percent {
-        None => line.exact,
-        Some(percent) => line.worst_share * 100.0 <= percent,
-    };
-    let of = part.within();
-    Outcome {
-        verdict: holds(straight),
-        because: format!("{class}{of}: {formula}, {off}; {}", told.join(", ")),
-        finding: match (straight, line.exact) {
-            (true, true) if line.each == 0.0 => format!(
-                "{class}{of} costs {} whatever the {unit}, {range}",
-                decimal(line.fixed)
-            ),
-            (true, true) => {
-                format!("{class}{of} costs {formula}, to the instruction, {range}")
-            }
-            (true, false) => format!(
-                "{class}{of} costs {formula}, to within {:.1}%, {range}",
-                line.worst_share * 100.0
-            ),
-            (false, _) => format!(
-                "{class}{of} is no line {range}: {formula} comes nearest, and is {} off at {}",
-                signed(line.worst),
-                number(line.worst_x)
-            ),
-        },
-    }
 }
 
 fn number(n: i64) -> String {
@@ -386,6 +336,7 @@ fn compare(
             share(change, was)
         )
     };
+    let finding = format!("{finding}{}", idle(one, other, !same));
     Outcome {
         verdict,
         because: finding.clone(),
@@ -393,7 +344,29 @@ fn compare(
     }
 }
 
-fn unchanged(class: Class, part: &Part<'_>, views: &[&ClassView<'_>]) -> Result<Outcome, String> {
+/// What of the settings in which two arms differ could not act.
+fn idle(one: &ClassView<'_>, other: &ClassView<'_>, differs: bool) -> String {
+    let (before, after) = ((other.recording, other.arm), (one.recording, one.arm));
+    let (idle, alone) = acting::between(before, after);
+    acting::told(&idle, alone, differs)
+}
+
+/// The same, if it is the same of all arms.
+fn idle_in_all(first: &ClassView<'_>, rest: &[&ClassView<'_>]) -> String {
+    let mut told = rest.iter().map(|view| idle(view, first, false));
+    let one = told.next().unwrap_or_default();
+    match told.all(|other| other == one) {
+        true => one,
+        false => String::new(),
+    }
+}
+
+fn unchanged(
+    class: Class,
+    part: &Part<'_>,
+    views: &[&ClassView<'_>],
+    among: &str,
+) -> Result<Outcome, String> {
     let [first, rest @ ..] = views else {
         return Err(missing(class, None));
     };
@@ -405,13 +378,14 @@ fn unchanged(class: Class, part: &Part<'_>, views: &[&ClassView<'_>]) -> Result<
         u128::from(part.steady_insns(view)) * u128::from(first.packets)
             != u128::from(insns) * u128::from(view.packets)
     });
-    let of = part.within();
+    let of = format!("{}{among}", part.within());
     let cost = |view: &ClassView<'_>| per_packet(part.steady_insns(view), view.packets);
     let finding = match other {
         None => format!(
-            "{class}{of} costs {} in all {} arms",
+            "{class}{of} costs {} in all {} arms{}",
             cost(first),
-            views.len()
+            views.len(),
+            idle_in_all(first, rest)
         ),
         Some(other) => format!(
             "{class}{of} is not the same in all arms: {} with {}, {} with {}",
@@ -442,18 +416,21 @@ fn changed_by(class: Class, one: &ClassView<'_>, other: &ClassView<'_>, top: usi
         .map(|(name, change)| format!("{} {}", printable(name, NAME_CHARACTERS), signed(*change)))
         .collect();
     let finding = if all == 0 {
-        format!("no function of {class} changes with {}", arm_name(one))
+        let (one, other) = (arm_name(one), arm_name(other));
+        format!("no function of {class} changes with {one} instead of {other}")
     } else {
         format!(
-            "with {} {class} changes by {}, most in {}",
+            "with {} instead of {} {class} changes by {}, most in {}",
             arm_name(one),
+            arm_name(other),
             signed(change),
             list(told.into_iter())
         )
     };
+    let finding = format!("{finding}{}", idle(one, other, all > 0));
     Outcome {
         verdict: Verdict::Answered,
-        because: format!("{finding}; {all} functions differ"),
+        because: format!("{finding}; functions that differ: {all}"),
         finding,
     }
 }

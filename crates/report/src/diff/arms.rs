@@ -1,6 +1,9 @@
 //! Which arms are compared with which.
 
-use netplumb_model::recording::Arm;
+use std::collections::{BTreeMap, BTreeSet};
+
+use netplumb_model::experiment::{Nft, Ruleset};
+use netplumb_model::recording::{Arm, env};
 
 /// Two arms to compare, by index, and what tells them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,35 +14,107 @@ pub struct ArmPair {
     pub after: usize,
 }
 
-/// What of an arm that is not a knob of the machine may differ, and the knobs, in
-/// words: "link", "lo", "veth".
-pub fn differing(before: &Arm, after: &Arm) -> Vec<(String, String, String)> {
-    let on = |b: bool| if b { "on" } else { "off" }.to_string();
-    let mut differing = Vec::new();
-    let mut add = |what: &str, was: String, is: String| {
-        if was != is {
-            differing.push((what.to_string(), was, is));
+/// The level of a knob that an arm says nothing of.
+const NOT_SET: &str = "not set";
+
+/// Keys of an arm's knobs that are no knobs.
+const NO_KNOBS: [&str; 4] = [
+    env::SEED_OF,
+    env::SCAN_SETTING,
+    env::SCAN_BASE,
+    env::SCAN_CONTROL,
+];
+
+/// A level of an arm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Level {
+    /// As it is recorded.
+    raw: String,
+    /// As it is called.
+    pub(super) called: String,
+}
+
+impl Level {
+    fn not_set() -> Level {
+        Level::new(NOT_SET)
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        *self != Level::not_set()
+    }
+
+    fn new(text: &str) -> Level {
+        Level {
+            raw: text.into(),
+            called: text.into(),
         }
-    };
-    add(
-        "protocol",
-        before.proto.to_string(),
-        after.proto.to_string(),
-    );
-    add("IP", before.family.to_string(), after.family.to_string());
-    add("link", before.link.to_string(), after.link.to_string());
-    add("router", on(before.forward), on(after.forward));
-    add(
-        "bytes",
-        before.size_bytes.to_string(),
-        after.size_bytes.to_string(),
-    );
-    let mut knobs: Vec<&String> = before.knobs.keys().chain(after.knobs.keys()).collect();
-    knobs.sort_unstable();
-    knobs.dedup();
-    for knob in knobs {
-        let level = |arm: &Arm| arm.knobs.get(knob).cloned().unwrap_or("not set".into());
-        add(knob, level(before), level(after));
+    }
+}
+
+/// What there is a level of, after its place in what is told.
+pub(super) type Key = (usize, String);
+
+/// What of an arm is not a knob, in words, and its knobs. Rules are called by their
+/// file or their text, and the defaults that come with them by nothing.
+pub(super) struct Levels(BTreeMap<Key, Level>);
+
+impl Levels {
+    pub(super) fn of(arm: &Arm) -> Levels {
+        let on = |b: bool| if b { "on" } else { "off" }.to_string();
+        let sent = [
+            ("protocol", arm.proto.to_string()),
+            ("IP", arm.family.to_string()),
+            ("link", arm.link.to_string()),
+            ("router", on(arm.forward)),
+            ("bytes", arm.size_bytes.to_string()),
+        ];
+        let mut levels: BTreeMap<Key, Level> = sent
+            .iter()
+            .enumerate()
+            .map(|(place, (what, level))| ((place, what.to_string()), Level::new(level)))
+            .collect();
+        let nft = Ruleset::of(arm).map(|ruleset| ruleset.nft);
+        for (key, value) in &arm.knobs {
+            let level = match (key.as_str(), &nft) {
+                (key, _) if NO_KNOBS.contains(&key) => continue,
+                ("nft.file", Some(Nft::Text { .. })) => continue,
+                (key, Some(_)) if Ruleset::is_default(key, value) => continue,
+                ("nft", Some(nft)) => Level {
+                    raw: value.clone(),
+                    called: nft.title(),
+                },
+                _ => Level::new(value),
+            };
+            levels.insert((sent.len(), key.clone()), level);
+        }
+        Levels(levels)
+    }
+
+    pub(super) fn get(&self, what: &Key) -> Level {
+        self.0.get(what).cloned().unwrap_or_else(Level::not_set)
+    }
+
+    /// What is in either, in the order in which it is told.
+    pub(super) fn keys<'l>(all: impl IntoIterator<Item = &'l Levels>) -> BTreeSet<Key> {
+        let keys = all.into_iter().flat_map(|levels| levels.0.keys());
+        keys.cloned().collect()
+    }
+}
+
+/// In which levels two arms differ: "link", "lo", "veth".
+pub fn differing(before: &Arm, after: &Arm) -> Vec<(String, String, String)> {
+    let (was, is) = (Levels::of(before), Levels::of(after));
+    let mut differing = Vec::new();
+    for key in Levels::keys([&was, &is]) {
+        let (was, is) = (was.get(&key), is.get(&key));
+        if was == is {
+            continue;
+        }
+        let other = match was.called == is.called {
+            true => format!("{} (another text)", is.called),
+            false => is.called,
+        };
+        differing.push((key.1, was.called, other));
     }
     differing
 }

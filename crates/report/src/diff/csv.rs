@@ -1,6 +1,7 @@
 //! A comparison as CSV: one line for each class, context and function.
 
 use super::Diff;
+use crate::sheet::Sheet;
 
 /// The header, and the order of the columns.
 const HEADER: [&str; 20] = [
@@ -29,9 +30,7 @@ const HEADER: [&str; 20] = [
 /// The functions of all classes, or those of one layer, as CSV (RFC 4180). The
 /// verdict is the function's in all its contexts.
 pub fn render(diff: &Diff<'_>, layer: Option<&str>) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    // Writing to memory does not fail.
-    let _ = writer.write_record(HEADER);
+    let mut sheet = Sheet::new(HEADER);
     for class in &diff.classes {
         for function in &class.functions {
             let joint = &diff.functions.joints[function.function as usize];
@@ -39,7 +38,7 @@ pub fn render(diff: &Diff<'_>, layer: Option<&str>) -> String {
                 continue;
             }
             for (context, [calls, own, inclusive]) in &function.contexts {
-                let _ = writer.write_record([
+                sheet.row([
                     diff.sides.before.arms[class.arms.before].name.clone(),
                     diff.sides.after.arms[class.arms.after].name.clone(),
                     class.before.to_string(),
@@ -64,6 +63,5 @@ pub fn render(diff: &Diff<'_>, layer: Option<&str>) -> String {
             }
         }
     }
-    let bytes = writer.into_inner().unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+    sheet.finish()
 }

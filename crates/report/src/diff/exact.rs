@@ -72,6 +72,14 @@ impl Delta {
         }
     }
 
+    /// Without another of the same class.
+    pub fn minus(&self, other: &Delta) -> Delta {
+        self.plus(&Delta {
+            numerator: other.numerator.saturating_neg(),
+            ..*other
+        })
+    }
+
     /// None at all, of a class with these packets.
     pub fn none(&self) -> Delta {
         Delta {

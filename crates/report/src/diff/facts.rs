@@ -6,7 +6,7 @@ use netplumb_model::recording::{Recording, env};
 
 use super::arms::{ArmPair, differing};
 use super::{Diff, Sides};
-use crate::number::{printable, thousands};
+use crate::number::{counted, printable, thousands};
 
 /// One fact of two values.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -212,8 +212,8 @@ pub fn trust(diff: &Diff<'_>) -> Vec<String> {
     }
     if varying > 0 {
         blocks.push_str(&format!(
-            "; in {varying} of {} classes they differ, and no change within their range is called one",
-            diff.classes.len()
+            "; in {varying} of {} they differ, and no change within their range is called one",
+            counted(diff.classes.len(), "class")
         ));
     }
     lines.push(blocks);
@@ -278,8 +278,8 @@ pub fn warnings(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<String> {
             .count();
         if open > 0 {
             warnings.push(format!(
-                "{name} is invalid in {open} of {} blocks: packets are missing without a cause",
-                recording.blocks.len()
+                "{name} is invalid in {open} of {}: packets are missing without a cause",
+                counted(recording.blocks.len(), "block")
             ));
         }
     }

@@ -1,13 +1,19 @@
 //! Which function of one side is which of the other, by name.
 //!
-//! First those of the same name and module. Of the rest, those whose names differ
+//! First those of the same name and module; but where a kernel has several
+//! implementations of one function (`memset`, `memset_orig`) and two kernels ran other
+//! ones of them, all of them are that function. Of the rest, those whose names differ
 //! only in what the compiler appended (`.isra.0`, `.constprop.0`, `.llvm.123`, a
-//! number), then those that only moved between a module and the kernel itself.
-//! Renamed ones need the call tree: see [`super::renames`].
+//! number) or a macro (`_noprof`), then those that only moved between a module and the
+//! kernel itself. Renamed ones need the call tree: see [`super::renames`].
+//!
+//! Each pair of arms is matched by itself, whatever else is compared: the same question
+//! has one answer, however it is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::recording::{Function, FunctionId, Recording};
+use netplumb_model::symbol::{base_name, implementation_of, is_part, source_name};
 
 use crate::analysis::NO_LAYER;
 
@@ -23,10 +29,10 @@ pub struct Joint {
     pub module: Option<String>,
     /// Its layer, likewise, or [`NO_LAYER`].
     pub layer: String,
-    /// What it is before, if anything.
-    pub before: Option<FunctionId>,
+    /// What it is before: several where that side ran several implementations of it.
+    pub before: Vec<FunctionId>,
     /// And after.
-    pub after: Option<FunctionId>,
+    pub after: Vec<FunctionId>,
     /// Its symbol before, if that was another.
     pub was: Option<String>,
     /// Why two of different names are held to be one.
@@ -36,45 +42,33 @@ pub struct Joint {
 /// All functions of a comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Functions {
-    /// Each once.
+    /// Those of each pair of arms.
     pub joints: Vec<Joint>,
-    /// Where those of the recording before are.
-    pub before: BTreeMap<FunctionId, JointId>,
+    /// Of the pair that was matched last: where its functions before are.
+    pub(super) before: BTreeMap<FunctionId, JointId>,
     /// And after.
-    pub after: BTreeMap<FunctionId, JointId>,
-}
-
-/// What the compiler puts after a dot. Parts are pieces of a function, of which
-/// the rest has the plain name.
-const CLONES: [&str; 5] = ["isra", "constprop", "llvm", "lto_priv", "localalias"];
-const PARTS: [&str; 2] = ["part", "cold"];
-
-/// A symbol without what the compiler appended, and whether it is a part.
-pub(super) fn base_name(symbol: &str) -> (&str, bool) {
-    let mut name = symbol;
-    let mut part = false;
-    while let Some((rest, suffix)) = name.rsplit_once('.') {
-        let number = !suffix.is_empty() && suffix.bytes().all(|b| b.is_ascii_digit());
-        part |= PARTS.contains(&suffix);
-        if rest.is_empty() || !(number || CLONES.contains(&suffix) || PARTS.contains(&suffix)) {
-            break;
-        }
-        name = rest;
-    }
-    (name, part)
+    pub(super) after: BTreeMap<FunctionId, JointId>,
 }
 
 impl Functions {
-    /// Match the functions of two sides that any cost names.
-    pub(super) fn by_name(
+    /// Match the functions of a pair's sides that any cost names.
+    pub(super) fn add_pair(
+        &mut self,
         before: (&Recording, &BTreeSet<FunctionId>),
         after: (&Recording, &BTreeSet<FunctionId>),
-    ) -> Functions {
-        let mut functions = Functions::default();
+        same_kernel: bool,
+    ) {
+        let functions = self;
+        functions.before.clear();
+        functions.after.clear();
         let mut left_before: Vec<FunctionId> = before.1.iter().copied().collect();
         let mut left_after: Vec<FunctionId> = after.1.iter().copied().collect();
         let f = |id: &FunctionId| &before.0.functions[*id as usize];
         let g = |id: &FunctionId| &after.0.functions[*id as usize];
+        // In one kernel a name is a function.
+        if !same_kernel {
+            functions.implementations((before.0, &mut left_before), (after.0, &mut left_after));
+        }
         let mut pass = |key: &dyn Fn(&Function) -> Option<String>, why: Option<&str>| {
             let mut groups: BTreeMap<String, (Vec<FunctionId>, Vec<FunctionId>)> = BTreeMap::new();
             for id in &left_before {
@@ -97,7 +91,8 @@ impl Functions {
                 befores.sort_by_key(|id| (f(id).address, *id));
                 afters.sort_by_key(|id| (g(id).address, *id));
                 for (was, is) in befores.into_iter().zip(afters) {
-                    functions.pair(f(&was), was, g(&is), is, why.map(String::from));
+                    let sides = ((f(&was), was), (g(&is), is));
+                    functions.pair(sides.0, sides.1, why.map(String::from));
                 }
             }
             left_before.retain(|id| !functions.before.contains_key(id));
@@ -108,17 +103,23 @@ impl Functions {
         let compiler = "the compiler names its clones anew";
         pass(
             &|f| {
-                let (base, part) = base_name(&f.name);
+                let (base, part) = (base_name(&f.name), is_part(&f.name));
                 Some(format!("{base}\0{part}\0{}", module(f)))
             },
             Some(compiler),
         );
         pass(
-            &|f| Some(format!("{}\0{}", base_name(&f.name).0, module(f))),
+            &|f| Some(format!("{}\0{}", base_name(&f.name), module(f))),
             Some(compiler),
         );
         pass(
-            &|f| Some(base_name(&f.name).0.to_string()),
+            &|f| Some(format!("{}\0{}", source_name(&f.name), module(f))),
+            Some(
+                "from 6.10 on the function that allocates is called so, and the plain name is a macro",
+            ),
+        );
+        pass(
+            &|f| Some(source_name(&f.name).to_string()),
             Some("of the same name in another module, or in the kernel itself"),
         );
         for id in left_before {
@@ -127,15 +128,73 @@ impl Functions {
         for id in left_after {
             functions.alone(g(&id), None, Some(id));
         }
-        functions
+    }
+
+    /// Join the implementations of one function, where the sides ran other ones of them.
+    fn implementations(
+        &mut self,
+        before: (&Recording, &mut Vec<FunctionId>),
+        after: (&Recording, &mut Vec<FunctionId>),
+    ) {
+        type Family<'a> = (Vec<(&'a str, FunctionId)>, Vec<(&'a str, FunctionId)>);
+        let mut families: BTreeMap<&str, Family<'_>> = BTreeMap::new();
+        let of = |recording: &'_ Recording, id: FunctionId| -> Option<(&'static str, usize)> {
+            let function = &recording.functions[id as usize];
+            let family = implementation_of(&function.name).filter(|_| function.module.is_none());
+            family.map(|family| (family, id as usize))
+        };
+        for id in before.1.iter() {
+            if let Some((family, at)) = of(before.0, *id) {
+                let name = before.0.functions[at].name.as_str();
+                families.entry(family).or_default().0.push((name, *id));
+            }
+        }
+        for id in after.1.iter() {
+            if let Some((family, at)) = of(after.0, *id) {
+                let name = after.0.functions[at].name.as_str();
+                families.entry(family).or_default().1.push((name, *id));
+            }
+        }
+        for (family, (mut was, mut is)) in families {
+            was.sort_unstable();
+            is.sort_unstable();
+            let names = |side: &[(&str, FunctionId)]| -> Vec<String> {
+                side.iter().map(|(name, _)| (*name).to_string()).collect()
+            };
+            let (was_names, is_names) = (names(&was), names(&is));
+            if was.is_empty() || is.is_empty() || was_names == is_names {
+                continue;
+            }
+            let layer = |recording: &Recording, side: &[(&str, FunctionId)]| {
+                let mut ids = side.iter().map(|(_, id)| *id as usize);
+                ids.find_map(|id| recording.functions[id].layer.clone())
+            };
+            let id = self.joints.len() as JointId;
+            self.joints.push(Joint {
+                name: family.to_string(),
+                module: None,
+                layer: layer(after.0, &is)
+                    .or_else(|| layer(before.0, &was))
+                    .unwrap_or_else(|| NO_LAYER.into()),
+                before: was.iter().map(|(_, id)| *id).collect(),
+                after: is.iter().map(|(_, id)| *id).collect(),
+                was: Some(was_names.join(" and ")),
+                why: Some(format!(
+                    "implementations of {family}, of which the CPU's features choose; after, {}",
+                    is_names.join(" and ")
+                )),
+            });
+            self.before.extend(was.iter().map(|(_, f)| (*f, id)));
+            self.after.extend(is.iter().map(|(_, f)| (*f, id)));
+        }
+        before.1.retain(|id| !self.before.contains_key(id));
+        after.1.retain(|id| !self.after.contains_key(id));
     }
 
     fn pair(
         &mut self,
-        was: &Function,
-        before: FunctionId,
-        is: &Function,
-        after: FunctionId,
+        (was, before): (&Function, FunctionId),
+        (is, after): (&Function, FunctionId),
         why: Option<String>,
     ) {
         let id = self.joints.len() as JointId;
@@ -144,8 +203,8 @@ impl Functions {
             name: is.name.clone(),
             module: is.module.clone(),
             layer: layer.map_or(NO_LAYER, String::as_str).to_string(),
-            before: Some(before),
-            after: Some(after),
+            before: vec![before],
+            after: vec![after],
             was: (was.name != is.name).then(|| was.name.clone()),
             why,
         });
@@ -164,8 +223,8 @@ impl Functions {
             name: function.name.clone(),
             module: function.module.clone(),
             layer: function.layer.clone().unwrap_or_else(|| NO_LAYER.into()),
-            before,
-            after,
+            before: before.into_iter().collect(),
+            after: after.into_iter().collect(),
             was: None,
             why: None,
         });
@@ -177,21 +236,21 @@ impl Functions {
     pub(super) fn join(&mut self, gone: JointId, new: JointId, why: String) {
         let was = self.joints[gone as usize].clone();
         let joint = &mut self.joints[new as usize];
-        joint.before = was.before;
         joint.was = Some(was.name);
         joint.why = Some(why);
-        if let Some(function) = was.before {
-            self.before.insert(function, new);
+        for function in &was.before {
+            self.before.insert(*function, new);
         }
+        joint.before = was.before;
         // It stays where it is, for ids to stay, and is on neither side.
-        self.joints[gone as usize].before = None;
+        self.joints[gone as usize].before = Vec::new();
     }
 }
 
 impl Joint {
     /// Whether it was there and is no more.
     pub fn is_gone(&self) -> bool {
-        self.before.is_some() && self.after.is_none()
+        !self.before.is_empty() && self.after.is_empty()
     }
 
     /// "both", "gone" or "new".
@@ -205,6 +264,6 @@ impl Joint {
 
     /// Whether it was not there and is now.
     pub fn is_new(&self) -> bool {
-        self.before.is_none() && self.after.is_some()
+        self.before.is_empty() && !self.after.is_empty()
     }
 }

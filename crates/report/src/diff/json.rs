@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use netplumb_model::experiment::Idle;
 use serde::Serialize;
 
 use super::facts::Difference;
@@ -39,6 +40,7 @@ struct ClassOut<'a> {
     arm: &'a str,
     arm_before: &'a str,
     sentence: String,
+    could_not_act: &'a [Idle],
     verdict: &'static str,
     verdict_detail: Verdict,
     packets: Both<u64>,
@@ -170,7 +172,7 @@ pub fn render(diff: &Diff<'_>) -> String {
         classes: diff.classes.iter().map(|c| class_out(diff, c)).collect(),
     };
     // Strings, numbers and lists: nothing in it that JSON could not hold.
-    serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+    crate::number::json_text(serde_json::to_string_pretty(&document).unwrap_or_default() + "\n")
 }
 
 fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff) -> ClassOut<'a> {
@@ -181,6 +183,7 @@ fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff) -> ClassOut<'a> {
         arm: &diff.sides.after.arms[class.arms.after].name,
         arm_before: &diff.sides.before.arms[class.arms.before].name,
         sentence: sentence(diff, class),
+        could_not_act: &class.idle,
         verdict: class.verdict.as_str(),
         verdict_detail: class.verdict,
         packets: Both {

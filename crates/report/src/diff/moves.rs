@@ -111,7 +111,7 @@ impl Scene<'_> {
         };
         let both = |id: JointId| {
             let joint = &self.functions.joints[id as usize];
-            joint.before.is_some() && joint.after.is_some()
+            !joint.before.is_empty() && !joint.after.is_empty()
         };
         // By absorbing function: what each that it absorbed cost, and its calls.
         let mut absorbers: BTreeMap<JointId, BTreeMap<JointId, (f64, f64)>> = BTreeMap::new();

@@ -1,5 +1,7 @@
 //! A comparison as the page's data: one tree of the union for each context.
 
+use std::collections::BTreeMap;
+
 use netplumb_model::recording::env;
 
 use super::facts::trust;
@@ -19,6 +21,7 @@ pub fn page(diff: &Diff<'_>) -> Page {
     let mut warnings: Vec<String> = diff.differences.iter().map(ToString::to_string).collect();
     warnings.extend(diff.warnings.iter().cloned());
     let [was, is] = [diff.sides.before_name, diff.sides.after_name].map(|n| printable(n, 200));
+    let (functions, numbers) = functions(diff);
     Page {
         schema: SCHEMA,
         diff: true,
@@ -53,27 +56,49 @@ pub fn page(diff: &Diff<'_>) -> Page {
             .collect(),
         trust: trust(diff),
         claims: Vec::new(),
-        functions: diff
-            .functions
-            .joints
+        figures: Vec::new(),
+        functions,
+        classes: diff
+            .classes
             .iter()
-            .map(|joint| PageFunction {
+            .map(|c| class(diff, c, &numbers))
+            .collect(),
+        timed: None,
+        bench: None,
+    }
+}
+
+/// The functions of all pairs of arms, each once, and the number there of each joint.
+fn functions(diff: &Diff<'_>) -> (Vec<PageFunction>, Vec<u32>) {
+    let mut known = BTreeMap::new();
+    let mut functions = Vec::new();
+    let numbers = diff.functions.joints.iter().map(|joint| {
+        let same = (
+            &joint.name,
+            &joint.module,
+            &joint.was,
+            &joint.before,
+            &joint.after,
+        );
+        *known.entry(same).or_insert_with(|| {
+            functions.push(PageFunction {
                 name: joint.name.clone(),
                 module: joint.module.clone(),
                 layer: joint.layer.clone(),
                 was: joint.was.clone(),
                 source: joint
                     .after
-                    .and_then(|f| lines::definition(diff.sides.after, f)),
-            })
-            .collect(),
-        classes: diff.classes.iter().map(|c| class(diff, c)).collect(),
-        timed: None,
-        bench: None,
-    }
+                    .first()
+                    .and_then(|&f| lines::definition(diff.sides.after, f)),
+            });
+            (functions.len() - 1) as u32
+        })
+    });
+    let numbers = numbers.collect();
+    (functions, numbers)
 }
 
-fn class(diff: &Diff<'_>, class: &ClassDiff) -> PageClass {
+fn class(diff: &Diff<'_>, class: &ClassDiff, numbers: &[u32]) -> PageClass {
     let was = &diff.sides.before.arms[class.arms.before].name;
     let is = &diff.sides.after.arms[class.arms.after].name;
     PageClass {
@@ -85,16 +110,17 @@ fn class(diff: &Diff<'_>, class: &ClassDiff) -> PageClass {
         class: class.class(),
         per: class.after.proto.unit().into(),
         sentence: sentence(diff, class),
+        could_not_act: class.idle.iter().map(ToString::to_string).collect(),
         packets: class.total.after.packets,
         packets_before: class.total.before.packets,
-        contexts: class.trees.iter().map(tree).collect(),
+        contexts: class.trees.iter().map(|t| tree(t, numbers)).collect(),
         published: None,
         moves: class
             .moves
             .iter()
             .map(|m| PageMove {
-                from: m.from,
-                to: m.to,
+                from: numbers[m.from as usize],
+                to: numbers[m.to as usize],
                 insns_per_packet: m.insns_per_packet,
                 why: m.why.clone(),
             })
@@ -103,7 +129,7 @@ fn class(diff: &Diff<'_>, class: &ClassDiff) -> PageClass {
     }
 }
 
-fn tree(tree: &UnionTree) -> PageTree {
+fn tree(tree: &UnionTree, numbers: &[u32]) -> PageTree {
     let column = |of: fn(&UnionNode) -> u64| tree.nodes.iter().map(of).collect();
     PageTree {
         context: tree.context.to_string(),
@@ -112,7 +138,11 @@ fn tree(tree: &UnionTree) -> PageTree {
             .iter()
             .map(|n| n.parent.map_or(-1, i64::from))
             .collect(),
-        function: tree.nodes.iter().map(|n| n.function).collect(),
+        function: tree
+            .nodes
+            .iter()
+            .map(|n| numbers[n.function as usize])
+            .collect(),
         calls: column(|n| n.after.calls),
         self_insns: column(|n| n.after.self_insns),
         calls_before: column(|n| n.before.calls),

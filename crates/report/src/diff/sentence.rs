@@ -1,14 +1,14 @@
 //! What a comparison comes to, in a sentence for each class.
 
 use netplumb_model::class::{Class, Direction, Proto};
-use netplumb_model::recording::Arm;
+use netplumb_model::recording::Recording;
 
-use super::arms::differing;
 use super::exact::Delta;
 use super::side::Side;
 use super::{Change, ClassDiff, Diff, FunctionChange, Verdict};
+use crate::acting;
 use crate::analysis::NO_LAYER;
-use crate::number::{per_packet, printable, thousands};
+use crate::number::{counted, per_packet, printable, thousands};
 
 /// How names stand in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,30 +87,6 @@ pub fn words(class: Class) -> String {
     format!("{proto} {direction}")
 }
 
-/// What tells two arms apart: "link lo → veth, 10 → 1024 bytes"; of arms of one
-/// kind, their name.
-pub fn label(before: &Arm, after: &Arm) -> String {
-    let differences = differing(before, after);
-    if differences.is_empty() {
-        return match before.name == after.name {
-            true => printable(&before.name, NAME_LIMIT),
-            false => format!(
-                "{} → {}",
-                printable(&before.name, NAME_LIMIT),
-                printable(&after.name, NAME_LIMIT)
-            ),
-        };
-    }
-    let told: Vec<String> = differences
-        .iter()
-        .map(|(what, was, is)| {
-            let [what, was, is] = [what, was, is].map(|t| printable(t, 40));
-            format!("{what} {was} → {is}")
-        })
-        .collect();
-    told.join(", ")
-}
-
 /// A change with its sign: whole where it is, else to one decimal, or to two below
 /// ten.
 pub fn signed(delta: &Delta) -> String {
@@ -133,6 +109,44 @@ pub fn signed(delta: &Delta) -> String {
         let tenths = (value * 10.0).round() as u64;
         format!("{sign}{}.{}", thousands(tenths / 10), tenths % 10)
     }
+}
+
+/// Parts of a change with their signs, so rounded that they add up to it as [`signed`] has it.
+pub fn signed_parts(whole: &Delta, parts: &[Delta]) -> Vec<String> {
+    let denominator = whole.denominator.max(1);
+    let exact = |d: &Delta| d.size().is_multiple_of(denominator);
+    if exact(whole) && parts.iter().all(exact) {
+        return parts.iter().map(signed).collect();
+    }
+    // As many decimals as the whole is shown with.
+    let scale: i128 = match whole.value().abs() < 10.0 && !exact(whole) {
+        true => 100,
+        false => 10,
+    };
+    let share = i128::try_from(denominator).unwrap_or(i128::MAX);
+    let half = |n: i128| if n < 0 { -(share / 2) } else { share / 2 };
+    let rounded = |d: &Delta| {
+        let scaled = d.numerator.saturating_mul(scale);
+        scaled.saturating_add(half(scaled)) / share
+    };
+    let mut units: Vec<i128> = parts.iter().map(rounded).collect();
+    // What rounding leaves goes to the largest, of which it is the least.
+    let left = rounded(whole) - units.iter().sum::<i128>();
+    if let Some(largest) = units.iter_mut().max_by_key(|n| n.unsigned_abs()) {
+        *largest += left;
+    }
+    let digits = if scale == 100 { 2 } else { 1 };
+    let text = |n: &i128| {
+        let sign = if *n < 0 { '-' } else { '+' };
+        let size = n.unsigned_abs();
+        let (whole, part) = (size / scale.unsigned_abs(), size % scale.unsigned_abs());
+        let whole = thousands(u64::try_from(whole).unwrap_or(u64::MAX));
+        match part {
+            0 => format!("{sign}{whole}"),
+            _ => format!("{sign}{whole}.{part:0digits$}"),
+        }
+    };
+    units.iter().map(text).collect()
 }
 
 /// A change in percent of what was: "-1.8%", "from 0".
@@ -170,8 +184,13 @@ pub fn sentence(diff: &Diff<'_>, class: &ClassDiff) -> String {
     sentence_in(diff, class, Style::Plain)
 }
 
-/// The same, in a style.
+/// The same, in a style; and what of the settings compared could not act.
 pub fn sentence_in(diff: &Diff<'_>, class: &ClassDiff, style: Style) -> String {
+    let idle = acting::told(&class.idle, class.idle_alone, class.verdict.differs());
+    format!("{}{}", outcome(diff, class, style), style.text(&idle, 600))
+}
+
+fn outcome(diff: &Diff<'_>, class: &ClassDiff, style: Style) -> String {
     let (was, is) = (figure(class.total.before), figure(class.total.after));
     let subject = style.text(&subject(class), 400);
     let name = |f: &FunctionChange| style.name(&diff.functions.joints[f.function as usize].name);
@@ -191,12 +210,12 @@ pub fn sentence_in(diff: &Diff<'_>, class: &ClassDiff, style: Style) -> String {
         );
     }
     if class.verdict.differs() {
-        let (_, unsure) = class.unsure();
+        let parts = signed_parts(&delta, &[class.certain, delta.minus(&class.certain)]);
         return format!(
             "{figures}, of which {}{}; the rest, {}, is within the spread of the blocks",
-            signed(&class.certain),
+            parts[0],
             place(class, &class.certain, &changed, &name),
-            signed(&unsure)
+            parts[1]
         );
     }
     let mut text = format!("{figures}, no difference");
@@ -267,19 +286,26 @@ fn place(
     {
         return format!(", most of it in {first_name} and {}", name(second));
     }
-    let count = functions(changed.len());
+    let count = counted(changed.len(), "function");
     let largest = format!("largest {first_name} {}", signed(&of(first)));
     if mixed {
         let part = |up: bool| {
             let those = changed.iter().map(|f| of(f));
             let those: Vec<Delta> = those.filter(|d| (d.numerator > 0) == up).collect();
             let sum = those.iter().fold(delta.none(), |sum, d| sum.plus(d));
-            format!("{} in {}", signed(&sum), those.len())
+            (sum, those.len())
+        };
+        let ((more, risen), (less, fallen)) = (part(true), part(false));
+        // What is too small to tell is of the whole too.
+        let rest = delta.minus(&more).minus(&less);
+        let parts = signed_parts(delta, &[more, less, rest]);
+        let small = match rest.numerator {
+            0 => String::new(),
+            _ => format!(", {} too small to tell", parts[2]),
         };
         return format!(
-            ": {} and {} of {count} ({largest})",
-            part(true),
-            part(false)
+            ": {} in {risen} and {} in {fallen} of {count}{small} ({largest})",
+            parts[0], parts[1]
         );
     }
     let layer = class
@@ -289,13 +315,6 @@ fn place(
         .map(|(layer, _)| format!(", mostly {}", printable(layer, 40)))
         .unwrap_or_default();
     format!(", spread over {count}{layer} ({largest})")
-}
-
-fn functions(count: usize) -> String {
-    match count {
-        1 => "1 function".into(),
-        n => format!("{n} functions"),
-    }
 }
 
 /// Two figures that differ, with as many decimals as it takes to tell them apart.
@@ -317,13 +336,24 @@ pub fn told_apart(one: super::PerPacket, other: super::PerPacket) -> (String, St
 }
 
 /// A direction that one side alone has.
-pub(super) fn one_side(arm: &Arm, direction: Direction, side: &Side<'_>, name: &str) -> String {
+pub(super) fn one_side(
+    (recording, arm, direction): (&Recording, usize, Direction),
+    side: &Side<'_>,
+    name: &str,
+) -> String {
+    let of = &recording.arms;
+    let arm = &of[arm];
     let class = Class {
         proto: arm.proto,
         direction,
     };
+    let alone = of.iter().filter(|other| other.proto == arm.proto).count() == 1;
+    let which = match alone {
+        true => String::new(),
+        false => format!(" ({})", printable(&arm.name, NAME_LIMIT)),
+    };
     format!(
-        "{}: only in {}, {} instructions per {}",
+        "{}{which}: only in {}, {} instructions per {}",
         words(class),
         printable(name, 120),
         per_packet(side.sum(), side.packets),

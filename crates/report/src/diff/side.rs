@@ -140,9 +140,15 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// A function's self instructions by block; of none, zeros.
-    pub(super) fn of_function(&self, function: Option<FunctionId>) -> Option<Spread> {
-        self.spread(function.and_then(|f| self.functions.get(&f)))
+    /// A function's self instructions by block, all its implementations'; of none, zeros.
+    pub(super) fn of_function(&self, functions: &[FunctionId]) -> Option<Spread> {
+        let mut sums = vec![0_u64; self.block_packets.len()];
+        for by_block in functions.iter().filter_map(|f| self.functions.get(f)) {
+            for (sum, one) in sums.iter_mut().zip(by_block) {
+                *sum = sum.saturating_add(*one);
+            }
+        }
+        self.spread(Some(&sums))
     }
 
     /// A context's by block.

@@ -1,7 +1,9 @@
 //! Comparisons of small recordings made by hand.
 
 mod build;
+mod labels;
 mod matching;
 mod properties;
 mod renderings;
 mod rules;
+mod same;

@@ -1,7 +1,7 @@
 //! The union of two calling-context trees: nodes by their calling path, functions
 //! that are the same merged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::class::Context;
 use netplumb_model::recording::{FunctionId, NodeId};
@@ -80,6 +80,11 @@ impl Builder {
         sum_of: impl Fn(&mut UnionNode) -> &mut Sum,
     ) {
         let mut united: BTreeMap<NodeId, u32> = BTreeMap::new();
+        let mut within: BTreeSet<NodeId> = BTreeSet::new();
+        let of_parent = |id: NodeId| {
+            let parent = side.recording.nodes[id as usize].parent?;
+            Some(side.recording.nodes[parent as usize].function)
+        };
         for (id, sum) in side.nodes.get(&context).into_iter().flatten() {
             // The way up to what is known, and down again: callers without a cost
             // of their own are nodes too.
@@ -91,7 +96,17 @@ impl Builder {
             }
             let mut parent = next.map(|id| united[&id]);
             for id in path.into_iter().rev() {
-                let function = joints[&side.recording.nodes[id as usize].function];
+                let raw = side.recording.nodes[id as usize].function;
+                let function = joints[&raw];
+                // One implementation that jumped to another is one call of the function.
+                if let Some(above) = parent
+                    && self.nodes[above as usize].function == function
+                    && of_parent(id) != Some(raw)
+                {
+                    united.insert(id, above);
+                    within.insert(id);
+                    continue;
+                }
                 let node = *self.by_path.entry((parent, function)).or_insert_with(|| {
                     self.nodes.push(UnionNode {
                         parent,
@@ -107,7 +122,11 @@ impl Builder {
                 united.insert(id, node);
                 parent = Some(node);
             }
-            sum_of(&mut self.nodes[united[id] as usize]).add(*sum);
+            let mut sum = *sum;
+            if within.contains(id) {
+                sum.calls = 0;
+            }
+            sum_of(&mut self.nodes[united[id] as usize]).add(sum);
         }
     }
 

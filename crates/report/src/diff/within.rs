@@ -5,7 +5,8 @@ use netplumb_model::recording::Recording;
 
 use super::arms::{Pairs, pair_within};
 use super::side::Index;
-use super::{Sides, compare_indexed, sentence};
+use super::{Sides, compare_indexed, labels, sentence};
+use crate::number::plural;
 use crate::terminal::continued;
 
 /// With more sentences than these, what did not change is only counted...
@@ -32,17 +33,15 @@ pub fn of_arms(recording: &Recording, directions: &[Direction], columns: usize) 
     // Whether it is a difference, and the sentence. One pair at a time: the trees
     // of hundreds of arms need not be in memory together.
     let mut told: Vec<(bool, String)> = Vec::new();
-    for pair in pairs {
+    // Of one pair, too, it has to be said which it is.
+    let labels = labels::labels(sides, &pairs);
+    for (pair, label) in pairs.into_iter().zip(&labels) {
         let paired = Pairs {
             pairs: vec![pair],
             ..Pairs::default()
         };
-        let mut diff = compare_indexed(sides, (&index, &index), &paired, directions);
-        // Of one pair, too, it has to be said which it is.
-        for class in &mut diff.classes {
-            class.label =
-                sentence::label(&recording.arms[pair.before], &recording.arms[pair.after]);
-        }
+        let label = std::slice::from_ref(label);
+        let diff = compare_indexed(sides, (&index, &index), &paired, label, directions);
         for class in &diff.classes {
             told.push((class.verdict.differs(), sentence::sentence(&diff, class)));
         }
@@ -66,7 +65,10 @@ pub fn of_arms(recording: &Recording, directions: &[Direction], columns: usize) 
     }
     let equal = told.len() - shown.len();
     if equal > 0 {
-        out.push_str(&format!("No difference in {equal} others.\n"));
+        out.push_str(&format!(
+            "No difference in {equal} {}.\n",
+            plural(equal, "other")
+        ));
     }
     Some(out)
 }

@@ -3,19 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use netplumb_model::class::{Context, Direction, Proto};
+use netplumb_model::class::{Context, Direction};
 use netplumb_model::experiment::Experiment;
-use netplumb_model::recording::{Arm, NodeId, Recording, env};
+use netplumb_model::recording::{NodeId, Recording, env};
 
+use super::figure::figure;
 use crate::analysis::{ClassView, NO_LAYER, unit};
 use crate::claims;
 use crate::conclusions;
 use crate::lines;
-use crate::number::{per_packet, percent, printable, thousands};
+use crate::number::{counted, per_packet, percent, printable};
 use crate::page::{
     Fact, Page, PageClaim, PageClass, PageFunction, PagePublished, PageTree, SCHEMA,
 };
-use crate::terminal::{bottleneck, label};
+use crate::terminal::{bottleneck, label, sent};
 use crate::trust::footer;
 
 /// A symbol of more than this is no name of a function.
@@ -50,6 +51,7 @@ pub fn report_page(
         facts: facts(recording),
         trust: footer(recording, views),
         claims: experiment.map_or_else(Vec::new, |experiment| judged(experiment, views)),
+        figures: experiment.map_or_else(Vec::new, |experiment| figure(experiment, views)),
         functions: functions(recording),
         classes: views
             .iter()
@@ -115,9 +117,9 @@ fn headline(views: &[ClassView<'_>]) -> Vec<String> {
     };
     let arms: BTreeSet<usize> = views.iter().map(|view| view.arm).collect();
     vec![format!(
-        "{} arms, {} classes: from {} ({}) to {} ({}) {} per {}",
-        arms.len(),
-        views.len(),
+        "{}, {}: from {} ({}) to {} ({}) {} per {}",
+        counted(arms.len(), "arm"),
+        counted(views.len(), "class"),
         per_packet(least.total, least.packets),
         label(least),
         per_packet(most.total, most.packets),
@@ -169,8 +171,8 @@ fn warnings(recording: &Recording) -> Vec<String> {
         .count();
     if open > 0 {
         warnings.push(format!(
-            "{open} of {} blocks are invalid: not every packet is accounted for.",
-            recording.blocks.len()
+            "Invalid: {open} of {}, in which not every packet is accounted for.",
+            counted(recording.blocks.len(), "block")
         ));
     }
     if recording.environment.get(env::QUICK).map(String::as_str) == Some("yes") {
@@ -262,28 +264,13 @@ fn described(view: &ClassView<'_>) -> String {
         .collect();
     let each = view.class.proto.unit();
     format!(
-        "{}; {} {} per {each} ({}), over {} {each}s.",
+        "{}; {} {} per {each} ({}), over {}.",
         sent(view.arm()),
         per_packet(view.total, view.packets),
         unit(view.recording),
         contexts.join(" + "),
-        thousands(view.packets)
+        counted(view.packets as usize, each)
     )
-}
-
-/// What an arm sends, over what.
-pub(crate) fn sent(arm: &Arm) -> String {
-    let mut text = match arm.proto {
-        Proto::Command => format!("{} over {}, {}", arm.name, arm.family, arm.link),
-        _ => format!(
-            "{} over {}, {}, {} bytes",
-            arm.proto, arm.family, arm.link, arm.size_bytes
-        ),
-    };
-    if arm.forward {
-        text.push_str(", through a router");
-    }
-    text
 }
 
 /// The tree of one context. Ancestors without a cost of their own are in it.

@@ -5,12 +5,115 @@ use serde::Serialize;
 /// Of a recording of benches.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageBench {
-    /// In the order in which they are shown.
+    /// Every arm.
+    pub rates: PageRates,
+    /// How long packets took, if that was measured.
+    pub latency: Option<PageLatency>,
+    /// What was swept, in the order in which it is shown.
     pub charts: Vec<PageChart>,
     /// Ledgers, drawn.
     pub flows: Vec<PageFlow>,
     /// What a packet costs along each path, by unit.
     pub costs: Vec<PageCosts>,
+}
+
+/// The rates of all arms: bars, and a table of the same.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageRates {
+    /// What is drawn.
+    pub title: String,
+    /// Of the table, besides the arm's name.
+    pub columns: Vec<PageColumn>,
+    /// Those without a valid block first, then those that lost packets, the most first;
+    /// then the others, the fastest first, and at last those that could not be here.
+    pub arms: Vec<PageArm>,
+    /// What there is to say of some of them.
+    pub notes: Vec<PageNote>,
+}
+
+/// A column.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageColumn {
+    /// Its heading.
+    pub title: String,
+    /// What it is.
+    pub hint: String,
+}
+
+/// What came of an arm.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PageArmState {
+    /// It has a rate.
+    #[default]
+    Measured,
+    /// None of its blocks counts.
+    Invalid,
+    /// It could not be here.
+    Absent,
+}
+
+/// An arm.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageArm {
+    /// Its name.
+    pub name: String,
+    /// What came of it.
+    pub state: PageArmState,
+    /// Packets a second that were handled, and the interval.
+    pub pps: Option<f64>,
+    /// Its lower end.
+    pub low: Option<f64>,
+    /// Its upper end.
+    pub high: Option<f64>,
+    /// The share of the packets that was lost; nothing where none was.
+    pub lost: f64,
+    /// What is written beside its bar: a loss, a doubt, why there is none. May be empty.
+    pub mark: String,
+    /// By column.
+    pub cells: Vec<PageCell>,
+}
+
+/// A cell of a table.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageCell {
+    /// As it is shown.
+    pub text: String,
+    /// What it is sorted by.
+    pub value: Option<f64>,
+}
+
+/// A footnote.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageNote {
+    /// The arms that it is about.
+    pub arms: Vec<String>,
+    /// What it says.
+    pub text: String,
+}
+
+/// How long packets took.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageLatency {
+    /// What was measured.
+    pub title: String,
+    /// What else is in these times than the path's.
+    pub note: String,
+    /// What each percentile is called.
+    pub columns: Vec<String>,
+    /// The arms.
+    pub arms: Vec<PageLatencyArm>,
+}
+
+/// How long an arm's packets took.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageLatencyArm {
+    /// The arm.
+    pub name: String,
+    /// Packets whose time was taken.
+    pub packets: u64,
+    /// By column.
+    pub ns: Vec<Option<f64>>,
 }
 
 /// What a packet costs along paths, in one unit.

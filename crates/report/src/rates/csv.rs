@@ -4,8 +4,9 @@ use netplumb_model::recording::Recording;
 
 use super::blocks;
 use super::explain::{Unit, explained};
+use crate::sheet::Sheet;
 
-const HEADING: [&str; 16] = [
+const HEADING: [&str; 17] = [
     "arm",
     "block",
     "valid",
@@ -15,7 +16,8 @@ const HEADING: [&str; 16] = [
     "sent_pps",
     "handled_pps",
     "handled_bytes_per_s",
-    "ns_per_packet",
+    "cpu_ns_per_packet",
+    "wall_ns_per_packet",
     "loss",
     "busy_cpus",
     "limit_pps",
@@ -26,14 +28,12 @@ const HEADING: [&str; 16] = [
 
 /// The table, with a heading.
 pub fn render(recording: &Recording) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    // Writing to memory does not fail.
-    let _ = writer.write_record(HEADING);
+    let mut sheet = Sheet::new(HEADING);
     for (block, m) in blocks(recording) {
         let arm = recording.arms.get(block.arm as usize);
         let invalid = m.invalid();
         let some = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.3}"));
-        let _ = writer.write_record([
+        sheet.row([
             arm.map_or_else(String::new, |a| a.name.clone()),
             block.index.to_string(),
             invalid.is_none().to_string(),
@@ -43,11 +43,12 @@ pub fn render(recording: &Recording) -> String {
             format!("{:.3}", m.sent_pps()),
             format!("{:.3}", m.handled_pps()),
             some(m.handled_bytes_per_s()),
-            some(m.ns_per_packet()),
+            some(m.cpu_ns_per_packet()),
+            some(m.wall_ns_per_packet()),
             format!("{:.9}", m.loss()),
             format!("{:.4}", m.busy_cpus()),
-            some(m.limit_pps),
-            m.is_generator_bound().to_string(),
+            some(m.limit_pps()),
+            (m.is_generator_bound()).map_or_else(String::new, |bound| bound.to_string()),
             String::new(),
             String::new(),
         ]);
@@ -64,9 +65,8 @@ pub fn render(recording: &Recording) -> String {
             line[1] = block.to_string();
             line[2] = "true".into();
             line[column] = format!("{own:.3}");
-            let _ = writer.write_record(&line);
+            sheet.row(line);
         }
     }
-    let bytes = writer.into_inner().unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+    sheet.finish()
 }

@@ -3,22 +3,24 @@
 
 use comfy_table::Cell;
 use netplumb_model::bench::Measured;
-use netplumb_stats::judge::{Judged, Pair, judge};
+use netplumb_stats::judge::{FALSE_RATE, Judged, Pair, judge};
 
 use serde::Serialize;
 
 use super::ArmRates;
 use super::terminal::rate;
+use crate::interval;
 use crate::json::SCHEMA;
-use crate::markdown::code;
-use crate::number::printable;
-use crate::terminal::{right, table, trimmed};
+use crate::markdown::{code, prose};
+use crate::number::{json_text, printable};
+use crate::sheet::tamed;
+use crate::terminal::{continued, right, table, trimmed};
 use crate::times::diff::json::word;
 
 /// Names are cut to this.
 const NAME_LIMIT: usize = 44;
-/// The seed of the intervals.
-const SEED: u64 = 1;
+/// Text to this.
+const PROSE_LIMIT: usize = 600;
 
 /// Two arms that are compared.
 #[derive(Debug)]
@@ -64,7 +66,7 @@ pub fn rows(sides: &[Sides<'_>]) -> Vec<Row> {
     let pps = |arm: &ArmRates<'_>| arm.handled_pps().map_or(0.0, |m| m.value);
     sides
         .iter()
-        .zip(judge(&pairs, SEED))
+        .zip(judge(&pairs))
         .map(|(s, judged)| Row {
             name: s.name.clone(),
             pps: [pps(s.before), pps(s.after)],
@@ -93,6 +95,7 @@ struct RowOut<'a> {
     ratio_low: Option<f64>,
     ratio_high: Option<f64>,
     smallest_detectable: Option<f64>,
+    noise_hides_any_change: bool,
     interleaved: bool,
     verdict: &'a str,
 }
@@ -107,8 +110,9 @@ fn row_out(row: &Row) -> RowOut<'_> {
         after_ns: judged.after,
         ratio: judged.ratio.map(|r| r.value),
         ratio_low: judged.ratio.map(|r| r.low),
-        ratio_high: judged.ratio.map(|r| r.high),
+        ratio_high: judged.ratio.map(|r| r.high).filter(|high| high.is_finite()),
         smallest_detectable: judged.smallest,
+        noise_hides_any_change: judged.is_blind(),
         interleaved: !row.apart,
         verdict: word(judged.verdict),
     }
@@ -123,7 +127,7 @@ pub fn json(rows: &[Row]) -> String {
         rates: rows.iter().map(row_out).collect(),
     };
     // Plain data with string keys always serializes.
-    let mut out = serde_json::to_string_pretty(&document).unwrap_or_default();
+    let mut out = json_text(serde_json::to_string_pretty(&document).unwrap_or_default());
     out.push('\n');
     out
 }
@@ -135,8 +139,7 @@ pub fn csv(rows: &[Row]) -> String {
         // Writing to memory does not fail.
         let _ = writer.serialize(row_out(row));
     }
-    let bytes = writer.into_inner().unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+    tamed(&writer.into_inner().unwrap_or_default())
 }
 
 /// The comparison as a table of Markdown.
@@ -153,11 +156,26 @@ pub fn markdown(rows: &[Row]) -> String {
             rate(row.pps[0]),
             rate(row.pps[1]),
             ratio.map_or("-".into(), |r| format!("{:.3}", r.value)),
-            ratio.map_or("-".into(), |r| format!("{:.3} to {:.3}", r.low, r.high)),
+            ratio.map_or("-".into(), |r| interval::told(r, thousandths)),
             judged.verdict.as_str(),
         ));
     }
+    for text in noise(rows) {
+        out.push_str(&format!("\nBeware: {}.\n", prose(&text, PROSE_LIMIT)));
+    }
     out
+}
+
+fn thousandths(ratio: f64) -> String {
+    format!("{ratio:.3}")
+}
+
+/// What noise hides, a line for those that took turns and one for the others.
+fn noise(rows: &[Row]) -> impl Iterator<Item = String> {
+    [false, true].into_iter().filter_map(|apart| {
+        let of = rows.iter().filter(move |row| row.apart == apart);
+        interval::noise(of.map(|row| (row.name.as_str(), &row.judged)), apart)
+    })
 }
 
 /// The comparison as a table.
@@ -184,7 +202,7 @@ pub fn render(rows: &[Row], columns: usize) -> String {
             right(format!("{:.1}", judged.before)),
             right(format!("{:.1}", judged.after)),
             right(ratio.map_or("-".into(), |r| format!("{:.3}", r.value))),
-            right(ratio.map_or("-".into(), |r| format!("{:.3} to {:.3}", r.low, r.high))),
+            right(ratio.map_or("-".into(), |r| interval::told(r, thousandths))),
             right(
                 judged
                     .smallest
@@ -194,9 +212,16 @@ pub fn render(rows: &[Row], columns: usize) -> String {
         ]);
     }
     let mut out = trimmed(&table);
-    out.push_str(
-        "\nThe ratio is of ns a packet: below 1 is faster. Blocks are the unit; of the differences \
-         found,\nat most one in twenty is false.\n",
+    let each = format!(
+        "The ratio is of wall ns a packet (1/rate): below 1 is faster. Blocks are the unit; of the differences found, \
+         at most {:.0} % are false.",
+        FALSE_RATE * 100.0
     );
+    let beware = noise(rows).map(|text| format!("Beware: {text}."));
+    out.push('\n');
+    for line in [each].into_iter().chain(beware) {
+        out.push_str(&continued(&line, 2, columns));
+        out.push('\n');
+    }
     out
 }

@@ -6,9 +6,9 @@ mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netplumb_model::bench::{COUNTED, NANOSECONDS};
+use netplumb_model::bench::{COUNTED, Measured, NANOSECONDS, Other};
 use netplumb_model::class::Direction;
-use netplumb_model::recording::{Arm, FunctionId, Recording, env};
+use netplumb_model::recording::{Arm, FunctionId, NodeId, Recording, env};
 use serde::Serialize;
 
 use super::ArmRates;
@@ -21,6 +21,9 @@ pub use table::{render, sentences};
 const NORMAL_95: f64 = 1.96;
 /// What is added to the name of an arm, if that was counted, or sampled.
 const SUFFIXES: [&str; 2] = [", counted", ", sampled"];
+
+/// What is no packet's, in recordings that don't say what it is.
+const UNNAMED: &str = "not named";
 
 /// In what it is told what a packet costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -61,8 +64,13 @@ pub struct Explained {
     pub other: f64,
     /// User code of who reads.
     pub user: f64,
-    /// Nanoseconds of a packet where its rate was measured, the generator's with it if
-    /// they share a CPU; none if no rate was, or several.
+    /// The sum of these: of nanoseconds, the CPU time of a packet.
+    pub total: f64,
+    /// What is no packet's, by what ran, the most first; of nanoseconds.
+    pub others: Vec<OtherPart>,
+    /// What goes with the CPU time to make wall time of it; of nanoseconds.
+    pub wall: Option<Wall>,
+    /// CPU time of a packet where its rate was measured; none if no rate was, or several.
     #[serde(skip)]
     pub ns: Option<f64>,
     /// Of the generator by itself.
@@ -90,6 +98,54 @@ pub struct Function {
     /// Half of the 95 % interval of that, by how many samples there are; 0 of what was
     /// counted.
     pub uncertainty: f64,
+}
+
+/// A part of what is no packet's.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OtherPart {
+    /// What ran: "task cc1", "softirq timer".
+    pub name: String,
+    /// For each packet.
+    pub own: f64,
+}
+
+/// Time in the blocks that were sampled, in nanoseconds for each packet: all CPUs together
+/// have `cpus` times the wall time, which is what samples found running, and the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Wall {
+    /// One by the rate of these blocks.
+    pub ns: f64,
+    /// CPUs that were sampled.
+    pub cpus: usize,
+    /// The rest: no sample found anything running. What the machine below took is in it.
+    pub idle: f64,
+    /// How long CPUs were busy by another way of telling: 1 - (idle + iowait) / wall.
+    pub busy: f64,
+}
+
+impl Wall {
+    /// Time of all CPUs.
+    pub fn all(&self) -> f64 {
+        self.cpus as f64 * self.ns
+    }
+
+    fn of(blocks: &[&Measured], packets: u64, total: f64) -> Option<Wall> {
+        let cpus = blocks.iter().map(|m| m.cpus.len()).min()?;
+        if cpus == 0 || packets == 0 {
+            return None;
+        }
+        let each = |of: fn(&Measured) -> f64| {
+            let sum: f64 = blocks.iter().map(|m| of(m)).sum();
+            sum / packets as f64
+        };
+        let ns = each(|m| m.window_ns as f64);
+        Some(Wall {
+            ns,
+            cpus,
+            idle: cpus as f64 * ns - total,
+            busy: each(|m| m.window_ns as f64 * m.busy_cpus()),
+        })
+    }
 }
 
 /// How one path differs from the cheapest.
@@ -125,6 +181,7 @@ pub fn explained(recording: &Recording) -> Vec<Explained> {
     }
     let views = classes(recording);
     let rates = super::arms(recording);
+    let measured = Measured::all_of(recording);
     let arms = recording.arms.iter().enumerate();
     arms.filter(|(_, arm)| is_counted(arm))
         .map(|(number, arm)| {
@@ -146,7 +203,7 @@ pub fn explained(recording: &Recording) -> Vec<Explained> {
             let mut out = Explained {
                 path: name.into(),
                 unit,
-                ns: timed.and_then(ArmRates::ns_per_packet),
+                ns: timed.and_then(ArmRates::cpu_ns_per_packet),
                 generator_ns: timed.and_then(ArmRates::generator_ns),
                 failed: (recording.environment)
                     .get(&format!("{}.{}", env::FAILED, arm.name))
@@ -205,9 +262,41 @@ pub fn explained(recording: &Recording) -> Vec<Explained> {
                 .collect();
             out.functions
                 .sort_by(|a, b| b.own.total_cmp(&a.own).then(a.name.cmp(&b.name)));
+            out.total = out.own + out.user + out.generator + out.other;
+            if unit == Unit::Nanoseconds {
+                let of = |block: u32| recording.blocks[block as usize].arm as usize == number;
+                let all = (0..recording.blocks.len() as u32).filter(|block| of(*block));
+                let blocks: Vec<&Measured> = all.map(|block| &measured[block as usize]).collect();
+                out.wall = Wall::of(&blocks, packets, out.total);
+                out.others = others(recording, of, packets);
+            }
             out
         })
         .collect()
+}
+
+/// What is no packet's in some blocks, by what ran.
+fn others(recording: &Recording, of: impl Fn(u32) -> bool, packets: u64) -> Vec<OtherPart> {
+    let outermost = |mut node: NodeId| {
+        while let Some(parent) = recording.nodes[node as usize].parent {
+            node = parent;
+        }
+        let function = &recording.functions[recording.nodes[node as usize].function as usize];
+        Other::of(&function.name).unwrap_or(UNNAMED)
+    };
+    let mut found: BTreeMap<&str, u64> = BTreeMap::new();
+    let costs = recording.costs.iter();
+    for cost in costs.filter(|c| c.direction == Direction::Other && of(c.block)) {
+        *found.entry(outermost(cost.node)).or_default() += cost.self_insns;
+    }
+    let mut parts: Vec<OtherPart> = (found.into_iter())
+        .map(|(name, ns)| OtherPart {
+            name: name.into(),
+            own: ns as f64 / packets.max(1) as f64,
+        })
+        .collect();
+    parts.sort_by(|a, b| b.own.total_cmp(&a.own).then(a.name.cmp(&b.name)));
+    parts
 }
 
 /// The rates of the path that an arm was counted of: that of this name, or if it was

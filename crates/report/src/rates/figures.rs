@@ -4,13 +4,13 @@
 use comfy_table::Cell;
 use netplumb_model::bench::{Axis, BenchArm, BenchClaim, BenchFile, DataPath, Figure, Measured};
 use netplumb_model::recording::Recording;
-use netplumb_stats::bootstrap;
+use netplumb_stats::ratio;
 use netplumb_stats::welch::Mean;
 
 use super::terminal::rate;
 use super::{ArmRates, arms};
 use crate::claims::{Judged, Verdict};
-use crate::number::printable;
+use crate::number::{counted, printable};
 use crate::terminal::{continued, right, table, trimmed};
 
 /// A point of a line.
@@ -238,17 +238,19 @@ fn outcome(file: &BenchFile, claim: &BenchClaim, arms: &[ArmRates<'_>]) -> (Verd
                 let rates = |a: &ArmRates<'_>| -> Vec<f64> {
                     a.valid.iter().map(Measured::handled_pps).collect()
                 };
-                let ratio = bootstrap::ratio(&rates(other), &rates(one), [0.0; 2], 1);
+                let ratio = ratio::ratio(&rates(other), &rates(one), [0.0; 2]);
                 let Some(ratio) = ratio else {
                     return (Verdict::NotMeasured, "it takes two blocks of each".into());
                 };
                 if ratio.low <= 1.0 {
                     verdict = Verdict::DoesNotHold;
                 }
-                let at = if arm.cores == 1 { "" } else { "s" };
                 told.push(format!(
-                    "{:.2} times with {} core{at} ({:.2} to {:.2})",
-                    ratio.value, arm.cores, ratio.low, ratio.high
+                    "{:.2} times with {} ({:.2} to {:.2})",
+                    ratio.value,
+                    counted(arm.cores as usize, "core"),
+                    ratio.low,
+                    ratio.high
                 ));
             }
             if told.is_empty() {

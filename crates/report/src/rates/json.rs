@@ -37,9 +37,13 @@ struct ArmOut<'a> {
     invalid_blocks: &'a BTreeMap<String, usize>,
     handled_pps: Option<MeanOut>,
     offered_pps: Option<MeanOut>,
-    ns_per_packet: Option<f64>,
+    /// How long CPUs were busy, all together.
+    cpu_ns_per_packet: Option<f64>,
+    /// One by the rate.
+    wall_ns_per_packet: Option<f64>,
     generator_ns_per_packet: Option<f64>,
-    generator_bound: bool,
+    /// None where it is not known.
+    generator_bound: Option<bool>,
     batch_frames: Option<f64>,
     useful_polls: Option<f64>,
     cpus: Vec<CpuUse>,
@@ -70,6 +74,8 @@ struct BlockOut {
     handled_bytes_per_s: Option<f64>,
     /// By CPU.
     handled_packets: BTreeMap<u32, u64>,
+    /// Those that the kernel does not count by CPU.
+    handled_packets_cpu_unknown: u64,
     loss: f64,
     limit_pps: Option<f64>,
     cpus: Vec<CpuUse>,
@@ -97,7 +103,8 @@ pub fn render(recording: &Recording) -> String {
                 handled_pps: m.handled_pps(),
                 handled_bytes_per_s: m.handled_bytes_per_s(),
                 loss: m.loss(),
-                limit_pps: m.limit_pps,
+                limit_pps: m.limit_pps(),
+                handled_packets_cpu_unknown: m.handled.cpu_unknown,
                 handled_packets: m.handled.packets,
                 cpus: m.cpus,
                 hops: m.hops,
@@ -109,7 +116,8 @@ pub fn render(recording: &Recording) -> String {
         losses: &recording.losses,
     };
     // Plain data with string keys always serializes.
-    let mut out = serde_json::to_string_pretty(&document).unwrap_or_default();
+    let mut out =
+        crate::number::json_text(serde_json::to_string_pretty(&document).unwrap_or_default());
     out.push('\n');
     out
 }
@@ -132,9 +140,10 @@ fn arm_out<'a>(arm: &'a ArmRates<'a>) -> ArmOut<'a> {
         invalid_blocks: &arm.invalid,
         handled_pps: mean_out(arm.handled_pps()),
         offered_pps: mean_out(arm.mean(Measured::offered_pps)),
-        ns_per_packet: arm.ns_per_packet(),
+        cpu_ns_per_packet: arm.cpu_ns_per_packet(),
+        wall_ns_per_packet: arm.wall_ns_per_packet(),
         generator_ns_per_packet: arm.generator_ns(),
-        generator_bound: arm.is_generator_bound(),
+        generator_bound: arm.generator_bound(),
         batch_frames: arm.batch(),
         useful_polls: arm.useful_polls(),
         cpus: arm.cpus(),

@@ -1,6 +1,7 @@
 //! The HTML page of benches, from plain values: whoever has a recording fills
 //! [`PageBench`], with these to make its parts.
 
+mod arms;
 mod costs;
 mod of_recording;
 

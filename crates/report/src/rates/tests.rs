@@ -1,8 +1,10 @@
+mod many;
+
 use std::collections::BTreeMap;
 
-use netplumb_model::bench::{CpuUse, Generated, Handled, Hop, Measured};
+use netplumb_model::bench::{CpuUse, Generated, Handled, Hop, Limit, Measured};
 use netplumb_model::class::{Family, Link, Proto};
-use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
+use netplumb_model::recording::{Arm, Block, Counter, Ledger, Recording, env};
 use netplumb_model::timing::Times;
 use netplumb_stats::judge::Verdict;
 
@@ -60,7 +62,7 @@ pub(super) fn block(packets: u64, lost: u64, limit_pps: Option<f64>) -> Measured
                 softirq: 0.4,
             },
         ],
-        limit_pps,
+        limit: limit_pps.map_or(Limit::NotAsked, Limit::of),
     }
 }
 
@@ -144,8 +146,9 @@ fn golden(name: &str, text: &str) {
 fn outputs() {
     let recording = recording();
     assert!(is_bench(&recording));
-    golden("wide.txt", &terminal::render(&recording, 120));
-    golden("narrow.txt", &terminal::render(&recording, 80));
+    golden("wide.txt", &terminal::render(&recording, 120, false));
+    golden("narrow.txt", &terminal::render(&recording, 80, false));
+    golden("all.txt", &terminal::render(&recording, 100, true));
     golden("blocks.csv", &csv::render(&recording));
     golden("document.json", &json::render(&recording));
 }
@@ -169,6 +172,88 @@ fn what_counts() {
     assert_eq!(tc.hops()[1].dropped.values().sum::<u64>(), 200);
 }
 
+/// Check that CPU time a packet is what CPUs were busy, in every figure: busy CPUs by the
+/// rate; and that a second CPU that handled a few packets does not make it twice as much.
+#[test]
+fn cpu_time_of_a_packet() {
+    let figure = |recording: &Recording| {
+        let arms = arms(recording);
+        arms[0].cpu_ns_per_packet().unwrap()
+    };
+    let recording = recording();
+    let ns = figure(&recording);
+    // 1.01 CPUs at 10.2 and at 10 million a second.
+    assert!(
+        (ns - 1.01 * (98.039_215_686 + 100.0) / 2.0).abs() < 1e-6,
+        "{ns}"
+    );
+    let document: serde_json::Value = serde_json::from_str(&json::render(&recording)).unwrap();
+    let told = document["arms"][0]["cpu_ns_per_packet"].as_f64().unwrap();
+    assert!((told - ns).abs() < 1e-6, "{told}");
+    let text = terminal::render(&recording, 120, false);
+    assert!(
+        text.contains("CPU ns/packet") && text.contains("  100  "),
+        "{text}"
+    );
+    let mut strayed = recording.clone();
+    for counter in &mut strayed.counters {
+        if counter.name == "handled.1" {
+            counter.value -= 3.0;
+        }
+    }
+    for block in 0..strayed.blocks.len() as u32 {
+        strayed.counters.push(Counter {
+            block,
+            name: "handled.0".into(),
+            value: 3.0,
+            unit: "packets".into(),
+        });
+    }
+    assert_eq!(figure(&strayed), ns);
+}
+
+/// Check that a generator whose rate by itself reads 0, or is far below what came through,
+/// bounds nothing and is told as unknown.
+#[test]
+fn a_limit_of_nothing_is_unknown() {
+    for limit in [0.0, 1e6] {
+        let mut recording = recording();
+        for counter in recording.counters.iter_mut().filter(|c| c.name == "limit") {
+            counter.value = limit;
+        }
+        let document: serde_json::Value = serde_json::from_str(&json::render(&recording)).unwrap();
+        let arm = &document["arms"][0];
+        assert!(arm["generator_bound"].is_null(), "{arm:#}");
+        assert!(arm["generator_ns_per_packet"].is_null(), "{arm:#}");
+        assert!(document["blocks"][0]["limit_pps"].is_null());
+        let text = terminal::render(&recording, 120, false);
+        assert!(!text.contains("█ generator-bound"), "{text}");
+        assert!(
+            text.contains("generator-bound or not is unknown of xdp, tc"),
+            "{text}"
+        );
+    }
+}
+
+/// Check that packets that are not counted by CPU are under no CPU's number, in recordings
+/// of before as well.
+#[test]
+fn packets_of_no_cpu() {
+    let mut recording = recording();
+    for counter in &mut recording.counters {
+        if counter.name == "handled.1" {
+            counter.name = "handled.4294967295".into();
+        }
+    }
+    let text = json::render(&recording);
+    assert!(!text.contains("4294967295"), "{text}");
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let block = &document["blocks"][0];
+    assert_eq!(block["handled_packets"], serde_json::json!({}));
+    assert_eq!(block["handled_packets_cpu_unknown"], 5_100_000);
+    assert_eq!(block["handled_pps"], 10_200_000.0);
+}
+
 /// Check that names and causes from elsewhere can't speak to the terminal.
 #[test]
 fn hostile_text() {
@@ -177,7 +262,7 @@ fn hostile_text() {
     recording
         .environment
         .insert("bench.setting".into(), "\x1b]0;x\x07".into());
-    let text = terminal::render(&recording, 80);
+    let text = terminal::render(&recording, 80, true);
     assert!(!text.contains('\x1b') && !text.contains('\x07'), "{text:?}");
 }
 

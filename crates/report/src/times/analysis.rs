@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use netplumb_model::class::{Class, Context, Direction, Proto};
 use netplumb_model::recording::{Arm, FunctionId, NodeId, Recording, Timed};
-use netplumb_model::timing::{Mechanism, StageKind, Times};
+use netplumb_model::timing::{FOLLOWED, Mechanism, StageKind, Times};
 use netplumb_stats::histogram;
 
 use crate::analysis::{NO_LAYER, has_ancestor};
@@ -18,7 +18,7 @@ use crate::analysis::{NO_LAYER, has_ancestor};
 /// What times are shared by.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Per {
-    /// Packets that the workload sent.
+    /// Packets that the workload offered or, of other programs' traffic, that were followed.
     Packet(u64),
     /// Runs of a command.
     Run(u64),
@@ -46,15 +46,35 @@ impl Per {
     }
 
     /// Of some blocks of an arm.
-    pub(crate) fn of(recording: &Recording, arm: usize, blocks: &[u32]) -> Per {
-        let blocks = || blocks.iter().map(|b| &recording.blocks[*b as usize]);
+    fn of(recording: &Recording, arm: usize, blocks: &[u32], followed: &Followed) -> Per {
+        let numbers = blocks;
+        let blocks = || numbers.iter().map(|b| &recording.blocks[*b as usize]);
         let offered = blocks().fold(0, |sum, b| b.ledger.offered.saturating_add(sum));
+        let packets = match offered {
+            0 => (numbers.iter()).fold(0, |sum: u64, b| {
+                sum.saturating_add(followed.get(b).copied().unwrap_or(0))
+            }),
+            offered => offered,
+        };
         match recording.arms[arm].proto {
-            _ if offered > 0 && recording.arms[arm].proto != Proto::Command => Per::Packet(offered),
+            _ if packets > 0 && recording.arms[arm].proto != Proto::Command => Per::Packet(packets),
             Proto::Command => Per::Run(blocks().count() as u64),
             _ => Per::Second(blocks().map(|b| b.duration_ns as f64 / 1e9).sum()),
         }
     }
+}
+
+/// Packets that the instrument followed, by block, where nobody else counted them.
+type Followed = HashMap<u32, u64>;
+
+fn followed(recording: &Recording) -> Followed {
+    let mut all = Followed::new();
+    for counter in recording.counters.iter().filter(|c| c.name == FOLLOWED) {
+        // Counts, so whole ones: they fit.
+        let packets = all.entry(counter.block).or_default();
+        *packets = packets.saturating_add(counter.value.max(0.0) as u64);
+    }
+    all
 }
 
 /// One arm and direction, summed over the blocks in which it was timed.
@@ -68,6 +88,8 @@ pub struct TimedClass<'a> {
     pub class: Class,
     /// What its sums are shared by.
     pub per: Per,
+    /// And those of each of its blocks.
+    pub per_by_block: Vec<Per>,
     /// Blocks in which anything of the arm was timed: those without probes are not.
     pub blocks: Vec<u32>,
     /// Own time of all functions: corrected.
@@ -324,6 +346,7 @@ pub(crate) fn own(recording: &Recording) -> Vec<Own> {
 /// Every arm and direction that has times; `other` last of its arm.
 pub fn classes(recording: &Recording) -> Vec<TimedClass<'_>> {
     let own = own(recording);
+    let followed = followed(recording);
     let arm_of = |block: u32| recording.blocks[block as usize].arm as usize;
     let mut functions: BTreeMap<(usize, Direction), Vec<usize>> = BTreeMap::new();
     for (n, timed) in recording.timed.iter().enumerate() {
@@ -355,7 +378,13 @@ pub fn classes(recording: &Recording) -> Vec<TimedClass<'_>> {
             let none = Vec::new();
             let functions = functions.get(&key).unwrap_or(&none);
             let stages = stages.get(&key).unwrap_or(&none);
-            Some(class(recording, key, blocks, &own, (functions, stages)))
+            Some(class(
+                recording,
+                key,
+                blocks,
+                (&own, &followed),
+                (functions, stages),
+            ))
         })
         .collect()
 }
@@ -364,7 +393,7 @@ fn class<'a>(
     recording: &'a Recording,
     (arm, direction): (usize, Direction),
     blocks: Vec<u32>,
-    own: &[Own],
+    (own, followed): (&[Own], &Followed),
     (timed, stages): (&[usize], &[usize]),
 ) -> TimedClass<'a> {
     let at: HashMap<u32, usize> = blocks.iter().enumerate().map(|(n, b)| (*b, n)).collect();
@@ -417,7 +446,10 @@ fn class<'a>(
             proto: recording.arms[arm].proto,
             direction,
         },
-        per: Per::of(recording, arm, &blocks),
+        per: Per::of(recording, arm, &blocks, followed),
+        per_by_block: (blocks.iter())
+            .map(|b| Per::of(recording, arm, &[*b], followed))
+            .collect(),
         total_ns: contexts.values().sum(),
         raw_ns,
         contexts,

@@ -1,6 +1,7 @@
 //! Times as CSV: a line for each class and function, and for each class and stage.
 
 use super::analysis::{PERCENTILES, TimedClass, percentile};
+use crate::sheet::Sheet;
 
 /// The table, with a heading.
 pub fn render(classes: &[TimedClass<'_>], layer: Option<&str>) -> String {
@@ -76,14 +77,11 @@ pub fn render(classes: &[TimedClass<'_>], layer: Option<&str>) -> String {
         "self_uncertainty_ns",
         "per",
     ]);
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    // Writing to memory does not fail.
-    let _ = writer.write_record(&header);
+    let mut sheet = Sheet::new(header);
     for row in rows {
-        let _ = writer.write_record(&row);
+        sheet.row(row);
     }
-    let bytes = writer.into_inner().unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+    sheet.finish()
 }
 
 fn told(value: Option<f64>) -> String {

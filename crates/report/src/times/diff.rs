@@ -13,21 +13,22 @@ pub mod terminal;
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::class::{Class, Direction};
+use netplumb_model::experiment::Idle;
 use netplumb_model::recording::{FunctionId, Recording};
 use netplumb_model::timing::StageKind;
 use netplumb_stats::judge::{Judged, Pair, Verdict, judge};
 
 use super::analysis::{Per, TimedClass, TimedFunction, classes, percentile};
 use super::clock;
+use crate::acting;
 use crate::diff::Sides;
 use crate::diff::arms::{ArmPair, Pairs, pair_within};
 use crate::diff::facts::Difference;
-use crate::diff::sentence::label;
+use crate::diff::labels::labels;
+use crate::interval;
 use crate::number::printable;
 use crate::terminal::continued;
 
-/// Intervals are drawn from this, so that they are the same wherever they are shown.
-const SEED: u64 = 1;
 /// Half the width of a 95 % interval, in standard errors.
 const HALF_WIDTH: f64 = 1.96;
 
@@ -61,6 +62,10 @@ pub struct ClassDiff {
     pub after: Class,
     /// What tells the arms apart from other pairs; may be empty.
     pub label: String,
+    /// Settings in which the arms differ and that could act in neither.
+    pub idle: Vec<Idle>,
+    /// Whether the arms differ in nothing else.
+    pub idle_alone: bool,
     /// What times are shared by: "packet", "run" or "call".
     pub per: &'static str,
     /// All functions that both sides timed, together; not per call.
@@ -106,7 +111,7 @@ impl Row {
         Row {
             name: name.into(),
             of: of.into(),
-            judged: judge(std::slice::from_ref(&Pair::default()), SEED)[0],
+            judged: judge(std::slice::from_ref(&Pair::default()))[0],
             quantiles: [[None; 2]; 2],
             pair,
         }
@@ -130,6 +135,12 @@ impl ClassDiff {
         self.way.as_ref().or(self.total.as_ref())
     }
 
+    /// The whole, and all its parts.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &Row> {
+        let whole = self.way.iter().chain(&self.total);
+        whole.chain(&self.stages).chain(&self.functions)
+    }
+
     /// By how much it got worse for certain, in percent and in nanoseconds: that of
     /// the whole, or of the parts that got slower where the whole does not tell.
     /// Zero where nothing did.
@@ -151,6 +162,29 @@ impl ClassDiff {
                 (percent(parts, of), parts)
             }
         }
+    }
+
+    /// That a change of the whole by some nanoseconds may well have gone unseen, if that is
+    /// so; in a sentence.
+    pub fn may_miss(&self, ns: f64) -> Option<String> {
+        let whole = self.whole()?;
+        let judged = &whole.judged;
+        let seen = judged.smallest.map(|share| share * judged.before);
+        if judged.verdict.differs() || seen.is_some_and(|seen| seen <= ns) {
+            return None;
+        }
+        let least = match judged.smallest.filter(|_| !judged.is_blind()) {
+            Some(share) => format!(
+                "such a run finds one of {:.1}% in four of five tries",
+                share * 100.0
+            ),
+            None => "noise may hide any".into(),
+        };
+        Some(format!(
+            "a change of that size of {} may not be seen ({least}): {}",
+            terminal::subject(self),
+            interval::remedy(self.apart)
+        ))
     }
 
     /// Functions and stages that differ, the largest change first.
@@ -193,7 +227,11 @@ pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -
     }
     let (before, after) = (classes(sides.before), classes(sides.after));
     let several = paired.pairs.len() > 1 || std::ptr::eq(sides.before, sides.after);
-    for pair in &paired.pairs {
+    let labels = match several {
+        true => labels(sides, &paired.pairs),
+        false => vec![String::new(); paired.pairs.len()],
+    };
+    for (pair, label) in paired.pairs.iter().zip(labels) {
         for &direction in Direction::ALL {
             let asked = directions.is_empty() || directions.contains(&direction);
             if direction == Direction::Other || !asked {
@@ -206,14 +244,7 @@ pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -
             match (of(&before, pair.before), of(&after, pair.after)) {
                 (Some(was), Some(is)) => {
                     let mut class = class(sides, *pair, &was, &is);
-                    if several {
-                        let arm = |r: &'a Recording, n: usize| &r.arms[n];
-                        class.label =
-                            label(arm(sides.before, pair.before), arm(sides.after, pair.after));
-                        if class.label.is_empty() && paired.pairs.len() > 1 {
-                            class.label = printable(&is.arm().name, 80);
-                        }
-                    }
+                    class.label = label.clone();
                     diff.classes.push(class);
                 }
                 (Some(class), None) => diff.unpaired.push(alone(&class, sides.before_name)),
@@ -278,11 +309,15 @@ fn class(
         (Per::Packet(_), Per::Packet(_)) | (Per::Run(_), Per::Run(_)) => before.per.word(),
         _ => "call",
     };
+    let (idle, idle_alone) =
+        acting::between((sides.before, arms.before), (sides.after, arms.after));
     let mut class = ClassDiff {
         arms,
         before: before.class,
         after: after.class,
         label: String::new(),
+        idle,
+        idle_alone,
         per,
         total: None,
         way: None,
@@ -408,10 +443,8 @@ fn by_block(class: &TimedClass<'_>, function: Option<&TimedFunction>, per: &str)
             .filter(|(n, _)| f.calls_by_block[*n] > 0)
             .map(|(n, _)| f.self_by_block[n] / f.calls_by_block[n] as f64)
             .collect(),
-        (Some(f), _) => blocks
-            .map(|(n, block)| {
-                Per::of(class.recording, class.arm, &[*block]).each(f.self_by_block[n])
-            })
+        (Some(f), _) => (class.per_by_block.iter().zip(&f.self_by_block))
+            .map(|(per, own)| per.each(*own))
             .collect(),
     }
 }
@@ -436,7 +469,7 @@ fn sum(total: &mut Pair, one: &Pair) {
 fn judge_all(classes: &mut [ClassDiff]) {
     let family = |rows: &mut Vec<&mut Row>| {
         let pairs: Vec<Pair> = rows.iter().map(|r| r.pair.clone()).collect();
-        for (row, judged) in rows.iter_mut().zip(judge(&pairs, SEED)) {
+        for (row, judged) in rows.iter_mut().zip(judge(&pairs)) {
             row.judged = judged;
         }
     };

@@ -116,7 +116,8 @@ pub fn render(recording: &Recording, classes: &[TimedClass<'_>]) -> String {
         losses: &recording.losses,
     };
     // Plain data with string keys always serializes.
-    let mut out = serde_json::to_string_pretty(&document).unwrap_or_default();
+    let mut out =
+        crate::number::json_text(serde_json::to_string_pretty(&document).unwrap_or_default());
     out.push('\n');
     out
 }

@@ -32,6 +32,35 @@ pub(crate) fn ns(value: f64) -> String {
     }
 }
 
+/// Two times, and one unit for both: "1,002 to 1,181 ns", "5.48us to 208us". The larger one
+/// chooses it.
+pub(crate) fn ns_range(from: f64, to: f64) -> String {
+    if !from.is_finite() || !to.is_finite() {
+        return format!("{} to {}", ns(from), ns(to));
+    }
+    let (unit, name) = match from.abs().max(to.abs()) {
+        s if s < 9_999.5 => return format!("{} to {} ns", ns(from), ns(to)),
+        s if s < 9_999_500.0 => (1e3, "us"),
+        s if s < 9_999_500_000.0 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    };
+    // Three digits, and not a small one lost beside a large one.
+    let scaled = |value: f64| {
+        let size = value.abs() / unit;
+        let sign = if value < 0.0 { "-" } else { "" };
+        let text = match size {
+            0.0 => "0".into(),
+            s if s >= 99.95 => thousands(s.round() as u64),
+            s if s >= 9.995 => format!("{s:.1}"),
+            s if s >= 0.9995 => format!("{s:.2}"),
+            s if s >= 0.0995 => format!("{s:.3}"),
+            s => format!("{s:.4}"),
+        };
+        format!("{sign}{text}")
+    };
+    format!("{}{name} to {}{name}", scaled(from), scaled(to))
+}
+
 /// A count per packet: whole where it is, else with as many decimals as tell it
 /// from nothing.
 pub(crate) fn rounded(value: f64) -> String {
@@ -51,6 +80,23 @@ pub(crate) fn rounded(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that both ends of a range have one unit.
+    #[test]
+    fn ranges() {
+        for (from, to, text) in [
+            (1_002.0, 1_181.0, "1,002 to 1,181 ns"),
+            (5_481.0, 208_000.0, "5.48us to 208us"),
+            (208_000.0, 5_481.0, "208us to 5.48us"),
+            (12_300.0, 15_640.0, "12.3us to 15.6us"),
+            (40.0, 3_200_000.0, "0.0400us to 3,200us"),
+            (0.0, 20_000_000.0, "0ms to 20.0ms"),
+            (-3.0, 9.0, "-3 to 9 ns"),
+        ] {
+            assert_eq!(ns_range(from, to), text);
+        }
+        assert_eq!(ns_range(f64::NAN, 1.0), "? to 1");
+    }
 
     /// Check that a time is as long as it takes to read it, with its unit.
     #[test]

@@ -11,6 +11,7 @@ use netplumb_model::timing::{StageKind, Times};
 use netplumb_stats::histogram;
 
 use super::analysis::{TimedClass, TimedFunction};
+use crate::number::is_active;
 
 /// Buckets of ours in one of these.
 const TOGETHER: u16 = 4;
@@ -214,7 +215,7 @@ fn escaped(value: &str) -> String {
             '\\' => out.push_str("\\\\"),
             '"' => out.push_str("\\\""),
             '\n' => out.push_str("\\n"),
-            c if c.is_control() => out.push('?'),
+            c if is_active(c) => out.push('?'),
             c => out.push(c),
         }
     }

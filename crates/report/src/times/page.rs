@@ -12,12 +12,13 @@ use super::terminal::{bottleneck, label, share, shown, whole_ns};
 use super::trust::{DROPS, NOT_WATCHED, SEEN, SHED, footer};
 use super::{as_costs, diff, ns};
 use crate::analysis;
-use crate::html::{functions, report_page, sent};
-use crate::number::printable;
+use crate::html::{functions, report_page};
+use crate::number::{counted, printable};
 use crate::page::{
     Page, PageCalibration, PageClass, PageCount, PageLedger, PageStage, PageTimed,
     PageTimedFunction, PageTimes,
 };
+use crate::terminal::sent;
 
 const NAME_LETTERS: usize = 500;
 const TEXT_LETTERS: usize = 400;
@@ -95,7 +96,8 @@ pub fn page(
     let open = open.filter(|t| !t.open.is_empty()).count();
     if open > 0 {
         page.warnings.push(format!(
-            "INVALID: the stages of {open} classes don't add up to the whole way."
+            "INVALID: the stages of {} don't add up to the whole way.",
+            counted(open, "class")
         ));
     }
     page.timed = Some(timed(recording));

@@ -8,6 +8,7 @@ use netplumb_model::timing::StageKind;
 use super::analysis::{PERCENTILES, Stage, TimedClass, TimedFunction, percentile};
 use super::trust::footer;
 use super::{ns, rounded};
+use crate::figures::first_of;
 use crate::number::{printable, thousands};
 use crate::terminal::{View, arm_heading, bar, continued, right, table, trimmed, wrapped};
 
@@ -306,7 +307,8 @@ pub fn bottleneck(class: &TimedClass<'_>, layer: Option<&str>) -> String {
     };
     let whole = layer.map_or(class.total_ns, |l| class.layer_ns(l));
     let mut text = format!(
-        "Bottleneck: {} with {} of {} ns per {} ({} of {})",
+        "{}: {} with {} of {} ns per {} ({} of {})",
+        first_of(top.self_ns * 100.0 / whole),
         printable(class.name(top.function), 80),
         ns(class.per.each(top.self_ns)),
         ns(class.per.each(whole)),

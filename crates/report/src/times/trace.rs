@@ -70,7 +70,8 @@ pub fn render(recording: &Recording) -> String {
     events.extend(arrows(steps, &at));
     let trace = json!({ "traceEvents": events, "displayTimeUnit": "ns" });
     // Plain data with string keys always serializes.
-    let mut out = serde_json::to_string_pretty(&trace).unwrap_or_default();
+    let mut out =
+        crate::number::json_text(serde_json::to_string_pretty(&trace).unwrap_or_default());
     out.push('\n');
     out
 }

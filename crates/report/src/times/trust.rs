@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use netplumb_model::class::Direction;
 use netplumb_model::recording::{Recording, env};
-use netplumb_model::timing::{Calibration, Clock, Mechanism};
+use netplumb_model::timing::{Calibration, Clock, FOLLOWED, Mechanism};
 
 use super::analysis::TimedClass;
 use super::{clock, ns, rounded};
-use crate::number::{printable, thousands};
+use crate::acting;
+use crate::number::{self, printable, thousands};
 use crate::trust::{ledger, levels};
 
 /// So many names in a line.
@@ -19,7 +20,7 @@ pub(super) const NOT_WATCHED: &str = "not_watched.";
 pub(super) const SHED: &str = "shed";
 pub(super) const SEEN: &str = "ledger.";
 pub(super) const DROPS: &str = "drops.";
-const PAUSED: &str = "paused";
+pub(super) const PAUSED: &str = "paused";
 const MAX_OVERHEAD: &str = "stages.max_overhead";
 
 /// Lines for under a result. `classes` are those of the recording that were asked
@@ -54,6 +55,7 @@ pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<String> 
     if recording.blocks.iter().any(|b| b.ledger.offered > 0) {
         lines.push(ledger(recording));
     }
+    lines.extend(of_others(recording));
     lines.extend(followed(recording));
     lines.extend(counted(recording, SEEN, "seen      "));
     lines.extend(counted(
@@ -61,12 +63,23 @@ pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<String> 
         DROPS,
         "dropped   by the kernel's reasons: ",
     ));
+    let gaps = super::gaps::lines(recording);
+    let has_gaps = !gaps.is_empty();
+    lines.extend(gaps);
     lines.extend(blocks(recording, classes));
     lines.extend(apart(classes));
     lines.extend(counters(recording));
     lines.extend(refused(recording));
+    lines.extend(acting::footer(recording));
     if recording.losses.is_empty() {
-        lines.push("loss      none: no call was missed, no map was full".into());
+        lines.push(match has_gaps {
+            true => {
+                "loss      none that was counted: no call was missed, no map was full; what is not \
+                     accounted for is in the gaps above"
+                    .into()
+            }
+            false => "loss      none: no call was missed, no map was full".into(),
+        });
     }
     for loss in &recording.losses {
         lines.push(format!(
@@ -93,10 +106,7 @@ fn probes(recording: &Recording) -> Vec<String> {
     }
     let mut lines = Vec::new();
     for (mechanism, functions) in &by {
-        let functions = match functions {
-            1 => "1 function".to_string(),
-            n => format!("{} functions", thousands(*n)),
-        };
+        let functions = number::counted(*functions as usize, "function");
         let cost = match cost(recording, *mechanism) {
             Some((bias, pair, off)) => format!(
                 "an empty one reads {bias} ns, a probe pair takes {pair}, each to within {off} (95%)"
@@ -153,6 +163,18 @@ fn correction(classes: &[TimedClass<'_>]) -> Option<String> {
             "corrected as read → less the probes' own cost: {}; percentiles and max are as read, less the mean \
              correction of the function's calls",
             sizes.join(", ")
+        )
+    })
+}
+
+/// How many packets of other programs were followed.
+fn of_others(recording: &Recording) -> Option<String> {
+    let followed = recording.counters.iter().filter(|c| c.name == FOLLOWED);
+    let packets: f64 = followed.map(|c| c.value).sum();
+    (packets > 0.0).then(|| {
+        format!(
+            "packets   {} followed; how many there were in all nobody counted",
+            rounded(packets)
         )
     })
 }
@@ -216,14 +238,8 @@ fn blocks(recording: &Recording, classes: &[TimedClass<'_>]) -> Option<String> {
         .filter_map(|c| {
             let each = match c.functions.is_empty() {
                 true => way_by_block(c),
-                false => c
-                    .blocks
-                    .iter()
-                    .zip(c.by_block())
-                    .map(|(block, sum)| {
-                        let per = super::Per::of(recording, c.arm, &[*block]);
-                        per.each(sum)
-                    })
+                false => (c.per_by_block.iter().zip(c.by_block()))
+                    .map(|(per, sum)| per.each(sum))
                     .collect(),
             };
             let low = each.iter().copied().fold(f64::INFINITY, f64::min);
@@ -278,7 +294,8 @@ fn apart(classes: &[TimedClass<'_>]) -> Option<String> {
 fn counters(recording: &Recording) -> Vec<String> {
     let mut sums: BTreeMap<&str, (f64, f64, &str)> = BTreeMap::new();
     for counter in &recording.counters {
-        let own = [SEEN, DROPS].iter().any(|p| counter.name.starts_with(p));
+        let own =
+            counter.name == FOLLOWED || [SEEN, DROPS].iter().any(|p| counter.name.starts_with(p));
         if !own {
             let sum = sums
                 .entry(&counter.name)

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use netplumb_model::bench::{Generated, Offered};
+use netplumb_model::bench::{Generated, Limit, Offered};
 
 use super::Generator;
 use super::error::{GeneratorError, doing};
@@ -14,25 +14,25 @@ const WARM_UP: Duration = Duration::from_millis(50);
 /// Rates are read so often, for so long, and their median is told.
 const WINDOWS: usize = 5;
 const WINDOW: Duration = Duration::from_millis(50);
-/// Less of a limit than this is not held back by the generator.
-const BOUND: f64 = 0.95;
+/// Where rates are not plausible they are read again, so often at most, and each time in
+/// windows that are longer by this.
+const TRIES: u32 = 3;
+const LONGER: u32 = 3;
+/// A generator that nothing holds back makes about the same in each window. A window with
+/// less than this of the best is one that something held back, and one of those may be.
+const EVEN: f64 = 0.5;
+const UNEVEN_MOST: usize = 1;
 
-/// Frames a second that the generator makes at most, all CPUs together.
+/// Frames a second that the generator makes at most, all CPUs together. A figure is
+/// unknown where none of some tries was plausible.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calibration {
     /// Made and dropped at once.
-    pub loop_pps: f64,
+    pub loop_pps: Limit,
     /// Sent as they lie there.
-    pub redirect_pps: f64,
+    pub redirect_pps: Limit,
     /// Made and sent: the limit.
-    pub full_pps: f64,
-}
-
-impl Calibration {
-    /// Whether a rate is so close to the limit that it may be the generator's own.
-    pub fn bounds(&self, pps: f64) -> bool {
-        pps >= BOUND * self.full_pps
-    }
+    pub full_pps: Limit,
 }
 
 /// Measure how fast the generator is, on a device at whose other end all frames are
@@ -48,7 +48,32 @@ pub fn calibrate(plan: &GeneratorPlan) -> Result<Calibration, GeneratorError> {
     })
 }
 
-fn rate(plan: &GeneratorPlan, mode: Mode) -> Result<f64, GeneratorError> {
+/// What a rate is, by windows of a length that grows until they are plausible.
+fn settled(
+    mut windows: impl FnMut(Duration) -> Result<Vec<f64>, GeneratorError>,
+) -> Result<Limit, GeneratorError> {
+    for tried in 0..TRIES {
+        if let Some(pps) = plausible(windows(WINDOW * LONGER.pow(tried))?) {
+            return Ok(Limit::of(pps));
+        }
+    }
+    Ok(Limit::Unknown)
+}
+
+/// The median, if the rates are those of a generator that ran.
+fn plausible(mut rates: Vec<f64>) -> Option<f64> {
+    rates.sort_by(f64::total_cmp);
+    let best = rates.last().copied().filter(|best| *best > 0.0)?;
+    let uneven = rates.iter().filter(|rate| **rate < EVEN * best).count();
+    (uneven <= UNEVEN_MOST).then(|| rates[rates.len() / 2])
+}
+
+fn rate(plan: &GeneratorPlan, mode: Mode) -> Result<Limit, GeneratorError> {
+    settled(|window| read(plan, mode, window))
+}
+
+/// Frames a second in each of some windows.
+fn read(plan: &GeneratorPlan, mode: Mode, window: Duration) -> Result<Vec<f64>, GeneratorError> {
     let mut plan = plan.try_clone().map_err(doing("hold a namespace"))?;
     plan.offered = Offered::Most;
     plan.method = Some(Method::Xdp);
@@ -64,7 +89,7 @@ fn rate(plan: &GeneratorPlan, mode: Mode) -> Result<f64, GeneratorError> {
     let mut rates = Vec::new();
     let mut before = read()?;
     for _ in 0..WINDOWS {
-        std::thread::sleep(WINDOW);
+        std::thread::sleep(window);
         let after = read()?;
         rates.push((after.1 - before.1) as f64 / (after.0 - before.0).as_secs_f64());
         before = after;
@@ -86,6 +111,33 @@ fn rate(plan: &GeneratorPlan, mode: Mode) -> Result<f64, GeneratorError> {
             remedy: "calibrate on a veth pair whose other end drops by XDP in the driver".into(),
         });
     }
-    rates.sort_by(f64::total_cmp);
-    Ok(rates[WINDOWS / 2])
+    Ok(rates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a rate of 0, and windows that are nothing alike, are measured again, in
+    /// longer windows; and that what stays so is unknown.
+    #[test]
+    fn implausible_rates_are_no_limit() {
+        let even = vec![9e6, 1e7, 1.1e7, 1e7, 1e6];
+        let stalled = vec![0.0, 0.0, 0.0, 1e7, 1e7];
+        for (tries, wanted) in [
+            (vec![even.clone()], Limit::Pps(1e7)),
+            (vec![vec![0.0; 5], even.clone()], Limit::Pps(1e7)),
+            (vec![stalled.clone(), vec![0.0; 5], even], Limit::Pps(1e7)),
+            (vec![vec![0.0; 5], stalled, vec![0.0; 5]], Limit::Unknown),
+        ] {
+            let mut asked = Vec::new();
+            let found = settled(|window| {
+                asked.push(window);
+                Ok(tries[asked.len() - 1].clone())
+            });
+            assert_eq!(found.unwrap(), wanted, "{tries:?}");
+            assert_eq!(asked.len(), tries.len());
+            assert!(asked.is_sorted_by(|a, b| a < b), "{asked:?}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use netplumb_model::class::Family;
 
 use super::error::GeneratorError;
 use super::layout::{Config, MIX, SIZES, Template, WORDS};
-use super::plan::{GeneratorPlan, header_bytes, low_half};
+use super::plan::{GeneratorPlan, low_half};
 use netplumb_model::bench::{STAMP_BYTES, Stamp};
 
 /// As the kernel opens with on Ethernet, more or less.
@@ -43,7 +43,7 @@ pub(super) fn sizes(plan: &GeneratorPlan) -> Vec<u32> {
 /// A whole frame with all checksums, by a library that is somebody else's.
 pub(super) fn frame(plan: &GeneratorPlan, varying: &Varying) -> Result<Vec<u8>, GeneratorError> {
     let exit = &plan.exit;
-    let payload_bytes = varying.size_bytes - header_bytes(&plan.frames);
+    let payload_bytes = varying.size_bytes - plan.frames.header_bytes();
     let mut payload = vec![0; payload_bytes as usize];
     if let Some(stamp) = varying.stamp {
         payload[..STAMP_BYTES as usize].copy_from_slice(&stamp.bytes());
@@ -106,7 +106,7 @@ pub(super) fn longest(plan: &GeneratorPlan) -> Result<Vec<u8>, GeneratorError> {
 /// What the programs have to know. Mode and device are left to the caller.
 pub(super) fn config(plan: &GeneratorPlan) -> Result<Config, GeneratorError> {
     let sizes = sizes(plan);
-    let header = header_bytes(&plan.frames);
+    let header = plan.frames.header_bytes();
     let (address_at, ip_check_at, l4_at) = match plan.frames.family {
         Family::V4 => (IP_AT + 12, IP_AT + 10, IP_AT + 20),
         Family::V6 => (IP_AT + 20, 0, IP_AT + 40),

@@ -5,14 +5,12 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
-use netplumb_model::bench::{FRAME_BYTES_LEAST, FRAME_BYTES_MOST};
-use netplumb_model::bench::{FrameKind, FrameSize, Frames, Offered};
+use netplumb_model::bench::{FRAME_BYTES_MOST, FrameSize, Frames, Offered};
 use netplumb_model::class::Family;
 
 use super::error::GeneratorError;
 use super::layout::PPS_LEAST;
 use super::system;
-use netplumb_model::bench::STAMP_BYTES;
 
 /// Frames that the kernel handles at a time, if nobody says how many: as many as a
 /// NAPI poll (NAPI_POLL_WEIGHT).
@@ -117,8 +115,7 @@ impl GeneratorPlan {
 
     /// The shortest frame that has room for its headers, and for a stamp if it gets one.
     pub fn size_bytes_least(&self) -> u32 {
-        let stamp = if self.stamped { STAMP_BYTES } else { 0 };
-        (header_bytes(&self.frames) + stamp).max(FRAME_BYTES_LEAST)
+        self.frames.size_bytes_least(self.stamped)
     }
 
     /// Frames a second on each CPU, if there is a rate.
@@ -273,19 +270,6 @@ impl GeneratorPlan {
             ))),
         }
     }
-}
-
-/// Bytes of the headers, the link's among them.
-pub(super) fn header_bytes(frames: &Frames) -> u32 {
-    let ip = match frames.family {
-        Family::V4 => 20,
-        Family::V6 => 40,
-    };
-    let l4 = match frames.kind {
-        FrameKind::Udp | FrameKind::Icmp => 8,
-        FrameKind::TcpSyn => 20,
-    };
-    14 + ip + l4
 }
 
 /// The lower 32 bits of an address, which a flow set counts on in.

@@ -12,7 +12,7 @@ use super::error::GeneratorError;
 use super::layout::Mode;
 use super::live::Live;
 use super::maker::Maker;
-use super::plan::{Exit, GeneratorPlan, TTL, header_bytes};
+use super::plan::{Exit, GeneratorPlan, TTL};
 use super::{Generator, headers, system};
 use netplumb_model::bench::{STAMP_BYTES, Stamp};
 
@@ -121,7 +121,7 @@ fn as_root_made_in_the_kernel() {
             for _ in 0..14 {
                 let (verdict, frame) = live.make_one(0xa5).unwrap();
                 assert_eq!(verdict, XDP_REDIRECT, "{plan:?}");
-                let header = header_bytes(&plan.frames) as usize;
+                let header = plan.frames.header_bytes() as usize;
                 let stamp = Stamp::read(&frame[header..]);
                 let due_ns = stamp.map_or(0, |stamp| stamp.due_ns);
                 assert_eq!(due_ns > 0, plan.stamped);

@@ -118,9 +118,15 @@ fn as_root_beside_the_least() {
         add("drop", least[0].rate(&pair));
         add("redirect", least[1].rate(&pair));
         let calibrated = calibrate(&pair.plan(udp())).unwrap();
-        add("ours, dropped", calibrated.loop_pps);
-        add("ours, redirect only", calibrated.redirect_pps);
-        add("ours", calibrated.full_pps);
+        add(
+            "ours, dropped",
+            calibrated.loop_pps.pps().unwrap_or_default(),
+        );
+        add(
+            "ours, redirect only",
+            calibrated.redirect_pps.pps().unwrap_or_default(),
+        );
+        add("ours", calibrated.full_pps.pps().unwrap_or_default());
         for flows in [1, 10_000] {
             let what = frames(FrameKind::Udp, Family::V4, FrameSize::Bytes(60), flows);
             let mut plan = pair.plan(what);

@@ -12,6 +12,7 @@ use netplumb_model::class::{Family, Link};
 use netplumb_paths::LOOKUPS_MOST;
 
 use super::super::page::PageArgs;
+use super::Format;
 use crate::exit::Usage;
 use crate::recorder::RunOptions;
 
@@ -27,13 +28,10 @@ pub(crate) struct BenchArgs {
         default_value = "all"
     )]
     pub(super) path: Vec<String>,
-    /// Bytes of a frame without its checksum, or `imix`; several with commas
-    #[arg(
-        long,
-        value_name = "BYTES",
-        value_delimiter = ',',
-        default_value = "60"
-    )]
+    /// Bytes of a frame without its checksum, or `imix`; several with commas [default: the
+    /// shortest that holds all headers, and the stamp of --latency: 60 over IPv4, 62 over IPv6,
+    /// more for tcp-syn]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     pub(super) size: Vec<FrameSize>,
     /// What frames carry: udp, tcp-syn or icmp
     #[arg(long, value_name = "KIND", default_value = "udp")]
@@ -206,6 +204,9 @@ pub(crate) struct OutArgs {
     /// Everything, as JSON
     #[arg(long)]
     pub(super) json: bool,
+    /// Details of every arm, not only of those that lost packets or are invalid
+    #[arg(long, conflicts_with_all = ["csv", "json"])]
+    pub(super) all: bool,
     /// No progress
     #[arg(short, long)]
     pub(super) quiet: bool,
@@ -214,6 +215,10 @@ pub(crate) struct OutArgs {
 }
 
 impl OutArgs {
+    pub(super) fn format(&self) -> Format {
+        Format::of(self.csv, self.json, self.all)
+    }
+
     pub(super) fn options(&self) -> RunOptions {
         RunOptions {
             output: self.output.clone(),
@@ -224,6 +229,20 @@ impl OutArgs {
 }
 
 impl BenchArgs {
+    /// The sizes asked for, or the shortest frame that holds what it has to.
+    fn sizes(&self) -> Vec<FrameSize> {
+        if !self.size.is_empty() {
+            return self.size.clone();
+        }
+        let frames = Frames {
+            kind: self.frames,
+            family: self.family,
+            size: FrameSize::Imix,
+            flows: 1,
+        };
+        vec![FrameSize::Bytes(frames.size_bytes_least(self.latency))]
+    }
+
     /// Over what packets run in a guest.
     pub(super) fn link(&self) -> anyhow::Result<Link> {
         let wrong = |why: &str| Err(Usage(why.into()).into());
@@ -299,7 +318,7 @@ pub(super) fn arms(bench: Bench, args: &BenchArgs) -> anyhow::Result<Vec<BenchAr
     }
     let mut arms: Vec<BenchArm> = Vec::new();
     for &path in &paths {
-        for &size in &args.size {
+        for size in args.sizes() {
             for &flows in &args.flows {
                 for &cores in &args.cores {
                     for &offered in &args.rate {

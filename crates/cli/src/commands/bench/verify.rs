@@ -1,6 +1,5 @@
 //! `plumb bench verify`: what the kernel's verifier says of programs.
 
-use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -11,6 +10,7 @@ use netplumb_report::printable;
 use super::super::report::print;
 use super::{NO_ROOT, is_root};
 use crate::exit::CannotHere;
+use crate::files;
 
 /// Compiled programs are some kilobytes, with debug information some hundred.
 const MAX_OBJECT_BYTES: u64 = 64 << 20;
@@ -22,15 +22,7 @@ const MAX_SAID: usize = 2_000;
 /// # Errors
 /// It can't be read, or is no object of BPF programs; not root.
 pub(super) fn file(file: &Path) -> anyhow::Result<ExitCode> {
-    let told = || format!("{}: can't read it", file.display());
-    let mut object = Vec::new();
-    let open = std::fs::File::open(file).with_context(told)?;
-    open.take(MAX_OBJECT_BYTES + 1)
-        .read_to_end(&mut object)
-        .with_context(told)?;
-    if object.len() as u64 > MAX_OBJECT_BYTES {
-        anyhow::bail!("{}: too long for an object of BPF programs", file.display());
-    }
+    let object = files::read(file, MAX_OBJECT_BYTES, "an object of BPF programs")?;
     if !is_root() {
         return Err(CannotHere(NO_ROOT.into()).into());
     }

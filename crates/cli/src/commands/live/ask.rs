@@ -181,7 +181,7 @@ fn in_host(args: &PathArgs) -> Clashes {
         ("--queues", live.queues.is_some().then_some(sends)),
         ("--offload", (!live.offload.is_empty()).then_some(sends)),
         ("--size", (!args.size.is_empty()).then_some(sends)),
-        ("--mtu", args.mtu.is_some().then_some(sends)),
+        ("--mtu", (!args.mtu.is_empty()).then_some(sends)),
         ("--packets", args.packets.is_some().then_some(sends)),
         ("--warmup", args.warmup.is_some().then_some(sends)),
         ("--rate", live.rate.is_some().then_some(sends)),

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use netplumb_kernel::layers::LAYERS;
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::recording::{NodeId, Recording, env};
-use netplumb_model::timing::{StageKind, Times};
+use netplumb_model::text::counted;
+use netplumb_model::timing::{FOLLOWED, StageKind, Times};
 use netplumb_report::printable;
 use netplumb_stats::histogram;
 use ratatui::Frame;
@@ -181,10 +182,18 @@ impl View {
         }
         for ((arm, direction), layers) in layers {
             // The way is what each packet has of it, where packets are counted.
-            let packets: u64 = (recording.blocks.iter())
+            let of_arm = |block: u32| recording.blocks[block as usize].arm == arm;
+            let delivered: u64 = (recording.blocks.iter())
                 .filter(|b| b.arm == arm)
                 .map(|b| b.ledger.delivered)
                 .sum();
+            let followed = (recording.counters.iter())
+                .filter(|c| c.name == FOLLOWED && of_arm(c.block))
+                .map(|c| c.value as u64);
+            let packets = match delivered {
+                0 => followed.sum(),
+                delivered => delivered,
+            };
             let mut offset_ns = 0.0;
             let mut rows = Vec::new();
             for (place, (own_ns, count)) in layers {
@@ -272,8 +281,10 @@ impl View {
         ])
         .areas(frame.area());
         let title = format!(
-            "{}   {:.1} s, {} blocks",
-            self.title, self.measured_s, self.blocks
+            "{}   {:.1} s, {}",
+            self.title,
+            self.measured_s,
+            counted(self.blocks, "block")
         );
         frame.render_widget(Paragraph::new(title).style(bold), head);
         let mut lines = Vec::new();

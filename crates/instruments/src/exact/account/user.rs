@@ -227,6 +227,9 @@ impl Accountant<'_> {
         let Some(thread) = &mut current.thread else {
             return;
         };
+        // What runs first may be the loader. After that a library's code is not a program,
+        // wherever it begins.
+        let fresh = thread.exec;
         if thread.exec {
             // The first program of a command goes on from what started it.
             let first = thread.part == Part::Command(1) && thread.programs == 0 && !thread.named;
@@ -244,7 +247,7 @@ impl Accountant<'_> {
             }
         }
         if let Some(image) = block.starts {
-            user.rename(thread, image);
+            user.rename(thread, image, fresh);
         }
     }
 

@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, UnwindSection};
 use netplumb_kernel::compression::{Compression, unpack};
-use object::elf::{PF_X, PT_LOAD, SHF_EXECINSTR, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
-use object::read::elf::{ElfFile64, ElfSection64, ProgramHeader};
+use object::elf::{
+    DF_1_PIE, DT_FLAGS_1, ET_EXEC, PF_X, PT_INTERP, PT_LOAD, SHF_EXECINSTR, STT_FUNC,
+    STT_GNU_IFUNC, STT_NOTYPE,
+};
+use object::read::elf::{Dyn, ElfFile64, ElfSection64, FileHeader, ProgramHeader};
 use object::{
     LittleEndian, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationTarget,
     SectionFlags,
@@ -71,10 +74,26 @@ pub(super) fn read(
         Image {
             name: name.to_string(),
             entry: elf.entry(),
+            program: is_program(&elf),
             functions: functions.sorted(),
         },
         pages(&elf, file),
     ))
+}
+
+/// Whether a file is to be run: it has a fixed place, asks for an interpreter, or says that
+/// it is a program without one (DF_1_PIE of binutils' include/elf/common.h).
+fn is_program(elf: &Elf<'_>) -> bool {
+    let (endian, data) = (elf.endian(), elf.data());
+    let segments = elf.elf_program_headers();
+    let says_so = segments.iter().any(|segment| {
+        let dynamic = segment.dynamic(endian, data).ok().flatten().unwrap_or(&[]);
+        let mut flags = dynamic.iter().filter(|d| d.tag(endian) == DT_FLAGS_1);
+        flags.any(|d| d.val(endian) & DF_1_PIE.0 != 0)
+    });
+    elf.elf_header().e_type(endian) == ET_EXEC
+        || segments.iter().any(|s| s.p_type(endian) == PT_INTERP)
+        || says_so
 }
 
 /// A symbol of code.

@@ -48,6 +48,9 @@ const FUNCTIONS: &[&str] = &[
     "cpu_idle",
     "__local_bh_enable_ip",
     "handle_softirqs",
+    "handle_softirqs.constprop.0",
+    "irq_thread",
+    "irq_forced_thread_fn",
     "net_rx_action",
     "net_tx_action",
     "rcu_core_si",
@@ -122,6 +125,7 @@ impl<'a> Machine<'a> {
             let image = Image {
                 name: (*file).into(),
                 entry: 0x1000,
+                program: !file.contains(".so"),
                 functions: vec![
                     function("_start", 0x1000),
                     function("main", 0x1100),

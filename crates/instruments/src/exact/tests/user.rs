@@ -101,6 +101,30 @@ fn functions_and_system_calls() {
     assert_eq!(losses, Losses::default());
 }
 
+/// Check that a thread is called by its program, not by a library whose code happens to begin
+/// where the file says that it starts.
+#[test]
+fn a_library_is_no_program() {
+    let losses = run(
+        &["ld.so", "curl", "librtmp.so.1"],
+        |m| {
+            exec(m, OWN);
+            m.user_call(PROGRAM, 0x1010, 1, 0xe00);
+            m.user_at(PROGRAM + 1, 0x1000, 5, Kind::Other);
+        },
+        &[
+            "task, curl > entry_SYSCALL_64, 1, 5",
+            "task, curl > entry_SYSCALL_64 > begin_new_exec, 1, 5",
+            "task, curl > _start, 1, 2",
+            "task, curl > _start ~ _start, 1, 5",
+            "task, curl > _start ~ _start > _start, 1, 5",
+            "task, curl > _start ~ _start > _start > entry_SYSCALL_64, 1, 2",
+            "other-task, agent, 0, 7",
+        ],
+    );
+    assert_eq!(losses, Losses::default());
+}
+
 /// Check that each thread is a root of its own with a number, that a forked one that
 /// runs another program is another root, and that stacks are used again.
 #[test]

@@ -26,12 +26,17 @@ pub(super) struct Offer {
     pub(super) size_bytes: Option<u64>,
 }
 
-/// The package of a version as people write it: `6.1.0-54`, with `-amd64` or without.
+/// Flavours that stand for the current kernel of theirs.
+const FLAVOURS: [&str; 2] = ["rt", "cloud"];
+
+/// The package of a version as people write it: `6.1.0-54`, with `-amd64` or without; of a
+/// flavour (`rt`), or of the newest of a series (`6.12`, `6.12-rt`).
 pub(super) fn package_of(version: &str) -> Result<String, KernelStoreError> {
     let bare = version.strip_prefix(PREFIX).unwrap_or(version);
     let bare = bare.strip_suffix(SUFFIX).unwrap_or(bare);
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b".+~-".contains(&byte);
-    if !bare.starts_with(|first: char| first.is_ascii_digit()) || !bare.bytes().all(good) {
+    let begins = bare.starts_with(|first: char| first.is_ascii_digit()) || FLAVOURS.contains(&bare);
+    if !begins || !bare.bytes().all(good) {
         return Err(KernelStoreError::BadVersion {
             version: version.to_owned(),
         });
@@ -45,13 +50,20 @@ pub(super) fn source_of(package: &str) -> String {
     format!("debian:{}", bare.strip_suffix(SUFFIX).unwrap_or(bare))
 }
 
-/// The package that Debian's current kernel is in.
-pub(super) fn current_package() -> Result<String, KernelStoreError> {
-    let output = run("apt-cache", &["depends", "--important", META_PACKAGE])?;
-    parse_depends(&output.text).ok_or_else(|| KernelStoreError::NoPackage {
-        package: META_PACKAGE.into(),
-        offered: vec![],
-    })
+/// The package that a kernel is in: the one that was asked for, or where that is a
+/// meta-package, the one that it depends on now. Without a name, Debian's current kernel.
+pub(super) fn package_now(asked: Option<&str>) -> Result<String, KernelStoreError> {
+    let package = asked.unwrap_or(META_PACKAGE);
+    let output = run("apt-cache", &["depends", "--important", package])?;
+    match (parse_depends(&output.text), asked) {
+        (Some(package), _) => Ok(package),
+        // One with a kernel in it depends on no other.
+        (None, Some(asked)) => Ok(asked.to_owned()),
+        (None, None) => Err(KernelStoreError::NoPackage {
+            package: package.to_owned(),
+            offered: vec![],
+        }),
+    }
 }
 
 fn parse_depends(text: &str) -> Option<String> {
@@ -230,6 +242,14 @@ mod tests {
             package_of("6.1.0-54-cloud").unwrap(),
             "linux-image-6.1.0-54-cloud-amd64"
         );
+        for (asked, package) in [
+            ("rt", "linux-image-rt-amd64"),
+            ("cloud", "linux-image-cloud-amd64"),
+            ("6.12-rt", "linux-image-6.12-rt-amd64"),
+        ] {
+            assert_eq!(package_of(asked).unwrap(), package);
+            assert_eq!(source_of(package), format!("debian:{asked}"));
+        }
         assert_eq!(source_of("linux-image-6.1.0-54-amd64"), "debian:6.1.0-54");
         for bad in ["", "-o=x", "6.1*", "6.1 x", "six", "6/../x"] {
             assert!(

@@ -123,10 +123,6 @@ impl KernelEntry {
         ModuleTree::open(&self.modules_dir())
     }
 
-    pub(super) fn is_from(&self, source: &str) -> bool {
-        self.sources.iter().any(|from| from.source == source)
-    }
-
     /// The package of that name and version that it came in. A version says what is in a
     /// package of an archive's, so this is asked only of those that came from one.
     pub(super) fn archive_package(&self, name: &str, version: &str) -> Option<Package> {
@@ -137,6 +133,15 @@ impl KernelEntry {
         from_archive
             .filter_map(AddedFrom::to_package)
             .find(|package| package.name == name && package.version == version)
+    }
+
+    /// Whether it came in the archive's package of that name.
+    pub(super) fn is_of_package(&self, name: &str) -> bool {
+        let mut packages = self.sources.iter().filter_map(AddedFrom::to_package);
+        self.sources
+            .iter()
+            .any(|from| from.source.starts_with("debian"))
+            && packages.any(|package| package.name == name)
     }
 
     /// The package with that hash that it came in.

@@ -7,7 +7,7 @@ use netplumb_kernel::deb::DebError;
 use netplumb_kernel::image::ImageError;
 use netplumb_kernel::modules::ModuleError;
 
-use super::KernelEntry;
+use super::{KernelEntry, KernelSource};
 
 /// Whose doing an error is, for the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,7 +163,10 @@ pub enum KernelStoreError {
         kernels: Vec<KernelEntry>,
     },
     /// No kernel answers to the name.
-    #[error("no kernel {name:?} is in the catalogue; {}", unknown_text(kernels))]
+    #[error(
+        "no kernel {name:?} is in the catalogue{}",
+        unknown_text(name, kernels)
+    )]
     Unknown {
         /// What was asked for.
         name: String,
@@ -242,10 +245,28 @@ fn paths_text(paths: &[PathBuf]) -> String {
         .join(", ")
 }
 
-fn unknown_text(kernels: &[KernelEntry]) -> String {
+/// The command that adds a kernel of this name, as far as the name says where it is from.
+fn how_to_add(name: &str) -> String {
+    let is_source = KernelSource::parse(name, None).is_ok();
+    let of_debian = name
+        .strip_suffix("-amd64")
+        .filter(|version| version.starts_with(|c: char| c.is_ascii_digit()));
+    match of_debian {
+        _ if is_source => format!("`plumb kernel add {name}` adds it"),
+        Some(version) => {
+            format!("if it is Debian's, `plumb kernel add debian:{version}` adds it")
+        }
+        None => "`plumb kernel add` takes `debian`, `debian:VERSION`, a .deb, an image or a \
+                 build folder"
+            .to_owned(),
+    }
+}
+
+fn unknown_text(name: &str, kernels: &[KernelEntry]) -> String {
+    let remedy = how_to_add(name);
     match kernels {
-        [] => "it is empty: add one with `plumb kernel add debian`".to_owned(),
-        kernels => format!("there is:\n{}", table(kernels)),
+        [] => format!(", which is empty: {remedy}"),
+        kernels => format!(": {remedy}; there is:\n{}", table(kernels)),
     }
 }
 

@@ -55,6 +55,12 @@ impl KernelSource {
         if metadata.is_dir() {
             return Ok(Self::BuildTree(path));
         }
+        // What never ends, or never begins, is no file to be read whole.
+        if !metadata.is_file() {
+            return Err(KernelStoreError::NoSuchSource {
+                text: text.to_owned(),
+            });
+        }
         // By its name, so that a damaged package is told of as a package, or by its content.
         let named_deb = path.extension().is_some_and(|ending| ending == "deb");
         let mut magic = [0; 8];

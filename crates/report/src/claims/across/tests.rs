@@ -127,6 +127,38 @@ fn a_line_over_arms() {
     assert!(few.because.contains("a line takes 3"), "{few:?}");
 }
 
+/// Check that the page of an experiment which claims a line has it as its figure: every
+/// level that was measured, and the line from the first to the last that it is about.
+#[test]
+fn the_figure_of_a_line() {
+    let recording = recording(RULES);
+    let text = "name = \"x\"\n[[claim]]\nkind = \"linear\"\nsays = \"?\"\nclasses = [\"udp tx\"]\n\
+                knob = \"nft.rules\"\nunit = \"rule\"\nfrom = 1\n";
+    let experiment = Experiment::parse(text).unwrap();
+    let page = crate::html::report_page(&recording, &classes(&recording), Some(&experiment));
+    let [figure] = &page.figures[..] else {
+        panic!("{:?}", page.figures)
+    };
+    assert_eq!(figure.x.label, "nft.rules");
+    assert_eq!(figure.y.label, "instructions per packet");
+    let [measured, line] = &figure.series[..] else {
+        panic!("{:?}", figure.series)
+    };
+    let points = |of: &crate::page::PageSeries| -> Vec<(f64, f64)> {
+        of.points.iter().map(|p| (p.x, p.y)).collect()
+    };
+    assert_eq!(measured.name, "udp tx");
+    assert_eq!(
+        points(measured),
+        [(1.0, 4_603.0), (10.0, 5_224.0), (100.0, 11_434.0)]
+    );
+    assert_eq!(line.name, "udp tx: 4,534 + 69 for each rule");
+    assert_eq!(points(line), [(1.0, 4_603.0), (100.0, 11_434.0)]);
+    let without = Experiment::parse("name = \"x\"\n").unwrap();
+    let page = crate::html::report_page(&recording, &classes(&recording), Some(&without));
+    assert!(page.figures.is_empty());
+}
+
 /// Check each relation of an arm to another, both ways.
 #[test]
 fn arms_compared() {
@@ -186,7 +218,7 @@ fn arms_side_by_side() {
     let by = "kind = \"changed-by\"\nclasses = [\"udp tx\"]\narm = \"ten\"\nagainst = \"one\"\n";
     assert_eq!(
         judged(&recording, by).finding,
-        "with ten udp tx changes by +621, most in nft_do_chain +621"
+        "with ten instead of one udp tx changes by +621, most in nft_do_chain +621"
     );
 }
 
@@ -224,10 +256,13 @@ fn seeds_make_a_spread() {
     let text = seeds::render(&recording, &views, 100);
     assert!(text.contains("under 3 random seeds"), "{text}");
     assert!(
-        text.contains("udp tx hangs on luck in nft_do_chain 4.0 to 9.0"),
+        text.contains("udp tx depends on the seed in nft_do_chain 4.0 to 9.0"),
         "{text}"
     );
-    assert!(text.contains("udp rx: nothing hangs on luck"), "{text}");
+    assert!(
+        text.contains("udp rx: nothing depends on the seed"),
+        "{text}"
+    );
     let claim = "kind = \"unchanged\"\nclasses = [\"udp tx\"]\n";
     assert_eq!(judged(&recording, claim).verdict, Verdict::NotMeasured);
     // What is said of the arm is said of the typical seed.

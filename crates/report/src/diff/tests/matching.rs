@@ -5,30 +5,7 @@ use netplumb_model::class::{Direction, Family, Link, Proto};
 use super::build::{Build, PACKETS, RX, arm, change, diff, paired};
 use crate::diff::Verdict;
 use crate::diff::arms::{ArmPair, Pairs, pair, pair_within};
-use crate::diff::functions::base_name;
 use crate::diff::sentence::sentence;
-
-/// Check what the compiler appends, and what only looks like it.
-#[test]
-fn base_names() {
-    for (symbol, base, part) in [
-        ("ip_rcv", "ip_rcv", false),
-        ("ip_rcv.isra.0", "ip_rcv", false),
-        ("ip_rcv.constprop.0.isra.12", "ip_rcv", false),
-        ("ip_rcv.llvm.1234567", "ip_rcv", false),
-        ("ip_rcv.part.0", "ip_rcv", true),
-        ("ip_rcv.cold", "ip_rcv", true),
-        ("ip_rcv.isra.0.cold", "ip_rcv", true),
-        ("ip_rcv.7", "ip_rcv", false),
-        ("ip_rcv_7", "ip_rcv_7", false),
-        ("ip.handler", "ip.handler", false),
-        (".cold", ".cold", true),
-        ("a..0", "a.", false),
-        ("", "", false),
-    ] {
-        assert_eq!(base_name(symbol), (base, part), "{symbol}");
-    }
-}
 
 /// Check that a clone's other suffix is the same function, of which the name is
 /// told, and that a module built in is, too.

@@ -8,10 +8,10 @@ use crate::diff::exact::Delta;
 use crate::diff::{Diff, Verdict};
 
 /// Small random numbers, the same in every run (xorshift).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

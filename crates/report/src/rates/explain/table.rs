@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use comfy_table::Cell;
 use netplumb_model::recording::{Recording, env};
 
-use super::{Difference, Explained, Unit, differences, explained};
+use super::{Difference, Explained, Unit, Wall, differences, explained};
 use crate::number::{printable, thousands};
 use crate::terminal::{continued, right, table, trimmed};
 
 /// Paths beside each other in a table.
 const BESIDE: usize = 7;
+/// Of what ran beside the packets, what is told by name.
+const OTHERS: usize = 5;
 /// Functions of a difference that are told by name.
 const TOLD: usize = 8;
 /// Names of arms and functions are cut to this.
@@ -34,25 +36,39 @@ fn signed(value: f64) -> String {
     }
 }
 
-/// All of it for a terminal; nothing if nothing was counted.
-pub fn render(recording: &Recording, columns: usize) -> String {
+/// What was counted and sampled for a terminal, of the first paths or of all; nothing if
+/// nothing was.
+pub fn render(recording: &Recording, columns: usize, all: bool) -> String {
     let paths = explained(recording);
     [Unit::Instructions, Unit::Nanoseconds]
         .into_iter()
         .map(|unit| {
             let paths: Vec<&Explained> = paths.iter().filter(|p| p.unit == unit).collect();
-            of_unit(recording, unit, &paths, columns)
+            of_unit(recording, unit, &paths, columns, all)
         })
         .collect()
 }
 
 /// The paths of one unit.
-fn of_unit(recording: &Recording, unit: Unit, paths: &[&Explained], columns: usize) -> String {
+fn of_unit(
+    recording: &Recording,
+    unit: Unit,
+    paths: &[&Explained],
+    columns: usize,
+    all: bool,
+) -> String {
     if paths.is_empty() {
         return String::new();
     }
     let (shown, absent): (Vec<&Explained>, Vec<&Explained>) =
         paths.iter().partition(|p| p.packets > 0);
+    let (shown, more) = match all {
+        true => (&shown[..], 0),
+        false => {
+            let some = BESIDE.min(shown.len());
+            (&shown[..some], shown.len() - some)
+        }
+    };
     let mut out = String::from("\n");
     let mut line = |text: &str, indent: usize| {
         out.push_str(&continued(text, indent, columns));
@@ -66,9 +82,20 @@ fn of_unit(recording: &Recording, unit: Unit, paths: &[&Explained], columns: usi
         out.push_str(&continued(&text, 4, columns));
         out.push('\n');
     };
-    let all: Vec<Explained> = paths.iter().map(|p| (*p).clone()).collect();
-    for sentence in sentences_of(&all) {
+    let told: Vec<Explained> = shown.iter().map(|p| (*p).clone()).collect();
+    for sentence in sentences_of(&told) {
         line(format!("  {sentence}"));
+    }
+    if more > 0 {
+        let s = if more == 1 { "" } else { "s" };
+        line(format!("  {more} more path{s}: --all shows them"));
+    }
+    if let Some(wall) = shown.iter().find_map(|p| p.wall) {
+        line(format!(
+            "  CPU time adds up over CPUs; wall time is one by the rate. CPU time and idle time \
+             make {} CPUs x wall time.",
+            wall.cpus
+        ));
     }
     for path in shown.iter().filter(|p| p.handled < p.packets) {
         line(format!(
@@ -108,8 +135,8 @@ pub(crate) fn heading(recording: &Recording, unit: Unit) -> String {
             fact(&format!("counted.{}", env::MITIGATIONS))
         ),
         Unit::Nanoseconds => format!(
-            "where the nanoseconds of each packet went, on all CPUs: samples of what they did, \
-             every {} us, in blocks of their own (Linux {})",
+            "where the nanoseconds of each packet went: CPU time of all CPUs, by samples of what \
+             they did every {} us, in blocks of their own (Linux {})",
             (fact("sampled.period_ns").parse::<u64>().unwrap_or(0) + 500) / 1_000,
             fact(env::KERNEL)
         ),
@@ -171,19 +198,67 @@ fn by_layer(paths: &[&Explained], unit: Unit, columns: usize) -> String {
             .map(|p| right(of(p).map_or_else(|| "-".into(), figure)));
         table.add_row([Cell::new(name)].into_iter().chain(cells));
     };
-    row("the path", &|p| Some(p.own));
+    row(
+        match unit {
+            Unit::Instructions => "instructions",
+            Unit::Nanoseconds => "CPU time",
+        },
+        &|p| Some(p.total),
+    );
+    row("  the path", &|p| Some(p.own));
     for (layer, _) in &layers {
-        row(&format!("  {layer}"), &|p| p.layers.get(*layer).copied());
+        row(&format!("    {layer}"), &|p| p.layers.get(*layer).copied());
     }
-    row("generator", &|p| Some(p.generator));
+    row("  user code of readers", &|p| Some(p.user));
+    row("  generator", &|p| Some(p.generator));
     match unit {
-        Unit::Instructions => row("timers, idling", &|p| Some(p.other)),
-        Unit::Nanoseconds => row("timers, others", &|p| Some(p.other)),
+        Unit::Instructions => row("  timers, idling", &|p| Some(p.other)),
+        Unit::Nanoseconds => {
+            row("  others' load", &|p| Some(p.other));
+            let names = most_of_others(paths);
+            for name in &names {
+                row(&format!("    {}", printable(name, NAME_LIMIT)), &|p| {
+                    let found = p.others.iter().find(|other| other.name == *name);
+                    found.map(|other| other.own)
+                });
+            }
+            if paths
+                .iter()
+                .any(|p| p.others.iter().any(|o| !names.contains(&&*o.name)))
+            {
+                row("    the rest of them", &|p| {
+                    let rest = p.others.iter().filter(|o| !names.contains(&&*o.name));
+                    Some(rest.map(|other| other.own).sum())
+                });
+            }
+        }
     }
-    row("user code", &|p| Some(p.user));
+    if paths.iter().any(|p| p.wall.is_some()) {
+        let wall = |of: fn(&Wall) -> f64| move |p: &Explained| p.wall.as_ref().map(of);
+        row("idle, or not sampled", &wall(|w| w.idle));
+        row("all CPUs' time", &wall(Wall::all));
+        row("wall time in these blocks", &wall(|w| w.ns));
+        row("CPU time by /proc/stat in these blocks", &wall(|w| w.busy));
+    }
     if paths.iter().any(|p| p.ns.is_some()) {
-        row("ns each, as measured", &|p| p.ns);
-        row("  the generator alone", &|p| p.generator_ns);
+        row("CPU ns/packet in the table above", &|p| p.ns);
+        row("  of the generator alone", &|p| p.generator_ns);
     }
     trimmed(&table)
+}
+
+/// What ran beside the packets, the most of it by name.
+fn most_of_others<'a>(paths: &[&'a Explained]) -> Vec<&'a str> {
+    let mut most: BTreeMap<&str, f64> = BTreeMap::new();
+    for other in paths.iter().flat_map(|p| &p.others) {
+        let own = most.entry(&other.name).or_default();
+        *own = own.max(other.own);
+    }
+    let mut names: Vec<(&str, f64)> = most.into_iter().collect();
+    names.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
+    names
+        .into_iter()
+        .take(OTHERS)
+        .map(|(name, _)| name)
+        .collect()
 }

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use netplumb_model::bench::{COUNTED, NANOSECONDS};
+use netplumb_model::bench::{COUNTED, CpuUse, Measured, NANOSECONDS, Other};
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, env};
 
@@ -182,9 +182,9 @@ fn where_the_nanoseconds_went() {
     let poll = &all[0].functions[0];
     assert_eq!((poll.own, poll.calls), (50.0, 1e-4));
     assert!((poll.uncertainty - 1.96 * 50.0 / 200_f64.sqrt()).abs() < 1e-9);
-    let text = render(&recording, 110);
+    let text = render(&recording, 110, false);
     for words in [
-        "samples of what they did, every 500 us",
+        "by samples of what they did every 500 us",
         "(Linux 6.18.0)",
         "nft-raw against xdp: +1,015 ns a packet: nft_do_chain +1,000, veth_poll +25, xdp_drop -10",
         "dpdk: not sampled: no testpmd",
@@ -195,7 +195,7 @@ fn where_the_nanoseconds_went() {
     for cost in recording.costs.iter_mut().filter(|c| c.node == DROP) {
         (cost.calls, cost.self_insns) = (1, period_ns);
     }
-    let text = render(&recording, 110);
+    let text = render(&recording, 110, false);
     assert!(text.contains("1 other functions -0.5"), "{text}");
     let csv = rates::csv::render(&recording);
     assert!(
@@ -204,13 +204,131 @@ fn where_the_nanoseconds_went() {
     );
 }
 
+/// A path that was sampled in one window of a second on two CPUs: a million packets, 300 ns
+/// of the path's, 150 of the generator's, 1,250 of others', by samples of half a millisecond.
+fn sampled() -> Recording {
+    let mut recording = recording();
+    recording.arms.truncate(1);
+    recording.arms[0].name = "xdp, sampled".into();
+    recording.arms[0]
+        .knobs
+        .insert(COUNTED.into(), NANOSECONDS.into());
+    for (key, value) in [(env::KERNEL, "6.18.0"), ("sampled.period_ns", "500000")] {
+        recording.environment.insert(key.into(), value.into());
+    }
+    recording.environment.remove("failed.dpdk, counted");
+    recording.blocks.truncate(1);
+    recording.costs.clear();
+    for what in [Other::Task("cc1"), Other::Softirq("timer")] {
+        let function = recording.functions.len() as u32;
+        recording.functions.push(Function {
+            name: what.function(),
+            layer: None,
+            ..recording.functions[0].clone()
+        });
+        for (parent, function) in [(None, function), (Some(recording.nodes.len() as u32), POLL)] {
+            recording.nodes.push(Node {
+                parent,
+                function,
+                tail: false,
+            });
+        }
+    }
+    let softirq = Context::Softirq(Softirq::NetRx);
+    for (direction, context, node, samples) in [
+        (Direction::Rx, softirq, POLL, 500),
+        (Direction::Rx, softirq, DROP, 100),
+        (Direction::Tx, Context::Task, MAKE, 300),
+        // Below the nodes that say what it was.
+        (Direction::Other, Context::OtherTask, 5, 2_400),
+        (Direction::Other, Context::Hardirq, 7, 100),
+    ] {
+        recording.costs.push(Cost {
+            block: 0,
+            direction,
+            context,
+            node,
+            calls: samples,
+            self_insns: samples * 500_000,
+        });
+    }
+    let busy = |cpu: u32, busy: f64| CpuUse {
+        cpu,
+        busy,
+        ..CpuUse::default()
+    };
+    let measured = Measured {
+        window_ns: 1_000_000_000,
+        cpus: vec![busy(0, 0.75), busy(1, 1.0)],
+        ..rates::tests::block(1_000_000, 0, None)
+    };
+    let block = &mut recording.blocks[0];
+    (block.ledger.offered, block.ledger.delivered) = (1_000_000, 1_000_000);
+    (block.user_insns, block.duration_ns) = (50_000_000, measured.window_ns);
+    measured.add_to(&mut recording, 0);
+    recording
+}
+
+/// Check that the parts add up: path, user code, generator and others, who are named, are
+/// the CPU time of a packet, and with idle time all CPUs' wall time; so do the rows.
+#[test]
+fn the_parts_add_up() {
+    let recording = sampled();
+    let all = explained(&recording);
+    let [xdp] = &all[..] else { panic!("{all:#?}") };
+    assert_eq!(
+        [xdp.own, xdp.user, xdp.generator, xdp.other],
+        [300.0, 50.0, 150.0, 1_250.0]
+    );
+    assert_eq!(xdp.total, 1_750.0);
+    let others: Vec<_> = xdp
+        .others
+        .iter()
+        .map(|o| (o.name.as_str(), o.own))
+        .collect();
+    assert_eq!(others, [("task cc1", 1_200.0), ("softirq timer", 50.0)]);
+    let wall = xdp.wall.unwrap();
+    assert_eq!(
+        (wall.ns, wall.cpus, wall.idle, wall.busy),
+        (1_000.0, 2, 250.0, 1_750.0)
+    );
+    assert_eq!(xdp.total + wall.idle, wall.all());
+    let text = render(&recording, 110, false);
+    let row = |name: &str| -> f64 {
+        let line = text
+            .lines()
+            .map(str::trim)
+            .find_map(|l| l.strip_prefix(name));
+        let figure = line.unwrap_or_else(|| panic!("no `{name}` in:\n{text}"));
+        figure.trim().replace(',', "").parse().unwrap()
+    };
+    let parts = [
+        "the path",
+        "user code of readers",
+        "generator",
+        "others' load",
+    ];
+    assert_eq!(parts.map(row).iter().sum::<f64>(), row("CPU time"));
+    assert_eq!(row("task cc1") + row("softirq timer"), row("others' load"));
+    assert_eq!(
+        row("CPU time") + row("idle, or not sampled"),
+        row("all CPUs' time")
+    );
+    assert_eq!(
+        2.0 * row("wall time in these blocks"),
+        row("all CPUs' time")
+    );
+    assert_eq!(row("CPU time by /proc/stat in these blocks"), 1_750.0);
+    assert!(text.contains("make 2 CPUs x wall time"), "{text}");
+}
+
 /// Check that arms that were counted are in no table of rates, and have one of their own.
 #[test]
 fn apart_from_rates() {
     let recording = recording();
     assert!(rates::arms(&recording).is_empty());
     assert_eq!(rates::blocks(&recording).count(), 0);
-    let text = render(&recording, 110);
+    let text = render(&recording, 110, false);
     for words in [
         "Linux 6.1.0, mitigations off",
         "nft-raw against xdp: +203 instructions a packet: nft_do_chain +200, veth_poll +5.0",
@@ -218,7 +336,7 @@ fn apart_from_rates() {
     ] {
         assert!(text.contains(words), "no `{words}` in:\n{text}");
     }
-    assert_eq!(render(&Recording::default(), 110), "");
+    assert_eq!(render(&Recording::default(), 110, false), "");
     let csv = rates::csv::render(&recording);
     assert_eq!(csv.lines().count(), 5, "{csv}");
 }

@@ -7,19 +7,23 @@ use netplumb_model::bench::{Axis, BenchFile, Figure, Offered, rate_of};
 use netplumb_model::recording::Recording;
 use netplumb_stats::welch::Mean;
 
+use super::arms::{latencies, rates};
 use super::costs::costs;
 use super::{Around, axis, chart, flow, ideal, log_axis, point, published, series};
 use crate::html::report_page;
-use crate::number::printable;
+use crate::number::{counted, printable};
 use crate::page::{
     Page, PageAxis, PageBench, PageChart, PageClaim, PageFlow, PagePoint, PageSeries,
     PageSeriesKind,
 };
+use crate::rates::columns::share;
 use crate::rates::figures::{self, Point};
 use crate::rates::terminal::{footer, goals, rate};
 use crate::rates::{ArmRates, arms, blocks, explain};
 
 const TEXT_LETTERS: usize = 600;
+/// Arms that have a sentence each at the top, and losses that are named there.
+const FEW: usize = 3;
 /// Values that are further apart are on a scale of ratios.
 const RATIO: f64 = 30.0;
 /// What can be swept on the command line, and by which axis it is shown.
@@ -35,13 +39,15 @@ pub fn of_recording(recording: &Recording, file: Option<&BenchFile>) -> Page {
     // Of a search, blocks are trials, and lose packets on purpose.
     let (searched, arms): (Vec<_>, Vec<_>) =
         (arms(recording).into_iter()).partition(|a| !goals(recording, &a.arm.name).is_empty());
+    let figures = file.map_or_else(Vec::new, |file| {
+        let all = file.figures.iter();
+        all.map(|f| figure(file, f, &arms)).collect()
+    });
     let bench = PageBench {
+        rates: rates(recording, &arms, &searched),
+        latency: latencies(&arms),
         charts: match file {
-            Some(file) => file
-                .figures
-                .iter()
-                .map(|f| figure(file, f, &arms))
-                .collect(),
+            Some(_) => Vec::new(),
             None => swept(&arms),
         },
         flows: (invalid(recording, &searched).into_iter())
@@ -63,7 +69,7 @@ pub fn of_recording(recording: &Recording, file: Option<&BenchFile>) -> Page {
     let around = Around {
         title,
         question: file.map_or_else(String::new, |f| text(&f.question)),
-        headline: (shown.iter().filter_map(|arm| sentence(arm)))
+        headline: (summary(&arms).into_iter())
             .chain(searched.iter().flat_map(|arm| found(recording, arm)))
             .chain(explain::sentences(recording))
             .collect(),
@@ -81,15 +87,55 @@ pub fn of_recording(recording: &Recording, file: Option<&BenchFile>) -> Page {
                 because: text(&claim.because),
             })
             .collect(),
+        figures,
         ..super::page(around, bench)
     }
 }
 
-/// "xdp: 16.40 M packets/s (16.1 M to 16.7 M)".
+/// What came of it: of few arms a sentence each; of many the fastest and the slowest, and
+/// those that lost packets. All of them are drawn, and in a table.
+fn summary(arms: &[ArmRates<'_>]) -> Vec<String> {
+    let mut measured: Vec<(&ArmRates<'_>, f64)> = (arms.iter())
+        .filter_map(|arm| Some((arm, arm.handled_pps()?.value)))
+        .collect();
+    if measured.len() <= FEW {
+        return (measured.iter())
+            .filter_map(|(arm, _)| sentence(arm))
+            .collect();
+    }
+    measured.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let ends = [("Fastest", measured.first()), ("slowest", measured.last())];
+    let told: Vec<String> = (ends.iter())
+        .filter_map(|(word, arm)| Some(format!("{word}: {}", sentence(arm.as_ref()?.0)?)))
+        .collect();
+    let mut lines = vec![format!("{} arms. {}", arms.len(), told.join("; "))];
+    let mut lost: Vec<(&str, f64)> = (measured.iter())
+        .filter_map(|(arm, _)| Some((arm.arm.name.as_str(), arm.lost()?)))
+        .filter(|(_, lost)| *lost >= 1e-9)
+        .collect();
+    lost.sort_by(|a, b| b.1.total_cmp(&a.1));
+    if !lost.is_empty() {
+        let named: Vec<String> = (lost.iter().take(FEW))
+            .map(|(name, lost)| format!("{} {}", printable(name, 80), share(*lost)))
+            .collect();
+        let more = match lost.len().saturating_sub(FEW) {
+            0 => String::new(),
+            n => format!(", and {n} more"),
+        };
+        lines.push(format!("Lost packets: {}{more}", named.join(", ")));
+    }
+    lines
+}
+
+/// "socket: 16.40 M packets/s (16.1 M to 16.7 M), 3.20 % lost".
 fn sentence(arm: &ArmRates<'_>) -> Option<String> {
     let mean = arm.handled_pps()?;
     let interval = match (mean.low, mean.high) {
         (Some(low), Some(high)) => format!(" ({} to {})", rate(low.max(0.0)), rate(high)),
+        _ => String::new(),
+    };
+    let lost = match arm.lost() {
+        Some(lost) if lost >= 1e-9 => format!(", {} lost", share(lost)),
         _ => String::new(),
     };
     let bound = if arm.is_generator_bound() {
@@ -98,7 +144,7 @@ fn sentence(arm: &ArmRates<'_>) -> Option<String> {
         ""
     };
     Some(format!(
-        "{}: {} packets/s{interval}{bound}",
+        "{}: {} packets/s{interval}{lost}{bound}",
         printable(&arm.arm.name, 80),
         rate(mean.value)
     ))
@@ -138,8 +184,8 @@ fn absent(arm: &ArmRates<'_>) -> Option<String> {
 /// The way of an arm's packets in the blocks that count.
 fn flows(arm: &ArmRates<'_>) -> Option<PageFlow> {
     let blocks = arm.valid.len();
-    let plural = if blocks == 1 { "" } else { "s" };
-    let title = format!("{}: all packets of {blocks} block{plural}", arm.arm.name);
+    let counted = counted(blocks, "block");
+    let title = format!("{}: all packets of {counted}", arm.arm.name);
     (blocks > 0).then(|| flow(&title, "", &arm.hops()))
 }
 

@@ -7,7 +7,10 @@ use netplumb_testkit::golden;
 
 use super::*;
 use crate::html::render;
-use crate::page::{PageCostFunction, PageCostPart, PageCosts};
+use crate::page::{
+    PageArm, PageArmState, PageCell, PageColumn, PageCostFunction, PageCostPart, PageCosts,
+    PageLatency, PageLatencyArm, PageNote, PageRates,
+};
 use crate::rates::tests::{block, recording};
 
 /// A page with something of everything: rates by cores with what is published, CPU by
@@ -111,6 +114,25 @@ fn sample() -> Page {
             ..Around::default()
         },
         PageBench {
+            rates: sample_rates(),
+            latency: Some(PageLatency {
+                title: "one-way latency, from when a packet was due to when it was received, ns"
+                    .into(),
+                note: "A frame waits until its batch is full.".into(),
+                columns: ["p50", "p99", "max"].map(String::from).into(),
+                arms: vec![
+                    PageLatencyArm {
+                        name: "xdp".into(),
+                        packets: 4_000,
+                        ns: vec![Some(1_850.0), Some(3_900.0), Some(61_000.0)],
+                    },
+                    PageLatencyArm {
+                        name: "nft-raw".into(),
+                        packets: 4_000,
+                        ns: vec![Some(9_200.0), None, Some(140_000.0)],
+                    },
+                ],
+            }),
             charts: vec![drop, cpu, sizes],
             flows: vec![
                 flow("nft-raw, 1 core, block 3", "", &[whole.clone(), last]),
@@ -151,6 +173,59 @@ fn sample() -> Page {
     )
 }
 
+/// Arms of every state, in their order.
+fn sample_rates() -> PageRates {
+    let cell = |text: &str, value: Option<f64>| PageCell {
+        text: text.into(),
+        value,
+    };
+    let arm = |name: &str, pps: Option<f64>, lost: f64, mark: &str| PageArm {
+        name: name.into(),
+        state: match (pps, mark.starts_with("invalid")) {
+            (Some(_), _) => PageArmState::Measured,
+            (None, true) => PageArmState::Invalid,
+            (None, false) => PageArmState::Absent,
+        },
+        pps,
+        low: pps.map(|pps| pps * 0.9),
+        high: pps.map(|pps| pps * 1.1),
+        lost,
+        mark: mark.into(),
+        cells: vec![
+            cell(
+                &pps.map_or("-".into(), |pps| format!("{:.2} M", pps / 1e6)),
+                pps,
+            ),
+            cell(&format!("{:.2} %", lost * 100.0), Some(lost)),
+        ],
+    };
+    let column = |title: &str, hint: &str| PageColumn {
+        title: title.into(),
+        hint: hint.into(),
+    };
+    PageRates {
+        title: "Packets handled each second, with the 95 % interval".into(),
+        columns: vec![column("packets/s", "handled"), column("lost", "of all")],
+        arms: vec![
+            arm("bridge", None, 0.0, "invalid: rx0: 7 went missing"),
+            arm("socket", Some(1.2e6), 0.803, "80.30 % lost"),
+            arm("xdp", Some(16.4e6), 0.0, "generator-bound"),
+            arm("nft-raw", Some(4.5e6), 0.0, ""),
+            arm("dpdk", None, 0.0, "not measured: it is not installed"),
+        ],
+        notes: vec![
+            PageNote {
+                arms: vec!["socket".into()],
+                text: "8,030 of 10,000 lost, socket: receive buffer full".into(),
+            },
+            PageNote {
+                arms: vec!["xdp".into(), "nft-raw".into()],
+                text: "`?`: two ways of telling how busy a CPU was disagree".into(),
+            },
+        ],
+    }
+}
+
 /// Check that a page of benches is what the golden says; web/ is tested with the same
 /// file.
 #[test]
@@ -163,6 +238,18 @@ fn the_page_of_benches() {
     );
     let html = render(&sample());
     assert!(html.contains("How fast packets are dropped"));
+    // Without scripts every arm is there in words.
+    let (_, without) = html.split_once("<noscript>").unwrap();
+    let (without, _) = without.split_once("</noscript>").unwrap();
+    for arm in [
+        "bridge",
+        "socket",
+        "80.30 % lost",
+        "nft-raw",
+        "not installed",
+    ] {
+        assert!(without.contains(arm), "{arm}: {without}");
+    }
 }
 
 /// Check that a series is in the order of its axis, and has no point that can't be drawn.
@@ -210,6 +297,46 @@ fn of_a_recording() {
     let page = of_recording(&recording(), None);
     let bench = page.bench.clone().unwrap();
     assert!(bench.charts.is_empty(), "nothing was swept");
+    let rates = &bench.rates;
+    let order: Vec<_> = rates
+        .arms
+        .iter()
+        .map(|a| (a.name.as_str(), a.mark.as_str()))
+        .collect();
+    assert_eq!(
+        order,
+        [
+            ("tc", "0.0025 % lost, 1 of 3 blocks invalid"),
+            ("xdp", "generator-bound"),
+            (
+                "dpdk",
+                "not measured: dpdk-testpmd is not installed: apt-get install dpdk"
+            ),
+        ],
+        "what lost packets is first, what could not be here is last"
+    );
+    assert!(
+        rates
+            .arms
+            .iter()
+            .all(|a| a.cells.len() == rates.columns.len())
+    );
+    assert!(rates.arms[1].low < rates.arms[1].pps && rates.arms[1].pps < rates.arms[1].high);
+    assert!(
+        rates
+            .notes
+            .iter()
+            .any(|n| n.arms == ["tc"] && n.text.contains("ring of rx0 full")),
+        "{:?}",
+        rates.notes
+    );
+    let latency = bench.latency.as_ref().unwrap();
+    assert_eq!(latency.arms[0].name, "xdp");
+    assert!(
+        latency.note.contains("waits until its batch is full"),
+        "{}",
+        latency.note
+    );
     assert_eq!(page.headline.len(), 2, "{:?}", page.headline);
     assert!(page.headline[0].starts_with("xdp: 10.10 M packets/s ("));
     assert!(page.headline[0].ends_with("generator-bound"));
@@ -317,8 +444,9 @@ fn figures_are_charts() {
         ("Small", "What?")
     );
     let bench = page.bench.unwrap();
-    let [by_cores, by_load] = &bench.charts[..] else {
-        panic!("{:?}", bench.charts)
+    assert!(bench.charts.is_empty(), "they are the page's figures");
+    let [by_cores, by_load] = &page.figures[..] else {
+        panic!("{:?}", page.figures)
     };
     assert_eq!(by_cores.title, "Figure 3: By CPUs");
     assert_eq!(by_cores.note, "Of nobody.");
@@ -346,6 +474,16 @@ fn figures_are_charts() {
     assert!(by_load.x.log && !by_load.y.log && !by_cores.x.log);
     assert_eq!(by_load.series[0].points.len(), 2);
     assert!(page.claims.is_empty());
+    // Of many arms the top says what is fastest; all of them are drawn.
+    assert_eq!(page.headline.len(), 1, "{:?}", page.headline);
+    assert!(
+        page.headline[0].starts_with("6 arms. Fastest: "),
+        "{:?}",
+        page.headline
+    );
+    let rates = bench.rates.arms;
+    assert_eq!(rates.len(), 6);
+    assert!(rates.is_sorted_by(|a, b| a.pps >= b.pps), "{rates:?}");
 
     let charts = of_recording(&recording, None).bench.unwrap().charts;
     let titles: Vec<_> = charts.iter().map(|c| c.title.as_str()).collect();

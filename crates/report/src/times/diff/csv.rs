@@ -3,6 +3,7 @@
 
 use super::json::word;
 use super::{BeforeAfter, ClassDiff, Row, TimesDiff};
+use crate::sheet::Sheet;
 
 const HEADER: [&str; 21] = [
     "arm_before",
@@ -42,28 +43,27 @@ const OF_TWO_CLOCKS: [&str; 9] = [
 
 /// The rows of all classes, or the functions of one layer.
 pub fn render(diff: &TimesDiff<'_>, layer: Option<&str>) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    // Writing to memory does not fail.
-    let mut write = |record: &[String]| drop(writer.write_record(record));
     if diff.one_clock {
-        write(&HEADER.map(String::from));
+        let mut sheet = Sheet::new(HEADER);
+        let mut write = |row: Vec<String>| sheet.row(row);
         for class in &diff.classes {
             let whole = class.way.iter().map(|r| ("total", r));
             let all = class.total.iter().map(|r| ("all functions", r));
             let stages = class.stages.iter().map(|r| ("stage", r));
             for (kind, row) in whole.chain(stages).chain(all) {
                 if layer.is_none() {
-                    write(&record(diff, class, kind, row));
+                    write(record(diff, class, kind, row));
                 }
             }
             for row in &class.functions {
                 if layer.is_none_or(|l| row.of == l) {
-                    write(&record(diff, class, "function", row));
+                    write(record(diff, class, "function", row));
                 }
             }
         }
+        sheet.finish()
     } else {
-        write(&OF_TWO_CLOCKS.map(String::from));
+        let mut sheet = Sheet::new(OF_TWO_CLOCKS);
         for class in &diff.both {
             for function in &class.functions {
                 let figures = [
@@ -77,12 +77,11 @@ pub fn render(diff: &TimesDiff<'_>, layer: Option<&str>) -> String {
                 let mut row = vec![class.class.to_string(), function.name.clone()];
                 row.push(class.per.into());
                 row.extend(figures.map(|f| format!("{f:.3}")));
-                write(&row);
+                sheet.row(row);
             }
         }
+        sheet.finish()
     }
-    let bytes = writer.into_inner().unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn record(diff: &TimesDiff<'_>, class: &ClassDiff, kind: &str, row: &Row) -> Vec<String> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use netplumb_model::experiment::Idle;
 use netplumb_stats::judge::Verdict;
 use serde::Serialize;
 
@@ -30,6 +31,7 @@ struct ClassOut<'a> {
     class_after: String,
     label: &'a str,
     sentence: String,
+    could_not_act: &'a [Idle],
     per: &'static str,
     whole: Option<RowOut<'a>>,
     functions: Vec<RowOut<'a>>,
@@ -52,6 +54,7 @@ struct RowOut<'a> {
     ratio_high: Option<f64>,
     p: f64,
     smallest_detectable: Option<f64>,
+    noise_hides_any_change: bool,
     verdict: &'static str,
     /// Of one call or packet: before and after.
     percentiles_ns: BTreeMap<&'static str, BeforeAfter>,
@@ -71,7 +74,8 @@ pub fn render(diff: &TimesDiff<'_>) -> String {
         unpaired: &diff.unpaired,
     };
     // Plain data with string keys always serializes.
-    let mut out = serde_json::to_string_pretty(&document).unwrap_or_default();
+    let mut out =
+        crate::number::json_text(serde_json::to_string_pretty(&document).unwrap_or_default());
     out.push('\n');
     out
 }
@@ -82,6 +86,7 @@ fn class_out(class: &ClassDiff) -> ClassOut<'_> {
         class_after: class.after.to_string(),
         label: &class.label,
         sentence: sentence(class),
+        could_not_act: &class.idle,
         per: class.per,
         whole: class.whole().map(row),
         functions: class.functions.iter().map(row).collect(),
@@ -104,6 +109,7 @@ fn row(row: &Row) -> RowOut<'_> {
         ratio_high: row.judged.ratio.and_then(|r| finite(r.high)),
         p: row.judged.p,
         smallest_detectable: row.judged.smallest,
+        noise_hides_any_change: row.judged.is_blind(),
         verdict: word(row.judged.verdict),
         percentiles_ns: QUANTILES
             .iter()

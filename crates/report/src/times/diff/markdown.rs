@@ -5,6 +5,7 @@ use super::mixed::ClassBoth;
 use super::terminal::{percent, quantile, sentence, subject, trust};
 use super::{ClassDiff, QUANTILES, Row, TimesDiff};
 use crate::diff::sentence::{Style, words};
+use crate::interval;
 use crate::markdown::{Table, code, prose};
 use crate::times::{ns, rounded};
 
@@ -74,9 +75,7 @@ fn figures(row: &Row) -> Vec<String> {
         ns(judged.before),
         ns(judged.after),
         judged.ratio.map_or_else(none, |r| percent(r.value)),
-        judged.ratio.map_or_else(none, |r| {
-            format!("{} to {}", percent(r.low), percent(r.high))
-        }),
+        (judged.ratio).map_or_else(none, |r| interval::told(r, percent)),
         judged
             .smallest
             .map_or_else(none, |s| format!("{:.1}%", s * 100.0)),

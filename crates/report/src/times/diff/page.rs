@@ -9,6 +9,7 @@ use super::{ClassDiff, Row, TimesDiff};
 use crate::diff::arms::Pairs;
 use crate::diff::sentence::words;
 use crate::diff::{self, Sides};
+use crate::interval;
 use crate::number::printable;
 use crate::page::{Page, PageBoth, PageClass, PageCompared, PageTimed, PageTimes};
 use crate::times::as_costs;
@@ -116,6 +117,8 @@ fn compared(diff: &TimesDiff<'_>, class: &ClassDiff, costs: PageClass) -> PageCl
             class.one_side.join(", ")
         ));
     }
+    let rows = class.rows().map(|r| (r.name.as_str(), &r.judged));
+    notes.extend(interval::noise(rows, class.apart));
     PageClass {
         arm: printable(
             &match was == is {
@@ -130,6 +133,7 @@ fn compared(diff: &TimesDiff<'_>, class: &ClassDiff, costs: PageClass) -> PageCl
         },
         per: class.per.into(),
         sentence: sentence(class),
+        could_not_act: class.idle.iter().map(ToString::to_string).collect(),
         // Noise makes of two functions what looks like one that moved.
         moves: Vec::new(),
         times: Some(PageTimes {

@@ -5,10 +5,12 @@ use netplumb_stats::judge::{FALSE_RATE, MIN_BLOCKS, Verdict};
 
 use super::mixed::ClassBoth;
 use super::{BeforeAfter, ClassDiff, QUANTILES, Row, TimesDiff};
+use crate::acting;
 use crate::diff::sentence::words;
-use crate::number::printable;
+use crate::interval;
+use crate::number::{plural, printable};
 use crate::terminal::{View, continued, right, table, trimmed};
-use crate::times::{ns, rounded};
+use crate::times::{ns, ns_range, rounded};
 
 /// Names are cut to this.
 const NAME_LIMIT: usize = 40;
@@ -91,6 +93,14 @@ pub(super) fn subject(class: &ClassDiff) -> String {
 /// "UDP send: 1,002 to 1,181 ns per packet, slower by 17.9% (17.1% to 18.6%), most of
 /// it in ip_output".
 pub fn sentence(class: &ClassDiff) -> String {
+    let differs = class
+        .whole()
+        .is_some_and(|whole| whole.judged.verdict.differs());
+    let idle = acting::told(&class.idle, class.idle_alone, differs);
+    format!("{}{idle}", outcome(class))
+}
+
+fn outcome(class: &ClassDiff) -> String {
     let subject = subject(class);
     let changed = class.changed();
     let names = |rows: &[&Row]| -> String {
@@ -110,21 +120,19 @@ pub fn sentence(class: &ClassDiff) -> String {
             ),
         };
     };
-    let (was, is) = (ns(whole.judged.before), ns(whole.judged.after));
-    let mut text = format!("{subject}: {was} to {is}");
-    if !(was.ends_with('s') && is.ends_with('s')) {
-        text.push_str(" ns");
-    }
-    text.push_str(&format!(" per {}, ", class.per));
+    let mut text = format!(
+        "{subject}: {} per {}, ",
+        ns_range(whole.judged.before, whole.judged.after),
+        class.per
+    );
     match whole.judged.verdict {
         verdict @ (Verdict::Faster | Verdict::Slower) => {
             text.push_str(verdict.as_str());
             if let Some(ratio) = whole.judged.ratio {
                 text.push_str(&format!(
-                    " by {} ({} to {})",
+                    " by {} ({})",
                     percent(ratio.value).trim_start_matches(['+', '-']),
-                    percent(ratio.low),
-                    percent(ratio.high)
+                    interval::told(ratio, percent)
                 ));
             }
             let alike: Vec<&Row> = changed
@@ -138,7 +146,12 @@ pub fn sentence(class: &ClassDiff) -> String {
         }
         Verdict::NoDifference => {
             text.push_str("no difference seen");
-            if let Some(smallest) = whole.judged.smallest {
+            if whole.judged.is_blind() {
+                text.push_str(&format!(
+                    ", but noise may hide any change: {}",
+                    interval::remedy(class.apart)
+                ));
+            } else if let Some(smallest) = whole.judged.smallest {
                 text.push_str(&format!(
                     "; one of {:.1}% would have been",
                     smallest * 100.0
@@ -190,7 +203,8 @@ fn section(class: &ClassDiff, view: &View) -> String {
         let total = class.total.as_ref().filter(|_| view.layer.is_none());
         out.push_str(&rows_table("function", &rows, total, view));
         if functions.len() > top {
-            out.push_str(&format!("  and {} more functions\n", functions.len() - top));
+            let more = functions.len() - top;
+            out.push_str(&format!("  and {more} more {}\n", plural(more, "function")));
         }
     }
     if class.small > 0 {
@@ -245,9 +259,9 @@ fn rows_table(what: &str, rows: &[&Row], total: Option<&Row>, view: &View) -> St
         cells.push(right(ns(judged.after)));
         let none = || "-".to_string();
         cells.push(right(judged.ratio.map_or_else(none, |r| percent(r.value))));
-        cells.push(right(judged.ratio.map_or_else(none, |r| {
-            format!("{} to {}", percent(r.low), percent(r.high))
-        })));
+        cells.push(right(
+            (judged.ratio).map_or_else(none, |r| interval::told(r, percent)),
+        ));
         if wide {
             let smallest = judged.smallest.map(|s| format!("{:.1}%", s * 100.0));
             cells.push(right(smallest.unwrap_or_else(none)));
@@ -336,11 +350,18 @@ pub(super) fn trust(diff: &TimesDiff<'_>) -> Vec<String> {
              functions, stages or wholes being false, and the interval apart from no change",
             FALSE_RATE * 100.0
         ),
-        "interval  95% on the ratio of the means, by resampling blocks; what the corrections may be off \
-         by is in it where the sides were calibrated apart"
+        "interval  95% on the ratio of the means (Fieller's, over blocks); `and more` has no upper end, \
+         and `any` no end at all; what the corrections may be off by is in it where the sides were \
+         calibrated apart"
             .into(),
         "smallest  what it could see: the smallest change that such a run finds in four of five tries".into(),
     ];
+    for apart in [false, true] {
+        let classes = || diff.classes.iter().filter(|c| c.apart == apart);
+        let rows = classes().flat_map(ClassDiff::rows);
+        let noise = interval::noise(rows.map(|r| (r.name.as_str(), &r.judged)), apart);
+        lines.extend(noise.map(|text| format!("noise     {}", text.trim_start_matches("noise "))));
+    }
     if diff.classes.iter().any(|c| c.apart) {
         lines.push(
             "drift     sides that did not take turns differ only if they do by more than a random walk makes \

@@ -30,6 +30,9 @@ fn what_a_compiler_makes() {
     let whole = make(&[], "whole.so");
     let stripped = make(&["-s"], "stripped.so");
     let (image, pages) = read("whole.so", &whole, None).unwrap();
+    assert!(!image.program, "a library");
+    let own = fs::read("/proc/self/exe").unwrap();
+    assert!(read("self", &own, None).unwrap().0.program);
     let find = |image: &Image, name: &str| {
         image
             .functions

@@ -1,0 +1,290 @@
+//! Recordings whose figures were changed.
+
+use std::fs;
+
+use super::common::{self, Place, prints};
+use super::{FORMATS, made, plumb};
+
+/// What is done to a recording of instructions, and what is to be said of it.
+const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
+    (
+        "UPDATE cost SET self_insns = 2 * self_insns WHERE block = 0",
+        &["table block, row 0", "costs add up to", "kernel_insns"],
+    ),
+    (
+        "UPDATE cost SET self_insns = -self_insns",
+        &["table cost", "self_insns", "never negative"],
+    ),
+    (
+        "UPDATE block SET kernel_insns = kernel_insns + 1 WHERE id = 1",
+        &["table block, row 1", "costs add up to"],
+    ),
+    (
+        "UPDATE block SET kernel_insns = -kernel_insns",
+        &["table block, row 0", "kernel_insns", "never negative"],
+    ),
+    (
+        "UPDATE cost SET calls = calls + 1 WHERE block = 0",
+        &["table block, row 0", "were entered", "calls"],
+    ),
+    (
+        "UPDATE block SET returned = entered + 1",
+        &["table block, row 0", "returned"],
+    ),
+    (
+        "UPDATE block SET offered = -1",
+        &["offered", "never negative"],
+    ),
+    (
+        "UPDATE block SET offered = 9223372036854775807, delivered = 9223372036854775807",
+        &["table block", "offered", "add up to more than"],
+    ),
+    ("UPDATE block SET arm = 9", &["table block, row 0", "arm 9"]),
+    (
+        "UPDATE block SET id = id + 100",
+        &["table block, row 0", "its id is 100"],
+    ),
+    (
+        "UPDATE node SET parent = id WHERE id = 1",
+        &["table node, row 1", "its parent is 1"],
+    ),
+    (
+        "UPDATE node SET parent = id + 1 WHERE id = 1",
+        &["table node, row 1", "should come before it"],
+    ),
+    (
+        "UPDATE node SET function = 99999 WHERE id = 1",
+        &["table node, row 1", "function 99999"],
+    ),
+    (
+        "DELETE FROM node WHERE id = 1",
+        &["table node, row 1", "its id is 2"],
+    ),
+    ("DELETE FROM function", &["table node, row 0", "function"]),
+    (
+        "UPDATE function SET id = id + 100000 WHERE id > 1",
+        &["table function, row 2", "its id is 100002"],
+    ),
+    (
+        "UPDATE function SET file = 7, line = 1 WHERE id = 1",
+        &["table function", "source file 7"],
+    ),
+    (
+        "UPDATE cost SET direction = 'sideways' WHERE direction = 'tx'",
+        &["table cost", "direction", "sideways"],
+    ),
+    (
+        "UPDATE cost SET block = 77 WHERE block = 0",
+        &["table cost", "block 77"],
+    ),
+    (
+        "UPDATE cost SET node = -1 - node WHERE block = 0",
+        &["table cost", "out of range"],
+    ),
+    (
+        "DELETE FROM cost WHERE block = 1",
+        &["table block, row 1", "costs add up to 0"],
+    ),
+    (
+        "INSERT INTO dropped VALUES (77, 'c', 1)",
+        &["table dropped", "block 77"],
+    ),
+    (
+        "INSERT INTO knob VALUES (77, 'k', 'v')",
+        &["table knob", "arm 77"],
+    ),
+    (
+        "INSERT INTO loss VALUES ('c', -1, 'm')",
+        &["table loss", "count", "never negative"],
+    ),
+    (
+        "INSERT OR REPLACE INTO source_file VALUES (0, 'a.c');
+         INSERT INTO line_cost VALUES (0, 0, 0, 3, 99999999999)",
+        &["table line_cost", "lines of function 0"],
+    ),
+    (
+        "UPDATE function SET name = printf('%.*c', 10485760, 'x') WHERE id = 1",
+        &["table function, row 1, name", "10485760 bytes"],
+    ),
+    (
+        "UPDATE environment SET value = printf('%.*c', 15728640, 'x') WHERE key = 'clock'",
+        &["table environment", "value", "bytes"],
+    ),
+];
+
+/// The same of times.
+const OF_TIMES: &[(&str, &[&str])] = &[
+    (
+        "UPDATE timed SET calls = 2 * calls WHERE id = 0",
+        &["table timed, row 0", "buckets"],
+    ),
+    (
+        "UPDATE timed SET total_ns = 40 * total_ns WHERE id = 0",
+        &["table timed, row 0", "add up to"],
+    ),
+    (
+        "UPDATE timed SET min_ns = max_ns + 1 WHERE id = 1",
+        &["table timed, row 1", "the shortest"],
+    ),
+    (
+        "UPDATE timed SET max_ns = -1",
+        &["table timed, row 0, max_ns", "never negative"],
+    ),
+    (
+        "UPDATE timed SET corrected_ns = 9e999",
+        &["corrected_ns", "a number is finite"],
+    ),
+    (
+        "UPDATE timed SET node = 44 WHERE id = 0",
+        &["table timed, row 0", "node 44"],
+    ),
+    (
+        "UPDATE timed_bucket SET bucket = 600",
+        &["table timed, row 0", "bucket 600"],
+    ),
+    (
+        "UPDATE timed_bucket SET calls = -calls",
+        &["table timed_bucket", "never negative"],
+    ),
+    (
+        "INSERT INTO timed_bucket VALUES (999, 1, 1)",
+        &["table timed_bucket", "a time 999"],
+    ),
+    (
+        "DELETE FROM stage WHERE id = 2",
+        &["table stage", "its id is 3"],
+    ),
+    (
+        "UPDATE stage SET packets = 2 * packets WHERE id = 3",
+        &["table stage, row 3", "buckets"],
+    ),
+    (
+        "UPDATE stage SET kind = 'idle'",
+        &["table stage, row 0, kind", "idle"],
+    ),
+    (
+        "UPDATE counter SET value = -5",
+        &["table counter, row 0", "never negative"],
+    ),
+    (
+        "UPDATE counter SET value = -9e999",
+        &["table counter, row 0, value", "a number is finite"],
+    ),
+    (
+        "UPDATE counter SET block = 12",
+        &["table counter, row 0", "block 12"],
+    ),
+    (
+        "UPDATE step SET duration_ns = -3",
+        &["table step", "never negative"],
+    ),
+    (
+        "UPDATE block SET duration_ns = -3",
+        &["table block", "duration_ns"],
+    ),
+];
+
+/// Check that each is refused by all that read recordings, with what is wrong and where.
+fn refused(place: &Place, whole: &str, all: &[(&str, &[&str])]) {
+    for (sql, words) in all {
+        made::changed(place, whole, "t.plumb", sql);
+        for command in [
+            "report t.plumb".to_string(),
+            "report t.plumb --json".into(),
+            "report t.plumb --html page.html".into(),
+            format!("diff {whole} t.plumb"),
+            format!("diff t.plumb {whole}"),
+        ] {
+            let ran = plumb(place, &command, sql);
+            assert_eq!(ran.status.code(), Some(1), "{sql}: {ran:#?}");
+            assert_eq!(ran.stdout, "", "{sql}");
+            ran.says(&["t.plumb: the recording is truncated or damaged"]);
+            for word in *words {
+                assert!(ran.stderr.contains(word), "{sql}: no `{word}` in {ran:#?}");
+            }
+            assert!(ran.stderr.len() < 600, "{sql}: {ran:#?}");
+        }
+    }
+    assert!(!place.path("page.html").exists());
+}
+
+/// Check that figures which contradict each other are refused.
+#[test]
+fn instructions_that_do_not_add_up() {
+    let place = Place::new();
+    made::save(&place, "whole.plumb", &made::exact());
+    plumb(&place, "report whole.plumb", "as made").code(0);
+    refused(&place, "whole.plumb", OF_INSTRUCTIONS);
+}
+
+/// Check the same of times.
+#[test]
+fn times_that_do_not_add_up() {
+    let place = Place::new();
+    made::save(&place, "whole.plumb", &made::timed());
+    plumb(&place, "report whole.plumb", "as made").code(0);
+    refused(&place, "whole.plumb", OF_TIMES);
+}
+
+/// Check that a recording of a guest is read, that the same changed is refused, and that
+/// neither what takes it up nor what takes names from it does so.
+#[test]
+fn a_recording_of_a_guest() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let run = "path --link lo --packets 20 --blocks 2 -o whole.plumb";
+    place.run(run).code(0);
+    for format in FORMATS.iter().filter(|f| **f != "--openmetrics") {
+        plumb(&place, &format!("report whole.plumb {format}"), "whole").code(0);
+    }
+    fs::remove_file(place.path("out.html")).unwrap();
+    refused(&place, "whole.plumb", OF_INSTRUCTIONS);
+
+    let doubled = "UPDATE cost SET self_insns = 2 * self_insns WHERE block = 0";
+    made::changed(&place, "whole.plumb", "t.plumb", doubled);
+    let before = fs::read(place.path("t.plumb")).unwrap();
+    for command in [
+        "path --link lo --packets 20 --blocks 2 -o t.plumb --resume",
+        "path --link lo --clock functions --from-recording t.plumb",
+    ] {
+        let ran = place.run(command);
+        assert_ne!(ran.status.code(), Some(0), "{command}: {ran:#?}");
+        ran.says(&["t.plumb", "costs add up to"]);
+    }
+    assert_eq!(fs::read(place.path("t.plumb")).unwrap(), before);
+}
+
+/// Check that a ledger that does not close is said wherever there are figures.
+#[test]
+fn a_ledger_that_does_not_close() {
+    let place = Place::new();
+    made::save(&place, "whole.plumb", &made::exact());
+    let sql = "UPDATE block SET delivered = delivered - 3 WHERE arm = 0 AND repetition = 1";
+    made::changed(&place, "whole.plumb", "t.plumb", sql);
+    for format in ["", "--markdown", "--tree --top 0"] {
+        let ran = plumb(&place, &format!("report t.plumb {format}"), sql);
+        prints(ran.code(0), &["INVALID"]);
+        let whole = plumb(&place, &format!("report whole.plumb {format}"), sql);
+        assert!(!whole.code(0).stdout.contains("INVALID"), "{whole:?}");
+    }
+    let csv = plumb(&place, "report t.plumb --csv", sql);
+    let mut reader = csv::Reader::from_reader(csv.code(0).stdout.as_bytes());
+    let headers = reader.headers().unwrap().clone();
+    let column = |name| headers.iter().position(|h| h == name).unwrap();
+    for record in reader.records().map(Result::unwrap) {
+        let invalid = if record[column("arm")] == *"udp" {
+            "1"
+        } else {
+            "0"
+        };
+        assert_eq!(&record[column("invalid_blocks")], invalid);
+    }
+    let json = plumb(&place, "report t.plumb --json", sql);
+    let json: serde_json::Value = serde_json::from_str(&json.code(0).stdout).unwrap();
+    assert_eq!(json["blocks"][2]["valid"], false);
+    assert_eq!(json["blocks"][3]["valid"], true);
+    let ran = plumb(&place, "diff whole.plumb t.plumb", sql);
+    prints(ran.code(0), &["is invalid in 1 of 4 blocks"]);
+}

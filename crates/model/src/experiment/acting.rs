@@ -1,0 +1,503 @@
+//! Which settings can act: every knob, and the lab, link and load under which it can
+//! change what happens to a packet. That a setting which could not act made no difference
+//! says nothing about the setting.
+//!
+//! What the kernel shows beats this: a function of [`proof`] that packets entered proves
+//! that a setting acted, whatever stands here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::knobs::{Offload, Within};
+use super::nft::{Hook, Nft, Ruleset};
+use super::qdisc::Qdisc;
+use crate::class::{Family, Link, Proto, words};
+use crate::recording::Arm;
+
+words! {
+    /// How the packets of a block come.
+    Load, "load",
+    /// Each waits until the one before has arrived.
+    OneAtATime = "one at a time",
+    /// They are sent without waiting.
+    Stream = "stream",
+}
+
+/// An arm, and what its packets run in.
+#[derive(Debug, Clone, Copy)]
+pub struct Scene<'a> {
+    /// The arm.
+    pub arm: &'a Arm,
+    /// How its packets come.
+    pub load: Load,
+    /// CPUs of the machine that they run on.
+    pub cpus: usize,
+}
+
+/// A setting that could not act.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+pub struct Idle {
+    /// What it is called: "gro", "mtu", "net.ipv4.tcp_sack".
+    pub knob: String,
+    /// Why it could not.
+    pub why: String,
+}
+
+impl std::fmt::Display for Idle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} could not act: {}", self.knob, self.why)
+    }
+}
+
+/// Whether a setting can act, or why it can't.
+type Can = Result<(), String>;
+/// Of a setting below a prefix: the rest of its key is given too.
+type Rule = fn(&Scene<'_>, &str) -> Can;
+
+/// By the key that an arm has it under; a key that ends in a dot stands for all below it.
+/// What is not here changes the path itself (kernel, module, mitigations, bridge).
+const RULES: &[(&str, Rule)] = &[
+    ("mtu_bytes", |scene, _| mtu(scene)),
+    ("nft", |scene, _| nft(scene)),
+    ("offload.", offload),
+    ("qdisc", |scene, _| qdisc(scene)),
+    ("queues", |scene, _| queues(scene)),
+    ("sysctl.", sysctl),
+];
+
+/// Functions of the kernel that are entered only where a setting acts, and for nothing else.
+const PROOFS: &[(&str, &[&str])] = &[
+    ("mtu_bytes", &["ip_do_fragment", "ip6_fragment"]),
+    ("nft", &["nft_do_chain"]),
+    ("offload.gro", &["skb_gro_receive", "skb_gro_receive_list"]),
+    ("offload.tx-checksum", &["skb_checksum_help"]),
+];
+
+/// The settings of an arm, each by one key: rules of nftables and queueing disciplines
+/// come with keys that say where they are.
+pub fn settings(arm: &Arm) -> BTreeSet<String> {
+    let keys = arm.knobs.keys().map(|key| setting(key));
+    keys.filter(|key| RULES.iter().any(|rule| covers(rule.0, key)))
+        .map(String::from)
+        .collect()
+}
+
+/// The setting that a key of an arm's knobs belongs to.
+pub fn setting(key: &str) -> &str {
+    match key {
+        "nft_in" => "nft",
+        "qdisc_in" => "qdisc",
+        _ if key.starts_with("nft.") => "nft",
+        _ => key,
+    }
+}
+
+/// What a setting is called in a sentence.
+pub fn called(key: &str) -> &str {
+    match key {
+        "mtu_bytes" => "mtu",
+        _ => (key.strip_prefix("offload."))
+            .or_else(|| key.strip_prefix("sysctl."))
+            .unwrap_or(key),
+    }
+}
+
+fn covers(rule: &str, key: &str) -> bool {
+    match rule.ends_with('.') {
+        true => key.starts_with(rule),
+        false => key == rule,
+    }
+}
+
+/// Whether a setting of an arm can act there.
+///
+/// # Errors
+/// It can't: why, as a part of a sentence.
+pub fn can_act(key: &str, scene: &Scene<'_>) -> Result<(), String> {
+    let rule = RULES.iter().find(|rule| covers(rule.0, key));
+    rule.map_or(Ok(()), |(prefix, rule)| {
+        rule(scene, key.strip_prefix(prefix).unwrap_or_default())
+    })
+}
+
+/// Functions that packets enter only if a setting acts.
+pub fn proof(key: &str) -> &'static [&'static str] {
+    let found = PROOFS.iter().find(|(setting, _)| *setting == key);
+    found.map_or(&[], |(_, functions)| functions)
+}
+
+/// The settings of an arm that could not act. `entered` are the functions that its packets
+/// entered, where every one was seen; without it, what can be known beforehand.
+pub fn idle(scene: &Scene<'_>, entered: Option<&BTreeSet<&str>>) -> BTreeMap<String, String> {
+    let mut idle = BTreeMap::new();
+    for key in settings(scene.arm) {
+        let acted = entered.map(|all| proof(&key).iter().any(|function| all.contains(function)));
+        let why = match (can_act(&key, scene), acted) {
+            (_, Some(true)) => continue,
+            (Err(why), _) => why,
+            // Rules that filter are in one function, which no packet met.
+            (Ok(()), Some(false)) if key == "nft" && filters_only(scene) => {
+                "no packet came to a chain of it".into()
+            }
+            (Ok(()), _) => continue,
+        };
+        idle.insert(key, why);
+    }
+    idle
+}
+
+const ONE: &str = "one packet at a time";
+
+impl Scene<'_> {
+    fn level(&self, key: &str) -> Option<&str> {
+        self.arm.knobs.get(key).map(String::as_str)
+    }
+
+    fn alone(&self) -> bool {
+        self.load == Load::OneAtATime
+    }
+
+    /// Headers below the payload: 20 or 40 bytes of IP, 8 of UDP or ICMP, 32 of TCP with
+    /// its timestamps.
+    fn headers(&self) -> u32 {
+        let ip = match self.arm.family {
+            Family::V4 => 20,
+            Family::V6 => 40,
+        };
+        let above = match self.arm.proto {
+            Proto::Tcp => 32,
+            Proto::Raw | Proto::Udp | Proto::Command => 8,
+        };
+        ip + above
+    }
+
+    /// The packet, were it never cut.
+    fn packet_bytes(&self) -> u32 {
+        self.arm.size_bytes + self.headers()
+    }
+
+    /// A device's MTU where nothing is said of it.
+    fn own_mtu(&self) -> u32 {
+        match self.arm.link {
+            Link::Lo => 65_536,
+            _ => 1_500,
+        }
+    }
+
+    fn mtu(&self) -> u32 {
+        let set = self.level("mtu_bytes").and_then(|mtu| mtu.parse().ok());
+        set.unwrap_or(self.own_mtu())
+    }
+
+    /// Whether TCP has more to send at once than one segment holds. A stream's small
+    /// sends are put together.
+    fn has_segments(&self) -> bool {
+        self.arm.proto == Proto::Tcp && (!self.alone() || self.packet_bytes() > self.mtu())
+    }
+
+    fn in_one_segment(&self) -> String {
+        let bytes = self.arm.size_bytes;
+        format!("{bytes} bytes are one segment, and there is nothing to cut")
+    }
+
+    /// Whether the sender's end receives, or the receiver's sends: answers to echoes, and
+    /// acknowledgements.
+    fn has_answers(&self) -> bool {
+        self.arm.proto != Proto::Udp
+    }
+}
+
+fn offload(scene: &Scene<'_>, name: &str) -> Can {
+    let Ok(offload) = name.parse::<Offload>() else {
+        return Ok(());
+    };
+    let proto = scene.arm.proto;
+    let virtual_link = matches!(scene.arm.link, Link::Lo | Link::Veth);
+    match offload {
+        Offload::Gro => match proto {
+            _ if scene.arm.link == Link::Lo => Err("lo hands its packets on without GRO".into()),
+            Proto::Raw => Err("ICMP is never merged".into()),
+            Proto::Tcp if scene.has_segments() => Ok(()),
+            _ if scene.alone() => Err(format!("{ONE} leaves nothing to merge")),
+            Proto::Udp => {
+                Err("UDP is merged for sockets that ask for it (UDP_GRO), which these don't".into())
+            }
+            _ => Ok(()),
+        },
+        Offload::Tso | Offload::Gso => match proto {
+            Proto::Tcp if scene.has_segments() => Ok(()),
+            Proto::Tcp => Err(scene.in_one_segment()),
+            _ if offload == Offload::Tso => Err(format!("it is for TCP, and {proto} is sent")),
+            Proto::Udp => Err(
+                "UDP is cut for sockets that ask for it (UDP_SEGMENT), which these don't".into(),
+            ),
+            _ => Err(format!("{proto} is never cut by it")),
+        },
+        // ip_append_data takes one piece of memory up to about four pages
+        // (SKB_MAX_ALLOC, include/linux/skbuff.h), and TCP always takes several.
+        Offload::Sg if proto != Proto::Tcp && scene.packet_bytes().min(scene.mtu()) < 4_096 => {
+            Err("a packet is in one piece of memory".into())
+        }
+        Offload::TxChecksum if proto == Proto::Raw => {
+            Err("the sender of an ICMP echo makes its checksum itself".into())
+        }
+        Offload::RxChecksum if proto == Proto::Raw => {
+            Err("devices check UDP and TCP, and ICMP is sent".into())
+        }
+        Offload::RxChecksum if virtual_link => Err(match scene.level("offload.tx-checksum") {
+            // No device checks it: udp_rcv and tcp_v4_rcv do, however it is set.
+            Some("off") => format!(
+                "{} checks nothing, and leaves it to UDP and TCP",
+                scene.arm.link
+            ),
+            _ => format!(
+                "what comes over {} was never on a wire, and is not checked",
+                scene.arm.link
+            ),
+        }),
+        Offload::Sg | Offload::TxChecksum | Offload::RxChecksum => Ok(()),
+    }
+}
+
+fn mtu(scene: &Scene<'_>) -> Can {
+    // Drivers of NICs choose by it how they receive: e1000_change_mtu, say.
+    if !matches!(scene.arm.link, Link::Lo | Link::Veth) {
+        return Ok(());
+    }
+    let streams = scene.arm.proto == Proto::Tcp && !scene.alone();
+    let (bytes, least) = (scene.packet_bytes(), scene.mtu().min(scene.own_mtu()));
+    match streams || bytes > least {
+        true => Ok(()),
+        false => Err(format!(
+            "a packet has {bytes} bytes with its headers, and is never cut"
+        )),
+    }
+}
+
+fn queues(scene: &Scene<'_>) -> Can {
+    match scene.cpus {
+        1 => Err("a veth chooses its queue by the CPU, and there is one".into()),
+        _ => Ok(()),
+    }
+}
+
+/// Queueing disciplines that do nothing but put a queue in order, or drop from it.
+const ORDER_A_QUEUE: &[&str] = &[
+    "bfifo",
+    "cake",
+    "choke",
+    "codel",
+    "drr",
+    "fq",
+    "fq_codel",
+    "fq_pie",
+    "mq",
+    "multiq",
+    "noqueue",
+    "pfifo",
+    "pfifo_fast",
+    "pfifo_head_drop",
+    "pie",
+    "prio",
+    "red",
+    "sfb",
+    "sfq",
+];
+/// Words with which such a one holds packets back all the same.
+const HOLD_BACK: &[&str] = &["bandwidth", "maxrate", "rate"];
+
+fn qdisc(scene: &Scene<'_>) -> Can {
+    let Some(qdisc) = Qdisc::of(scene.arm) else {
+        return Ok(());
+    };
+    let (kind, two_ends) = (qdisc.kind(), scene.arm.link != Link::Lo);
+    if qdisc.within == Within::Rx && two_ends && !scene.has_answers() {
+        return Err("the receiver of UDP sends nothing".into());
+    }
+    let holds = qdisc
+        .words()
+        .iter()
+        .any(|w| HOLD_BACK.contains(&w.as_str()));
+    match scene.alone() && ORDER_A_QUEUE.contains(&kind) && !holds {
+        true => Err(format!("{ONE} makes no queue for {kind} to put in order")),
+        false => Ok(()),
+    }
+}
+
+fn nft(scene: &Scene<'_>) -> Can {
+    let Some(ruleset) = Ruleset::of(scene.arm) else {
+        return Ok(());
+    };
+    let hooks = match &ruleset.nft {
+        Nft::NeverMatching(never) => vec![never.hook],
+        Nft::File(_) => return Ok(()),
+        Nft::Text { rules, .. } => match hooks(rules) {
+            Some(hooks) => hooks,
+            None => return Ok(()),
+        },
+    };
+    if hooks.is_empty() {
+        return Err("no chain of it is at a hook, so no packet comes to it".into());
+    }
+    let passed = passed(scene, ruleset.within);
+    if hooks.iter().any(|hook| passed.contains(hook)) {
+        return Ok(());
+    }
+    let names: Vec<&str> = hooks.iter().map(|hook| hook.as_str()).collect();
+    let whose = match ruleset.within {
+        Within::Tx => "at the sender",
+        Within::Rx => "at the receiver",
+        Within::Both => "at either end",
+        Within::Router => "in the router",
+    };
+    Err(format!("no packet passes {} {whose}", names.join(" or ")))
+}
+
+/// Whether each packet that passes a hook of the rules meets them. Chains of NAT see the first
+/// of a flow alone, and the others are rewritten by what it left; so with a flow table.
+fn filters_only(scene: &Scene<'_>) -> bool {
+    match Ruleset::of(scene.arm).map(|ruleset| ruleset.nft) {
+        Some(Nft::NeverMatching(_)) => true,
+        Some(Nft::Text { rules, .. }) => {
+            let mut words = rules.split(|c: char| !c.is_alphanumeric());
+            !words.any(|word| ["nat", "flowtable", "synproxy"].contains(&word))
+        }
+        Some(Nft::File(_)) | None => false,
+    }
+}
+
+/// The hooks that packets of an arm pass somewhere.
+fn passed(scene: &Scene<'_>, within: Within) -> BTreeSet<Hook> {
+    const OUT: [Hook; 2] = [Hook::Output, Hook::Postrouting];
+    const IN: [Hook; 2] = [Hook::Prerouting, Hook::Input];
+    let both_ways = scene.has_answers() || scene.arm.link == Link::Lo;
+    let hooks: &[&[Hook]] = match within {
+        Within::Router => &[&[Hook::Prerouting, Hook::Forward, Hook::Postrouting]],
+        Within::Tx if !both_ways => &[&OUT],
+        Within::Rx if !both_ways => &[&IN],
+        Within::Tx | Within::Rx | Within::Both => &[&OUT, &IN],
+    };
+    hooks
+        .iter()
+        .flat_map(|hooks| hooks.iter().copied())
+        .collect()
+}
+
+/// The hooks that a text of rules has chains at; none if they can't all be known: a hook
+/// of a device, or another file.
+fn hooks(rules: &str) -> Option<Vec<Hook>> {
+    let lines = rules.lines().filter(|l| !l.trim_start().starts_with('#'));
+    let all: Vec<&str> = lines
+        .flat_map(|l| l.split(|c: char| c.is_whitespace() || "{};".contains(c)))
+        .filter(|word| !word.is_empty())
+        .collect();
+    if all.contains(&"include") {
+        return None;
+    }
+    let named = all.windows(2).filter(|pair| pair[0] == "hook");
+    named.map(|pair| pair[1].parse().ok()).collect()
+}
+
+/// Settings of /proc/sys by what their names begin with, and what there has to be for them
+/// to act. Documentation/networking/ip-sysctl.rst of the kernel says what each does.
+const SYSCTLS: &[(&str, Needs)] = &[
+    ("net.core.netdev_max_backlog", Needs::Queue),
+    ("net.core.somaxconn", Needs::Connecting),
+    ("net.ipv4.icmp_", Needs::Protocol(Proto::Raw)),
+    ("net.ipv4.ip_local_port_range", Needs::Connecting),
+    ("net.ipv4.ipfrag_", Needs::Fragments),
+    ("net.ipv4.tcp_abort_on_overflow", Needs::Connecting),
+    ("net.ipv4.tcp_dsack", Needs::Loss),
+    ("net.ipv4.tcp_fastopen", Needs::Connecting),
+    ("net.ipv4.tcp_fin_timeout", Needs::Connecting),
+    ("net.ipv4.tcp_frto", Needs::Loss),
+    ("net.ipv4.tcp_max_orphans", Needs::Connecting),
+    ("net.ipv4.tcp_max_reordering", Needs::Loss),
+    ("net.ipv4.tcp_max_syn_backlog", Needs::Connecting),
+    ("net.ipv4.tcp_max_tw_buckets", Needs::Connecting),
+    ("net.ipv4.tcp_orphan_retries", Needs::Connecting),
+    ("net.ipv4.tcp_recovery", Needs::Loss),
+    ("net.ipv4.tcp_reordering", Needs::Loss),
+    ("net.ipv4.tcp_retrans_collapse", Needs::Loss),
+    ("net.ipv4.tcp_retries", Needs::Loss),
+    ("net.ipv4.tcp_syn_retries", Needs::Connecting),
+    ("net.ipv4.tcp_synack_retries", Needs::Connecting),
+    ("net.ipv4.tcp_syncookies", Needs::Connecting),
+    ("net.ipv4.tcp_tw_reuse", Needs::Connecting),
+    ("net.ipv4.tcp_", Needs::Protocol(Proto::Tcp)),
+    ("net.ipv4.udp_", Needs::Protocol(Proto::Udp)),
+    ("net.ipv6.ip6frag_", Needs::Fragments),
+    ("net.ipv6.", Needs::V6),
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Needs {
+    /// More than one packet at a time.
+    Queue,
+    /// A packet that is lost.
+    Loss,
+    /// A connection that begins or ends while it is measured.
+    Connecting,
+    /// A packet that is larger than the MTU.
+    Fragments,
+    /// Packets of this protocol.
+    Protocol(Proto),
+    /// IPv6.
+    V6,
+}
+
+fn sysctl(scene: &Scene<'_>, key: &str) -> Can {
+    let fitting = SYSCTLS.iter().filter(|(name, _)| key.starts_with(name));
+    let needs: Vec<Needs> = fitting.map(|(_, needs)| *needs).collect();
+    // What is for another protocol is that first, whatever else it needs.
+    let of_protocol = |needs: &&Needs| matches!(needs, Needs::Protocol(_) | Needs::V6);
+    let first = needs.iter().filter(of_protocol);
+    let rest = needs.iter().filter(|needs| !of_protocol(needs));
+    for needs in first.chain(rest) {
+        unless(scene, *needs)?;
+    }
+    Ok(())
+}
+
+fn unless(scene: &Scene<'_>, needs: Needs) -> Can {
+    let proto = scene.arm.proto;
+    // A command's packets are its own.
+    if proto == Proto::Command {
+        return Ok(());
+    }
+    // A discipline that is asked for may lose packets.
+    let lossless = scene.alone() && scene.level("qdisc").is_none() && scene.level("nft").is_none();
+    let (idle, why) = match needs {
+        Needs::Queue => (scene.alone(), format!("{ONE} makes no queue")),
+        Needs::Loss => (lossless, "no packet is lost".to_string()),
+        Needs::Connecting => (
+            true,
+            "connections are there before anything is measured".into(),
+        ),
+        Needs::Fragments => (
+            scene.packet_bytes() <= scene.mtu() || proto == Proto::Tcp,
+            "no packet is in fragments".into(),
+        ),
+        Needs::Protocol(wanted) if wanted == Proto::Raw => (
+            proto != wanted,
+            format!("it is for ICMP, and {proto} is sent"),
+        ),
+        Needs::Protocol(wanted) => (
+            proto != wanted,
+            format!(
+                "it is for {}, and {proto} is sent",
+                wanted.as_str().to_uppercase()
+            ),
+        ),
+        Needs::V6 => (
+            scene.arm.family != Family::V6,
+            format!("it is for IPv6, and {} is sent", scene.arm.family),
+        ),
+    };
+    match idle {
+        true => Err(why),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

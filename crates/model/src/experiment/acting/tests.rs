@@ -1,0 +1,284 @@
+use super::*;
+use crate::experiment::{Bytes, Experiment, Knobs};
+
+/// The first arm of an experiment with these knobs.
+fn arm(knobs: &str) -> Arm {
+    let text = format!("name = \"x\"\n[knobs]\n{knobs}\n");
+    Experiment::parse(&text).unwrap().arms().remove(0)
+}
+
+/// What can't act of these knobs, and why.
+fn idle_with(knobs: &str, load: Load) -> BTreeMap<String, String> {
+    let arm = arm(knobs);
+    let scene = Scene {
+        arm: &arm,
+        load,
+        cpus: 1,
+    };
+    idle(&scene, None)
+}
+
+#[track_caller]
+fn acts(knobs: &str, load: Load) {
+    let idle = idle_with(knobs, load);
+    assert!(idle.is_empty(), "{knobs}: {idle:?}");
+}
+
+#[track_caller]
+fn cannot(knobs: &str, load: Load, why: &str) {
+    let idle = idle_with(knobs, load);
+    assert_eq!(idle.len(), 1, "{knobs}: {idle:?}");
+    assert!(idle.values().all(|told| told.contains(why)), "{idle:?}");
+}
+
+/// Check that offloads act where there is something to merge, to cut or to check.
+#[test]
+fn offloads() {
+    use Load::{OneAtATime, Stream};
+    let gro = "offload = { gro = \"on\" }";
+    cannot(gro, OneAtATime, "leaves nothing to merge");
+    cannot(gro, Stream, "UDP_GRO");
+    cannot(&format!("link = \"lo\"\n{gro}"), Stream, "without GRO");
+    cannot(&format!("proto = \"raw\"\n{gro}"), Stream, "ICMP");
+    acts(&format!("proto = \"tcp\"\n{gro}"), Stream);
+    cannot(&format!("proto = \"tcp\"\n{gro}"), OneAtATime, "merge");
+    acts(
+        &format!("proto = \"tcp\"\nsize_bytes = 4096\n{gro}"),
+        OneAtATime,
+    );
+    for offload in ["tso", "gso"] {
+        let knobs = format!("offload = {{ {offload} = \"off\" }}");
+        let tcp = format!("proto = \"tcp\"\n{knobs}");
+        let fits = format!("size_bytes = 4096\nmtu_bytes = 9000\noffload.{offload} = \"off\"");
+        let idle = idle_with(&format!("proto = \"tcp\"\n{fits}"), OneAtATime);
+        assert!(idle.contains_key(&format!("offload.{offload}")), "{idle:?}");
+        cannot(
+            &knobs,
+            OneAtATime,
+            if offload == "tso" {
+                "TCP"
+            } else {
+                "UDP_SEGMENT"
+            },
+        );
+        cannot(&tcp, OneAtATime, "10 bytes are one segment");
+        acts(&tcp, Stream);
+        acts(&format!("size_bytes = 1449\n{tcp}"), OneAtATime);
+        cannot(
+            &format!("size_bytes = 1448\n{tcp}"),
+            OneAtATime,
+            "one segment",
+        );
+    }
+    cannot("offload = { sg = \"off\" }", Stream, "one piece");
+    acts("proto = \"tcp\"\noffload = { sg = \"off\" }", OneAtATime);
+    acts("offload = { tx-checksum = \"off\" }", OneAtATime);
+    cannot(
+        "offload = { rx-checksum = \"off\" }",
+        Stream,
+        "never on a wire",
+    );
+    acts(
+        "link = \"e1000\"\noffload = { rx-checksum = \"off\" }",
+        Stream,
+    );
+    let both = "offload = { rx-checksum = \"off\", tx-checksum = \"off\" }";
+    let idle = idle_with(both, Stream);
+    assert_eq!(idle.len(), 1, "{idle:?}");
+    assert!(
+        idle["offload.rx-checksum"].contains("leaves it to UDP"),
+        "{idle:?}"
+    );
+}
+
+/// Check that an MTU acts if packets are larger than it, or than the device's own.
+#[test]
+fn mtus() {
+    use Load::{OneAtATime, Stream};
+    for mtu in [600, 9000] {
+        cannot(&format!("mtu_bytes = {mtu}"), OneAtATime, "38 bytes");
+        cannot(&format!("mtu_bytes = {mtu}"), Stream, "never cut");
+        acts(&format!("mtu_bytes = {mtu}\nproto = \"tcp\""), Stream);
+        acts(&format!("mtu_bytes = {mtu}\nsize_bytes = 1473"), OneAtATime);
+    }
+    cannot(
+        "mtu_bytes = 9000\nsize_bytes = 1472",
+        OneAtATime,
+        "1500 bytes",
+    );
+    acts("mtu_bytes = 1400\nsize_bytes = 1472", OneAtATime);
+    cannot(
+        "link = \"lo\"\nmtu_bytes = 9000\nsize_bytes = 4096",
+        OneAtATime,
+        "4124",
+    );
+    // Its driver receives in another way: e1000_clean_jumbo_rx_irq.
+    acts("link = \"e1000\"\nmtu_bytes = 4000", OneAtATime);
+}
+
+/// Check that a discipline that orders a queue does not act without one, that one which
+/// holds packets back does, and none does where nothing is sent.
+#[test]
+fn queueing_disciplines() {
+    use Load::{OneAtATime, Stream};
+    for kind in ORDER_A_QUEUE {
+        cannot(&format!("qdisc = \"{kind}\""), OneAtATime, "no queue");
+        acts(&format!("qdisc = \"{kind}\""), Stream);
+    }
+    acts("qdisc = \"netem delay 20us\"", OneAtATime);
+    acts(
+        "qdisc = \"tbf rate 1mbit burst 2kb latency 10ms\"",
+        OneAtATime,
+    );
+    acts("qdisc = \"fq maxrate 1mbit\"", OneAtATime);
+    let at_rx = "qdisc = \"netem delay 20us\"\nqdisc_in = \"rx\"";
+    cannot(at_rx, OneAtATime, "sends nothing");
+    acts(&format!("proto = \"tcp\"\n{at_rx}"), OneAtATime);
+}
+
+/// Check that rules act where packets pass their hook.
+#[test]
+fn rules() {
+    let never = |hook: &str, within: &str, more: &str| {
+        format!("{more}nft = {{ rules = 9, hook = \"{hook}\" }}\nnft_in = \"{within}\"")
+    };
+    let one = Load::OneAtATime;
+    for (hook, within) in [
+        ("output", "tx"),
+        ("postrouting", "tx"),
+        ("prerouting", "rx"),
+        ("input", "rx"),
+        ("input", "both"),
+        ("output", "both"),
+    ] {
+        acts(&never(hook, within, ""), one);
+    }
+    cannot(
+        &never("input", "tx", ""),
+        one,
+        "no packet passes input at the sender",
+    );
+    cannot(&never("output", "rx", ""), one, "at the receiver");
+    cannot(&never("forward", "both", ""), one, "at either end");
+    acts(&never("input", "tx", "proto = \"raw\"\n"), one);
+    acts(&never("input", "tx", "link = \"lo\"\n"), one);
+    let router = "forward = \"on\"\n";
+    acts(&never("forward", "router", router), one);
+    cannot(&never("input", "router", router), one, "in the router");
+    let text = |rules: &str| format!("nft = '''{rules}'''");
+    cannot(&text(""), one, "no chain of it is at a hook");
+    cannot(&text("table ip t { chain c { counter; } }"), one, "hook");
+    acts(
+        &text("table ip t { chain c { type filter hook output priority 0; } }"),
+        one,
+    );
+    cannot(
+        &text("table ip t { chain c { type filter hook input priority 0; } }"),
+        one,
+        "input",
+    );
+    acts(
+        &text("table netdev t { chain c { type filter hook ingress device x priority 0; } }"),
+        one,
+    );
+    acts(&text("include \"other\""), one);
+}
+
+/// Check that settings of the kernel are idle only where it is known.
+#[test]
+fn sysctls() {
+    let set = |key: &str| format!("sysctl.\"{key}\" = \"1\"");
+    let tcp = |key: &str| format!("proto = \"tcp\"\n{}", set(key));
+    let one = Load::OneAtATime;
+    cannot(
+        &set("net.ipv4.tcp_sack"),
+        one,
+        "it is for TCP, and udp is sent",
+    );
+    cannot(&set("net.ipv4.tcp_retries2"), one, "it is for TCP");
+    acts(&tcp("net.ipv4.tcp_sack"), one);
+    cannot(&tcp("net.ipv4.tcp_retries2"), one, "no packet is lost");
+    acts(&tcp("net.ipv4.tcp_retries2"), Load::Stream);
+    acts(
+        &format!(
+            "qdisc = \"netem loss 1%\"\n{}",
+            tcp("net.ipv4.tcp_retries2")
+        ),
+        one,
+    );
+    cannot(
+        &tcp("net.core.somaxconn"),
+        one,
+        "before anything is measured",
+    );
+    cannot(&set("net.core.netdev_max_backlog"), one, "no queue");
+    // One packet is enough for these: a budget that it uses up, a timer that each send sets.
+    acts(&set("net.core.netdev_budget"), one);
+    acts(&set("net.core.dev_weight"), one);
+    acts(&tcp("net.ipv4.tcp_early_retrans"), one);
+    cannot(&set("net.ipv6.conf.all.forwarding"), one, "IPv6");
+    acts(
+        &format!("family = \"ipv6\"\n{}", set("net.ipv6.conf.all.forwarding")),
+        one,
+    );
+    cannot(&set("net.ipv4.ipfrag_time"), one, "fragments");
+    acts(
+        &format!("size_bytes = 4096\n{}", set("net.ipv4.ipfrag_time")),
+        one,
+    );
+    acts(&set("net.ipv4.ip_early_demux"), one);
+    acts(&set("kernel.randomize_va_space"), one);
+}
+
+/// Check that what the kernel shows beats what is known beforehand, both ways.
+#[test]
+fn evidence_beats_the_table() {
+    let of = |knobs: &str, entered: &[&str]| {
+        let arm = arm(knobs);
+        let scene = Scene {
+            arm: &arm,
+            load: Load::OneAtATime,
+            cpus: 1,
+        };
+        idle(&scene, Some(&entered.iter().copied().collect()))
+    };
+    let gro = "offload = { gro = \"on\" }";
+    assert_eq!(of(gro, &["napi_gro_receive"]).len(), 1);
+    assert!(of(gro, &["skb_gro_receive"]).is_empty());
+    let rules = "nft = { rules = 9 }";
+    assert!(of(rules, &["nft_do_chain"]).is_empty());
+    assert_eq!(
+        of(rules, &["ip_output"])["nft"],
+        "no packet came to a chain of it"
+    );
+    // The flow's first packet met the chain, before anything was measured.
+    let nat = "nft = '''table ip t { chain c { type nat hook postrouting priority 100; masquerade; } }'''";
+    assert!(of(nat, &["nf_nat_inet_fn", "nf_conntrack_in"]).is_empty());
+}
+
+/// Check that every knob of an arm is either in the table or changes the path itself, so
+/// that none that is added later is forgotten.
+#[test]
+fn every_knob_is_judged() {
+    let all = Knobs {
+        mtu_bytes: Some(Bytes(9000)),
+        ..arm_of_everything()
+    };
+    let arm = all.arm("x".into());
+    let path_itself = ["cmdline", "kernel", "mitigations", "module", "seed"];
+    for key in arm.knobs.keys() {
+        let judged = settings(&arm).contains(setting(key));
+        assert!(judged != path_itself.contains(&key.as_str()), "{key}");
+    }
+    assert_eq!(called("offload.gro"), "gro");
+    assert_eq!(called("sysctl.net.core.x"), "net.core.x");
+    assert_eq!(called("mtu_bytes"), "mtu");
+}
+
+fn arm_of_everything() -> Knobs {
+    let text = "name = \"x\"\n[knobs]\nkernel = \"debian\"\nmitigations = \"off\"\n\
+                cmdline = \"quiet\"\nsysctl.\"a.b\" = \"1\"\noffload = { gro = \"on\" }\n\
+                nft = { rules = 1 }\nnft_in = \"tx\"\nqdisc = \"fq\"\nqdisc_in = \"tx\"\n\
+                module = \"x.ko\"\nseed = 2\n";
+    Experiment::parse(text).unwrap().knobs
+}

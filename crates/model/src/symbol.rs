@@ -1,0 +1,160 @@
+//! Names of functions, as compilers leave them in the symbol table.
+
+/// What a compiler puts after a dot in the name of a copy of a function: GCC's
+/// (`gcc/cgraphclones.cc`, `gcc/ipa-cp.cc`, `gcc/lto`) and Clang's (`-funique-internal-linkage-names`,
+/// ThinLTO). A number may follow each.
+const CLONES: [&str; 7] = [
+    "isra",
+    "constprop",
+    "clone",
+    "llvm",
+    "lto_priv",
+    "localalias",
+    "__uniq",
+];
+/// The same of a part that was split off: the rest has the plain name.
+const PARTS: [&str; 2] = ["part", "cold"];
+
+/// A function's name without what the compiler appended to that of its clone or part:
+/// `handle_softirqs` of `handle_softirqs.constprop.0.cold`.
+pub fn base_name(symbol: &str) -> &str {
+    split(symbol).0
+}
+
+/// Whether a symbol is a part that the compiler split off a function (`f.part.0`, `f.cold`).
+pub fn is_part(symbol: &str) -> bool {
+    split(symbol).1
+}
+
+/// What the kernel appends, from 6.10 on, to functions that allocate: the plain name is a macro
+/// that counts who allocates (commit 22d407b164ff, "lib: add allocation tagging support").
+const TAGGED: &str = "_noprof";
+
+/// Functions that x86 has several implementations of, of which a CPU's features choose one as
+/// the kernel boots (arch/x86/lib/: memset_64.S, memcpy_64.S, memmove_64.S, clear_page_64.S,
+/// copy_user_64.S), with the names of all of them.
+const IMPLEMENTATIONS: &[(&str, &[&str])] = &[
+    (
+        "memset",
+        &["memset", "__memset", "memset_orig", "memset_erms"],
+    ),
+    (
+        "memcpy",
+        &["memcpy", "__memcpy", "memcpy_orig", "memcpy_erms"],
+    ),
+    ("memmove", &["memmove", "__memmove", "memmove_erms"]),
+    (
+        "clear_page",
+        &["clear_page_rep", "clear_page_orig", "clear_page_erms"],
+    ),
+    (
+        "copy_user_generic",
+        &[
+            "copy_user_generic_unrolled",
+            "copy_user_generic_string",
+            "copy_user_enhanced_fast_string",
+            "copy_user_short_string",
+            // 6.4, commit 427fda2c8a49.
+            "rep_movs_alternative",
+        ],
+    ),
+    (
+        "clear_user",
+        &[
+            "clear_user_original",
+            "clear_user_rep_good",
+            "clear_user_erms",
+            // 6.4, commit 8c9b6a88b7e2.
+            "rep_stos_alternative",
+        ],
+    ),
+];
+
+/// The name that the source calls a function by: without what the compiler appended, and
+/// without what the kernel's macros did.
+pub fn source_name(symbol: &str) -> &str {
+    let name = base_name(symbol);
+    match name.strip_suffix(TAGGED) {
+        Some(plain) if !plain.is_empty() => plain,
+        _ => name,
+    }
+}
+
+/// The function that a symbol is one implementation of, where there are several.
+pub fn implementation_of(symbol: &str) -> Option<&'static str> {
+    let name = base_name(symbol);
+    let has = |(_, names): &&(&str, &[&str])| names.contains(&name);
+    IMPLEMENTATIONS
+        .iter()
+        .find(has)
+        .map(|(function, _)| *function)
+}
+
+fn split(symbol: &str) -> (&str, bool) {
+    let mut name = symbol;
+    let mut part = false;
+    while let Some((rest, suffix)) = name.rsplit_once('.') {
+        let number = !suffix.is_empty() && suffix.bytes().all(|b| b.is_ascii_digit());
+        let of_part = PARTS.contains(&suffix);
+        if rest.is_empty() || !(number || of_part || CLONES.contains(&suffix)) {
+            break;
+        }
+        part |= of_part;
+        name = rest;
+    }
+    (name, part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check names that differ between kernels, and by the CPU, for one function.
+    #[test]
+    fn one_function_of_several_names() {
+        assert_eq!(
+            source_name("kmem_cache_alloc_node_noprof"),
+            "kmem_cache_alloc_node"
+        );
+        assert_eq!(source_name("__kmalloc_noprof.isra.0"), "__kmalloc");
+        assert_eq!(source_name("_noprof"), "_noprof");
+        for (symbol, function) in [
+            ("__memset", Some("memset")),
+            ("memset_orig", Some("memset")),
+            ("rep_movs_alternative", Some("copy_user_generic")),
+            ("memset_io", None),
+        ] {
+            assert_eq!(implementation_of(symbol), function, "{symbol}");
+        }
+    }
+
+    /// Check that what compilers append is cut off, and nothing else is.
+    #[test]
+    fn clones_and_parts() {
+        for (symbol, base, part) in [
+            ("ip_rcv", "ip_rcv", false),
+            ("ip_rcv.isra.0", "ip_rcv", false),
+            ("handle_softirqs.constprop.0", "handle_softirqs", false),
+            ("handle_softirqs.constprop.0.cold", "handle_softirqs", true),
+            ("do_softirq.part.0", "do_softirq", true),
+            ("ip_rcv.constprop.0.isra.12", "ip_rcv", false),
+            ("ip_rcv.llvm.1234567890", "ip_rcv", false),
+            ("ip_rcv.__uniq.123.llvm.456", "ip_rcv", false),
+            ("ip_rcv.cold.1", "ip_rcv", true),
+            ("ip_rcv.lto_priv.0", "ip_rcv", false),
+            ("ip_rcv.17", "ip_rcv", false),
+            ("ip_rcv_7", "ip_rcv_7", false),
+            ("ip.handler", "ip.handler", false),
+            (".cold", ".cold", false),
+            (".constprop.0", ".constprop", false),
+            ("", "", false),
+            ("a..0", "a.", false),
+        ] {
+            assert_eq!(
+                (base_name(symbol), is_part(symbol)),
+                (base, part),
+                "{symbol}"
+            );
+        }
+    }
+}

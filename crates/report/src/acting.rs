@@ -1,0 +1,134 @@
+//! Settings that could not act where they were measured, as a run noted them: that they
+//! made no difference says nothing about them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use netplumb_model::experiment::Idle;
+use netplumb_model::experiment::acting::{called, setting};
+use netplumb_model::recording::{Recording, env};
+
+use crate::number::printable;
+use crate::seeds::is_repeat;
+
+/// Reasons are cut to this.
+const WHY_LIMIT: usize = 160;
+const KNOB_LIMIT: usize = 60;
+
+/// What of an arm's settings could not act, by their keys.
+fn idle(recording: &Recording, arm: usize) -> BTreeMap<String, Idle> {
+    let name = &recording.arms[arm].name;
+    let prefix = format!("{}.{name}.{}.", env::ARM, env::COULD_NOT_ACT);
+    recording
+        .environment
+        .range(prefix.clone()..)
+        .take_while(|(key, _)| key.starts_with(&prefix))
+        .map(|(key, why)| {
+            let key = &key[prefix.len()..];
+            let idle = Idle {
+                knob: printable(called(key), KNOB_LIMIT),
+                why: printable(why, WHY_LIMIT),
+            };
+            (key.to_string(), idle)
+        })
+        .collect()
+}
+
+/// Lines for a footer: what could not act, why, and in which arms where it could in others.
+/// What a scan tried is told by the scan.
+pub(crate) fn footer(recording: &Recording) -> Vec<String> {
+    const ARMS: usize = 4;
+    let arms = 0..recording.arms.len();
+    let knobs = |arm: usize| &recording.arms[arm].knobs;
+    let shown: Vec<usize> = arms
+        .filter(|arm| {
+            let scanned = knobs(*arm).contains_key(env::SCAN_SETTING);
+            !scanned && !is_repeat(&recording.arms[*arm])
+        })
+        .collect();
+    let mut found: BTreeMap<Idle, Vec<usize>> = BTreeMap::new();
+    for arm in &shown {
+        for idle in idle(recording, *arm).into_values() {
+            found.entry(idle).or_default().push(*arm);
+        }
+    }
+    let line = |(idle, of): (Idle, Vec<usize>)| {
+        let names = of.iter().take(ARMS);
+        let names: Vec<String> = names
+            .map(|arm| printable(&recording.arms[*arm].name, KNOB_LIMIT))
+            .collect();
+        let more = match of.len().saturating_sub(ARMS) {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        let which = match of.len() == shown.len() {
+            true => String::new(),
+            false => format!(" (in {}{more})", names.join(", ")),
+        };
+        format!("idle      {idle}{which}")
+    };
+    found.into_iter().map(line).collect()
+}
+
+/// What of the settings of a scan's arm could not act; nothing where one could.
+pub(crate) fn of_scanned(recording: &Recording, arm: usize) -> Option<String> {
+    let arm_knobs = &recording.arms[arm].knobs;
+    let setting = arm_knobs.get(env::SCAN_SETTING)?;
+    let idle = idle(recording, arm);
+    let of_setting = |key: &str| {
+        let key = key.strip_prefix("sysctl.").unwrap_or(key);
+        let rest = setting.strip_prefix(key);
+        rest.is_some_and(|rest| rest.starts_with([':', '=']))
+    };
+    let found = idle.into_iter().find(|(key, _)| of_setting(key));
+    found.map(|(_, idle)| idle.why)
+}
+
+/// The settings in which two arms differ and that could act in neither; and whether the
+/// arms differ in nothing else.
+pub(crate) fn between(
+    (before, was): (&Recording, usize),
+    (after, is): (&Recording, usize),
+) -> (Vec<Idle>, bool) {
+    let sides = [(before, was), (after, is)];
+    let arms = sides.map(|(recording, arm)| &recording.arms[arm]);
+    let known = sides.map(|(recording, arm)| idle(recording, arm));
+    let level = |side: usize, key: &str| arms[side].knobs.get(key);
+    let keys = arms.iter().flat_map(|arm| arm.knobs.keys());
+    let differing: BTreeSet<&str> = keys
+        .filter(|key| level(0, key) != level(1, key))
+        .map(|key| setting(key))
+        .collect();
+    let has = |side: usize, of: &str| arms[side].knobs.keys().any(|key| setting(key) == of);
+    let mut found = Vec::new();
+    for key in &differing {
+        let idle_where_set = (0..2).all(|side| !has(side, key) || known[side].contains_key(*key));
+        let why = known.iter().find_map(|side| side.get(*key));
+        found.extend(why.filter(|_| idle_where_set).cloned());
+    }
+    let sent = |side: usize| {
+        let arm = arms[side];
+        (arm.proto, arm.family, arm.link, arm.forward, arm.size_bytes)
+    };
+    let all = found.len() == differing.len() && sent(0) == sent(1);
+    (found, all)
+}
+
+/// For the end of a sentence: "; gro could not act: one packet at a time leaves nothing to
+/// merge". Where there is a difference all the same and no other setting, what it is: to have
+/// a setting may cost something, whatever it finds to do.
+pub(crate) fn told(idle: &[Idle], alone: bool, differs: bool) -> String {
+    if idle.is_empty() {
+        return String::new();
+    }
+    if !(alone && differs) {
+        let all: Vec<String> = idle.iter().map(Idle::to_string).collect();
+        return format!("; {}", all.join("; "));
+    }
+    let all: Vec<String> = (idle.iter())
+        .map(|idle| format!("{}: {}", idle.knob, idle.why))
+        .collect();
+    format!(
+        "; {}; the difference is what having it costs",
+        all.join("; ")
+    )
+}

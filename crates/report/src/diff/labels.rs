@@ -1,0 +1,133 @@
+//! What each of several comparisons is about: the levels that its arms differ in, and
+//! those that they share and other pairs have otherwise. No two of a list are equal.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use netplumb_model::class::Proto;
+use netplumb_model::recording::Arm;
+
+use super::Sides;
+use super::arms::{ArmPair, Key, Levels, differing};
+use crate::number::printable;
+
+/// Names and levels in a label are cut to this.
+const LEVEL_LIMIT: usize = 40;
+const NAME_LIMIT: usize = 60;
+/// What is longer says less than the arms' names.
+const LABEL_LIMIT: usize = 160;
+
+/// A label for each pair.
+pub fn labels(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<String> {
+    let arms = |p: &ArmPair| (&sides.before.arms[p.before], &sides.after.arms[p.after]);
+    let all: Vec<(&Arm, &Arm)> = pairs.iter().map(arms).collect();
+    let varying = varying(&all);
+    let mut labels: Vec<String> = all
+        .iter()
+        .map(|pair| by_levels(*pair, &varying[&protocols(*pair)]))
+        .collect();
+    let twice = |labels: &[String], n: usize| {
+        let same = |(other, label): (usize, &String)| {
+            other != n && *label == labels[n] && protocols(all[other]) == protocols(all[n])
+        };
+        labels.iter().enumerate().any(same)
+    };
+    // Arms of one kind have their names; and names, that they come one after the other.
+    let more: [&dyn Fn(usize) -> String; 2] = [&|n| names(all[n]), &|n| {
+        format!("{}, pair {}", names(all[n]), n + 1)
+    }];
+    for other in more {
+        let unclear: Vec<usize> = (0..labels.len()).filter(|n| twice(&labels, *n)).collect();
+        for n in unclear {
+            labels[n] = other(n);
+        }
+    }
+    labels
+}
+
+/// The same, but nothing for a pair that is alone in its protocol: the class tells
+/// which it is.
+pub fn where_needed(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<String> {
+    let protocol = |p: &ArmPair| sides.before.arms[p.before].proto;
+    let shared = pairs.iter().enumerate().any(|(n, p)| {
+        let earlier = &pairs[..n];
+        earlier.iter().any(|other| protocol(other) == protocol(p))
+    });
+    match shared {
+        true => labels(sides, pairs),
+        false => vec![String::new(); pairs.len()],
+    }
+}
+
+fn protocols((before, after): (&Arm, &Arm)) -> (Proto, Proto) {
+    (before.proto, after.proto)
+}
+
+fn names((before, after): (&Arm, &Arm)) -> String {
+    let [was, is] = [before, after].map(|arm| printable(&arm.name, NAME_LIMIT));
+    match before.name == after.name {
+        true => was,
+        false => format!("{was} → {is}"),
+    }
+}
+
+/// What is not the same in all pairs, by their protocols.
+fn varying(pairs: &[(&Arm, &Arm)]) -> BTreeMap<(Proto, Proto), BTreeSet<Key>> {
+    let mut of: BTreeMap<(Proto, Proto), Vec<Levels>> = BTreeMap::new();
+    for pair in pairs {
+        let levels = of.entry(protocols(*pair)).or_default();
+        levels.extend([pair.0, pair.1].map(Levels::of));
+    }
+    let differs = |all: &[Levels], key: &Key| all.iter().any(|l| l.get(key) != all[0].get(key));
+    of.into_iter()
+        .map(|(protocols, all)| {
+            let keys = Levels::keys(&all).into_iter();
+            // The class has the protocol.
+            let keys = keys.filter(|key| key.1 != "protocol" && differs(&all, key));
+            (protocols, keys.collect())
+        })
+        .collect()
+}
+
+/// "link lo → veth; 1024 bytes": what differs, and what the pair shares that is not the
+/// same in all pairs of its protocols. Of arms of one kind, their names.
+fn by_levels(pair: (&Arm, &Arm), varying: &BTreeSet<Key>) -> String {
+    let differences = differing(pair.0, pair.1);
+    if differences.is_empty() {
+        return names(pair);
+    }
+    let told: Vec<String> = differences
+        .iter()
+        .map(|(what, was, is)| {
+            let [what, was, is] = [what, was, is].map(|t| printable(t, LEVEL_LIMIT));
+            format!("{what} {was} → {is}")
+        })
+        .collect();
+    let own = Levels::of(pair.0);
+    let mut shared = Vec::new();
+    for key in varying {
+        let level = own.get(key);
+        let said = differences.iter().any(|(what, ..)| *what == key.1);
+        // What a pair has no level of is told by those that have one.
+        if !said && level.is_set() {
+            shared.push(in_words(&key.1, &level.called));
+        }
+    }
+    let mut label = told.join(", ");
+    if !shared.is_empty() {
+        label = format!("{label}; {}", shared.join(", "));
+    }
+    match label.chars().count() > LABEL_LIMIT {
+        true => names(pair),
+        false => label,
+    }
+}
+
+/// A level that both arms have.
+fn in_words(what: &str, level: &str) -> String {
+    let level = printable(level, LEVEL_LIMIT);
+    match what {
+        "IP" | "link" => level,
+        "bytes" => format!("{level} bytes"),
+        _ => format!("{} {level}", printable(what, LEVEL_LIMIT)),
+    }
+}

@@ -1,0 +1,250 @@
+//! Every arm of a bench on the page: its bar, its line of the table, its footnotes.
+
+use std::cmp::Ordering;
+
+use netplumb_model::bench::CpuUse;
+use netplumb_model::recording::Recording;
+
+use super::{NAME_LETTERS, TEXT_LETTERS};
+use crate::number::{printable, thousands};
+use crate::page::{
+    PageArm, PageArmState, PageCell, PageColumn, PageLatency, PageLatencyArm, PageNote, PageRates,
+};
+use crate::rates::columns::{COLUMNS, share};
+use crate::rates::terminal::goals;
+use crate::rates::{ArmRates, bound_share, latency};
+
+/// The rates of some arms, and of those that were searched what the search found.
+pub(super) fn rates(
+    recording: &Recording,
+    arms: &[ArmRates<'_>],
+    searched: &[ArmRates<'_>],
+) -> PageRates {
+    let mut rows: Vec<PageArm> = arms.iter().map(of_arm).collect();
+    rows.extend(searched.iter().flat_map(|arm| found(recording, arm)));
+    rows.sort_by(first);
+    let mut notes = Notes::default();
+    for arm in arms.iter().chain(searched) {
+        notes.of(arm, searched.iter().any(|s| std::ptr::eq(s, arm)));
+    }
+    PageRates {
+        title: match searched.is_empty() || !arms.is_empty() {
+            true => "Packets handled each second, with the 95 % interval".into(),
+            false => "The largest load that is carried (RFC 9971)".into(),
+        },
+        columns: (COLUMNS.iter())
+            .map(|column| PageColumn {
+                title: column.title.into(),
+                hint: column.hint.into(),
+            })
+            .collect(),
+        arms: rows,
+        notes: notes.all,
+    }
+}
+
+/// What says nothing first, then what lost packets; what could not be here is last.
+fn first(a: &PageArm, b: &PageArm) -> Ordering {
+    let rank = |arm: &PageArm| match arm.state {
+        PageArmState::Invalid => 0,
+        PageArmState::Measured if arm.lost > 0.0 => 1,
+        PageArmState::Measured => 2,
+        PageArmState::Absent => 3,
+    };
+    let pps = |arm: &PageArm| arm.pps.unwrap_or(0.0);
+    (rank(a).cmp(&rank(b)))
+        .then_with(|| b.lost.total_cmp(&a.lost))
+        .then_with(|| pps(b).total_cmp(&pps(a)))
+}
+
+fn of_arm(arm: &ArmRates<'_>) -> PageArm {
+    let mean = arm.handled_pps();
+    // What rounds to nothing is nothing.
+    let lost = arm.lost().filter(|lost| *lost >= 1e-9).unwrap_or(0.0);
+    let state = match (&mean, arm.invalid.is_empty()) {
+        (Some(_), _) => PageArmState::Measured,
+        (None, false) => PageArmState::Invalid,
+        (None, true) => PageArmState::Absent,
+    };
+    PageArm {
+        name: printable(&arm.arm.name, NAME_LETTERS),
+        state,
+        pps: mean.map(|m| m.value),
+        low: mean.and_then(|m| m.low).map(|low| low.max(0.0)),
+        high: mean.and_then(|m| m.high),
+        lost,
+        mark: mark(arm, state, lost),
+        cells: (COLUMNS.iter())
+            .map(|column| {
+                let cell = (column.cell)(arm);
+                PageCell {
+                    text: cell.text,
+                    value: cell.value,
+                }
+            })
+            .collect(),
+    }
+}
+
+fn mark(arm: &ArmRates<'_>, state: PageArmState, lost: f64) -> String {
+    let why = |why: &str| printable(why, TEXT_LETTERS);
+    match state {
+        PageArmState::Invalid => {
+            let cause = arm.invalid.keys().next();
+            format!("invalid: {}", why(cause.map_or("", String::as_str)))
+        }
+        PageArmState::Absent => format!(
+            "not measured: {}",
+            why(arm.failed.unwrap_or("there is no block of it"))
+        ),
+        PageArmState::Measured => {
+            let mut marks = Vec::new();
+            if lost > 0.0 {
+                marks.push(format!("{} lost", share(lost)));
+            }
+            if !arm.invalid.is_empty() {
+                let invalid: usize = arm.invalid.values().sum();
+                let all = invalid + arm.valid.len();
+                marks.push(format!("{invalid} of {all} blocks invalid"));
+            }
+            if arm.is_generator_bound() {
+                marks.push("generator-bound".into());
+            }
+            marks.join(", ")
+        }
+    }
+}
+
+/// What a search found: the interval is between what is carried and what is not.
+fn found(recording: &Recording, arm: &ArmRates<'_>) -> Vec<PageArm> {
+    let goals = goals(recording, &arm.arm.name);
+    (goals.iter())
+        .map(|goal| {
+            let number = |key: &str| goal.get(key).and_then(|v| v.parse::<f64>().ok());
+            let lost = number("loss_ratio").unwrap_or(0.0) * 100.0;
+            let pps = number("throughput_pps");
+            let word = |key: &str| goal.get(key).filter(|why| !why.is_empty());
+            let mut mark = format!("with {lost} % lost at most");
+            if let Some(why) = word("irregular") {
+                mark.push_str(&format!(": {}", printable(why, NAME_LETTERS)));
+            }
+            let rate = |pps: Option<f64>| pps.map_or("-".into(), crate::rates::terminal::rate);
+            let cell = |text: String, value: Option<f64>| PageCell { text, value };
+            let (low, high) = (number("lower_pps"), number("upper_pps"));
+            PageArm {
+                name: printable(&format!("{}, {lost} % lost", arm.arm.name), NAME_LETTERS),
+                state: match pps {
+                    Some(_) => PageArmState::Measured,
+                    None => PageArmState::Invalid,
+                },
+                pps,
+                low,
+                high,
+                lost: 0.0,
+                mark,
+                cells: vec![
+                    cell(rate(pps), pps),
+                    cell(format!("{} to {}", rate(low), rate(high)), None),
+                    cell("-".into(), None),
+                    cell(format!("{lost} % at most"), Some(lost / 100.0)),
+                    cell("-".into(), None),
+                ],
+            }
+        })
+        .collect()
+}
+
+/// Footnotes: what is said of several arms is said once.
+#[derive(Default)]
+struct Notes {
+    all: Vec<PageNote>,
+}
+
+impl Notes {
+    fn add(&mut self, arm: &ArmRates<'_>, text: String) {
+        let name = printable(&arm.arm.name, NAME_LETTERS);
+        let text = printable(&text, TEXT_LETTERS);
+        match self.all.iter_mut().find(|note| note.text == text) {
+            Some(note) if note.arms.contains(&name) => {}
+            Some(note) => note.arms.push(name),
+            None => self.all.push(PageNote {
+                arms: vec![name],
+                text,
+            }),
+        }
+    }
+
+    fn of(&mut self, arm: &ArmRates<'_>, searched: bool) {
+        let blocks: usize = arm.invalid.values().sum();
+        // Trials lose packets on purpose.
+        if let (Some(why), false) = (arm.invalid.keys().next(), searched) {
+            let word = match (blocks, arm.invalid.len()) {
+                (1, _) => "1 block invalid".into(),
+                (_, 1) => format!("{blocks} blocks invalid"),
+                _ => format!("{blocks} blocks invalid; one of them"),
+            };
+            self.add(arm, format!("{word}: {why}"));
+        }
+        if let Some(diagnosis) = arm.diagnosis {
+            self.add(arm, format!("where they went: {diagnosis}"));
+        }
+        if let Some(why) = arm.failed {
+            self.add(arm, format!("not measured: {why}"));
+        }
+        if searched {
+            return;
+        }
+        for hop in arm.hops() {
+            for (cause, n) in hop.dropped.iter().filter(|(_, n)| **n > 0) {
+                self.add(
+                    arm,
+                    format!(
+                        "{} of {} lost, {}: {cause}",
+                        thousands(*n),
+                        thousands(hop.entered),
+                        hop.name
+                    ),
+                );
+            }
+        }
+        if arm.is_generator_bound() {
+            self.add(
+                arm,
+                format!(
+                    "generator-bound: within {} of what the generator makes by itself: the path may \
+                     be faster",
+                    bound_share()
+                ),
+            );
+        }
+        if arm.cpus().iter().any(CpuUse::is_doubtful) {
+            self.add(
+                arm,
+                "`?`: two ways of telling how busy a CPU was disagree by more than 2 points".into(),
+            );
+        }
+        if arm.lacks_latency() {
+            self.add(arm, latency::ABSENT.into());
+        }
+    }
+}
+
+/// How long packets took, of those arms that say so.
+pub(super) fn latencies(arms: &[ArmRates<'_>]) -> Option<PageLatency> {
+    let stamped: Vec<_> = (arms.iter())
+        .filter_map(|arm| Some((arm, arm.latency()?)))
+        .collect();
+    let whose: Vec<&ArmRates<'_>> = stamped.iter().map(|(arm, _)| *arm).collect();
+    (!stamped.is_empty()).then(|| PageLatency {
+        title: latency::HEADING.into(),
+        note: latency::explained(&whose),
+        columns: latency::TITLES.map(String::from).into(),
+        arms: (stamped.iter())
+            .map(|(arm, times)| PageLatencyArm {
+                name: printable(&arm.arm.name, NAME_LETTERS),
+                packets: times.count,
+                ns: latency::percentiles(times).into(),
+            })
+            .collect(),
+    })
+}

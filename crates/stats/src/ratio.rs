@@ -1,0 +1,189 @@
+//! An interval on the ratio of two means: Fieller, "Some Problems in Interval
+//! Estimation", J. R. Stat. Soc. B 16 (1954).
+//!
+//! A ratio is in the interval if the blocks don't contradict it: if the mean after does
+//! not differ from the ratio times the mean before, by the test that judges differences.
+//! So the interval holds what it says with three blocks too, where percentiles of
+//! resampled blocks lie too close together (they held the truth in 90 of 100 cases, not
+//! in 95), and it says so where the blocks contradict nothing: then it has no upper end.
+//!
+//! Degrees of freedom are the mean of Welch's, which are too many where one side has far
+//! fewer blocks or far more spread, and of the smaller side's own, which are never too
+//! many: Hsu, "Contribution to the Theory of Student's t-Test", Statist. Res. Mem. 2
+//! (1938). `tests/intervals.rs` shows what that covers.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::welch::{Difference, mean, squared_error};
+
+/// The interval leaves out so much.
+const OUTSIDE: f64 = 0.05;
+/// Each halves what an end may be off by: enough for eleven digits.
+const HALVINGS: usize = 40;
+/// The upper end is looked for so often, each time twice as far from the ratio, from this.
+const DOUBLINGS: usize = 100;
+const NEAREST: f64 = 1e-12;
+
+/// A ratio, and where it is to be looked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// The ratio of the means: after over before. Never below nothing, as what is
+    /// compared can't be.
+    pub value: f64,
+    /// The lower end of the 95 % interval: nothing at the least.
+    pub low: f64,
+    /// The upper end; infinite where the blocks before may as well be of nothing.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Whether it has two ends.
+    pub fn is_bounded(&self) -> bool {
+        self.low > 0.0 && self.high.is_finite()
+    }
+}
+
+/// The interval on the ratio of the means of two samples. `shared` is a standard
+/// error of each mean that all blocks have in common. None where the first mean is
+/// nothing or less, or a side has fewer than two blocks.
+pub fn ratio(before: &[f64], after: &[f64], shared: [f64; 2]) -> Option<Interval> {
+    ratio_of(before, after, shared, f64::INFINITY)
+}
+
+/// The same with no more degrees of freedom than `freedom`.
+pub(crate) fn ratio_of(
+    before: &[f64],
+    after: &[f64],
+    shared: [f64; 2],
+    freedom: f64,
+) -> Option<Interval> {
+    let (was, is) = (mean(before), mean(after));
+    // Fewer than two have no spread.
+    squared_error(before).and(squared_error(after))?;
+    if was <= 0.0 || !was.is_finite() || !is.is_finite() {
+        return None;
+    }
+    let value = (is / was).max(0.0);
+    // The probability of what was measured, if this were the ratio.
+    let p = |ratio: f64| -> f64 {
+        let scaled: Vec<f64> = before.iter().map(|v| v * ratio).collect();
+        let Some(difference) = Difference::of(&scaled, after, [shared[0] * ratio, shared[1]])
+        else {
+            return 1.0;
+        };
+        let least = before.len().min(after.len()) as f64 - 1.0;
+        let middle = (difference.freedom + least) / 2.0;
+        tails(difference.value, difference.error, middle.min(freedom))
+    };
+    let within = |ratio: f64| p(ratio) > OUTSIDE;
+    // A ratio beyond all bounds: then the side before is all that there is.
+    let error = (squared_error(before)? + shared[0].powi(2)).sqrt();
+    let most = before.len() as f64 - 1.0;
+    let least = before.len().min(after.len()) as f64 - 1.0;
+    let bounded = tails(was, error, ((most + least) / 2.0).min(freedom)) <= OUTSIDE;
+    let high = match bounded {
+        true => {
+            let mut step = value.max(NEAREST) / 2.0;
+            let beyond = (0..DOUBLINGS).find_map(|_| {
+                step *= 2.0;
+                (!within(value + step)).then_some(value + step)
+            });
+            beyond.map_or(f64::INFINITY, |beyond| end(value, beyond, &within))
+        }
+        false => f64::INFINITY,
+    };
+    let low = match value > 0.0 && !within(0.0) {
+        true => end(value, 0.0, &within),
+        false => 0.0,
+    };
+    Some(Interval { value, low, high })
+}
+
+/// The probability of as many standard errors, on both sides.
+fn tails(value: f64, error: f64, freedom: f64) -> f64 {
+    if error == 0.0 {
+        return if value == 0.0 { 1.0 } else { 0.0 };
+    }
+    match StudentsT::new(0.0, 1.0, freedom) {
+        Ok(student) => 2.0 * student.sf((value / error).abs()),
+        Err(_) => 1.0,
+    }
+}
+
+/// Where the interval ends between what is within and what is not.
+fn end(inner: f64, outer: f64, within: &impl Fn(f64) -> bool) -> f64 {
+    let (mut inner, mut outer) = (inner, outer);
+    for _ in 0..HALVINGS {
+        let middle = inner + (outer - inner) / 2.0;
+        match within(middle) {
+            true => inner = middle,
+            false => outer = middle,
+        }
+    }
+    inner
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that the ends are the ratios that the test no longer contradicts, worked out
+    /// by hand: of equal blocks, those where the difference is Student's quantile for the
+    /// side that has a spread.
+    #[test]
+    fn by_hand() {
+        // Mean 2, standard error 1 / sqrt(3), and two degrees of freedom on one side.
+        let spread = [1.0, 2.0, 3.0];
+        let reach = 4.302_652_729_911_275 / 3.0_f64.sqrt();
+        let found = ratio(&[10.0; 3], &spread, [0.0; 2]).unwrap();
+        assert!((found.value - 0.2).abs() < 1e-12, "{found:?}");
+        assert!(
+            (found.high - (2.0 + reach) / 10.0).abs() < 1e-9,
+            "{found:?}"
+        );
+        // 2 - 2.48 is below nothing, as no ratio is.
+        assert_eq!(found.low, 0.0);
+        // The other way round the blocks before may be of nothing.
+        let found = ratio(&spread, &[10.0; 3], [0.0; 2]).unwrap();
+        assert!((found.low - 10.0 / (2.0 + reach)).abs() < 1e-9, "{found:?}");
+        assert_eq!(found.high, f64::INFINITY);
+        assert!(!found.is_bounded());
+    }
+
+    /// Check that it holds the ratio, and that an error which all blocks share makes it
+    /// wider.
+    #[test]
+    fn around_the_ratio() {
+        let before = [100.0, 102.0, 98.0, 101.0, 99.0];
+        let after = [110.0, 113.0, 108.0, 111.0, 109.0];
+        let found = ratio(&before, &after, [0.0; 2]).unwrap();
+        assert!((found.value - 1.102).abs() < 1e-9);
+        assert!(found.low > 1.05 && found.low < found.value, "{found:?}");
+        assert!(found.high < 1.15 && found.high > found.value, "{found:?}");
+        let wider = ratio(&before, &after, [3.0; 2]).unwrap();
+        assert!(
+            wider.low < found.low && wider.high > found.high,
+            "{wider:?}"
+        );
+        // The other way round it is the reciprocal.
+        let back = ratio(&after, &before, [0.0; 2]).unwrap();
+        assert!((back.low * found.high - 1.0).abs() < 1e-9, "{back:?}");
+        assert!((back.high * found.low - 1.0).abs() < 1e-9, "{back:?}");
+    }
+
+    /// Check that what has no ratio gets none, what has no spread no width, and what is
+    /// less than nothing after no negative ratio.
+    #[test]
+    fn edges() {
+        assert_eq!(ratio(&[0.0; 3], &[1.0; 3], [0.0; 2]), None);
+        assert_eq!(ratio(&[1.0], &[1.0; 3], [0.0; 2]), None);
+        assert_eq!(ratio(&[1.0, f64::NAN], &[1.0; 3], [0.0; 2]), None);
+        let exact = ratio(&[2.0; 3], &[3.0; 3], [0.0; 2]).unwrap();
+        assert!((exact.low - 1.5).abs() < 1e-9 && (exact.high - 1.5).abs() < 1e-9);
+        let gone = ratio(&[5.0, 5.1, 4.9], &[-0.1, 0.0, -0.2], [0.0; 2]).unwrap();
+        assert_eq!((gone.value, gone.low), (0.0, 0.0));
+        assert!(gone.high > 0.0 && gone.high < 0.2, "{gone:?}");
+        let all_gone = ratio(&[5.0, 5.1, 4.9], &[0.0; 3], [0.0; 2]).unwrap();
+        assert!(all_gone.high < 1e-6, "{all_gone:?}");
+    }
+}

@@ -1,0 +1,292 @@
+//! Whether a recording can be: its ids name what is there, and what is told twice in it is
+//! the same both times. A report indexes by ids and adds up counts without looking, so
+//! whatever is not as a writer of ours leaves it is refused here, with where it is.
+//!
+//! A ledger that does not close is not refused: packets can go missing, and reports mark the
+//! block.
+
+mod costs;
+mod times;
+
+use netplumb_model::bench::{COUNTED, Measured, NANOSECONDS};
+use netplumb_model::recording::{Arm, Recording};
+
+/// Frames above a node. A kernel's stack has room for some hundreds; of deeper ones the
+/// accounting gives up at 4,096.
+const MAX_DEPTH: u32 = 5_000;
+/// Frames above all nodes: reports go up from each node.
+const MAX_DEPTHS: u64 = 1 << 30;
+/// Bytes of all names, as often as a line of a report begins with them: of each row, and
+/// for however many rows.
+const NAME_BYTES_PER_ROW: u64 = 1 << 10;
+const NAME_BYTES: u64 = 64 << 20;
+/// Bytes of the environment.
+const ENVIRONMENT_BYTES: usize = 64 << 20;
+/// What a histogram's row and its buckets may differ by, where they are counted one after
+/// the other while packets go on, by a thread that may have to wait in between: so many, and
+/// one in so many.
+const UNDER_WAY: u64 = 16;
+const UNDER_WAY_SHARE: u64 = 4;
+
+/// What is wrong with a recording, if anything is.
+pub(crate) fn check(recording: &Recording) -> Result<(), String> {
+    ids(recording)?;
+    times::ids(recording)?;
+    texts(recording)?;
+    totals(recording)?;
+    costs::add_up(recording)?;
+    costs::lines(recording)?;
+    times::add_up(recording)?;
+    ledgers(recording)
+}
+
+/// Ids are dense, so one that is too large means that rows are missing.
+fn ids(recording: &Recording) -> Result<(), String> {
+    let fits = |id: u32, len: usize| (id as usize) < len;
+    let missing = |table: &str, row: usize, what: &str, id: u32| {
+        format!("table {table}, row {row}: it names {what} {id}, which is not there")
+    };
+    for (row, block) in recording.blocks.iter().enumerate() {
+        if !fits(block.arm, recording.arms.len()) {
+            return Err(missing("block", row, "arm", block.arm));
+        }
+    }
+    let files = recording.source_files.len();
+    for (row, function) in recording.functions.iter().enumerate() {
+        if let Some(source) = function.source.filter(|s| !fits(s.file, files)) {
+            return Err(missing("function", row, "source file", source.file));
+        }
+    }
+    let mut depths: Vec<u32> = Vec::with_capacity(recording.nodes.len());
+    let mut all: u64 = 0;
+    for (row, node) in recording.nodes.iter().enumerate() {
+        if !fits(node.function, recording.functions.len()) {
+            return Err(missing("node", row, "function", node.function));
+        }
+        let depth = match node.parent {
+            None => 0,
+            Some(parent) => match depths.get(parent as usize) {
+                Some(above) => above + 1,
+                None => {
+                    return Err(format!(
+                        "table node, row {row}: its parent is {parent}, and should come before it"
+                    ));
+                }
+            },
+        };
+        all += u64::from(depth);
+        if depth > MAX_DEPTH || all > MAX_DEPTHS {
+            return Err(format!(
+                "table node, row {row}: the tree is deeper than any stack"
+            ));
+        }
+        depths.push(depth);
+    }
+    let (blocks, nodes) = (recording.blocks.len(), recording.nodes.len());
+    for (row, cost) in recording.costs.iter().enumerate() {
+        if !fits(cost.block, blocks) {
+            return Err(missing("cost", row, "block", cost.block));
+        }
+        if !fits(cost.node, nodes) {
+            return Err(missing("cost", row, "node", cost.node));
+        }
+    }
+    for (row, cost) in recording.line_costs.iter().enumerate() {
+        let functions = recording.functions.len();
+        for (what, id, len) in [
+            ("block", cost.block, blocks),
+            ("function", cost.function, functions),
+            ("source file", cost.source.file, files),
+        ] {
+            if !fits(id, len) {
+                return Err(missing("line_cost", row, what, id));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Names are bounded one by one as they are read; here, all that a report repeats.
+fn texts(recording: &Recording) -> Result<(), String> {
+    let facts = recording.environment.iter();
+    let bytes: usize = facts.map(|(key, value)| key.len() + value.len()).sum();
+    if bytes > ENVIRONMENT_BYTES {
+        return Err(format!("table environment has {bytes} bytes"));
+    }
+    let of_function: Vec<u64> = recording
+        .functions
+        .iter()
+        .map(|f| {
+            let others = [&f.module, &f.layer].map(|n| n.as_ref().map_or(0, String::len));
+            (f.name.len() + others[0] + others[1]) as u64
+        })
+        .collect();
+    let of_node: Vec<u64> = recording
+        .nodes
+        .iter()
+        .map(|node| {
+            let function = |node: usize| recording.nodes[node].function as usize;
+            let caller = node.parent.map_or(0, |p| of_function[function(p as usize)]);
+            of_function[node.function as usize] + caller
+        })
+        .collect();
+    let of_file = |file: u32| recording.source_files[file as usize].len() as u64;
+    for (table, rows, bytes) in [
+        (
+            "cost",
+            recording.costs.len(),
+            recording
+                .costs
+                .iter()
+                .map(|c| of_node[c.node as usize])
+                .sum::<u64>(),
+        ),
+        (
+            "timed",
+            recording.timed.len(),
+            recording
+                .timed
+                .iter()
+                .map(|t| of_node[t.node as usize])
+                .sum(),
+        ),
+        (
+            "line_cost",
+            recording.line_costs.len(),
+            recording
+                .line_costs
+                .iter()
+                .map(|c| of_file(c.source.file))
+                .sum(),
+        ),
+    ] {
+        if bytes > NAME_BYTES + rows as u64 * NAME_BYTES_PER_ROW {
+            return Err(format!(
+                "table {table}: its {rows} rows name functions or files of {bytes} bytes in all"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Sums of whole columns, which reports form in 64 bits: they fit with a bit to spare.
+fn totals(recording: &Recording) -> Result<(), String> {
+    let (blocks, stages) = (&recording.blocks, &recording.stages);
+    let dropped = || {
+        blocks
+            .iter()
+            .flat_map(|b| b.ledger.dropped.values().copied())
+    };
+    fits("block", "offered", blocks.iter().map(|b| b.ledger.offered))?;
+    let delivered = blocks.iter().map(|b| b.ledger.delivered);
+    fits("block", "delivered and dropped", delivered.chain(dropped()))?;
+    let insns = blocks.iter().flat_map(|b| [b.kernel_insns, b.user_insns]);
+    fits("block", "kernel_insns and user_insns", insns)?;
+    fits("block", "entered", blocks.iter().map(|b| b.entered))?;
+    fits("block", "duration_ns", blocks.iter().map(|b| b.duration_ns))?;
+    fits(
+        "function",
+        "size_bytes",
+        recording.functions.iter().map(|f| f.size_bytes),
+    )?;
+    fits("cost", "calls", recording.costs.iter().map(|c| c.calls))?;
+    fits(
+        "cost",
+        "self_insns",
+        recording.costs.iter().map(|c| c.self_insns),
+    )?;
+    fits(
+        "line_cost",
+        "insns",
+        recording.line_costs.iter().map(|c| c.insns),
+    )?;
+    let timed = || recording.timed.iter().map(|t| &t.times);
+    let staged = || stages.iter().map(|s| &s.times);
+    fits("timed", "calls", timed().map(|t| t.count))?;
+    fits("timed", "total_ns", timed().map(|t| t.total_ns))?;
+    fits(
+        "timed_bucket",
+        "calls",
+        timed().flat_map(|t| t.buckets.iter().map(|b| b.1)),
+    )?;
+    let packets = stages.iter().flat_map(|s| [s.times.count, s.passed_over]);
+    fits("stage", "packets and passed_over", packets)?;
+    fits("stage", "total_ns", staged().map(|t| t.total_ns))?;
+    fits(
+        "stage_bucket",
+        "packets",
+        staged().flat_map(|t| t.buckets.iter().map(|b| b.1)),
+    )?;
+    let steps = recording.steps.iter();
+    let ends = steps.map(|s| s.begin_ns.saturating_add(s.duration_ns));
+    fits("step", "begin_ns and duration_ns", ends.max().into_iter())?;
+    fits("loss", "count", recording.losses.iter().map(|l| l.count))
+}
+
+fn fits(table: &str, columns: &str, mut counts: impl Iterator<Item = u64>) -> Result<(), String> {
+    const MOST: u64 = i64::MAX as u64;
+    let sum = counts.try_fold(0_u64, |sum, n| {
+        sum.checked_add(n).filter(|sum| *sum <= MOST)
+    });
+    match sum {
+        Some(_) => Ok(()),
+        None => Err(format!(
+            "table {table}: {columns} add up to more than {MOST}"
+        )),
+    }
+}
+
+/// Whether an arm's costs are samples of time.
+fn is_sampled(arm: &Arm) -> bool {
+    arm.knobs
+        .get(COUNTED)
+        .is_some_and(|what| what == NANOSECONDS)
+}
+
+/// Of a bench, a block's ledger is that of its hops; and no count is negative, nor do they
+/// add up to more than fits.
+fn ledgers(recording: &Recording) -> Result<(), String> {
+    let mut sum = 0.0;
+    for (row, counter) in recording.counters.iter().enumerate() {
+        let counts = ["packets", "bytes", "runs", "batches", "polls"];
+        if !counts.contains(&counter.unit.as_str()) {
+            continue;
+        }
+        if counter.value < 0.0 {
+            return Err(format!(
+                "table counter, row {row}: {} {}, where a count is never negative",
+                counter.value, counter.unit
+            ));
+        }
+        sum += counter.value;
+        if sum > i64::MAX as f64 {
+            return Err(format!("table counter, row {row}: counts add up to {sum}"));
+        }
+    }
+    let all = Measured::all_of(recording);
+    for (row, (block, measured)) in recording.blocks.iter().zip(&all).enumerate() {
+        if measured.hops.is_empty() {
+            continue;
+        }
+        // Samples are of the packets that were handled while the window was open.
+        if is_sampled(&recording.arms[block.arm as usize]) {
+            let handled = measured.handled.total();
+            if block.ledger.offered != handled || block.ledger.delivered != handled {
+                return Err(format!(
+                    "table block, row {row}: samples of {} packets, where {handled} were handled",
+                    block.ledger.offered
+                ));
+            }
+            continue;
+        }
+        let of_hops = measured.ledger();
+        if of_hops != block.ledger {
+            return Err(format!(
+                "table block, row {row}: {} offered and {} delivered, where its hops say {} and \
+                 {}, or other causes of loss",
+                block.ledger.offered, block.ledger.delivered, of_hops.offered, of_hops.delivered
+            ));
+        }
+    }
+    Ok(())
+}

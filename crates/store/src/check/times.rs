@@ -1,0 +1,151 @@
+//! Times, and their distributions.
+
+use netplumb_model::recording::Recording;
+use netplumb_model::timing::{BUCKETS, SUB_BITS, Times};
+
+use super::{UNDER_WAY, UNDER_WAY_SHARE};
+
+/// What times, stages, counters and attachments name is there.
+pub(super) fn ids(recording: &Recording) -> Result<(), String> {
+    let (blocks, nodes) = (recording.blocks.len(), recording.nodes.len());
+    let check = |table: &str, row: usize, what: &str, id: u32, len: usize| {
+        if (id as usize) < len {
+            return Ok(());
+        }
+        Err(format!(
+            "table {table}, row {row}: it names {what} {id}, which is not there"
+        ))
+    };
+    for (row, timed) in recording.timed.iter().enumerate() {
+        check("timed", row, "block", timed.block, blocks)?;
+        check("timed", row, "node", timed.node, nodes)?;
+    }
+    for (row, stage) in recording.stages.iter().enumerate() {
+        check("stage", row, "block", stage.block, blocks)?;
+    }
+    for (row, counter) in recording.counters.iter().enumerate() {
+        check("counter", row, "block", counter.block, blocks)?;
+    }
+    let functions = recording.functions.len();
+    for (row, attachment) in recording.attachments.iter().enumerate() {
+        check(
+            "attachment",
+            row,
+            "function",
+            attachment.function,
+            functions,
+        )?;
+    }
+    Ok(())
+}
+
+/// A distribution is that of the times which were added up beside it.
+pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
+    for (row, timed) in recording.timed.iter().enumerate() {
+        distribution(&timed.times).map_err(|why| format!("table timed, row {row}: {why}"))?;
+    }
+    for (row, stage) in recording.stages.iter().enumerate() {
+        distribution(&stage.times).map_err(|why| format!("table stage, row {row}: {why}"))?;
+    }
+    Ok(())
+}
+
+fn distribution(times: &Times) -> Result<(), String> {
+    // The longest is forgotten as a window opens, while a call may be under way.
+    if times.min_ns > times.max_ns && times.max_ns > 0 {
+        let (min, max) = (times.min_ns, times.max_ns);
+        return Err(format!("the shortest took {min} ns, and the longest {max}"));
+    }
+    let (mut count, mut least, mut most) = (0, 0_u128, 0_u128);
+    for (bucket, n) in &times.buckets {
+        if usize::from(*bucket) >= BUCKETS {
+            return Err(format!("there is no bucket {bucket}"));
+        }
+        count += n;
+        let (low, high) = bounds(*bucket);
+        // What is too long for any bucket is in the last one.
+        let high = if usize::from(*bucket) == BUCKETS - 1 {
+            times.max_ns.max(low)
+        } else {
+            high
+        };
+        least += u128::from(low) * u128::from(*n);
+        most += u128::from(high) * u128::from(*n);
+    }
+    if count.abs_diff(times.count) > UNDER_WAY + times.count / UNDER_WAY_SHARE {
+        return Err(format!(
+            "there are {} of them, and {count} in its buckets",
+            times.count
+        ));
+    }
+    // Counted one after the other as well; and each may be as long as the longest.
+    let slack = |sum: u128| sum / u128::from(UNDER_WAY_SHARE);
+    let last = times
+        .buckets
+        .last()
+        .map_or(0, |(bucket, _)| bounds(*bucket).1);
+    let one = u128::from(times.max_ns.max(last)) * u128::from(UNDER_WAY);
+    let total = u128::from(times.total_ns);
+    if total + one + slack(least) < least || total > most + one + slack(most) {
+        return Err(format!(
+            "they add up to {total} ns, and by its buckets to {least} to {most}"
+        ));
+    }
+    Ok(())
+}
+
+/// The shortest and the longest time of a bucket: as the view `bucket_bounds` has them.
+fn bounds(bucket: u16) -> (u64, u64) {
+    const SUB: u64 = 1 << SUB_BITS;
+    let bucket = u64::from(bucket);
+    if bucket < SUB {
+        return (bucket, bucket);
+    }
+    let shift = bucket / SUB - 1;
+    let low = (SUB + bucket % SUB) << shift;
+    (low, low + (1 << shift) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(count: u64, each_ns: u64, buckets: &[(u16, u64)]) -> Times {
+        Times {
+            count,
+            total_ns: count * each_ns,
+            min_ns: each_ns,
+            max_ns: each_ns,
+            buckets: buckets.to_vec(),
+        }
+    }
+
+    /// Check that what a reader leaves that has to wait between two counters is no damage, and
+    /// that sums which were changed are.
+    #[test]
+    fn readers_that_wait() {
+        // 1,000 ns are in bucket 111: (16 + 15) << 5 to 1,023.
+        let whole = times(89_371, 1_000, &[(111, 89_371)]);
+        assert_eq!(distribution(&whole), Ok(()));
+        let torn = times(89_371, 1_000, &[(111, 89_570)]);
+        assert_eq!(distribution(&torn), Ok(()));
+        // One call, of which the bucket was counted alone; and the longest forgotten meanwhile.
+        let bucket_alone = times(0, 0, &[(400, 1)]);
+        assert_eq!(distribution(&bucket_alone), Ok(()));
+        let forgotten = Times {
+            max_ns: 0,
+            ..times(1, 1_000, &[(111, 1)])
+        };
+        assert_eq!(distribution(&forgotten), Ok(()));
+        let doubled = Times {
+            total_ns: 2 * whole.total_ns,
+            ..whole.clone()
+        };
+        assert!(distribution(&doubled).is_err());
+        let more = Times {
+            count: 2 * whole.count,
+            ..whole
+        };
+        assert!(distribution(&more).is_err());
+    }
+}

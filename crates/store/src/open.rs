@@ -1,0 +1,393 @@
+//! Opening a file that anyone may have made.
+//!
+//! A recording is data, and SQLite files can hold more than that: views that never end
+//! where a table should be, generated columns, virtual tables, journals that name other
+//! files. So what is opened is never written to, nothing in its schema is evaluated, each
+//! table has to be one, with the columns that it should have, and time and memory are
+//! bounded by the size of the file.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, OpenFlags, ffi};
+use tempfile::TempDir;
+
+use crate::error::{damaged, reading};
+use crate::{APPLICATION_ID, SCHEMA, StoreError, TIMED, VERSION, migrate};
+
+/// How a SQLite file begins.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// Bytes of its header.
+const HEADER_BYTES: usize = 100;
+/// Where the header has the file format's versions for writing and reading: 1 is a
+/// rollback journal, 2 is WAL.
+const JOURNAL_MODE_AT: std::ops::Range<usize> = 18..20;
+/// How a journal ends that is one of several, after the name of the file that lists them.
+/// SQLite removes that file once it has rolled back, whatever it is.
+const SUPER_JOURNAL: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+/// The longest string, and the longest row.
+const LENGTH_BYTES: i32 = 16 << 20;
+/// Steps of SQLite's machine that any file may take, and those for each of its bytes: to
+/// check and to read a row takes about a hundred, and the shortest row has some ten bytes.
+const STEPS: u64 = 50_000_000;
+const STEPS_PER_BYTE: u64 = 64;
+/// Steps between two looks at how many are left.
+const STEPS_AT_ONCE: i32 = 10_000;
+
+/// A recording that can be read: of this schema, whatever it was written in.
+pub(crate) struct Opened {
+    pub(crate) connection: Connection,
+    /// Where a copy of it is, if one had to be made. Dropped last.
+    _copy: Option<TempDir>,
+}
+
+/// Open a recording, and see that it is one.
+///
+/// # Errors
+/// It is missing, some other file, of a later version, or damaged.
+pub(crate) fn open(path: &Path) -> Result<Opened, StoreError> {
+    let unreadable = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => StoreError::Missing(path.into()),
+        _ => StoreError::Unreadable {
+            path: path.into(),
+            why: error.to_string(),
+        },
+    };
+    // Asked first: to open a pipe would be to wait.
+    let metadata = fs::metadata(path).map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(StoreError::NotOurs(path.into()));
+    }
+    header(path)?;
+    // From the root, since SQLite takes a name that begins with `file:` for an address.
+    let whole = path.canonicalize().map_err(unreadable)?;
+    let journal = beside(&whole, "-journal");
+    for file in [&journal, &beside(&whole, "-wal")] {
+        // SQLite would open it, and wait for whoever writes to the pipe.
+        if fs::symlink_metadata(file).is_ok_and(|m| !m.is_file()) {
+            let why = format!("{} is not a file", file.display());
+            return Err(damaged(path, why));
+        }
+    }
+    if beside(&whole, "-wal").exists() {
+        return Err(damaged(path, WAL));
+    }
+    let steps = STEPS.saturating_add(metadata.len().saturating_mul(STEPS_PER_BYTE));
+    let (file, version, copy) = match begin(&whole, path, steps) {
+        // A writer was killed in a transaction, which is to be rolled back. That takes
+        // writing, so it is done in a copy.
+        Err(Begin::Interrupted) => {
+            let copy = rolled_back(&whole, &journal, path)?;
+            let (file, version) = begin(&copy.path().join(COPY), path, steps)
+                .map_err(|error| error.into_error(path))?;
+            (file, version, Some(copy))
+        }
+        other => {
+            let (file, version) = other.map_err(|error| error.into_error(path))?;
+            (file, version, None)
+        }
+    };
+    let wrong = reading(path);
+    let expected = expected(path)?;
+    // Before anything else is asked of the schema.
+    for table in &expected {
+        let found = Table::of(&file, &table.name).map_err(&wrong)?;
+        if version < VERSION && found.is_none() {
+            continue;
+        }
+        (table.matches(found, version)).map_err(|why| damaged(path, why))?;
+        sound(&file, &table.name, path)?;
+    }
+    let connection = if version < VERSION {
+        let copy = migrated(&file, version, steps).map_err(&wrong)?;
+        for table in &expected {
+            let found = Table::of(&copy, &table.name).map_err(&wrong)?;
+            (table.matches(found, VERSION)).map_err(|why| damaged(path, why))?;
+        }
+        copy
+    } else {
+        file
+    };
+    Ok(Opened {
+        connection,
+        _copy: copy,
+    })
+}
+
+const WAL: &str = "it is in SQLite's WAL mode, and recordings never are: \
+                   `sqlite3 FILE 'PRAGMA journal_mode = DELETE'` gets it out of that";
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+/// Look at the header, before SQLite does.
+fn header(path: &Path) -> Result<(), StoreError> {
+    let mut header = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(HEADER_BYTES as u64).read_to_end(&mut header))
+        .map_err(|error| StoreError::Unreadable {
+            path: path.into(),
+            why: error.to_string(),
+        })?;
+    if !header.starts_with(MAGIC) {
+        return Err(StoreError::NotOurs(path.into()));
+    }
+    if header.len() < HEADER_BYTES {
+        return Err(damaged(path, "it ends within its header"));
+    }
+    if header[JOURNAL_MODE_AT] == [2, 2] {
+        return Err(damaged(path, WAL));
+    }
+    Ok(())
+}
+
+/// Why a file was not begun.
+enum Begin {
+    /// What its writer was at has to be rolled back.
+    Interrupted,
+    Sqlite(rusqlite::Error),
+    Other(StoreError),
+}
+
+impl Begin {
+    fn into_error(self, path: &Path) -> StoreError {
+        match self {
+            Begin::Interrupted => damaged(path, "it can't be rolled back"),
+            Begin::Sqlite(error) => reading(path)(error),
+            Begin::Other(error) => error,
+        }
+    }
+}
+
+/// Open the file for reading; its schema's version.
+fn begin(file: &Path, path: &Path, steps: u64) -> Result<(Connection, i32), Begin> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let begun = || -> rusqlite::Result<(Connection, i32, i32)> {
+        let mut connection = Connection::open_with_flags(file, flags)?;
+        restrain(&mut connection, steps)?;
+        let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get(0));
+        let (application, version) = (number("application_id")?, number("user_version")?);
+        Ok((connection, application, version))
+    };
+    let (connection, application, version) =
+        begun().map_err(
+            |error| match error.sqlite_error().map(|e| e.extended_code) {
+                Some(ffi::SQLITE_READONLY_ROLLBACK) => Begin::Interrupted,
+                _ => Begin::Sqlite(error),
+            },
+        )?;
+    if application != APPLICATION_ID {
+        return Err(Begin::Other(StoreError::NotOurs(path.into())));
+    }
+    if version > VERSION {
+        return Err(Begin::Other(StoreError::Newer {
+            path: path.into(),
+            found: version,
+        }));
+    }
+    Ok((connection, version))
+}
+
+/// Nothing of the file's schema is to run, and reading it is to end.
+fn restrain(connection: &mut Connection, steps: u64) -> rusqlite::Result<()> {
+    for (config, on) in [
+        (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
+        (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
+        (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
+    ] {
+        connection.set_db_config(config, on)?;
+    }
+    for (limit, value) in [
+        (Limit::SQLITE_LIMIT_LENGTH, LENGTH_BYTES),
+        (Limit::SQLITE_LIMIT_SQL_LENGTH, 1 << 20),
+        (Limit::SQLITE_LIMIT_COLUMN, 100),
+        (Limit::SQLITE_LIMIT_EXPR_DEPTH, 100),
+        (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 10),
+        (Limit::SQLITE_LIMIT_ATTACHED, 0),
+        (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 100),
+        (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 1),
+        (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
+    ] {
+        connection.set_limit(limit, value)?;
+    }
+    let mut left = steps;
+    let handler = move || {
+        left = left.saturating_sub(STEPS_AT_ONCE as u64);
+        left == 0
+    };
+    connection.progress_handler(STEPS_AT_ONCE, Some(handler))?;
+    for (pragma, on) in [
+        ("cell_size_check", true),
+        // A check of the tables would evaluate what they say of themselves.
+        ("ignore_check_constraints", true),
+    ] {
+        connection.pragma_update(None, pragma, on)?;
+    }
+    connection.pragma_update(None, "temp_store", "MEMORY")
+}
+
+/// Name of a copy in its folder.
+const COPY: &str = "recording";
+
+/// A copy of a recording whose writer was killed, with its last transaction rolled back.
+fn rolled_back(whole: &Path, journal: &Path, path: &Path) -> Result<TempDir, StoreError> {
+    let failed = |error: io::Error| StoreError::Unreadable {
+        path: path.into(),
+        why: format!("its last transaction has to be rolled back, in a copy: {error}"),
+    };
+    let mut end = [0; SUPER_JOURNAL.len()];
+    let mut file = File::open(journal).map_err(failed)?;
+    if file.metadata().map_err(failed)?.len() > HEADER_BYTES as u64 {
+        file.seek(SeekFrom::End(-(end.len() as i64)))
+            .and_then(|_| file.read_exact(&mut end))
+            .map_err(failed)?;
+    }
+    if end == SUPER_JOURNAL {
+        return Err(damaged(path, "its journal names another file"));
+    }
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let copy = folder.path().join(COPY);
+    fs::copy(whole, &copy).map_err(failed)?;
+    fs::copy(journal, beside(&copy, "-journal")).map_err(failed)?;
+    let writable = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // To read anything is to roll back first.
+    Connection::open_with_flags(&copy, writable)
+        .and_then(|c| c.pragma_query_value(None, "schema_version", |row| row.get::<_, i32>(0)))
+        .map_err(reading(path))?;
+    Ok(folder)
+}
+
+/// A copy in memory, of the present schema.
+fn migrated(file: &Connection, version: i32, steps: u64) -> rusqlite::Result<Connection> {
+    let mut copy = Connection::open_in_memory()?;
+    let backup = rusqlite::backup::Backup::new(file, &mut copy)?;
+    backup.step(-1)?;
+    drop(backup);
+    restrain(&mut copy, steps)?;
+    migrate::up(&copy, version)?;
+    Ok(copy)
+}
+
+/// See that the pages of a table are its own, and its rows of the types that they should.
+fn sound(connection: &Connection, table: &str, path: &Path) -> Result<(), StoreError> {
+    let mut found = None;
+    connection
+        .pragma(None, "quick_check", table, |row| {
+            found.get_or_insert(row.get::<_, String>(0)?);
+            Ok(())
+        })
+        .map_err(reading(path))?;
+    match found {
+        Some(said) if said != "ok" => {
+            let why = said.lines().next().unwrap_or_default();
+            Err(damaged(path, format!("table {table}: {why}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A table, as SQLite understood its schema: what the schema's text says of itself need
+/// not be so.
+#[derive(Debug, PartialEq, Eq)]
+struct Table {
+    name: String,
+    /// `table`, `view`, `virtual` or `shadow`.
+    kind: String,
+    strict: bool,
+    columns: Vec<Column>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Column {
+    name: String,
+    kind: String,
+    /// Its place in the primary key, from 1; 0 if it has none.
+    key: u32,
+    /// Not 0 if it is generated.
+    hidden: u32,
+}
+
+impl Table {
+    /// What is there by a name, if anything is.
+    fn of(connection: &Connection, name: &str) -> rusqlite::Result<Option<Table>> {
+        let mut found = None;
+        connection.pragma(None, "table_list", name, |row| {
+            if row.get::<_, String>(0)? == "main" {
+                found = Some((row.get::<_, String>(2)?, row.get(5)?));
+            }
+            Ok(())
+        })?;
+        let Some((kind, strict)) = found else {
+            return Ok(None);
+        };
+        let mut columns = Vec::new();
+        // Of anything else, to ask is to have it worked out.
+        if kind == "table" {
+            connection.pragma(None, "table_xinfo", name, |row| {
+                columns.push(Column {
+                    name: row.get(1)?,
+                    kind: row.get(2)?,
+                    key: row.get(5)?,
+                    hidden: row.get(6)?,
+                });
+                Ok(())
+            })?;
+        }
+        Ok(Some(Table {
+            name: name.into(),
+            kind,
+            strict,
+            columns,
+        }))
+    }
+
+    /// Whether what was found is this one, in a file of a version.
+    fn matches(&self, found: Option<Table>, version: i32) -> Result<(), String> {
+        let name = &self.name;
+        let Some(found) = found else {
+            return Err(format!("there is no table {name}"));
+        };
+        if found.kind != "table" {
+            return Err(format!("{name} is a {}, and should be a table", found.kind));
+        }
+        if let Some(column) = found.columns.iter().find(|c| c.hidden != 0) {
+            let column = column.name.escape_debug();
+            return Err(format!("table {name}: column {column} is generated"));
+        }
+        // Older ones have fewer columns: what they have will be migrated.
+        if version == VERSION && found != *self {
+            return Err(format!(
+                "table {name} does not have the columns of schema version {VERSION}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The tables of the present schema.
+fn expected(path: &Path) -> Result<Vec<Table>, StoreError> {
+    let tables = || -> rusqlite::Result<Vec<Table>> {
+        let new = Connection::open_in_memory()?;
+        new.execute_batch(SCHEMA)?;
+        new.execute_batch(TIMED)?;
+        let mut statement =
+            new.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")?;
+        let names: Vec<String> = statement
+            .query_map([], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        let mut tables = Vec::new();
+        for name in names {
+            tables.extend(Table::of(&new, &name)?);
+        }
+        Ok(tables)
+    };
+    tables().map_err(reading(path))
+}

@@ -1,0 +1,192 @@
+//! Rows of a table, with what is wrong with one told by its table, row and column.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use netplumb_model::recording::MAX_NAME_BYTES;
+use rusqlite::types::{FromSql, Type};
+use rusqlite::{Connection, Row};
+
+/// Bytes of other texts than names: values of the environment, levels of knobs, the
+/// experiment.
+const MAX_TEXT_BYTES: usize = 4 << 20;
+/// Rows of a table, whatever the size of the file.
+const MAX_ROWS: usize = 1 << 26;
+
+/// Why a table can't be read.
+#[derive(Debug)]
+pub(crate) enum Wrong {
+    /// SQLite says so.
+    Sqlite(rusqlite::Error),
+    /// Something in it is not as it should be.
+    Found(String),
+}
+
+impl From<rusqlite::Error> for Wrong {
+    fn from(error: rusqlite::Error) -> Wrong {
+        Wrong::Sqlite(error)
+    }
+}
+
+/// Go through the rows of a table in some order, with the number of each.
+pub(crate) fn each(
+    connection: &Connection,
+    table: &str,
+    columns: &str,
+    order: &str,
+    mut take: impl FnMut(usize, &Row<'_>) -> Result<(), Wrong>,
+) -> Result<(), Wrong> {
+    let sql = format!("SELECT {columns} FROM {table} ORDER BY {order}");
+    let mut statement = connection.prepare(&sql)?;
+    let mut rows = statement.query([])?;
+    let mut number = 0;
+    while let Some(row) = rows.next()? {
+        if number == MAX_ROWS {
+            return Err(Wrong::Found(format!(
+                "table {table} has more than {MAX_ROWS} rows"
+            )));
+        }
+        take(number, row).map_err(|wrong| match wrong {
+            Wrong::Found(why) => Wrong::Found(format!("table {table}, row {number}: {why}")),
+            Wrong::Sqlite(error) => told(table, number, row, error),
+        })?;
+        number += 1;
+    }
+    Ok(())
+}
+
+/// All rows of a table, in some order.
+pub(crate) fn rows<T>(
+    connection: &Connection,
+    table: &str,
+    columns: &str,
+    order: &str,
+    row: impl Fn(&Row<'_>) -> Result<T, Wrong>,
+) -> Result<Vec<T>, Wrong> {
+    let mut all = Vec::new();
+    each(connection, table, columns, order, |_, r| {
+        all.push(row(r)?);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// All rows of a table whose first column is its id: they are dense, and start at 0.
+pub(crate) fn numbered<T>(
+    connection: &Connection,
+    table: &str,
+    columns: &str,
+    row: impl Fn(&Row<'_>) -> Result<T, Wrong>,
+) -> Result<Vec<T>, Wrong> {
+    let mut all = Vec::new();
+    each(
+        connection,
+        table,
+        &format!("id, {columns}"),
+        "id",
+        |n, r| {
+            let id: i64 = r.get(0)?;
+            if usize::try_from(id) != Ok(n) {
+                return Err(Wrong::Found(format!("its id is {id}, and should be {n}")));
+            }
+            all.push(row(r)?);
+            Ok(())
+        },
+    )?;
+    Ok(all)
+}
+
+fn told(table: &str, number: usize, row: &Row<'_>, error: rusqlite::Error) -> Wrong {
+    let (column, why) = match &error {
+        rusqlite::Error::FromSqlConversionFailure(column, _, why) => (*column, why.to_string()),
+        rusqlite::Error::IntegralValueOutOfRange(column, value) => {
+            (*column, format!("{value} is out of range"))
+        }
+        rusqlite::Error::InvalidColumnType(column, _, kind) => (*column, format!("{kind}")),
+        _ => return Wrong::Sqlite(error),
+    };
+    let column = row.as_ref().column_name(column).unwrap_or("?");
+    Wrong::Found(format!("table {table}, row {number}, {column}: {why}"))
+}
+
+fn refused<T>(column: usize, kind: Type, why: String) -> Result<T, Wrong> {
+    Err(rusqlite::Error::FromSqlConversionFailure(column, kind, why.into()).into())
+}
+
+/// A column.
+pub(crate) fn get<T: FromSql>(row: &Row<'_>, column: usize) -> Result<T, Wrong> {
+    Ok(row.get(column)?)
+}
+
+/// A column that holds one of our words.
+pub(crate) fn word<T>(row: &Row<'_>, column: usize) -> Result<T, Wrong>
+where
+    T: FromStr,
+    T::Err: Display,
+{
+    let text: String = name(row, column)?;
+    match text.parse() {
+        Ok(word) => Ok(word),
+        Err(error) => refused(column, Type::Text, error.to_string()),
+    }
+}
+
+/// A count, which is never negative.
+pub(crate) fn count(row: &Row<'_>, column: usize) -> Result<u64, Wrong> {
+    let n: i64 = row.get(column)?;
+    match u64::try_from(n) {
+        Ok(n) => Ok(n),
+        Err(_) => refused(
+            column,
+            Type::Integer,
+            format!("{n}, where a count is never negative"),
+        ),
+    }
+}
+
+/// A finite number.
+pub(crate) fn finite(row: &Row<'_>, column: usize) -> Result<f64, Wrong> {
+    let n: f64 = row.get(column)?;
+    match n.is_finite() {
+        true => Ok(n),
+        false => refused(column, Type::Real, format!("{n}, where a number is finite")),
+    }
+}
+
+/// The same where NULL is a number that is not known.
+pub(crate) fn known(row: &Row<'_>, column: usize) -> Result<f64, Wrong> {
+    match row.get_ref(column)? {
+        rusqlite::types::ValueRef::Null => Ok(f64::NAN),
+        _ => finite(row, column),
+    }
+}
+
+/// The name of something.
+pub(crate) fn name(row: &Row<'_>, column: usize) -> Result<String, Wrong> {
+    bounded(row, column, MAX_NAME_BYTES)
+}
+
+/// The name of something that may have none.
+pub(crate) fn name_if_any(row: &Row<'_>, column: usize) -> Result<Option<String>, Wrong> {
+    match row.get_ref(column)? {
+        rusqlite::types::ValueRef::Null => Ok(None),
+        _ => name(row, column).map(Some),
+    }
+}
+
+/// A text that someone wrote.
+pub(crate) fn text(row: &Row<'_>, column: usize) -> Result<String, Wrong> {
+    bounded(row, column, MAX_TEXT_BYTES)
+}
+
+fn bounded(row: &Row<'_>, column: usize, most: usize) -> Result<String, Wrong> {
+    let text = match row.get_ref(column)?.as_str() {
+        Ok(text) => text,
+        Err(error) => return refused(column, Type::Text, error.to_string()),
+    };
+    if text.len() > most {
+        let why = format!("{} bytes, where at most {most} can be", text.len());
+        return refused(column, Type::Text, why);
+    }
+    Ok(text.to_string())
+}

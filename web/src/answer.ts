@@ -1,0 +1,211 @@
+/** The first thing on a page: its answer as a picture. */
+import { cascade, changeSteps, waterfall } from "./bars";
+import { chartFigure, looks } from "./chart";
+import { order, toneOf } from "./colour";
+import type { Page, PageBoth, PageCompared } from "./data";
+import { h } from "./dom";
+import { changePercent, cost, ns, ratioPercent, short } from "./number";
+import { rateBars } from "./rates";
+import { MOST_ROWS, stacked, type Part, type Row } from "./stacked";
+import { look, parts as stagesOf, wholeOf } from "./times";
+import { titleOf, type Glance } from "./tree";
+
+/** Charts, or waterfalls, that stand side by side. */
+const SIDE_BY_SIDE = 2;
+/** Bars that differ by more than this have each a scale of its own. */
+const FAR_APART = 5;
+const NAME_LETTERS = 60;
+/** Functions on two clocks that are drawn. */
+const MOST_BOTH = 14;
+
+/** How many of its charts the picture has room for; the others come below it. */
+export const chartsOf = (page: Page): number => (page.bench ? SIDE_BY_SIDE : 1);
+
+/** What is drawn of a page; nothing of one in which nothing was measured. */
+export function answer(page: Page, all: Glance[], open: (index: number) => void): HTMLElement | null {
+  const pictures = picturesOf(page, all, open);
+  if (pictures.length === 0) {
+    return null;
+  }
+  return h("div", { id: "answer", class: pictures.length > 1 ? "columns" : "", role: "group", "aria-label": "The answer as a picture" }, ...pictures);
+}
+
+/** Whether the waterfall of every class is in the picture, so that it need not be drawn again. */
+export function isWaterfall(page: Page, all: Glance[]): boolean {
+  return all.length === 1 && page.figures.length === 0 && !page.bench && !all.some((g) => (g.group.times?.stages ?? []).length > 0);
+}
+
+function picturesOf(page: Page, all: Glance[], open: (index: number) => void): HTMLElement[] {
+  const marks = looks(page.figures);
+  const charts = page.figures.slice(0, chartsOf(page)).map((chart) => chartFigure(chart, marks));
+  if (page.bench) {
+    return charts.length > 0 ? charts : page.bench.rates.arms.length > 0 ? [rateBars(page.bench.rates)] : [];
+  }
+  if (all.length === 0) {
+    return charts;
+  }
+  if (page.diff) {
+    return changes(page, all, open);
+  }
+  return [...charts, ...whole(page, all, open, charts.length > 0)];
+}
+
+/** What every class is made of: stages, or layers. */
+function whole(page: Page, all: Glance[], open: (index: number) => void, beside: boolean): HTMLElement[] {
+  if (all.every((g) => (g.group.times?.stages ?? []).length > 0)) {
+    return [budget(page, all, open)];
+  }
+  const drawn = all.filter((g) => g.after > 0);
+  const show = page.unit === "ns" ? ns : cost;
+  if (drawn.length === 0) {
+    return [];
+  }
+  if (!beside && drawn.length <= SIDE_BY_SIDE) {
+    // On one scale, unless one would be nothing on it.
+    const most = Math.max(...drawn.map((g) => g.after));
+    const own = most > FAR_APART * Math.min(...drawn.map((g) => g.after));
+    return drawn.map((g) => waterfall(g, false, { title: titleOf(g.group), show, most: own ? 0 : most, note: own ? "each on a scale of its own" : "" }));
+  }
+  const rows = drawn.map((g): Row => {
+    const layers = [...g.layers].filter(([, [after]]) => after > 0).sort(([a], [b]) => order(a) - order(b) || a.localeCompare(b));
+    return {
+      name: titleOf(g.group),
+      figures: [show(g.after)],
+      open: () => open(g.index),
+      parts: layers.map(([layer, [after]]): Part => ({ name: layer, value: after, text: show(after), look: { class: "", style: toneOf(layer) } })),
+    };
+  });
+  return [stacked({ caption: [`Layers of each class, ${page.unit || "cost"} per ${perOf(all)}`], rows, labels: true })];
+}
+
+const perOf = (all: Glance[]): string => [...new Set(all.map((g) => g.group.per))].join(" or ");
+
+/** What a packet's time goes into, stage by stage. */
+function budget(page: Page, all: Glance[], open: (index: number) => void): HTMLElement {
+  const of = all.map((g) => ({ g, times: g.group.times as NonNullable<typeof g.group.times> }));
+  const totals = of.map(({ times }) => wholeOf(times)).filter((total) => total > 0);
+  const own = Math.max(...totals) > FAR_APART * Math.min(...totals);
+  return stacked({
+    caption: [`Where a packet's time goes, ${page.unit || "ns"}: work solid, waiting hatched${own ? "; each bar is the whole of its class, however long" : ""}`],
+    own,
+    labels: true,
+    rows: of.map(({ g, times }): Row => ({
+      name: titleOf(g.group),
+      figures: [ns(wholeOf(times))],
+      open: () => open(g.index),
+      parts: stagesOf(times).map((stage, i): Part => ({ name: stage.name, value: stage.mean_ns, text: ns(stage.mean_ns), look: { class: look(stage, i), style: {} } })),
+    })),
+  });
+}
+
+/** A class of a comparison: its sides, and by what parts they differ. */
+interface Change {
+  g: Glance;
+  before: number;
+  after: number;
+  /** Of times: whether it may be chance. */
+  sure: boolean;
+  picture: () => HTMLElement;
+}
+
+function changes(page: Page, all: Glance[], open: (index: number) => void): HTMLElement[] {
+  const found = all.flatMap((g) => changeOf(page, g) ?? []);
+  const size = (change: Change): number => Math.abs(change.after - change.before) * (change.sure ? 1 : 1e-6);
+  const sorted = [...found].sort((a, b) => size(b) - size(a));
+  if (found.length > SIDE_BY_SIDE) {
+    return [sorted[0].picture(), changeList(page, sorted, open)];
+  }
+  const both = all.filter((g) => (g.group.times?.both ?? []).length > 0);
+  return [...sorted.map((change) => change.picture()), ...both.map((g) => bothBars(g, g.group.times?.both ?? []))].slice(0, SIDE_BY_SIDE);
+}
+
+/** Its waterfall: by stages with their verdicts, or by layers. */
+function changeOf(page: Page, g: Glance): Change | null {
+  const title = titleOf(g.group);
+  const rows = g.group.times?.compared ?? [];
+  const total = rows.find((row) => row.what === "whole");
+  const stages = rows.filter((row) => row.what === "stage");
+  const note = total ? verdictOf(total) : "";
+  if (total && stages.length > 0) {
+    const parts = stages.map((row) => ({ name: row.name, before: row.before_ns, after: row.after_ns, sure: row.way !== "" }));
+    const steps = changeSteps(total.before_ns, total.after_ns, parts, ns);
+    return {
+      g, before: total.before_ns, after: total.after_ns, sure: total.way !== "",
+      picture: () => cascade(steps, "stages, ns; pale: may be chance", true, { title, note, show: ns }),
+    };
+  }
+  if (g.group.contexts.length > 0) {
+    const show = page.unit === "ns" ? ns : cost;
+    return { g, before: g.before, after: g.after, sure: total ? total.way !== "" : true, picture: () => waterfall(g, true, { title, note, show }) };
+  }
+  if (total) {
+    const steps = changeSteps(total.before_ns, total.after_ns, [], ns);
+    return { g, before: total.before_ns, after: total.after_ns, sure: total.way !== "", picture: () => cascade(steps, "ns", true, { title, note, show: ns }) };
+  }
+  return null;
+}
+
+const verdictOf = (row: PageCompared): string =>
+  short(row.verdict, NAME_LETTERS) + (row.ratio ? `, ${ratioPercent(row.ratio[0])} (${ratioPercent(row.ratio[1])} to ${ratioPercent(row.ratio[2])})` : "");
+
+/** Every class with its change, the largest first. */
+function changeList(page: Page, all: Change[], open: (index: number) => void): HTMLElement {
+  const deltas = all.map((one) => one.after - one.before);
+  const [low, high] = [Math.min(0, ...deltas), Math.max(0, ...deltas)];
+  const share = (value: number): number => (value * 100) / Math.max(high - low, 1e-9);
+  const show = page.unit === "ns" ? ns : cost;
+  return h(
+    "figure",
+    { class: `bars diverging${all.length > MOST_ROWS ? " many" : ""}`, "--zero": `${share(-low)}%` },
+    h("figcaption", {}, `Every class, ${page.unit || "cost"} before \u2192 after, the largest change first; its waterfall is beside it`),
+    h(
+      "div",
+      { class: "rows", tabindex: 0, role: "region", "aria-label": `${all.length} classes` },
+      h(
+        "ol",
+        {},
+        ...all.map((one) => {
+          const delta = one.after - one.before;
+          return h(
+            "li",
+            { class: !one.sure ? "unsure" : delta < 0 ? "less" : delta > 0 ? "more" : "" },
+            h("span", { class: "name" }, h("button", { type: "button", class: "link", onclick: () => open(one.g.index) }, short(titleOf(one.g.group), NAME_LETTERS))),
+            h("span", { class: "number" }, `${show(one.before)} \u2192 ${show(one.after)}`),
+            h("span", { class: "number" }, changePercent(one.before, one.after)),
+            h("span", { class: "track", "aria-hidden": "true" }, delta === 0 ? null : h("span", { class: "bar", "--from": `${share(Math.min(delta, 0) - low)}%`, "--wide": `${share(Math.abs(delta))}%` })),
+          );
+        }),
+      ),
+    ),
+  );
+}
+
+/** Functions on two clocks, each as a share of the largest. */
+function bothBars(g: Glance, rows: PageBoth[]): HTMLElement {
+  const shown = [...rows].sort((a, b) => b.ns[0] - a.ns[0]).slice(0, MOST_BOTH);
+  const most = [0, 1].map((clock) => Math.max(...shown.map((row) => (clock === 0 ? row.insns[0] : row.ns[0])), 1e-9));
+  return h(
+    "figure",
+    { class: "bars both" },
+    h("figcaption", {}, h("strong", {}, short(titleOf(g.group), NAME_LETTERS)), `: own instructions above own ns, per ${g.group.per}; each as long as its share of the largest${rows.length > shown.length ? `; ${shown.length} of ${rows.length} functions` : ""}`),
+    h(
+      "ol",
+      {},
+      ...shown.map((row) =>
+        h(
+          "li",
+          {},
+          h("span", { class: "name code" }, short(row.name, NAME_LETTERS)),
+          h("span", { class: "number" }, cost(row.insns[0])),
+          h("span", { class: "number" }, ns(row.ns[0])),
+          h(
+            "span",
+            { class: "track", "aria-hidden": "true" },
+            h("span", { class: "bar insns", "--from": "0%", "--wide": `${(row.insns[0] * 100) / most[0]}%` }),
+            h("span", { class: "bar ns", "--from": "0%", "--wide": `${(row.ns[0] * 100) / most[1]}%` }),
+          ),
+        ),
+      ),
+    ),
+  );
+}

@@ -1,0 +1,84 @@
+/** Where and how it was measured, and how far to trust it: folded, with the gist in sight. */
+import type { Fact, Page } from "./data";
+import { fold, h, type Child } from "./dom";
+import { plural, short } from "./number";
+
+/** Facts that everybody looks for, in this order; the others come after them. */
+const KEY_FACTS = [
+  "kernel.release", "kernel.mitigations", "vm.qemu", "vm.cpu", "clock", "plumb.version", "plumb.argv",
+];
+/** Those that the folded line names. */
+const GIST = ["kernel.release", "lab", "clock", "plumb.argv"];
+const TEXT_LETTERS = 2000;
+const GIST_LETTERS = 160;
+
+/** Both, one below the other. */
+export function folds(page: Page): HTMLElement {
+  return h("section", { id: "measured", class: "where", "aria-label": "How it was measured" }, measured(page), trusted(page));
+}
+
+function measured(page: Page): HTMLElement | null {
+  const rank = (fact: Fact): number => (KEY_FACTS.indexOf(fact.key) + KEY_FACTS.length + 1) % (KEY_FACTS.length + 1);
+  const sorted = [...page.facts].sort((a, b) => rank(a) - rank(b));
+  const differing = sorted.filter((fact) => fact.before !== null);
+  const alike = sorted.filter((fact) => fact.before === null);
+  if (sorted.length === 0) {
+    return null;
+  }
+  const gist = page.diff
+    ? `${differing.length === 0 ? "no fact differs" : `${plural(differing.length, "fact")} differ${differing.length === 1 ? "s" : ""}`}, ${alike.length} the same`
+    : GIST.flatMap((key) => sorted.find((fact) => fact.key === key)?.value ?? []).map((value) => short(value, GIST_LETTERS)).join(" \u00b7 ");
+  return fold(
+    [h("h2", {}, "How it was measured"), " ", h("span", { class: "gist" }, gist)],
+    () => [differing.length > 0 ? sides(differing) : null, differing.length > 0 && alike.length > 0 ? h("h3", {}, "The same on both sides") : null, list(alike)],
+    { class: "facts-fold" },
+  );
+}
+
+/** Facts that are not the same before and after. */
+function sides(facts: Fact[]): HTMLElement {
+  const cell = (text: string | null): HTMLElement => h("td", {}, short(text ?? "", TEXT_LETTERS));
+  return h(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": "Facts that differ" },
+    h(
+      "table",
+      { class: "sides" },
+      h("caption", {}, "Facts that differ"),
+      h("thead", {}, h("tr", {}, ...["fact", "before", "after"].map((title) => h("th", { scope: "col" }, title)))),
+      h("tbody", {}, ...facts.map((fact) => h("tr", {}, h("th", { scope: "row" }, short(fact.key, 80)), cell(fact.before), cell(fact.value)))),
+    ),
+  );
+}
+
+function list(facts: Fact[]): HTMLElement {
+  return h("dl", { class: "facts" }, ...facts.flatMap((fact) => [h("dt", {}, short(fact.key, 80)), h("dd", {}, short(fact.value, TEXT_LETTERS))]));
+}
+
+/** Lines that say that something is missing. */
+const LOSSES = /^(torn\s|loss\s+(?!none|\s))|INVALID/;
+
+function trusted(page: Page): HTMLElement | null {
+  if (page.trust.length === 0) {
+    return null;
+  }
+  const losses = page.trust.filter((line) => LOSSES.test(line));
+  const gist: Child[] =
+    losses.length > 0
+      ? [h("strong", { class: "gist" }, `to heed: ${losses.map((line) => short(line.replace(/\s+/g, " "), GIST_LETTERS)).join("; ")}`)]
+      : [h("span", { class: "gist" }, short(page.trust[0].replace(/\s+/g, " "), GIST_LETTERS))];
+  return fold(
+    [h("h2", {}, "How far to trust it"), " ", ...gist],
+    () => [page.trust.some((text) => KEYED.test(text)) ? h("dl", { class: "facts trust" }, ...page.trust.flatMap(line)) : h("ul", { class: "facts-list" }, ...page.trust.map((text) => h("li", {}, short(text, TEXT_LETTERS))))],
+    { class: "trust-fold" },
+  );
+}
+
+/** A footer line is a word, set apart, and what there is to say of it; those of benches are sentences. */
+const KEYED = /^(\S+)\s{2,}(.*)$/s;
+
+function line(text: string): HTMLElement[] {
+  const parts = KEYED.exec(text);
+  const said = h("dd", {}, short(parts ? parts[2] : text, TEXT_LETTERS));
+  return parts ? [h("dt", { class: `trust-${short(parts[1], 20)}` }, short(parts[1], 20)), said] : [h("dt", {}), said];
+}

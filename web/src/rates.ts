@@ -1,0 +1,139 @@
+/** The rates of a bench's arms: bars with their intervals and losses, a table, footnotes; and latencies. */
+import type { PageArm, PageLatency, PageRates } from "./data";
+import { h } from "./dom";
+import { ns, plural, short, thousands } from "./number";
+import { amount } from "./plot";
+import { table, type Column } from "./table";
+
+const NAME_LETTERS = 60;
+const MARK_LETTERS = 120;
+/** With more arms than this, bars are low, lie in a box that scrolls, and are filtered. */
+const MOST_ARMS = 14;
+
+/** All that was sent to an arm each second: what it handled and what was lost. */
+export const sent = (arm: PageArm): number => (arm.pps ?? 0) / Math.max(1 - Math.min(arm.lost, 1), 1e-9);
+
+/** What fills the width. */
+export const longest = (arms: PageArm[]): number => Math.max(...arms.map((arm) => Math.max(sent(arm), arm.high ?? 0)), 1e-9);
+
+const kindOf = (arm: PageArm): string => (arm.state === "measured" ? (arm.lost > 0 ? "lost" : "") : arm.state);
+
+/** What an arm's bar says, for who does not see it. */
+function described(arm: PageArm): string {
+  const interval = arm.low !== null && arm.high !== null ? `, ${amount(arm.low)} to ${amount(arm.high)}` : "";
+  return `${amount(arm.pps ?? 0)} packets/s${interval}`;
+}
+
+/** Bars of all arms. */
+export function rateBars(rates: PageRates): HTMLElement {
+  const { arms } = rates;
+  const most = longest(arms);
+  const share = (value: number): string => `${(Math.max(value, 0) * 100) / most}%`;
+  const bar = (arm: PageArm): HTMLElement => {
+    const pps = arm.pps ?? 0;
+    return h(
+      "span",
+      { class: "track", role: "img", "aria-label": described(arm) },
+      h("span", { class: "bar", "--from": "0%", "--wide": share(pps) }),
+      arm.lost > 0 ? h("span", { class: "bar gone", "--from": share(pps), "--wide": share(sent(arm) - pps), title: "lost" }) : null,
+      arm.low !== null && arm.high !== null ? h("span", { class: "whisker", "--from": share(arm.low), "--wide": share(arm.high - arm.low), title: `${amount(arm.low)} to ${amount(arm.high)}` }) : null,
+    );
+  };
+  const rows = arms.map((arm) => {
+    const mark = h("span", { class: "mark-text", title: arm.mark.length > MARK_LETTERS ? short(arm.mark, 600) : null }, short(arm.mark, MARK_LETTERS));
+    return h(
+      "li",
+      { class: kindOf(arm) },
+      h("span", { class: "name", title: arm.name.length > NAME_LETTERS ? short(arm.name, 400) : null }, short(arm.name, NAME_LETTERS)),
+      h("span", { class: "number" }, arm.pps === null ? "" : amount(arm.pps)),
+      arm.pps === null ? mark : bar(arm),
+      arm.pps === null ? null : mark,
+    );
+  });
+  const many = arms.length > MOST_ARMS;
+  const list = h("ol", {}, ...rows);
+  const lossy = arms.some((arm) => arm.lost > 0);
+  const figure = h(
+    "figure",
+    { class: `bars rates${many ? " many" : ""}` },
+    h(
+      "figcaption",
+      {},
+      `${short(rates.title, 200)}`,
+      lossy ? h("span", { class: "key" }, h("span", { class: "swatch gone", "aria-hidden": "true" }), "sent and lost") : null,
+    ),
+    many ? filterOf(arms, rows) : null,
+    many ? h("div", { class: "rows", tabindex: 0, role: "region", "aria-label": `Bars of ${plural(arms.length, "arm")}` }, list) : list,
+  );
+  return figure;
+}
+
+/** Leaves those rows that have all of some words in them, and says how many. */
+function filterOf(arms: PageArm[], rows: HTMLElement[]): HTMLElement {
+  const status = h("span", { class: "status", role: "status", "aria-live": "polite" });
+  const input = h("input", { type: "search", placeholder: "words of its name or mark", oninput: () => draw() });
+  const draw = (): void => {
+    const words = input.value.toLowerCase().split(/\s+/);
+    const shown = arms.map((arm) => words.every((word) => `${arm.name} ${arm.mark}`.toLowerCase().includes(word)));
+    rows.forEach((row, i) => row.toggleAttribute("hidden", !shown[i]));
+    const count = shown.filter(Boolean).length;
+    status.textContent = count === arms.length ? plural(count, "arm") : `${count} of ${plural(arms.length, "arm")}`;
+  };
+  draw();
+  return h("div", { class: "tools" }, h("label", { class: "field" }, h("span", {}, "Arms"), input), status);
+}
+
+/** All arms as a table, and what there is to say of some. */
+export function rateTable(rates: PageRates): HTMLElement {
+  const columns: Column<PageArm>[] = [
+    { title: "arm", value: (arm) => arm.name, show: (arm) => short(arm.name, NAME_LETTERS), class: "name" },
+    ...rates.columns.map((column, at): Column<PageArm> => ({
+      title: short(column.title, 40),
+      hint: short(column.hint, 200),
+      value: (arm) => arm.cells[at]?.value ?? Number.NaN,
+      show: (arm) => short(arm.cells[at]?.text ?? "", 40),
+    })),
+    { title: "note", value: (arm) => arm.mark, show: (arm) => short(arm.mark, MARK_LETTERS), class: "note" },
+  ];
+  return h(
+    "div",
+    {},
+    table<PageArm>({
+      caption: "Every arm; those without a valid block first, then those that lost packets",
+      columns,
+      rows: rates.arms,
+      sort: -1,
+      limit: 200,
+      ...(rates.arms.length > MOST_ARMS ? { filter: (arm: PageArm) => `${arm.name} ${arm.mark}` } : {}),
+      rowClass: kindOf,
+    }),
+    rates.notes.length > 0
+      ? h(
+          "ul",
+          { class: "footnotes", "aria-label": "Notes" },
+          ...rates.notes.map((note) => h("li", {}, h("strong", {}, note.arms.map((arm) => short(arm, NAME_LETTERS)).join(", ")), ": ", short(note.text, 600))),
+        )
+      : null,
+  );
+}
+
+/** How long packets took: percentiles, and what is in them. */
+export function latencyPart(latency: PageLatency): HTMLElement {
+  type Row = PageLatency["arms"][number];
+  return h(
+    "div",
+    {},
+    table<Row>({
+      caption: short(latency.title, 200),
+      columns: [
+        { title: "arm", value: (row) => row.name, show: (row) => short(row.name, NAME_LETTERS), class: "name" },
+        { title: "packets", value: (row) => row.packets, show: (row) => thousands(row.packets) },
+        ...latency.columns.map((title, at): Column<Row> => ({ title: short(title, 20), value: (row) => row.ns[at] ?? Number.NaN, show: (row) => ns(row.ns[at]) })),
+      ],
+      rows: latency.arms,
+      sort: -1,
+      limit: 200,
+    }),
+    h("p", { class: "note" }, short(latency.note, 800)),
+  );
+}
