@@ -17,7 +17,8 @@ use netplumb_instruments::capability;
 use netplumb_instruments::exact::PLUGIN;
 use netplumb_lab::netns::names;
 use netplumb_lab::vm::trial;
-use netplumb_model::capability::Doctor;
+use netplumb_model::capability::{Capability, Doctor};
+use netplumb_sys::threads::{self, Task};
 
 /// The exit code when no lab at all works here.
 const NO_LAB: u8 = 3;
@@ -93,18 +94,22 @@ pub(crate) fn run(args: DoctorArgs, cache: &Path) -> anyhow::Result<ExitCode> {
 /// Try everything. The trials of QEMU mostly wait, so the others run meanwhile.
 fn examine(cache: &Path, plugin: &[u8]) -> Doctor {
     let start = Instant::now();
-    let (survey, mut capabilities) = std::thread::scope(|scope| {
-        let qemu = scope.spawn(|| trial::try_all(Some(plugin)));
-        let survey = capability::survey();
-        (survey, qemu.join().unwrap_or_default())
-    });
-    capabilities.extend(survey.capabilities);
+    let mut machine = None;
+    let mut capabilities: Vec<Capability> = threads::each(vec![
+        Box::new(|| trial::try_all(Some(plugin))) as Task<'_, _>,
+        Box::new(|| {
+            let survey = capability::survey();
+            machine = Some(survey.machine);
+            survey.capabilities
+        }),
+    ])
+    .concat();
     capabilities.extend(resources::try_all(cache));
     capabilities.sort_by_key(|c| c.group);
     let labs = labs::judge(&capabilities);
     let took_ms = (start.elapsed().as_secs_f64() * 1e4).round() / 10.0;
     Doctor {
-        machine: survey.machine,
+        machine: machine.expect("every task has run"),
         capabilities,
         labs,
         took_ms,

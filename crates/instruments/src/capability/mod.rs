@@ -21,6 +21,7 @@ mod tracing;
 use std::time::Instant;
 
 use netplumb_model::capability::{Capability, Group, Machine, Verdict};
+use netplumb_sys::threads::{self, Task};
 
 pub(crate) use context::Config;
 use context::Context;
@@ -47,16 +48,14 @@ pub fn survey() -> Survey {
         tracefs::try_all,
         packets::try_all,
     ];
-    let mut capabilities: Vec<Capability> = std::thread::scope(|scope| {
-        let threads = families.map(|family| {
+    let tasks = families
+        .into_iter()
+        .map(|family| {
             let context = &context;
-            scope.spawn(move || family(context))
-        });
-        threads
-            .into_iter()
-            .flat_map(|t| t.join().unwrap_or_default())
-            .collect()
-    });
+            Box::new(move || family(context)) as Task<'_, _>
+        })
+        .collect();
+    let mut capabilities: Vec<Capability> = threads::each(tasks).into_iter().flatten().collect();
     // SAFETY: the printer is the one that libbpf had.
     unsafe { libbpf_sys::libbpf_set_print(printer) };
     capabilities.sort_by_key(|c| c.group);

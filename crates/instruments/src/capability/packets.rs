@@ -1,6 +1,8 @@
 //! XDP, netfilter and generated frames, tried on a veth pair in a namespace of their own.
 
+use std::io;
 use std::os::fd::OwnedFd;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use libbpf_sys as sys;
@@ -68,14 +70,17 @@ fn frame() -> [u8; 64] {
 /// Try every one of them, on a thread whose namespace goes with it.
 pub(super) fn try_all(context: &Context) -> Vec<Capability> {
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| in_namespace(context));
-        thread.join().unwrap_or_default()
+        let thread = Builder::new().spawn_scoped(scope, || once_in(context, sandbox::enter()));
+        match thread {
+            Ok(thread) => thread.join().unwrap_or_default(),
+            Err(refused) => once_in(context, Err(refused)),
+        }
     })
 }
 
-fn in_namespace(context: &Context) -> Vec<Capability> {
+/// Try them in the namespace that was `entered`, or say of each why it can't be tried.
+fn once_in(context: &Context, entered: io::Result<()>) -> Vec<Capability> {
     let group = Group::Packets;
-    let entered = sandbox::enter();
     let mut found = vec![trial(
         "netns",
         group,

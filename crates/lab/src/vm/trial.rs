@@ -16,6 +16,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use netplumb_model::capability::{Capability, Group, Verdict};
+use netplumb_sys::threads::{self, Task};
 
 use run::{Ended, memory_file, path_of};
 
@@ -278,29 +279,25 @@ pub fn try_all(plugin: Option<&[u8]>) -> Vec<Capability> {
         let verdict = qemu.as_deref().map_or_else(explain::no_qemu, attempt);
         capability(id, what, verdict, start)
     };
-    let rest = std::thread::scope(|scope| {
-        let tcg = scope.spawn(|| {
+    let rest = threads::each(vec![
+        Box::new(|| {
             timed(
                 "qemu-tcg",
                 "a trial guest under TCG, counting instructions",
                 &|qemu| explain::tcg(&boot(qemu, Accelerator::Tcg)),
             )
-        });
-        let kvm = scope.spawn(|| {
+        }) as Task<'_, _>,
+        Box::new(|| {
             timed("qemu-kvm", "a trial guest under KVM", &|qemu| {
                 explain::no_kvm().unwrap_or_else(|| explain::kvm(&boot(qemu, Accelerator::Kvm)))
             })
-        });
-        let plugin = scope.spawn(|| {
+        }),
+        Box::new(|| {
             timed("qemu-plugin", "the counting plugin in QEMU", &|qemu| {
                 explain::plugin(&probe_plugin(qemu, plugin))
             })
-        });
-        [tcg, kvm, plugin]
-            .into_iter()
-            .filter_map(|t| t.join().ok())
-            .collect::<Vec<_>>()
-    });
+        }),
+    ]);
     std::iter::once(first).chain(rest).collect()
 }
 
