@@ -207,10 +207,10 @@ fn timed(args: &[&str], cache: Option<&Path>, output: &Path) -> Result<Outcome> 
     });
     let recording = netplumb_store::read(output)?;
     let qemu_bytes = recording
-        .environment
-        .get("vm.qemu_peak_bytes")
-        .and_then(|v| v.parse().ok())
-        .ok_or("the recording has no vm.qemu_peak_bytes")?;
+        .scalars_of(&netplumb_model::timing::QEMU_PEAK)
+        .map(|s| s.value as u64)
+        .next()
+        .ok_or("the recording does not have QEMU's peak of memory")?;
     if recording.environment.get(env::QUICK).map(String::as_str) != Some("no") {
         return Err("the run had no instruction clock".into());
     }

@@ -74,7 +74,7 @@ fn costs(recording: &Recording) -> BTreeMap<Key, (u64, u64)> {
         };
         let sum = costs.entry(key).or_default();
         sum.0 += cost.calls;
-        sum.1 += cost.self_insns;
+        sum.1 += cost.own;
     }
     costs
 }

@@ -52,8 +52,8 @@ fn check_sums(recording: &Recording) {
     assert!(!recording.blocks.is_empty());
     for (n, block) in (0..).zip(&recording.blocks) {
         let costs = recording.costs.iter().filter(|c| c.block == n);
-        let sum: u64 = costs.map(|c| c.self_insns).sum();
-        assert_eq!(sum, block.kernel_insns + block.user_insns, "block {n}");
+        let sum: u64 = costs.map(|c| c.own).sum();
+        assert_eq!(sum, block.kernel() + block.user(), "block {n}");
     }
 }
 
@@ -349,7 +349,7 @@ int main(void) {
         place.run(&words).code(0);
         let recording = place.recording(name);
         check_sums(&recording);
-        [0, 1].map(|n: usize| recording.blocks[n].kernel_insns)
+        [0, 1].map(|n: usize| recording.blocks[n].kernel())
     };
     let cold = kernel("--warmup 0", "cold.plumb");
     let warm = kernel("", "warm.plumb");

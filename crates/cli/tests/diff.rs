@@ -57,6 +57,7 @@ fn recording(arms: &[(Arm, u64)], callee: &str) -> Recording {
         ]
         .map(|(k, v)| (k.to_string(), v.to_string()))
         .into(),
+        quantities: vec![(&netplumb_model::timing::INSTRUCTIONS).into()],
         arms: arms.iter().map(|(arm, _)| arm.clone()).collect(),
         functions: vec![function("send"), function(callee)],
         nodes: vec![node(None, 0), node(Some(0), 1)],
@@ -74,20 +75,24 @@ fn recording(arms: &[(Arm, u64)], callee: &str) -> Recording {
                     delivered: PACKETS,
                     dropped: BTreeMap::new(),
                 },
-                kernel_insns: PACKETS * (1_000 + insns),
-                user_insns: 0,
+                totals: vec![netplumb_model::recording::Total {
+                    quantity: 0,
+                    kernel: PACKETS * (1_000 + insns),
+                    user: 0,
+                }],
                 entered: 2 * PACKETS,
                 returned: 2 * PACKETS,
                 duration_ns: 0,
             });
             for (node, insns) in [(0, 1_000), (1, *insns)] {
                 recording.costs.push(Cost {
+                    quantity: 0,
                     block,
                     direction: Direction::Tx,
                     context: Context::Task,
                     node,
                     calls: PACKETS,
-                    self_insns: PACKETS * insns,
+                    own: PACKETS * insns,
                 });
             }
         }

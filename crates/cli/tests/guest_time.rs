@@ -202,8 +202,8 @@ fn what_measuring_costs() {
         assert_eq!(seen, BTreeSet::from([0, 3, 4]));
         // The guest's clock counts instructions: probes are some, in every run.
         let latency = |block: u32| {
-            let mut all = recording.counters.iter();
-            let found = all.find(|c| c.block == block && c.name == "latency.p50");
+            let mut all = recording.scalars_of(&netplumb_model::timing::LATENCY_P50);
+            let found = all.find(|s| s.block() == Some(block));
             found.unwrap().value
         };
         for (probed, bare) in [(0, 1), (3, 2), (4, 5)] {

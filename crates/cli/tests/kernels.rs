@@ -48,8 +48,8 @@ fn check_whole(recording: &Recording) {
         assert!(block.ledger.closes(), "{arm}: {:?}", block.ledger);
         assert_eq!(block.ledger.offered, block.ledger.delivered, "{arm}");
         let of_block = recording.costs.iter().filter(|c| c.block as usize == id);
-        let insns: u64 = of_block.map(|c| c.self_insns).sum();
-        assert_eq!(insns, block.kernel_insns, "{arm}");
+        let insns: u64 = of_block.map(|c| c.own).sum();
+        assert_eq!(insns, block.kernel(), "{arm}");
     }
 }
 

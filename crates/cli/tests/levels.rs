@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Place, has_guests};
-use netplumb_model::recording::{Recording, env};
+use netplumb_model::recording::Recording;
 
 /// The names of a recording's arms.
 fn names(recording: &Recording) -> Vec<&str> {
@@ -55,14 +55,11 @@ fn an_offload_without_anything_to_do() {
     ran.code(0);
     let recording = place.recording("gro.plumb");
     assert_eq!(names(&recording), ["gro=on", "gro=off"]);
-    for arm in &recording.arms {
+    for (number, arm) in (0..).zip(&recording.arms) {
         assert_eq!(arm.knobs["offload.tso"], "off");
-        let fact = |knob: &str| {
-            let key = format!("{}.{}.{}.{knob}", env::ARM, arm.name, env::COULD_NOT_ACT);
-            recording.environment.get(&key).cloned().unwrap_or_default()
-        };
-        assert!(fact("offload.gro").contains("nothing to merge"));
-        assert!(fact("offload.tso").contains("TCP"));
+        let inert = &recording.notes[&number].inert;
+        assert!(inert["offload.gro"].contains("nothing to merge"));
+        assert!(inert["offload.tso"].contains("TCP"));
     }
     let told = "gro could not act: one packet at a time leaves nothing to merge";
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -101,8 +98,8 @@ fn settings_that_act() {
         ran.code(0);
         let recording = place.recording(name);
         assert_eq!(recording.arms.len(), 2);
-        let idle = |key: &&String| key.contains(env::COULD_NOT_ACT);
-        assert_eq!(recording.environment.keys().find(idle), None, "{name}");
+        let inert = recording.notes.values().flat_map(|notes| &notes.inert);
+        assert_eq!(inert.count(), 0, "{name}");
         assert!(!ran.stdout.contains("could not act"), "{}", ran.stdout);
     }
 }

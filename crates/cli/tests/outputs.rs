@@ -62,6 +62,7 @@ fn arm(name: &str, proto: Proto) -> Arm {
 /// Two arms of two blocks, the second with half as much again.
 fn recording() -> Recording {
     let mut recording = Recording {
+        quantities: vec![(&netplumb_model::timing::INSTRUCTIONS).into()],
         arms: vec![arm("size=10", Proto::Udp), arm("size=20", Proto::Udp)],
         complete: true,
         ..Recording::default()
@@ -106,12 +107,13 @@ fn recording() -> Recording {
             kernel_insns += self_insns;
             entered += calls;
             recording.costs.push(Cost {
+                quantity: 0,
                 block,
                 direction,
                 context,
                 node,
                 calls,
-                self_insns,
+                own: self_insns,
             });
         }
         recording.blocks.push(Block {
@@ -122,8 +124,11 @@ fn recording() -> Recording {
                 delivered: PACKETS,
                 dropped: BTreeMap::new(),
             },
-            kernel_insns,
-            user_insns: 0,
+            totals: vec![netplumb_model::recording::Total {
+                quantity: 0,
+                kernel: kernel_insns,
+                user: 0,
+            }],
             entered,
             returned: entered,
             duration_ns: 0,
@@ -170,7 +175,7 @@ fn costs_by_name(recording: &Recording) -> BTreeMap<String, (u64, u64)> {
             let function = recording.nodes[node as usize].function;
             recording.functions[function as usize].name.clone()
         };
-        costs.entry(name(cost.node)).or_default().0 += cost.self_insns;
+        costs.entry(name(cost.node)).or_default().0 += cost.own;
         let mut names = BTreeSet::new();
         let mut on = Some(cost.node);
         while let Some(node) = on {
@@ -178,7 +183,7 @@ fn costs_by_name(recording: &Recording) -> BTreeMap<String, (u64, u64)> {
             on = recording.nodes[node as usize].parent;
         }
         for name in names {
-            costs.entry(name).or_default().1 += cost.self_insns;
+            costs.entry(name).or_default().1 += cost.own;
         }
     }
     costs

@@ -28,6 +28,7 @@ fn recording() -> Recording {
             (env::UNIT.into(), "instructions".into()),
             (env::NAME.into(), EVIL.into()),
         ]),
+        quantities: vec![(&netplumb_model::timing::INSTRUCTIONS).into()],
         arms: vec![Arm {
             name: "udp".into(),
             proto: Proto::Udp,
@@ -45,8 +46,11 @@ fn recording() -> Recording {
                 delivered: 100,
                 dropped: BTreeMap::new(),
             },
-            kernel_insns: 23_900,
-            user_insns: 0,
+            totals: vec![netplumb_model::recording::Total {
+                quantity: 0,
+                kernel: 23_900,
+                user: 0,
+            }],
             entered: 100,
             returned: 100,
             duration_ns: 0,
@@ -65,12 +69,13 @@ fn recording() -> Recording {
             tail: false,
         }],
         costs: vec![Cost {
+            quantity: 0,
             block: 0,
             direction: Direction::Tx,
             context: Context::Task,
             node: 0,
             calls: 100,
-            self_insns: 23_900,
+            own: 23_900,
         }],
         complete: true,
         ..Recording::default()

@@ -63,9 +63,9 @@ fn check_sums(recording: &Recording) {
         assert_eq!(block.ledger.offered, block.ledger.delivered, "{arm}");
         let of_block = recording.costs.iter().filter(|c| c.block as usize == id);
         let (calls, insns) = of_block.fold((0, 0), |(calls, insns), cost| {
-            (calls + cost.calls, insns + cost.self_insns)
+            (calls + cost.calls, insns + cost.own)
         });
-        assert_eq!(insns, block.kernel_insns, "self costs of {arm}");
+        assert_eq!(insns, block.kernel(), "self costs of {arm}");
         assert_eq!(calls, block.entered, "calls of {arm}");
         // Those of the sleeper that the window began or ended in.
         assert!(block.entered - block.returned < 100, "{arm}: {block:?}");

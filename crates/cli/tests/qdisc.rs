@@ -153,7 +153,7 @@ fn instructions_of_queueing_disciplines() {
         {
             let arm = recording.blocks[cost.block as usize].arm as usize;
             let function = recording.nodes[cost.node as usize].function;
-            *arms[arm].entry(function).or_default() += cost.self_insns;
+            *arms[arm].entry(function).or_default() += cost.own;
         }
         arms
     };

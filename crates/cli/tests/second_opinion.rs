@@ -230,7 +230,7 @@ fn inclusive(recording: &Recording) -> BTreeMap<&str, Inclusive> {
     for cost in &recording.costs {
         let node = &mut own[cost.node as usize];
         node.calls += cost.calls;
-        node.insns += cost.self_insns;
+        node.insns += cost.own;
     }
     let mut functions: BTreeMap<&str, Inclusive> = BTreeMap::new();
     for (id, node) in own.iter().enumerate() {

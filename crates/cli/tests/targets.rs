@@ -22,6 +22,7 @@ const SHORT: &str = "path --link lo --packets 20 --warmup 0 --blocks 1";
 fn place() -> Place {
     let place = Place::new();
     let recording = Recording {
+        quantities: vec![(&netplumb_model::timing::INSTRUCTIONS).into()],
         arms: vec![Arm {
             name: "all".into(),
             proto: Proto::Udp,
@@ -39,8 +40,11 @@ fn place() -> Place {
                 delivered: 10,
                 dropped: BTreeMap::new(),
             },
-            kernel_insns: 420,
-            user_insns: 0,
+            totals: vec![netplumb_model::recording::Total {
+                quantity: 0,
+                kernel: 420,
+                user: 0,
+            }],
             entered: 10,
             returned: 10,
             duration_ns: 0,
@@ -59,12 +63,13 @@ fn place() -> Place {
             tail: false,
         }],
         costs: vec![Cost {
+            quantity: 0,
             block: 0,
             direction: Direction::Tx,
             context: Context::Task,
             node: 0,
             calls: 10,
-            self_insns: 420,
+            own: 420,
         }],
         complete: true,
         ..Recording::default()

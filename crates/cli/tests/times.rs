@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 
 use common::{Place, prints};
 use netplumb_model::class::{Direction, Family, Link, Proto};
-use netplumb_model::recording::{Arm, Block, Counter, Ledger, Recording, Stage, env};
-use netplumb_model::timing::{StageKind, Times};
+use netplumb_model::quantity::{Item, Of};
+use netplumb_model::recording::{Arm, Block, Ledger, Recording, Stage, env};
+use netplumb_model::timing::{FOLLOWED, SEEN, StageKind, Times};
 use netplumb_stats::histogram::bucket_of;
 use netplumb_store::Writer;
 
@@ -47,8 +48,7 @@ fn stages(driver_ns: u64) -> Recording {
                 delivered: PACKETS,
                 dropped: BTreeMap::new(),
             },
-            kernel_insns: 0,
-            user_insns: 0,
+            totals: Vec::new(),
             entered: 0,
             returned: 0,
             duration_ns: 100_000_000,
@@ -153,13 +153,9 @@ fn noise() {
     assert!(page.contains("noise may hide any change"));
 }
 
-fn counter(block: u32, name: &str, value: f64) -> Counter {
-    Counter {
-        block,
-        name: name.into(),
-        value,
-        unit: "packets".into(),
-    }
+/// So many packets seen at a place.
+fn seen(recording: &mut Recording, place: &str, packets: f64) {
+    recording.add(Of::Block(0), &SEEN, Item::label(place), packets);
 }
 
 /// Check that what was seen at one place and not at the next is told, with what is known of
@@ -168,14 +164,17 @@ fn counter(block: u32, name: &str, value: f64) -> Counter {
 fn gaps() {
     let place = Place::new();
     let mut recording = stages(600);
-    recording.counters = vec![
-        counter(0, "ledger.udp tx queue", 4_401.0),
-        counter(0, "ledger.udp tx sent", 4_390.0),
-        counter(0, "ledger.udp tx dropped", 2.0),
-        counter(0, "ledger.udp tx under way", 3.0),
-        counter(0, "ledger.udp rx arrived", 4_390.0),
-        counter(0, "ledger.udp rx user", 4_390.0),
-    ];
+    recording.scalars.clear();
+    for (place, packets) in [
+        ("udp tx queue", 4_401.0),
+        ("udp tx sent", 4_390.0),
+        ("udp tx dropped", 2.0),
+        ("udp tx under way", 3.0),
+        ("udp rx arrived", 4_390.0),
+        ("udp rx user", 4_390.0),
+    ] {
+        seen(&mut recording, place, packets);
+    }
     recording.blocks[0].ledger.offered = 8_982;
     recording.blocks[0].ledger.delivered = 8_982;
     saved(&place, "gaps.plumb", &recording);
@@ -196,11 +195,11 @@ fn gaps() {
         assert!(text.contains(line), "no `{line}` in {text}");
     }
     // Where all of it is there, nothing is said.
-    recording.counters[1].value = 4_399.0;
+    recording.scalars[1].value = 4_399.0;
     recording.blocks[0].ledger.offered = 4_401;
     recording.blocks[0].ledger.delivered = 4_401;
-    recording.counters.remove(3);
-    recording.counters[3].value = 4_390.0;
+    recording.scalars.remove(3);
+    recording.scalars[3].value = 4_390.0;
     saved(&place, "none.plumb", &recording);
     let ran = wide("none.plumb");
     assert!(!ran.code(0).stdout.contains("gap "), "{}", ran.stdout);
@@ -218,7 +217,10 @@ fn packets_of_others() {
     for block in &mut recording.blocks {
         block.ledger = Ledger::default();
     }
-    recording.counters = vec![counter(0, "followed", 20.0), counter(1, "followed", 2.0)];
+    recording.scalars.clear();
+    for (block, packets) in [(0, 20.0), (1, 2.0)] {
+        recording.add(Of::Block(block), &FOLLOWED, Item::ONLY, packets);
+    }
     saved(&place, "host.plumb", &recording);
     let ran = place.run("report host.plumb");
     prints(

@@ -432,7 +432,7 @@ fn inclusive(recording: &Recording) -> BTreeMap<&str, Sum> {
         let mut at = Some(cost.node);
         while let Some(id) = at {
             if seen.insert(function(id)) {
-                functions.entry(name(id)).or_default().total += cost.self_insns as f64;
+                functions.entry(name(id)).or_default().total += cost.own as f64;
             }
             at = recording.nodes[id as usize].parent;
         }

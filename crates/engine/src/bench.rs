@@ -306,7 +306,6 @@ impl Run<'_> {
                 continue;
             }
             let arm = self.plan.arms[turn.arm];
-            let name = self.recording.arms[turn.arm].name.clone();
             match self.block(&arm)? {
                 Ran::Measured(measured, facts) => {
                     self.facts(facts);
@@ -315,8 +314,7 @@ impl Run<'_> {
                     self.add(turn.arm, turn.index, &measured);
                     if invalid.is_some() && self.diagnosed.insert(turn.arm) {
                         let found = self.diagnose(&arm)?;
-                        let key = format!("{}.{name}", ledger::DIAGNOSIS);
-                        self.recording.environment.insert(key, found);
+                        self.recording.notes_of(turn.arm).diagnosis = Some(found);
                     }
                 }
                 Ran::CannotHere(why) => self.cannot(turn.arm, why),
@@ -364,8 +362,7 @@ impl Run<'_> {
                 arm: arm as u32,
                 index,
                 ledger: measured.ledger(),
-                kernel_insns: 0,
-                user_insns: 0,
+                totals: Vec::new(),
                 entered: 0,
                 returned: 0,
                 duration_ns: measured.window_ns,
@@ -384,8 +381,7 @@ impl Run<'_> {
     /// An arm can't be here.
     fn cannot(&mut self, arm: usize, why: String) {
         self.absent.insert(arm);
-        let key = format!("{}.{}", env::FAILED, self.recording.arms[arm].name);
-        self.recording.environment.insert(key, why);
+        self.recording.notes_of(arm).failed = Some(why);
     }
 
     /// Whether packets run over NICs: the user's own, or those of a guest.

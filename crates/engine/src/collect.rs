@@ -12,8 +12,9 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::recording::{
-    Block, Cost, Function, FunctionId, Ledger, MAX_NAME_BYTES, Node, NodeId, Recording,
+    Block, Cost, Function, FunctionId, Ledger, MAX_NAME_BYTES, Node, NodeId, Recording, Total,
 };
+use netplumb_model::timing::INSTRUCTIONS;
 
 /// The name of code that no symbol covers.
 pub(crate) const UNKNOWN_NAME: &str = "[unknown]";
@@ -109,12 +110,16 @@ impl Translation {
         ledger: Ledger,
     ) {
         let block = recording.blocks.len() as u32;
+        let quantity = recording.quantity(&INSTRUCTIONS);
         recording.blocks.push(Block {
             arm,
             index,
             ledger,
-            kernel_insns: window.kernel_insns,
-            user_insns: window.user_insns,
+            totals: vec![Total {
+                quantity,
+                kernel: window.kernel_insns,
+                user: window.user_insns,
+            }],
             entered: window.entered,
             returned: window.returned,
             duration_ns: 0,
@@ -131,13 +136,14 @@ impl Translation {
             sum.1 += cost.insns;
         }
         recording.costs.extend(costs.into_iter().map(
-            |((direction, context, node), (calls, self_insns))| Cost {
+            |((direction, context, node), (calls, own))| Cost {
                 block,
+                quantity,
                 direction,
                 context,
                 node,
                 calls,
-                self_insns,
+                own,
             },
         ));
     }
@@ -300,7 +306,7 @@ mod tests {
         let costs: Vec<(u32, NodeId, u64)> = recording
             .costs
             .iter()
-            .map(|c| (c.block, c.node, c.self_insns))
+            .map(|c| (c.block, c.node, c.own))
             .collect();
         assert_eq!(
             costs,
@@ -330,10 +336,10 @@ mod tests {
         let costs: Vec<(NodeId, u64, u64)> = recording
             .costs
             .iter()
-            .map(|c| (c.node, c.calls, c.self_insns))
+            .map(|c| (c.node, c.calls, c.own))
             .collect();
         assert_eq!(costs, [(0, 1, 10), (1, 5, 50)]);
-        assert_eq!(recording.blocks[0].kernel_insns, 60);
+        assert_eq!(recording.blocks[0].kernel(), 60);
     }
 
     /// Check that a name that is too long for a recording is cut, and still another's.
@@ -358,6 +364,6 @@ mod tests {
         );
         assert_eq!(recording.functions[1].name, UNKNOWN_NAME);
         assert_eq!(recording.functions[1].layer, None);
-        assert_eq!(recording.costs[1].self_insns, 20);
+        assert_eq!(recording.costs[1].own, 20);
     }
 }

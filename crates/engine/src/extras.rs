@@ -119,13 +119,11 @@ pub(crate) fn archive(guest: &GuestPlan) -> Result<Vec<u8>, FilesError> {
 /// are those of the first.
 pub(crate) fn note(recording: &mut Recording, arm: usize, facts: &BTreeMap<String, String>) {
     const TOLD: &[&str] = &["vulnerability.", "nft.", "qdisc.", "no_effect.", "kernel."];
-    let name = &recording.arms[arm].name;
     for (key, value) in facts {
         let of_interest = TOLD.iter().any(|prefix| key.starts_with(prefix));
         if of_interest && recording.environment.get(key) != Some(value) {
-            recording
-                .environment
-                .insert(format!("{}.{name}.{key}", env::ARM), value.clone());
+            let facts = &mut recording.notes_of(arm).facts;
+            facts.insert(key.clone(), value.clone());
         }
     }
 }
@@ -146,9 +144,8 @@ pub(crate) fn idle(recording: &mut Recording, arm: usize, load: Load, cpus: usiz
     let counted = measured && counted == Some(Clock::Exact.as_str());
     let entered = counted.then(|| entered(recording, arm));
     let idle = acting::idle(&scene, entered.as_ref());
-    let prefix = format!("{}.{}.{}", env::ARM, scene.arm.name, env::COULD_NOT_ACT);
-    for (key, why) in idle {
-        recording.environment.insert(format!("{prefix}.{key}"), why);
+    if !idle.is_empty() {
+        recording.notes_of(arm).inert.extend(idle);
     }
 }
 
@@ -168,9 +165,5 @@ fn entered(recording: &Recording, arm: usize) -> BTreeSet<&str> {
 /// Note why an arm of a scan has no blocks, or too few.
 pub(crate) fn failed(recording: &mut Recording, arm: usize, error: &EngineError) {
     let why: Vec<String> = error.to_string().lines().map(String::from).collect();
-    let name = &recording.arms[arm].name;
-    recording.environment.insert(
-        format!("{}.{name}", env::FAILED),
-        why.join(" ").chars().take(400).collect(),
-    );
+    recording.notes_of(arm).failed = Some(why.join(" ").chars().take(400).collect());
 }

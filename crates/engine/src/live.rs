@@ -19,12 +19,12 @@ use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::netns::names;
 use netplumb_lab::vm::process::Cancel;
 use netplumb_model::message::Exit;
-use netplumb_model::recording::{Arm, Block, Counter, Ledger, Recording, env};
+use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
 use netplumb_model::timing::{Attached, Clock, TimingSpec, Window};
 
 pub(crate) use collect::Gatherer;
 pub(crate) use cpu::Cpus;
-pub(crate) use packets::counters;
+pub(crate) use packets::figures;
 pub use schedule::{Turn, turns};
 pub(crate) use vm::{CommandWindows, note_clock};
 pub use vm::{GuestTiming, run_in_guests};
@@ -272,8 +272,7 @@ impl Run<'_> {
             arm: arm as u32,
             index,
             ledger,
-            kernel_insns: 0,
-            user_insns: 0,
+            totals: Vec::new(),
             entered: 0,
             returned: 0,
             duration_ns,
@@ -287,15 +286,6 @@ impl Run<'_> {
                 .gatherer
                 .add(self.recording, &mut self.index, blocks, window);
         }
-    }
-
-    fn count(&mut self, block: u32, name: &str, value: f64, unit: &str) {
-        self.recording.counters.push(Counter {
-            block,
-            name: name.into(),
-            value,
-            unit: unit.into(),
-        });
     }
 
     fn keep(&mut self, done: u32, all: Option<u32>) -> Result<(), EngineError> {

@@ -18,6 +18,7 @@ use netplumb_model::class::Link;
 use netplumb_model::experiment::Load;
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Loss, Recording, env};
+use netplumb_model::timing::QEMU_PEAK;
 
 use crate::collect::{Index, Translation};
 use crate::error::EngineError;
@@ -351,12 +352,7 @@ fn merge(
         extras::idle(recording, ran.arm, Load::OneAtATime, extras::GUEST_CPUS);
     }
     add_losses(recording, &measured.losses);
-    let peak = recording
-        .environment
-        .entry("vm.qemu_peak_bytes".into())
-        .or_default();
-    let before = peak.parse().unwrap_or(0);
-    *peak = measured.qemu_peak_bytes.max(before).to_string();
+    recording.set_most(&QEMU_PEAK, measured.qemu_peak_bytes as f64);
     match measured.error {
         // In a scan, that a setting breaks the path is a finding.
         Some(error) if plan.scan.is_some() && error.is_the_guests() => {

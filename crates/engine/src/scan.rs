@@ -33,11 +33,7 @@ pub(crate) fn planned<'p>(
         return Ok(Cow::Borrowed(plan));
     };
     let settings = settings(plan, scan, store, options, qemu, progress)?;
-    for (key, why) in skipped(scan, &settings) {
-        recording
-            .environment
-            .insert(format!("{}.{key}", env::SCAN_SKIPPED), why);
-    }
+    recording.untried.extend(skipped(scan, &settings));
     let mut plan = plan.clone();
     plan.arms = arms(&plan.arms, scan, &settings);
     Ok(Cow::Owned(plan))

@@ -23,8 +23,8 @@ use netplumb_model::class::{Context, Direction, Family, Link, Proto};
 use netplumb_model::message::Exit;
 use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::timing::{
-    Attached, Clock, Filter, Mechanism, NodeTimes, Selection, StageKind, StageTimes,
-    TimedFunctionInfo, TimedNode, Times, TimingSpec, Window,
+    Attached, BUSY, Clock, DELIVERED, Filter, LATENCY_P99, Mechanism, NodeTimes, Selection,
+    StageKind, StageTimes, TimedFunctionInfo, TimedNode, Times, TimingSpec, Window,
 };
 
 /// What happens to an instrument, told by the test's own.
@@ -308,7 +308,7 @@ fn arms_are_interleaved_and_saved_block_by_block() {
     assert_eq!(recording.nodes[1].parent, Some(0));
     assert_eq!(recording.attachments.len(), 2);
     assert_eq!(recording.environment[env::LAB], "netns");
-    assert_eq!(recording.environment["not_watched.ip_rcv"], "inlined");
+    assert_eq!(recording.unwatched["ip_rcv"], "inlined");
     gone(&ran.named);
 }
 
@@ -340,9 +340,9 @@ fn cost_is_measured_against_blocks_without_probes() {
             .iter()
             .all(|t| recording.blocks[t.block as usize].arm == 0)
     );
-    for name in ["rate.delivered", "cpu.busy", "latency.p99"] {
-        let of = recording.counters.iter().filter(|c| c.name == name);
-        assert_eq!(of.count(), 6, "{name}");
+    for quantity in [&DELIVERED, &BUSY, &LATENCY_P99] {
+        let of = recording.scalars_of(quantity);
+        assert_eq!(of.count(), 6, "{}", quantity.name);
     }
     // The nodes of a second attachment are those of the first.
     assert_eq!(recording.nodes.len(), 2);

@@ -28,8 +28,9 @@ mod types;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use netplumb_model::quantity::Figure;
 use netplumb_model::recording::Loss;
-use netplumb_model::timing::{Attached, Step, TimingSpec, Window};
+use netplumb_model::timing::{ATTACH_ONLY, Attached, CALIBRATION, Step, TimingSpec, Window};
 
 use crate::live::{Live, LiveError};
 use calibrate::Bench;
@@ -134,9 +135,13 @@ impl Functions {
         let mut fact = |key: &str, value: String| {
             attached.facts.insert(format!("functions.{key}"), value);
         };
-        fact("calibration_ns", calibration_ns.to_string());
-        fact("attach_only_ns", attach_only_ns.to_string());
         fact("boundaries", boundaries.watched.join(" "));
+        for (quantity, ns) in [
+            (&CALIBRATION, calibration_ns),
+            (&ATTACH_ONLY, attach_only_ns),
+        ] {
+            attached.figures.push(Figure::new(quantity, ns as f64));
+        }
         attached.refused.extend(boundaries.refused.clone());
         attached.attach_ns = begun.elapsed().as_nanos() as u64;
         let mut functions = Functions {

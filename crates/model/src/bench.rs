@@ -9,6 +9,7 @@ mod fault;
 mod file;
 mod limit;
 mod other;
+pub mod quantities;
 mod record;
 mod stamp;
 
@@ -17,7 +18,7 @@ pub use fault::Fault;
 pub use file::{Axis, BenchBlocks, BenchClaim, BenchFile, Figure, Marked};
 pub use limit::{GENERATOR_BOUND, Limit};
 pub use other::Other;
-pub use record::{LATENCY, Measured, RING_FULL, SEARCH, Since};
+pub use record::{LATENCY, Measured, RING_FULL, Since};
 pub use stamp::{STAMP_BYTES, STAMP_MAGIC, Stamp};
 
 use std::collections::BTreeMap;

@@ -6,6 +6,7 @@ pub mod capability;
 pub mod class;
 pub mod experiment;
 pub mod message;
+pub mod quantity;
 pub mod recording;
 pub mod symbol;
 pub mod text;

@@ -11,12 +11,13 @@ use serde::{Deserialize, Serialize};
 use crate::bench::{BenchArm, Limit, Measured};
 use crate::class::{Family, Link, Proto};
 use crate::experiment::{Offload, Qdisc, Ruleset};
+use crate::quantity::Figure;
 use crate::recording::Ledger;
 use crate::timing::{Attached, TimingSpec, Window};
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 12;
+pub const PROTOCOL_VERSION: u32 = 13;
 
 /// From the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -184,8 +185,8 @@ pub struct TimedBlock {
     pub ledger: Ledger,
     /// How long it was, on the guest's clock.
     pub duration_ns: u64,
-    /// What else was counted: name, value and unit.
-    pub counters: Vec<(String, f64, String)>,
+    /// What else was measured.
+    pub figures: Vec<Figure>,
     /// What the instrument saw, if it was attached.
     pub window: Option<Window>,
 }

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bench::Hop;
 use crate::class::{Context, Direction, Family, Link, Proto};
+use crate::quantity::{Declared, Figure, Item, Of, Quantity, QuantityId, Scalar};
 use crate::timing::{Calibration, Mechanism, StageKind, Step, Times};
 
 /// Index into [`Recording::functions`].
@@ -23,12 +25,17 @@ pub type SourceFileId = u32;
 /// One `.plumb` file in memory.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recording {
-    /// Facts about where and how it was measured, by dotted key: see [`env`].
+    /// Facts about where and how it was measured, by dotted key: see [`env`]. What was
+    /// measured is not among them.
     pub environment: BTreeMap<String, String>,
     /// The experiment file that it answers, as written; empty for `plumb path`.
     pub experiment_toml: String,
+    /// What was measured: costs, totals and scalars name these.
+    pub quantities: Vec<Quantity>,
     /// What was compared, in the order of the plan.
     pub arms: Vec<Arm>,
+    /// What came of arms beside their figures, by their indices.
+    pub notes: BTreeMap<u32, ArmNotes>,
     /// Measured repetitions, in the order they ran.
     pub blocks: Vec<Block>,
     /// Every function that any cost names.
@@ -48,14 +55,20 @@ pub struct Recording {
     pub attachments: Vec<Attachment>,
     /// What the probes cost.
     pub calibration: Vec<Calibration>,
-    /// Counts and rates of blocks.
-    pub counters: Vec<Counter>,
+    /// Single figures of blocks, arms and the run.
+    pub scalars: Vec<Scalar>,
+    /// The ledger of hops, in the order of blocks and of each block's hops.
+    pub hops: Vec<BlockHop>,
     /// Packets told one by one.
     pub steps: Vec<Step>,
     /// What single lines of user code cost, of functions whose lines are known.
     pub line_costs: Vec<LineCost>,
     /// Everything that was lost, missed or could not be attributed.
     pub losses: Vec<Loss>,
+    /// Functions and tracepoints that could not be watched, each with the reason.
+    pub unwatched: BTreeMap<String, String>,
+    /// Settings that a scan did not try, each with the reason.
+    pub untried: BTreeMap<String, String>,
     /// Whether the run reached its end. If not, what is here is still right.
     pub complete: bool,
 }
@@ -102,17 +115,8 @@ pub mod env {
     pub const CPU: &str = "vm.cpu";
     /// How `rep` string instructions count.
     pub const REP: &str = "vm.rep";
-    /// Prefix: what an arm's guest had otherwise than the first one, as
-    /// `arm.NAME.KEY`.
-    pub const ARM: &str = "arm";
-    /// Of an arm, as `arm.NAME.could_not_act.KNOB`: why a setting could not act there.
-    pub const COULD_NOT_ACT: &str = "could_not_act";
-    /// Prefix: why an arm has no blocks, or too few, as `failed.NAME`.
-    pub const FAILED: &str = "failed";
     /// Under how many random seeds every arm was to be run.
     pub const SEEDS: &str = "plumb.seeds";
-    /// Prefix: settings that a scan did not try, with the reason.
-    pub const SCAN_SKIPPED: &str = "scan.skipped";
 
     // Keys of an arm's knobs that are no knobs.
 
@@ -155,16 +159,56 @@ pub struct Block {
     pub index: u32,
     /// The ledger of its packets.
     pub ledger: Ledger,
-    /// Kernel instructions counted while its window was open.
-    pub kernel_insns: u64,
-    /// User-mode instructions executed while its window was open.
-    pub user_insns: u64,
+    /// Of each quantity that its costs are of, what was counted apart from them.
+    pub totals: Vec<Total>,
     /// Calls of functions that began in the window.
     pub entered: u64,
     /// Of these, those that returned in the window.
     pub returned: u64,
     /// How long the window was open; 0 under a clock that has no time.
     pub duration_ns: u64,
+}
+
+/// What a block had of a quantity in all: counted apart from its costs, which add up to it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Total {
+    /// The quantity.
+    pub quantity: QuantityId,
+    /// In the kernel, while the block's window was open.
+    pub kernel: u64,
+    /// In user mode.
+    pub user: u64,
+}
+
+/// What came of an arm beside its figures.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArmNotes {
+    /// Why it has no blocks, or too few.
+    pub failed: Option<String>,
+    /// What its guest had otherwise than the first one, by the environment's keys.
+    pub facts: BTreeMap<String, String>,
+    /// Its settings that could not act on its packets, each with the reason.
+    pub inert: BTreeMap<String, String>,
+    /// Where the packets went of a block that does not add up.
+    pub diagnosis: Option<String>,
+    /// Of a search: why a goal, by its number, has no regular result.
+    pub irregular: BTreeMap<u32, String>,
+}
+
+impl ArmNotes {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == ArmNotes::default()
+    }
+}
+
+/// A hop of a block's packets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockHop {
+    /// Index into [`Recording::blocks`].
+    pub block: u32,
+    /// The hop.
+    pub hop: Hop,
 }
 
 /// Packets offered = delivered + dropped by named cause.
@@ -179,6 +223,98 @@ pub struct Ledger {
 }
 
 impl Recording {
+    /// The index of a quantity, which it gets if it has none.
+    pub fn quantity(&mut self, declared: &Declared) -> QuantityId {
+        match self.quantities.iter().position(|q| q.is(declared)) {
+            Some(at) => at as QuantityId,
+            None => self.new_quantity(declared.into()),
+        }
+    }
+
+    fn new_quantity(&mut self, quantity: Quantity) -> QuantityId {
+        self.quantities.push(quantity);
+        self.quantities.len() as QuantityId - 1
+    }
+
+    /// Add a figure.
+    pub fn add(&mut self, of: Of, quantity: &Declared, item: Item, value: f64) {
+        let quantity = self.quantity(quantity);
+        self.scalars.push(Scalar {
+            of,
+            quantity,
+            item,
+            value,
+        });
+    }
+
+    /// Add a figure that somebody else reported.
+    pub fn add_figure(&mut self, of: Of, figure: Figure) {
+        let Figure {
+            quantity,
+            item,
+            value,
+        } = figure;
+        let known = self.quantities.iter().position(|q| *q == quantity);
+        let quantity = match known {
+            Some(at) => at as QuantityId,
+            None => self.new_quantity(quantity),
+        };
+        self.scalars.push(Scalar {
+            of,
+            quantity,
+            item,
+            value,
+        });
+    }
+
+    /// Keep a figure that somebody else reported for the run: the last one set.
+    pub fn set_figure(&mut self, figure: Figure) {
+        let of_run = |s: &Scalar, of: &[Quantity]| {
+            s.of == Of::Run
+                && s.item == figure.item
+                && of.get(s.quantity as usize) == Some(&figure.quantity)
+        };
+        let known = &self.quantities;
+        match self.scalars.iter_mut().find(|s| of_run(s, known)) {
+            Some(scalar) => scalar.value = figure.value,
+            None => self.add_figure(Of::Run, figure),
+        }
+    }
+
+    /// All figures of a quantity, in the order in which they were added.
+    pub fn scalars_of<'r>(&'r self, quantity: &Declared) -> impl Iterator<Item = &'r Scalar> {
+        let at = self.quantities.iter().position(|q| q.is(quantity));
+        let of = move |s: &&Scalar| Some(s.quantity as usize) == at;
+        self.scalars.iter().filter(of)
+    }
+
+    /// Keep one figure of a quantity for the run: the last one set.
+    pub fn set(&mut self, quantity: &Declared, item: Item, value: f64) {
+        let id = self.quantity(quantity);
+        let is = |s: &&mut Scalar| (s.of, s.quantity, &s.item) == (Of::Run, id, &item);
+        match self.scalars.iter_mut().find(is) {
+            Some(scalar) => scalar.value = value,
+            None => self.add(Of::Run, quantity, item, value),
+        }
+    }
+
+    /// Keep the largest figure of a quantity for the run.
+    pub fn set_most(&mut self, quantity: &Declared, value: f64) {
+        let before = self.scalars_of(quantity).find(|s| s.of == Of::Run);
+        let most = before.map_or(value, |s| s.value.max(value));
+        self.set(quantity, Item::ONLY, most);
+    }
+
+    /// What came of an arm, to be added to.
+    pub fn notes_of(&mut self, arm: usize) -> &mut ArmNotes {
+        self.notes.entry(arm as u32).or_default()
+    }
+
+    /// Why an arm has no blocks, or too few, if it is so.
+    pub fn failed(&self, arm: usize) -> Option<&str> {
+        self.notes.get(&(arm as u32))?.failed.as_deref()
+    }
+
     /// The path and number of a line.
     pub fn source(&self, source: SourceLine) -> Option<(&str, u32)> {
         let file = self.source_files.get(source.file as usize)?;
@@ -188,6 +324,24 @@ impl Recording {
     /// Where a function is defined, if that is known.
     pub fn source_of(&self, function: FunctionId) -> Option<(&str, u32)> {
         self.source(self.functions.get(function as usize)?.source?)
+    }
+}
+
+impl Block {
+    /// What it had in all of what its costs are of; of the first quantity, if they are of
+    /// several, and nothing where there are no costs.
+    pub fn total(&self) -> Total {
+        self.totals.first().copied().unwrap_or_default()
+    }
+
+    /// The same in the kernel.
+    pub fn kernel(&self) -> u64 {
+        self.total().kernel
+    }
+
+    /// The same in user mode.
+    pub fn user(&self) -> u64 {
+        self.total().user
     }
 }
 
@@ -241,16 +395,18 @@ pub struct Node {
 pub struct Cost {
     /// Index into [`Recording::blocks`].
     pub block: u32,
+    /// Of what.
+    pub quantity: QuantityId,
     /// What was done with the packet.
     pub direction: Direction,
     /// Whose time it was.
     pub context: Context,
     /// The node.
     pub node: NodeId,
-    /// Times entered.
+    /// Times entered; of samples, how many there are.
     pub calls: u64,
-    /// Instructions executed in the function itself.
-    pub self_insns: u64,
+    /// What the function itself cost, in the quantity's unit.
+    pub own: u64,
 }
 
 /// What one node took in one block, direction and context.
@@ -301,19 +457,6 @@ pub struct Attachment {
     pub mechanism: Mechanism,
     /// Its arguments.
     pub arguments: u8,
-}
-
-/// A count or rate of a block.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Counter {
-    /// Index into [`Recording::blocks`].
-    pub block: u32,
-    /// What: "packets seen at netif_receive_skb", dotted: `ledger.udp tx.xmit`.
-    pub name: String,
-    /// How much.
-    pub value: f64,
-    /// Of what: "packets", "ns", "packets/s".
-    pub unit: String,
 }
 
 /// What one line cost in one block: its own instructions in one function.

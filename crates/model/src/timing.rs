@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::class::{Context, Direction, Family, Proto, words};
+use crate::quantity::{Declared, Figure, Kind};
 use crate::recording::Loss;
 
 words! {
@@ -190,6 +191,8 @@ pub struct Attached {
     pub attach_ns: u64,
     /// Facts for the recording's environment, by dotted key.
     pub facts: BTreeMap<String, String>,
+    /// What attaching took, and the like.
+    pub figures: Vec<Figure>,
 }
 
 /// One function's times in one calling context.
@@ -258,9 +261,60 @@ pub struct Step {
     pub context: Context,
 }
 
-/// The counter of a block that has how many packets an instrument followed, where nobody but
-/// the instrument counts them: what it was offered nobody knows.
-pub const FOLLOWED: &str = "followed";
+/// Packets that an instrument followed, where nobody but the instrument counts them: what
+/// it was offered nobody knows.
+pub const FOLLOWED: Declared = Declared::new("packets", "followed", "packets", Kind::Count);
+/// Packets that were seen, by the places of [`Window::ledger`].
+pub const SEEN: Declared =
+    Declared::new("packets", "seen", "packets", Kind::Count).by_label("place");
+/// Packets that the kernel dropped, by the reason that it tells.
+pub const DROPPED: Declared =
+    Declared::new("packets", "dropped", "packets", Kind::Count).by_label("reason");
+/// Packets that the workload received.
+pub const DELIVERED: Declared = Declared::new("packets", "delivered", "packets/s", Kind::Rate);
+/// The median of the times that packets took, as the workload saw them.
+pub const LATENCY_P50: Declared = Declared::new("packets", "median latency", "ns", Kind::Duration);
+/// The 99th percentile.
+pub const LATENCY_P99: Declared = Declared::new(
+    "packets",
+    "99th percentile of latency",
+    "ns",
+    Kind::Duration,
+);
+/// CPUs that were busy, all together.
+pub const BUSY: Declared = Declared::new("machine", "CPU use", "CPUs", Kind::Share);
+/// CPU time of the probes in the kernel, and of the process that drains them.
+pub const OWN_CPU: Declared = Declared::new("probes", "own CPU time", "ns", Kind::Duration);
+/// How long nothing was attached, to keep to the share that measuring may take.
+pub const PAUSED: Declared = Declared::new("probes", "paused", "ns", Kind::Duration);
+/// Stretches in which something else had the CPU, cut out of the times.
+pub const INTERRUPTIONS: Declared =
+    Declared::new("functions", "interruptions", "interruptions", Kind::Count);
+/// How long attaching took.
+pub const ATTACH: Declared = Declared::new("probes", "attach", "ns", Kind::Duration);
+/// Of each mechanism, how long attaching by it took.
+pub const ATTACH_EACH: Declared =
+    Declared::new("functions", "attach by mechanism", "ns", Kind::Duration).by_label("mechanism");
+/// How long attaching took without measuring what probes cost.
+pub const ATTACH_ONLY: Declared = Declared::new("functions", "attach alone", "ns", Kind::Duration);
+/// How long measuring what probes cost took.
+pub const CALIBRATION: Declared = Declared::new("functions", "calibration", "ns", Kind::Duration);
+/// How long it took the kernel to patch functions that were held.
+pub const RELEASE: Declared = Declared::new("functions", "release", "ns", Kind::Duration);
+/// What a probe pair takes outside of what it reads.
+pub const OUTSIDE: Declared =
+    Declared::new("functions", "outside of a reading", "ns", Kind::Duration);
+/// From one sample of a CPU to the next.
+pub const PERIOD: Declared = Declared::new("samples", "period", "ns", Kind::Duration);
+/// The most memory that QEMU had.
+pub const QEMU_PEAK: Declared = Declared::new("machine", "peak of QEMU", "bytes", Kind::Count);
+/// A function's own time, without that of the timed functions below it.
+pub const OWN_TIME: Declared = Declared::new("functions", "own time", "ns", Kind::Duration);
+/// Instructions of the kernel, or of a command.
+pub const INSTRUCTIONS: Declared =
+    Declared::new("exact", "instructions", "instructions", Kind::Count).exactly();
+/// CPU time, by samples of what CPUs did.
+pub const CPU_TIME: Declared = Declared::new("samples", "CPU time", "ns", Kind::Duration);
 
 /// A way of packets by the places of [`Window::ledger`], whose names come after the
 /// protocol's there.

@@ -37,12 +37,13 @@ fn recording() -> Recording {
         .collect();
     let costs = (0..FRAMES)
         .map(|node| Cost {
+            quantity: 0,
             block: 0,
             direction: Direction::Tx,
             context: Context::Task,
             node,
             calls: PACKETS * u64::from(node % 3 + 1),
-            self_insns: PACKETS * u64::from(node * 31 % 997),
+            own: PACKETS * u64::from(node * 31 % 997),
         })
         .collect();
     Recording {
@@ -63,8 +64,7 @@ fn recording() -> Recording {
                 delivered: PACKETS,
                 dropped: BTreeMap::new(),
             },
-            kernel_insns: 0,
-            user_insns: 0,
+            totals: Vec::new(),
             entered: 0,
             returned: 0,
             duration_ns: 0,

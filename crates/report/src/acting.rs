@@ -16,14 +16,11 @@ const KNOB_LIMIT: usize = 60;
 
 /// What of an arm's settings could not act, by their keys.
 fn idle(recording: &Recording, arm: usize) -> BTreeMap<String, Idle> {
-    let name = &recording.arms[arm].name;
-    let prefix = format!("{}.{name}.{}.", env::ARM, env::COULD_NOT_ACT);
-    recording
-        .environment
-        .range(prefix.clone()..)
-        .take_while(|(key, _)| key.starts_with(&prefix))
+    let notes = recording.notes.get(&(arm as u32));
+    notes
+        .iter()
+        .flat_map(|notes| &notes.inert)
         .map(|(key, why)| {
-            let key = &key[prefix.len()..];
             let idle = Idle {
                 knob: printable(called(key), KNOB_LIMIT),
                 why: printable(why, WHY_LIMIT),

@@ -174,12 +174,12 @@ fn class_of<'a>(
         let Some(block) = by_block.get_mut(&cost.block) else {
             continue;
         };
-        *block += cost.self_insns;
-        *contexts.entry(cost.context).or_default() += cost.self_insns;
-        total += cost.self_insns;
+        *block += cost.own;
+        *contexts.entry(cost.context).or_default() += cost.own;
+        total += cost.own;
         let node = nodes.entry(cost.node).or_default();
         node.calls += cost.calls;
-        node.self_insns += cost.self_insns;
+        node.self_insns += cost.own;
         // Ancestors without a cost of their own still have one of their subtree. Those
         // of a node that is there are there too.
         let mut above = recording.nodes[cost.node as usize].parent;

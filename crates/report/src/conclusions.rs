@@ -3,7 +3,7 @@
 
 use netplumb_model::class::Proto;
 use netplumb_model::experiment::Experiment;
-use netplumb_model::recording::{Recording, env};
+use netplumb_model::recording::Recording;
 
 use crate::analysis::ClassView;
 use crate::claims::{self, Judged};
@@ -105,14 +105,13 @@ pub fn render(
 /// What the arms' guests had otherwise than the first one, and knobs without effect.
 pub fn knobs(recording: &Recording, columns: usize) -> String {
     let mut out = String::new();
-    for arm in recording.arms.iter().filter(|arm| !is_repeat(arm)) {
-        let prefix = format!("{}.{}.", env::ARM, arm.name);
-        let told: Vec<String> = recording
-            .environment
-            .range(prefix.clone()..)
-            .take_while(|(key, _)| key.starts_with(&prefix))
+    let arms = (0..).zip(&recording.arms);
+    for (number, arm) in arms.filter(|(_, arm)| !is_repeat(arm)) {
+        let notes = recording.notes.get(&number);
+        let told: Vec<String> = notes
+            .iter()
+            .flat_map(|notes| &notes.facts)
             .filter_map(|(key, value)| {
-                let key = &key[prefix.len()..];
                 let value = printable(value, 120);
                 if key.starts_with("no_effect.") {
                     return Some(format!("no effect here: {value}"));

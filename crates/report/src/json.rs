@@ -11,15 +11,20 @@ use crate::analysis::{ClassView, has_ancestor, other_work};
 use crate::claims::{self, Judged};
 use crate::lines;
 use crate::number::json_text;
+use crate::scalars::{self, NotesOut, ScalarOut};
 
 /// Version of the document.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
     complete: bool,
     environment: &'a BTreeMap<String, String>,
+    notes: Vec<NotesOut<'a>>,
+    untried: &'a BTreeMap<String, String>,
+    unwatched: &'a BTreeMap<String, String>,
+    scalars: Vec<ScalarOut<'a>>,
     arms: &'a [Arm],
     blocks: Vec<BlockOut<'a>>,
     classes: Vec<ClassOut<'a>>,
@@ -113,8 +118,8 @@ fn block_out(block: &Block) -> BlockOut<'_> {
         index: block.index,
         ledger: &block.ledger,
         valid: block.ledger.closes(),
-        kernel_insns: block.kernel_insns,
-        user_insns: block.user_insns,
+        kernel_insns: block.kernel(),
+        user_insns: block.user(),
         entered: block.entered,
         returned: block.returned,
     }
@@ -130,6 +135,10 @@ pub fn render(
         schema: SCHEMA,
         complete: recording.complete,
         environment: &recording.environment,
+        notes: scalars::notes(recording),
+        untried: &recording.untried,
+        unwatched: &recording.unwatched,
+        scalars: scalars::all(recording),
         arms: &recording.arms,
         blocks: recording.blocks.iter().map(block_out).collect(),
         classes: classes.iter().map(class_out).collect(),

@@ -20,6 +20,7 @@ pub mod page;
 pub mod pprof;
 mod profile;
 pub mod rates;
+pub mod scalars;
 pub mod scan;
 pub mod seeds;
 mod sheet;

@@ -104,7 +104,7 @@ pub(crate) fn parts<'a>(classes: &'a [ClassView<'a>]) -> Vec<Part<'a>> {
             }
         };
         node.0 += cost.calls;
-        node.1 += cost.self_insns;
+        node.1 += cost.own;
     }
     sums.into_iter()
         .map(|((place, context), nodes)| Part {

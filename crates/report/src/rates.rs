@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use netplumb_model::bench::{CpuUse, GENERATOR_BOUND, Hop, Measured};
-use netplumb_model::recording::{Arm, Block, Recording, env};
+use netplumb_model::recording::{Arm, Block, Recording};
 use netplumb_model::timing::{Clock, Times};
 use netplumb_stats::histogram;
 use netplumb_stats::welch::Mean;
@@ -40,27 +40,24 @@ pub struct ArmRates<'a> {
     pub failed: Option<&'a str>,
     /// What the run found out about packets that went missing.
     pub diagnosis: Option<&'a str>,
+    /// What a search found, by its goals.
+    pub goals: Vec<terminal::Goal<'a>>,
 }
-
-/// Environment key, before an arm's name: where the packets went of a block that does
-/// not add up.
-pub const DIAGNOSIS: &str = "diagnosis";
 
 /// All arms of a recording that have rates, in their order.
 pub fn arms(recording: &Recording) -> Vec<ArmRates<'_>> {
-    let told = |prefix: &str, arm: &Arm| {
-        let key = format!("{prefix}.{}", arm.name);
-        recording.environment.get(&key).map(String::as_str)
-    };
-    let mut arms: Vec<ArmRates<'_>> = recording
-        .arms
-        .iter()
-        .map(|arm| ArmRates {
-            arm,
-            valid: Vec::new(),
-            invalid: BTreeMap::new(),
-            failed: told(env::FAILED, arm),
-            diagnosis: told(DIAGNOSIS, arm),
+    let mut arms: Vec<ArmRates<'_>> = (0..)
+        .zip(&recording.arms)
+        .map(|(number, arm)| {
+            let notes = recording.notes.get(&number);
+            ArmRates {
+                arm,
+                valid: Vec::new(),
+                invalid: BTreeMap::new(),
+                failed: notes.and_then(|n| n.failed.as_deref()),
+                diagnosis: notes.and_then(|n| n.diagnosis.as_deref()),
+                goals: terminal::goals(recording, number),
+            }
         })
         .collect();
     for (block, measured) in recording.blocks.iter().zip(Measured::all_of(recording)) {

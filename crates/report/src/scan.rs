@@ -60,12 +60,9 @@ pub struct Scan {
 pub fn scan(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Scan> {
     let knob = |arm: usize, key: &str| recording.arms[arm].knobs.get(key).map(String::as_str);
     let mut scan = Scan::default();
-    let skipped = format!("{}.", env::SCAN_SKIPPED);
-    for (key, why) in &recording.environment {
-        if let Some(setting) = key.strip_prefix(&skipped) {
-            let of = scan.skipped.entry(why.clone()).or_default();
-            of.push(setting.to_string());
-        }
+    for (setting, why) in &recording.untried {
+        let of = scan.skipped.entry(why.clone()).or_default();
+        of.push(setting.clone());
     }
     let arms: Vec<usize> = (0..recording.arms.len())
         .filter(|arm| knob(*arm, env::SCAN_SETTING).is_some())
@@ -164,9 +161,8 @@ enum Trouble {
 }
 
 fn trouble(recording: &Recording, arm: usize) -> Option<Trouble> {
-    let failed = format!("{}.{}", env::FAILED, recording.arms[arm].name);
-    if let Some(why) = recording.environment.get(&failed) {
-        return Some(Trouble::Broken(why.clone()));
+    if let Some(why) = recording.failed(arm) {
+        return Some(Trouble::Broken(why.into()));
     }
     let blocks = recording.blocks.iter().filter(|b| b.arm as usize == arm);
     let (mut offered, mut delivered, mut any) = (0, 0, false);

@@ -444,7 +444,7 @@ fn a_small_share_is_no_bottleneck() {
     };
     assert!(said(&recording).starts_with("Bottleneck: udp_sendmsg with 210 of 537"));
     for cost in &mut recording.costs {
-        cost.self_insns = 6_000;
+        cost.own = 6_000;
     }
     let text = said(&recording);
     assert!(text.starts_with("Largest of many: "), "{text}");
@@ -583,7 +583,7 @@ fn classes_and_other_are_the_blocks() {
             .blocks
             .iter()
             .filter(|b| b.arm as usize == arm)
-            .map(|b| b.kernel_insns)
+            .map(|b| b.kernel())
             .sum();
         let parts: u64 = Direction::ALL
             .iter()

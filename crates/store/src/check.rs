@@ -8,8 +8,10 @@
 mod costs;
 mod times;
 
-use netplumb_model::bench::{COUNTED, Measured, NANOSECONDS};
-use netplumb_model::recording::{Arm, Recording};
+use netplumb_model::bench::Measured;
+use netplumb_model::quantity::{Kind, Of};
+use netplumb_model::recording::{Block, Recording};
+use netplumb_model::timing::CPU_TIME;
 
 /// Frames above a node. A kernel's stack has room for some hundreds; of deeper ones the
 /// accounting gives up at 4,096.
@@ -34,6 +36,7 @@ pub(crate) fn check(recording: &Recording) -> Result<(), String> {
     times::ids(recording)?;
     texts(recording)?;
     totals(recording)?;
+    scalars(recording)?;
     costs::add_up(recording)?;
     costs::lines(recording)?;
     times::add_up(recording)?;
@@ -49,6 +52,14 @@ fn ids(recording: &Recording) -> Result<(), String> {
     for (row, block) in recording.blocks.iter().enumerate() {
         if !fits(block.arm, recording.arms.len()) {
             return Err(missing("block", row, "arm", block.arm));
+        }
+        for total in &block.totals {
+            if !fits(total.quantity, recording.quantities.len()) {
+                return Err(format!(
+                    "table total, block {row}: it names quantity {}, which is not there",
+                    total.quantity
+                ));
+            }
         }
     }
     let files = recording.source_files.len();
@@ -180,8 +191,9 @@ fn totals(recording: &Recording) -> Result<(), String> {
     fits("block", "offered", blocks.iter().map(|b| b.ledger.offered))?;
     let delivered = blocks.iter().map(|b| b.ledger.delivered);
     fits("block", "delivered and dropped", delivered.chain(dropped()))?;
-    let insns = blocks.iter().flat_map(|b| [b.kernel_insns, b.user_insns]);
-    fits("block", "kernel_insns and user_insns", insns)?;
+    let totals = blocks.iter().flat_map(|b| &b.totals);
+    let both = totals.flat_map(|total| [total.kernel, total.user]);
+    fits("total", "kernel and user", both)?;
     fits("block", "entered", blocks.iter().map(|b| b.entered))?;
     fits("block", "duration_ns", blocks.iter().map(|b| b.duration_ns))?;
     fits(
@@ -190,11 +202,7 @@ fn totals(recording: &Recording) -> Result<(), String> {
         recording.functions.iter().map(|f| f.size_bytes),
     )?;
     fits("cost", "calls", recording.costs.iter().map(|c| c.calls))?;
-    fits(
-        "cost",
-        "self_insns",
-        recording.costs.iter().map(|c| c.self_insns),
-    )?;
+    fits("cost", "own", recording.costs.iter().map(|c| c.own))?;
     fits(
         "line_cost",
         "insns",
@@ -236,40 +244,66 @@ fn fits(table: &str, columns: &str, mut counts: impl Iterator<Item = u64>) -> Re
     }
 }
 
-/// Whether an arm's costs are samples of time.
-fn is_sampled(arm: &Arm) -> bool {
-    arm.knobs
-        .get(COUNTED)
-        .is_some_and(|what| what == NANOSECONDS)
+/// Whether a block's costs are samples of time.
+fn is_sampled(recording: &Recording, block: &Block) -> bool {
+    let quantity = block.total().quantity as usize;
+    let quantity = recording.quantities.get(quantity);
+    !block.totals.is_empty() && quantity.is_some_and(|q| q.is(&CPU_TIME))
 }
 
-/// Of a bench, a block's ledger is that of its hops; and no count is negative, nor do they
-/// add up to more than fits.
-fn ledgers(recording: &Recording) -> Result<(), String> {
+/// Scalars are of what is there, and counts are never negative, nor do they add up to more
+/// than fits.
+fn scalars(recording: &Recording) -> Result<(), String> {
     let mut sum = 0.0;
-    for (row, counter) in recording.counters.iter().enumerate() {
-        let counts = ["packets", "bytes", "runs", "batches", "polls"];
-        if !counts.contains(&counter.unit.as_str()) {
+    for (row, scalar) in recording.scalars.iter().enumerate() {
+        let missing = |what: &str, id: u32| {
+            format!("table scalar, row {row}: it names {what} {id}, which is not there")
+        };
+        match scalar.of {
+            Of::Arm(arm) if arm as usize >= recording.arms.len() => {
+                return Err(missing("arm", arm));
+            }
+            Of::Block(block) if block as usize >= recording.blocks.len() => {
+                return Err(missing("block", block));
+            }
+            _ => {}
+        }
+        let Some(quantity) = recording.quantities.get(scalar.quantity as usize) else {
+            return Err(missing("quantity", scalar.quantity));
+        };
+        if quantity.kind != Kind::Count {
             continue;
         }
-        if counter.value < 0.0 {
+        if scalar.value < 0.0 {
             return Err(format!(
-                "table counter, row {row}: {} {}, where a count is never negative",
-                counter.value, counter.unit
+                "table scalar, row {row}: {} {}, where a count is never negative",
+                scalar.value, quantity.unit
             ));
         }
-        sum += counter.value;
+        sum += scalar.value;
         if sum > i64::MAX as f64 {
-            return Err(format!("table counter, row {row}: counts add up to {sum}"));
+            return Err(format!("table scalar, row {row}: counts add up to {sum}"));
         }
     }
+    let hops = recording.hops.iter().map(|of| &of.hop);
+    fits("hop", "entered", hops.clone().map(|h| h.entered))?;
+    fits("hop", "left", hops.clone().map(|h| h.left))?;
+    fits(
+        "hop_dropped",
+        "packets",
+        hops.flat_map(|h| h.dropped.values().copied()),
+    )
+}
+
+/// Of a bench, a block's ledger is that of its hops.
+fn ledgers(recording: &Recording) -> Result<(), String> {
     let all = Measured::all_of(recording);
     for (row, (block, measured)) in recording.blocks.iter().zip(&all).enumerate() {
         if measured.hops.is_empty() {
             continue;
         }
         // Samples are of the packets that were handled while the window was open.
-        if is_sampled(&recording.arms[block.arm as usize]) {
+        if is_sampled(recording, block) {
             let handled = measured.handled.total();
             if block.ledger.offered != handled || block.ledger.delivered != handled {
                 return Err(format!(

@@ -8,7 +8,7 @@
 mod check;
 mod error;
 mod lock;
-mod migrate;
+mod old;
 mod open;
 mod output;
 mod read;
@@ -26,12 +26,9 @@ pub use write::Writer;
 pub const APPLICATION_ID: i32 = i32::from_be_bytes(*b"NPLB");
 
 /// The schema that this program writes.
-pub const VERSION: i32 = 3;
+pub const VERSION: i32 = 4;
 
 const SCHEMA: &str = include_str!("schema.sql");
-
-/// What times need besides: a step for recordings that have no such tables.
-const TIMED: &str = include_str!("timed.sql");
 
 #[cfg(test)]
 mod tests;

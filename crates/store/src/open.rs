@@ -17,7 +17,7 @@ use rusqlite::{Connection, OpenFlags, ffi};
 use tempfile::TempDir;
 
 use crate::error::{damaged, reading};
-use crate::{APPLICATION_ID, SCHEMA, StoreError, TIMED, VERSION, migrate};
+use crate::{APPLICATION_ID, SCHEMA, StoreError, VERSION, old};
 
 /// How a SQLite file begins.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
@@ -38,9 +38,11 @@ const STEPS_PER_BYTE: u64 = 64;
 /// Steps between two looks at how many are left.
 const STEPS_AT_ONCE: i32 = 10_000;
 
-/// A recording that can be read: of this schema, whatever it was written in.
+/// A recording that can be read.
 pub(crate) struct Opened {
     pub(crate) connection: Connection,
+    /// Of which schema it is: this one, or the last that [`old`] reads.
+    pub(crate) version: i32,
     /// Where a copy of it is, if one had to be made. Dropped last.
     _copy: Option<TempDir>,
 }
@@ -92,21 +94,26 @@ pub(crate) fn open(path: &Path) -> Result<Opened, StoreError> {
         }
     };
     let wrong = reading(path);
-    let expected = expected(path)?;
+    // What is older is brought up to the last version before this one.
+    let wanted = match version {
+        VERSION => VERSION,
+        _ => old::LAST,
+    };
+    let expected = expected(path, wanted)?;
     // Before anything else is asked of the schema.
     for table in &expected {
         let found = Table::of(&file, &table.name).map_err(&wrong)?;
-        if version < VERSION && found.is_none() {
+        if version < wanted && found.is_none() {
             continue;
         }
-        (table.matches(found, version)).map_err(|why| damaged(path, why))?;
+        (table.matches(found, version, wanted)).map_err(|why| damaged(path, why))?;
         sound(&file, &table.name, path)?;
     }
-    let connection = if version < VERSION {
+    let connection = if version < wanted {
         let copy = migrated(&file, version, steps).map_err(&wrong)?;
         for table in &expected {
             let found = Table::of(&copy, &table.name).map_err(&wrong)?;
-            (table.matches(found, VERSION)).map_err(|why| damaged(path, why))?;
+            (table.matches(found, wanted, wanted)).map_err(|why| damaged(path, why))?;
         }
         copy
     } else {
@@ -114,6 +121,7 @@ pub(crate) fn open(path: &Path) -> Result<Opened, StoreError> {
     };
     Ok(Opened {
         connection,
+        version: wanted,
         _copy: copy,
     })
 }
@@ -265,14 +273,14 @@ fn rolled_back(whole: &Path, journal: &Path, path: &Path) -> Result<TempDir, Sto
     Ok(folder)
 }
 
-/// A copy in memory, of the present schema.
+/// A copy in memory, of the last schema that [`old`] reads.
 fn migrated(file: &Connection, version: i32, steps: u64) -> rusqlite::Result<Connection> {
     let mut copy = Connection::open_in_memory()?;
     let backup = rusqlite::backup::Backup::new(file, &mut copy)?;
     backup.step(-1)?;
     drop(backup);
     restrain(&mut copy, steps)?;
-    migrate::up(&copy, version)?;
+    old::up(&copy, version)?;
     Ok(copy)
 }
 
@@ -350,7 +358,8 @@ impl Table {
     }
 
     /// Whether what was found is this one, in a file of a version.
-    fn matches(&self, found: Option<Table>, version: i32) -> Result<(), String> {
+    /// Whether what a file of some version has is a table of the `wanted` schema's.
+    fn matches(&self, found: Option<Table>, version: i32, wanted: i32) -> Result<(), String> {
         let name = &self.name;
         let Some(found) = found else {
             return Err(format!("there is no table {name}"));
@@ -363,21 +372,26 @@ impl Table {
             return Err(format!("table {name}: column {column} is generated"));
         }
         // Older ones have fewer columns: what they have will be migrated.
-        if version == VERSION && found != *self {
+        if version == wanted && found != *self {
             return Err(format!(
-                "table {name} does not have the columns of schema version {VERSION}"
+                "table {name} does not have the columns of schema version {wanted}"
             ));
         }
         Ok(())
     }
 }
 
-/// The tables of the present schema.
-fn expected(path: &Path) -> Result<Vec<Table>, StoreError> {
+/// The tables of a schema: the present one, or the last that [`old`] reads.
+fn expected(path: &Path, version: i32) -> Result<Vec<Table>, StoreError> {
     let tables = || -> rusqlite::Result<Vec<Table>> {
         let new = Connection::open_in_memory()?;
-        new.execute_batch(SCHEMA)?;
-        new.execute_batch(TIMED)?;
+        match version {
+            VERSION => new.execute_batch(SCHEMA)?,
+            _ => {
+                new.execute_batch(old::SCHEMA_3)?;
+                new.execute_batch(old::TIMED)?;
+            }
+        }
         let mut statement =
             new.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")?;
         let names: Vec<String> = statement

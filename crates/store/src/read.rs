@@ -2,14 +2,17 @@
 
 use std::path::Path;
 
+use netplumb_model::bench::Hop;
+use netplumb_model::quantity::{Item, Of, Quantity, Scalar};
 use netplumb_model::recording::{
-    Arm, Block, Cost, Function, Ledger, LineCost, Loss, Node, Recording, SourceLine,
+    Arm, Block, BlockHop, Cost, Function, Ledger, LineCost, Loss, Node, Recording, SourceLine,
+    Total,
 };
 use rusqlite::Connection;
 
 use crate::error::{damaged, reading};
-use crate::row::{Wrong, count, each, get, name, name_if_any, numbered, rows, text, word};
-use crate::{StoreError, check, open, timed};
+use crate::row::{Wrong, count, each, get, known, name, name_if_any, numbered, rows, text, word};
+use crate::{StoreError, VERSION, check, old, open, timed};
 
 /// Read a recording.
 ///
@@ -19,7 +22,8 @@ use crate::{StoreError, check, open, timed};
 /// no error: it is incomplete, and says so.
 pub fn read(path: &Path) -> Result<Recording, StoreError> {
     let opened = open::open(path)?;
-    let recording = load(&opened.connection).map_err(|wrong| match wrong {
+    let now = opened.version == VERSION;
+    let recording = load(&opened.connection, now).map_err(|wrong| match wrong {
         Wrong::Sqlite(error) => reading(path)(error),
         Wrong::Found(why) => damaged(path, why),
     })?;
@@ -27,7 +31,8 @@ pub fn read(path: &Path) -> Result<Recording, StoreError> {
     Ok(recording)
 }
 
-fn load(c: &Connection) -> Result<Recording, Wrong> {
+/// Read all tables: those of the present schema, or what [`old`] makes of others.
+fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
     let mut recording = Recording::default();
     each(c, "recording", "key, value", "key", |_, r| {
         match name(r, 0)?.as_str() {
@@ -37,9 +42,21 @@ fn load(c: &Connection) -> Result<Recording, Wrong> {
         }
         Ok(())
     })?;
-    let pair = |r: &rusqlite::Row<'_>| Ok((text(r, 0)?, text(r, 1)?));
-    let facts = rows(c, "environment", "key, value", "key", pair)?;
-    recording.environment = facts.into_iter().collect();
+    recording.environment = pairs(c, "environment", "key, value", "key")?;
+    if now {
+        let columns = "instrument, name, unit, kind, repeats, number, label";
+        recording.quantities = numbered(c, "quantity", columns, |r| {
+            Ok(Quantity {
+                instrument: name(r, 1)?,
+                name: name(r, 2)?,
+                unit: name(r, 3)?,
+                kind: word(r, 4)?,
+                repeats: word(r, 5)?,
+                number: name_if_any(r, 6)?,
+                label: name_if_any(r, 7)?,
+            })
+        })?;
+    }
     let columns = "name, proto, family, link, forward, size_bytes";
     recording.arms = numbered(c, "arm", columns, |r| {
         Ok(Arm {
@@ -57,24 +74,16 @@ fn load(c: &Connection) -> Result<Recording, Wrong> {
         arm.knobs.insert(name(r, 1)?, text(r, 2)?);
         Ok(())
     })?;
-    let columns = "arm, repetition, offered, delivered, kernel_insns, user_insns, entered, \
-                   returned, duration_ns";
-    recording.blocks = numbered(c, "block", columns, |r| {
-        Ok(Block {
-            arm: get(r, 1)?,
-            index: get(r, 2)?,
-            ledger: Ledger {
-                offered: count(r, 3)?,
-                delivered: count(r, 4)?,
-                dropped: Default::default(),
-            },
-            kernel_insns: count(r, 5)?,
-            user_insns: count(r, 6)?,
-            entered: count(r, 7)?,
-            returned: count(r, 8)?,
-            duration_ns: count(r, 9)?,
-        })
-    })?;
+    match now {
+        true => {
+            notes(c, &mut recording)?;
+            blocks(c, &mut recording)?;
+        }
+        false => {
+            old::environment(&mut recording);
+            old::blocks(c, &mut recording)?;
+        }
+    }
     each(
         c,
         "dropped",
@@ -107,20 +116,19 @@ fn load(c: &Connection) -> Result<Recording, Wrong> {
             tail: get(r, 3)?,
         })
     })?;
-    let (columns, order) = (
-        "block, direction, context, node, calls, self_insns",
-        "block, direction, context, node",
-    );
-    recording.costs = rows(c, "cost", columns, order, |r| {
-        Ok(Cost {
-            block: get(r, 0)?,
-            direction: word(r, 1)?,
-            context: word(r, 2)?,
-            node: get(r, 3)?,
-            calls: count(r, 4)?,
-            self_insns: count(r, 5)?,
-        })
-    })?;
+    match now {
+        true => {
+            costs(c, &mut recording)?;
+            scalars(c, &mut recording)?;
+            hops(c, &mut recording)?;
+            recording.unwatched = pairs(c, "unwatched", "name, reason", "name")?;
+            recording.untried = pairs(c, "untried", "setting, reason", "setting")?;
+        }
+        false => {
+            old::costs(c, &mut recording)?;
+            old::counters(c, &mut recording)?;
+        }
+    }
     let (columns, order) = (
         "block, function, file, line, insns",
         "block, function, file, line",
@@ -146,6 +154,156 @@ fn load(c: &Connection) -> Result<Recording, Wrong> {
     })?;
     Ok(recording)
 }
+
+fn pairs(
+    c: &Connection,
+    table: &str,
+    columns: &str,
+    order: &str,
+) -> Result<std::collections::BTreeMap<String, String>, Wrong> {
+    let pair = |r: &rusqlite::Row<'_>| Ok((text(r, 0)?, text(r, 1)?));
+    Ok(rows(c, table, columns, order, pair)?.into_iter().collect())
+}
+
+/// What came of arms beside their figures.
+fn notes(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    let (columns, order) = ("arm, kind, key, text", "arm, kind, key");
+    each(c, "arm_note", columns, order, |_, r| {
+        let arm: u32 = get(r, 0)?;
+        of(&mut recording.arms, i64::from(arm), "an arm")?;
+        let (kind, key, text) = (name(r, 1)?, name(r, 2)?, text(r, 3)?);
+        let notes = recording.notes_of(arm as usize);
+        match kind.as_str() {
+            FAILED => notes.failed = Some(text),
+            FACT => drop(notes.facts.insert(key, text)),
+            INERT => drop(notes.inert.insert(key, text)),
+            DIAGNOSIS => notes.diagnosis = Some(text),
+            IRREGULAR => {
+                let goal = key.parse().map_err(|_| {
+                    Wrong::Found(format!("`{}` is no goal's number", key.escape_debug()))
+                })?;
+                notes.irregular.insert(goal, text);
+            }
+            other => {
+                let other = other.escape_debug();
+                return Err(Wrong::Found(format!("`{other}` is no kind of note")));
+            }
+        }
+        Ok(())
+    })
+}
+
+fn blocks(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    let columns = "arm, repetition, offered, delivered, entered, returned, duration_ns";
+    recording.blocks = numbered(c, "block", columns, |r| {
+        Ok(Block {
+            arm: get(r, 1)?,
+            index: get(r, 2)?,
+            ledger: Ledger {
+                offered: count(r, 3)?,
+                delivered: count(r, 4)?,
+                dropped: Default::default(),
+            },
+            totals: Vec::new(),
+            entered: count(r, 5)?,
+            returned: count(r, 6)?,
+            duration_ns: count(r, 7)?,
+        })
+    })?;
+    let (columns, order) = ("block, quantity, kernel, user", "block, quantity");
+    each(c, "total", columns, order, |_, r| {
+        let block = of(&mut recording.blocks, get(r, 0)?, "a block")?;
+        block.totals.push(Total {
+            quantity: get(r, 1)?,
+            kernel: count(r, 2)?,
+            user: count(r, 3)?,
+        });
+        Ok(())
+    })
+}
+
+fn costs(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    let (columns, order) = (
+        "block, quantity, direction, context, node, calls, own",
+        "block, quantity, direction, context, node",
+    );
+    recording.costs = rows(c, "cost", columns, order, |r| {
+        Ok(Cost {
+            block: get(r, 0)?,
+            quantity: get(r, 1)?,
+            direction: word(r, 2)?,
+            context: word(r, 3)?,
+            node: get(r, 4)?,
+            calls: count(r, 5)?,
+            own: count(r, 6)?,
+        })
+    })?;
+    Ok(())
+}
+
+fn scalars(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    let columns = "block, arm, quantity, number, label, value";
+    recording.scalars = rows(c, "scalar", columns, "rowid", |r| {
+        Ok(Scalar {
+            of: match (get(r, 0)?, get(r, 1)?) {
+                (None, None) => Of::Run,
+                (None, Some(arm)) => Of::Arm(arm),
+                (Some(block), None) => Of::Block(block),
+                (Some(_), Some(_)) => {
+                    return Err(Wrong::Found("it is of a block and of an arm".into()));
+                }
+            },
+            quantity: get(r, 2)?,
+            item: Item {
+                number: get(r, 3)?,
+                label: name_if_any(r, 4)?,
+            },
+            value: known(r, 5)?,
+        })
+    })?;
+    Ok(())
+}
+
+fn hops(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    let (columns, order) = ("block, place, name, entered, \"left\"", "block, place");
+    // By block and place, where each is among the hops.
+    let mut at = std::collections::HashMap::new();
+    each(c, "hop", columns, order, |number, r| {
+        let (block, place): (u32, u32) = (get(r, 0)?, get(r, 1)?);
+        of(&mut recording.blocks, i64::from(block), "a block")?;
+        at.insert((block, place), number);
+        recording.hops.push(BlockHop {
+            block,
+            hop: Hop {
+                name: name(r, 2)?,
+                entered: count(r, 3)?,
+                left: count(r, 4)?,
+                dropped: Default::default(),
+            },
+        });
+        Ok(())
+    })?;
+    let (columns, order) = ("block, place, cause, packets", "block, place, cause");
+    each(c, "hop_dropped", columns, order, |_, r| {
+        let key: (u32, u32) = (get(r, 0)?, get(r, 1)?);
+        let Some(hop) = at.get(&key) else {
+            let (block, place) = key;
+            return Err(Wrong::Found(format!(
+                "it names hop {place} of block {block}, which is not there"
+            )));
+        };
+        let dropped = &mut recording.hops[*hop].hop.dropped;
+        dropped.insert(name(r, 2)?, count(r, 3)?);
+        Ok(())
+    })
+}
+
+/// Kinds of notes of an arm, as they are written.
+pub(crate) const FAILED: &str = "failed";
+pub(crate) const FACT: &str = "fact";
+pub(crate) const INERT: &str = "inert";
+pub(crate) const DIAGNOSIS: &str = "diagnosis";
+pub(crate) const IRREGULAR: &str = "irregular";
 
 /// What a row is about, by its number.
 pub(crate) fn of<'a, T>(all: &'a mut [T], id: i64, what: &str) -> Result<&'a mut T, Wrong> {

@@ -1,5 +1,5 @@
--- A Netplumb recording, version 3. docs/reference/recording.md explains it.
--- Ids are dense and start at 0. Costs hang on a calling-context tree (node);
+-- A Netplumb recording, version 4. docs/reference/recording.md explains it.
+-- Ids are dense and start at 0. Costs and times hang on a calling-context tree (node);
 -- the views at the end give what most questions ask for.
 
 CREATE TABLE recording (
@@ -10,6 +10,18 @@ CREATE TABLE recording (
 CREATE TABLE environment (
   key   TEXT NOT NULL PRIMARY KEY,   -- dotted: kernel.release, vm.qemu, config.HZ ...
   value TEXT NOT NULL
+) STRICT;
+
+-- What was measured, as the instrument declares it.
+CREATE TABLE quantity (
+  id         INTEGER NOT NULL PRIMARY KEY,
+  instrument TEXT NOT NULL,          -- exact, functions, stages, rates ...
+  name       TEXT NOT NULL,
+  unit       TEXT NOT NULL,          -- instructions, ns, packets/s ...
+  kind       TEXT NOT NULL,          -- count, duration, rate, share
+  repeats    TEXT NOT NULL,          -- exactly, statistically
+  number     TEXT,                   -- what scalar.number is: CPU, queue, goal
+  label      TEXT                    -- what scalar.label is: cause, place
 ) STRICT;
 
 CREATE TABLE arm (
@@ -29,16 +41,43 @@ CREATE TABLE knob (
   PRIMARY KEY (arm, name)
 ) STRICT;
 
+-- What came of an arm beside its figures.
+CREATE TABLE arm_note (
+  arm  INTEGER NOT NULL REFERENCES arm(id),
+  kind TEXT NOT NULL,                -- failed, fact, inert, diagnosis, irregular
+  key  TEXT NOT NULL,                -- of the fact; the setting; the goal
+  text TEXT NOT NULL,
+  PRIMARY KEY (arm, kind, key)
+) STRICT;
+
 CREATE TABLE block (
   id           INTEGER NOT NULL PRIMARY KEY,
   arm          INTEGER NOT NULL REFERENCES arm(id),
   repetition   INTEGER NOT NULL,
   offered      INTEGER NOT NULL,     -- packets sent
   delivered    INTEGER NOT NULL,     -- packets received
-  kernel_insns INTEGER NOT NULL,     -- counted apart from the costs, and equal to their sum
-  user_insns   INTEGER NOT NULL,
   entered      INTEGER NOT NULL,     -- functions entered in the window
-  returned     INTEGER NOT NULL      -- of these, returned in it
+  returned     INTEGER NOT NULL,     -- of these, returned in it
+  duration_ns  INTEGER NOT NULL      -- 0: a clock without time
+) STRICT;
+
+-- What a block had of a quantity: counted apart from its costs, which add up to it.
+CREATE TABLE total (
+  block    INTEGER NOT NULL REFERENCES block(id),
+  quantity INTEGER NOT NULL REFERENCES quantity(id),
+  kernel   INTEGER NOT NULL,
+  user     INTEGER NOT NULL,
+  PRIMARY KEY (block, quantity)
+) STRICT, WITHOUT ROWID;
+
+-- One figure of a block, of an arm (block is NULL), or of the run (both are).
+CREATE TABLE scalar (
+  block    INTEGER REFERENCES block(id),
+  arm      INTEGER REFERENCES arm(id),
+  quantity INTEGER NOT NULL REFERENCES quantity(id),
+  number   INTEGER,                  -- of what quantity.number says
+  label    TEXT,                     -- of what quantity.label says
+  value    REAL                      -- NULL: asked for, and not known
 ) STRICT;
 
 CREATE TABLE dropped (
@@ -47,6 +86,25 @@ CREATE TABLE dropped (
   packets INTEGER NOT NULL,
   PRIMARY KEY (block, cause)
 ) STRICT;
+
+-- The way of a block's packets, from each count to the next.
+CREATE TABLE hop (
+  block   INTEGER NOT NULL REFERENCES block(id),
+  place   INTEGER NOT NULL,          -- on the way, from 0
+  name    TEXT NOT NULL,
+  entered INTEGER NOT NULL,          -- packets that came to it
+  "left"  INTEGER NOT NULL,          -- packets that left it for the next one
+  PRIMARY KEY (block, place)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE hop_dropped (
+  block   INTEGER NOT NULL,
+  place   INTEGER NOT NULL,
+  cause   TEXT NOT NULL,
+  packets INTEGER NOT NULL,
+  PRIMARY KEY (block, place, cause),
+  FOREIGN KEY (block, place) REFERENCES hop(block, place)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE source_file (
   id   INTEGER NOT NULL PRIMARY KEY,
@@ -72,13 +130,14 @@ CREATE TABLE node (
 ) STRICT;
 
 CREATE TABLE cost (
-  block      INTEGER NOT NULL REFERENCES block(id),
-  direction  TEXT NOT NULL,          -- tx, rx, forward, echo, ack, other
-  context    TEXT NOT NULL,          -- task, other-task, softirq:VECTOR, hardirq
-  node       INTEGER NOT NULL REFERENCES node(id),
-  calls      INTEGER NOT NULL,
-  self_insns INTEGER NOT NULL,
-  PRIMARY KEY (block, direction, context, node)
+  block     INTEGER NOT NULL REFERENCES block(id),
+  quantity  INTEGER NOT NULL REFERENCES quantity(id),
+  direction TEXT NOT NULL,           -- tx, rx, forward, echo, ack, other
+  context   TEXT NOT NULL,           -- task, other-task, softirq:VECTOR, hardirq
+  node      INTEGER NOT NULL REFERENCES node(id),
+  calls     INTEGER NOT NULL,        -- of samples, how many there are
+  own       INTEGER NOT NULL,        -- of the function itself, in the quantity's unit
+  PRIMARY KEY (block, quantity, direction, context, node)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE line_cost (
@@ -96,17 +155,104 @@ CREATE TABLE loss (
   meaning TEXT NOT NULL
 ) STRICT;
 
+-- Functions and tracepoints that could not be watched.
+CREATE TABLE unwatched (
+  name   TEXT NOT NULL PRIMARY KEY,
+  reason TEXT NOT NULL
+) STRICT;
+
+-- Settings that a scan did not try.
+CREATE TABLE untried (
+  setting TEXT NOT NULL PRIMARY KEY,
+  reason  TEXT NOT NULL
+) STRICT;
+
+-- What a node took in a block, direction and context.
+CREATE TABLE timed (
+  id             INTEGER NOT NULL PRIMARY KEY,
+  block          INTEGER NOT NULL REFERENCES block(id),
+  direction      TEXT NOT NULL,      -- as in cost
+  context        TEXT NOT NULL,
+  node           INTEGER NOT NULL REFERENCES node(id),
+  calls          INTEGER NOT NULL,   -- that returned in the window
+  total_ns       INTEGER NOT NULL,   -- entry to exit, as read, less what interrupted
+  min_ns         INTEGER NOT NULL,
+  max_ns         INTEGER NOT NULL,
+  corrected_ns   REAL,               -- total_ns less the probes' own cost; NULL: not known
+  uncertainty_ns REAL                -- half the width of its 95 % interval
+) STRICT;
+
+CREATE TABLE timed_bucket (
+  timed  INTEGER NOT NULL REFERENCES timed(id),
+  bucket INTEGER NOT NULL,           -- see bucket_bounds
+  calls  INTEGER NOT NULL,
+  PRIMARY KEY (timed, bucket)
+) STRICT, WITHOUT ROWID;
+
+-- What a stage took in a block.
+CREATE TABLE stage (
+  id          INTEGER NOT NULL PRIMARY KEY,
+  block       INTEGER NOT NULL REFERENCES block(id),
+  direction   TEXT NOT NULL,
+  place       INTEGER NOT NULL,      -- on the way, from 0
+  name        TEXT NOT NULL,
+  kind        TEXT NOT NULL,         -- work, wait, unaccounted, total
+  packets     INTEGER NOT NULL,      -- that went through it
+  passed_over INTEGER NOT NULL,      -- on this way, but not through it
+  total_ns    INTEGER NOT NULL,
+  min_ns      INTEGER NOT NULL,
+  max_ns      INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE stage_bucket (
+  stage   INTEGER NOT NULL REFERENCES stage(id),
+  bucket  INTEGER NOT NULL,
+  packets INTEGER NOT NULL,
+  PRIMARY KEY (stage, bucket)
+) STRICT, WITHOUT ROWID;
+
+-- By what functions were timed.
+CREATE TABLE attachment (
+  function  INTEGER NOT NULL REFERENCES function(id),
+  mechanism TEXT NOT NULL,           -- fsession, fentry+fexit, kprobe.session ...
+  arguments INTEGER NOT NULL
+) STRICT;
+
+-- What the probes cost, measured on an empty function.
+CREATE TABLE calibration (
+  cpu            INTEGER,            -- NULL: the median of all
+  mechanism      TEXT NOT NULL,
+  arguments      INTEGER NOT NULL,
+  bias_ns        REAL NOT NULL,      -- what is read for a function that does nothing
+  pair_ns        REAL NOT NULL,      -- what a probe pair takes, the bias included
+  uncertainty_ns REAL NOT NULL
+) STRICT;
+
+-- Traces of single packets.
+CREATE TABLE step (
+  packet      INTEGER NOT NULL,
+  name        TEXT NOT NULL,
+  begin_ns    INTEGER NOT NULL,      -- on the monotonic clock
+  duration_ns INTEGER NOT NULL,
+  cpu         INTEGER NOT NULL,
+  thread      INTEGER NOT NULL,
+  command     TEXT NOT NULL,
+  context     TEXT NOT NULL
+) STRICT;
+
 -- Self cost and calls of every function, by block, direction and context.
 CREATE VIEW function_cost AS
-SELECT c.block, b.arm, a.proto || ' ' || c.direction AS class, c.context,
+SELECT c.block, b.arm, q.name AS quantity, q.unit,
+       a.proto || ' ' || c.direction AS class, c.context,
        f.id AS function, f.name, f.module, f.layer,
-       sum(c.calls) AS calls, sum(c.self_insns) AS self_insns
+       sum(c.calls) AS calls, sum(c.own) AS own
 FROM cost c
+JOIN quantity q ON q.id = c.quantity
 JOIN block b ON b.id = c.block
 JOIN arm a ON a.id = b.arm
 JOIN node n ON n.id = c.node
 JOIN function f ON f.id = n.function
-GROUP BY c.block, c.direction, c.context, f.id;
+GROUP BY c.block, c.quantity, c.direction, c.context, f.id;
 
 -- Who called whom, how often.
 CREATE VIEW edge AS
@@ -121,24 +267,104 @@ LEFT JOIN node p ON p.id = n.parent
 LEFT JOIN function caller ON caller.id = p.function
 GROUP BY c.block, c.direction, c.context, p.function, n.function;
 
--- The same with all that was called from there: `total_insns`. Recursion counts
--- once, where it began.
+-- The same with all that was called from there: `total`. Recursion counts once,
+-- where it began.
 CREATE VIEW function_total AS
-WITH RECURSIVE up(block, direction, context, node, above, self_insns) AS (
-  SELECT block, direction, context, node, node, self_insns FROM cost
+WITH RECURSIVE up(block, quantity, direction, context, node, above, own) AS (
+  SELECT block, quantity, direction, context, node, node, own FROM cost
   UNION ALL
-  SELECT up.block, up.direction, up.context, up.node, n.parent, up.self_insns
+  SELECT up.block, up.quantity, up.direction, up.context, up.node, n.parent, up.own
   FROM up JOIN node n ON n.id = up.above
   WHERE n.parent IS NOT NULL
 )
-SELECT each.block, b.arm, a.proto || ' ' || each.direction AS class, each.context,
+SELECT each.block, b.arm, q.name AS quantity, q.unit,
+       a.proto || ' ' || each.direction AS class, each.context,
        f.id AS function, f.name, f.module, f.layer,
-       sum(each.self_insns) AS total_insns
+       sum(each.own) AS total
 FROM (
-  SELECT DISTINCT up.block, up.direction, up.context, up.node, n.function, up.self_insns
+  SELECT DISTINCT up.block, up.quantity, up.direction, up.context, up.node, n.function, up.own
   FROM up JOIN node n ON n.id = up.above
 ) each
+JOIN quantity q ON q.id = each.quantity
 JOIN block b ON b.id = each.block
 JOIN arm a ON a.id = b.arm
 JOIN function f ON f.id = each.function
-GROUP BY each.block, each.direction, each.context, f.id;
+GROUP BY each.block, each.quantity, each.direction, each.context, f.id;
+
+-- Scalars with what they are of.
+CREATE VIEW figure AS
+SELECT s.block, coalesce(s.arm, b.arm) AS arm, q.instrument, q.name, q.unit,
+       s.number, s.label, s.value
+FROM scalar s
+JOIN quantity q ON q.id = s.quantity
+LEFT JOIN block b ON b.id = s.block;
+
+-- The shortest and the longest time of a bucket, in nanoseconds.
+CREATE VIEW bucket_bounds AS
+WITH RECURSIVE each(bucket) AS (
+  SELECT 0 UNION ALL SELECT bucket + 1 FROM each WHERE bucket < 511
+)
+SELECT bucket,
+       CASE WHEN bucket < 16 THEN bucket
+            ELSE (16 + bucket % 16) << (bucket / 16 - 1) END AS from_ns,
+       CASE WHEN bucket < 16 THEN bucket
+            ELSE ((17 + bucket % 16) << (bucket / 16 - 1)) - 1 END AS to_ns
+FROM each;
+
+-- Times of every function, by block, direction and context. Means over all calls,
+-- those within another call of the same function too.
+CREATE VIEW function_time AS
+SELECT t.block, b.arm, a.proto || ' ' || t.direction AS class, t.context,
+       f.id AS function, f.name, f.module, f.layer, sum(t.calls) AS calls,
+       sum(t.total_ns) * 1.0 / sum(t.calls) AS raw_ns_per_call,
+       sum(t.corrected_ns) / sum(t.calls) AS corrected_ns_per_call,
+       max(t.max_ns) AS max_ns
+FROM timed t
+JOIN block b ON b.id = t.block
+JOIN arm a ON a.id = b.arm
+JOIN node n ON n.id = t.node
+JOIN function f ON f.id = n.function
+GROUP BY t.block, t.direction, t.context, f.id;
+
+-- Corrected time of every function less that of the timed functions below it.
+CREATE VIEW function_self_time AS
+WITH below AS (
+  SELECT t.block, t.direction, t.context, n.parent AS node, sum(t.corrected_ns) AS ns
+  FROM timed t JOIN node n ON n.id = t.node
+  WHERE n.parent IS NOT NULL
+  GROUP BY t.block, t.direction, t.context, n.parent
+)
+SELECT t.block, b.arm, a.proto || ' ' || t.direction AS class, t.context,
+       f.id AS function, f.name, f.module, f.layer, sum(t.calls) AS calls,
+       sum(t.corrected_ns - coalesce(below.ns, 0)) AS self_ns
+FROM timed t
+JOIN block b ON b.id = t.block
+JOIN arm a ON a.id = b.arm
+JOIN node n ON n.id = t.node
+JOIN function f ON f.id = n.function
+LEFT JOIN below ON below.block = t.block AND below.direction = t.direction
+  AND below.context = t.context AND below.node = t.node
+GROUP BY t.block, t.direction, t.context, f.id;
+
+-- How the times of a function are distributed.
+CREATE VIEW function_histogram AS
+SELECT t.block, b.arm, a.proto || ' ' || t.direction AS class, t.context,
+       f.id AS function, f.name, h.bucket, bounds.from_ns, bounds.to_ns, sum(h.calls) AS calls
+FROM timed_bucket h
+JOIN timed t ON t.id = h.timed
+JOIN block b ON b.id = t.block
+JOIN arm a ON a.id = b.arm
+JOIN node n ON n.id = t.node
+JOIN function f ON f.id = n.function
+JOIN bucket_bounds bounds ON bounds.bucket = h.bucket
+GROUP BY t.block, t.direction, t.context, f.id, h.bucket;
+
+-- What a stage took of every packet on its way; a packet that passed it over took
+-- none, so the stages of a way add up to its total.
+CREATE VIEW stage_time AS
+SELECT s.block, b.arm, a.proto || ' ' || s.direction AS class, s.place, s.name, s.kind,
+       s.packets, s.passed_over,
+       s.total_ns * 1.0 / (s.packets + s.passed_over) AS ns_per_packet, s.max_ns
+FROM stage s
+JOIN block b ON b.id = s.block
+JOIN arm a ON a.id = b.arm;

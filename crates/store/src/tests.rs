@@ -1,9 +1,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use netplumb_model::bench::Hop;
+use netplumb_model::bench::quantities::GOAL_LOWER;
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
+use netplumb_model::quantity::{Item, Of, Quantity};
 use netplumb_model::recording::*;
-use netplumb_model::timing::{BUCKETS, Calibration, Mechanism, StageKind, Step, Times};
+use netplumb_model::timing::{
+    ATTACH, BUCKETS, BUSY, Calibration, INSTRUCTIONS, Mechanism, SEEN, StageKind, Step, Times,
+};
 
 use super::*;
 
@@ -11,6 +16,7 @@ fn small() -> Recording {
     Recording {
         environment: BTreeMap::from([("clock".into(), "exact".into())]),
         experiment_toml: "name = \"x\"\n".into(),
+        quantities: vec![Quantity::from(&INSTRUCTIONS)],
         arms: vec![Arm {
             name: "udp".into(),
             proto: Proto::Udp,
@@ -28,8 +34,11 @@ fn small() -> Recording {
                 delivered: 9,
                 dropped: BTreeMap::from([("UdpRcvbufErrors".into(), 1)]),
             },
-            kernel_insns: 42,
-            user_insns: 7,
+            totals: vec![netplumb_model::recording::Total {
+                quantity: 0,
+                kernel: 42,
+                user: 7,
+            }],
             entered: 2,
             returned: 2,
             duration_ns: 0,
@@ -73,20 +82,22 @@ fn small() -> Recording {
         ],
         costs: vec![
             Cost {
+                quantity: 0,
                 block: 0,
                 direction: Direction::Rx,
                 context: Context::Softirq(Softirq::NetRx),
                 node: 0,
                 calls: 1,
-                self_insns: 40,
+                own: 40,
             },
             Cost {
+                quantity: 0,
                 block: 0,
                 direction: Direction::Rx,
                 context: Context::Softirq(Softirq::NetRx),
                 node: 1,
                 calls: 1,
-                self_insns: 2,
+                own: 2,
             },
         ],
         losses: vec![Loss {
@@ -125,15 +136,13 @@ fn views() {
     Writer::create(&path).unwrap().save(&small()).unwrap();
     let connection = rusqlite::Connection::open(&path).unwrap();
     let total: (String, i64, i64) = connection
-        .query_row(
-            "SELECT class, calls, self_insns FROM function_cost",
-            [],
-            |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)),
-        )
+        .query_row("SELECT class, calls, own FROM function_cost", [], |r| {
+            Ok((r.get(0)?, r.get(1)?, r.get(2)?))
+        })
         .unwrap();
     assert_eq!(total, ("udp rx".into(), 2, 42));
     let inclusive: i64 = connection
-        .query_row("SELECT total_insns FROM function_total", [], |r| r.get(0))
+        .query_row("SELECT total FROM function_total", [], |r| r.get(0))
         .unwrap();
     assert_eq!(inclusive, 42, "a function that calls itself counts once");
     let edges: i64 = connection
@@ -175,7 +184,8 @@ fn version_1() {
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
-/// Check that a migrated recording has the tables and columns of a new one.
+/// Check that a recording of the first version is brought up to the tables and columns of
+/// the last one before this.
 #[test]
 fn migrated_and_new_are_alike() {
     let columns = |connection: &rusqlite::Connection| -> Vec<(String, String, String)> {
@@ -187,14 +197,15 @@ fn migrated_and_new_are_alike() {
         let rows = statement.query_map([], row).unwrap();
         rows.map(Result::unwrap).collect()
     };
-    let old = rusqlite::Connection::open_in_memory().unwrap();
-    old.execute_batch(include_str!("../testdata/schema-1.sql"))
+    let first = rusqlite::Connection::open_in_memory().unwrap();
+    first
+        .execute_batch(include_str!("../testdata/schema-1.sql"))
         .unwrap();
-    migrate::up(&old, 1).unwrap();
+    old::up(&first, 1).unwrap();
     let new = rusqlite::Connection::open_in_memory().unwrap();
-    new.execute_batch(SCHEMA).unwrap();
-    new.execute_batch(TIMED).unwrap();
-    assert_eq!(columns(&old), columns(&new));
+    new.execute_batch(old::SCHEMA_3).unwrap();
+    new.execute_batch(old::TIMED).unwrap();
+    assert_eq!(columns(&first), columns(&new));
 }
 
 /// Check that whatever is no whole recording is told as what it is.
@@ -284,8 +295,7 @@ fn timed() -> Recording {
     };
     let mut recording = small();
     recording.blocks = vec![Block {
-        kernel_insns: 0,
-        user_insns: 0,
+        totals: Vec::new(),
         entered: 0,
         returned: 0,
         duration_ns: 1_000_000_000,
@@ -328,12 +338,34 @@ fn timed() -> Recording {
             uncertainty_ns: 0.5,
         })
         .into();
-    recording.counters = vec![Counter {
-        block: 0,
-        name: "ledger.udp tx.xmit".into(),
-        value: 10.0,
-        unit: "packets".into(),
-    }];
+    recording.add(Of::Block(0), &SEEN, Item::label("udp tx xmit"), 10.0);
+    recording.add(Of::Block(0), &BUSY, Item::ONLY, 0.25);
+    recording.add(Of::Arm(0), &GOAL_LOWER, Item::number(1), 4e5);
+    recording.set(&ATTACH, Item::ONLY, 12e6);
+    recording.hops = [("generator to tx0", 10, 0), ("tx0 to rx0", 9, 1)]
+        .map(|(name, left, lost)| BlockHop {
+            block: 0,
+            hop: Hop {
+                name: name.into(),
+                entered: 10,
+                left,
+                dropped: BTreeMap::from([("UdpRcvbufErrors".into(), lost)])
+                    .into_iter()
+                    .filter(|(_, n)| *n > 0)
+                    .collect(),
+            },
+        })
+        .into();
+    recording.notes_of(0).failed = Some("too few packets".into());
+    recording.notes_of(0).diagnosis = Some("in the ring".into());
+    let notes = recording.notes_of(0);
+    notes.facts.insert("nft.rules".into(), "10".into());
+    notes.inert.insert("mtu_bytes".into(), "never cut".into());
+    notes.irregular.insert(1, "given up".into());
+    let why = "inlined".to_string();
+    recording.unwatched.insert("ip_rcv".into(), why);
+    let why = "its value is a word".to_string();
+    recording.untried.insert("net.x".into(), why);
     recording.steps = vec![Step {
         packet: 0,
         name: "udp_rcv".into(),
@@ -364,9 +396,11 @@ fn times_round_trip() {
     // A correction that is not known is kept as such, and the run with it.
     let mut unknown = timed();
     unknown.timed[0].corrected_ns = f64::NAN;
+    unknown.scalars[1].value = f64::NAN;
     let path = folder.path().join("b.plumb");
     Writer::create(&path).unwrap().save(&unknown).unwrap();
-    assert!(read(&path).unwrap().timed[0].corrected_ns.is_nan());
+    let found = read(&path).unwrap();
+    assert!(found.timed[0].corrected_ns.is_nan() && found.scalars[1].value.is_nan());
 }
 
 /// Check that what times say is answered by the views, and that their buckets are
@@ -422,7 +456,7 @@ fn a_dump_of_version_1() {
 #[test]
 fn times_of_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    for table in ["timed", "stage", "counter"] {
+    for table in ["timed", "stage", "scalar", "hop"] {
         let path = folder.path().join(table);
         Writer::create(&path).unwrap().save(&timed()).unwrap();
         let connection = rusqlite::Connection::open(&path).unwrap();

@@ -1,6 +1,6 @@
-//! The tables of `timed.sql`, written and read.
+//! Times, stages and traces, written and read.
 
-use netplumb_model::recording::{Attachment, Counter, Recording, Stage, Timed};
+use netplumb_model::recording::{Attachment, Recording, Stage, Timed};
 use netplumb_model::timing::{Buckets, Calibration, Step, Times};
 use rusqlite::{Connection, Row, Transaction, params};
 
@@ -14,7 +14,6 @@ pub(crate) struct Written {
     stages: usize,
     attachments: usize,
     calibration: usize,
-    counters: usize,
     steps: usize,
 }
 
@@ -26,7 +25,6 @@ impl Written {
             stages: recording.stages.len(),
             attachments: recording.attachments.len(),
             calibration: recording.calibration.len(),
-            counters: recording.counters.len(),
             steps: recording.steps.len(),
         }
     }
@@ -92,10 +90,6 @@ pub(crate) fn add(
             one.pair_ns,
             one.uncertainty_ns
         ])?;
-    }
-    let mut put = to.prepare("INSERT INTO counter VALUES (?, ?, ?, ?)")?;
-    for one in recording.counters.iter().skip(before.counters) {
-        put.execute(params![one.block, one.name, one.value, one.unit])?;
     }
     let mut put = to.prepare("INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, ?, ?)")?;
     for one in recording.steps.iter().skip(before.steps) {
@@ -170,14 +164,6 @@ pub(crate) fn load(c: &Connection, recording: &mut Recording) -> Result<(), Wron
             bias_ns: finite(r, 3)?,
             pair_ns: finite(r, 4)?,
             uncertainty_ns: finite(r, 5)?,
-        })
-    })?;
-    recording.counters = rows(c, "counter", "block, name, value, unit", "rowid", |r| {
-        Ok(Counter {
-            block: get(r, 0)?,
-            name: name(r, 1)?,
-            value: finite(r, 2)?,
-            unit: name(r, 3)?,
         })
     })?;
     let columns = "packet, name, begin_ns, duration_ns, cpu, thread, command, context";

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use netplumb_model::quantity::Of;
 use netplumb_model::recording::Recording;
 use rusqlite::{Connection, OpenFlags, Transaction, params};
 
 use crate::error::writing;
-use crate::{APPLICATION_ID, Output, SCHEMA, StoreError, TIMED, VERSION, timed};
+use crate::read::{DIAGNOSIS, FACT, FAILED, INERT, IRREGULAR};
+use crate::{APPLICATION_ID, Output, SCHEMA, StoreError, VERSION, timed};
 
 /// Writes what is new in a recording each time it is asked to.
 #[derive(Debug)]
@@ -20,6 +22,7 @@ pub struct Writer {
 /// How much of each list is in the file.
 #[derive(Debug, Default, Clone, Copy)]
 struct Written {
+    quantities: usize,
     arms: usize,
     blocks: usize,
     source_files: usize,
@@ -27,6 +30,7 @@ struct Written {
     nodes: usize,
     costs: usize,
     line_costs: usize,
+    hops: usize,
     timed: timed::Written,
 }
 
@@ -95,6 +99,7 @@ impl Written {
     /// All that there is.
     fn of(recording: &Recording) -> Written {
         Written {
+            quantities: recording.quantities.len(),
             arms: recording.arms.len(),
             blocks: recording.blocks.len(),
             source_files: recording.source_files.len(),
@@ -102,6 +107,7 @@ impl Written {
             nodes: recording.nodes.len(),
             costs: recording.costs.len(),
             line_costs: recording.line_costs.len(),
+            hops: recording.hops.len(),
             timed: timed::Written::of(recording),
         }
     }
@@ -115,7 +121,7 @@ fn image(recording: &Recording) -> rusqlite::Result<Vec<u8>> {
     connection.pragma_update(None, "user_version", VERSION)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     let transaction = connection.transaction()?;
-    transaction.execute_batch(&format!("{SCHEMA}\n{TIMED}"))?;
+    transaction.execute_batch(SCHEMA)?;
     add(&transaction, recording, Written::default())?;
     transaction.commit()?;
     Ok(connection.serialize(rusqlite::MAIN_DB)?.to_vec())
@@ -128,6 +134,20 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
     let mut put = to.prepare("INSERT OR REPLACE INTO environment VALUES (?, ?)")?;
     for (key, value) in &recording.environment {
         put.execute([key, value])?;
+    }
+    let mut put = to.prepare("INSERT INTO quantity VALUES (?, ?, ?, ?, ?, ?, ?, ?)")?;
+    let quantities = recording.quantities.iter().enumerate();
+    for (id, quantity) in quantities.skip(before.quantities) {
+        put.execute(params![
+            id,
+            quantity.instrument,
+            quantity.name,
+            quantity.unit,
+            quantity.kind.as_str(),
+            quantity.repeats.as_str(),
+            quantity.number,
+            quantity.label
+        ])?;
     }
     let mut put = to.prepare("INSERT INTO arm VALUES (?, ?, ?, ?, ?, ?, ?)")?;
     let mut put_knob = to.prepare("INSERT INTO knob VALUES (?, ?, ?)")?;
@@ -145,7 +165,23 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             put_knob.execute(params![id, name, value])?;
         }
     }
-    let mut put = to.prepare("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
+    // Notes, scalars of the run and the like may change: there are few.
+    let mut put = to.prepare("INSERT OR REPLACE INTO arm_note VALUES (?, ?, ?, ?)")?;
+    for (arm, notes) in &recording.notes {
+        let failed = notes.failed.iter().map(|why| (FAILED, String::new(), why));
+        let diagnosis = notes.diagnosis.iter();
+        let diagnosis = diagnosis.map(|what| (DIAGNOSIS, String::new(), what));
+        let irregular = notes.irregular.iter();
+        let irregular = irregular.map(|(goal, why)| (IRREGULAR, goal.to_string(), why));
+        let facts = notes.facts.iter().map(|(k, v)| (FACT, k.clone(), v));
+        let inert = notes.inert.iter().map(|(k, v)| (INERT, k.clone(), v));
+        let all = failed.chain(diagnosis).chain(irregular);
+        for (kind, key, text) in all.chain(facts).chain(inert) {
+            put.execute(params![arm, kind, key, text])?;
+        }
+    }
+    let mut put = to.prepare("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?)")?;
+    let mut put_total = to.prepare("INSERT INTO total VALUES (?, ?, ?, ?)")?;
     let mut put_drop = to.prepare("INSERT INTO dropped VALUES (?, ?, ?)")?;
     for (id, block) in recording.blocks.iter().enumerate().skip(before.blocks) {
         put.execute(params![
@@ -154,14 +190,20 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             block.index,
             block.ledger.offered as i64,
             block.ledger.delivered as i64,
-            block.kernel_insns as i64,
-            block.user_insns as i64,
             block.entered as i64,
             block.returned as i64,
             block.duration_ns as i64
         ])?;
         for (cause, packets) in &block.ledger.dropped {
             put_drop.execute(params![id, cause, *packets as i64])?;
+        }
+        for total in &block.totals {
+            put_total.execute(params![
+                id,
+                total.quantity,
+                total.kernel as i64,
+                total.user as i64
+            ])?;
         }
     }
     let mut put = to.prepare("INSERT INTO source_file VALUES (?, ?)")?;
@@ -191,15 +233,16 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
     for (id, node) in recording.nodes.iter().enumerate().skip(before.nodes) {
         put.execute(params![id, node.parent, node.function, node.tail])?;
     }
-    let mut put = to.prepare("INSERT INTO cost VALUES (?, ?, ?, ?, ?, ?)")?;
+    let mut put = to.prepare("INSERT INTO cost VALUES (?, ?, ?, ?, ?, ?, ?)")?;
     for cost in recording.costs.iter().skip(before.costs) {
         put.execute(params![
             cost.block,
+            cost.quantity,
             cost.direction.as_str(),
             cost.context.to_string(),
             cost.node,
             cost.calls as i64,
-            cost.self_insns as i64
+            cost.own as i64
         ])?;
     }
     let mut put = to.prepare("INSERT INTO line_cost VALUES (?, ?, ?, ?, ?)")?;
@@ -212,10 +255,84 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             cost.insns as i64
         ])?;
     }
+    scalars(to, recording)?;
+    hops(to, recording, before.hops)?;
     timed::add(to, recording, before.timed)?;
+    for (sql, pairs) in [
+        (
+            "INSERT OR REPLACE INTO unwatched VALUES (?, ?)",
+            &recording.unwatched,
+        ),
+        (
+            "INSERT OR REPLACE INTO untried VALUES (?, ?)",
+            &recording.untried,
+        ),
+    ] {
+        let mut put = to.prepare(sql)?;
+        for (name, reason) in pairs {
+            put.execute([name, reason])?;
+        }
+    }
     let mut put = to.prepare("INSERT OR REPLACE INTO loss VALUES (?, ?, ?)")?;
     for loss in &recording.losses {
         put.execute(params![loss.cause, loss.count as i64, loss.meaning])?;
+    }
+    Ok(())
+}
+
+/// Scalars. Those of the run change as it goes on, so they are written anew; of the others
+/// there are only more.
+fn scalars(to: &Transaction<'_>, recording: &Recording) -> rusqlite::Result<()> {
+    to.execute("DELETE FROM scalar WHERE block IS NULL AND arm IS NULL", [])?;
+    let sql = "SELECT count(*) FROM scalar";
+    let written: i64 = to.query_row(sql, [], |row| row.get(0))?;
+    let mut put = to.prepare("INSERT INTO scalar VALUES (?, ?, ?, ?, ?, ?)")?;
+    let (of_run, others): (Vec<_>, Vec<_>) =
+        (recording.scalars.iter()).partition(|s| s.of == Of::Run);
+    for scalar in others.into_iter().skip(written as usize).chain(of_run) {
+        let (block, arm) = match scalar.of {
+            Of::Run => (None, None),
+            Of::Arm(arm) => (None, Some(arm)),
+            Of::Block(block) => (Some(block), None),
+        };
+        put.execute(params![
+            block,
+            arm,
+            scalar.quantity,
+            scalar.item.number,
+            scalar.item.label,
+            // SQLite makes NULL of what is no number.
+            scalar.value
+        ])?;
+    }
+    Ok(())
+}
+
+/// Hops, each with its place on the way of its block's packets.
+fn hops(to: &Transaction<'_>, recording: &Recording, before: usize) -> rusqlite::Result<()> {
+    let mut put = to.prepare("INSERT INTO hop VALUES (?, ?, ?, ?, ?)")?;
+    let mut put_drop = to.prepare("INSERT INTO hop_dropped VALUES (?, ?, ?, ?)")?;
+    let mut last = (u32::MAX, 0);
+    for (at, of) in recording.hops.iter().enumerate() {
+        let place = match last {
+            (block, place) if block == of.block => place + 1,
+            _ => 0,
+        };
+        last = (of.block, place);
+        if at < before {
+            continue;
+        }
+        let hop = &of.hop;
+        put.execute(params![
+            of.block,
+            place,
+            hop.name,
+            hop.entered as i64,
+            hop.left as i64
+        ])?;
+        for (cause, packets) in &hop.dropped {
+            put_drop.execute(params![of.block, place, cause, *packets as i64])?;
+        }
     }
     Ok(())
 }

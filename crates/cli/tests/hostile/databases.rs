@@ -8,33 +8,42 @@ use super::common::Place;
 use super::{FORMATS, bounded, made, plumb};
 
 /// The tables of a recording.
-const TABLES: [&str; 19] = [
+const TABLES: [&str; 26] = [
     "arm",
+    "arm_note",
     "attachment",
     "block",
     "calibration",
     "cost",
-    "counter",
     "dropped",
     "environment",
     "function",
+    "hop",
+    "hop_dropped",
     "knob",
     "line_cost",
     "loss",
     "node",
+    "quantity",
     "recording",
+    "scalar",
     "source_file",
     "stage",
     "stage_bucket",
     "step",
     "timed",
+    "total",
+    "untried",
+    "unwatched",
 ];
 
 /// Columns of a table that has them all, whatever is asked.
 const ENDLESS: &str = "WITH RECURSIVE c(id) AS (SELECT 0 UNION ALL SELECT id + 1 FROM c) SELECT \
     id, id AS block, id AS arm, 'x' AS name, 'udp' AS proto, 'ipv4' AS family, 'lo' AS link, \
     0 AS forward, 0 AS size_bytes, 'k' AS key, 'v' AS value, 'c' AS cause, 1 AS packets, \
-    'tx' AS direction, 'task' AS context, 0 AS node, 1 AS calls, 1 AS self_insns, 1 AS count, \
+    'tx' AS direction, 'task' AS context, 0 AS node, 0 AS quantity, 1 AS calls, 1 AS own, \
+    1 AS kernel, 0 AS user, 1 AS count, 'failed' AS kind, 't' AS text, \
+    0 AS place, 1 AS entered, 1 AS \"left\", 'r' AS reason, 's' AS setting, \
     'm' AS meaning, NULL AS parent, 0 AS function, 0 AS tail, 'p' AS path FROM c";
 
 /// What else is done, and whether the recording can be read all the same.
@@ -89,7 +98,7 @@ const OTHERS: &[(&str, bool)] = &[
         true,
     ),
     (
-        "CREATE INDEX i ON cost (self_insns * 2); CREATE TABLE more (x)",
+        "CREATE INDEX i ON cost (own * 2); CREATE TABLE more (x)",
         true,
     ),
     ("DROP VIEW function_cost; DROP VIEW edge", true),
@@ -164,10 +173,10 @@ const OTHERS: &[(&str, bool)] = &[
         "UPDATE function SET name = printf('%.*c', 16000, 'x'); DELETE FROM cost; \
          WITH RECURSIVE c(n) AS (SELECT 4 UNION ALL SELECT n + 1 FROM c WHERE n < 60000) \
          INSERT INTO node SELECT n, 0, 1, 0 FROM c; \
-         INSERT INTO cost SELECT 0, 'tx', 'task', id, 1, 1 FROM node; \
-         UPDATE block SET kernel_insns = 0, entered = 0, returned = 0; \
-         UPDATE block SET (kernel_insns, entered) = (SELECT count(*), count(*) FROM node) \
-         WHERE id = 0; DELETE FROM line_cost",
+         INSERT INTO cost SELECT 0, 0, 'tx', 'task', id, 1, 1 FROM node; \
+         UPDATE total SET kernel = 0; UPDATE block SET entered = 0, returned = 0; \
+         UPDATE total SET kernel = (SELECT count(*) FROM node) WHERE block = 0; \
+         UPDATE block SET entered = (SELECT count(*) FROM node) WHERE id = 0; DELETE FROM line_cost",
         false,
     ),
     // A tree deeper than any stack.
@@ -179,7 +188,7 @@ const OTHERS: &[(&str, bool)] = &[
     (
         "WITH RECURSIVE c(n) AS (SELECT 4 UNION ALL SELECT n + 1 FROM c WHERE n < 4000) \
          INSERT INTO node SELECT n, n - 1, 1, 0 FROM c; \
-         INSERT INTO cost SELECT 0, 'tx', 'task', id, 1, 0 FROM node WHERE id > 3; \
+         INSERT INTO cost SELECT 0, 0, 'tx', 'task', id, 1, 0 FROM node WHERE id > 3; \
          UPDATE block SET entered = entered + 3997 WHERE id = 0",
         true,
     ),

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
+use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::{
-    Arm, Block, Cost, Counter, Function, Ledger, LineCost, Loss, Node, Recording, SourceLine,
-    Stage, Timed, env,
+    Arm, Block, Cost, Function, Ledger, LineCost, Loss, Node, Recording, SourceLine, Stage, Timed,
+    Total, env,
 };
-use netplumb_model::timing::{StageKind, Step, Times};
+use netplumb_model::timing::{INSTRUCTIONS, SEEN, StageKind, Step, Times};
 use netplumb_stats::histogram::bucket_of;
 use netplumb_store::Writer;
 
@@ -77,8 +78,7 @@ fn block(arm: u32, index: u32) -> Block {
             delivered: PACKETS - 1,
             dropped: BTreeMap::from([("UdpRcvbufErrors".into(), 1)]),
         },
-        kernel_insns: 0,
-        user_insns: 0,
+        totals: Vec::new(),
         entered: 0,
         returned: 0,
         duration_ns: 0,
@@ -88,12 +88,15 @@ fn block(arm: u32, index: u32) -> Block {
 /// Two arms of two blocks under the clock `exact`.
 pub(super) fn exact() -> Recording {
     let mut recording = base("exact", "instructions");
+    recording.quantity(&INSTRUCTIONS);
     for n in 0..4 {
         let mut new = block(n % 2, n / 2);
+        new.totals = vec![Total::default()];
         for node in 0..4 {
-            let self_insns = PACKETS * u64::from(10 + 7 * node + n % 2);
+            let own = PACKETS * u64::from(10 + 7 * node + n % 2);
             recording.costs.push(Cost {
                 block: n,
+                quantity: 0,
                 direction: Direction::Tx,
                 context: match node {
                     3 => Context::Softirq(Softirq::NetTx),
@@ -101,9 +104,9 @@ pub(super) fn exact() -> Recording {
                 },
                 node,
                 calls: PACKETS,
-                self_insns,
+                own,
             });
-            new.kernel_insns += self_insns;
+            new.totals[0].kernel += own;
             new.entered += PACKETS;
             new.returned += PACKETS;
         }
@@ -159,12 +162,8 @@ pub(super) fn timed() -> Recording {
                 passed_over: 0,
             });
         }
-        recording.counters.push(Counter {
-            block: n,
-            name: "ledger.udp tx.xmit".into(),
-            value: PACKETS as f64,
-            unit: "packets".into(),
-        });
+        let place = Item::label("udp tx xmit");
+        recording.add(Of::Block(n), &SEEN, place, PACKETS as f64);
     }
     recording.steps.push(Step {
         packet: 0,

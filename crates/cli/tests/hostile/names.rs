@@ -37,9 +37,19 @@ fn evil(mut recording: Recording) -> Recording {
     for loss in &mut recording.losses {
         (loss.cause, loss.meaning) = (ACTIVE.into(), ACTIVE.into());
     }
-    for counter in &mut recording.counters {
-        counter.name = format!("ledger.{ACTIVE}");
+    for scalar in &mut recording.scalars {
+        scalar.item.label = Some(ACTIVE.into());
     }
+    for quantity in &mut recording.quantities {
+        (quantity.unit, quantity.number) = (ACTIVE.into(), Some(ACTIVE.into()));
+    }
+    let named = || ACTIVE.to_string();
+    recording.unwatched.insert(named(), named());
+    recording.untried.insert(named(), named());
+    let notes = recording.notes_of(0);
+    (notes.failed, notes.diagnosis) = (Some(named()), Some(named()));
+    notes.inert.insert(named(), named());
+    notes.facts.insert(named(), named());
     recording.source_files = vec![ACTIVE.into()];
     recording
 }

@@ -8,20 +8,20 @@ use super::{FORMATS, made, plumb};
 /// What is done to a recording of instructions, and what is to be said of it.
 const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
     (
-        "UPDATE cost SET self_insns = 2 * self_insns WHERE block = 0",
-        &["table block, row 0", "costs add up to", "kernel_insns"],
+        "UPDATE cost SET own = 2 * own WHERE block = 0",
+        &["table total, block 0", "costs add up to", "instructions"],
     ),
     (
-        "UPDATE cost SET self_insns = -self_insns",
-        &["table cost", "self_insns", "never negative"],
+        "UPDATE cost SET own = -own",
+        &["table cost", "own", "never negative"],
     ),
     (
-        "UPDATE block SET kernel_insns = kernel_insns + 1 WHERE id = 1",
-        &["table block, row 1", "costs add up to"],
+        "UPDATE total SET kernel = kernel + 1 WHERE block = 1",
+        &["table total, block 1", "costs add up to"],
     ),
     (
-        "UPDATE block SET kernel_insns = -kernel_insns",
-        &["table block, row 0", "kernel_insns", "never negative"],
+        "UPDATE total SET kernel = -kernel",
+        &["table total, row 0", "kernel", "never negative"],
     ),
     (
         "UPDATE cost SET calls = calls + 1 WHERE block = 0",
@@ -83,7 +83,7 @@ const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
     ),
     (
         "DELETE FROM cost WHERE block = 1",
-        &["table block, row 1", "costs add up to 0"],
+        &["table total, block 1", "costs add up to 0"],
     ),
     (
         "INSERT INTO dropped VALUES (77, 'c', 1)",
@@ -163,16 +163,24 @@ const OF_TIMES: &[(&str, &[&str])] = &[
         &["table stage, row 0, kind", "idle"],
     ),
     (
-        "UPDATE counter SET value = -5",
-        &["table counter, row 0", "never negative"],
+        "UPDATE scalar SET value = -5",
+        &["table scalar, row 0", "never negative"],
     ),
     (
-        "UPDATE counter SET value = -9e999",
-        &["table counter, row 0, value", "a number is finite"],
+        "UPDATE scalar SET value = -9e999",
+        &["table scalar, row 0, value", "a number is finite"],
     ),
     (
-        "UPDATE counter SET block = 12",
-        &["table counter, row 0", "block 12"],
+        "UPDATE scalar SET block = 12",
+        &["table scalar, row 0", "block 12"],
+    ),
+    (
+        "UPDATE scalar SET quantity = 12",
+        &["table scalar, row 0", "quantity 12"],
+    ),
+    (
+        "UPDATE scalar SET arm = 0",
+        &["table scalar, row 0", "of a block and of an arm"],
     ),
     (
         "UPDATE step SET duration_ns = -3",
@@ -242,7 +250,7 @@ fn a_recording_of_a_guest() {
     fs::remove_file(place.path("out.html")).unwrap();
     refused(&place, "whole.plumb", OF_INSTRUCTIONS);
 
-    let doubled = "UPDATE cost SET self_insns = 2 * self_insns WHERE block = 0";
+    let doubled = "UPDATE cost SET own = 2 * own WHERE block = 0";
     made::changed(&place, "whole.plumb", "t.plumb", doubled);
     let before = fs::read(place.path("t.plumb")).unwrap();
     for command in [

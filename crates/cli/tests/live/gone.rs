@@ -184,7 +184,9 @@ fn a_cpu_goes_offline() {
             "{block:?}"
         );
     }
-    let busy = recording.counters.iter().filter(|c| c.name == "cpu.busy");
-    assert!(busy.clone().count() > 0);
-    assert!(busy.clone().all(|c| (0.0..=2.0).contains(&c.value)));
+    let busy: Vec<_> = recording
+        .scalars_of(&netplumb_model::timing::BUSY)
+        .collect();
+    assert!(!busy.is_empty());
+    assert!(busy.iter().all(|c| (0.0..=2.0).contains(&c.value)));
 }

@@ -14,9 +14,10 @@ use netplumb_lab::netns::threads;
 use netplumb_lab::vm::process::{Cancel, VmError};
 use netplumb_model::bench::{
     Bench, BenchArm, DataPath, Fault, Generated, Handled, Hop, Limit, Measured, Offered, Planted,
-    Since,
+    Since, quantities as q,
 };
 use netplumb_model::experiment::Offload;
+use netplumb_model::quantity::Figure;
 use netplumb_paths::{PathError, Sink, Standing, Way, set_up};
 use netplumb_workload::frames::{
     Bounded, Generator, GeneratorError, GeneratorPlan, Method, TTL, calibrate,
@@ -174,14 +175,13 @@ fn measure_by(
     if let Some(watch) = &mut watch {
         watch.begin()?;
     }
-    let changed = stand.window(arm, window, cancel)?;
+    let mut of_run = stand.window(arm, window, cancel)?;
     if let Some(watch) = &mut watch {
         watch.stop();
     }
     let ended = stand.count(&mut generator, &clock)?;
     let seen = watch.map(Watch::read).transpose()?;
     let mut facts = BTreeMap::new();
-    facts.extend(changed);
     facts.extend(generator.facts().clone());
     if let Some(why) = clock.without_second() {
         facts.insert("cpu.second".into(), format!("none: {why}"));
@@ -195,6 +195,7 @@ fn measure_by(
         handled.foreign = foreign;
     }
     facts.extend(stand.facts(arm)?);
+    of_run.extend(stand.met(arm)?);
     let generated = ended.generated.iter().map(|now| {
         let before = begun.generated.iter().find(|b| b.cpu == now.cpu);
         before.map_or_else(|| now.clone(), |before| now.since(before))
@@ -207,6 +208,7 @@ fn measure_by(
         queues: ways.queues,
         cpus: cpu::since(&begun.cpus, &ended.cpus),
         limit,
+        of_run,
     };
     Ok((Ran::Measured(Box::new(measured), facts), seen))
 }
@@ -388,8 +390,8 @@ impl Stand {
         arm: &BenchArm,
         window: Duration,
         cancel: &Cancel,
-    ) -> Result<BTreeMap<String, String>, EngineError> {
-        let mut facts = BTreeMap::new();
+    ) -> Result<Vec<Figure>, EngineError> {
+        let mut figures = Vec::new();
         match self.path.blocklist() {
             Some(list) => {
                 let source = self.ground.site.source;
@@ -398,7 +400,7 @@ impl Stand {
                 waited?;
                 let updates = updates.map_err(EngineError::host("change the list of sources"))?;
                 let per_s = updates as f64 / window.as_secs_f64();
-                facts.insert("blocklist.updates_per_s".into(), format!("{per_s:.0}"));
+                figures.push(Figure::new(&q::LIST_UPDATES, per_s));
             }
             None if arm.swaps > 0 => {
                 let each = window / arm.swaps;
@@ -406,11 +408,11 @@ impl Stand {
                     rest(each, cancel)?;
                     self.path.replace_program()?;
                 }
-                facts.insert("swap.programs".into(), (arm.swaps + 1).to_string());
+                figures.push(Figure::new(&q::PROGRAMS, f64::from(arm.swaps + 1)));
             }
             None => rest(window, cancel)?,
         }
-        Ok(facts)
+        Ok(figures)
     }
 
     /// What is loaded to send so many frames and no more.
@@ -544,6 +546,16 @@ impl Stand {
         })
     }
 
+    /// How many of the programs that took turns met packets.
+    fn met(&mut self, arm: &BenchArm) -> Result<Option<Figure>, EngineError> {
+        if arm.swaps == 0 {
+            return Ok(None);
+        }
+        let each = self.path.by_version()?;
+        let some = each.iter().filter(|handled| handled.total() > 0).count();
+        Ok(Some(Figure::new(&q::PROGRAMS_MET, some as f64)))
+    }
+
     /// How the path is set up, under its name: such facts are not another path's.
     pub(crate) fn facts(
         &mut self,
@@ -552,11 +564,6 @@ impl Stand {
         let mut facts = self.path.facts();
         if let Some(sink) = &self.sink {
             facts.extend(sink.facts());
-        }
-        if arm.swaps > 0 {
-            let each = self.path.by_version()?;
-            let some = each.iter().filter(|handled| handled.total() > 0).count();
-            facts.insert("swap.met_packets".into(), some.to_string());
         }
         let named = facts.into_iter().map(|(key, value)| {
             let key = format!("{}.{}", arm.path, key.trim_start_matches("path."));

@@ -88,7 +88,6 @@ pub fn explain(
     for (number, path) in (0..).zip(&paths) {
         let arm = arm_of(path, &paths);
         (lab.tell)(Progress::Arm(arm.name.clone()));
-        let name = arm.name.clone();
         recording.arms.push(arm);
         let arm = recording.arms.len() as u32 - 1;
         let request = CountPlan {
@@ -99,8 +98,7 @@ pub fn explain(
         };
         let counted = count(&origin, request, &options)?;
         if let Some(why) = &counted.cannot {
-            let key = format!("{}.{name}", env::FAILED);
-            recording.environment.insert(key, in_guest(why));
+            recording.notes_of(arm as usize).failed = Some(in_guest(why));
         }
         for (key, value) in &counted.facts {
             // They have the path's name already.

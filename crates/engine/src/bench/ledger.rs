@@ -5,9 +5,6 @@ use std::collections::BTreeMap;
 
 use netplumb_model::bench::{Bench, Generated, Handled, Hop, RING_FULL};
 
-/// Environment key, before an arm's name: where packets went that were missing.
-pub(super) const DIAGNOSIS: &str = "diagnosis";
-
 /// Counters of the kernel that each stand for a packet that went no further, and what they
 /// mean.
 const CAUSES: &[(&str, &str)] = &[

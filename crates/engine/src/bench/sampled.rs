@@ -12,7 +12,9 @@ use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::bench::{COUNTED, Measured, NANOSECONDS, Offered};
 use netplumb_model::class::{Context, Direction};
-use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, env};
+use netplumb_model::quantity::Item;
+use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, Total};
+use netplumb_model::timing::{CPU_TIME, PERIOD};
 
 use super::block::{self, Ran};
 use super::site::online;
@@ -85,8 +87,8 @@ impl Run<'_> {
             let key = format!("{FACTS}.{key}");
             self.recording.environment.insert(key, value);
         };
-        fact("period_ns", PERIOD_NS.to_string());
         fact("event", "cpu-clock".into());
+        self.recording.set(&PERIOD, Item::ONLY, PERIOD_NS as f64);
         let mut index = Index::of(self.recording);
         let order = turns(arms.len(), plan.blocks, false, self.options.seed);
         let all = order.len() as u32;
@@ -114,9 +116,7 @@ impl Run<'_> {
                 (Ran::CannotHere(why), _) => Some(why),
             };
             if let Some(why) = why {
-                let name = &self.recording.arms[number as usize].name;
-                let key = format!("{}.{name}", env::FAILED);
-                self.recording.environment.insert(key, why);
+                self.recording.notes_of(number as usize).failed = Some(why);
             }
             (self.save)(self.recording).map_err(EngineError::Save)?;
             (self.tell)(BenchEvent::Block(self.recording, done, all));
@@ -195,6 +195,7 @@ impl Seen {
             kernel += ns;
         }
         let packets = measured.handled.total();
+        let quantity = recording.quantity(&CPU_TIME);
         recording.blocks.push(Block {
             arm,
             index: number,
@@ -203,8 +204,11 @@ impl Seen {
                 delivered: packets,
                 ..Ledger::default()
             },
-            kernel_insns: kernel,
-            user_insns: user,
+            totals: vec![Total {
+                quantity,
+                kernel,
+                user,
+            }],
             entered: 0,
             returned: 0,
             duration_ns: measured.window_ns,
@@ -214,11 +218,12 @@ impl Seen {
         let costs = costs.into_iter();
         recording.costs.extend(costs.map(|(key, samples)| Cost {
             block,
+            quantity,
             direction: key.0,
             context: key.1,
             node: key.2,
             calls: samples,
-            self_insns: samples * PERIOD_NS,
+            own: samples * PERIOD_NS,
         }));
         for (cause, count, meaning) in [
             (

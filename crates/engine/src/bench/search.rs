@@ -4,11 +4,11 @@
 //! A trial is a block: its ledger has to close like any other's, and what the generator
 //! did not offer counts as lost, since a load that was not there was not carried.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use netplumb_lab::vm::process::VmError;
-use netplumb_model::bench::{BenchArm, Limit, Measured, Offered, SEARCH};
+use netplumb_model::bench::{BenchArm, Limit, Measured, Offered, quantities as q};
+use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::Recording;
 use netplumb_stats::search::{Goal, GoalResult, Irregular, Search, Trial, TrialResult};
 
@@ -96,8 +96,7 @@ impl Run<'_> {
                 continue;
             }
             let found = search.result();
-            let facts = told(&name, &goals, &found, trials);
-            self.recording.environment.extend(facts);
+            add(self.recording, number, &goals, &found, trials);
             self.keep()?;
             let rate = found.first().and_then(|f| f.conditional_pps);
             if let Some(rate) = rate.filter(|_| arm.stamped) {
@@ -164,22 +163,18 @@ fn result_of(trial: Trial, measured: &Measured) -> TrialResult {
     }
 }
 
-/// What was found, for the recording's environment.
-fn told(name: &str, goals: &[Goal], found: &[GoalResult], trials: u32) -> BTreeMap<String, String> {
-    let mut facts = BTreeMap::new();
-    let mut tell = |goal: usize, key: &str, value: String| {
-        facts.insert(format!("{SEARCH}.{name}.{goal}.{key}"), value);
-    };
-    for (number, (goal, result)) in goals.iter().zip(found).enumerate() {
-        tell(number, "loss_ratio", goal.loss_ratio.to_string());
-        tell(number, "trials", trials.to_string());
-        for (key, value) in [
-            ("lower_pps", result.lower_pps),
-            ("upper_pps", result.upper_pps),
-            ("throughput_pps", result.conditional_pps),
+/// Add what was found to a recording, as figures of an arm by goal.
+fn add(recording: &mut Recording, arm: usize, goals: &[Goal], found: &[GoalResult], trials: u32) {
+    for (number, (goal, result)) in (0..).zip(goals.iter().zip(found)) {
+        for (quantity, value) in [
+            (&q::GOAL_LOSS, Some(goal.loss_ratio)),
+            (&q::GOAL_TRIALS, Some(f64::from(trials))),
+            (&q::GOAL_LOWER, result.lower_pps),
+            (&q::GOAL_UPPER, result.upper_pps),
+            (&q::GOAL_THROUGHPUT, result.conditional_pps),
         ] {
             if let Some(value) = value {
-                tell(number, key, format!("{value:.1}"));
+                recording.add(Of::Arm(arm as u32), quantity, Item::number(number), value);
             }
         }
         if let Some(why) = result.irregular {
@@ -188,10 +183,10 @@ fn told(name: &str, goals: &[Goal], found: &[GoalResult], trials: u32) -> BTreeM
                 Irregular::LowestLost => "even the least load is too much",
                 Irregular::NotFound => "given up before it was found",
             };
-            tell(number, "irregular", why.into());
+            let notes = recording.notes_of(arm);
+            notes.irregular.insert(number, why.into());
         }
     }
-    facts
 }
 
 /// Keeps a recording as it grows.
@@ -204,6 +199,8 @@ impl Run<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use netplumb_model::bench::{Generated, Hop};
 
     use super::*;

@@ -17,6 +17,7 @@ use netplumb_lab::vm::machine;
 use netplumb_lab::vm::process::Guest;
 use netplumb_model::message::{Reply, Request};
 use netplumb_model::recording::{Ledger, Recording};
+use netplumb_model::timing::QEMU_PEAK;
 
 use super::{Base, CommandRun, Said, add_command_losses, add_loss, facts, keep, runs, watched};
 use crate::collect::{Index, Translation};
@@ -113,9 +114,7 @@ pub(super) fn measure(
             runs(&mut guest, options, &mut |reply| said.take(reply))
         })();
         let peak = guest.peak_memory_bytes().unwrap_or(0);
-        recording
-            .environment
-            .insert("vm.qemu_peak_bytes".into(), peak.to_string());
+        recording.set_most(&QEMU_PEAK, peak as f64);
         drop((guest, ready));
         let (told, late) = reader
             .join()

@@ -17,7 +17,9 @@ use netplumb_instruments::live::Live;
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_lab::vm::bulk;
 use netplumb_model::message::{CommandEnd, CommandPlan, Exit, Output, Reply, TimedBlock};
+use netplumb_model::quantity::Figure;
 use netplumb_model::recording::Ledger;
+use netplumb_model::timing::BUSY;
 use netplumb_workload::ends::{Ends, inside};
 use netplumb_workload::mark::{self, mark};
 
@@ -169,8 +171,8 @@ fn one(
                 0 => took.as_nanos() as u64,
                 own => own,
             },
-            counters: busy
-                .map(|busy| ("cpu.busy".to_string(), busy, "CPUs".to_string()))
+            figures: busy
+                .map(|busy| Figure::new(&BUSY, busy))
                 .into_iter()
                 .collect(),
             window: Some(window),

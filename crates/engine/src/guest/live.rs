@@ -16,7 +16,7 @@ use netplumb_workload::ends::Ends;
 use netplumb_workload::packets::Traffic;
 
 use super::Agent;
-use crate::live::{Cpus, counters};
+use crate::live::{Cpus, figures};
 
 /// How long the kernel is left alone after programs were attached or detached: it frees
 /// them when all CPUs and tasks have passed by (RCU, RCU tasks), and that work would be in
@@ -184,7 +184,7 @@ impl<'a> Blocks<'a> {
         }
         self.told.push(Reply::TimedBlock(Box::new(TimedBlock {
             index,
-            counters: counters(&sent, busy),
+            figures: figures(&sent, busy),
             duration_ns: match &window {
                 Some(window) if window.duration_ns > 0 => window.duration_ns,
                 _ => sent.duration_ns,

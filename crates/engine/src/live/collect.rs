@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use netplumb_instruments::functions::correct::correct;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::class::{Direction, Family, Proto};
+use netplumb_model::quantity::{Declared, Item, Of};
 use netplumb_model::recording::{
-    Attachment, Counter, Function, FunctionId, Loss, Node, NodeId, Recording, Stage, Timed,
+    Attachment, Function, FunctionId, Loss, Node, NodeId, Recording, Stage, Timed,
 };
-use netplumb_model::timing::{Attached, Buckets, Step, Times, Window};
+use netplumb_model::timing::{
+    ATTACH, Attached, Buckets, DROPPED, INTERRUPTIONS, OWN_CPU, PAUSED, SEEN, Step, Times, Window,
+};
 
 use crate::collect::{Index, known};
 
@@ -62,13 +65,12 @@ impl Gatherer {
             }
         }
         recording.environment.extend(attached.facts.clone());
-        recording.environment.insert(
-            "probes.attach_ms".into(),
-            format!("{:.1}", attached.attach_ns as f64 / 1e6),
-        );
+        recording.set(&ATTACH, Item::ONLY, attached.attach_ns as f64);
+        for figure in &attached.figures {
+            recording.set_figure(figure.clone());
+        }
         for (name, why) in attached.refused.iter().take(MAX_REFUSED) {
-            let key = format!("not_watched.{name}");
-            recording.environment.insert(key, why.clone());
+            recording.unwatched.insert(name.clone(), why.clone());
         }
         if !attached.shed.is_empty() {
             let shed = attached.shed.join(" ");
@@ -131,31 +133,22 @@ impl Gatherer {
         let Some(&first) = blocks.first() else {
             return;
         };
-        let mut count = |name: String, value: f64, unit: &str| {
-            recording.counters.push(Counter {
-                block: first,
-                name,
-                value,
-                unit: unit.into(),
-            });
+        let mut count = |quantity: &Declared, item: Item, value: f64| {
+            recording.add(Of::Block(first), quantity, item, value);
         };
         for (place, seen) in &window.ledger {
-            count(format!("ledger.{place}"), *seen as f64, "packets");
+            count(&SEEN, Item::label(place), *seen as f64);
         }
         for (reason, dropped) in &window.drops {
-            count(format!("drops.{reason}"), *dropped as f64, "packets");
+            count(&DROPPED, Item::label(reason), *dropped as f64);
         }
-        count("cpu.own".into(), window.own_cpu_ns as f64, "ns");
+        count(&OWN_CPU, Item::ONLY, window.own_cpu_ns as f64);
         if window.paused_ns > 0 {
-            count("paused".into(), window.paused_ns as f64, "ns");
+            count(&PAUSED, Item::ONLY, window.paused_ns as f64);
         }
         let interruptions: u64 = window.functions.iter().map(|f| f.interruptions).sum();
         if interruptions > 0 {
-            count(
-                "interruptions".into(),
-                interruptions as f64,
-                "interruptions",
-            );
+            count(&INTERRUPTIONS, Item::ONLY, interruptions as f64);
         }
         for loss in &window.losses {
             add_loss(recording, loss);

@@ -6,8 +6,9 @@ use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::experiment::Load;
 use netplumb_model::message::RunPlan;
+use netplumb_model::quantity::{Figure, Of};
 use netplumb_model::recording::{Arm, Recording};
-use netplumb_model::timing::TimingSpec;
+use netplumb_model::timing::{BUSY, DELIVERED, LATENCY_P50, LATENCY_P99, TimingSpec};
 use netplumb_workload::drops;
 use netplumb_workload::ends::Ends;
 use netplumb_workload::packets::Traffic;
@@ -214,33 +215,26 @@ impl Run<'_> {
         if let Some(window) = window {
             self.gather(&[block], &window);
         }
-        for (name, value, unit) in counters(&sent, busy) {
-            self.count(block, &name, value, &unit);
+        for figure in figures(&sent, busy) {
+            self.recording.add_figure(Of::Block(block), figure);
         }
         Ok(())
     }
 }
 
-/// What is counted of a block beside what the instrument saw, with and without it: name,
-/// value and unit.
-pub(crate) fn counters(sent: &TimedBlock, busy: Option<f64>) -> Vec<(String, f64, String)> {
-    let mut counters = Vec::new();
-    let mut count = |name: &str, value: f64, unit: &str| {
-        counters.push((name.to_string(), value, unit.to_string()));
-    };
-    if sent.duration_ns > 0 {
-        let rate = sent.ledger.delivered as f64 * 1e9 / sent.duration_ns as f64;
-        count("rate.delivered", rate, "packets/s");
-    }
-    if let Some(busy) = busy {
-        count("cpu.busy", busy, "CPUs");
-    }
-    for (name, share) in [("latency.p50", 0.5), ("latency.p99", 0.99)] {
-        if let Some(ns) = sent.latency_ns(share) {
-            count(name, f64::from(ns), "ns");
-        }
-    }
-    counters
+/// What is measured of a block beside what the instrument saw, with and without it.
+pub(crate) fn figures(sent: &TimedBlock, busy: Option<f64>) -> Vec<Figure> {
+    let rate = sent.ledger.delivered as f64 * 1e9 / sent.duration_ns as f64;
+    let latency = |share| sent.latency_ns(share).map(f64::from);
+    let all = [
+        (&DELIVERED, (sent.duration_ns > 0).then_some(rate)),
+        (&BUSY, busy),
+        (&LATENCY_P50, latency(0.5)),
+        (&LATENCY_P99, latency(0.99)),
+    ];
+    all.into_iter()
+        .filter_map(|(quantity, value)| Some(Figure::new(quantity, value?)))
+        .collect()
 }
 
 /// The same arms without the instrument. They come after the others: they have no figures

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use netplumb_lab::netns::Namespace;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::class::{Family, Link, Proto};
-use netplumb_model::recording::{Arm, Block, Counter, Ledger, Recording};
-use netplumb_model::timing::{FOLLOWED, Filter, Window};
+use netplumb_model::quantity::{Item, Of};
+use netplumb_model::recording::{Arm, Block, Ledger, Recording};
+use netplumb_model::timing::{BUSY, FOLLOWED, Filter, Window};
 
 use super::child::Running;
 use super::cpu::Cpus;
@@ -178,7 +179,8 @@ impl Run<'_> {
         let blocks = add_kinds(self.recording, &like, window, index, asked, duration_ns);
         self.gather(&blocks, window);
         if let (Some(&first), Some(busy)) = (blocks.first(), busy) {
-            self.count(first, "cpu.busy", busy, "CPUs");
+            self.recording
+                .add(Of::Block(first), &BUSY, Item::ONLY, busy);
         }
         !blocks.is_empty()
     }
@@ -207,8 +209,7 @@ pub(super) fn add_kinds(
             arm: arm as u32,
             index,
             ledger: Ledger::default(),
-            kernel_insns: 0,
-            user_insns: 0,
+            totals: Vec::new(),
             entered: 0,
             returned: 0,
             duration_ns,
@@ -217,12 +218,7 @@ pub(super) fn add_kinds(
         blocks.push(block);
         // Nobody but the instrument counts them: no ledger has what was offered.
         if let Some(packets) = packets.filter(|n| *n > 0) {
-            recording.counters.push(Counter {
-                block,
-                name: FOLLOWED.into(),
-                value: packets as f64,
-                unit: "packets".into(),
-            });
+            recording.add(Of::Block(block), &FOLLOWED, Item::ONLY, packets as f64);
         }
     }
     blocks

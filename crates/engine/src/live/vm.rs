@@ -7,7 +7,8 @@ use netplumb_lab::vm::process::{Extra, VmError};
 use netplumb_lab::vm::trial;
 use netplumb_model::class::{Family, Link};
 use netplumb_model::message::{Reply, Request, RunPlan, TimedBlock};
-use netplumb_model::recording::{Arm, Block, Counter, Recording, env};
+use netplumb_model::quantity::Of;
+use netplumb_model::recording::{Arm, Block, Recording, env};
 use netplumb_model::timing::TimingSpec;
 
 use super::Gatherer;
@@ -120,8 +121,7 @@ pub fn run_in_guests(
                             arm: (arm + if probed { 0 } else { plan.arms.len() }) as u32,
                             index: told.index,
                             ledger: told.ledger.clone(),
-                            kernel_insns: 0,
-                            user_insns: 0,
+                            totals: Vec::new(),
                             entered: 0,
                             returned: 0,
                             duration_ns: told.duration_ns,
@@ -172,15 +172,9 @@ fn add_told(
         gatherer.add(recording, index, blocks, window);
     }
     if let Some(&block) = blocks.first() {
-        let counters = told.counters.iter().cloned();
-        recording
-            .counters
-            .extend(counters.map(|(name, value, unit)| Counter {
-                block,
-                name,
-                value,
-                unit,
-            }));
+        for figure in &told.figures {
+            recording.add_figure(Of::Block(block), figure.clone());
+        }
     }
 }
 

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Instant;
 
-use netplumb_model::timing::{Attached, Mechanism, TimedFunctionInfo};
+use netplumb_model::quantity::{Figure, Item};
+use netplumb_model::timing::{
+    ATTACH_EACH, Attached, Mechanism, OUTSIDE, RELEASE, TimedFunctionInfo,
+};
 
 use super::calibrate::Bench;
 use super::explain;
@@ -79,14 +82,14 @@ impl Climb<'_> {
                 break;
             }
             let (begun, measuring_ns) = (Instant::now(), self.calibration_ns);
-            let before = probes.each.len();
             left = match mechanism {
                 Mechanism::KprobeSession => self.share(left, &mut probes),
                 _ => self.attach_each(left, mechanism, &mut probes),
             };
             let took_ns = begun.elapsed().as_nanos() as u64 - (self.calibration_ns - measuring_ns);
-            let said = format!("{took_ns} for {} functions", probes.each.len() - before);
-            (self.attached.facts).insert(format!("functions.attach_ns.{mechanism}"), said);
+            let of = Item::label(mechanism.as_str());
+            let took = Figure::new(&ATTACH_EACH, took_ns as f64).of(of);
+            self.attached.figures.push(took);
         }
         // What is not made use of has no cost.
         let used: Vec<_> = self
@@ -132,8 +135,8 @@ impl Climb<'_> {
         }
         let begun = Instant::now();
         if hold.take().is_some() {
-            let took_ns = begun.elapsed().as_nanos().to_string();
-            (self.attached.facts).insert("functions.release_ns".into(), took_ns);
+            let took = Figure::new(&RELEASE, begun.elapsed().as_nanos() as f64);
+            self.attached.figures.push(took);
         }
         left
     }
@@ -224,9 +227,8 @@ impl Climb<'_> {
                 if mechanism == Mechanism::FentryFexit {
                     self.memory.set_outside(costs.outside_ns.round() as u64);
                     self.attached.nested_saving_ns = costs.nested_saving_ns;
-                    let outside = format!("{:.1}", costs.outside_ns);
-                    let facts = &mut self.attached.facts;
-                    facts.insert("functions.outside_ns".into(), outside);
+                    let outside = Figure::new(&OUTSIDE, costs.outside_ns);
+                    self.attached.figures.push(outside);
                 }
             }
             Err(error) => {

@@ -1,4 +1,5 @@
-//! A block of a bench in a recording: its counts are counters, its latencies a stage.
+//! A block of a bench in a recording: its counts are scalars, its way hops, its latencies
+//! a stage.
 //!
 //! What is counted is counted while all runs, but at slightly different moments: at ten
 //! million packets a second a moment is a thousand packets. So rates are of a window, and
@@ -8,23 +9,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::quantities as q;
 use super::{CpuUse, Generated, Handled, Hop, Limit};
 use crate::class::Direction;
-use crate::recording::{Counter, Ledger, Recording, Stage};
+use crate::quantity::{Declared, Figure, Item, Of, Scalar};
+use crate::recording::{BlockHop, Ledger, Recording, Stage};
 use crate::timing::{StageKind, Times};
 
 /// Name of the stage that latencies are.
 pub const LATENCY: &str = "one way";
-
-/// Environment keys begin so that tell what a search found: `search.ARM.GOAL.KEY`, with
-/// goals by number, and the keys `loss_ratio`, `lower_pps`, `upper_pps`, `throughput_pps`,
-/// `trials` and, where there is no regular result, `irregular`.
-pub const SEARCH: &str = "search";
-
-/// Counters: packets that were handled and not counted by CPU, and the generator's limit,
-/// which is 0 where it was asked for and is not known.
-const CPU_UNKNOWN: &str = "handled_cpu_unknown";
-const LIMIT: &str = "limit";
 
 /// What was measured in a block.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -44,6 +37,9 @@ pub struct Measured {
     pub cpus: Vec<CpuUse>,
     /// What the generator makes by itself.
     pub limit: Limit,
+    /// Figures of the run as a whole that came with it.
+    #[serde(default)]
+    pub of_run: Vec<Figure>,
 }
 
 /// The cause of frames that had no room in a ring which a thread empties.
@@ -192,80 +188,73 @@ impl Measured {
 
     /// Add it to a recording, to the block of this number.
     pub fn add_to(&self, recording: &mut Recording, block: u32) {
-        let mut add = |name: String, value: f64, unit: &str| {
-            recording.counters.push(Counter {
-                block,
-                name,
-                value,
-                unit: unit.into(),
-            });
+        let mut add = |quantity: &Declared, item: Item, value: f64| {
+            recording.add(Of::Block(block), quantity, item, value);
         };
         for g in &self.generated {
-            let cpu = g.cpu;
-            for (what, value, unit) in [
-                ("frames", g.frames, "packets"),
-                ("sent", g.sent, "packets"),
-                ("bytes", g.bytes, "bytes"),
-                ("idle", g.idle, "runs"),
-                ("behind", g.behind, "packets"),
-                ("batches", g.batches, "batches"),
+            let of_cpu = Item::number(g.cpu);
+            for (quantity, value) in [
+                (&q::GENERATED, g.frames),
+                (&q::SENT, g.sent),
+                (&q::GENERATED_BYTES, g.bytes),
+                (&q::IDLE_RUNS, g.idle),
+                (&q::BEHIND, g.behind),
+                (&q::BATCHES, g.batches),
             ] {
-                add(format!("generated.{cpu}.{what}"), value as f64, unit);
+                add(quantity, of_cpu.clone(), value as f64);
             }
             for (why, n) in &g.refused {
-                add(
-                    format!("generated.{cpu}.refused.{why}"),
-                    *n as f64,
-                    "packets",
-                );
+                add(&q::REFUSED, Item::of(g.cpu, why), *n as f64);
             }
         }
         let handled = &self.handled;
         for (cpu, n) in &handled.packets {
-            add(format!("handled.{cpu}"), *n as f64, "packets");
+            add(&q::HANDLED, Item::number(*cpu), *n as f64);
         }
         if handled.cpu_unknown > 0 {
-            add(CPU_UNKNOWN.into(), handled.cpu_unknown as f64, "packets");
+            add(
+                &q::HANDLED_CPU_UNKNOWN,
+                Item::ONLY,
+                handled.cpu_unknown as f64,
+            );
         }
-        add("handled_bytes".into(), handled.bytes as f64, "bytes");
-        add("foreign".into(), handled.foreign as f64, "packets");
+        add(&q::HANDLED_BYTES, Item::ONLY, handled.bytes as f64);
+        add(&q::FOREIGN, Item::ONLY, handled.foreign as f64);
         for (why, n) in &handled.lost {
-            add(format!("lost.{why}"), *n as f64, "packets");
+            add(&q::LOST, Item::label(why), *n as f64);
         }
         if let Some((all, useful)) = handled.polls {
-            add("polls.all".into(), all as f64, "polls");
-            add("polls.useful".into(), useful as f64, "polls");
-        }
-        for (number, hop) in self.hops.iter().enumerate() {
-            let name = &hop.name;
-            for (what, n) in [("entered", hop.entered), ("left", hop.left)] {
-                add(format!("hop.{number}.{what}.{name}"), n as f64, "packets");
-            }
-            for (cause, n) in &hop.dropped {
-                add(
-                    format!("hop.{number}.dropped.{cause}"),
-                    *n as f64,
-                    "packets",
-                );
-            }
+            add(&q::POLLS, Item::ONLY, all as f64);
+            add(&q::USEFUL_POLLS, Item::ONLY, useful as f64);
         }
         for (queue, n) in &self.queues {
-            add(format!("queue.{queue}"), *n as f64, "packets");
+            add(&q::BY_QUEUE, Item::number(*queue), *n as f64);
         }
         for c in &self.cpus {
-            let cpu = c.cpu;
-            for (what, share) in [("busy", c.busy), ("steal", c.steal), ("softirq", c.softirq)] {
-                add(format!("cpu.{cpu}.{what}"), share, "share");
-            }
-            if let Some(second) = c.second {
-                add(format!("cpu.{cpu}.second"), second, "share");
+            let of_cpu = || Item::number(c.cpu);
+            for (quantity, share) in [
+                (&q::BUSY, Some(c.busy)),
+                (&q::BUSY_SECOND, c.second),
+                (&q::STEAL, Some(c.steal)),
+                (&q::SOFTIRQ, Some(c.softirq)),
+            ] {
+                if let Some(share) = share {
+                    add(quantity, of_cpu(), share);
+                }
             }
         }
         match self.limit {
             Limit::NotAsked => {}
-            Limit::Unknown => add(LIMIT.into(), 0.0, "packets/s"),
-            Limit::Pps(limit) => add(LIMIT.into(), limit, "packets/s"),
+            Limit::Unknown => add(&q::LIMIT, Item::ONLY, f64::NAN),
+            Limit::Pps(limit) => add(&q::LIMIT, Item::ONLY, limit),
         }
+        for figure in &self.of_run {
+            recording.set_figure(figure.clone());
+        }
+        let hops = self.hops.iter().cloned();
+        recording
+            .hops
+            .extend(hops.map(|hop| BlockHop { block, hop }));
         if let Some(times) = &handled.latency {
             recording.stages.push(Stage {
                 block,
@@ -289,15 +278,23 @@ impl Measured {
                 ..Measured::default()
             })
             .collect();
-        let mut cpus: Vec<BTreeMap<u32, CpuUse>> = vec![BTreeMap::new(); all.len()];
-        for counter in &recording.counters {
-            let block = counter.block as usize;
-            if let (Some(measured), Some(cpus)) = (all.get_mut(block), cpus.get_mut(block)) {
-                measured.take(counter, cpus);
+        let takes: Vec<Option<Take>> = (recording.quantities.iter())
+            .map(|quantity| {
+                let known = TAKES.iter().find(|(declared, _)| quantity.is(declared));
+                known.map(|(_, take)| *take)
+            })
+            .collect();
+        for scalar in &recording.scalars {
+            let measured = scalar.block().and_then(|at| all.get_mut(at as usize));
+            let take = takes.get(scalar.quantity as usize).copied().flatten();
+            if let (Some(measured), Some(take)) = (measured, take) {
+                take(measured, scalar);
             }
         }
-        for (measured, cpus) in all.iter_mut().zip(cpus) {
-            measured.cpus = cpus.into_values().collect();
+        for BlockHop { block, hop } in &recording.hops {
+            if let Some(measured) = all.get_mut(*block as usize) {
+                measured.hops.push(hop.clone());
+            }
         }
         for stage in recording.stages.iter().filter(|s| s.name == LATENCY) {
             if let Some(measured) = all.get_mut(stage.block as usize) {
@@ -307,81 +304,93 @@ impl Measured {
         all
     }
 
-    /// Take a counter in. One that is none of a bench is left out.
-    fn take(&mut self, counter: &Counter, cpus: &mut BTreeMap<u32, CpuUse>) {
-        let mut words = counter.name.splitn(4, '.');
-        let mut word = || words.next().unwrap_or_default();
-        let (kind, first, second) = (word(), word(), word());
-        let rest = word();
-        let n = counter.value as u64;
-        let number = first.parse::<u32>();
-        match (kind, number) {
-            ("generated", Ok(cpu)) => {
-                let at = self.generated.iter().position(|g| g.cpu == cpu);
-                let at = at.unwrap_or_else(|| {
-                    let new = Generated {
-                        cpu,
-                        ..Generated::default()
-                    };
-                    self.generated.push(new);
-                    self.generated.len() - 1
+    /// What the generator did on a CPU.
+    fn generator(&mut self, scalar: &Scalar) -> &mut Generated {
+        let cpu = scalar.item.number.unwrap_or_default();
+        let at = match self.generated.iter().position(|g| g.cpu == cpu) {
+            Some(at) => at,
+            None => {
+                self.generated.push(Generated {
+                    cpu,
+                    ..Generated::default()
                 });
-                let g = &mut self.generated[at];
-                match second {
-                    "frames" => g.frames = n,
-                    "sent" => g.sent = n,
-                    "bytes" => g.bytes = n,
-                    "idle" => g.idle = n,
-                    "behind" => g.behind = n,
-                    "batches" => g.batches = n,
-                    "refused" => drop(g.refused.insert(rest.into(), n)),
-                    _ => {}
-                }
+                self.generated.len() - 1
             }
-            ("queue", Ok(queue)) => drop(self.queues.insert(queue, n)),
-            // So it was written before it had a name.
-            ("handled", Ok(u32::MAX)) => self.handled.cpu_unknown += n,
-            ("handled", Ok(cpu)) => drop(self.handled.packets.insert(cpu, n)),
-            ("hop", Ok(number)) if number < 64 => {
-                let number = number as usize;
-                if self.hops.len() <= number {
-                    self.hops.resize(number + 1, Hop::default());
-                }
-                let hop = &mut self.hops[number];
-                match second {
-                    "entered" => (hop.name, hop.entered) = (rest.into(), n),
-                    "left" => hop.left = n,
-                    "dropped" => drop(hop.dropped.insert(rest.into(), n)),
-                    _ => {}
-                }
+        };
+        &mut self.generated[at]
+    }
+
+    /// How busy a CPU was.
+    fn cpu(&mut self, scalar: &Scalar) -> &mut CpuUse {
+        let cpu = scalar.item.number.unwrap_or_default();
+        let at = match self.cpus.binary_search_by_key(&cpu, |c| c.cpu) {
+            Ok(at) => at,
+            Err(at) => {
+                let new = CpuUse {
+                    cpu,
+                    ..CpuUse::default()
+                };
+                self.cpus.insert(at, new);
+                at
             }
-            ("cpu", Ok(cpu)) => {
-                let usage = cpus.entry(cpu).or_default();
-                usage.cpu = cpu;
-                match second {
-                    "busy" => usage.busy = counter.value,
-                    "steal" => usage.steal = counter.value,
-                    "softirq" => usage.softirq = counter.value,
-                    "second" => usage.second = Some(counter.value),
-                    _ => {}
-                }
-            }
-            (CPU_UNKNOWN, _) => self.handled.cpu_unknown += n,
-            ("handled_bytes", _) => self.handled.bytes = n,
-            ("foreign", _) => self.handled.foreign = n,
-            (LIMIT, _) => self.limit = Limit::of(counter.value),
-            ("polls", _) => {
-                let (all, useful) = self.handled.polls.get_or_insert_default();
-                *(if first == "all" { all } else { useful }) = n;
-            }
-            ("lost", _) => {
-                let why = counter.name.strip_prefix("lost.").unwrap_or_default();
-                self.handled.lost.insert(why.into(), n);
-            }
-            _ => {}
-        }
+        };
+        &mut self.cpus[at]
     }
 }
+
+/// Takes a figure into what was measured of a block.
+type Take = fn(&mut Measured, &Scalar);
+
+/// A count: whole, and far below 2^53.
+fn count(scalar: &Scalar) -> u64 {
+    scalar.value as u64
+}
+
+fn label(scalar: &Scalar) -> String {
+    scalar.item.label.clone().unwrap_or_default()
+}
+
+fn number(scalar: &Scalar) -> u32 {
+    scalar.item.number.unwrap_or_default()
+}
+
+/// How each quantity is read back.
+const TAKES: &[(Declared, Take)] = &[
+    (q::GENERATED, |m, s| m.generator(s).frames = count(s)),
+    (q::SENT, |m, s| m.generator(s).sent = count(s)),
+    (q::GENERATED_BYTES, |m, s| m.generator(s).bytes = count(s)),
+    (q::IDLE_RUNS, |m, s| m.generator(s).idle = count(s)),
+    (q::BEHIND, |m, s| m.generator(s).behind = count(s)),
+    (q::BATCHES, |m, s| m.generator(s).batches = count(s)),
+    (q::REFUSED, |m, s| {
+        m.generator(s).refused.insert(label(s), count(s));
+    }),
+    (q::HANDLED, |m, s| {
+        m.handled.packets.insert(number(s), count(s));
+    }),
+    (q::HANDLED_CPU_UNKNOWN, |m, s| {
+        m.handled.cpu_unknown += count(s);
+    }),
+    (q::HANDLED_BYTES, |m, s| m.handled.bytes = count(s)),
+    (q::FOREIGN, |m, s| m.handled.foreign = count(s)),
+    (q::LOST, |m, s| {
+        m.handled.lost.insert(label(s), count(s));
+    }),
+    (q::POLLS, |m, s| {
+        m.handled.polls.get_or_insert_default().0 = count(s);
+    }),
+    (q::USEFUL_POLLS, |m, s| {
+        m.handled.polls.get_or_insert_default().1 = count(s);
+    }),
+    (q::BY_QUEUE, |m, s| {
+        m.queues.insert(number(s), count(s));
+    }),
+    (q::BUSY, |m, s| m.cpu(s).busy = s.value),
+    (q::BUSY_SECOND, |m, s| m.cpu(s).second = Some(s.value)),
+    (q::STEAL, |m, s| m.cpu(s).steal = s.value),
+    (q::SOFTIRQ, |m, s| m.cpu(s).softirq = s.value),
+    (q::LIMIT, |m, s| m.limit = Limit::of(s.value)),
+];
 
 /// What came in a window, of what is counted since something was set up.
 pub trait Since {
@@ -509,6 +518,7 @@ mod tests {
                 softirq: 0.2,
             }],
             limit: Limit::Pps(41.0),
+            of_run: Vec::new(),
         }
     }
 
@@ -528,8 +538,7 @@ mod tests {
                 arm: 0,
                 index: number as u32,
                 ledger: Ledger::default(),
-                kernel_insns: 0,
-                user_insns: 0,
+                totals: Vec::new(),
                 entered: 0,
                 returned: 0,
                 duration_ns: block.window_ns,
@@ -578,27 +587,6 @@ mod tests {
         assert_eq!(m.cpu_ns_per_packet(), Some(alone));
         assert_eq!(m.busy_elsewhere(), Some(0.0));
         assert_eq!(m.wall_ns_per_packet(), Some(1000.0));
-    }
-
-    /// Check that recordings of before are read: a CPU that stood for any, and a limit of
-    /// nothing.
-    #[test]
-    fn as_it_was_written() {
-        let mut m = Measured {
-            window_ns: 1_000_000_000,
-            ..Measured::default()
-        };
-        for (name, value) in [("handled.4294967295", 5.0), ("limit", 0.0)] {
-            let counter = Counter {
-                block: 0,
-                name: name.into(),
-                value,
-                unit: String::new(),
-            };
-            m.take(&counter, &mut BTreeMap::new());
-        }
-        assert_eq!((m.handled.total(), m.handled.packets.len()), (5, 0));
-        assert_eq!((m.limit, m.is_generator_bound()), (Limit::Unknown, None));
     }
 
     /// Check that a block is invalid whose packets went nobody knows where, were more than

@@ -72,7 +72,7 @@ impl<'a> Side<'a> {
         let mut totals: BTreeMap<u32, u64> = blocks.iter().map(|b| (*b, 0)).collect();
         for cost in costs {
             if let Some(total) = totals.get_mut(&cost.block) {
-                *total = total.saturating_add(cost.self_insns);
+                *total = total.saturating_add(cost.own);
             }
         }
         if totals.values().all(|t| *t == 0) {
@@ -110,16 +110,16 @@ impl<'a> Side<'a> {
             };
             let sum = Sum {
                 calls: cost.calls,
-                self_insns: cost.self_insns,
+                self_insns: cost.own,
             };
             let nodes = side.nodes.entry(cost.context).or_default();
             nodes.entry(cost.node).or_default().add(sum);
             let function = recording.nodes[cost.node as usize].function;
             let none = || vec![0; at.len()];
             let by_block = side.functions.entry(function).or_insert_with(none);
-            by_block[n] = by_block[n].saturating_add(cost.self_insns);
+            by_block[n] = by_block[n].saturating_add(cost.own);
             let by_block = side.contexts.entry(cost.context).or_insert_with(none);
-            by_block[n] = by_block[n].saturating_add(cost.self_insns);
+            by_block[n] = by_block[n].saturating_add(cost.own);
         }
         Some(side)
     }

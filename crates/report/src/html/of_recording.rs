@@ -217,7 +217,7 @@ fn costs(recording: &Recording) -> Costs {
             .entry(cost.node)
             .or_default();
         node.0 += cost.calls;
-        node.1 += cost.self_insns;
+        node.1 += cost.own;
     }
     costs
 }

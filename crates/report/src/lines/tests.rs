@@ -29,8 +29,11 @@ fn recording(recursive: bool) -> Recording {
             delivered: 1,
             ..Ledger::default()
         },
-        kernel_insns: 0,
-        user_insns: 60,
+        totals: vec![netplumb_model::recording::Total {
+            quantity: 0,
+            kernel: 0,
+            user: 60,
+        }],
         duration_ns: 0,
         entered: 3,
         returned: 3,
@@ -63,12 +66,13 @@ fn recording(recursive: bool) -> Recording {
     for block in 0..2 {
         for (node, self_insns) in [(0, 10), (1, 40), (2, 10)] {
             recording.costs.push(Cost {
+                quantity: 0,
                 block,
                 direction: Direction::Run,
                 context: Context::Task,
                 node,
                 calls: 1,
-                self_insns,
+                own: self_insns,
             });
         }
         for (function, source, insns) in [

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::ArmRates;
 use super::terminal::rate;
+use crate::diff::json::SCHEMA;
 use crate::interval;
-use crate::json::SCHEMA;
 use crate::markdown::{code, prose};
 use crate::number::{json_text, printable};
 use crate::sheet::tamed;

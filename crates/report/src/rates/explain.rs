@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::bench::{COUNTED, Measured, NANOSECONDS, Other};
 use netplumb_model::class::Direction;
-use netplumb_model::recording::{Arm, FunctionId, NodeId, Recording, env};
+use netplumb_model::recording::{Arm, Block, FunctionId, NodeId, Recording};
 use serde::Serialize;
 
 use super::ArmRates;
@@ -194,9 +194,7 @@ pub fn explained(recording: &Recording) -> Vec<Explained> {
                 .find_map(|suffix| arm.name.strip_suffix(suffix)))
             .unwrap_or(&arm.name);
             let blocks = recording.blocks.iter().filter(|b| b.arm as usize == number);
-            let sum = |of: fn(&netplumb_model::recording::Block) -> u64| -> u64 {
-                blocks.clone().map(of).sum()
-            };
+            let sum = |of: fn(&Block) -> u64| -> u64 { blocks.clone().map(of).sum() };
             let packets = sum(|b| b.ledger.offered);
             let each = |insns: u64| insns as f64 / packets.max(1) as f64;
             let timed = timed(&rates, arm, (unit == Unit::Nanoseconds).then_some(name));
@@ -205,12 +203,10 @@ pub fn explained(recording: &Recording) -> Vec<Explained> {
                 unit,
                 ns: timed.and_then(ArmRates::cpu_ns_per_packet),
                 generator_ns: timed.and_then(ArmRates::generator_ns),
-                failed: (recording.environment)
-                    .get(&format!("{}.{}", env::FAILED, arm.name))
-                    .cloned(),
+                failed: recording.failed(number).map(String::from),
                 packets,
                 handled: sum(|b| b.ledger.delivered),
-                user: each(sum(|b| b.user_insns)),
+                user: each(sum(Block::user)),
                 other: each(class(recording, number, Direction::Other).total),
                 ..Explained::default()
             };
@@ -287,7 +283,7 @@ fn others(recording: &Recording, of: impl Fn(u32) -> bool, packets: u64) -> Vec<
     let mut found: BTreeMap<&str, u64> = BTreeMap::new();
     let costs = recording.costs.iter();
     for cost in costs.filter(|c| c.direction == Direction::Other && of(c.block)) {
-        *found.entry(outermost(cost.node)).or_default() += cost.self_insns;
+        *found.entry(outermost(cost.node)).or_default() += cost.own;
     }
     let mut parts: Vec<OtherPart> = (found.into_iter())
         .map(|(name, ns)| OtherPart {

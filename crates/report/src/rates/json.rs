@@ -11,12 +11,17 @@ use serde::Serialize;
 use super::explain::{Difference, Explained, differences, explained};
 use super::{ArmRates, arms, blocks};
 use crate::json::SCHEMA;
+use crate::scalars::{self, NotesOut, ScalarOut};
 
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
     complete: bool,
     environment: &'a BTreeMap<String, String>,
+    notes: Vec<NotesOut<'a>>,
+    untried: &'a BTreeMap<String, String>,
+    unwatched: &'a BTreeMap<String, String>,
+    scalars: Vec<ScalarOut<'a>>,
     arms: Vec<ArmOut<'a>>,
     blocks: Vec<BlockOut>,
     /// What a packet costs along each path, if that was counted.
@@ -91,6 +96,10 @@ pub fn render(recording: &Recording) -> String {
         schema: SCHEMA,
         complete: recording.complete,
         environment: &recording.environment,
+        notes: scalars::notes(recording),
+        untried: &recording.untried,
+        unwatched: &recording.unwatched,
+        scalars: scalars::of_no_block(recording),
         arms: arms.iter().map(arm_out).collect(),
         blocks: blocks(recording)
             .map(|(block, m)| BlockOut {

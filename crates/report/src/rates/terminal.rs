@@ -13,6 +13,7 @@ use crate::number::printable;
 use crate::terminal::continued;
 
 pub(super) use footer::footer;
+pub use search::Goal;
 pub(super) use search::goals;
 
 /// Names of arms are cut to this.
@@ -42,13 +43,13 @@ pub fn render(recording: &Recording, columns: usize, all: bool) -> String {
     }
     // Of a search, blocks are trials, and lose packets on purpose.
     let (searched, shown): (Vec<_>, Vec<_>) =
-        (shown.into_iter()).partition(|a| !goals(recording, &a.arm.name).is_empty());
+        (shown.into_iter()).partition(|a| !a.goals.is_empty());
     if !shown.is_empty() {
         out.push_str(&summary::rates(&shown, columns));
     }
     out.push_str(&details::invalid(&searched, columns, all));
     out.push_str(&details::details(&shown, columns, all));
-    out.push_str(&search::found(recording, columns));
+    out.push_str(&search::found(&arms, columns));
     let with_latency: Vec<&ArmRates<'_>> = (shown.iter().copied())
         .filter(|a| a.latency().is_some())
         .collect();

@@ -2,9 +2,11 @@ mod many;
 
 use std::collections::BTreeMap;
 
+use netplumb_model::bench::quantities::{HANDLED, HANDLED_CPU_UNKNOWN, LIMIT};
 use netplumb_model::bench::{CpuUse, Generated, Handled, Hop, Limit, Measured};
 use netplumb_model::class::{Family, Link, Proto};
-use netplumb_model::recording::{Arm, Block, Counter, Ledger, Recording, env};
+use netplumb_model::quantity::{Item, Of};
+use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
 use netplumb_model::timing::Times;
 use netplumb_stats::judge::Verdict;
 
@@ -63,6 +65,7 @@ pub(super) fn block(packets: u64, lost: u64, limit_pps: Option<f64>) -> Measured
             },
         ],
         limit: limit_pps.map_or(Limit::NotAsked, Limit::of),
+        of_run: Vec::new(),
     }
 }
 
@@ -95,14 +98,16 @@ pub(super) fn recording() -> Recording {
             "XDP test run with live frames, batches of 64",
         ),
         ("cpu.second", "sched_switch"),
-        (
-            "failed.dpdk",
-            "dpdk-testpmd is not installed: apt-get install dpdk",
-        ),
-        ("diagnosis.tc", "7 at rx0, NETFILTER_DROP"),
     ] {
         recording.environment.insert(key.into(), value.into());
     }
+    let [tc, dpdk] = ["tc", "dpdk"].map(|name| {
+        let arms = &recording.arms;
+        arms.iter().position(|a| a.name == name).unwrap()
+    });
+    let why = "dpdk-testpmd is not installed: apt-get install dpdk";
+    recording.notes_of(dpdk).failed = Some(why.into());
+    recording.notes_of(tc).diagnosis = Some("7 at rx0, NETFILTER_DROP".into());
     let mut missing = block(1_000, 0, Some(40e6));
     missing.hops[1].left -= 7;
     let mut stamped = block(5_000_000, 0, Some(10.1e6));
@@ -125,8 +130,7 @@ pub(super) fn recording() -> Recording {
             arm: *arm,
             index: number as u32 / 2,
             ledger: Ledger::default(),
-            kernel_insns: 0,
-            user_insns: 0,
+            totals: Vec::new(),
             entered: 0,
             returned: 0,
             duration_ns: measured.window_ns,
@@ -196,18 +200,14 @@ fn cpu_time_of_a_packet() {
         "{text}"
     );
     let mut strayed = recording.clone();
-    for counter in &mut strayed.counters {
-        if counter.name == "handled.1" {
-            counter.value -= 3.0;
+    let handled = strayed.quantity(&HANDLED);
+    for scalar in &mut strayed.scalars {
+        if scalar.quantity == handled {
+            scalar.value -= 3.0;
         }
     }
     for block in 0..strayed.blocks.len() as u32 {
-        strayed.counters.push(Counter {
-            block,
-            name: "handled.0".into(),
-            value: 3.0,
-            unit: "packets".into(),
-        });
+        strayed.add(Of::Block(block), &HANDLED, Item::number(0), 3.0);
     }
     assert_eq!(figure(&strayed), ns);
 }
@@ -216,10 +216,12 @@ fn cpu_time_of_a_packet() {
 /// bounds nothing and is told as unknown.
 #[test]
 fn a_limit_of_nothing_is_unknown() {
-    for limit in [0.0, 1e6] {
+    for limit in [f64::NAN, 0.0, 1e6] {
         let mut recording = recording();
-        for counter in recording.counters.iter_mut().filter(|c| c.name == "limit") {
-            counter.value = limit;
+        let of_limit = recording.quantity(&LIMIT);
+        let scalars = recording.scalars.iter_mut();
+        for scalar in scalars.filter(|s| s.quantity == of_limit) {
+            scalar.value = limit;
         }
         let document: serde_json::Value = serde_json::from_str(&json::render(&recording)).unwrap();
         let arm = &document["arms"][0];
@@ -235,18 +237,18 @@ fn a_limit_of_nothing_is_unknown() {
     }
 }
 
-/// Check that packets that are not counted by CPU are under no CPU's number, in recordings
-/// of before as well.
+/// Check that packets that are not counted by CPU are under no CPU's number.
 #[test]
 fn packets_of_no_cpu() {
     let mut recording = recording();
-    for counter in &mut recording.counters {
-        if counter.name == "handled.1" {
-            counter.name = "handled.4294967295".into();
+    let [known, unknown] =
+        [&HANDLED, &HANDLED_CPU_UNKNOWN].map(|quantity| recording.quantity(quantity));
+    for scalar in &mut recording.scalars {
+        if scalar.quantity == known {
+            (scalar.quantity, scalar.item) = (unknown, Item::ONLY);
         }
     }
     let text = json::render(&recording);
-    assert!(!text.contains("4294967295"), "{text}");
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     let block = &document["blocks"][0];
     assert_eq!(block["handled_packets"], serde_json::json!({}));
@@ -273,7 +275,8 @@ fn compared() {
     let mut recording = recording();
     recording.arms.truncate(2);
     recording.blocks.clear();
-    recording.counters.clear();
+    recording.scalars.clear();
+    recording.hops.clear();
     recording.stages.clear();
     for (index, packets) in [(0, 4_000_000), (1, 4_040_000), (2, 3_980_000)] {
         for (arm, share) in [(0, 1), (1, 2)] {
@@ -281,8 +284,7 @@ fn compared() {
                 arm,
                 index,
                 ledger: Ledger::default(),
-                kernel_insns: 0,
-                user_insns: 0,
+                totals: Vec::new(),
                 entered: 0,
                 returned: 0,
                 duration_ns: 500_000_000,

@@ -63,12 +63,13 @@ fn large() -> Recording {
         .collect();
     recording.costs = (0..NODES)
         .map(|node| Cost {
+            quantity: 0,
             block,
             direction,
             context,
             node,
             calls: 1,
-            self_insns: u64::from(node % 97) + 1,
+            own: u64::from(node % 97) + 1,
         })
         .collect();
     recording

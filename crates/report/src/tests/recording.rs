@@ -194,12 +194,13 @@ impl Builder {
         let node = self.node(path);
         let packets = self.recording.blocks[block as usize].ledger.offered;
         self.recording.costs.push(Cost {
+            quantity: 0,
             block,
             direction: class.0,
             context: class.1,
             node,
             calls: packets,
-            self_insns: packets * insns,
+            own: packets * insns,
         });
     }
 
@@ -287,7 +288,7 @@ impl Builder {
         for (id, block) in self.recording.blocks.iter_mut().enumerate() {
             for cost in &self.recording.costs {
                 if cost.block as usize == id {
-                    block.kernel_insns += cost.self_insns;
+                    block.totals[0].kernel += cost.own;
                     block.entered += cost.calls;
                     block.returned += cost.calls;
                 }
@@ -321,8 +322,11 @@ fn block(arm: u32, index: u32, delivered: u64, dropped: &[(&str, u64)]) -> Block
             delivered,
             dropped: dropped.iter().map(|(c, n)| (c.to_string(), *n)).collect(),
         },
-        kernel_insns: 0,
-        user_insns: 5_000,
+        totals: vec![netplumb_model::recording::Total {
+            quantity: 0,
+            kernel: 0,
+            user: 5_000,
+        }],
         entered: 0,
         returned: 0,
         duration_ns: 0,
@@ -447,12 +451,13 @@ pub(crate) fn small() -> Recording {
     // A page fault that the other blocks did not have.
     let node = builder.node(&["entry_SYSCALL_64", "udp_recvmsg", "schedule"]);
     builder.recording.costs.push(Cost {
+        quantity: 0,
         block: 4,
         direction: Direction::Rx,
         context: Context::Task,
         node,
         calls: 1,
-        self_insns: 42,
+        own: 42,
     });
     builder.finish()
 }

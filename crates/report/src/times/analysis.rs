@@ -69,10 +69,12 @@ type Followed = HashMap<u32, u64>;
 
 fn followed(recording: &Recording) -> Followed {
     let mut all = Followed::new();
-    for counter in recording.counters.iter().filter(|c| c.name == FOLLOWED) {
-        // Counts, so whole ones: they fit.
-        let packets = all.entry(counter.block).or_default();
-        *packets = packets.saturating_add(counter.value.max(0.0) as u64);
+    for scalar in recording.scalars_of(&FOLLOWED) {
+        if let Some(block) = scalar.block() {
+            // Counts, so whole ones: they fit.
+            let packets: &mut u64 = all.entry(block).or_default();
+            *packets = packets.saturating_add(scalar.value.max(0.0) as u64);
+        }
     }
     all
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use netplumb_model::recording::{Cost, Loss, Recording};
+use netplumb_model::recording::{Cost, Loss, Recording, Total};
+use netplumb_model::timing::OWN_TIME;
 
 use super::analysis::own;
 
@@ -10,6 +11,8 @@ use super::analysis::own;
 /// nanoseconds. Where a correction is larger than what it is taken from, the cost is
 /// nothing, and a loss says how much that comes to.
 pub fn as_costs(recording: &Recording) -> Recording {
+    let mut out = recording.clone();
+    let quantity = out.quantity(&OWN_TIME);
     let mut costs: BTreeMap<_, Cost> = BTreeMap::new();
     let mut below_nothing = 0.0;
     for (timed, own) in recording.timed.iter().zip(own(recording)) {
@@ -18,18 +21,26 @@ pub fn as_costs(recording: &Recording) -> Recording {
             .entry((timed.block, timed.direction, timed.context, timed.node))
             .or_insert(Cost {
                 block: timed.block,
+                quantity,
                 direction: timed.direction,
                 context: timed.context,
                 node: timed.node,
                 calls: 0,
-                self_insns: 0,
+                own: 0,
             });
         cost.calls += timed.times.count;
-        cost.self_insns += own.corrected_ns.max(0.0).round() as u64;
+        cost.own += own.corrected_ns.max(0.0).round() as u64;
     }
-    let mut out = recording.clone();
     for cost in costs.values() {
-        out.blocks[cost.block as usize].kernel_insns += cost.self_insns;
+        let totals = &mut out.blocks[cost.block as usize].totals;
+        match totals.iter_mut().find(|t| t.quantity == quantity) {
+            Some(total) => total.kernel += cost.own,
+            None => totals.push(Total {
+                quantity,
+                kernel: cost.own,
+                user: 0,
+            }),
+        }
     }
     out.costs = costs.into_values().collect();
     let below_nothing = below_nothing.round() as u64;

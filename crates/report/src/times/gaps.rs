@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::class::Proto;
+use netplumb_model::quantity::Scalar;
 use netplumb_model::recording::Recording;
-use netplumb_model::timing::{WAYS, Way};
+use netplumb_model::timing::{PAUSED, SEEN, WAYS, Way};
 
-use super::trust::{PAUSED, SEEN};
 use crate::number::thousands;
+use crate::scalars::{by_label, sum};
 
 /// Lines for the footer; none where nothing is missing.
 pub(super) fn lines(recording: &Recording) -> Vec<String> {
@@ -27,13 +28,7 @@ struct Seen<'r>(BTreeMap<&'r str, f64>);
 
 impl<'r> Seen<'r> {
     fn of(recording: &'r Recording, block: impl Fn(u32) -> bool) -> Seen<'r> {
-        let mut sums = BTreeMap::new();
-        for counter in recording.counters.iter().filter(|c| block(c.block)) {
-            if let Some(place) = counter.name.strip_prefix(SEEN) {
-                *sums.entry(place).or_default() += counter.value.max(0.0);
-            }
-        }
-        Seen(sums)
+        Seen(by_label(recording, &SEEN, block))
     }
 
     fn at(&self, proto: Proto, place: &str) -> u64 {
@@ -93,9 +88,8 @@ fn within(seen: &Seen<'_>, proto: Proto, way: Way) -> Option<String> {
 /// given what packets it will.
 fn offered(recording: &Recording) -> Vec<String> {
     let mut lines = Vec::new();
-    let counted: BTreeSet<u32> = (recording.counters.iter())
-        .filter(|c| c.name.starts_with(SEEN))
-        .map(|c| c.block)
+    let counted: BTreeSet<u32> = (recording.scalars_of(&SEEN))
+        .filter_map(Scalar::block)
         .collect();
     for proto in [Proto::Raw, Proto::Udp] {
         let blocks: BTreeSet<u32> = (0_u32..)
@@ -115,10 +109,7 @@ fn offered(recording: &Recording) -> Vec<String> {
             continue;
         }
         let early = seen.at(proto, "tx dropped before queue");
-        let paused = recording
-            .counters
-            .iter()
-            .any(|c| c.name == PAUSED && c.value > 0.0);
+        let paused = sum(recording, &PAUSED) > 0.0;
         let rest = (offered - followed).saturating_sub(early);
         let mut causes = Vec::new();
         if early > 0 {

@@ -2,25 +2,50 @@
 
 use std::collections::BTreeMap;
 
-use netplumb_model::recording::{Arm, Block, Counter, FunctionId, Loss, Recording};
+use netplumb_model::recording::{Arm, Block, FunctionId, Ledger, Loss, Recording};
 use netplumb_model::timing::{Calibration, Times};
 use serde::Serialize;
 
 use super::analysis::{PERCENTILES, Per, Stage, TimedClass, TimedFunction, percentile};
 use crate::analysis::has_ancestor;
 use crate::json::SCHEMA;
+use crate::scalars::{self, NotesOut, ScalarOut};
 
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
     complete: bool,
     environment: &'a BTreeMap<String, String>,
+    notes: Vec<NotesOut<'a>>,
+    untried: &'a BTreeMap<String, String>,
+    unwatched: &'a BTreeMap<String, String>,
     arms: &'a [Arm],
-    blocks: &'a [Block],
+    blocks: Vec<BlockOut<'a>>,
     calibration: &'a [Calibration],
     times: Vec<ClassOut<'a>>,
-    counters: &'a [Counter],
+    scalars: Vec<ScalarOut<'a>>,
     losses: &'a [Loss],
+}
+
+#[derive(Serialize)]
+struct BlockOut<'a> {
+    arm: u32,
+    index: u32,
+    ledger: &'a Ledger,
+    entered: u64,
+    returned: u64,
+    duration_ns: u64,
+}
+
+fn block_out(block: &Block) -> BlockOut<'_> {
+    BlockOut {
+        arm: block.arm,
+        index: block.index,
+        ledger: &block.ledger,
+        entered: block.entered,
+        returned: block.returned,
+        duration_ns: block.duration_ns,
+    }
 }
 
 #[derive(Serialize)]
@@ -108,11 +133,14 @@ pub fn render(recording: &Recording, classes: &[TimedClass<'_>]) -> String {
         schema: SCHEMA,
         complete: recording.complete,
         environment: &recording.environment,
+        notes: scalars::notes(recording),
+        untried: &recording.untried,
+        unwatched: &recording.unwatched,
         arms: &recording.arms,
-        blocks: &recording.blocks,
+        blocks: recording.blocks.iter().map(block_out).collect(),
         calibration: &recording.calibration,
         times: classes.iter().map(class_out).collect(),
-        counters: &recording.counters,
+        scalars: scalars::all(recording),
         losses: &recording.losses,
     };
     // Plain data with string keys always serializes.

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::experiment::Experiment;
+use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Recording, env};
-use netplumb_model::timing::{StageKind, Times};
+use netplumb_model::timing::{DROPPED, SEEN, StageKind, Times};
 
 use super::analysis::{PERCENTILES, Per, Stage, TimedClass, TimedFunction, percentile};
 use super::terminal::{bottleneck, label, share, shown, whole_ns};
-use super::trust::{DROPS, NOT_WATCHED, SEEN, SHED, footer};
+use super::trust::{SHED, footer};
 use super::{as_costs, diff, ns};
 use crate::analysis;
 use crate::html::{functions, report_page};
@@ -18,6 +19,7 @@ use crate::page::{
     Page, PageCalibration, PageClass, PageCount, PageLedger, PageStage, PageTimed,
     PageTimedFunction, PageTimes,
 };
+use crate::scalars::by_label;
 use crate::terminal::sent;
 
 const NAME_LETTERS: usize = 500;
@@ -236,23 +238,14 @@ fn stage(stage: &Stage) -> PageStage {
 
 /// What was counted beside the times.
 fn timed(recording: &Recording) -> PageTimed {
-    let counted = |prefix: &str| {
-        let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
-        for counter in &recording.counters {
-            if let Some(name) = counter.name.strip_prefix(prefix) {
-                *sums.entry(name).or_default() += counter.value;
-            }
-        }
-        sums.iter()
+    let counted = |quantity: &Declared| {
+        by_label(recording, quantity, |_| true)
+            .iter()
             .map(|(name, sum)| count(name, *sum, ""))
             .collect()
     };
-    let environment = recording.environment.iter();
-    let mut refused: Vec<[String; 2]> = environment
-        .filter_map(|(key, why)| {
-            let name = key.strip_prefix(NOT_WATCHED)?;
-            Some([printable(name, 120), printable(why, TEXT_LETTERS)])
-        })
+    let mut refused: Vec<[String; 2]> = (recording.unwatched.iter())
+        .map(|(name, why)| [printable(name, 120), printable(why, TEXT_LETTERS)])
         .collect();
     let shed = recording.environment.get(SHED).map_or("", |s| s);
     refused.extend(shed.split_whitespace().map(|name| {
@@ -264,8 +257,8 @@ fn timed(recording: &Recording) -> PageTimed {
     PageTimed {
         calibration: calibration(recording),
         packets: ledgers(recording),
-        seen: counted(SEEN),
-        drops: counted(DROPS),
+        seen: counted(&SEEN),
+        drops: counted(&DROPPED),
         losses: recording
             .losses
             .iter()

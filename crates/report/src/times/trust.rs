@@ -4,23 +4,20 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::Direction;
+use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Recording, env};
-use netplumb_model::timing::{Calibration, Clock, FOLLOWED, Mechanism};
+use netplumb_model::timing::{Calibration, Clock, DROPPED, FOLLOWED, Mechanism, PAUSED, SEEN};
 
 use super::analysis::TimedClass;
 use super::{clock, ns, rounded};
 use crate::acting;
 use crate::number::{self, printable, thousands};
+use crate::scalars::{by_label, sum};
 use crate::trust::{ledger, levels};
 
 /// So many names in a line.
 const NAMES: usize = 3;
-/// Prefixes of keys and counters that have lines of their own.
-pub(super) const NOT_WATCHED: &str = "not_watched.";
 pub(super) const SHED: &str = "shed";
-pub(super) const SEEN: &str = "ledger.";
-pub(super) const DROPS: &str = "drops.";
-pub(super) const PAUSED: &str = "paused";
 const MAX_OVERHEAD: &str = "stages.max_overhead";
 
 /// Lines for under a result. `classes` are those of the recording that were asked
@@ -57,10 +54,10 @@ pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<String> 
     }
     lines.extend(of_others(recording));
     lines.extend(followed(recording));
-    lines.extend(counted(recording, SEEN, "seen      "));
+    lines.extend(counted(recording, &SEEN, "seen      "));
     lines.extend(counted(
         recording,
-        DROPS,
+        &DROPPED,
         "dropped   by the kernel's reasons: ",
     ));
     let gaps = super::gaps::lines(recording);
@@ -68,7 +65,7 @@ pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<String> 
     lines.extend(gaps);
     lines.extend(blocks(recording, classes));
     lines.extend(apart(classes));
-    lines.extend(counters(recording));
+    lines.extend(others(recording));
     lines.extend(refused(recording));
     lines.extend(acting::footer(recording));
     if recording.losses.is_empty() {
@@ -169,8 +166,7 @@ fn correction(classes: &[TimedClass<'_>]) -> Option<String> {
 
 /// How many packets of other programs were followed.
 fn of_others(recording: &Recording) -> Option<String> {
-    let followed = recording.counters.iter().filter(|c| c.name == FOLLOWED);
-    let packets: f64 = followed.map(|c| c.value).sum();
+    let packets = sum(recording, &FOLLOWED);
     (packets > 0.0).then(|| {
         format!(
             "packets   {} followed; how many there were in all nobody counted",
@@ -181,8 +177,7 @@ fn of_others(recording: &Recording) -> Option<String> {
 
 /// For how much of the time packets were followed, where there were pauses.
 fn followed(recording: &Recording) -> Option<String> {
-    let paused = recording.counters.iter().filter(|c| c.name == PAUSED);
-    let paused_ns: f64 = paused.map(|c| c.value).sum();
+    let paused_ns = sum(recording, &PAUSED);
     let share = recording.environment.get(MAX_OVERHEAD);
     if paused_ns <= 0.0 {
         return None;
@@ -210,14 +205,9 @@ fn followed(recording: &Recording) -> Option<String> {
     ))
 }
 
-/// Counters of a prefix, summed over blocks.
-fn counted(recording: &Recording, prefix: &str, head: &str) -> Option<String> {
-    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
-    for counter in &recording.counters {
-        if let Some(name) = counter.name.strip_prefix(prefix) {
-            *sums.entry(name).or_default() += counter.value;
-        }
-    }
+/// A quantity by its labels, summed over blocks.
+fn counted(recording: &Recording, quantity: &Declared, head: &str) -> Option<String> {
+    let sums = by_label(recording, quantity, |_| true);
     let parts: Vec<String> = sums
         .iter()
         .map(|(name, sum)| format!("{} {}", printable(name, 60), rounded(*sum)))
@@ -290,17 +280,19 @@ fn apart(classes: &[TimedClass<'_>]) -> Option<String> {
     })
 }
 
-/// Counters that no other line is about: their means.
-fn counters(recording: &Recording) -> Vec<String> {
+/// Figures of blocks that no other line is about: their means.
+fn others(recording: &Recording) -> Vec<String> {
+    let own = [&FOLLOWED, &SEEN, &DROPPED];
     let mut sums: BTreeMap<&str, (f64, f64, &str)> = BTreeMap::new();
-    for counter in &recording.counters {
-        let own =
-            counter.name == FOLLOWED || [SEEN, DROPS].iter().any(|p| counter.name.starts_with(p));
-        if !own {
+    for scalar in recording.scalars.iter().filter(|s| s.block().is_some()) {
+        let Some(quantity) = recording.quantities.get(scalar.quantity as usize) else {
+            continue;
+        };
+        if !own.iter().any(|own| quantity.is(own)) {
             let sum = sums
-                .entry(&counter.name)
-                .or_insert((0.0, 0.0, &counter.unit));
-            sum.0 += counter.value;
+                .entry(&quantity.name)
+                .or_insert((0.0, 0.0, &quantity.unit));
+            sum.0 += scalar.value;
             sum.1 += 1.0;
         }
     }
@@ -324,12 +316,9 @@ fn counters(recording: &Recording) -> Vec<String> {
 /// What could not be watched, and what was left out.
 fn refused(recording: &Recording) -> Vec<String> {
     let refused: Vec<String> = recording
-        .environment
+        .unwatched
         .iter()
-        .filter_map(|(key, why)| {
-            let name = key.strip_prefix(NOT_WATCHED)?;
-            Some(format!("{} ({})", printable(name, 60), printable(why, 120)))
-        })
+        .map(|(name, why)| format!("{} ({})", printable(name, 60), printable(why, 120)))
         .collect();
     let mut lines = Vec::new();
     if !refused.is_empty() {

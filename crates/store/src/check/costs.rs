@@ -5,29 +5,40 @@ use std::collections::HashMap;
 use netplumb_model::class::Proto;
 use netplumb_model::recording::Recording;
 
-/// The costs of a block are its instructions, and their calls what was entered.
+/// The costs of a block are what it had in all, by quantity, and their calls what was
+/// entered.
 pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
     // No overflow: the sum over all blocks has been formed.
-    let mut sums = vec![(0_u64, 0_u64); recording.blocks.len()];
+    let mut sums: HashMap<(u32, u32), (u64, u64)> = HashMap::new();
     for cost in &recording.costs {
-        let sum = &mut sums[cost.block as usize];
-        sum.0 += cost.self_insns;
+        let sum = sums.entry((cost.block, cost.quantity)).or_default();
+        sum.0 += cost.own;
         sum.1 += cost.calls;
     }
-    for (row, (block, (insns, calls))) in recording.blocks.iter().zip(sums).enumerate() {
+    for (row, block) in (0..).zip(&recording.blocks) {
         let arm = &recording.arms[block.arm as usize];
-        // Of a command, its own code has costs as well.
-        let (expected, of) = match arm.proto {
-            Proto::Command => (
-                block.kernel_insns + block.user_insns,
-                "kernel_insns and user_insns",
-            ),
-            _ => (block.kernel_insns, "kernel_insns"),
-        };
-        if insns != expected {
-            return Err(format!(
-                "table block, row {row}: its costs add up to {insns}, and {of} to {expected}"
-            ));
+        for total in &block.totals {
+            let (own, calls) = sums.remove(&(row, total.quantity)).unwrap_or_default();
+            let quantity = &recording.quantities[total.quantity as usize];
+            // Of a command, its own code has costs as well.
+            let (expected, of) = match arm.proto {
+                Proto::Command => (total.kernel + total.user, "kernel and user"),
+                _ => (total.kernel, "kernel"),
+            };
+            if own != expected {
+                return Err(format!(
+                    "table total, block {row}: costs add up to {own} {}, and {of} to {expected}",
+                    quantity.unit
+                ));
+            }
+            // Calls of what was sampled are samples.
+            if !super::is_sampled(recording, block) && calls != block.entered {
+                return Err(format!(
+                    "table block, row {row}: {} functions were entered, and its costs have \
+                     {calls} calls",
+                    block.entered
+                ));
+            }
         }
         if block.returned > block.entered {
             return Err(format!(
@@ -35,16 +46,13 @@ pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
                 block.returned, block.entered
             ));
         }
-        // Calls of what was sampled are samples.
-        if !super::is_sampled(arm) && calls != block.entered {
-            return Err(format!(
-                "table block, row {row}: {} functions were entered, and its costs have {calls} \
-                 calls",
-                block.entered
-            ));
-        }
     }
-    Ok(())
+    match sums.keys().min() {
+        Some((block, quantity)) => Err(format!(
+            "table cost: block {block} has costs of quantity {quantity}, and no total of it"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// The lines of a function are no more than the function.
@@ -55,7 +63,7 @@ pub(super) fn lines(recording: &Recording) -> Result<(), String> {
     let mut left: HashMap<(u32, u32), u64> = HashMap::new();
     for cost in &recording.costs {
         let function = recording.nodes[cost.node as usize].function;
-        *left.entry((cost.block, function)).or_default() += cost.self_insns;
+        *left.entry((cost.block, function)).or_default() += cost.own;
     }
     for (row, cost) in recording.line_costs.iter().enumerate() {
         let of = left.entry((cost.block, cost.function)).or_default();

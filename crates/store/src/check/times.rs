@@ -5,7 +5,7 @@ use netplumb_model::timing::{BUCKETS, SUB_BITS, Times};
 
 use super::{UNDER_WAY, UNDER_WAY_SHARE};
 
-/// What times, stages, counters and attachments name is there.
+/// What times, stages and attachments name is there.
 pub(super) fn ids(recording: &Recording) -> Result<(), String> {
     let (blocks, nodes) = (recording.blocks.len(), recording.nodes.len());
     let check = |table: &str, row: usize, what: &str, id: u32, len: usize| {
@@ -22,9 +22,6 @@ pub(super) fn ids(recording: &Recording) -> Result<(), String> {
     }
     for (row, stage) in recording.stages.iter().enumerate() {
         check("stage", row, "block", stage.block, blocks)?;
-    }
-    for (row, counter) in recording.counters.iter().enumerate() {
-        check("counter", row, "block", counter.block, blocks)?;
     }
     let functions = recording.functions.len();
     for (row, attachment) in recording.attachments.iter().enumerate() {

@@ -394,7 +394,7 @@ fn recorded(recording: &Recording) -> Vec<String> {
         }
     };
     for cost in &recording.costs {
-        add(cost.node, cost.self_insns as f64);
+        add(cost.node, cost.own as f64);
     }
     for timed in &recording.timed {
         add(timed.node, timed.corrected_ns);

@@ -1,14 +1,16 @@
 //! What measuring costs: blocks with probes beside the same without.
 
 use netplumb_engine::live::PROBES_OFF;
+use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
+use netplumb_model::timing::{BUSY, DELIVERED, LATENCY_P50, LATENCY_P99};
 
-/// What is compared: a counter, what it is called, and its unit.
-const FIGURES: &[(&str, &str, &str)] = &[
-    ("rate.delivered", "throughput", "packets/s"),
-    ("cpu.busy", "CPUs busy", "CPUs"),
-    ("latency.p50", "latency, p50", "ns"),
-    ("latency.p99", "latency, p99", "ns"),
+/// What is compared, and what it is called.
+const FIGURES: &[(Declared, &str)] = &[
+    (DELIVERED, "throughput"),
+    (BUSY, "CPUs busy"),
+    (LATENCY_P50, "latency, p50"),
+    (LATENCY_P99, "latency, p99"),
 ];
 
 /// Of the facts, how fast the clocks of guests go that count instructions; by link.
@@ -37,14 +39,15 @@ fn render(recording: &Recording) -> String {
             "what measuring costs, {}\n  {:<16} {:>14} {:>14} {:>9}\n",
             with.name, "", "without", "measured", "change"
         ));
-        for (counter, what, unit) in FIGURES {
-            let of = |arm| median(values(recording, arm, counter));
+        for (quantity, what) in FIGURES {
+            let unit = quantity.unit;
+            let of = |arm| median(values(recording, arm, quantity));
             if let (Some(without), Some(with)) = (of(bare), of(arm)) {
                 let change = match without > 0.0 {
                     true => format!("{:+.1} %", (with / without - 1.0) * 100.0),
                     false => "-".into(),
                 };
-                let digits = if *unit == "CPUs" { 2 } else { 0 };
+                let digits = if unit == "CPUs" { 2 } else { 0 };
                 text.push_str(&format!(
                     "  {what:<16} {without:>14.digits$} {with:>14.digits$} {change:>9}  {unit}, \
                      median of blocks\n"
@@ -81,14 +84,14 @@ fn guests_clock(recording: &Recording) -> Option<String> {
     })
 }
 
-fn values(recording: &Recording, arm: usize, counter: &str) -> Vec<f64> {
+fn values(recording: &Recording, arm: usize, quantity: &Declared) -> Vec<f64> {
     let of_arm = |block: u32| {
         let block = recording.blocks.get(block as usize);
         block.is_some_and(|b| b.arm as usize == arm)
     };
-    let all = recording.counters.iter();
-    let of = all.filter(|c| c.name == counter && of_arm(c.block));
-    of.map(|c| c.value).collect()
+    let all = recording.scalars_of(quantity);
+    let of = all.filter(|s| s.block().is_some_and(of_arm));
+    of.map(|s| s.value).collect()
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use netplumb_kernel::layers::LAYERS;
 use netplumb_model::class::{Context, Direction};
+use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{NodeId, Recording, env};
 use netplumb_model::text::counted;
-use netplumb_model::timing::{FOLLOWED, StageKind, Times};
+use netplumb_model::timing::{BUSY, FOLLOWED, OWN_CPU, StageKind, Times};
 use netplumb_report::printable;
 use netplumb_stats::histogram;
 use ratatui::Frame;
@@ -68,8 +69,8 @@ impl View {
     /// Look at a recording, at so many functions of it.
     pub(super) fn of(recording: &Recording, top: usize) -> View {
         let fact = |key: &str| recording.environment.get(key).map_or("?", String::as_str);
-        let own_ns: f64 = counter(recording, "cpu.own").iter().sum();
-        let busy = counter(recording, "cpu.busy");
+        let own_ns: f64 = figures(recording, &OWN_CPU).sum();
+        let busy: Vec<f64> = figures(recording, &BUSY).collect();
         // Blocks of one window each have its duration.
         let mut windows: BTreeMap<(u32, u64), u64> = BTreeMap::new();
         for block in &recording.blocks {
@@ -187,9 +188,9 @@ impl View {
                 .filter(|b| b.arm == arm)
                 .map(|b| b.ledger.delivered)
                 .sum();
-            let followed = (recording.counters.iter())
-                .filter(|c| c.name == FOLLOWED && of_arm(c.block))
-                .map(|c| c.value as u64);
+            let followed = (recording.scalars_of(&FOLLOWED))
+                .filter(|s| s.block().is_some_and(of_arm))
+                .map(|s| s.value as u64);
             let packets = match delivered {
                 0 => followed.sum(),
                 delivered => delivered,
@@ -376,9 +377,8 @@ fn way_name(recording: &Recording, arm: u32, direction: Direction) -> String {
     format!("{} {direction}", printable(name, 60))
 }
 
-fn counter(recording: &Recording, name: &str) -> Vec<f64> {
-    let of = recording.counters.iter().filter(|c| c.name == name);
-    of.map(|c| c.value).collect()
+fn figures(recording: &Recording, quantity: &Declared) -> impl Iterator<Item = f64> {
+    recording.scalars_of(quantity).map(|s| s.value)
 }
 
 fn merge(sum: &mut Times, more: &Times) {

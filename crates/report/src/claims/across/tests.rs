@@ -58,8 +58,7 @@ fn recording(arms: &[Spent<'_>]) -> Recording {
                 delivered: PACKETS,
                 dropped: BTreeMap::new(),
             },
-            kernel_insns: 0,
-            user_insns: 0,
+            totals: Vec::new(),
             entered: 0,
             returned: 0,
             duration_ns: 0,
@@ -68,6 +67,7 @@ fn recording(arms: &[Spent<'_>]) -> Recording {
         for (node, insns) in costs.iter().enumerate() {
             let rx = node == 2;
             recording.costs.push(Cost {
+                quantity: 0,
                 block,
                 direction: if rx { Direction::Rx } else { Direction::Tx },
                 context: if rx {
@@ -77,7 +77,7 @@ fn recording(arms: &[Spent<'_>]) -> Recording {
                 },
                 node: node as u32,
                 calls: PACKETS,
-                self_insns: insns * PACKETS,
+                own: insns * PACKETS,
             });
         }
     }
@@ -116,7 +116,7 @@ fn a_line_over_arms() {
         "udp tx costs 4,534 + 69 for each rule, to the instruction, from 1 to 100"
     );
     let at = recording.costs.len() - 2;
-    recording.costs[at].self_insns += 1;
+    recording.costs[at].own += 1;
     let bent = judged(&recording, CLAIM);
     assert_eq!(bent.verdict, Verdict::DoesNotHold);
     assert!(bent.finding.contains("is no line"), "{bent:?}");
@@ -304,14 +304,10 @@ fn a_scan_is_told() {
         ("udp, c", &c, [0; 3]),
         ("udp, d", &d, [100, 5, 40]),
     ]);
-    let failed = format!("{}.udp, c", env::FAILED);
+    recording.notes_of(4).failed = Some("none of 50 warm-up packets arrived".into());
     recording
-        .environment
-        .insert(failed, "none of 50 warm-up packets arrived".into());
-    let skipped = format!("{}.net.x", env::SCAN_SKIPPED);
-    recording
-        .environment
-        .insert(skipped, "its value is a word".into());
+        .untried
+        .insert("net.x".into(), "its value is a word".into());
     let scan = scan::scan(&recording, &classes(&recording)).unwrap();
     assert_eq!((scan.tried, scan.changing, scan.missing), (4, 2, 0));
     assert_eq!(scan.breaking[0].0, "c");
@@ -347,10 +343,11 @@ fn a_scan_is_told() {
 #[test]
 fn what_guests_say() {
     let mut recording = recording(RULES);
-    let key = format!("{}.ten.vulnerability.spectre_v2", env::ARM);
-    recording
-        .environment
-        .insert(key, "Retpolines\x1b[2J".into());
+    let ten = recording.arms.iter().position(|a| a.name == "ten").unwrap();
+    recording.notes_of(ten).facts.insert(
+        "vulnerability.spectre_v2".into(),
+        "Retpolines\x1b[2J".into(),
+    );
     let text = conclusions::knobs(&recording, 100);
     assert!(text.contains("- ten: spectre_v2: Retpolines?[2J"), "{text}");
 }

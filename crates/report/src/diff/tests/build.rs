@@ -59,8 +59,7 @@ impl Build {
                         delivered: PACKETS,
                         dropped: BTreeMap::new(),
                     },
-                    kernel_insns: 0,
-                    user_insns: 0,
+                    totals: Vec::new(),
                     entered: 0,
                     returned: 0,
                     duration_ns: 0,
@@ -151,12 +150,13 @@ impl Build {
     ) -> &mut Self {
         let node = self.node(path);
         self.0.costs.push(Cost {
+            quantity: 0,
             block,
             direction,
             context,
             node,
             calls,
-            self_insns,
+            own: self_insns,
         });
         self
     }

@@ -153,9 +153,10 @@ fn no_two_are_equal() {
 fn settings_that_could_not_act() {
     let gro = "[vary]\noffload.gro = [\"on\", \"off\"]\n";
     let note = |recording: &mut Recording, arm: &str| {
-        let key = format!("{}.{arm}.{}.offload.gro", env::ARM, env::COULD_NOT_ACT);
+        let arm = recording.arms.iter().position(|a| a.name == arm).unwrap();
         let why = "one packet at a time leaves nothing to merge";
-        recording.environment.insert(key, why.into());
+        let inert = &mut recording.notes_of(arm).inert;
+        inert.insert("offload.gro".into(), why.into());
     };
     let told = |recording: &Recording| of_arms(recording, &[], 400).unwrap();
     let mut recording = measured(arms(gro));

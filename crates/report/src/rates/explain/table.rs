@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use comfy_table::Cell;
 use netplumb_model::recording::{Recording, env};
+use netplumb_model::timing::PERIOD;
 
 use super::{Difference, Explained, Unit, Wall, differences, explained};
 use crate::number::{printable, thousands};
+use crate::scalars::of_run;
 use crate::terminal::{continued, right, table, trimmed};
 
 /// Paths beside each other in a table.
@@ -137,7 +139,7 @@ pub(crate) fn heading(recording: &Recording, unit: Unit) -> String {
         Unit::Nanoseconds => format!(
             "where the nanoseconds of each packet went: CPU time of all CPUs, by samples of what \
              they did every {} us, in blocks of their own (Linux {})",
-            (fact("sampled.period_ns").parse::<u64>().unwrap_or(0) + 500) / 1_000,
+            (of_run(recording, &PERIOD).unwrap_or(0.0) / 1e3).round(),
             fact(env::KERNEL)
         ),
     }

@@ -2,7 +2,9 @@ use std::collections::BTreeMap;
 
 use netplumb_model::bench::{COUNTED, CpuUse, Measured, NANOSECONDS, Other};
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
+use netplumb_model::quantity::Item;
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, env};
+use netplumb_model::timing::PERIOD;
 
 use super::*;
 use crate::rates;
@@ -53,10 +55,10 @@ fn recording() -> Recording {
         (env::CLOCK, "rates"),
         ("counted.kernel.release", "6.1.0"),
         ("counted.kernel.mitigations", "off"),
-        ("failed.dpdk, counted", "in the guest: no testpmd"),
     ] {
         recording.environment.insert(key.into(), value.into());
     }
+    recording.notes_of(2).failed = Some("in the guest: no testpmd".into());
     let softirq = Context::Softirq(Softirq::NetRx);
     for (arm, costs) in [
         (0, [(POLL, 100), (DROP, 20)]),
@@ -72,20 +74,24 @@ fn recording() -> Recording {
                     delivered: 10,
                     ..Ledger::default()
                 },
-                kernel_insns: 0,
-                user_insns: 40,
+                totals: vec![netplumb_model::recording::Total {
+                    quantity: 0,
+                    kernel: 0,
+                    user: 40,
+                }],
                 entered: 0,
                 returned: 0,
                 duration_ns: 0,
             });
             let mut add = |direction, context, node, self_insns| {
                 recording.costs.push(Cost {
+                    quantity: 0,
                     block,
                     direction,
                     context,
                     node,
                     calls: 10,
-                    self_insns,
+                    own: self_insns,
                 });
             };
             for (node, insns) in costs {
@@ -161,16 +167,17 @@ fn where_the_nanoseconds_went() {
         arm.knobs.insert(COUNTED.into(), NANOSECONDS.into());
     }
     let period_ns = 500_000;
-    for (key, value) in [
-        (env::KERNEL, "6.18.0"),
-        ("sampled.period_ns", "500000"),
-        ("failed.dpdk, sampled", "no testpmd"),
-    ] {
-        recording.environment.insert(key.into(), value.into());
-    }
+    let kernel = env::KERNEL.into();
+    recording.environment.insert(kernel, "6.18.0".into());
+    recording.set(&PERIOD, Item::ONLY, period_ns as f64);
+    let dpdk = recording
+        .arms
+        .iter()
+        .position(|a| a.name.starts_with("dpdk"));
+    recording.notes_of(dpdk.unwrap()).failed = Some("no testpmd".into());
     for cost in &mut recording.costs {
-        cost.calls = cost.self_insns;
-        cost.self_insns *= period_ns;
+        cost.calls = cost.own;
+        cost.own *= period_ns;
     }
     for block in &mut recording.blocks {
         block.ledger.offered = 1_000_000;
@@ -193,7 +200,7 @@ fn where_the_nanoseconds_went() {
     }
     // Of one sample, there may as well have been three.
     for cost in recording.costs.iter_mut().filter(|c| c.node == DROP) {
-        (cost.calls, cost.self_insns) = (1, period_ns);
+        (cost.calls, cost.own) = (1, period_ns);
     }
     let text = render(&recording, 110, false);
     assert!(text.contains("1 other functions -0.5"), "{text}");
@@ -213,10 +220,10 @@ fn sampled() -> Recording {
     recording.arms[0]
         .knobs
         .insert(COUNTED.into(), NANOSECONDS.into());
-    for (key, value) in [(env::KERNEL, "6.18.0"), ("sampled.period_ns", "500000")] {
-        recording.environment.insert(key.into(), value.into());
-    }
-    recording.environment.remove("failed.dpdk, counted");
+    let kernel = env::KERNEL.into();
+    recording.environment.insert(kernel, "6.18.0".into());
+    recording.set(&PERIOD, Item::ONLY, 500_000.0);
+    recording.notes.clear();
     recording.blocks.truncate(1);
     recording.costs.clear();
     for what in [Other::Task("cc1"), Other::Softirq("timer")] {
@@ -244,12 +251,13 @@ fn sampled() -> Recording {
         (Direction::Other, Context::Hardirq, 7, 100),
     ] {
         recording.costs.push(Cost {
+            quantity: 0,
             block: 0,
             direction,
             context,
             node,
             calls: samples,
-            self_insns: samples * 500_000,
+            own: samples * 500_000,
         });
     }
     let busy = |cpu: u32, busy: f64| CpuUse {
@@ -264,7 +272,8 @@ fn sampled() -> Recording {
     };
     let block = &mut recording.blocks[0];
     (block.ledger.offered, block.ledger.delivered) = (1_000_000, 1_000_000);
-    (block.user_insns, block.duration_ns) = (50_000_000, measured.window_ns);
+    block.totals[0].user = 50_000_000;
+    block.duration_ns = measured.window_ns;
     measured.add_to(&mut recording, 0);
     recording
 }

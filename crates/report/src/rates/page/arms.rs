@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 
 use netplumb_model::bench::CpuUse;
-use netplumb_model::recording::Recording;
 
 use super::{NAME_LETTERS, TEXT_LETTERS};
 use crate::number::{printable, thousands};
@@ -11,17 +10,12 @@ use crate::page::{
     PageArm, PageArmState, PageCell, PageColumn, PageLatency, PageLatencyArm, PageNote, PageRates,
 };
 use crate::rates::columns::{COLUMNS, share};
-use crate::rates::terminal::goals;
 use crate::rates::{ArmRates, bound_share, latency};
 
 /// The rates of some arms, and of those that were searched what the search found.
-pub(super) fn rates(
-    recording: &Recording,
-    arms: &[ArmRates<'_>],
-    searched: &[ArmRates<'_>],
-) -> PageRates {
+pub(super) fn rates(arms: &[ArmRates<'_>], searched: &[ArmRates<'_>]) -> PageRates {
     let mut rows: Vec<PageArm> = arms.iter().map(of_arm).collect();
-    rows.extend(searched.iter().flat_map(|arm| found(recording, arm)));
+    rows.extend(searched.iter().flat_map(found));
     rows.sort_by(first);
     let mut notes = Notes::default();
     for arm in arms.iter().chain(searched) {
@@ -116,21 +110,18 @@ fn mark(arm: &ArmRates<'_>, state: PageArmState, lost: f64) -> String {
 }
 
 /// What a search found: the interval is between what is carried and what is not.
-fn found(recording: &Recording, arm: &ArmRates<'_>) -> Vec<PageArm> {
-    let goals = goals(recording, &arm.arm.name);
-    (goals.iter())
+fn found(arm: &ArmRates<'_>) -> Vec<PageArm> {
+    (arm.goals.iter())
         .map(|goal| {
-            let number = |key: &str| goal.get(key).and_then(|v| v.parse::<f64>().ok());
-            let lost = number("loss_ratio").unwrap_or(0.0) * 100.0;
-            let pps = number("throughput_pps");
-            let word = |key: &str| goal.get(key).filter(|why| !why.is_empty());
+            let lost = goal.loss_ratio * 100.0;
+            let pps = goal.throughput_pps;
             let mut mark = format!("with {lost} % lost at most");
-            if let Some(why) = word("irregular") {
+            if let Some(why) = goal.irregular {
                 mark.push_str(&format!(": {}", printable(why, NAME_LETTERS)));
             }
             let rate = |pps: Option<f64>| pps.map_or("-".into(), crate::rates::terminal::rate);
             let cell = |text: String, value: Option<f64>| PageCell { text, value };
-            let (low, high) = (number("lower_pps"), number("upper_pps"));
+            let (low, high) = (goal.lower_pps, goal.upper_pps);
             PageArm {
                 name: printable(&format!("{}, {lost} % lost", arm.arm.name), NAME_LETTERS),
                 state: match pps {

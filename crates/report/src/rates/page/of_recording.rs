@@ -18,7 +18,7 @@ use crate::page::{
 };
 use crate::rates::columns::share;
 use crate::rates::figures::{self, Point};
-use crate::rates::terminal::{footer, goals, rate};
+use crate::rates::terminal::{footer, rate};
 use crate::rates::{ArmRates, arms, blocks, explain};
 
 const TEXT_LETTERS: usize = 600;
@@ -38,13 +38,13 @@ const SWEPT: [(&str, Axis); 4] = [
 pub fn of_recording(recording: &Recording, file: Option<&BenchFile>) -> Page {
     // Of a search, blocks are trials, and lose packets on purpose.
     let (searched, arms): (Vec<_>, Vec<_>) =
-        (arms(recording).into_iter()).partition(|a| !goals(recording, &a.arm.name).is_empty());
+        (arms(recording).into_iter()).partition(|a| !a.goals.is_empty());
     let figures = file.map_or_else(Vec::new, |file| {
         let all = file.figures.iter();
         all.map(|f| figure(file, f, &arms)).collect()
     });
     let bench = PageBench {
-        rates: rates(recording, &arms, &searched),
+        rates: rates(&arms, &searched),
         latency: latencies(&arms),
         charts: match file {
             Some(_) => Vec::new(),
@@ -70,7 +70,7 @@ pub fn of_recording(recording: &Recording, file: Option<&BenchFile>) -> Page {
         title,
         question: file.map_or_else(String::new, |f| text(&f.question)),
         headline: (summary(&arms).into_iter())
-            .chain(searched.iter().flat_map(|arm| found(recording, arm)))
+            .chain(searched.iter().flat_map(found))
             .chain(explain::sentences(recording))
             .collect(),
         warnings,
@@ -151,15 +151,14 @@ fn sentence(arm: &ArmRates<'_>) -> Option<String> {
 }
 
 /// What a search found: "xdp: 9.80 M packets/s with 0 % lost (RFC 9971)".
-fn found(recording: &Recording, arm: &ArmRates<'_>) -> Vec<String> {
+fn found(arm: &ArmRates<'_>) -> Vec<String> {
     let name = &arm.arm.name;
-    let number = |text: Option<&&str>| text.and_then(|v| v.parse::<f64>().ok());
-    goals(recording, name)
+    arm.goals
         .iter()
         .filter_map(|goal| {
-            let pps = number(goal.get("throughput_pps"))?;
-            let lost = number(goal.get("loss_ratio"))? * 100.0;
-            let odd = goal.get("irregular").filter(|why| !why.is_empty());
+            let pps = goal.throughput_pps?;
+            let lost = goal.loss_ratio * 100.0;
+            let odd = goal.irregular;
             let odd = odd.map_or_else(String::new, |why| format!(": {}", printable(why, 80)));
             Some(format!(
                 "{}: {} packets/s with {lost} % lost at most (RFC 9971){odd}",

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::bench::CpuUse;
+use netplumb_model::bench::quantities::{LIST_UPDATES, PROGRAMS};
 use netplumb_model::recording::{Recording, env};
 
 use super::{NAME_LIMIT, names};
 use crate::number::{printable, thousands};
 use crate::rates::{ArmRates, bound_share};
+use crate::scalars::of_run;
 
 /// Above this the load of CPUs that have no part in a bench is told.
 const ELSEWHERE: f64 = 0.05;
@@ -45,7 +47,7 @@ pub(in crate::rates) fn footer(
             names(&unknown)
         ));
     }
-    if let Some(programs) = fact("swap.programs") {
+    if let Some(programs) = of_run(recording, &PROGRAMS) {
         let met = match invalid {
             // A packet that met none or two would be missing, or one too many.
             0 if blocks > 0 => "every packet met one of them, and only one",
@@ -57,9 +59,9 @@ pub(in crate::rates) fn footer(
         ));
     }
     lines.extend(queues(&arms));
-    if let Some(updates) = fact("blocklist.updates_per_s") {
+    if let Some(updates) = of_run(recording, &LIST_UPDATES) {
         lines.push(format!(
-            "the list of sources changed {updates} times a second while packets ran"
+            "the list of sources changed {updates:.0} times a second while packets ran"
         ));
     }
     let behind: u64 = (arms.iter().flat_map(|a| &a.valid))

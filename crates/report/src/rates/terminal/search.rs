@@ -1,23 +1,35 @@
 //! What searches found.
 
-use std::collections::BTreeMap;
-
 use comfy_table::Cell;
-use netplumb_model::bench::SEARCH;
+use netplumb_model::bench::quantities as q;
+use netplumb_model::quantity::{Declared, Of};
 use netplumb_model::recording::Recording;
 
 use super::rate;
 use crate::number::printable;
+use crate::rates::ArmRates;
 use crate::terminal::{right, table, trimmed};
 
+/// What a search found of a goal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Goal<'r> {
+    /// The share of packets that may be lost.
+    pub loss_ratio: f64,
+    /// The largest load that reached the goal.
+    pub lower_pps: Option<f64>,
+    /// The least that did not.
+    pub upper_pps: Option<f64>,
+    /// The conditional throughput.
+    pub throughput_pps: Option<f64>,
+    /// Trials that it took.
+    pub trials: f64,
+    /// Why there is no regular result, if there is none.
+    pub irregular: Option<&'r str>,
+}
+
 /// What searches found.
-pub(super) fn found(recording: &Recording, columns: usize) -> String {
-    let all: Vec<_> = recording
-        .arms
-        .iter()
-        .flat_map(|arm| goals(recording, &arm.name))
-        .collect();
-    if all.is_empty() {
+pub(super) fn found(arms: &[ArmRates<'_>], columns: usize) -> String {
+    if arms.iter().all(|arm| arm.goals.is_empty()) {
         return String::new();
     }
     let mut table = table(columns);
@@ -30,22 +42,19 @@ pub(super) fn found(recording: &Recording, columns: usize) -> String {
         right("trials"),
         Cell::new(""),
     ]);
-    for goal in all {
-        let pps = |key: &str| {
-            let value = goal.get(key).and_then(|v| v.parse::<f64>().ok());
-            right(value.map_or("-".into(), rate))
-        };
-        let word = |key: &str| goal.get(key).map(|v| printable(v, 80)).unwrap_or_default();
-        let loss = goal.get("loss_ratio").and_then(|v| v.parse::<f64>().ok());
-        table.add_row(vec![
-            Cell::new(word("arm")),
-            right(loss.map_or("-".into(), |l| format!("{} %", l * 100.0))),
-            pps("throughput_pps"),
-            pps("lower_pps"),
-            pps("upper_pps"),
-            right(word("trials")),
-            Cell::new(word("irregular")),
-        ]);
+    for arm in arms {
+        for goal in &arm.goals {
+            let pps = |value: Option<f64>| right(value.map_or("-".into(), rate));
+            table.add_row(vec![
+                Cell::new(printable(&arm.arm.name, 80)),
+                right(format!("{} %", goal.loss_ratio * 100.0)),
+                pps(goal.throughput_pps),
+                pps(goal.lower_pps),
+                pps(goal.upper_pps),
+                right(goal.trials.to_string()),
+                Cell::new(printable(goal.irregular.unwrap_or_default(), 80)),
+            ]);
+        }
     }
     format!(
         "\nthe largest load that is carried (RFC 9971)\n{}",
@@ -54,22 +63,24 @@ pub(super) fn found(recording: &Recording, columns: usize) -> String {
 }
 
 /// What a search found for an arm, by goal.
-pub(in crate::rates) fn goals<'a>(
-    recording: &'a Recording,
-    arm: &'a str,
-) -> Vec<BTreeMap<&'a str, &'a str>> {
-    let mut goals: Vec<BTreeMap<&str, &str>> = Vec::new();
-    for number in 0.. {
-        let prefix = format!("{SEARCH}.{arm}.{number}.");
-        let facts = recording.environment.iter();
-        let mut goal: BTreeMap<&str, &str> = facts
-            .filter_map(|(key, value)| Some((key.strip_prefix(&prefix)?, value.as_str())))
-            .collect();
-        if goal.is_empty() {
-            break;
-        }
-        goal.insert("arm", arm);
-        goals.push(goal);
-    }
-    goals
+pub(in crate::rates) fn goals(recording: &Recording, arm: u32) -> Vec<Goal<'_>> {
+    let of_arm = |quantity: &Declared, goal: u32| {
+        let mut all = recording.scalars_of(quantity);
+        let found = all.find(|s| s.of == Of::Arm(arm) && s.item.number == Some(goal));
+        found.map(|s| s.value)
+    };
+    let notes = recording.notes.get(&arm);
+    let goal = |number: u32| {
+        Some(Goal {
+            loss_ratio: of_arm(&q::GOAL_LOSS, number)?,
+            lower_pps: of_arm(&q::GOAL_LOWER, number),
+            upper_pps: of_arm(&q::GOAL_UPPER, number),
+            throughput_pps: of_arm(&q::GOAL_THROUGHPUT, number),
+            trials: of_arm(&q::GOAL_TRIALS, number).unwrap_or_default(),
+            irregular: notes
+                .and_then(|n| n.irregular.get(&number))
+                .map(String::as_str),
+        })
+    };
+    (0..).map_while(goal).collect()
 }

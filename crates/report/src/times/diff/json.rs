@@ -10,7 +10,7 @@ use super::mixed::ClassBoth;
 use super::terminal::sentence;
 use super::{BeforeAfter, ClassDiff, QUANTILES, Row, TimesDiff};
 use crate::diff::facts::Difference;
-use crate::json::SCHEMA;
+use crate::diff::json::SCHEMA;
 
 #[derive(Serialize)]
 struct Document<'a> {

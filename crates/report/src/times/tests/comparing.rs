@@ -126,7 +126,7 @@ fn differences_are_said() {
     }
     after.blocks.truncate(2);
     after.timed.retain(|t| t.block < 2);
-    after.counters.clear();
+    after.scalars.clear();
     let text = terminal::head(&diff(&before, &after), 110);
     for said in [
         "differs   kernel: 6.1.0-42-amd64 → 6.12.1",

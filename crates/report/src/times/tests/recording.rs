@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
+use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::{
-    Arm, Attachment, Block, Counter, Function, Ledger, Loss, Node, NodeId, Recording, Stage, Timed,
-    env,
+    Arm, Attachment, Block, Function, Ledger, Loss, Node, NodeId, Recording, Stage, Timed, env,
 };
-use netplumb_model::timing::{Calibration, Mechanism, StageKind, Step, Times};
+use netplumb_model::timing::{
+    BUSY, Calibration, DROPPED, Mechanism, OWN_CPU, SEEN, StageKind, Step, Times,
+};
 use netplumb_stats::histogram;
 
 /// What a probe reads for nothing, and what a pair takes.
@@ -56,7 +58,6 @@ fn environment(clock: &str, lab: &str) -> BTreeMap<String, String> {
         (env::NAME, "path"),
         (env::KERNEL, "6.1.0-42-amd64"),
         (env::MITIGATIONS, "off"),
-        ("probes.attach_ms", "12.5"),
     ]
     .iter()
     .map(|(k, v)| (k.to_string(), v.to_string()))
@@ -85,8 +86,7 @@ fn blocks() -> Vec<Block> {
                 delivered: PACKETS,
                 dropped: BTreeMap::new(),
             },
-            kernel_insns: 0,
-            user_insns: 0,
+            totals: Vec::new(),
             entered: 0,
             returned: 0,
             duration_ns: 100_000_000,
@@ -208,19 +208,14 @@ pub(crate) fn functions_scaled(planted: &[(&str, f64)]) -> Recording {
                 uncertainty_ns: (PACKETS * (1 + below.len() as u64)) as f64,
             });
         }
-        for (name, value, unit) in [
-            ("ledger.udp tx xmit", PACKETS as f64, "packets"),
-            ("ledger.udp rx ip_rcv", PACKETS as f64 - 1.0, "packets"),
-            ("drops.SOCKET_RCVBUFF", 1.0, "packets"),
-            ("cpu.own", 1_250_000.0, "ns"),
-            ("cpu.busy", 0.284, "CPUs"),
+        for (quantity, item, value) in [
+            (&SEEN, Item::label("udp tx xmit"), PACKETS as f64),
+            (&SEEN, Item::label("udp rx ip_rcv"), PACKETS as f64 - 1.0),
+            (&DROPPED, Item::label("SOCKET_RCVBUFF"), 1.0),
+            (&OWN_CPU, Item::ONLY, 1_250_000.0),
+            (&BUSY, Item::ONLY, 0.284),
         ] {
-            recording.counters.push(Counter {
-                block,
-                name: name.into(),
-                value,
-                unit: unit.into(),
-            });
+            recording.add(Of::Block(block), quantity, item, value);
         }
     }
     for (id, function) in recording.functions.iter().enumerate() {
@@ -248,14 +243,15 @@ pub(crate) fn functions_scaled(planted: &[(&str, f64)]) -> Recording {
             });
         }
     }
-    recording.environment.insert(
-        "not_watched.ip_finish_output".into(),
-        "inlined: the kernel has no such function".into(),
-    );
-    recording.environment.insert(
-        "not_watched.__napi_poll".into(),
-        "the kernel refused: Invalid argument".into(),
-    );
+    for (name, why) in [
+        (
+            "ip_finish_output",
+            "inlined: the kernel has no such function",
+        ),
+        ("__napi_poll", "the kernel refused: Invalid argument"),
+    ] {
+        recording.unwatched.insert(name.into(), why.into());
+    }
     recording
         .environment
         .insert("shed".into(), "skb_put skb_push skb_pull eth_header".into());

@@ -1,5 +1,7 @@
 use netplumb_model::class::{Family, Link, Proto};
-use netplumb_model::recording::{Arm, Block, Counter, Function, Ledger, Loss, Node, Stage, Timed};
+use netplumb_model::quantity::{Item, Of};
+use netplumb_model::recording::{Arm, Block, Function, Ledger, Loss, Node, Stage, Timed};
+use netplumb_model::timing::OWN_CPU;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -25,8 +27,7 @@ fn recording() -> Recording {
             delivered: 10,
             ..Ledger::default()
         },
-        kernel_insns: 0,
-        user_insns: 0,
+        totals: Vec::new(),
         entered: 0,
         returned: 0,
         duration_ns: 500_000_000,
@@ -52,14 +53,9 @@ fn recording() -> Recording {
     for (key, value) in [(env::CLOCK, "stages"), (env::LAB, "netns")] {
         recording.environment.insert(key.into(), value.into());
     }
-    recording.counters = (0..2)
-        .map(|block| Counter {
-            block,
-            name: "cpu.own".into(),
-            value: 5e6,
-            unit: "ns".into(),
-        })
-        .collect();
+    for block in 0..2 {
+        recording.add(Of::Block(block), &OWN_CPU, Item::ONLY, 5e6);
+    }
     recording
 }
 

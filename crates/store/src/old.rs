@@ -1,0 +1,368 @@
+//! Recordings of older schemas, read as what they would be today. A file is never changed:
+//! what is older than version 3 is brought up to that in a copy in memory, and version 3 is
+//! read here.
+//!
+//! Until then figures were in the environment and in counters, under dotted names: those
+//! are taken apart here, and nowhere else.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::bench::{COUNTED, Hop, NANOSECONDS, quantities as rates};
+use netplumb_model::quantity::{Declared, Item, Kind, Of, Quantity};
+use netplumb_model::recording::{Arm, Block, BlockHop, Cost, Ledger, Recording, Total};
+use netplumb_model::timing::{
+    ATTACH, ATTACH_EACH, ATTACH_ONLY, BUSY, CALIBRATION, CPU_TIME, DELIVERED, DROPPED, FOLLOWED,
+    INSTRUCTIONS, INTERRUPTIONS, LATENCY_P50, LATENCY_P99, OUTSIDE, OWN_CPU, PAUSED, PERIOD,
+    QEMU_PEAK, RELEASE, SEEN,
+};
+use rusqlite::Connection;
+
+use crate::read::of;
+use crate::row::{Wrong, count, each, finite, get, name, numbered, rows, word};
+
+/// The schema of version 3, but for what [`TIMED`] adds.
+pub(crate) const SCHEMA_3: &str = include_str!("old/schema-3.sql");
+/// What times need: the step to version 3.
+pub(crate) const TIMED: &str = include_str!("old/timed.sql");
+/// The last version that is read here.
+pub(crate) const LAST: i32 = 3;
+
+/// One step for each version there ever was until then: `STEPS[n]` makes n + 1 of n.
+/// Version 0 was never released.
+const STEPS: &[&str] = &["", LINES, TIMED];
+
+/// 2 has lines of user code. None were kept before.
+const LINES: &str = "
+CREATE TABLE source_file (
+  id   INTEGER NOT NULL PRIMARY KEY,
+  path TEXT NOT NULL
+) STRICT;
+ALTER TABLE function ADD COLUMN file INTEGER REFERENCES source_file(id);
+ALTER TABLE function ADD COLUMN line INTEGER;
+CREATE TABLE line_cost (
+  block    INTEGER NOT NULL REFERENCES block(id),
+  function INTEGER NOT NULL REFERENCES function(id),
+  file     INTEGER NOT NULL REFERENCES source_file(id),
+  line     INTEGER NOT NULL,
+  insns    INTEGER NOT NULL,
+  PRIMARY KEY (block, function, file, line)
+) STRICT, WITHOUT ROWID;
+";
+
+/// Bring a database in memory up to version 3.
+pub(crate) fn up(connection: &Connection, from: i32) -> rusqlite::Result<()> {
+    for step in STEPS.iter().skip(from.max(0) as usize) {
+        connection.execute_batch(step)?;
+    }
+    Ok(())
+}
+
+/// Blocks. Their totals are of instructions, or of samples.
+pub(crate) fn blocks(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    let sampled: Vec<bool> = recording.arms.iter().map(is_sampled).collect();
+    let columns = "arm, repetition, offered, delivered, kernel_insns, user_insns, entered, \
+                   returned, duration_ns";
+    let mut counted = Vec::new();
+    recording.blocks = numbered(c, "block", columns, |r| {
+        Ok(Block {
+            arm: get(r, 1)?,
+            index: get(r, 2)?,
+            ledger: Ledger {
+                offered: count(r, 3)?,
+                delivered: count(r, 4)?,
+                dropped: Default::default(),
+            },
+            totals: vec![Total {
+                quantity: 0,
+                kernel: count(r, 5)?,
+                user: count(r, 6)?,
+            }],
+            entered: count(r, 7)?,
+            returned: count(r, 8)?,
+            duration_ns: count(r, 9)?,
+        })
+    })?;
+    each(c, "cost", "DISTINCT block", "block", |_, r| {
+        counted.push(get::<u32>(r, 0)?);
+        Ok(())
+    })?;
+    for at in 0..recording.blocks.len() {
+        let total = recording.blocks[at].total();
+        let has_costs = counted.binary_search(&(at as u32)).is_ok();
+        if !has_costs && (total.kernel, total.user) == (0, 0) {
+            recording.blocks[at].totals.clear();
+            continue;
+        }
+        let arm = recording.blocks[at].arm as usize;
+        let quantity = quantity_of(recording, &sampled, arm);
+        recording.blocks[at].totals[0].quantity = quantity;
+    }
+    Ok(())
+}
+
+fn is_sampled(arm: &Arm) -> bool {
+    arm.knobs
+        .get(COUNTED)
+        .is_some_and(|what| what == NANOSECONDS)
+}
+
+fn quantity_of(recording: &mut Recording, sampled: &[bool], arm: usize) -> u32 {
+    match sampled.get(arm) {
+        Some(true) => recording.quantity(&CPU_TIME),
+        _ => recording.quantity(&INSTRUCTIONS),
+    }
+}
+
+/// Costs, which come after their blocks.
+pub(crate) fn costs(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    let (columns, order) = (
+        "block, direction, context, node, calls, self_insns",
+        "block, direction, context, node",
+    );
+    let quantities: Vec<u32> = (recording.blocks.iter())
+        .map(|b| b.total().quantity)
+        .collect();
+    recording.costs = rows(c, "cost", columns, order, |r| {
+        let block: u32 = get(r, 0)?;
+        Ok(Cost {
+            block,
+            quantity: quantities.get(block as usize).copied().unwrap_or_default(),
+            direction: word(r, 1)?,
+            context: word(r, 2)?,
+            node: get(r, 3)?,
+            calls: count(r, 4)?,
+            own: count(r, 5)?,
+        })
+    })?;
+    Ok(())
+}
+
+/// A figure that was a fact: the key that the environment had, the quantity, and what makes
+/// the quantity's unit of it.
+const FIGURES: &[(&str, Declared, f64)] = &[
+    ("probes.attach_ms", ATTACH, 1e6),
+    ("vm.qemu_peak_bytes", QEMU_PEAK, 1.0),
+    ("functions.calibration_ns", CALIBRATION, 1.0),
+    ("functions.attach_only_ns", ATTACH_ONLY, 1.0),
+    ("functions.release_ns", RELEASE, 1.0),
+    ("functions.outside_ns", OUTSIDE, 1.0),
+    ("sampled.period_ns", PERIOD, 1.0),
+    ("swap.programs", rates::PROGRAMS, 1.0),
+    ("swap.met_packets", rates::PROGRAMS_MET, 1.0),
+    ("blocklist.updates_per_s", rates::LIST_UPDATES, 1.0),
+];
+
+/// What the environment had of arms, searches and figures goes to where it belongs.
+pub(crate) fn environment(recording: &mut Recording) {
+    let mut arms: Vec<(usize, String)> = (recording.arms.iter().enumerate())
+        .map(|(at, arm)| (at, arm.name.clone()))
+        .collect();
+    // A name may begin with another and a dot.
+    arms.sort_by_key(|(_, name)| std::cmp::Reverse(name.len()));
+    let arm_of = |rest: &str| -> Option<(usize, String)> {
+        arms.iter().find_map(|(at, name)| {
+            let key = rest.strip_prefix(name.as_str())?;
+            let key = match key.strip_prefix('.') {
+                Some(key) => key,
+                None if key.is_empty() => "",
+                None => return None,
+            };
+            Some((*at, key.to_string()))
+        })
+    };
+    for (key, value) in std::mem::take(&mut recording.environment) {
+        if take(recording, &arm_of, &key, &value).is_none() {
+            recording.environment.insert(key, value);
+        }
+    }
+}
+
+/// Take a fact to where it belongs; none if it belongs in the environment.
+fn take(
+    recording: &mut Recording,
+    arm_of: &dyn Fn(&str) -> Option<(usize, String)>,
+    key: &str,
+    value: &str,
+) -> Option<()> {
+    if let Some((_, quantity, factor)) = FIGURES.iter().find(|(k, ..)| *k == key) {
+        let figure: f64 = value.parse().ok().filter(|f: &f64| f.is_finite())?;
+        recording.set(quantity, Item::ONLY, figure * factor);
+        return Some(());
+    }
+    let (kind, rest) = key.split_once('.')?;
+    match kind {
+        "failed" => {
+            let (arm, rest) = arm_of(rest)?;
+            let failed = &mut recording.notes_of(arm).failed;
+            rest.is_empty().then(|| *failed = Some(value.into()))
+        }
+        "diagnosis" => {
+            let (arm, rest) = arm_of(rest)?;
+            let diagnosis = &mut recording.notes_of(arm).diagnosis;
+            rest.is_empty().then(|| *diagnosis = Some(value.into()))
+        }
+        "arm" => {
+            let (arm, rest) = arm_of(rest)?;
+            let notes = recording.notes_of(arm);
+            match rest.strip_prefix("could_not_act.") {
+                Some(setting) => notes.inert.insert(setting.into(), value.into()),
+                None => notes.facts.insert(rest, value.into()),
+            };
+            Some(())
+        }
+        "scan" => {
+            let setting = rest.strip_prefix("skipped.")?;
+            recording.untried.insert(setting.into(), value.into());
+            Some(())
+        }
+        "not_watched" => {
+            recording.unwatched.insert(rest.into(), value.into());
+            Some(())
+        }
+        "functions" => {
+            // "12345 for 7 functions"
+            let mechanism = rest.strip_prefix("attach_ns.")?;
+            let ns: f64 = value.split(' ').next()?.parse().ok()?;
+            let quantity = &ATTACH_EACH;
+            recording.set(quantity, Item::label(mechanism), ns);
+            Some(())
+        }
+        "search" => {
+            let (arm, rest) = arm_of(rest)?;
+            let (goal, key) = rest.split_once('.')?;
+            let goal: u32 = goal.parse().ok()?;
+            let quantity = match key {
+                "loss_ratio" => &rates::GOAL_LOSS,
+                "lower_pps" => &rates::GOAL_LOWER,
+                "upper_pps" => &rates::GOAL_UPPER,
+                "throughput_pps" => &rates::GOAL_THROUGHPUT,
+                "trials" => &rates::GOAL_TRIALS,
+                "irregular" => {
+                    let irregular = &mut recording.notes_of(arm).irregular;
+                    irregular.insert(goal, value.into());
+                    return Some(());
+                }
+                _ => return None,
+            };
+            let figure: f64 = value.parse().ok().filter(|f: &f64| f.is_finite())?;
+            recording.add(Of::Arm(arm as u32), quantity, Item::number(goal), figure);
+            Some(())
+        }
+        _ => None,
+    }
+}
+
+/// Counters, which are scalars and hops now.
+pub(crate) fn counters(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    let mut hops: BTreeMap<(u32, u32), Hop> = BTreeMap::new();
+    each(c, "counter", "block, name, value, unit", "rowid", |_, r| {
+        let (block, value): (u32, f64) = (get(r, 0)?, finite(r, 2)?);
+        of(&mut recording.blocks, i64::from(block), "a block")?;
+        let (name, unit) = (name(r, 1)?, name(r, 3)?);
+        let counts = ["packets", "bytes", "runs", "batches", "polls"];
+        if counts.contains(&unit.as_str()) && value < 0.0 {
+            return Err(Wrong::Found(format!(
+                "{value} {unit}, where a count is never negative"
+            )));
+        }
+        if hop(&mut hops, block, &name, value).is_some() {
+            return Ok(());
+        }
+        match scalar(&name) {
+            Some((quantity, item)) => {
+                let unknown = quantity == rates::LIMIT && value <= 0.0;
+                let value = if unknown { f64::NAN } else { value };
+                recording.add(Of::Block(block), &quantity, item, value);
+            }
+            // One that no version of ours wrote, or that is none of a figure's.
+            None => {
+                let quantity = Quantity {
+                    unit,
+                    ..Quantity::from(&Declared::new("machine", "", "", Kind::Rate))
+                };
+                let figure = netplumb_model::quantity::Figure {
+                    quantity: Quantity { name, ..quantity },
+                    item: Item::ONLY,
+                    value,
+                };
+                recording.add_figure(Of::Block(block), figure);
+            }
+        }
+        Ok(())
+    })?;
+    recording.hops = (hops.into_iter())
+        .map(|((block, _), hop)| BlockHop { block, hop })
+        .collect();
+    Ok(())
+}
+
+/// Take in `hop.N.entered.NAME`, `hop.N.left.NAME` or `hop.N.dropped.CAUSE`.
+fn hop(hops: &mut BTreeMap<(u32, u32), Hop>, block: u32, name: &str, value: f64) -> Option<()> {
+    let mut words = name.strip_prefix("hop.")?.splitn(3, '.');
+    let place: u32 = words.next()?.parse().ok().filter(|n| *n < 64)?;
+    let (what, rest) = (words.next()?, words.next()?);
+    let hop = hops.entry((block, place)).or_default();
+    let n = value as u64;
+    match what {
+        "entered" => (hop.name, hop.entered) = (rest.into(), n),
+        "left" => hop.left = n,
+        "dropped" => drop(hop.dropped.insert(rest.into(), n)),
+        _ => {}
+    }
+    Some(())
+}
+
+/// What quantity a counter's name is of, and which of its figures.
+fn scalar(name: &str) -> Option<(Declared, Item)> {
+    let only = |quantity: Declared| Some((quantity, Item::ONLY));
+    match name {
+        "handled_cpu_unknown" => return only(rates::HANDLED_CPU_UNKNOWN),
+        "handled_bytes" => return only(rates::HANDLED_BYTES),
+        "foreign" => return only(rates::FOREIGN),
+        "polls.all" => return only(rates::POLLS),
+        "polls.useful" => return only(rates::USEFUL_POLLS),
+        "limit" => return only(rates::LIMIT),
+        "followed" => return only(FOLLOWED),
+        "rate.delivered" => return only(DELIVERED),
+        "latency.p50" => return only(LATENCY_P50),
+        "latency.p99" => return only(LATENCY_P99),
+        "cpu.busy" => return only(BUSY),
+        "cpu.own" => return only(OWN_CPU),
+        "paused" => return only(PAUSED),
+        "interruptions" => return only(INTERRUPTIONS),
+        _ => {}
+    }
+    let (kind, rest) = name.split_once('.')?;
+    let (first, more) = rest.split_once('.').unwrap_or((rest, ""));
+    let number = first.parse::<u32>().ok();
+    let of_cpu = |quantity: Declared| Some((quantity, Item::number(number?)));
+    match kind {
+        "lost" => Some((rates::LOST, Item::label(rest))),
+        "ledger" => Some((SEEN, Item::label(rest))),
+        "drops" => Some((DROPPED, Item::label(rest))),
+        "queue" => of_cpu(rates::BY_QUEUE),
+        // So it was written before it had a name.
+        "handled" if number == Some(u32::MAX) => only(rates::HANDLED_CPU_UNKNOWN),
+        "handled" => of_cpu(rates::HANDLED),
+        "cpu" => of_cpu(match more {
+            "busy" => rates::BUSY,
+            "second" => rates::BUSY_SECOND,
+            "steal" => rates::STEAL,
+            "softirq" => rates::SOFTIRQ,
+            _ => return None,
+        }),
+        "generated" => match more.split_once('.') {
+            Some(("refused", why)) => Some((rates::REFUSED, Item::of(number?, why))),
+            _ => of_cpu(match more {
+                "frames" => rates::GENERATED,
+                "sent" => rates::SENT,
+                "bytes" => rates::GENERATED_BYTES,
+                "idle" => rates::IDLE_RUNS,
+                "behind" => rates::BEHIND,
+                "batches" => rates::BATCHES,
+                _ => return None,
+            }),
+        },
+        _ => None,
+    }
+}
