@@ -13,6 +13,11 @@ CARGO_HOME ?= $(HOME)/.cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PLUMB := $(TARGET)/x86_64-unknown-linux-gnu/release/plumb
 
+# Where the shells look, below /usr and /usr/local alike.
+BASH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+FISH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
 .PHONY: help setup build page demo test lint deny bench bench-paper install uninstall clean
@@ -74,6 +79,11 @@ bench-paper: ## draw the figures of the XDP paper again, as root
 install: ## install plumb below PREFIX (/usr/local)
 	@test -x $(PLUMB) || { echo "there is nothing to install yet: make build" >&2; exit 1; }
 	install -D -m 755 $(PLUMB) $(DESTDIR)$(PREFIX)/bin/plumb
+	$(PLUMB) man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(BASH_COMPLETIONS) $(ZSH_COMPLETIONS) $(FISH_COMPLETIONS)
+	$(PLUMB) completions bash >$(BASH_COMPLETIONS)/plumb
+	$(PLUMB) completions zsh >$(ZSH_COMPLETIONS)/_plumb
+	$(PLUMB) completions fish >$(FISH_COMPLETIONS)/plumb.fish
 	install -d $(DESTDIR)$(PREFIX)/share/netplumb/experiments
 	install -m 644 experiments/*.toml $(DESTDIR)$(PREFIX)/share/netplumb/experiments
 	install -d $(DESTDIR)$(PREFIX)/share/doc/netplumb/LICENSES
@@ -81,6 +91,8 @@ install: ## install plumb below PREFIX (/usr/local)
 
 uninstall: ## remove what install installed
 	rm -f $(DESTDIR)$(PREFIX)/bin/plumb
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/man/man1/,plumb.1 plumb-*.1)
+	rm -f $(BASH_COMPLETIONS)/plumb $(ZSH_COMPLETIONS)/_plumb $(FISH_COMPLETIONS)/plumb.fish
 	rm -rf $(DESTDIR)$(PREFIX)/share/netplumb $(DESTDIR)$(PREFIX)/share/doc/netplumb
 
 clean: ## remove what was built (kernels stay: plumb kernel rm)

@@ -68,6 +68,10 @@ enum Command {
     /// The kernels that guests can boot
     #[command(subcommand)]
     Kernel(commands::kernel::KernelCommand),
+    /// Print completions for a shell
+    Completions(commands::manual::CompletionsArgs),
+    /// Write manual pages, one for each command
+    Man(commands::manual::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -106,7 +110,12 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Path(_) | Command::Bench(_) | Command::Run(_) => {
             memory::check()?;
         }
-        Command::Report(_) | Command::Diff(_) | Command::Doctor(_) | Command::Kernel(_) => {}
+        Command::Report(_)
+        | Command::Diff(_)
+        | Command::Doctor(_)
+        | Command::Kernel(_)
+        | Command::Completions(_)
+        | Command::Man(_) => {}
     }
     match cli.command {
         Command::Path(args) => commands::path::run(*args, &cache),
@@ -116,5 +125,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Diff(args) => commands::diff::run(&args),
         Command::Doctor(args) => commands::doctor::run(args, &cache),
         Command::Kernel(command) => commands::kernel::run(command, &cache),
+        Command::Completions(args) => commands::manual::completions(&args),
+        Command::Man(args) => commands::manual::man(&args),
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod kernel;
 pub(crate) mod live;
+pub(crate) mod manual;
 pub(crate) mod outputs;
 pub(crate) mod page;
 pub(crate) mod path;

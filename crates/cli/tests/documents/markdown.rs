@@ -53,15 +53,20 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every document that says how Netplumb is used. What has been decided or changed, when,
-/// is history: it says what was so.
+/// What is no document of that kind: what has been changed is history, and the reference
+/// of commands is made of their declarations.
+const OTHERS: [&str; 2] = ["CHANGELOG.md", "docs/reference/commands.md"];
+
+/// Every document that says how Netplumb is used. What has been decided, when, is history:
+/// it says what was so.
 pub fn all() -> Vec<Document> {
     let mut names = Vec::new();
     for folder in ["", "docs", "docs/guide", "docs/reference"] {
         for entry in fs::read_dir(repository().join(folder)).unwrap() {
             let name = entry.unwrap().file_name().to_string_lossy().into_owned();
-            if name.ends_with(".md") && name != "CHANGELOG.md" {
-                names.push(Path::new(folder).join(name).display().to_string());
+            let path = Path::new(folder).join(name).display().to_string();
+            if path.ends_with(".md") && !OTHERS.contains(&path.as_str()) {
+                names.push(path);
             }
         }
     }
