@@ -9,7 +9,6 @@
 //! netplumb_instruments::single for what it is made of.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -82,8 +81,7 @@ struct Inclusive {
 fn fexit_agrees_on_inclusive_cost() {
     let cache = cache();
     if let Some(why) = cannot_run(&cache) {
-        // Past the harness, which would keep it to itself.
-        let _ = writeln!(std::io::stderr(), "skipped: {why}");
+        netplumb_testkit::skip(&why);
         return;
     }
     let experiment = Experiment::parse(

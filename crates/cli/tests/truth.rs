@@ -10,7 +10,6 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -458,8 +457,7 @@ fn assert_counts_instructions(opinion: &SecondOpinion) {
 fn setup(proto: &str) -> Option<(Plan, Options)> {
     let cache = cache();
     if let Some(why) = cannot_run(&cache) {
-        // Past the harness, which would keep it to itself.
-        let _ = writeln!(std::io::stderr(), "skipped: {why}");
+        netplumb_testkit::skip(&why);
         return None;
     }
     let experiment = Experiment::parse(&format!(

@@ -5,7 +5,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -182,10 +181,7 @@ fn is_root() -> bool {
     // SAFETY: takes nothing, and always succeeds.
     let root = unsafe { libc::geteuid() } == 0;
     if !root {
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: not root: no network namespaces"
-        );
+        netplumb_testkit::skip("not root: no network namespaces");
     }
     root
 }

@@ -18,16 +18,9 @@ fn is_root() -> bool {
     // SAFETY: takes nothing, and always succeeds.
     let root = unsafe { libc::geteuid() } == 0;
     if !root {
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: not root: no network namespaces"
-        );
+        netplumb_testkit::skip("not root: no network namespaces");
     }
     root
-}
-
-fn skip(why: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
 /// A namespace with v0, whose peer is in another.
@@ -165,7 +158,7 @@ fn all(nic: &Nic) -> Vec<(Setting, &'static str)> {
             },
             PRESENT,
         )),
-        Err(_) => skip("no nft: no table of nftables"),
+        Err(_) => netplumb_testkit::skip("no nft: no table of nftables"),
     }
     all
 }

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,10 +18,7 @@ fn is_root() -> bool {
     // SAFETY: takes nothing, and always succeeds.
     let root = unsafe { libc::geteuid() } == 0;
     if !root {
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: not root: no network namespaces"
-        );
+        netplumb_testkit::skip("not root: no network namespaces");
     }
     root
 }

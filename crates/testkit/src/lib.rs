@@ -1,11 +1,26 @@
-//! For tests only: golden files.
+//! For tests only: golden files, and words past the harness.
 
 use std::env;
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 /// Set to anything, it makes [`golden`] write what it was given.
 pub const BLESS: &str = "PLUMB_BLESS";
+
+/// Say why a test does nothing: it passes, and is counted as skipped by `make test`.
+///
+/// The one way to skip: what `eprintln!` writes is kept by the harness of a test that
+/// passes, so that nobody would know.
+pub fn skip(why: &str) {
+    tell(&format!("skipped: {why}"));
+}
+
+/// Say something that is worth reading also when the test passes.
+pub fn tell(what: &str) {
+    // In one write, and so in one piece, whoever else writes.
+    let _ = std::io::stderr().write_all(format!("{what}\n").as_bytes());
+}
 
 /// Compare a text with the file that holds what it is to be.
 ///
@@ -58,7 +73,37 @@ fn difference(path: &str, golden: &str, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+
+    /// Set for the process that skips.
+    const SKIPS: &str = "PLUMB_TEST_SKIPS";
+
+    /// What skips, in a process of its own; otherwise nothing.
+    #[test]
+    fn child() {
+        if env::var_os(SKIPS).is_some() {
+            eprintln!("this is kept");
+            skip("there is no moon tonight");
+        }
+    }
+
+    /// Check that a skipped test says so though the harness keeps what tests write, and
+    /// that it passes.
+    #[test]
+    fn a_skip_is_heard() {
+        for threads in ["1", "2"] {
+            let child = Command::new(env::current_exe().unwrap())
+                .args(["--exact", "tests::child", "--test-threads", threads])
+                .env(SKIPS, "1")
+                .output()
+                .unwrap();
+            assert!(child.status.success(), "{child:?}");
+            let told = String::from_utf8(child.stderr).unwrap();
+            assert_eq!(told, "skipped: there is no moon tonight\n");
+        }
+    }
 
     /// Check that a difference is shown where it is, also at the end.
     #[test]

@@ -365,8 +365,7 @@ mod tests {
             Ok(std::fs::File::open("/proc/thread-self/ns/net")?.into())
         };
         let Ok(tx) = namespace() else {
-            use std::io::Write;
-            let _ = writeln!(io::stderr(), "skipped: no network namespace: not root");
+            netplumb_testkit::skip("no network namespace: not root");
             return None;
         };
         let up = std::process::Command::new("/sbin/ip")

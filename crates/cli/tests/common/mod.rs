@@ -7,7 +7,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
 use netplumb_lab::vm::trial;
 use netplumb_model::recording::Recording;
+#[allow(unused_imports)]
+pub(crate) use netplumb_testkit::{skip, tell};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -25,16 +27,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(400);
 
 /// Marks the processes of one run: QEMU inherits it.
 const MARK: &str = "PLUMB_TEST_MARK";
-
-/// Say why a test does nothing, past the harness, which would keep it to itself.
-pub(crate) fn skip(why: &str) {
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
-}
-
-/// Say something that is worth reading also when the test passes.
-pub(crate) fn tell(what: &str) {
-    let _ = writeln!(std::io::stderr(), "{what}");
-}
 
 /// Where the kernels are, as the command has it.
 pub(crate) fn cache() -> PathBuf {

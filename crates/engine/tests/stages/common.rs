@@ -1,7 +1,6 @@
 //! Packets, windows, and what is looked for in them.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,22 +8,17 @@ use netplumb_instruments::live::{Live, attach};
 use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_model::class::{Direction, Family, Link, Proto};
 use netplumb_model::timing::{Clock, Filter, Selection, StageKind, StageTimes, TimingSpec, Window};
+pub(crate) use netplumb_testkit::skip;
 use netplumb_workload::ends::{Ends, Sockets};
 
 pub(crate) const PACKETS: u64 = 400;
-
-pub(crate) fn skip(why: &str) -> bool {
-    // Past the harness, which captures eprintln!.
-    let mut out = std::io::stderr();
-    writeln!(out, "skipped: {why}").unwrap();
-    true
-}
 
 /// Whether the tests can run here.
 pub(crate) fn cannot() -> bool {
     // SAFETY: takes nothing and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        return skip("stages on real packets need root");
+        skip("stages on real packets need root");
+        return true;
     }
     false
 }

@@ -279,7 +279,7 @@ mod tests {
     fn root_gets_a_pair_that_vanishes() {
         // SAFETY: takes nothing.
         if unsafe { libc::geteuid() } != 0 {
-            eprintln!("skipped: not root");
+            netplumb_testkit::skip("not root");
             return;
         }
         std::thread::spawn(|| {

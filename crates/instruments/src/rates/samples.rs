@@ -247,8 +247,7 @@ mod tests {
     fn as_root_own_work() {
         // SAFETY: takes nothing and cannot fail.
         if unsafe { libc::geteuid() } != 0 {
-            use std::io::Write;
-            let _ = writeln!(io::stderr(), "skipped: not root");
+            netplumb_testkit::skip("not root");
             return;
         }
         // SAFETY: takes nothing.

@@ -1,6 +1,5 @@
 //! For tests: a pair of veth in a namespace that goes with its thread.
 
-use std::io::Write;
 use std::os::fd::OwnedFd;
 
 use libbpf_sys as sys;
@@ -43,10 +42,7 @@ impl Sandbox {
 pub(super) fn with(test: impl FnOnce(Sandbox) + Send) {
     let run = move || {
         if let Err(error) = sandbox::enter() {
-            let _ = writeln!(
-                std::io::stderr(),
-                "skipped: a namespace takes root ({error})"
-            );
+            netplumb_testkit::skip(&format!("a namespace takes root ({error})"));
             return;
         }
         // The kernel's own words on a new link would be counted.

@@ -1,7 +1,7 @@
 //! Namespaces joined by veth, and frames made by hand.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, Stdio};
@@ -24,13 +24,9 @@ pub(crate) fn is_root() -> bool {
     // SAFETY: takes nothing, and always succeeds.
     let root = unsafe { libc::geteuid() } == 0;
     if !root {
-        skipped("not root: no network namespaces");
+        netplumb_testkit::skip("not root: no network namespaces");
     }
     root
-}
-
-pub(crate) fn skipped(why: &str) {
-    let _ = writeln!(io::stderr(), "skipped: {why}");
 }
 
 /// A generator's namespace, one under test, and a sink's: tx0 - rx0, out0 - sink0.

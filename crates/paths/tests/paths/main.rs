@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use netplumb_model::bench::{Bench, DataPath, FrameKind, Handled};
 use netplumb_paths::{PathError, Sink, Way, frame_mac, needs, refusal, set_up};
 
-use common::{FRAMES, Wires, assert_same, is_root, settle, skipped};
+use common::{FRAMES, Wires, assert_same, is_root, settle};
 
 /// Send frames that are ours and a few that are not, at a path that drops; what it
 /// handled. Nothing of it is left.
@@ -325,7 +325,7 @@ fn as_root_testpmd() {
     }
     let wires = Wires::new(false);
     if let Err(error) = needs(DataPath::Dpdk, Bench::Drop) {
-        return skipped(&error.to_string());
+        return netplumb_testkit::skip(&error.to_string());
     }
     for bench in [Bench::Drop, Bench::Forward] {
         let before = wires.state();

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, Write};
 use std::net::IpAddr;
 
 use netplumb_model::bench::{FrameKind, FrameSize, Frames, IMIX, Offered};
@@ -22,9 +21,7 @@ const XDP_REDIRECT: u32 = 4;
 fn cannot() -> bool {
     let cannot = !nix::unistd::geteuid().is_root();
     if cannot {
-        // Past the harness, which captures eprintln!.
-        let mut out = io::stderr();
-        writeln!(out, "skipped: BPF programs need root").unwrap();
+        netplumb_testkit::skip("BPF programs need root");
     }
     cannot
 }

@@ -1,6 +1,6 @@
 //! A pair of veth devices in namespaces of its own, and XDP programs for its ends.
 
-use std::io::{self, Write};
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
@@ -25,9 +25,7 @@ pub(crate) fn turn() -> Option<MutexGuard<'static, ()>> {
     if unsafe { libc::geteuid() } == 0 {
         return Some(TURN.lock().unwrap_or_else(PoisonError::into_inner));
     }
-    // Past the harness, which captures eprintln!.
-    let mut out = io::stderr();
-    writeln!(out, "skipped: frames between namespaces need root").unwrap();
+    netplumb_testkit::skip("frames between namespaces need root");
     None
 }
 

@@ -1,4 +1,3 @@
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -83,7 +82,7 @@ fn as_root_half_of_the_time() {
     const WINDOWS: usize = 10;
     let clock = CpuClock::begin().unwrap();
     if let Some(why) = clock.without_second() {
-        let _ = writeln!(std::io::stderr(), "skipped: {why}");
+        netplumb_testkit::skip(&why.to_string());
         return;
     }
     let told = std::thread::spawn(move || {
@@ -119,7 +118,7 @@ fn as_root_half_of_the_time() {
 fn as_root_a_period_under_way() {
     let clock = CpuClock::begin().unwrap();
     if let Some(why) = clock.without_second() {
-        let _ = writeln!(std::io::stderr(), "skipped: {why}");
+        netplumb_testkit::skip(&why.to_string());
         return;
     }
     let busy = std::thread::spawn(move || {
