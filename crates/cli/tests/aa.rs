@@ -14,20 +14,16 @@ use common::{Place, tell};
 use netplumb_model::class::{Context, Direction, Softirq};
 use netplumb_model::recording::{Recording, env};
 
-const BOOTS: usize = 20;
-/// To have fewer.
-const BOOTS_VARIABLE: &str = "PLUMB_AA_BOOTS";
+/// As many as tell whether counts depend on the boot; `make soak` has more, for what
+/// happens in one of many.
+const BOOTS: usize = 4;
 
 /// All boots of the UDP experiment, made once for the tests below. Two at a time:
 /// the host being busy is part of what must not matter.
 fn boots() -> &'static [Recording] {
     static BOOTED: OnceLock<Vec<Recording>> = OnceLock::new();
     BOOTED.get_or_init(|| {
-        let boots = std::env::var(BOOTS_VARIABLE)
-            .ok()
-            .and_then(|n| n.parse().ok())
-            .unwrap_or(BOOTS)
-            .max(2);
+        let boots = netplumb_testkit::tries(BOOTS).max(2);
         let next = AtomicUsize::new(0);
         let workers: Vec<Vec<Recording>> = thread::scope(|scope| {
             let work = || {

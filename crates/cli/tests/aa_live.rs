@@ -11,14 +11,11 @@ mod common;
 use std::sync::{Mutex, PoisonError};
 
 use common::{Place, skip, tell};
+use netplumb_testkit::mostly;
 use serde_json::Value;
 
-const TRIES: usize = 20;
-/// In how many nothing may be told apart.
-const ALIKE: usize = 19;
-
-/// How often what is planted may be missed, on a machine that others use too much.
-const PLANTED_TRIES: usize = 5;
+/// As many as an instrument fails that sees a difference in most; `make soak` has 20.
+const TRIES: usize = 5;
 
 /// One at a time: what one does is the other's noise.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -64,7 +61,7 @@ fn differs(diff: &Value) -> Vec<String> {
     all
 }
 
-/// Check that of the same against the same nothing differs, in 19 of 20 tries.
+/// Check that of the same against the same nothing differs, but in one try of twenty.
 #[test]
 fn as_root_the_same_against_the_same() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +70,8 @@ fn as_root_the_same_against_the_same() {
         return;
     }
     let (mut alike, mut told) = (0, String::new());
-    for n in 0..TRIES {
+    let tries = netplumb_testkit::tries(TRIES);
+    for n in 0..tries {
         let words = "path --lab netns --clock stages --size 10,11 --duration 1s --blocks 8";
         place.run(&format!("{words} -o {n}.plumb")).code(0);
         let diff = diff(&place, &format!("{n}.plumb"));
@@ -85,9 +83,11 @@ fn as_root_the_same_against_the_same() {
         }
     }
     tell(&format!(
-        "{alike} of {TRIES} tries saw no difference\n{told}"
+        "{alike} of {tries} tries saw no difference\n{told}"
     ));
-    assert!(alike >= ALIKE, "{alike} of {TRIES}\n{told}");
+    // One in twenty is what is promised: of few tries one may be among these.
+    let may_differ = (tries / 20).max(1);
+    assert!(alike + may_differ >= tries, "{alike} of {tries}\n{told}");
 }
 
 /// Check that what is not the same is told apart: 60,000 bytes that are copied in and out
@@ -100,20 +100,19 @@ fn as_root_more_bytes_are_slower() {
         return;
     }
     let words = "path --lab netns --clock stages --link lo --size 10,60000 --duration 2s";
-    let mut told = String::new();
-    for n in 0..PLANTED_TRIES {
+    mostly(2, 3, || {
         place
-            .run(&format!("{words} --blocks 10 -o {n}.plumb"))
+            .run(&format!("{words} --blocks 10 -o more.plumb"))
             .code(0);
-        let differs = differs(&diff(&place, &format!("{n}.plumb")));
+        let differs = differs(&diff(&place, "more.plumb"));
         let slower = |part: &str| {
             let found = |one: &String| one.starts_with(part) && one.ends_with(" slower");
             differs.iter().any(found)
         };
-        if slower("udp tx system call") && slower("udp rx read") {
-            return;
+        let told = format!("{differs:?}");
+        match slower("udp tx system call") && slower("udp rx read") {
+            true => Ok(told),
+            false => Err(told),
         }
-        told += &format!("{differs:?}\n");
-    }
-    panic!("in none of {PLANTED_TRIES} tries:\n{told}");
+    });
 }

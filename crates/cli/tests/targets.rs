@@ -264,12 +264,6 @@ fn two_at_once() {
     }
 }
 
-/// How many runs are killed: in `NETPLUMB_KILLS`, or a few.
-fn kills() -> u32 {
-    let said = std::env::var("NETPLUMB_KILLS").ok();
-    said.and_then(|n| n.parse().ok()).unwrap_or(8)
-}
-
 /// Check that after a kill at any moment every file there is opens, and none is there but
 /// recordings; and that the next run goes well.
 #[test]
@@ -290,9 +284,9 @@ fn killed_at_any_moment() {
         begun_again.elapsed()
     ));
     let whole = begun_again.elapsed();
-    for n in 0..kills() {
+    for n in 0..netplumb_testkit::kills(8) {
         // Moments that no two runs share: multiples of the golden ratio, modulo one.
-        let moment = whole.mul_f64(f64::from(n) * 0.618_034 % 1.0);
+        let moment = whole.mul_f64(n as f64 * 0.618_034 % 1.0);
         let running = Running::start(&mut place.plumb(&format!("{WORDS} -q -o x.plumb")));
         std::thread::sleep(moment);
         running.signal(libc::SIGKILL);

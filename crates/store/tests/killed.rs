@@ -12,7 +12,7 @@ use netplumb_model::recording::{Loss, Recording};
 use netplumb_store::{Output, Writer, read};
 
 /// Where a process of ours is to write until it is killed.
-const WHERE: &str = "NETPLUMB_TEST_WRITES_TO";
+const WHERE: &str = "PLUMB_TEST_WRITES_TO";
 
 /// Makes one recording after the other, each saved in pieces.
 fn write_until_killed(path: &Path) {
@@ -49,12 +49,6 @@ fn child() {
     }
 }
 
-/// How many are killed: in `NETPLUMB_KILLS`, or as many as take some seconds.
-fn kills() -> u32 {
-    let said = std::env::var("NETPLUMB_KILLS").ok();
-    said.and_then(|n| n.parse().ok()).unwrap_or(60)
-}
-
 /// Check that after a kill at any moment every file there is opens, that the recording is
 /// there once one was, that no other file is left, and that the name is free again.
 #[test]
@@ -62,7 +56,8 @@ fn at_any_moment() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.plumb");
     let mut was_there = false;
-    for n in 0..kills() {
+    // As many as take some seconds.
+    for n in 0..netplumb_testkit::kills(60) {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child"])
             .env(WHERE, &path)
@@ -70,9 +65,7 @@ fn at_any_moment() {
             .spawn()
             .unwrap();
         // Moments that no two share: multiples of the golden ratio, modulo one.
-        sleep(Duration::from_secs_f64(
-            f64::from(n) * 0.618_034 % 1.0 * 0.1,
-        ));
+        sleep(Duration::from_secs_f64(n as f64 * 0.618_034 % 1.0 * 0.1));
         child.kill().unwrap();
         child.wait().unwrap();
         for entry in fs::read_dir(folder.path()).unwrap() {

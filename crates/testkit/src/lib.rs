@@ -1,4 +1,4 @@
-//! For tests only: golden files, and words past the harness.
+//! For tests only: golden files, words past the harness, and what is tried many times.
 
 use std::env;
 use std::fs;
@@ -20,6 +20,71 @@ pub fn skip(why: &str) {
 pub fn tell(what: &str) {
     // In one write, and so in one piece, whoever else writes.
     let _ = std::io::stderr().write_all(format!("{what}\n").as_bytes());
+}
+
+/// How often the same is compared with the same: in `PLUMB_TRIES`, or `few`.
+///
+/// # Panics
+/// The variable is no number.
+pub fn tries(few: usize) -> usize {
+    number("PLUMB_TRIES", few)
+}
+
+/// How many runs are killed: in `PLUMB_KILLS`, or `few`.
+///
+/// # Panics
+/// The variable is no number.
+pub fn kills(few: usize) -> usize {
+    number("PLUMB_KILLS", few)
+}
+
+fn number(name: &str, otherwise: usize) -> usize {
+    match env::var(name) {
+        Ok(said) => said
+            .parse()
+            .unwrap_or_else(|_| panic!("{name}={said} is no number")),
+        Err(_) => otherwise,
+    }
+}
+
+/// Check that something goes well `well` times of `tries`, where it may go wrong for
+/// reasons of the machine's.
+///
+/// Each try says what it found. The last is the one after which no other could change the
+/// outcome: not the first that went well, which something that is mostly wrong has, too.
+///
+/// # Panics
+/// It went wrong too often.
+#[track_caller]
+pub fn mostly(well: usize, tries: usize, mut one: impl FnMut() -> Result<String, String>) {
+    assert!(
+        2 * well > tries && well <= tries,
+        "{well} of {tries} is not most"
+    );
+    let (mut good, mut bad, mut told) = (0, 0, String::new());
+    while good < well && tries - bad >= well {
+        let (mark, found) = match one() {
+            Ok(found) => {
+                good += 1;
+                ("as it should be", found)
+            }
+            Err(found) => {
+                bad += 1;
+                ("NOT as it should be", found)
+            }
+        };
+        told += &format!("  {mark}: {found}\n");
+    }
+    assert!(
+        good >= well,
+        "{good} of {}, not {well} of {tries}:\n{told}",
+        good + bad
+    );
+    tell(&format!(
+        "{good} of {} tries:\n{}",
+        good + bad,
+        told.trim_end()
+    ));
 }
 
 /// Compare a text with the file that holds what it is to be.
@@ -73,6 +138,7 @@ fn difference(path: &str, golden: &str, text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::process::Command;
 
     use super::*;
@@ -103,6 +169,32 @@ mod tests {
             let told = String::from_utf8(child.stderr).unwrap();
             assert_eq!(told, "skipped: there is no moon tonight\n");
         }
+    }
+
+    /// Check that what goes well often enough passes, that what does not fails with what
+    /// was found, and that neither is tried longer than it takes to know.
+    #[test]
+    fn most_have_to_go_well() {
+        let run = |outcomes: &[bool]| {
+            let mut left = outcomes.iter();
+            let one = || match left.next() {
+                Some(true) => Ok("fine".to_string()),
+                Some(false) => Err("odd".to_string()),
+                None => panic!("tried too often"),
+            };
+            let ended = catch_unwind(AssertUnwindSafe(|| mostly(3, 5, one)));
+            let told = ended.map_err(|why| *why.downcast::<String>().unwrap());
+            (told, left.len())
+        };
+        assert_eq!(run(&[true; 3]), (Ok(()), 0));
+        assert_eq!(run(&[false, true, false, true, true]), (Ok(()), 0));
+        let (told, left) = run(&[true, false, false, false, true]);
+        assert_eq!(left, 1);
+        let told = told.unwrap_err();
+        assert!(told.starts_with("1 of 4, not 3 of 5"), "{told}");
+        assert!(told.contains("NOT as it should be: odd"), "{told}");
+        // One that is right in a third of the tries.
+        assert!(run(&[true, false, false, true, false]).0.is_err());
     }
 
     /// Check that a difference is shown where it is, also at the end.
