@@ -20,7 +20,7 @@ FISH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 export PATH := $(CARGO_HOME)/bin:$(PATH)
 
-.PHONY: help setup build page demo test lint deny bench bench-paper install uninstall clean
+.PHONY: help setup build page demo test soak lint deny bench bench-paper install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,10 @@ demo: ## from nothing to the IP layer's cost: set up, build, fetch a kernel, mea
 test: ## set up, lint, and run every test that can run here
 	@scripts/setup.sh --try build run test
 	@scripts/test.sh
+
+soak: ## the tests that repeat what they do, for most of an hour: same against same, kills
+	@scripts/setup.sh --try build run test
+	@scripts/soak.sh
 
 lint: ## formatting and lints
 	@scripts/setup.sh --try build test

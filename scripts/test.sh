@@ -8,12 +8,14 @@ cd "$(dirname "$0")/.."
 . scripts/common.sh
 
 log=$target/test.log
+built=$target/tests.json
 failed=()
 
 mkdir -p "$target"
 # With the features that tests ask for, so that nothing is compiled twice; the program is
 # built along with them.
-cargo test "${cargo_flags[@]}" --workspace --no-run
+cargo test "${cargo_flags[@]}" --workspace --no-run \
+	--message-format=json-render-diagnostics >"$built"
 
 if [ "$(id -u)" != 0 ]; then
 	say "not root: tests that make network namespaces or load BPF programs are skipped"
@@ -24,10 +26,11 @@ elif ! scripts/kernel.sh; then
 	say "no kernel: tests that boot a guest are skipped (plumb kernel add debian)"
 fi
 
-scripts/lint.sh || failed+=("lints")
-
-# --no-fail-fast: all failures at once, where a run takes minutes.
-cargo test "${cargo_flags[@]}" --workspace --no-fail-fast 2>&1 | tee "$log" || failed+=("tests")
+# In the log as well: a lint that is skipped is counted.
+scripts/lint.sh 2>&1 | tee "$log" || failed+=("lints")
+scripts/tests.py "$built" --times "$target/test-times" 2>&1 | tee -a "$log" || failed+=("tests")
+# Examples in the documentation of code, of which rustdoc makes its own programs.
+cargo test "${cargo_flags[@]}" --workspace --doc 2>&1 | tee -a "$log" || failed+=("examples")
 
 # The HTML page: its figures in Node.js, its behaviour in a browser.
 web_tests() {
@@ -41,6 +44,9 @@ web_tests() {
 	fi && return "$unit"
 }
 web_tests 2>&1 | tee -a "$log" || failed+=("tests of the HTML page")
+
+echo "the slowest tests:"
+head -n 10 "$target/test-times"
 
 # Not at the start of a line: the harness may have begun one.
 skips() { grep -o 'skipped: .*' "$log" || true; }

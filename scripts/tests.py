@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Run the test programs that cargo has built, several at a time where they can be.
+
+    cargo test --release --workspace --no-run --message-format=json >BUILT
+    scripts/tests.py BUILT [--times FILE] [--soak] [NAME...]
+
+With names, only the programs called so: the package, or the package and the file,
+as in `netplumb-store` or `netplumb/bench`. What each wrote is printed when it is
+done; the seconds of each test, slowest first, go to FILE.
+
+`cargo test` runs one program after the other, and most of ours wait for a guest or
+a timeout, or have one long test at their end. Nextest would run each test in a
+process of its own, while ours take turns by locks of their process and share guests
+that were booted once; and it takes minutes to compile.
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+# What looks at rates or times, or at the state of the whole machine (names of
+# namespaces, settings, processes): nothing else runs meanwhile. This is the one
+# place that says so. What is not named here may run beside anything.
+ALONE = [
+    "netplumb/aa_live",
+    "netplumb/bench",
+    "netplumb/bench_vm",
+    "netplumb/leftovers",
+    "netplumb/live",
+    "netplumb/nics",
+    "netplumb-engine/live",
+    "netplumb-engine/stages",
+    "netplumb-instruments",
+    "netplumb-knobs/settings",
+    "netplumb-lab/netns",
+    "netplumb-paths/paths",
+    "netplumb-workload",
+    "netplumb-workload/frames",
+]
+
+# The longest of the others, which begin first: a long one that begins last is
+# what everybody waits for.
+FIRST = [
+    "netplumb/experiments",
+    "netplumb/states",
+    "netplumb/qdisc",
+    "netplumb/kernels",
+    "netplumb/documents",
+    "netplumb/truth",
+    "netplumb/paths",
+]
+
+# Those with tests that repeat what they do, as often as PLUMB_TRIES and PLUMB_KILLS
+# say: what `make soak` runs.
+SOAK = [
+    "netplumb/aa",
+    "netplumb/aa_live",
+    "netplumb/bench",
+    "netplumb/nics",
+    "netplumb/targets",
+    "netplumb-store/killed",
+]
+
+print_lock = threading.Lock()
+
+
+class Program:
+    """One of them, and where cargo would run it."""
+
+    def __init__(self, message):
+        target = message["target"]
+        manifest = message["manifest_path"]
+        package = re.search(r'^name = "(.*)"', open(manifest).read(), re.MULTILINE)[1]
+        in_tests = "test" in target["kind"]
+        self.name = f"{package}/{target['name']}" if in_tests else package
+        self.path = message["executable"]
+        self.folder = os.path.dirname(manifest)
+        self.seconds = 0.0
+        self.passed = False
+        self.tests = []
+
+    def run(self, threads):
+        """Run it to its end, and print what it wrote."""
+        environment = dict(os.environ)
+        environment["CARGO_MANIFEST_DIR"] = self.folder
+        environment["RUST_TEST_THREADS"] = str(threads)
+        # The harness has the time of each test behind this switch alone.
+        environment["RUSTC_BOOTSTRAP"] = "1"
+        begun = time.monotonic()
+        done = subprocess.run(
+            [self.path, "-Z", "unstable-options", "--report-time"],
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self.seconds = time.monotonic() - begun
+        self.passed = done.returncode == 0
+        said = done.stdout.decode(errors="replace")
+        for name, seconds in re.findall(r"^test (\S+).* <([0-9.]+)s>$", said, re.MULTILINE):
+            self.tests.append((float(seconds), f"{self.name} {name}"))
+        with print_lock:
+            print(f"\n     Running {self.name} ({self.seconds:.1f} s)")
+            sys.stdout.write(done.stderr.decode(errors="replace"))
+            sys.stdout.write(said)
+            if "\ntest result: " not in said:
+                print(f"{self.name} ended with {done.returncode} before its tests did")
+                print("test result: FAILED. 0 passed; 1 failed; 0 ignored")
+            sys.stdout.flush()
+
+
+def programs(built):
+    """All of them, from what cargo wrote."""
+    found = []
+    for line in open(built):
+        if line.startswith("{"):
+            message = json.loads(line)
+            if message.get("reason") != "compiler-artifact":
+                continue
+            if message["profile"]["test"] and message["executable"]:
+                found.append(Program(message))
+    return found
+
+
+def side_by_side(todo, threads):
+    """Run these, as many at a time as there are CPUs."""
+    todo = list(todo)
+
+    def work():
+        while True:
+            with print_lock:
+                if not todo:
+                    return
+                program = todo.pop(0)
+            program.run(threads)
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+
+
+def main():
+    # A shell that starts us in the background has it ignored, and tests send it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("built")
+    parser.add_argument("--times")
+    parser.add_argument("--soak", action="store_true")
+    parser.add_argument("names", nargs="*")
+    asked = parser.parse_args()
+
+    every = programs(asked.built)
+    there = {program.name for program in every}
+    # A list that names what is gone is a list of something else by now.
+    wrong = [name for name in ALONE + FIRST + SOAK + asked.names if name not in there]
+    if wrong:
+        sys.exit(f"{asked.built} has no program of tests called {', '.join(wrong)}")
+    names = asked.names + (SOAK if asked.soak else [])
+    if names:
+        every = [program for program in every if program.name in names]
+
+    cpus = len(os.sched_getaffinity(0))
+    shared = [program for program in every if program.name not in ALONE]
+    shared.sort(key=lambda p: FIRST.index(p.name) if p.name in FIRST else len(FIRST))
+    side_by_side(shared, cpus)
+    for program in every:
+        if program.name in ALONE:
+            program.run(cpus)
+
+    if asked.times:
+        tests = sorted((test for program in every for test in program.tests), reverse=True)
+        with open(asked.times, "w") as file:
+            file.writelines(f"{seconds:8.1f} s  {name}\n" for seconds, name in tests)
+    failed = [program.name for program in every if not program.passed]
+    if failed:
+        sys.exit("failed: " + ", ".join(failed))
+
+
+if __name__ == "__main__":
+    main()
