@@ -65,7 +65,6 @@ fn outputs_have_their_commands() {
         "kcachegrind",
         "make",
         "node",
-        "NETPLUMB_KILLS=200",
         "npm",
         "plumb",
         "rsvg-convert",

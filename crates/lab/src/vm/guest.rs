@@ -20,7 +20,7 @@ use super::rest::Ports;
 use crate::channel::{self, CHUNK_BYTES, Decoder};
 
 /// Set on the kernel's command line, to speak over the serial port in any case.
-const SERIAL_VARIABLE: &str = "NETPLUMB_SERIAL";
+const SERIAL_VARIABLE: &str = "PLUMB_SERIAL";
 /// The fallback: the second serial port.
 const FALLBACK_PORT: &str = "/dev/ttyS1";
 /// Where virtio_console lists its ports; it makes the folder when it is loaded.

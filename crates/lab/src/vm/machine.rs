@@ -15,7 +15,7 @@ pub const CPU: &str = "max,-erms,-fsrm";
 pub const REP_NOTE: &str =
     "each iteration of a rep string instruction counts as one (erms and fsrm off)";
 /// Set in the environment of init in our guests, and nowhere else.
-pub const GUEST_VARIABLE: &str = "NETPLUMB_GUEST";
+pub const GUEST_VARIABLE: &str = "PLUMB_GUEST";
 /// The guest's clock goes on by 1 << shift nanoseconds with each instruction.
 ///
 /// One, where nothing speaks against it: then a nanosecond is an instruction. Four
@@ -373,7 +373,7 @@ mod tests {
              panic=-1 nokaslr nolapic_timer tsc=reliable no_timer_check random.trust_cpu=on \
              audit=0 cryptomgr.notests retain_initrd \
              initcall_blacklist=hpet_late_init,i8042_init mitigations=off slab_nomerge \
-             NETPLUMB_GUEST=1 \
+             PLUMB_GUEST=1 \
              -device pvpanic,ioport=1285 -action panic=pause \
              -chardev socket,id=control,fd=7 -mon chardev=control,mode=control \
              -fw_cfg name=opt/netplumb/requests0,file=/proc/self/fd/8 \
