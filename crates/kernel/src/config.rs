@@ -153,6 +153,10 @@ mod tests {
                 text: "foo=bar".into()
             }
         );
-        assert!(KernelConfig::parse("CONFIG_A").is_err());
+        let error = KernelConfig::parse("CONFIG_A").unwrap_err();
+        assert!(
+            matches!(error, ConfigError::Malformed { line: 1, .. }),
+            "{error}"
+        );
     }
 }

@@ -321,7 +321,11 @@ mod tests {
         assert!(program.name.ends_with("_xdp_drop"));
         assert_eq!(name(&grown, ip_output), Some("ip_output"));
         assert_eq!(table.with(b"").unwrap().len(), table.len());
-        assert!(table.with(b"nonsense").is_err());
+        let error = table.with(b"nonsense").unwrap_err();
+        assert!(
+            matches!(error, KallsymsError::Malformed { line: 1, .. }),
+            "{error}"
+        );
     }
 
     /// Check that an address finds its function from the first byte to the last and not beyond.

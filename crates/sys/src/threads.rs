@@ -92,7 +92,8 @@ mod tests {
         // SAFETY: the structure outlives the call. Less than is mapped already: what is there
         // stays, and nothing is added.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
-        assert!(Builder::new().spawn(|| ()).is_err());
+        let refused = Builder::new().spawn(|| ()).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EAGAIN));
         let me = thread::current().id();
         let tasks = (0..3)
             .map(|i| Box::new(move || (i, thread::current().id() == me)) as Task<'_, (i32, bool)>)

@@ -115,6 +115,7 @@ mod tests {
             protos: vec![Proto::Command],
             ..Default::default()
         };
-        assert!(raw(&filter).is_err());
+        let error = raw(&filter).err().unwrap();
+        assert!(matches!(error, LiveError::Asked(_)), "{error}");
     }
 }

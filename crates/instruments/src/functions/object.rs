@@ -379,7 +379,9 @@ mod tests {
         let mut template = Template {
             insns: vec![insn(0x57, 0, magic::STACK_MASK)],
         };
-        assert!(template.patch(&numbers, 16).is_err());
+        let error = template.patch(&numbers, 16).unwrap_err().to_string();
+        let number = format!("{:#x}", magic::STACK_MASK);
+        assert!(error.contains(&number), "{error}");
     }
 
     /// Check that the programs are carried, under the names that are asked for.

@@ -427,7 +427,9 @@ mod tests {
                 ..Default::default()
             },
         ] {
-            assert!(choose(&selection, &types, &Symbols::default(), &no_layer).is_err());
+            let chosen = choose(&selection, &types, &Symbols::default(), &no_layer);
+            let error = chosen.err().unwrap();
+            assert!(matches!(error, LiveError::Asked(_)), "{error}");
         }
     }
 }

@@ -337,7 +337,11 @@ fn with_more() {
         "/usr/bin/program",
         &[&INTERPRETER[..], &["home/me/libmine.so"]].concat(),
     );
-    assert!(f.bundle().add_program("program").is_err());
+    let error = f.bundle().add_program("program").unwrap_err();
+    assert!(
+        matches!(error, BundleError::MissingLibrary { .. }),
+        "{error}"
+    );
     let mut bundle = f.bundle();
     bundle
         .add_with(

@@ -83,7 +83,8 @@ fn impossible_plans_are_refused() {
         (0..200).collect::<Vec<_>>(),
         (0..200).collect::<Vec<_>>()
     );
-    assert!(Experiment::parse(&many).is_err());
+    let error = Experiment::parse(&many).unwrap_err();
+    assert!(error.what.contains("arms: at most 10000"), "{error}");
 }
 
 /// Check that a claim about packets that no arm sends is refused.

@@ -436,7 +436,8 @@ fn as_root_programs_are_replaced() {
     let used = versions.iter().filter(|v| v.total() > 0).count();
     assert!(used > 1, "{versions:?}");
     let mut tc = set_up(&Way::new(DataPath::Tc, Bench::Drop), &wires.site()).unwrap();
-    assert!(tc.replace_program().is_err());
+    let error = tc.replace_program().unwrap_err().to_string();
+    assert!(error.contains("only programs of XDP"), "{error}");
 }
 
 /// Check that the list of sources is changed while the program runs: those on it are

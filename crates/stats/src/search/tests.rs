@@ -270,7 +270,8 @@ fn refused() {
         let refused = Search::new(vec![goal], 1.0, 5.0).err();
         assert_eq!(refused, Some(SearchError::Goals), "{goal:?}");
     }
-    assert!(Search::new(Vec::new(), 1.0, 5.0).is_err());
+    let refused = Search::new(Vec::new(), 1.0, 5.0).err();
+    assert_eq!(refused, Some(SearchError::Goals));
 }
 
 /// Check that a load which the sender could not offer is not carried, and that less than

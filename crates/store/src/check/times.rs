@@ -138,11 +138,13 @@ mod tests {
             total_ns: 2 * whole.total_ns,
             ..whole.clone()
         };
-        assert!(distribution(&doubled).is_err());
+        let error = distribution(&doubled).unwrap_err();
+        assert!(error.starts_with("they add up to"), "{error}");
         let more = Times {
             count: 2 * whole.count,
             ..whole
         };
-        assert!(distribution(&more).is_err());
+        let error = distribution(&more).unwrap_err();
+        assert!(error.ends_with("in its buckets"), "{error}");
     }
 }
