@@ -52,7 +52,7 @@ soak: ## the tests that repeat what they do, for most of an hour: same against s
 	@scripts/setup.sh --try build run test
 	@scripts/soak.sh
 
-lint: ## formatting and lints
+lint: ## formatting, lints and the documentation of code
 	@scripts/setup.sh --try build test
 	@scripts/lint.sh
 

@@ -21,7 +21,9 @@ else
 	say "skipped: clang-format is not installed (apt-get install clang-format)"
 fi
 check "cargo clippy" cargo clippy "${cargo_flags[@]}" --workspace --all-targets -- -D warnings
-
+# Links to what is not there, and what is no Markdown.
+check "cargo doc" env RUSTDOCFLAGS=-Dwarnings \
+	cargo doc "${cargo_flags[@]}" --workspace --no-deps --document-private-items
 
 # The page's own checks are with its packages, in a copy of it.
 lock_hosts() {

@@ -3,7 +3,7 @@
 //! Each is a [`Setting`] whose value is text, read and written in a namespace. [`Knobs`]
 //! holds what was changed, and puts it back when it is dropped, the last change first. On
 //! the user's own interfaces there is a [`Journal`] as well: what is to be put back is on
-//! disk before anything is changed, so that [`recover`] does it after a run that was
+//! disk before anything is changed, so that [`recover()`] does it after a run that was
 //! killed.
 
 mod error;

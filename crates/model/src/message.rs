@@ -1,7 +1,7 @@
 //! What host and guest say to each other.
 //!
 //! The host sends a [`Request`], the guest answers with any number of
-//! [`Reply::Console`], [`Reply::Chunk`] and [`Reply::BlockDone`], and then one of
+//! [`Reply::Output`], [`Reply::Chunk`] and [`Reply::BlockDone`], and then one of
 //! [`Reply::Done`] or [`Reply::Failed`]. Frames are the lab's business.
 
 use std::collections::BTreeMap;

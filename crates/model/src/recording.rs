@@ -25,7 +25,7 @@ pub type SourceFileId = u32;
 /// One `.plumb` file in memory.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recording {
-    /// Facts about where and how it was measured, by dotted key: see [`env`]. What was
+    /// Facts about where and how it was measured, by dotted key: see [`mod@env`]. What was
     /// measured is not among them.
     pub environment: BTreeMap<String, String>,
     /// The experiment file that it answers, as written; empty for `plumb path`.

@@ -5,7 +5,7 @@
 //! ones of them, all of them are that function. Of the rest, those whose names differ
 //! only in what the compiler appended (`.isra.0`, `.constprop.0`, `.llvm.123`, a
 //! number) or a macro (`_noprof`), then those that only moved between a module and the
-//! kernel itself. Renamed ones need the call tree: see [`super::renames`].
+//! kernel itself. Renamed ones need the call tree: see `renames.rs`.
 //!
 //! Each pair of arms is matched by itself, whatever else is compared: the same question
 //! has one answer, however it is asked.
