@@ -15,12 +15,14 @@ that were booted once; and it takes minutes to compile.
 """
 
 import argparse
+import concurrent.futures
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -70,6 +72,12 @@ SOAK = [
 print_lock = threading.Lock()
 
 
+def text_of(file):
+    """All that was written to a file."""
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
 class Program:
     """One of them, and where cargo would run it."""
 
@@ -81,7 +89,6 @@ class Program:
         self.name = f"{package}/{target['name']}" if in_tests else package
         self.path = message["executable"]
         self.folder = os.path.dirname(manifest)
-        self.seconds = 0.0
         self.passed = False
         self.tests = []
 
@@ -93,25 +100,32 @@ class Program:
         # The harness has the time of each test behind this switch alone.
         environment["RUSTC_BOOTSTRAP"] = "1"
         begun = time.monotonic()
-        done = subprocess.run(
-            [self.path, "-Z", "unstable-options", "--report-time"],
-            cwd=self.folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        self.seconds = time.monotonic() - begun
-        self.passed = done.returncode == 0
-        said = done.stdout.decode(errors="replace")
+        # Files, not pipes: a process that is left behind would keep these open.
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            child = subprocess.Popen(
+                [self.path, "-Z", "unstable-options", "--report-time"],
+                cwd=self.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+            # With the CPU time of it and of all that it waited for: on a machine that
+            # others use it says more than the other.
+            _, status, used = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+            said, told = (text_of(file) for file in (out, err))
+        took = time.monotonic() - begun
+        cpu_seconds = used.ru_utime + used.ru_stime
+        self.passed = child.returncode == 0
         for name, seconds in re.findall(r"^test (\S+).* <([0-9.]+)s>$", said, re.MULTILINE):
             self.tests.append((float(seconds), f"{self.name} {name}"))
         with print_lock:
-            print(f"\n     Running {self.name} ({self.seconds:.1f} s)")
-            sys.stdout.write(done.stderr.decode(errors="replace"))
+            print(f"\n     Running {self.name} ({took:.1f} s, {cpu_seconds:.1f} s of CPU)")
+            sys.stdout.write(told)
             sys.stdout.write(said)
             if "\ntest result: " not in said:
-                print(f"{self.name} ended with {done.returncode} before its tests did")
+                print(f"{self.name} ended with {child.returncode} before its tests did")
                 print("test result: FAILED. 0 passed; 1 failed; 0 ignored")
             sys.stdout.flush()
 
@@ -129,25 +143,6 @@ def programs(built):
     return found
 
 
-def side_by_side(todo, threads):
-    """Run these, as many at a time as there are CPUs."""
-    todo = list(todo)
-
-    def work():
-        while True:
-            with print_lock:
-                if not todo:
-                    return
-                program = todo.pop(0)
-            program.run(threads)
-
-    workers = [threading.Thread(target=work) for _ in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-
-
 def main():
     # A shell that starts us in the background has it ignored, and tests send it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -156,7 +151,7 @@ def main():
     parser.add_argument("--times")
     parser.add_argument("--soak", action="store_true")
     parser.add_argument("names", nargs="*")
-    asked = parser.parse_args()
+    asked = parser.parse_intermixed_args()
 
     every = programs(asked.built)
     there = {program.name for program in every}
@@ -171,7 +166,9 @@ def main():
     cpus = len(os.sched_getaffinity(0))
     shared = [program for program in every if program.name not in ALONE]
     shared.sort(key=lambda p: FIRST.index(p.name) if p.name in FIRST else len(FIRST))
-    side_by_side(shared, cpus)
+    with concurrent.futures.ThreadPoolExecutor(cpus) as pool:
+        # What is raised there is raised here.
+        list(pool.map(lambda program: program.run(cpus), shared))
     for program in every:
         if program.name in ALONE:
             program.run(cpus)
