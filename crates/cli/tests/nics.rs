@@ -114,13 +114,23 @@ impl Machine {
             assert!(begun.elapsed() < common::PATIENCE, "no carrier");
             sleep(Duration::from_millis(5));
         }
-        // Addresses and routes of IPv6 come by and by.
-        let mut last = machine.state();
+        machine.at_rest();
+        machine
+    }
+
+    /// Its state once that no longer changes by itself: carriers, and addresses and routes of
+    /// IPv6, come by and by.
+    fn at_rest(&self) -> String {
+        let begun = Instant::now();
+        let mut last = self.state();
         loop {
             sleep(Duration::from_millis(100));
-            let now = machine.state();
-            if now == last && !now.contains("tentative") {
-                return machine;
+            let now = self.state();
+            let settled = !["tentative", "LOWERLAYERDOWN"]
+                .iter()
+                .any(|w| now.contains(w));
+            if now == last && settled {
+                return now;
             }
             assert!(begun.elapsed() < common::PATIENCE, "never at rest");
             last = now;
@@ -561,7 +571,7 @@ fn as_root_what_is_refused() {
     machine.sh("ip link add p0 type veth peer name p1");
     machine.sh("ip link set p0 master br9 up");
     machine.sh("ip link set p1 up");
-    let before = machine.state();
+    let before = machine.at_rest();
     for (words, code, said) in [
         ("drop --nic v1", 2, &["--from"][..]),
         ("drop --from v1", 2, &["--nic"]),
