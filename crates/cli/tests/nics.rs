@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs;
 use std::net::UdpSocket;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -19,7 +19,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::{Place, Ran, Running, skip};
-use netplumb_lab::netns::{Namespace, threads};
+use netplumb_sys::napi;
+use netplumb_sys::netns::Namespace;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -140,13 +141,7 @@ impl Machine {
     /// A command that will run in the namespace.
     fn inside(&self, mut command: Command) -> Command {
         let namespace: OwnedFd = self.namespace.try_clone().unwrap();
-        let enter = move || {
-            // SAFETY: a descriptor that is open, and a flag.
-            match unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            }
-        };
+        let enter = move || netplumb_sys::netns::enter(namespace.as_fd());
         // SAFETY: between fork and exec nothing is done but a system call.
         unsafe { command.pre_exec(enter) };
         command
@@ -225,7 +220,7 @@ impl Machine {
                 format!("ethtool -l {name}"),
                 format!("tc filter show dev {name} ingress"),
             ]);
-            let threaded = threads::is_threaded(&self.namespace, name);
+            let threaded = napi::is_threaded(&self.namespace, name);
             text += &format!("{name} threaded: {threaded:?}\n");
         }
         for line in lines {

@@ -14,7 +14,7 @@ use std::{fs, io};
 
 use netplumb_instruments::live::Live;
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
-use netplumb_lab::netns::{Nic, Topology, TopologyPlan};
+use netplumb_lab::netns::{Nic, Topology, TopologyPlan, facts as facts_of};
 use netplumb_lab::vm::guest::Handler;
 use netplumb_model::class::Link;
 use netplumb_model::message::{Reply, Request, RunPlan};
@@ -227,7 +227,7 @@ pub(crate) fn topology_facts(prefix: &str, topology: &Topology) -> BTreeMap<Stri
         ("router", topology.router.as_ref()),
         ("bridge", topology.bridge.as_ref()),
     ] {
-        if let Some(Ok(of)) = namespace.map(|n| n.facts(&format!("{prefix}.{end}"))) {
+        if let Some(Ok(of)) = namespace.map(|n| facts_of(n, &format!("{prefix}.{end}"))) {
             facts.extend(of);
         }
     }

@@ -9,7 +9,6 @@ mod accounting;
 mod busy;
 pub mod cpu;
 pub mod drops;
-mod ethtool;
 pub mod links;
 pub mod samples;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use netplumb_lab::netns::Namespace;
+use netplumb_sys::netns::Namespace;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

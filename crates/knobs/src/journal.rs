@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use netplumb_lab::netns::Namespace;
+use netplumb_sys::netns::Namespace;
 
 use crate::error::KnobError;
 use crate::file::{self, BEGINS, Done, ENDS, Entry, FORMAT, Header, LOCK, Place};

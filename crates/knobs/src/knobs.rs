@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use netplumb_lab::netns::Namespace;
+use netplumb_sys::netns::Namespace;
 
 use crate::error::KnobError;
 use crate::journal::Journal;

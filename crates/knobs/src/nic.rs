@@ -1,6 +1,7 @@
 //! Which interface is meant, also when it was renamed since.
 
-use netplumb_lab::netns::{DeviceState, Namespace};
+use netplumb_sys::links::DeviceState;
+use netplumb_sys::netns::Namespace;
 use serde::{Deserialize, Serialize};
 
 use crate::error::KnobError;
@@ -66,16 +67,8 @@ mod tests {
             index,
             name: name.into(),
             mac: vec![2, 0, 0, 0, 0, mac],
-            mtu_bytes: 1500,
-            up: true,
-            running: true,
-            promiscuous: false,
-            ethernet: true,
             permanent_mac: permanent.map(|mac| vec![2, 0, 0, 0, 0, mac]),
-            master: None,
-            kind: None,
-            lower: None,
-            xdp: None,
+            ..DeviceState::default()
         }
     }
 

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use netplumb_lab::netns::Namespace;
+use netplumb_sys::netns::Namespace;
 
 use crate::error::KnobError;
 use crate::file::{self, Contents, Done, FORMAT, Place};

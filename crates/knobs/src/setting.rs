@@ -5,8 +5,12 @@ use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::process::{Command, Stdio};
 
-use netplumb_lab::netns::{Channels, DeviceState, Namespace, OurRoute, threads};
 use netplumb_model::experiment::Offload;
+use netplumb_sys::ethtool::Channels;
+use netplumb_sys::links::DeviceState;
+use netplumb_sys::napi;
+use netplumb_sys::netns::Namespace;
+use netplumb_sys::routes::OurRoute;
 use serde::{Deserialize, Serialize};
 
 use crate::error::KnobError;
@@ -273,7 +277,7 @@ impl Setting {
                 let c = ns.channels(name)?;
                 format!("{} {} {} {}", c.receive, c.send, c.other, c.combined)
             }
-            Setting::Threaded { .. } => on_off(threads::is_threaded(ns, name)?),
+            Setting::Threaded { .. } => on_off(napi::is_threaded(ns, name)?),
             Setting::Affinity { irq } => fs::read_to_string(affinity(*irq))?.trim().into(),
             Setting::Bridge { name } => there(bridge(ns, name)?.is_some()),
             Setting::Master { .. } => match state.and_then(|s| s.master) {
@@ -364,7 +368,7 @@ impl Setting {
 /// A device without NAPI takes no such setting (netif_set_threaded, net/core/dev.c), and has
 /// it all the same: a veth whose XDP program has gone since. GRO gives it NAPI.
 fn set_threaded(ns: &Namespace, name: &str, on: bool) -> io::Result<()> {
-    let set = || threads::set_threaded(ns, name, on);
+    let set = || napi::set_threaded(ns, name, on);
     match set() {
         Err(error)
             if error.raw_os_error() == Some(libc::EOPNOTSUPP)

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use netplumb_knobs::{Journal, KnobError, Knobs, Nic, PRESENT, Setting, recover_in};
-use netplumb_lab::netns::Namespace;
 use netplumb_model::experiment::Offload;
+use netplumb_sys::netns::Namespace;
 use tempfile::TempDir;
 
 /// Whether namespaces can be made here; says so if not.

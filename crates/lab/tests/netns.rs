@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use netplumb_lab::netns::{Namespace, Topology, TopologyPlan, names};
+use netplumb_lab::netns::{Topology, TopologyPlan, facts, names};
 use netplumb_model::class::{Family, Link};
 use netplumb_model::experiment::Offload;
+use netplumb_sys::netns::Namespace;
 
 /// Whether namespaces can be made here; says so if not.
 fn is_root() -> bool {
@@ -132,7 +133,7 @@ fn devices_are_as_asked() {
     };
     let topology = Topology::build_named(&wanted).unwrap();
     assert!(gets_through(&topology));
-    let facts = topology.rx.facts("rx").unwrap();
+    let facts = facts(&topology.rx, "rx").unwrap();
     assert_eq!(facts["rx.rx0.mtu_bytes"], "9000");
     let offloads: Vec<&str> = facts["rx.rx0.offloads"].split(' ').collect();
     assert!(offloads.contains(&"gro"), "{offloads:?}");

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{AsRawLibbpf, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 use libbpf_sys as sys;
-use netplumb_lab::netns::Namespace;
 use netplumb_model::bench::Handled;
 use netplumb_model::timing::Times;
+use netplumb_sys::netns::Namespace;
 
 use crate::error::{Doing, PathError};
 use crate::layout::{self, COUNT_WORDS, CPUS, Config, Counts};

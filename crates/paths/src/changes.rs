@@ -5,8 +5,8 @@ use std::io;
 use std::net::IpAddr;
 
 use netplumb_knobs::{Journal, KnobError, Knobs, Nic, PRESENT, Setting};
-use netplumb_lab::netns::Namespace;
 use netplumb_model::experiment::Offload;
+use netplumb_sys::netns::Namespace;
 
 use crate::error::{Doing, PathError};
 use crate::{Device, Site, bpf};

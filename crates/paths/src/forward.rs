@@ -6,8 +6,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netplumb_knobs::{PRESENT, Setting};
-use netplumb_lab::netns::Namespace;
 use netplumb_model::bench::{DataPath, FrameKind, Handled};
+use netplumb_sys::netns::Namespace;
 
 use crate::changes::Changes;
 use crate::error::{Doing, PathError};

@@ -32,8 +32,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use netplumb_knobs::Journal;
-use netplumb_lab::netns::Namespace;
 use netplumb_model::bench::{Bench, DataPath, FrameKind, Handled};
+use netplumb_sys::netns::Namespace;
 
 pub use error::PathError;
 pub use needs::needs;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use libbpf_rs::{Link, Object, ObjectBuilder};
-use netplumb_lab::netns::Namespace;
+use netplumb_sys::netns::Namespace;
 
 use crate::Device;
 use crate::bpf;

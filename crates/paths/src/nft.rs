@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 
 use netplumb_knobs::{PRESENT, Setting};
-use netplumb_lab::netns::Namespace;
 use netplumb_model::bench::{DataPath, FrameKind, Handled};
+use netplumb_sys::netns::Namespace;
 use serde_json::Value;
 
 use crate::changes::Changes;

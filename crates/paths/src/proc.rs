@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
-use netplumb_lab::netns::Namespace;
+use netplumb_sys::netns::Namespace;
 
 /// Counters by name: `Ip.InHdrErrors`, `Ip6.InHdrErrors`, `rx0.rx_dropped`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use netplumb_lab::netns::Namespace;
+use netplumb_sys::netns::Namespace;
 
 use crate::error::{Doing, PathError};
 

@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use netplumb_model::recording::Ledger;
-
-use crate::ends::inside;
+use netplumb_sys::netlink::Netlink;
+use netplumb_sys::netns::inside;
 
 /// Counters of packets that went missing, by cause ("UdpRcvbufErrors").
 pub type Drops = BTreeMap<String, u64>;
@@ -102,7 +102,7 @@ pub fn read(namespace: BorrowedFd<'_>) -> io::Result<Drops> {
 /// # Errors
 /// The namespace can't be entered, or the kernel doesn't tell.
 pub fn of_qdiscs(namespace: BorrowedFd<'_>) -> io::Result<(Drops, u64)> {
-    let all = inside(namespace, crate::qdiscs::read)?;
+    let all = inside(namespace, || Netlink::open()?.qdiscs())?;
     let mut drops = Drops::new();
     for one in &all {
         let what = if one.is_filter { FILTERS } else { QDISC };

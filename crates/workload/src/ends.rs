@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use netplumb_model::class::Proto;
+use netplumb_sys::netns::inside;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Ports are fixed, so that no hash depends on what the kernel would have drawn.
@@ -35,27 +36,6 @@ pub struct Sockets {
     pub tx: OwnedFd,
     /// Receives; for raw ICMP the same as `tx`.
     pub rx: OwnedFd,
-}
-
-/// Run `f` inside a network namespace, and come back.
-///
-/// # Errors
-/// The namespace can't be entered or left, or `f` failed.
-pub fn inside<T>(namespace: BorrowedFd<'_>, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-    let home = std::fs::File::open("/proc/thread-self/ns/net")?;
-    set_namespace(namespace.as_raw_fd())?;
-    let result = f();
-    set_namespace(home.as_raw_fd())?;
-    result
-}
-
-fn set_namespace(fd: i32) -> io::Result<()> {
-    // SAFETY: setns takes a descriptor and a flag, and touches no memory of ours.
-    if unsafe { libc::setns(fd, libc::CLONE_NEWNET) } == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
 }
 
 impl Sockets {

@@ -12,9 +12,10 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
+use netplumb_sys::netns::inside;
 use socket2::SockRef;
 
-use crate::ends::{Ends, inside};
+use crate::ends::Ends;
 
 /// What the kernel does later on, with no reader waiting (freeing sockets by RCU), is over then.
 const SETTLES: Duration = Duration::from_millis(100);

@@ -6,5 +6,4 @@ mod first_use;
 pub mod frames;
 pub mod mark;
 pub mod packets;
-mod qdiscs;
 pub mod timed;

@@ -307,6 +307,8 @@ mod tests {
     use netplumb_model::message::RunPlan;
 
     use super::*;
+    use netplumb_sys::netns::{self, Namespace};
+
     use crate::ends::Ends;
 
     /// Check that gaps have the mean that is asked for, differ, and that who was held up
@@ -357,14 +359,8 @@ mod tests {
 
     /// Both ends over the loopback device of a namespace of this thread's own.
     fn alone() -> Option<Ends> {
-        let namespace = || -> io::Result<std::os::fd::OwnedFd> {
-            // SAFETY: takes a flag, and touches no memory of ours.
-            if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            Ok(std::fs::File::open("/proc/thread-self/ns/net")?.into())
-        };
-        let Ok(tx) = namespace() else {
+        let alone = netns::enter_new().and_then(|()| Namespace::current()?.try_clone());
+        let Ok(tx) = alone else {
             netplumb_testkit::skip("no network namespace: not root");
             return None;
         };

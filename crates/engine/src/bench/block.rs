@@ -10,7 +10,6 @@ use netplumb_instruments::rates::cpu::{self, CpuClock, Reading};
 use netplumb_instruments::rates::drops::Drops;
 use netplumb_instruments::rates::links::Counters;
 use netplumb_knobs::Knobs;
-use netplumb_lab::netns::threads;
 use netplumb_lab::vm::process::{Cancel, VmError};
 use netplumb_model::bench::{
     Bench, BenchArm, DataPath, Fault, Generated, Handled, Hop, Limit, Measured, Offered, Planted,
@@ -19,6 +18,7 @@ use netplumb_model::bench::{
 use netplumb_model::experiment::Offload;
 use netplumb_model::quantity::Figure;
 use netplumb_paths::{PathError, Sink, Standing, Way, set_up};
+use netplumb_sys::napi;
 use netplumb_workload::frames::{
     Bounded, Generator, GeneratorError, GeneratorPlan, Method, TTL, calibrate,
 };
@@ -365,7 +365,7 @@ impl Stand {
         };
         let (namespace, device) = (ground.tested(), &ground.devices[1]);
         if let (None, Some(cpus)) = (own, polls_on) {
-            threads::put_on(namespace, device, cpus)
+            napi::put_on(namespace, device, cpus)
                 .map_err(EngineError::host("put the path on CPUs of its own"))?;
         }
         if fault == Some(Fault::NoNapi) {

@@ -8,10 +8,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use netplumb_knobs::{Journal, KnobError, Knobs, Nic, Planned, Setting};
-use netplumb_lab::netns::{DeviceState, Namespace, threads};
 use netplumb_model::bench::{Bench, BenchArm, DataPath};
 use netplumb_model::class::Family;
 use netplumb_paths::{Device, PlannedSite, planned};
+use netplumb_sys::links::DeviceState;
+use netplumb_sys::napi;
+use netplumb_sys::netns::Namespace;
 
 use crate::error::EngineError;
 
@@ -306,7 +308,7 @@ impl Own {
     pub(super) fn put_on(&self, cpus: &[u32]) -> Result<Knobs, EngineError> {
         let mut knobs = Knobs::new(self.hold()?, Some(self.journal()));
         let made = knobs.make(threaded(&self.nic), "on", || {
-            threads::put_on(&self.namespace, &self.nic.name, cpus)
+            napi::put_on(&self.namespace, &self.nic.name, cpus)
                 .map(drop)
                 .map_err(EngineError::host("put the path on CPUs of its own"))
         })?;

@@ -2,10 +2,11 @@
 
 use std::fs;
 
-use netplumb_lab::netns::{Namespace, Topology, TopologyPlan};
+use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_model::bench::{Bench, BenchArm, DataPath, Fault};
 use netplumb_model::class::Link;
 use netplumb_paths::{Device, Site};
+use netplumb_sys::netns::Namespace;
 use netplumb_workload::frames::Exit;
 
 use super::nics::{NicError, Own, addresses};

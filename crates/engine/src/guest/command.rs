@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -20,7 +20,8 @@ use netplumb_model::message::{CommandEnd, CommandPlan, Exit, Output, Reply, Time
 use netplumb_model::quantity::Figure;
 use netplumb_model::recording::Ledger;
 use netplumb_model::timing::BUSY;
-use netplumb_workload::ends::{Ends, inside};
+use netplumb_sys::netns;
+use netplumb_workload::ends::Ends;
 use netplumb_workload::mark::{self, mark};
 
 use super::furnish;
@@ -279,12 +280,11 @@ impl Started {
             })
             .stdout(Stdio::from(stdout_end))
             .stderr(Stdio::from(stderr_end));
-        // SAFETY: the closure makes system calls only, and allocates nothing.
+        // SAFETY: the closure makes system calls only, and allocates nothing; the namespace
+        // is held open until the command is started.
         unsafe {
             command.pre_exec(move || {
-                if libc::setns(namespace, libc::CLONE_NEWNET) != 0 {
-                    return Err(io::Error::last_os_error());
-                }
+                netns::enter(BorrowedFd::borrow_raw(namespace))?;
                 libc::setsid();
                 if measured {
                     mark::<{ mark::RUN_BEGIN }>();
@@ -343,7 +343,7 @@ fn await_socket(peer: &mut Started, ends: &Ends) -> io::Result<bool> {
     use std::os::fd::AsFd;
     let began = Instant::now();
     while began.elapsed() < PEER_PATIENCE {
-        let open = inside(ends.rx_namespace.as_fd(), || Ok(any_socket()))?;
+        let open = netns::inside(ends.rx_namespace.as_fd(), || Ok(any_socket()))?;
         if open {
             return Ok(true);
         }

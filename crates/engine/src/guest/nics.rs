@@ -3,9 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use netplumb_lab::netns::{DeviceState, Namespace};
 use netplumb_model::bench::{Bench, BenchArm};
 use netplumb_model::class::Link;
+use netplumb_sys::links::DeviceState;
+use netplumb_sys::netns::Namespace;
 
 use super::nics;
 use crate::bench::{NicError, Nics, Own};

@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 
 use netplumb_model::message::Exit;
+use netplumb_sys::netns;
 
 /// A command with whatever it starts. Killed when dropped.
 #[derive(Debug)]
@@ -44,12 +45,10 @@ impl Running {
                 if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
                     return Err(io::Error::last_os_error());
                 }
-                if let Some(namespace) = &namespace
-                    && libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) != 0
-                {
-                    return Err(io::Error::last_os_error());
+                match &namespace {
+                    Some(namespace) => netns::enter(namespace.as_fd()),
+                    None => Ok(()),
                 }
-                Ok(())
             });
         }
         Ok(Running {

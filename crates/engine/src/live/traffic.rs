@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netplumb_lab::netns::Namespace;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::{Arm, Block, Ledger, Recording};
 use netplumb_model::timing::{BUSY, FOLLOWED, Filter, Window};
+use netplumb_sys::netns::Namespace;
 
 use super::child::Running;
 use super::cpu::Cpus;

@@ -70,11 +70,7 @@ pub(crate) fn sockets(topology: &Topology, proto: Proto) -> Sockets {
 }
 
 pub(crate) fn spec(topology: &Topology, proto: Proto) -> TimingSpec {
-    let namespace = |n: &netplumb_lab::netns::Namespace| {
-        use std::os::linux::fs::MetadataExt as _;
-        let file = std::fs::File::from(n.try_clone().unwrap());
-        u32::try_from(file.metadata().unwrap().st_ino()).unwrap()
-    };
+    let namespace = |n: &netplumb_sys::netns::Namespace| n.inode().unwrap();
     let mut namespaces = vec![namespace(&topology.tx), namespace(&topology.rx)];
     namespaces.extend(topology.router.as_ref().map(namespace));
     TimingSpec {

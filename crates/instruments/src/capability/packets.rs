@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use libbpf_sys as sys;
 use netplumb_model::capability::{Capability, Group, Verdict};
+use netplumb_sys::netns;
 
 use super::context::{Cap, Context};
 use super::explain::{self, Need};
@@ -70,7 +71,7 @@ fn frame() -> [u8; 64] {
 /// Try every one of them, on a thread whose namespace goes with it.
 pub(super) fn try_all(context: &Context) -> Vec<Capability> {
     std::thread::scope(|scope| {
-        let thread = Builder::new().spawn_scoped(scope, || once_in(context, sandbox::enter()));
+        let thread = Builder::new().spawn_scoped(scope, || once_in(context, netns::enter_new()));
         match thread {
             Ok(thread) => thread.join().unwrap_or_default(),
             Err(refused) => once_in(context, Err(refused)),
@@ -145,7 +146,7 @@ fn once_in(context: &Context, entered: io::Result<()>) -> Vec<Capability> {
 fn no_namespace(context: &Context, failure: &Failure) -> Verdict {
     let refused = explain::no(context, &NAMESPACE, failure);
     match refused {
-        Verdict::No { reason, remedy } if sandbox::user_namespaces_work() => Verdict::no(
+        Verdict::No { reason, remedy } if netns::user_namespaces_work() => Verdict::no(
             format!("{reason}; a user namespace can be had, but BPF can't be used from inside it"),
             remedy,
         ),

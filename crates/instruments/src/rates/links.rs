@@ -7,17 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkMessage, Stats64};
-use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
-
-use super::ethtool;
+use netplumb_sys::ethtool::Ethtool;
+use netplumb_sys::netlink::Netlink;
+use netplumb_sys::netns;
 
 /// Columns of /proc/net/softnet_stat that tell something, from the first on
 /// (softnet_seq_show in net/core/net-procfs.c).
@@ -40,33 +34,22 @@ impl Counters {
     /// there is none, and so are all of a file that is not.
     pub fn read(namespace: BorrowedFd<'_>, devices: &[&str]) -> io::Result<Counters> {
         // A thread of its own, so that nobody has to come back from the namespace.
-        std::thread::scope(|scope| {
-            let reader = std::thread::Builder::new().name("plumb-counters".into());
-            let reader = reader.spawn_scoped(scope, || {
-                // SAFETY: setns takes a descriptor and a flag, and touches no memory.
-                if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
-                    return Err(io::Error::last_os_error());
-                }
-                Counters::here(devices)
-            })?;
-            let failed = |_| io::Error::other("the thread that reads counters failed");
-            reader.join().map_err(failed)?
-        })
+        netns::apart(namespace, "plumb-counters", || Counters::here(devices))
     }
 
     /// Of the namespace that this thread is in.
     fn here(devices: &[&str]) -> io::Result<Counters> {
         let mut all = BTreeMap::new();
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
+        let mut netlink = Netlink::open()?;
+        let ethtool = Ethtool::open()?;
         for device in devices {
-            let stats = ask(&socket, device)
+            let of_link = netlink
+                .statistics(device)
                 .map_err(|e| io::Error::new(e.kind(), format!("device {device}: {e}")))?;
-            for (name, value) in stats.iter().flat_map(of_link) {
+            for (name, value) in of_link {
                 all.insert(format!("{device} {name}"), value);
             }
-            for (name, value) in ethtool::statistics(socket.as_raw_fd(), device)? {
+            for (name, value) in ethtool.statistics(device)? {
                 *all.entry(format!("{device} ethtool {name}")).or_default() += value;
             }
         }
@@ -100,77 +83,6 @@ impl Counters {
     pub fn all(&self) -> &BTreeMap<String, u64> {
         &self.0
     }
-}
-
-/// A device's statistics by rtnetlink (IFLA_STATS64).
-fn ask(socket: &Socket, device: &str) -> io::Result<Option<Stats64>> {
-    let mut message = LinkMessage::default();
-    message
-        .attributes
-        .push(LinkAttribute::IfName(device.to_string()));
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | NLM_F_ACK;
-    header.sequence_number = 1;
-    let message = RouteNetlinkMessage::GetLink(message);
-    let mut request = NetlinkMessage::new(header, NetlinkPayload::from(message));
-    request.finalize();
-    let mut bytes = vec![0; request.buffer_len()];
-    request.serialize(&mut bytes);
-    socket.send(&bytes, 0)?;
-    let mut stats = None;
-    loop {
-        let (answer, _) = socket.recv_from_full()?;
-        let mut rest = &answer[..];
-        while !rest.is_empty() {
-            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                .map_err(io::Error::other)?;
-            let length = message.header.length as usize;
-            match message.payload {
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
-                    stats = link.attributes.into_iter().find_map(|a| match a {
-                        LinkAttribute::Stats64(stats) => Some(stats),
-                        _ => None,
-                    });
-                }
-                NetlinkPayload::Error(error) => {
-                    return match error.code {
-                        None => Ok(stats),
-                        Some(_) => Err(error.to_io()),
-                    };
-                }
-                _ => {}
-            }
-            // Messages begin at multiples of four bytes.
-            rest = rest.get(length.max(1).next_multiple_of(4)..).unwrap_or(&[]);
-        }
-    }
-}
-
-/// struct rtnl_link_stats64, by the names of its fields.
-fn of_link(stats: &Stats64) -> [(&'static str, u64); 21] {
-    [
-        ("rx_packets", stats.rx_packets),
-        ("tx_packets", stats.tx_packets),
-        ("rx_bytes", stats.rx_bytes),
-        ("tx_bytes", stats.tx_bytes),
-        ("rx_errors", stats.rx_errors),
-        ("tx_errors", stats.tx_errors),
-        ("rx_dropped", stats.rx_dropped),
-        ("tx_dropped", stats.tx_dropped),
-        ("multicast", stats.multicast),
-        ("collisions", stats.collisions),
-        ("rx_length_errors", stats.rx_length_errors),
-        ("rx_over_errors", stats.rx_over_errors),
-        ("rx_crc_errors", stats.rx_crc_errors),
-        ("rx_frame_errors", stats.rx_frame_errors),
-        ("rx_fifo_errors", stats.rx_fifo_errors),
-        ("rx_missed_errors", stats.rx_missed_errors),
-        ("tx_aborted_errors", stats.tx_aborted_errors),
-        ("tx_carrier_errors", stats.tx_carrier_errors),
-        ("tx_fifo_errors", stats.tx_fifo_errors),
-        ("rx_nohandler", stats.rx_nohandler),
-        ("rx_otherhost_dropped", stats.rx_otherhost_dropped),
-    ]
 }
 
 /// Pairs of lines: `Udp: InDatagrams NoPorts ...` and `Udp: 12 0 ...`.

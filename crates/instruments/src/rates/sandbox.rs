@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use libbpf_sys as sys;
+use netplumb_sys::netns::{self, Namespace};
 
 use crate::capability::program::{self, Kind};
 use crate::capability::sandbox::{self, FrameSocket, Pair};
@@ -23,7 +24,7 @@ pub(super) const FRAME: [u8; 64] = {
 
 /// A namespace, and the two devices in it: `plumb0` and `plumb1`.
 pub(super) struct Sandbox {
-    pub(super) namespace: std::fs::File,
+    pub(super) namespace: Namespace,
     pub(super) inode: u32,
     pub(super) pair: Pair,
     pub(super) socket: FrameSocket,
@@ -41,7 +42,7 @@ impl Sandbox {
 /// Run a test in one, on a thread of its own; where none can be made, say so.
 pub(super) fn with(test: impl FnOnce(Sandbox) + Send) {
     let run = move || {
-        if let Err(error) = sandbox::enter() {
+        if let Err(error) = netns::enter_new() {
             netplumb_testkit::skip(&format!("a namespace takes root ({error})"));
             return;
         }
@@ -51,11 +52,10 @@ pub(super) fn with(test: impl FnOnce(Sandbox) + Send) {
             let _ = std::fs::write(file, "1");
         }
         let pair = sandbox::make_pair().unwrap();
-        let namespace = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
-        let inode = std::os::unix::fs::MetadataExt::ino(&namespace.metadata().unwrap());
+        let namespace = Namespace::current().unwrap();
         test(Sandbox {
+            inode: namespace.inode().unwrap(),
             namespace,
-            inode: inode as u32,
             pair,
             socket: FrameSocket::open().unwrap(),
         });

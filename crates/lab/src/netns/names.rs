@@ -7,12 +7,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::Namespace;
+use netplumb_sys::netns::Namespace;
 
 /// Where `ip netns` keeps names.
 const NAMES: &str = "/run/netns";

@@ -1,83 +1,18 @@
-//! Settings below /proc/sys: set and read back, listed, and tried with other values.
+//! Settings below /proc/sys: listed, and tried with other values.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use netplumb_model::message::Setting;
-
-use super::Namespace;
-use super::netlink::Netlink;
+use netplumb_sys::netlink::Netlink;
+use netplumb_sys::netns::Namespace;
+use netplumb_sys::sysctl;
 
 /// Longer values are tables.
 const MAX_VALUE_BYTES: usize = 4096;
-
-/// As sysctl(8) has it: a slash in a key is a dot in a name, as that of a VLAN's device.
-fn path(key: &str) -> PathBuf {
-    let swapped = |c| match c {
-        '.' => '/',
-        '/' => '.',
-        other => other,
-    };
-    let below: String = key.chars().map(swapped).collect();
-    Path::new("/proc/sys").join(below)
-}
-
-/// Set in the namespace that this thread is in, and read back: a value that the
-/// kernel took as another is an error.
-pub(super) fn set_sysctl(key: &str, value: &str) -> io::Result<()> {
-    let sane = !key.is_empty()
-        && key.split('.').all(|part| {
-            !part.is_empty()
-                && !part.starts_with('/')
-                && part
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || "_-/".contains(c))
-        });
-    if !sane {
-        return Err(io::Error::new(
-            ErrorKind::InvalidInput,
-            format!("`{key}` is no name of a setting"),
-        ));
-    }
-    fs::write(path(key), value).map_err(|e| told(&e))?;
-    let back = fs::read_to_string(path(key)).map_err(|e| told(&e))?;
-    if back.split_whitespace().eq(value.split_whitespace()) {
-        Ok(())
-    } else {
-        Err(io::Error::other(format!(
-            "it reads back as `{}`",
-            back.trim()
-        )))
-    }
-}
-
-/// What a setting of the namespace that this thread is in is set to.
-pub(super) fn get_sysctl(key: &str) -> io::Result<String> {
-    let value = fs::read_to_string(path(key)).map_err(|e| told(&e))?;
-    Ok(value.trim().to_string())
-}
-
-/// The system's reason, in words about settings.
-fn told(error: &io::Error) -> io::Error {
-    let why = match error.kind() {
-        ErrorKind::NotFound => "this kernel has no such setting: a module may be missing",
-        ErrorKind::PermissionDenied => "it can't be written",
-        ErrorKind::InvalidInput => "the kernel does not take this value",
-        _ => return io::Error::new(error.kind(), error.to_string()),
-    };
-    io::Error::new(error.kind(), why)
-}
-
-/// Set in a namespace; what only the first namespace of a kernel has is set there.
-pub(super) fn set_anywhere(namespace: &Namespace, key: &str, value: &str) -> io::Result<()> {
-    match namespace.inside(|| set_sysctl(key, value)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => set_sysctl(key, value),
-        other => other,
-    }
-}
 
 /// Every setting that a namespace has, or the kernel's first, which this thread is to
 /// be in, whose name begins with one of `prefixes` and with none of `skip`: with
@@ -148,7 +83,7 @@ fn walk(folder: &Path, prefix: &str, keys: &mut BTreeMap<String, bool>) {
 }
 
 fn setting(key: String, writable: bool) -> Setting {
-    let value = match fs::read_to_string(path(&key)) {
+    let value = match fs::read_to_string(sysctl::path(&key)) {
         Ok(value) if value.len() <= MAX_VALUE_BYTES => value.trim().to_string(),
         Ok(_) => "(long)".into(),
         Err(_) => String::new(),
@@ -184,8 +119,8 @@ fn try_them(key: &str, value: &str, others: &[i64]) -> Result<String, String> {
     let mut why = String::new();
     for other in others {
         let other = other.to_string();
-        let tried = set_sysctl(key, &other);
-        if let Err(error) = set_sysctl(key, value) {
+        let tried = sysctl::set(key, &other);
+        if let Err(error) = sysctl::set(key, value) {
             return Err(format!("once changed, it can't be put back: {error}"));
         }
         match tried {
@@ -212,16 +147,5 @@ mod tests {
         assert!(others("cubic").unwrap_err().contains("word"));
         assert!(others("4096 131072 6291456").unwrap_err().contains("list"));
         assert!(others("").unwrap_err().contains("empty"));
-    }
-
-    /// Check that a name can't lead out of /proc/sys.
-    #[test]
-    fn names_of_settings() {
-        for key in ["", "net..x", "net/../x", "net.//.x", "net.core.x y", "a\nb"] {
-            let error = set_sysctl(key, "1").unwrap_err();
-            assert!(error.to_string().contains("no name"), "{key}: {error}");
-        }
-        let error = set_sysctl("net.core.no_such_setting", "1").unwrap_err();
-        assert!(error.to_string().contains("no such setting"), "{error}");
     }
 }

@@ -6,21 +6,19 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use netplumb_model::class::{Family, Link};
-use netplumb_model::experiment::{Offload, Qdisc, Ruleset, Within};
+use netplumb_model::experiment::Within;
+use netplumb_sys::netlink::Netlink;
+use netplumb_sys::netns::Namespace;
+use netplumb_sys::sysctl;
 
-use super::netlink::Netlink;
-use super::settings::{set_anywhere, set_sysctl};
-use super::wire::{End, wire};
-use super::{Names, Namespace, nft, offload, qdisc};
+use super::names::Names;
+use super::plan::{Doing, Nic, TopologyError, TopologyPlan, prefix_len};
+use super::wire::{End, nap, until, wire};
+use super::{nft, offload, qdisc};
 
-/// How long a device may take to appear or to see its carrier, guest time.
-const PATIENCE: Duration = Duration::from_secs(20);
-const NAP: Duration = Duration::from_millis(50);
-/// On the machine itself, where people wait.
-const SHORT_NAP: Duration = Duration::from_millis(2);
 /// Left to the devices and to IPv6 before anything is measured.
 const SETTLE: Duration = Duration::from_secs(3);
 
@@ -28,72 +26,6 @@ const SETTLE: Duration = Duration::from_secs(3);
 const TX_DEVICE: &str = "tx0";
 const RX_DEVICE: &str = "rx0";
 const ROUTER_DEVICE: &str = "r1";
-
-/// What kind of topology.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TopologyPlan {
-    /// What joins the ends.
-    pub link: Link,
-    /// Which IP: the other version stays off.
-    pub family: Family,
-    /// Whether a router stands between.
-    pub forward: bool,
-    /// Whether a bridge does.
-    pub bridge: bool,
-    /// Queues of every veth device, each way, if not as many as it has by itself.
-    pub queues: Option<u32>,
-    /// MTU of every device, if not its own.
-    pub mtu_bytes: Option<u32>,
-    /// Settings below /proc/sys for every namespace.
-    pub sysctl: BTreeMap<String, String>,
-    /// Offloads of every device on the path.
-    pub offload: BTreeMap<Offload, bool>,
-    /// Rules of nftables, their place, and their text.
-    pub nft: Option<(Ruleset, String)>,
-    /// A queueing discipline.
-    pub qdisc: Option<Qdisc>,
-}
-
-/// One NIC of the machine, known by its address; wires are in order: the first
-/// two are joined, then the next two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Nic {
-    /// MAC address.
-    pub mac: [u8; 6],
-}
-
-/// What could not be set up.
-#[derive(Debug, thiserror::Error)]
-#[error("can't {what}: {source}")]
-pub struct TopologyError {
-    pub(super) what: String,
-    pub(super) source: io::Error,
-}
-
-impl TopologyError {
-    /// Whether the system would have let somebody with more rights.
-    pub fn lacks_rights(&self) -> bool {
-        self.source.kind() == io::ErrorKind::PermissionDenied
-    }
-
-    /// Whether this system lacks what it takes: a program, or a part of the kernel.
-    pub fn lacks_means(&self) -> bool {
-        self.source.kind() == io::ErrorKind::Unsupported
-    }
-}
-
-pub(super) trait Doing<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, TopologyError>;
-}
-
-impl<T> Doing<T> for io::Result<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, TopologyError> {
-        self.map_err(|source| TopologyError {
-            what: what(),
-            source,
-        })
-    }
-}
 
 /// A topology that stands.
 #[derive(Debug)]
@@ -271,9 +203,8 @@ impl Topology {
         let tx = new("tx")?;
         prepare(&tx, plan, false)?;
         if plan.link == Link::Lo {
-            let rx = Namespace {
-                fd: tx.try_clone().doing(|| "hold a namespace".into())?,
-            };
+            let rx = tx.try_clone().doing(|| "hold a namespace".into())?;
+            let rx = Namespace::from(rx);
             let address: IpAddr = match plan.family {
                 Family::V4 => Ipv4Addr::LOCALHOST.into(),
                 Family::V6 => Ipv6Addr::LOCALHOST.into(),
@@ -397,27 +328,12 @@ fn make_bridge(ports: &[&str]) -> io::Result<()> {
     netlink.set_up(bridge, None)
 }
 
-/// How long to wait between looks.
-pub(super) fn nap(on_machine: bool) -> Duration {
-    match on_machine {
-        true => SHORT_NAP,
-        false => NAP,
-    }
-}
-
 fn address(family: Family, net: u8, host: u8) -> IpAddr {
     match family {
         // 198.18.0.0/15 is for benchmarks (RFC 2544, RFC 6890).
         Family::V4 => Ipv4Addr::new(198, 18, net, host).into(),
         // So is 2001:2::/48 (RFC 5180).
         Family::V6 => Ipv6Addr::new(0x2001, 2, 0, net.into(), 0, 0, 0, host.into()).into(),
-    }
-}
-
-pub(super) fn prefix_len(family: Family) -> u8 {
-    match family {
-        Family::V4 => 24,
-        Family::V6 => 64,
     }
 }
 
@@ -441,7 +357,7 @@ fn prepare(namespace: &Namespace, plan: &TopologyPlan, router: bool) -> Result<(
                 ("net.ipv6.conf.all.forwarding", on(v6 && router)),
                 ("net.ipv4.ip_forward", on(!v6 && router)),
             ] {
-                match set_sysctl(key, value) {
+                match sysctl::set(key, value) {
                     Err(e) if !v6 && e.kind() == io::ErrorKind::NotFound => {}
                     other => other?,
                 }
@@ -454,10 +370,10 @@ fn prepare(namespace: &Namespace, plan: &TopologyPlan, router: bool) -> Result<(
 
 fn change_settings(
     namespace: &Namespace,
-    sysctl: &BTreeMap<String, String>,
+    settings: &BTreeMap<String, String>,
 ) -> Result<(), TopologyError> {
-    for (key, value) in sysctl {
-        set_anywhere(namespace, key, value).doing(|| format!("set {key} to `{value}`"))?;
+    for (key, value) in settings {
+        sysctl::set_anywhere(namespace, key, value).doing(|| format!("set {key} to `{value}`"))?;
     }
     Ok(())
 }
@@ -465,19 +381,4 @@ fn change_settings(
 /// Whether a setting bears on devices when they are made, and not afterwards.
 fn acts_on_creation(key: &str) -> bool {
     key.split('.').any(|word| word == "default") || key == "net.core.default_qdisc"
-}
-
-pub(super) fn until(
-    mut ready: impl FnMut() -> io::Result<bool>,
-    nap: Duration,
-    why_not: &str,
-) -> io::Result<()> {
-    let started = Instant::now();
-    while !ready()? {
-        if started.elapsed() > PATIENCE {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, why_not.to_string()));
-        }
-        std::thread::sleep(nap);
-    }
-    Ok(())
 }

@@ -2,13 +2,21 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::time::Duration;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use netplumb_model::class::Link;
+use netplumb_sys::links::DeviceState;
+use netplumb_sys::netlink::Netlink;
+use netplumb_sys::netns::Namespace;
 
-use super::Namespace;
-use super::netlink::{Device, Netlink};
-use super::topology::{Doing, Nic, TopologyError, TopologyPlan, nap, prefix_len, until};
+use super::plan::{Doing, Nic, TopologyError, TopologyPlan, prefix_len};
+
+/// How long a device may take to appear or to see its carrier, guest time.
+const PATIENCE: Duration = Duration::from_secs(20);
+const NAP: Duration = Duration::from_millis(50);
+/// On the machine itself, where people wait.
+const SHORT_NAP: Duration = Duration::from_millis(2);
 
 /// One end of a wire: in which namespace, at which address. A bridge's has none.
 pub(super) struct End<'a> {
@@ -40,7 +48,7 @@ pub(super) fn wire(
                     Netlink::open()?.add_veth(
                         (one.name, macs[0]),
                         (other.name, macs[1]),
-                        other.namespace.as_fd(),
+                        Some(other.namespace.as_fd()),
                         plan.queues,
                         on_machine.then_some(NUMBERS),
                     )
@@ -146,10 +154,34 @@ fn adopt(end: &End<'_>, nic: &Nic, nap: Duration) -> io::Result<()> {
     }
 }
 
-fn find(netlink: &mut Netlink, mac: &[u8]) -> io::Result<Device> {
+fn find(netlink: &mut Netlink, mac: &[u8]) -> io::Result<DeviceState> {
     netlink
         .devices()?
         .into_iter()
         .find(|d| d.mac == mac)
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the device is gone"))
+}
+
+/// How long to wait between looks.
+pub(super) fn nap(on_machine: bool) -> Duration {
+    match on_machine {
+        true => SHORT_NAP,
+        false => NAP,
+    }
+}
+
+/// Wait until something is so.
+pub(super) fn until(
+    mut ready: impl FnMut() -> io::Result<bool>,
+    nap: Duration,
+    why_not: &str,
+) -> io::Result<()> {
+    let started = Instant::now();
+    while !ready()? {
+        if started.elapsed() > PATIENCE {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, why_not.to_string()));
+        }
+        std::thread::sleep(nap);
+    }
+    Ok(())
 }

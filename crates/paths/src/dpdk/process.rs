@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use netplumb_lab::netns::Namespace;
+use netplumb_sys::netns::Namespace;
 
 use super::telemetry::{Port, Telemetry};
 use crate::error::{Doing, PathError};

@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use netplumb_lab::netns::Namespace;
 use netplumb_model::bench::Stamp;
 use netplumb_model::bench::{FrameKind, Handled};
 use netplumb_paths::{Device, Site};
+use netplumb_sys::netns::Namespace;
 
 pub(crate) const PORT: u16 = 9_009;
 /// Frames of a test.

@@ -2,12 +2,13 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use netplumb_sys::netns::inside;
+
 use super::GeneratorPlan;
 use super::error::{GeneratorError, doing};
 use super::layout::Mode;
 use super::live::{self, Live};
 use super::{headers, system};
-use crate::ends::inside;
 use crate::mark::{self, mark};
 
 /// Sends frames by test runs when it is told to.

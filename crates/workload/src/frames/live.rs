@@ -11,12 +11,12 @@ use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 use libbpf_sys as sys;
 use netplumb_model::bench::{FrameSize, Generated};
+use netplumb_sys::netns::inside;
 
 use super::error::{GeneratorError, doing};
 use super::layout::{Mode, Plain, Slot};
 use super::plan::GeneratorPlan;
 use super::{headers, maker, system};
-use crate::ends::inside;
 
 /// The programs, compiled from frames/frames.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/frames.bpf.o"));

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
+use netplumb_sys::netlink::Netlink;
+use netplumb_sys::netns;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::unistd::Pid;
 
 use super::error::{GeneratorError, doing};
-use crate::ends::inside;
 
 /// What a thread is called back with from a system call. Nobody minds it: by itself it
 /// is ignored.
@@ -56,8 +57,7 @@ pub(super) fn pin(cpu: u32) -> Result<(), GeneratorError> {
 
 /// Move this thread into a network namespace, for good.
 pub(super) fn enter(namespace: BorrowedFd<'_>) -> Result<(), GeneratorError> {
-    nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET)
-        .map_err(|e| doing("enter the generator's network namespace")(e.into()))
+    netns::enter(namespace).map_err(doing("enter the generator's network namespace"))
 }
 
 /// Make [`CALL_BACK`] end a system call of the thread that gets it, and do nothing else.
@@ -98,14 +98,15 @@ pub(super) fn check_device(
     device: u32,
     size_bytes: u32,
 ) -> Result<(), GeneratorError> {
-    let facts = inside(namespace, || facts_of(device)).map_err(|e| match e.raw_os_error() {
-        Some(libc::ENXIO | libc::ENODEV) => GeneratorError::Input(format!(
+    let devices = netns::inside(namespace, || Netlink::open()?.devices());
+    let devices = devices.map_err(doing("look at the generator's device"))?;
+    let Some(state) = devices.into_iter().find(|state| state.index == device) else {
+        return Err(GeneratorError::Input(format!(
             "the generator's network namespace has no device with index {device}"
-        )),
-        _ => doing("look at the generator's device")(e),
-    })?;
-    let (name, is_up, mtu) = facts;
-    if !is_up {
+        )));
+    };
+    let (name, mtu) = (state.name, state.mtu_bytes);
+    if !state.up {
         return Err(GeneratorError::Input(format!(
             "{name} is down: `ip link set {name} up` in its network namespace"
         )));
@@ -118,42 +119,6 @@ pub(super) fn check_device(
         )));
     }
     Ok(())
-}
-
-/// Its name, whether it is up, and its MTU, in this thread's namespace.
-fn facts_of(device: u32) -> io::Result<(String, bool, u32)> {
-    let mut name = [0_u8; libc::IF_NAMESIZE];
-    // SAFETY: there is room for the longest name (IF_NAMESIZE).
-    if unsafe { libc::if_indextoname(device, name.as_mut_ptr().cast()) }.is_null() {
-        return Err(io::Error::last_os_error());
-    }
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
-    // SAFETY: an ifreq is numbers and an address, all of which may be zero.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name) {
-        *to = from as libc::c_char;
-    }
-    let mut ask = |what: libc::c_ulong| {
-        use std::os::fd::AsRawFd;
-        // SAFETY: both requests read a name and write a number into the ifreq, which
-        // outlives the call.
-        let done = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), what as _, &raw mut request) };
-        if done < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(request)
-    };
-    // SAFETY: this is what SIOCGIFFLAGS fills in.
-    let flags = unsafe { ask(libc::SIOCGIFFLAGS)?.ifr_ifru.ifru_flags };
-    // SAFETY: this is what SIOCGIFMTU fills in.
-    let mtu = unsafe { ask(libc::SIOCGIFMTU)?.ifr_ifru.ifru_mtu };
-    Ok((
-        String::from_utf8_lossy(&name)
-            .trim_end_matches('\0')
-            .to_string(),
-        i32::from(flags) & libc::IFF_UP != 0,
-        mtu.try_into().unwrap_or(0),
-    ))
 }
 
 /// CLOCK_MONOTONIC, as the programs read it.

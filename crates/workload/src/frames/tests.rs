@@ -1,11 +1,11 @@
 //! The frames themselves, made by the program and made here, against a library's.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::net::IpAddr;
 
 use netplumb_model::bench::{FrameKind, FrameSize, Frames, IMIX, Offered};
 use netplumb_model::class::Family;
+use netplumb_sys::netns::Namespace;
 
 use super::error::GeneratorError;
 use super::layout::Mode;
@@ -34,7 +34,7 @@ fn plan(kind: FrameKind, family: Family, size: FrameSize) -> GeneratorPlan {
     };
     GeneratorPlan {
         exit: Exit {
-            namespace: File::open("/proc/thread-self/ns/net").unwrap().into(),
+            namespace: Namespace::current().unwrap().try_clone().unwrap(),
             device: 1,
             mac: [2, 0, 0, 0, 0, 1],
             to_mac: [2, 0, 0, 0, 0, 2],

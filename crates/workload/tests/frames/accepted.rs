@@ -7,7 +7,7 @@ use std::time::Duration;
 use netplumb_model::bench::Stamp;
 use netplumb_model::bench::{FrameKind, FrameSize, IMIX, Offered};
 use netplumb_model::class::Family;
-use netplumb_workload::ends::inside;
+use netplumb_sys::netns::inside;
 use netplumb_workload::frames::{Generator, GeneratorError, Method};
 
 use super::common::{

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use libbpf_sys as sys;
 use netplumb_model::bench::{FrameKind, FrameSize, Frames, Generated, Offered};
 use netplumb_model::class::Family;
-use netplumb_workload::ends::inside;
+use netplumb_sys::netns::{Namespace, inside};
 use netplumb_workload::frames::{BATCH, Exit, Generator, GeneratorPlan, TTL};
 
 pub(crate) const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x01];
@@ -147,23 +147,11 @@ pub(crate) fn udp() -> Frames {
 }
 
 fn namespace() -> OwnedFd {
-    std::thread::spawn(|| {
-        // SAFETY: it takes a flag, and this thread ends here.
-        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
-        std::fs::File::open("/proc/thread-self/ns/net")
-            .unwrap()
-            .into()
-    })
-    .join()
-    .unwrap()
+    Namespace::new().unwrap().try_clone().unwrap()
 }
 
 pub(crate) fn index(namespace: &OwnedFd, name: &std::ffi::CStr) -> u32 {
-    inside(namespace.as_fd(), || {
-        // SAFETY: the name ends with a zero and outlives the call.
-        Ok(unsafe { libc::if_nametoindex(name.as_ptr()) })
-    })
-    .unwrap()
+    inside(namespace.as_fd(), || netplumb_sys::links::index_of(name)).unwrap()
 }
 
 /// Wait until it is so, or a second has passed: softirqs run when others let them.

@@ -174,7 +174,7 @@ impl Bare {
                     repeat: 3_000_000,
                     ..Default::default()
                 };
-                netplumb_workload::ends::inside(std::os::fd::AsFd::as_fd(&pair.tx), || {
+                netplumb_sys::netns::inside(std::os::fd::AsFd::as_fd(&pair.tx), || {
                     // SAFETY: it is bound to CPU 0; the frame outlives the call.
                     unsafe {
                         let mut cpus: libc::cpu_set_t = std::mem::zeroed();

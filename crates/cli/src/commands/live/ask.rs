@@ -6,12 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use netplumb_lab::netns::Namespace;
 use netplumb_model::class::{Link, Proto};
 use netplumb_model::experiment::Offload;
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::{Clock, Filter, Selection, TimingSpec};
 use netplumb_report::printable;
+use netplumb_sys::netns::Namespace;
 
 use super::{AskedClock, Lab, MAX_FUNCTIONS, TOLD_PACKETS};
 use crate::commands::path::PathArgs;

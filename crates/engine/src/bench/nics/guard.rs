@@ -5,7 +5,8 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 
-use netplumb_lab::netns::{DeviceState, Namespace};
+use netplumb_sys::links::DeviceState;
+use netplumb_sys::netns::Namespace;
 
 /// Kinds of devices that hand what they send to another one below them.
 const ABOVE_OTHERS: &[&str] = &["vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec"];
@@ -110,17 +111,9 @@ mod tests {
         let state = |index, name: &str, kind: Option<&str>, lower| DeviceState {
             index,
             name: name.into(),
-            mac: vec![2; 6],
-            mtu_bytes: 1500,
-            up: true,
-            running: true,
-            promiscuous: false,
-            ethernet: true,
-            permanent_mac: None,
-            master: None,
             kind: kind.map(String::from),
             lower,
-            xdp: None,
+            ..DeviceState::default()
         };
         let states = [
             state(1, "eth0", None, None),

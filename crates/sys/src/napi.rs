@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Namespace;
+use crate::netns::Namespace;
 
 /// How long threads may take to appear.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -74,56 +74,17 @@ fn threaded(device: &str) -> io::Result<String> {
     Ok(format!("/sys/class/net/{device}/threaded"))
 }
 
-/// /sys shows the devices of the namespace that it was mounted in: so a thread of our
-/// own mounts it anew, where nobody else sees it.
 fn with_sysfs<T: Send>(
     namespace: &Namespace,
     f: impl FnOnce() -> io::Result<T> + Send,
 ) -> io::Result<T> {
-    thread::scope(|scope| {
-        let work = || {
-            unshare_mounts()?;
-            namespace.enter()?;
-            mount_sysfs()?;
-            f()
-        };
-        let ended = scope.spawn(work).join();
-        ended.map_err(|_| io::Error::other("a thread panicked"))?
-    })
-    .map_err(|error| match error.kind() {
+    namespace.with_sysfs(f).map_err(|error| match error.kind() {
         ErrorKind::NotFound => io::Error::new(
             ErrorKind::Unsupported,
             "the kernel has no threaded NAPI (Linux 5.12)",
         ),
         _ => error,
     })
-}
-
-fn unshare_mounts() -> io::Result<()> {
-    // SAFETY: takes flags; of this thread alone, which ends soon.
-    if unsafe { libc::unshare(libc::CLONE_FS | libc::CLONE_NEWNS) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    mount(c"none", c"/", None, libc::MS_REC | libc::MS_PRIVATE)
-}
-
-fn mount_sysfs() -> io::Result<()> {
-    mount(c"sysfs", c"/sys", Some(c"sysfs"), 0)
-}
-
-fn mount(
-    what: &std::ffi::CStr,
-    at: &std::ffi::CStr,
-    kind: Option<&std::ffi::CStr>,
-    flags: u64,
-) -> io::Result<()> {
-    let kind = kind.map_or(std::ptr::null(), std::ffi::CStr::as_ptr);
-    // SAFETY: all strings end and outlive the call; there is no data.
-    let done = unsafe { libc::mount(what.as_ptr(), at.as_ptr(), kind, flags, std::ptr::null()) };
-    match done {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// Kernel threads that poll a device of this name, in any namespace: `napi/rx0-12`.

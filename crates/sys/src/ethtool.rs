@@ -1,0 +1,460 @@
+//! What ethtool's ioctl tells and sets of a device (include/uapi/linux/ethtool.h): its
+//! driver and the driver's counters, its offloads, its features and its queues.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use netlink_sys::Socket;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netplumb_model::experiment::Offload;
+
+use crate::netns::Namespace;
+
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GSTATS: u32 = 0x1d;
+const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETHTOOL_GFEATURES: u32 = 0x3a;
+const ETHTOOL_SFEATURES: u32 = 0x3b;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETHTOOL_SCHANNELS: u32 = 0x3d;
+/// Words of features that there is room for; there are two now (NETDEV_FEATURE_COUNT).
+const WORDS: usize = 8;
+/// Which set of strings: ETH_SS_STATS.
+const STATS: u32 = 1;
+/// ETH_GSTRING_LEN.
+const NAME_BYTES: usize = 32;
+/// More counters than any driver has.
+const MOST: usize = 1 << 16;
+/// Room beyond what was told: the kernel goes by what the driver has when it is asked
+/// for names and values, which is more if queues were added since.
+const MORE: usize = 1 << 12;
+
+/// Features of a device, 32 to a word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Features {
+    /// Those that can be changed.
+    pub changeable: Vec<u32>,
+    /// Of these, those that are wanted: in use unless others stand against it.
+    pub wanted: Vec<u32>,
+}
+
+/// Queues of a device, as they are shared out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Channels {
+    /// That receive alone.
+    pub receive: u32,
+    /// That send alone.
+    pub send: u32,
+    /// That do neither.
+    pub other: u32,
+    /// That do both.
+    pub combined: u32,
+}
+
+/// Queues of a device that are in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queues {
+    /// To receive by.
+    pub receive: u32,
+    /// To send by.
+    pub send: u32,
+}
+
+/// Asks the devices of the namespace that this thread was in when it was opened.
+#[derive(Debug)]
+pub struct Ethtool {
+    // Any socket of the namespace takes the requests.
+    socket: Socket,
+}
+
+impl Ethtool {
+    /// Open one.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn open() -> io::Result<Ethtool> {
+        Ok(Ethtool {
+            socket: Socket::new(NETLINK_ROUTE)?,
+        })
+    }
+
+    /// Ask a device; `data` begins with the command, and has room for its answer.
+    fn ask(&self, device: &str, data: &mut [u64]) -> io::Result<()> {
+        if device.len() >= libc::IFNAMSIZ {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: an all-zero ifreq is a valid one, to be filled in.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_data = data.as_mut_ptr().cast();
+        // SAFETY: the request points to `data`, which is as long as its command's structure
+        // and outlives the call. Of names and counters the kernel writes one for each
+        // (ethtool_get_strings and ethtool_get_stats in net/ethtool/ioctl.c), and there is
+        // room for MORE than it said there were.
+        let done = unsafe {
+            libc::ioctl(
+                self.socket.as_raw_fd(),
+                libc::SIOCETHTOOL as _,
+                &mut request,
+            )
+        };
+        match done {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The driver of a device, if it has one that tells.
+    pub fn driver(&self, device: &str) -> Option<String> {
+        // struct ethtool_drvinfo: the command, then 32 bytes of the driver's name; 196
+        // bytes in all.
+        let mut data = room(196);
+        put(&mut data, 0, ETHTOOL_GDRVINFO);
+        self.ask(device, &mut data).ok()?;
+        let name = &bytes(&data)[4..36];
+        let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+        Some(String::from_utf8_lossy(&name[..end]).into_owned())
+    }
+
+    /// struct ethtool_value: the command and a number.
+    fn value(&self, device: &str, command: u32, number: u32) -> io::Result<u32> {
+        let mut data = room(8);
+        put(&mut data, 0, command);
+        put(&mut data, 1, number);
+        self.ask(device, &mut data)?;
+        Ok(word(&data, 1))
+    }
+
+    /// Whether a device does some work by itself.
+    ///
+    /// # Errors
+    /// The driver does not say.
+    pub fn offload(&self, device: &str, which: Offload) -> io::Result<bool> {
+        Ok(self.value(device, command(which), 0)? != 0)
+    }
+
+    /// Ask for that to be turned on or off. What comes of it is not read back.
+    ///
+    /// # Errors
+    /// The driver does not let it be changed.
+    pub fn set_offload(&self, device: &str, which: Offload, on: bool) -> io::Result<()> {
+        self.value(device, command(which) + 1, u32::from(on))
+            .map(drop)
+    }
+
+    /// All features of a device.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn features(&self, device: &str) -> io::Result<Features> {
+        // struct ethtool_gfeatures: the command, how many words there are, and of
+        // each: what can be changed, what is wanted, what is in use, what never is.
+        let mut data = room(8 + 16 * WORDS);
+        put(&mut data, 0, ETHTOOL_GFEATURES);
+        put(&mut data, 1, WORDS as u32);
+        self.ask(device, &mut data)?;
+        let words = (word(&data, 1) as usize).min(WORDS);
+        let column = |n| (0..words).map(|w| word(&data, 2 + 4 * w + n)).collect();
+        Ok(Features {
+            changeable: column(0),
+            wanted: column(1),
+        })
+    }
+
+    /// Say which features are wanted, of those that can be changed.
+    ///
+    /// # Errors
+    /// There is no such device, or it has another number of words.
+    pub fn want_features(&self, device: &str, wanted: &[u32]) -> io::Result<()> {
+        let now = self.features(device)?;
+        if wanted.len() != now.changeable.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // struct ethtool_sfeatures: of each word, which bits count, and they.
+        let mut data = room(8 + 8 * wanted.len());
+        put(&mut data, 0, ETHTOOL_SFEATURES);
+        put(&mut data, 1, wanted.len() as u32);
+        for (w, (bits, changeable)) in wanted.iter().zip(&now.changeable).enumerate() {
+            put(&mut data, 2 + 2 * w, *changeable);
+            put(&mut data, 3 + 2 * w, *bits);
+        }
+        self.ask(device, &mut data)
+    }
+
+    /// struct ethtool_channels: the command, the most of each kind, then how many there
+    /// are: to receive by, to send by, others, combined.
+    fn ask_channels(&self, device: &str) -> io::Result<Vec<u64>> {
+        let mut data = room(36);
+        put(&mut data, 0, ETHTOOL_GCHANNELS);
+        self.ask(device, &mut data)?;
+        Ok(data)
+    }
+
+    /// How the queues of a device are shared out.
+    ///
+    /// # Errors
+    /// There is no such device, or it does not tell.
+    pub fn channels(&self, device: &str) -> io::Result<Channels> {
+        let data = self.ask_channels(device)?;
+        Ok(Channels {
+            receive: word(&data, 5),
+            send: word(&data, 6),
+            other: word(&data, 7),
+            combined: word(&data, 8),
+        })
+    }
+
+    /// Share them out otherwise.
+    ///
+    /// # Errors
+    /// The driver does not let it be changed, or has fewer.
+    pub fn set_channels(&self, device: &str, to: Channels) -> io::Result<()> {
+        let mut data = self.ask_channels(device)?;
+        put(&mut data, 0, ETHTOOL_SCHANNELS);
+        for (at, value) in [
+            (5, to.receive),
+            (6, to.send),
+            (7, to.other),
+            (8, to.combined),
+        ] {
+            put(&mut data, at, value);
+        }
+        self.ask(device, &mut data)
+    }
+
+    /// The driver's own counters of a device by name; none where it has none. There is no
+    /// other way to them.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn statistics(&self, device: &str) -> io::Result<BTreeMap<String, u64>> {
+        let Some(count) = self.count(device)? else {
+            return Ok(BTreeMap::new());
+        };
+        // struct ethtool_gstrings: command, set, length, then the names.
+        let most = count + MORE;
+        let mut names = room(12 + most * NAME_BYTES);
+        for (at, number) in [ETHTOOL_GSTRINGS, STATS, count as u32]
+            .into_iter()
+            .enumerate()
+        {
+            put(&mut names, at, number);
+        }
+        self.ask(device, &mut names)?;
+        // struct ethtool_stats: command, length, then the counters.
+        let mut values = room(8 + most * 8);
+        put(&mut values, 0, ETHTOOL_GSTATS);
+        put(&mut values, 1, count as u32);
+        self.ask(device, &mut values)?;
+        let names = bytes(&names);
+        let named = names[12..].chunks_exact(NAME_BYTES).map(name);
+        Ok(named.zip(values[1..].iter().copied()).take(count).collect())
+    }
+
+    /// How many of them there are.
+    fn count(&self, device: &str) -> io::Result<Option<usize>> {
+        // struct ethtool_sset_info: command, reserved, a mask of 64 bits, then lengths.
+        let mut data = room(20);
+        put(&mut data, 0, ETHTOOL_GSSET_INFO);
+        data[1] = 1 << STATS;
+        match self.ask(device, &mut data) {
+            Ok(()) if data[1] & 1 << STATS != 0 => {
+                let count = word(&data, 4) as usize;
+                Ok(Some(count).filter(|n| (1..=MOST).contains(n)))
+            }
+            Ok(()) => Ok(None),
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The command that asks for an offload; the one that sets it is one more.
+fn command(offload: Offload) -> u32 {
+    match offload {
+        Offload::RxChecksum => 0x14,
+        Offload::TxChecksum => 0x16,
+        Offload::Sg => 0x18,
+        Offload::Tso => 0x1e,
+        Offload::Gso => 0x23,
+        Offload::Gro => 0x2b,
+    }
+}
+
+/// Room for so many bytes, aligned as counters are.
+fn room(bytes: usize) -> Vec<u64> {
+    vec![0; bytes.div_ceil(8)]
+}
+
+fn halves(word: u64) -> [[u8; 4]; 2] {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    [[a, b, c, d], [e, f, g, h]]
+}
+
+/// A number of 32 bits by its place.
+fn word(data: &[u64], at: usize) -> u32 {
+    let both = data.get(at / 2).copied().unwrap_or_default();
+    u32::from_ne_bytes(halves(both)[at % 2])
+}
+
+fn put(data: &mut [u64], at: usize, value: u32) {
+    if let Some(both) = data.get_mut(at / 2) {
+        let mut parts = halves(*both);
+        parts[at % 2] = value.to_ne_bytes();
+        let [[a, b, c, d], [e, f, g, h]] = parts;
+        *both = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+    }
+}
+
+fn bytes(data: &[u64]) -> Vec<u8> {
+    data.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// A name that ends where it ends, or at the first 0.
+fn name(bytes: &[u8]) -> String {
+    let bytes = bytes.split(|b| *b == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(bytes).trim().to_string()
+}
+
+impl Namespace {
+    fn ethtool<T>(&self, f: impl FnOnce(&Ethtool) -> io::Result<T>) -> io::Result<T> {
+        self.inside(|| f(&Ethtool::open()?))
+    }
+
+    /// All features of a device.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn features(&self, device: &str) -> io::Result<Features> {
+        self.ethtool(|ethtool| ethtool.features(device))
+    }
+
+    /// Say which features are wanted, of those that can be changed.
+    ///
+    /// # Errors
+    /// There is no such device, or it has another number of words.
+    pub fn want_features(&self, device: &str, wanted: &[u32]) -> io::Result<()> {
+        self.ethtool(|ethtool| ethtool.want_features(device, wanted))
+    }
+
+    /// How the queues of a device are shared out.
+    ///
+    /// # Errors
+    /// There is no such device, or it does not tell.
+    pub fn channels(&self, device: &str) -> io::Result<Channels> {
+        self.ethtool(|ethtool| ethtool.channels(device))
+    }
+
+    /// Share them out otherwise.
+    ///
+    /// # Errors
+    /// The driver does not let it be changed, or has fewer.
+    pub fn set_channels(&self, device: &str, to: Channels) -> io::Result<()> {
+        self.ethtool(|ethtool| ethtool.set_channels(device, to))
+    }
+
+    /// How many queues a device has in use; one each way where the driver does not say.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn queues(&self, device: &str) -> io::Result<Queues> {
+        match self.channels(device) {
+            Ok(channels) => Ok(Queues {
+                receive: channels.receive + channels.combined,
+                send: channels.send + channels.combined,
+            }),
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(Queues {
+                receive: 1,
+                send: 1,
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a device does some work by itself.
+    ///
+    /// # Errors
+    /// The driver does not say.
+    pub fn offload(&self, device: &str, which: Offload) -> io::Result<bool> {
+        self.ethtool(|ethtool| ethtool.offload(device, which))
+    }
+
+    /// Turn that on or off, and read it back.
+    ///
+    /// # Errors
+    /// The driver does not let it be changed.
+    pub fn set_offload(&self, device: &str, which: Offload, on: bool) -> io::Result<()> {
+        self.ethtool(|ethtool| {
+            ethtool.set_offload(device, which, on)?;
+            if ethtool.offload(device, which)? == on {
+                Ok(())
+            } else {
+                Err(io::Error::other(format!(
+                    "{which} of {device} reads back as it was: the driver does not let it be \
+                     changed"
+                )))
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::as_root;
+
+    /// Check that numbers lie where the kernel looks for them, and names end.
+    #[test]
+    fn layout() {
+        let mut data = room(20);
+        assert_eq!(data.len(), 3);
+        for (at, number) in [1, 2, 3].into_iter().enumerate() {
+            put(&mut data, at, number);
+        }
+        let flat = bytes(&data);
+        let at = |n: usize| u32::from_ne_bytes(flat[n..n + 4].try_into().unwrap());
+        assert_eq!([at(0), at(4), at(8), at(12)], [1, 2, 3, 0]);
+        assert_eq!([0, 1, 2, 3].map(|n| word(&data, n)), [1, 2, 3, 0]);
+        assert_eq!(word(&data, 99), 0);
+        assert_eq!(name(b"  rx_drops\0\0junk"), "rx_drops");
+        assert_eq!(name(&[b'a'; 32]), "a".repeat(32));
+    }
+
+    /// Check what a veth says of itself, and that an offload is turned and a feature of
+    /// another number of words refused.
+    #[test]
+    fn as_root_a_veth() {
+        let ran = as_root(|| {
+            let namespace = Namespace::new().unwrap();
+            let [left, right] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+            namespace
+                .add_veth(("a0", left), ("a1", right), &namespace, Some(2))
+                .unwrap();
+            namespace.inside(|| {
+                let ethtool = Ethtool::open()?;
+                assert_eq!(ethtool.driver("a0").as_deref(), Some("veth"));
+                assert!(ethtool.statistics("a0")?.contains_key("peer_ifindex"));
+                assert_eq!(ethtool.statistics("lo")?, BTreeMap::new());
+                assert!(ethtool.statistics("a9").is_err());
+                Ok(())
+            })?;
+            let queues = namespace.queues("a0")?;
+            assert_eq!((queues.receive, queues.send), (2, 2));
+            assert_eq!(namespace.queues("lo")?.receive, 1);
+            for on in [true, false] {
+                namespace.set_offload("a0", Offload::Gro, on)?;
+                assert_eq!(namespace.offload("a0", Offload::Gro)?, on);
+            }
+            let features = namespace.features("a0")?;
+            namespace.want_features("a0", &features.wanted)?;
+            assert_eq!(namespace.features("a0")?, features);
+            assert!(namespace.want_features("a0", &[]).is_err());
+            io::Result::Ok(())
+        });
+        ran.transpose().unwrap();
+    }
+}

@@ -1,0 +1,461 @@
+//! Network devices: told of, made, joined, brought up and taken away, by rtnetlink.
+
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
+    LinkXdp, State, Stats64,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netplumb_model::class::Link;
+
+use crate::netlink::Netlink;
+use crate::netns::Namespace;
+
+/// A device, as the kernel describes it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceState {
+    /// Its number in its namespace.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Its link-layer address.
+    pub mac: Vec<u8>,
+    /// The longest packet, without the link header.
+    pub mtu_bytes: u32,
+    /// Whether it was brought up.
+    pub up: bool,
+    /// Whether the kernel has seen its carrier: a veth that was just brought up drops
+    /// what it is given until then.
+    pub running: bool,
+    /// Whether it takes frames that are to others.
+    pub promiscuous: bool,
+    /// Whether its frames are Ethernet's, and it is no loopback.
+    pub ethernet: bool,
+    /// The address that it was made with, where it tells.
+    pub permanent_mac: Option<Vec<u8>>,
+    /// The bridge, bond or team that it is a port of, by number.
+    pub master: Option<u32>,
+    /// What kind of virtual device it is, if it is one: "veth", "vlan".
+    pub kind: Option<String>,
+    /// The device of the same namespace that it belongs to: a VLAN's NIC, a veth's peer.
+    pub lower: Option<u32>,
+    /// The number of its XDP program, if it has one.
+    pub xdp: Option<u32>,
+    /// Its root queueing discipline.
+    pub qdisc: String,
+    /// Whether it is the loopback device.
+    pub loopback: bool,
+    /// Whether it has the flag IFF_RUNNING, which a new device has while its state is not
+    /// known yet.
+    pub flagged_running: bool,
+    /// Whether its state is known to be up (RFC 2863).
+    pub known_up: bool,
+}
+
+impl DeviceState {
+    /// Whether packets that are sent get out. A new device is said to run while its
+    /// state is not known yet; one whose carrier comes with its peer, as that of veth,
+    /// drops all packets until the kernel has seen to the carrier in a worker of its
+    /// own: its queues are `noop` until then (linkwatch_do_dev, dev_activate).
+    pub fn ready(&self, link: Link) -> bool {
+        self.flagged_running && (self.known_up || link != Link::Veth || self.loopback)
+    }
+
+    fn of(link: LinkMessage) -> DeviceState {
+        let flag = |flag| link.header.flags.contains(flag);
+        let mut device = DeviceState {
+            index: link.header.index,
+            up: flag(LinkFlags::Up),
+            promiscuous: flag(LinkFlags::Promisc),
+            ethernet: link.header.link_layer_type == LinkLayerType::Ether,
+            loopback: flag(LinkFlags::Loopback),
+            flagged_running: flag(LinkFlags::Running),
+            ..DeviceState::default()
+        };
+        let mut state = State::Unknown;
+        let elsewhere = |a: &LinkAttribute| matches!(a, LinkAttribute::LinkNetNsId(_));
+        let elsewhere = link.attributes.iter().any(elsewhere);
+        for attribute in link.attributes {
+            match attribute {
+                LinkAttribute::PermAddress(mac) => device.permanent_mac = Some(mac),
+                LinkAttribute::Controller(index) => device.master = Some(index),
+                LinkAttribute::Link(index) if !elsewhere => device.lower = Some(index),
+                LinkAttribute::LinkInfo(infos) => {
+                    device.kind = infos.into_iter().find_map(|info| match info {
+                        LinkInfo::Kind(kind) => Some(kind.to_string()),
+                        _ => None,
+                    });
+                }
+                LinkAttribute::Xdp(told) => {
+                    device.xdp = told.into_iter().find_map(|told| match told {
+                        LinkXdp::ProgId(id) if id > 0 => Some(id),
+                        _ => None,
+                    });
+                }
+                LinkAttribute::Address(mac) => device.mac = mac,
+                LinkAttribute::IfName(name) => device.name = name,
+                LinkAttribute::Mtu(mtu) => device.mtu_bytes = mtu,
+                LinkAttribute::Qdisc(qdisc) => device.qdisc = qdisc,
+                LinkAttribute::OperState(told) => state = told,
+                _ => {}
+            }
+        }
+        // A driver that tells of no carrier leaves the state unknown, and what is up then
+        // runs; of a veth that is a moment before it tells.
+        device.known_up = state == State::Up;
+        let untold = state == State::Unknown && device.kind.as_deref() != Some("veth");
+        device.running = device.flagged_running && (device.known_up || untold);
+        device
+    }
+}
+
+/// The number of a device of the namespace that this thread is in.
+///
+/// # Errors
+/// There is none.
+pub fn index_of(name: &CStr) -> io::Result<u32> {
+    // SAFETY: the name ends with a zero and outlives the call.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
+}
+
+/// The name of a device of the namespace that this thread is in.
+///
+/// # Errors
+/// There is none.
+pub fn name_of(index: u32) -> io::Result<String> {
+    let mut name = [0; libc::IF_NAMESIZE];
+    // SAFETY: the buffer has the room that the call may fill.
+    if unsafe { libc::if_indextoname(index, name.as_mut_ptr()) }.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has put a string with its end into the buffer.
+    let name = unsafe { CStr::from_ptr(name.as_ptr()) };
+    Ok(name.to_string_lossy().into_owned())
+}
+
+impl Netlink {
+    /// Whether packets get out of every device that is up.
+    pub fn all_ready(&mut self, link: Link) -> io::Result<bool> {
+        Ok(self.devices()?.iter().all(|d| d.ready(link) || !d.up))
+    }
+
+    /// Every device of this namespace.
+    pub fn devices(&mut self) -> io::Result<Vec<DeviceState>> {
+        let asked = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let device = |answer| match answer {
+            RouteNetlinkMessage::NewLink(link) => Some(DeviceState::of(link)),
+            _ => None,
+        };
+        let answers = self.ask(asked, NLM_F_DUMP)?;
+        Ok(answers.into_iter().filter_map(device).collect())
+    }
+
+    /// The counters of a device (struct rtnl_link_stats64), by the names of its fields.
+    pub fn statistics(&mut self, device: &str) -> io::Result<Vec<(&'static str, u64)>> {
+        let mut message = LinkMessage::default();
+        message.attributes = vec![LinkAttribute::IfName(device.to_string())];
+        let answers = self.ask(RouteNetlinkMessage::GetLink(message), 0)?;
+        let stats = answers.into_iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewLink(link) => {
+                link.attributes.into_iter().find_map(|a| match a {
+                    LinkAttribute::Stats64(stats) => Some(by_name(&stats)),
+                    _ => None,
+                })
+            }
+            _ => None,
+        });
+        Ok(stats.into_iter().flatten().collect())
+    }
+
+    /// A veth pair: one end here, the other in `peer_namespace`, or here as well.
+    pub fn add_veth(
+        &mut self,
+        (name, mac): (&str, [u8; 6]),
+        (peer_name, peer_mac): (&str, [u8; 6]),
+        peer_namespace: Option<BorrowedFd<'_>>,
+        queues: Option<u32>,
+        numbers: Option<[u32; 2]>,
+    ) -> io::Result<()> {
+        // The kernel takes the peer's number only along with its own (veth_newlink).
+        let [number, peer_number] = numbers.unwrap_or_default();
+        let queues = || {
+            queues
+                .into_iter()
+                .flat_map(|n| [LinkAttribute::NumTxQueues(n), LinkAttribute::NumRxQueues(n)])
+        };
+        let mut peer = LinkMessage::default();
+        peer.header.index = peer_number;
+        peer.attributes = vec![
+            LinkAttribute::IfName(peer_name.into()),
+            LinkAttribute::Address(peer_mac.to_vec()),
+        ];
+        let elsewhere = peer_namespace.map(|fd| LinkAttribute::NetNsFd(fd.as_raw_fd()));
+        peer.attributes.extend(elsewhere);
+        peer.attributes.extend(queues());
+        let mut link = LinkMessage::default();
+        link.header.index = number;
+        link.attributes = vec![
+            LinkAttribute::IfName(name.into()),
+            LinkAttribute::Address(mac.to_vec()),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Veth),
+                LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+            ]),
+        ];
+        link.attributes.extend(queues());
+        self.ask(
+            RouteNetlinkMessage::NewLink(link),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .map(drop)
+    }
+
+    /// A bridge, without spanning tree.
+    pub fn add_bridge(&mut self, name: &str) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.attributes = vec![
+            LinkAttribute::IfName(name.into()),
+            LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]),
+        ];
+        self.ask(
+            RouteNetlinkMessage::NewLink(link),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .map(drop)
+    }
+
+    /// Make a device a port of a bridge.
+    pub fn set_bridge(&mut self, port: u32, bridge: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = port;
+        link.attributes = vec![LinkAttribute::Controller(bridge)];
+        self.ask(RouteNetlinkMessage::SetLink(link), 0).map(drop)
+    }
+
+    /// Tell a bridge behind which of its ports an address is.
+    pub fn add_forwarding(&mut self, port: u32, mac: [u8; 6]) -> io::Result<()> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = AddressFamily::Bridge;
+        message.header.ifindex = port;
+        // For the bridge that the port is of: NTF_MASTER.
+        message.header.flags = NeighbourFlags::Controller;
+        message.header.state = NeighbourState::Noarp;
+        message.attributes = vec![NeighbourAttribute::LinkLayerAddress(mac.to_vec())];
+        self.ask(
+            RouteNetlinkMessage::NewNeighbour(message),
+            NLM_F_CREATE | NLM_F_REPLACE,
+        )
+        .map(drop)
+    }
+
+    /// Give a device to another namespace, under a name.
+    pub fn move_device(
+        &mut self,
+        index: u32,
+        name: &str,
+        namespace: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.attributes = vec![
+            LinkAttribute::IfName(name.into()),
+            LinkAttribute::NetNsFd(namespace.as_raw_fd()),
+        ];
+        self.ask(RouteNetlinkMessage::SetLink(link), 0).map(drop)
+    }
+
+    /// Bring a device up, with an MTU if one is asked for.
+    pub fn set_up(&mut self, index: u32, mtu_bytes: Option<u32>) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.header.flags = LinkFlags::Up;
+        link.header.change_mask = LinkFlags::Up;
+        link.attributes = mtu_bytes.map(LinkAttribute::Mtu).into_iter().collect();
+        self.ask(RouteNetlinkMessage::SetLink(link), 0).map(drop)
+    }
+
+    /// Have a device take frames that are to others, or not.
+    pub fn set_promiscuous(&mut self, index: u32, on: bool) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.header.change_mask = LinkFlags::Promisc;
+        if on {
+            link.header.flags = LinkFlags::Promisc;
+        }
+        self.ask(RouteNetlinkMessage::SetLink(link), 0).map(drop)
+    }
+
+    /// Take a device away.
+    pub fn remove_device(&mut self, index: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        self.ask(RouteNetlinkMessage::DelLink(link), 0).map(drop)
+    }
+}
+
+/// struct rtnl_link_stats64, by the names of its fields.
+fn by_name(stats: &Stats64) -> [(&'static str, u64); 21] {
+    [
+        ("rx_packets", stats.rx_packets),
+        ("tx_packets", stats.tx_packets),
+        ("rx_bytes", stats.rx_bytes),
+        ("tx_bytes", stats.tx_bytes),
+        ("rx_errors", stats.rx_errors),
+        ("tx_errors", stats.tx_errors),
+        ("rx_dropped", stats.rx_dropped),
+        ("tx_dropped", stats.tx_dropped),
+        ("multicast", stats.multicast),
+        ("collisions", stats.collisions),
+        ("rx_length_errors", stats.rx_length_errors),
+        ("rx_over_errors", stats.rx_over_errors),
+        ("rx_crc_errors", stats.rx_crc_errors),
+        ("rx_frame_errors", stats.rx_frame_errors),
+        ("rx_fifo_errors", stats.rx_fifo_errors),
+        ("rx_missed_errors", stats.rx_missed_errors),
+        ("tx_aborted_errors", stats.tx_aborted_errors),
+        ("tx_carrier_errors", stats.tx_carrier_errors),
+        ("tx_fifo_errors", stats.tx_fifo_errors),
+        ("rx_nohandler", stats.rx_nohandler),
+        ("rx_otherhost_dropped", stats.rx_otherhost_dropped),
+    ]
+}
+
+impl Namespace {
+    /// Its devices.
+    ///
+    /// # Errors
+    /// It can't be entered, or its devices not be listed.
+    pub fn device_states(&self) -> io::Result<Vec<DeviceState>> {
+        self.ask(Netlink::devices)
+    }
+
+    /// A pair of veth devices, one here, the other in another namespace: name and
+    /// link-layer address of each.
+    ///
+    /// # Errors
+    /// There is such a device, or the kernel has no veth.
+    pub fn add_veth(
+        &self,
+        here: (&str, [u8; 6]),
+        there: (&str, [u8; 6]),
+        namespace: &Namespace,
+        queues: Option<u32>,
+    ) -> io::Result<()> {
+        self.ask(|netlink| netlink.add_veth(here, there, Some(namespace.as_fd()), queues, None))
+    }
+
+    /// A bridge without spanning tree; its device's number.
+    ///
+    /// # Errors
+    /// There is such a device, or the kernel has no bridges.
+    pub fn add_bridge(&self, name: &str) -> io::Result<u32> {
+        self.ask(|netlink| {
+            netlink.add_bridge(name)?;
+            let devices = netlink.devices()?;
+            let bridge = devices.into_iter().find(|d| d.name == name);
+            bridge
+                .map(|d| d.index)
+                .ok_or_else(|| io::ErrorKind::NotFound.into())
+        })
+    }
+
+    /// Make a device a port of a bridge, or of none.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_bridge(&self, port: u32, bridge: Option<u32>) -> io::Result<()> {
+        self.ask(|netlink| netlink.set_bridge(port, bridge.unwrap_or(0)))
+    }
+
+    /// Tell a bridge behind which of its ports a link-layer address is.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn add_forwarding(&self, port: u32, mac: [u8; 6]) -> io::Result<()> {
+        self.ask(|netlink| netlink.add_forwarding(port, mac))
+    }
+
+    /// Take a device away, a veth's peer with it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn remove_device(&self, index: u32) -> io::Result<()> {
+        self.ask(|netlink| netlink.remove_device(index))
+    }
+
+    /// Bring a device up, with an MTU if one is asked for.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_up(&self, index: u32, mtu_bytes: Option<u32>) -> io::Result<()> {
+        self.ask(|netlink| netlink.set_up(index, mtu_bytes))
+    }
+
+    /// Have a device take frames that are to others, or not.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_promiscuous(&self, index: u32, on: bool) -> io::Result<()> {
+        self.ask(|netlink| netlink.set_promiscuous(index, on))
+    }
+
+    /// Take a device down.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_down(&self, index: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.header.change_mask = LinkFlags::Up;
+        self.ask(|n| n.ask(RouteNetlinkMessage::SetLink(link), 0))
+            .map(drop)
+    }
+
+    /// Change the longest packet of a device.
+    ///
+    /// # Errors
+    /// The driver does not take it.
+    pub fn set_mtu(&self, index: u32, mtu_bytes: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.attributes = vec![LinkAttribute::Mtu(mtu_bytes)];
+        self.ask(|n| n.ask(RouteNetlinkMessage::SetLink(link), 0))
+            .map(drop)
+    }
+
+    /// Its devices: their indexes by their names.
+    ///
+    /// # Errors
+    /// It can't be entered, or its devices not be listed.
+    pub fn devices(&self) -> io::Result<BTreeMap<String, u32>> {
+        let devices = self.device_states()?;
+        Ok(devices.into_iter().map(|d| (d.name, d.index)).collect())
+    }
+
+    /// The index and the address of one of its devices.
+    ///
+    /// # Errors
+    /// It can't be entered, or has no such device.
+    pub fn device(&self, name: &str) -> io::Result<(u32, [u8; 6])> {
+        let devices = self.device_states()?;
+        let device = devices.into_iter().find(|d| d.name == name);
+        let found = device.and_then(|d| Some((d.index, d.mac.try_into().ok()?)));
+        found.ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("there is no device {name}, or it has no Ethernet address"),
+            )
+        })
+    }
+}

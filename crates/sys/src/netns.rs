@@ -1,0 +1,282 @@
+//! Network namespaces: made, found, entered.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::thread;
+
+use netlink_sys::Socket;
+use netlink_sys::protocols::NETLINK_ROUTE;
+
+use crate::netlink::Netlink;
+
+/// A network namespace, held open.
+#[derive(Debug)]
+pub struct Namespace {
+    fd: OwnedFd,
+}
+
+impl From<OwnedFd> for Namespace {
+    /// A namespace by a descriptor of it.
+    fn from(fd: OwnedFd) -> Namespace {
+        Namespace { fd }
+    }
+}
+
+impl AsFd for Namespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Move this thread into a namespace, for good. It makes one system call and allocates
+/// nothing, so a new process may call it before it executes its program.
+///
+/// # Errors
+/// It is no namespace, or this process lacks CAP_SYS_ADMIN.
+pub fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: setns takes a descriptor, which is open, and a flag.
+    match unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Move this thread into a new, empty namespace, for good.
+///
+/// # Errors
+/// `unshare` failed: it needs CAP_SYS_ADMIN.
+pub fn enter_new() -> io::Result<()> {
+    // SAFETY: unshare takes a flag and touches no memory of ours.
+    match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Run `f` in a namespace, and come back.
+///
+/// # Errors
+/// The namespace can't be entered or left, or `f` failed.
+pub fn inside<T>(namespace: BorrowedFd<'_>, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let home = Namespace::current()?;
+    enter(namespace)?;
+    let result = f();
+    enter(home.as_fd())?;
+    result
+}
+
+/// Run `f` in a namespace, on a thread of its own, which has nowhere to come back to.
+///
+/// # Errors
+/// There is no such thread, the namespace can't be entered, or `f` failed.
+pub fn apart<T: Send>(
+    namespace: BorrowedFd<'_>,
+    name: &str,
+    f: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    thread::scope(|scope| {
+        let work = move || {
+            enter(namespace)?;
+            f()
+        };
+        let thread = thread::Builder::new().name(name.into());
+        let ended = thread.spawn_scoped(scope, work)?.join();
+        ended.map_err(|_| io::Error::other("a thread panicked"))?
+    })
+}
+
+/// Whether a process without privileges could have a user namespace and a network namespace in
+/// it. Tried in a child, since a process with threads can't change its user namespace.
+pub fn user_namespaces_work() -> bool {
+    // SAFETY: the child calls nothing but unshare and _exit, both of which are safe after fork.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: as above.
+        unsafe {
+            let failed = libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) != 0;
+            libc::_exit(i32::from(failed));
+        }
+    }
+    if child < 0 {
+        return false;
+    }
+    let mut status = 0;
+    // SAFETY: our own child, and a status of the right type.
+    let reaped = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    reaped == child && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+}
+
+impl Namespace {
+    /// A new, empty namespace.
+    ///
+    /// # Errors
+    /// `unshare` failed: it needs CAP_SYS_ADMIN.
+    pub fn new() -> io::Result<Namespace> {
+        let home = Namespace::current()?;
+        enter_new()?;
+        let new = Namespace::current();
+        enter(home.as_fd())?;
+        new
+    }
+
+    /// The namespace that this thread is in.
+    ///
+    /// # Errors
+    /// /proc is not mounted.
+    pub fn current() -> io::Result<Namespace> {
+        Ok(Namespace {
+            fd: std::fs::File::open("/proc/thread-self/ns/net")?.into(),
+        })
+    }
+
+    /// A namespace by its name, as `ip netns` knows it, by a process in it, or by a path.
+    ///
+    /// # Errors
+    /// There is none, or what is there is no namespace.
+    pub fn find(name: &str) -> io::Result<Namespace> {
+        let path = if name.contains('/') {
+            name.to_string()
+        } else if name.bytes().all(|b| b.is_ascii_digit()) {
+            format!("/proc/{name}/ns/net")
+        } else {
+            format!("/run/netns/{name}")
+        };
+        let found = Namespace {
+            fd: std::fs::File::open(path)?.into(),
+        };
+        // Only a namespace can be entered.
+        found.inside(|| Ok(()))?;
+        Ok(found)
+    }
+
+    /// The number that the kernel knows it by, in this boot.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn inode(&self) -> io::Result<u32> {
+        use std::os::unix::fs::MetadataExt;
+        let inode = std::fs::File::from(self.try_clone()?).metadata()?.ino();
+        u32::try_from(inode).map_err(io::Error::other)
+    }
+
+    /// What the kernel calls it for as long as it runs, which it gives to no other (Linux
+    /// 5.14).
+    ///
+    /// # Errors
+    /// An older kernel, which has none.
+    pub fn cookie(&self) -> io::Result<u64> {
+        /// include/uapi/asm-generic/socket.h.
+        const SO_NETNS_COOKIE: libc::c_int = 71;
+        self.inside(|| {
+            let socket = Socket::new(NETLINK_ROUTE)?;
+            let mut cookie = 0_u64;
+            let mut bytes = size_of::<u64>() as libc::socklen_t;
+            // SAFETY: the pointers are to a number of ours and to its size.
+            let done = unsafe {
+                libc::getsockopt(
+                    socket.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    SO_NETNS_COOKIE,
+                    (&raw mut cookie).cast(),
+                    &mut bytes,
+                )
+            };
+            match done {
+                0 => Ok(cookie),
+                _ => Err(io::Error::last_os_error()),
+            }
+        })
+    }
+
+    /// A second hold on the same namespace.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn try_clone(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+
+    /// Run `f` in this namespace and come back.
+    ///
+    /// # Errors
+    /// `setns` failed, or `f` did.
+    pub fn inside<T>(&self, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        inside(self.as_fd(), f)
+    }
+
+    /// Ask the kernel by rtnetlink about this namespace.
+    ///
+    /// # Errors
+    /// It can't be entered, or the kernel's.
+    pub fn ask<T>(&self, f: impl FnOnce(&mut Netlink) -> io::Result<T>) -> io::Result<T> {
+        self.inside(|| f(&mut Netlink::open()?))
+    }
+
+    /// Run `f` where /sys shows the devices of this namespace: it shows those of the one
+    /// that it was mounted in, so a thread of its own mounts it anew, where nobody else
+    /// sees it.
+    ///
+    /// # Errors
+    /// The namespace can't be entered, nothing can be mounted, or `f` failed.
+    pub fn with_sysfs<T: Send>(&self, f: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        apart(self.as_fd(), "plumb-sysfs", || {
+            unshare_mounts()?;
+            mount(c"sysfs", c"/sys", Some(c"sysfs"), 0)?;
+            f()
+        })
+    }
+}
+
+fn unshare_mounts() -> io::Result<()> {
+    // SAFETY: takes flags; of this thread alone, which ends soon.
+    if unsafe { libc::unshare(libc::CLONE_FS | libc::CLONE_NEWNS) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    mount(c"none", c"/", None, libc::MS_REC | libc::MS_PRIVATE)
+}
+
+fn mount(
+    what: &std::ffi::CStr,
+    at: &std::ffi::CStr,
+    kind: Option<&std::ffi::CStr>,
+    flags: u64,
+) -> io::Result<()> {
+    let kind = kind.map_or(std::ptr::null(), std::ffi::CStr::as_ptr);
+    // SAFETY: all strings end and outlive the call; there is no data.
+    let done = unsafe { libc::mount(what.as_ptr(), at.as_ptr(), kind, flags, std::ptr::null()) };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::as_root;
+
+    /// Check that what runs in a namespace runs there alone: this thread is where it was, and
+    /// a thread of its own never left.
+    #[test]
+    fn as_root_in_and_out() {
+        let Some(home) = as_root(|| Namespace::current().unwrap()) else {
+            return;
+        };
+        let home = home.inode().unwrap();
+        let new = Namespace::new().unwrap();
+        let here = || Namespace::current()?.inode();
+        assert_eq!(here().unwrap(), home);
+        assert_eq!(new.inside(here).unwrap(), new.inode().unwrap());
+        assert_eq!(
+            apart(new.as_fd(), "test", here).unwrap(),
+            new.inode().unwrap()
+        );
+        assert_eq!(here().unwrap(), home);
+        assert_ne!(new.inode().unwrap(), home);
+        let devices = new.with_sysfs(|| Ok(std::fs::read_dir("/sys/class/net")?.count()));
+        assert_eq!(devices.unwrap(), new.device_states().unwrap().len());
+        let failed: io::Result<()> = new.inside(|| Err(io::ErrorKind::Other.into()));
+        assert!(failed.is_err());
+        assert_eq!(here().unwrap(), home);
+    }
+}

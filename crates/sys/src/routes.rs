@@ -1,0 +1,301 @@
+//! Routes: those that there are, and those that are put in, and taken out again, as ours.
+
+use std::io;
+use std::net::IpAddr;
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use crate::addresses::{family, unless_there};
+use crate::netlink::Netlink;
+use crate::netns::Namespace;
+
+/// Who made a route: none of the numbers that others have
+/// (include/uapi/linux/rtnetlink.h, /etc/iproute2/rt_protos).
+const OURS: RouteProtocol = RouteProtocol::Other(0xb6);
+/// A route that says it is ours: to one address, by a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OurRoute {
+    /// The device, by number.
+    pub device: u32,
+    /// Where to.
+    pub to: IpAddr,
+    /// Whether packets to it are this machine's own, as if it had the address.
+    pub local: bool,
+}
+
+impl OurRoute {
+    fn message(&self) -> RouteMessage {
+        let mut message = RouteMessage::default();
+        let header = &mut message.header;
+        header.address_family = family(self.to);
+        header.destination_prefix_length = if self.to.is_ipv6() { 128 } else { 32 };
+        header.protocol = OURS;
+        header.table = RouteHeader::RT_TABLE_MAIN;
+        header.kind = RouteType::Unicast;
+        header.scope = RouteScope::Link;
+        if self.local {
+            // The kernel's own table of addresses, RT_TABLE_LOCAL.
+            header.table = 255;
+            header.kind = RouteType::Local;
+            header.scope = RouteScope::Host;
+        }
+        if self.to.is_ipv6() {
+            header.scope = RouteScope::Universe;
+        }
+        message.attributes = vec![
+            RouteAttribute::Destination(RouteAddress::from(self.to)),
+            RouteAttribute::Oif(self.device),
+        ];
+        message
+    }
+
+    fn is(&self, other: &RouteMessage) -> bool {
+        let mine = self.message();
+        let has = |a: &RouteAttribute| other.attributes.contains(a);
+        other.header.protocol == OURS
+            && other.header.kind == mine.header.kind
+            && other.header.table == mine.header.table
+            && other.header.destination_prefix_length == mine.header.destination_prefix_length
+            && mine.attributes.iter().all(has)
+    }
+}
+
+impl Netlink {
+    /// A route to what is behind a device.
+    pub fn add_device_route(
+        &mut self,
+        index: u32,
+        destination: IpAddr,
+        prefix_len: u8,
+    ) -> io::Result<()> {
+        let message = device_route(index, destination, prefix_len);
+        self.ask(
+            RouteNetlinkMessage::NewRoute(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .map(drop)
+    }
+
+    /// Take such a route away.
+    pub fn remove_device_route(
+        &mut self,
+        index: u32,
+        destination: IpAddr,
+        prefix_len: u8,
+    ) -> io::Result<()> {
+        let message = device_route(index, destination, prefix_len);
+        self.ask(RouteNetlinkMessage::DelRoute(message), 0)
+            .map(drop)
+    }
+
+    /// A route to `destination` by way of `gateway`.
+    pub fn add_route(
+        &mut self,
+        destination: IpAddr,
+        prefix_len: u8,
+        gateway: IpAddr,
+    ) -> io::Result<()> {
+        let mut message = to(destination, prefix_len);
+        message.header.scope = RouteScope::Universe;
+        message
+            .attributes
+            .push(RouteAttribute::Gateway(RouteAddress::from(gateway)));
+        self.ask(
+            RouteNetlinkMessage::NewRoute(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+        .map(drop)
+    }
+
+    /// The route that packets to an address take.
+    fn route_to(&mut self, to: IpAddr) -> io::Result<Option<RouteMessage>> {
+        let mut asked = RouteMessage::default();
+        asked.header.address_family = family(to);
+        asked.header.destination_prefix_length = if to.is_ipv6() { 128 } else { 32 };
+        asked.attributes = vec![RouteAttribute::Destination(RouteAddress::from(to))];
+        let answers = self.ask(RouteNetlinkMessage::GetRoute(asked), 0)?;
+        Ok(answers.into_iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(route) => Some(route),
+            _ => None,
+        }))
+    }
+
+    /// Whether packets to an address are taken in as this namespace's own. An address of IPv6 has no
+    /// route before a worker of the kernel has seen to it (addrconf_dad_work), even if
+    /// nobody is asked whether it is taken.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn is_local(&mut self, address: IpAddr) -> io::Result<bool> {
+        match self.route_to(address) {
+            Ok(route) => Ok(route.is_some_and(|r| r.header.kind == RouteType::Local)),
+            // There is no route, or one that says so.
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EINVAL | libc::EACCES)
+                ) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Namespace {
+    /// A route to what is behind a device, with no gateway; whether there was none.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn add_device_route(
+        &self,
+        index: u32,
+        destination: IpAddr,
+        prefix_len: u8,
+    ) -> io::Result<bool> {
+        self.ask(|netlink| unless_there(netlink.add_device_route(index, destination, prefix_len)))
+    }
+
+    /// Take such a route away.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn remove_device_route(
+        &self,
+        index: u32,
+        destination: IpAddr,
+        prefix_len: u8,
+    ) -> io::Result<()> {
+        self.ask(|netlink| netlink.remove_device_route(index, destination, prefix_len))
+    }
+
+    fn routes(&self, of: AddressFamily) -> io::Result<Vec<RouteMessage>> {
+        let mut asked = RouteMessage::default();
+        asked.header.address_family = of;
+        let answers = self.ask(|n| n.ask(RouteNetlinkMessage::GetRoute(asked), NLM_F_DUMP))?;
+        let route = |answer| match answer {
+            RouteNetlinkMessage::NewRoute(route) => Some(route),
+            _ => None,
+        };
+        Ok(answers.into_iter().filter_map(route).collect())
+    }
+
+    /// Whether there is a route of ours.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn has_our_route(&self, route: &OurRoute) -> io::Result<bool> {
+        let routes = self.routes(family(route.to))?;
+        Ok(routes.iter().any(|r| route.is(r)))
+    }
+
+    /// Add a route, and say that it is ours.
+    ///
+    /// # Errors
+    /// There is one to the same place, or the device is down.
+    pub fn add_our_route(&self, route: &OurRoute) -> io::Result<()> {
+        let message = RouteNetlinkMessage::NewRoute(route.message());
+        self.ask(|n| n.ask(message, NLM_F_CREATE | NLM_F_EXCL))
+            .map(drop)
+    }
+
+    /// Take a route of ours away; one of others stays.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn remove_our_route(&self, route: &OurRoute) -> io::Result<()> {
+        let message = RouteNetlinkMessage::DelRoute(route.message());
+        self.ask(|n| n.ask(message, 0)).map(drop)
+    }
+
+    /// Devices that most of what leaves this namespace leaves by: those of default routes,
+    /// and of routes to half of all addresses, as VPNs make them.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn default_route_devices(&self) -> io::Result<Vec<u32>> {
+        let mut devices = Vec::new();
+        for of in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let routes = match self.routes(of) {
+                // A kernel without IPv6.
+                Err(error)
+                    if of == AddressFamily::Inet6
+                        && matches!(
+                            error.raw_os_error(),
+                            Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP)
+                        ) =>
+                {
+                    continue;
+                }
+                other => other?,
+            };
+            for route in routes {
+                if route.header.destination_prefix_length > 1
+                    || route.header.kind != RouteType::Unicast
+                {
+                    continue;
+                }
+                for attribute in route.attributes {
+                    match attribute {
+                        RouteAttribute::Oif(device) => devices.push(device),
+                        RouteAttribute::MultiPath(hops) => {
+                            devices.extend(hops.iter().map(|hop| hop.interface_index));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        devices.sort_unstable();
+        devices.dedup();
+        Ok(devices)
+    }
+
+    /// The device that packets to an address leave by.
+    ///
+    /// # Errors
+    /// There is no route to it.
+    pub fn device_to(&self, to: IpAddr) -> io::Result<Option<u32>> {
+        let route = self.ask(|n| n.route_to(to))?;
+        let attributes = route.map(|r| r.attributes).unwrap_or_default();
+        Ok(attributes.into_iter().find_map(|a| match a {
+            RouteAttribute::Oif(device) => Some(device),
+            _ => None,
+        }))
+    }
+
+    /// Whether packets to an address are taken in as this namespace's own.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn is_local(&self, address: IpAddr) -> io::Result<bool> {
+        self.ask(|n| n.is_local(address))
+    }
+}
+
+fn to(destination: IpAddr, prefix_len: u8) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(destination);
+    message.header.destination_prefix_length = prefix_len;
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.protocol = RouteProtocol::Static;
+    message.header.kind = RouteType::Unicast;
+    message.attributes = vec![RouteAttribute::Destination(RouteAddress::from(destination))];
+    message
+}
+
+fn device_route(index: u32, destination: IpAddr, prefix_len: u8) -> RouteMessage {
+    let mut message = to(destination, prefix_len);
+    message.header.scope = match destination {
+        IpAddr::V4(_) => RouteScope::Link,
+        // There are no scopes of routes in IPv6.
+        IpAddr::V6(_) => RouteScope::Universe,
+    };
+    message.attributes.push(RouteAttribute::Oif(index));
+    message
+}

@@ -1,0 +1,115 @@
+//! Settings below /proc/sys, by their names: read, and set and read back.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use crate::netns::Namespace;
+
+/// The file of a setting. As sysctl(8) has it: a slash in a key is a dot in a name, as that of a VLAN's device.
+pub fn path(key: &str) -> PathBuf {
+    let swapped = |c| match c {
+        '.' => '/',
+        '/' => '.',
+        other => other,
+    };
+    let below: String = key.chars().map(swapped).collect();
+    Path::new("/proc/sys").join(below)
+}
+
+/// Set in the namespace that this thread is in, and read back: a value that the
+/// kernel took as another is an error.
+///
+/// # Errors
+/// The kernel does not take it, in words about settings.
+pub fn set(key: &str, value: &str) -> io::Result<()> {
+    let sane = !key.is_empty()
+        && key.split('.').all(|part| {
+            !part.is_empty()
+                && !part.starts_with('/')
+                && part
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "_-/".contains(c))
+        });
+    if !sane {
+        return Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            format!("`{key}` is no name of a setting"),
+        ));
+    }
+    fs::write(path(key), value).map_err(|e| told(&e))?;
+    let back = fs::read_to_string(path(key)).map_err(|e| told(&e))?;
+    if back.split_whitespace().eq(value.split_whitespace()) {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!(
+            "it reads back as `{}`",
+            back.trim()
+        )))
+    }
+}
+
+/// What a setting of the namespace that this thread is in is set to.
+///
+/// # Errors
+/// There is none, in words about settings.
+pub fn get(key: &str) -> io::Result<String> {
+    let value = fs::read_to_string(path(key)).map_err(|e| told(&e))?;
+    Ok(value.trim().to_string())
+}
+
+/// The system's reason, in words about settings.
+fn told(error: &io::Error) -> io::Error {
+    let why = match error.kind() {
+        ErrorKind::NotFound => "this kernel has no such setting: a module may be missing",
+        ErrorKind::PermissionDenied => "it can't be written",
+        ErrorKind::InvalidInput => "the kernel does not take this value",
+        _ => return io::Error::new(error.kind(), error.to_string()),
+    };
+    io::Error::new(error.kind(), why)
+}
+
+/// Set in a namespace; what only the first namespace of a kernel has is set there.
+///
+/// # Errors
+/// As [`set`].
+pub fn set_anywhere(namespace: &Namespace, key: &str, value: &str) -> io::Result<()> {
+    match namespace.inside(|| set(key, value)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => set(key, value),
+        other => other,
+    }
+}
+
+impl Namespace {
+    /// A setting of this namespace below /proc/sys.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn sysctl(&self, key: &str) -> io::Result<String> {
+        self.inside(|| get(key))
+    }
+
+    /// Change one, and read it back.
+    ///
+    /// # Errors
+    /// The kernel does not take it, in words about settings.
+    pub fn set_sysctl(&self, key: &str, value: &str) -> io::Result<()> {
+        self.inside(|| set(key, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a name can't lead out of /proc/sys.
+    #[test]
+    fn names_of_settings() {
+        for key in ["", "net..x", "net/../x", "net.//.x", "net.core.x y", "a\nb"] {
+            let error = set(key, "1").unwrap_err();
+            assert!(error.to_string().contains("no name"), "{key}: {error}");
+        }
+        let error = set("net.core.no_such_setting", "1").unwrap_err();
+        assert!(error.to_string().contains("no such setting"), "{error}");
+    }
+}
