@@ -1,6 +1,6 @@
 //! What can go wrong when a path is set up.
 
-use std::io;
+use netplumb_sys::errno;
 
 /// Why a path does not stand, or can't be read.
 #[derive(Debug, thiserror::Error)]
@@ -64,9 +64,8 @@ impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> Doing<T> for Result<T
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, PathError> {
         self.map_err(|source| {
             let source = source.into();
-            let io = source.downcast_ref::<io::Error>();
             let bpf = source.downcast_ref::<libbpf_rs::Error>();
-            if io.is_some_and(|e| e.raw_os_error() == Some(libc::EPERM))
+            if errno::of(&*source) == Some(libc::EPERM)
                 || bpf.is_some_and(|e| e.kind() == libbpf_rs::ErrorKind::PermissionDenied)
             {
                 return PathError::cannot(

@@ -2,11 +2,11 @@
 //! the bridge.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netplumb_knobs::{PRESENT, Setting};
 use netplumb_model::bench::{DataPath, FrameKind, Handled};
+use netplumb_sys::errno;
 use netplumb_sys::netns::Namespace;
 
 use crate::changes::Changes;
@@ -211,12 +211,7 @@ fn bridge(changes: &mut Changes, site: &Site, egress: &Device) -> Result<(), Pat
     };
     let setting = Setting::Bridge { name: name.clone() };
     changes.set(setting, PRESENT).map_err(|error| match error {
-        PathError::System { source, .. }
-            if source
-                .downcast_ref::<io::Error>()
-                .and_then(io::Error::raw_os_error)
-                == Some(libc::EOPNOTSUPP) =>
-        {
+        PathError::System { source, .. } if errno::of(&*source) == Some(libc::EOPNOTSUPP) => {
             PathError::cannot(
                 "this kernel has no bridges",
                 "load the module `bridge`, or use a kernel with CONFIG_BRIDGE",

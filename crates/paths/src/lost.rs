@@ -1,9 +1,9 @@
 //! Frames that a device did not take from an XDP program: counted at tracepoints.
 
 use std::collections::BTreeMap;
-use std::io;
 
 use libbpf_rs::{Link, Object, ObjectBuilder};
+use netplumb_sys::errno;
 use netplumb_sys::netns::Namespace;
 
 use crate::Device;
@@ -90,7 +90,7 @@ impl Lost {
         ] {
             for (number, frames) in (0_i32..).zip(numbers.into_iter().flatten()) {
                 if *frames > 0 {
-                    let cause = format!("{what}: {}", error_text(number));
+                    let cause = format!("{what}: {}", errno::of_frames(number));
                     *lost.by_cause.entry(cause).or_default() += frames;
                 }
             }
@@ -102,29 +102,5 @@ impl Lost {
             }
         }
         Ok(lost)
-    }
-}
-
-/// What an error's number means, for frames.
-fn error_text(number: i32) -> String {
-    match number {
-        // veth_xdp_xmit() says so of an end without NAPI, and of one that is down.
-        libc::ENXIO => "the other end takes no frames from XDP (ENXIO)".into(),
-        libc::ENOSPC => "the ring is full (ENOSPC)".into(),
-        libc::ENETDOWN => "the device is down (ENETDOWN)".into(),
-        libc::EMSGSIZE => "longer than the device's MTU (EMSGSIZE)".into(),
-        // A veth has the flag NETDEV_XDP_ACT_NDO_XMIT while its other end has NAPI
-        // (veth_xdp_set, veth_set_features; __xdp_enqueue in devmap.c asks for it).
-        libc::EOPNOTSUPP => "the driver does not send for XDP, or the other end of a veth has \
-            neither an XDP program nor GRO (EOPNOTSUPP)"
-            .into(),
-        0 => "the ring is full".into(),
-        other => {
-            let text = io::Error::from_raw_os_error(other).to_string();
-            match text.split_once(" (os error") {
-                Some((text, _)) => text.to_lowercase(),
-                None => text,
-            }
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! The system, each part of it written once: what the other crates ask Linux for.
 
 pub mod addresses;
+pub mod errno;
 pub mod ethtool;
 pub mod links;
 pub mod napi;

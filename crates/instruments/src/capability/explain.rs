@@ -1,6 +1,7 @@
 //! From an error number to a reason and a remedy in words.
 
 use netplumb_model::capability::Verdict;
+use netplumb_sys::errno;
 
 use super::context::{Cap, Context};
 use super::program::Failure;
@@ -50,12 +51,15 @@ pub(super) fn no(context: &Context, need: &Need, failure: &Failure) -> Verdict {
     }
     match failure.errno {
         libc::EPERM | libc::EACCES => denied(context, need, failure),
-        libc::EINVAL | libc::EOPNOTSUPP | libc::ENOENT | libc::ENODEV | libc::ENOSYS | ENOTSUPP => {
-            Verdict::no(
-                format!("this kernel does not know how: {}", words(failure)),
-                OTHER_KERNEL,
-            )
-        }
+        libc::EINVAL
+        | libc::EOPNOTSUPP
+        | libc::ENOENT
+        | libc::ENODEV
+        | libc::ENOSYS
+        | errno::ENOTSUPP => Verdict::no(
+            format!("this kernel does not know how: {}", words(failure)),
+            OTHER_KERNEL,
+        ),
         libc::EBUSY | libc::EEXIST => Verdict::no(
             format!("something else holds it: {}", words(failure)),
             "stop the other tracer (bpftool link list shows who attaches what) and try again",
@@ -128,50 +132,13 @@ fn denied(context: &Context, need: &Need, failure: &Failure) -> Verdict {
     )
 }
 
-/// The kernel's own errno for "not supported", which no C library knows.
-const ENOTSUPP: i32 = 524;
-
 /// What failed, in one line: what was done, what the error means, what the verifier said.
 pub(super) fn words(failure: &Failure) -> String {
-    let said = match failure.errno {
-        ENOTSUPP => "not supported (ENOTSUPP)".to_owned(),
-        n => {
-            let text = std::io::Error::from_raw_os_error(n).to_string();
-            let plain = text
-                .split(" (os error")
-                .next()
-                .unwrap_or_default()
-                .to_lowercase();
-            format!("{plain} ({})", name(n))
-        }
-    };
+    let said = errno::words(failure.errno);
     match &failure.log {
         Some(log) => format!("{} gave {said}: {log}", failure.doing),
         None => format!("{} gave {said}", failure.doing),
     }
-}
-
-fn name(errno: i32) -> String {
-    let known = match errno {
-        libc::EPERM => "EPERM",
-        libc::EACCES => "EACCES",
-        libc::EINVAL => "EINVAL",
-        libc::ENOENT => "ENOENT",
-        libc::ENODEV => "ENODEV",
-        libc::ENOSYS => "ENOSYS",
-        libc::EBUSY => "EBUSY",
-        libc::EEXIST => "EEXIST",
-        libc::ENOMEM => "ENOMEM",
-        libc::ENOSPC => "ENOSPC",
-        libc::EMFILE => "EMFILE",
-        libc::EOPNOTSUPP => "EOPNOTSUPP",
-        libc::ERANGE => "ERANGE",
-        libc::ENETDOWN => "ENETDOWN",
-        libc::E2BIG => "E2BIG",
-        libc::EIO => "EIO",
-        n => return format!("errno {n}"),
-    };
-    known.to_owned()
 }
 
 #[cfg(test)]

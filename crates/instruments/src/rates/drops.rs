@@ -12,6 +12,7 @@ use libbpf_rs::btf::types;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 
 use netplumb_kernel::kallsyms::SymbolTable;
+use netplumb_sys::errno;
 
 use super::{has_tracepoint, refused, system};
 use crate::live::LiveError;
@@ -228,7 +229,7 @@ fn cause(event: u32, detail: u32, reasons: &Reasons) -> String {
         "kfree_skb" => format!("{tracepoint} {}", reasons.name(detail)),
         "xdp_exception" => format!("{tracepoint} {}", action(detail)),
         _ if detail == 0 => (*tracepoint).to_string(),
-        _ => format!("{tracepoint} {}", errno(detail)),
+        _ => format!("{tracepoint}: {}", errno::of_frames(detail as i32)),
     }
 }
 
@@ -245,26 +246,6 @@ fn action(number: u32) -> String {
         Some(name) => (*name).to_string(),
         None => format!("of action {number}, which there is not"),
     }
-}
-
-/// Those that drivers and net/core/filter.c give, by name.
-fn errno(number: u32) -> String {
-    let name = match number as i32 {
-        libc::ENXIO => "ENXIO (the other end does not take frames of XDP)",
-        libc::ENOSPC => "ENOSPC (the queue is full)",
-        libc::ENETDOWN => "ENETDOWN (the device is down)",
-        libc::EMSGSIZE => "EMSGSIZE (longer than the MTU)",
-        libc::EOPNOTSUPP => "EOPNOTSUPP (the device does not send frames of XDP)",
-        libc::EINVAL => "EINVAL (there is no such target)",
-        libc::ENOMEM => "ENOMEM",
-        libc::EBUSY => "EBUSY",
-        libc::EAGAIN => "EAGAIN",
-        libc::EOVERFLOW => "EOVERFLOW",
-        libc::ENODEV => "ENODEV",
-        libc::ENOENT => "ENOENT",
-        _ => return format!("errno {number}"),
-    };
-    name.to_string()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 use libbpf_sys as sys;
 use netplumb_model::bench::{FrameSize, Generated};
+use netplumb_sys::errno;
 use netplumb_sys::netns::inside;
 
 use super::error::{GeneratorError, doing};
@@ -149,7 +150,7 @@ impl Live {
                     None => slot.bytes,
                 },
                 refused: refused
-                    .map(|(error, n)| (system::cause(error as i32), *n))
+                    .map(|(error, n)| (errno::of_frames(error as i32), *n))
                     .collect(),
                 idle: slot.idle,
                 behind: slot.behind,
@@ -397,23 +398,13 @@ fn inode(namespace: BorrowedFd<'_>) -> io::Result<u32> {
 }
 
 fn system(what: &str) -> impl FnOnce(libbpf_rs::Error) -> GeneratorError + '_ {
-    move |error| doing(what)(errno(error))
-}
-
-/// Its number where it has one, so that what it is can be told.
-fn errno(error: libbpf_rs::Error) -> io::Error {
-    use std::error::Error;
-    let mut source: Option<&(dyn Error + 'static)> = Some(&error);
-    while let Some(e) = source {
-        if let Some(code) = e
-            .downcast_ref::<io::Error>()
-            .and_then(io::Error::raw_os_error)
-        {
-            return io::Error::from_raw_os_error(code);
-        }
-        source = e.source();
+    move |error| {
+        doing(what)(match errno::of(&error) {
+            // So that what it is can be told.
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::other(error.to_string()),
+        })
     }
-    io::Error::other(error.to_string())
 }
 
 fn refused(error: libbpf_rs::Error) -> GeneratorError {

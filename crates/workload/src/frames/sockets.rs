@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use netplumb_model::bench::Generated;
+use netplumb_sys::errno;
 use socket2::{Domain, Socket, Type};
 
 use super::error::{GeneratorError, doing};
@@ -154,7 +155,7 @@ impl Sender {
                     | libc::EAGAIN
                     | libc::ENOMEM),
                 ) => {
-                    *refused.entry(system::cause(e)).or_default() += 1;
+                    *refused.entry(errno::of_frames(e)).or_default() += 1;
                     at += 1;
                 }
                 _ => {

@@ -130,22 +130,6 @@ pub(super) fn now_ns() -> u64 {
         .unwrap_or(0)
 }
 
-/// What an error is called where frames are told that were not taken.
-pub(super) fn cause(error: i32) -> String {
-    let why = match error {
-        // veth: include/linux/ptr_ring.h; others have rings as well.
-        0 => return "ring full".into(),
-        libc::EOPNOTSUPP => "device takes none by XDP, or its veth peer has no NAPI",
-        libc::ENXIO => "nobody takes them at the other end",
-        libc::ENETDOWN => "device down",
-        libc::EMSGSIZE => "longer than the MTU",
-        libc::ENOBUFS => "device busy",
-        libc::EINVAL => "no such device",
-        _ => "refused",
-    };
-    format!("{why} ({:?})", nix::errno::Errno::from_raw(error))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,16 +141,5 @@ mod tests {
         assert_eq!(cpus("0-1\n"), Some(vec![0, 1]));
         assert_eq!(cpus("0,2-4,7\n"), Some(vec![0, 2, 3, 4, 7]));
         assert_eq!(cpus("\n"), None);
-    }
-
-    /// Check that causes have the names of their errors.
-    #[test]
-    fn causes() {
-        assert_eq!(cause(0), "ring full");
-        assert_eq!(
-            cause(libc::ENXIO),
-            "nobody takes them at the other end (ENXIO)"
-        );
-        assert_eq!(cause(libc::EIO), "refused (EIO)");
     }
 }
