@@ -1,20 +1,20 @@
 //! The `rates` instrument: how busy CPUs were, and where frames went.
 //!
 //! [`cpu`] tells how busy each CPU was, by two methods that know nothing of each
-//! other. [`samples`] tells what they did, by where they were every so often. [`links`] reads the counters that the kernel keeps anyway. [`drops`] is for
+//! other. [`samples`] tells what they did, by where they were every so often. The counters that the kernel keeps
+//! anyway are those of `netplumb_sys::proc::counters`. [`drops`] is for
 //! when these do not explain what is missing: programs on tracepoints, which cost
 //! something for each packet that is lost, so that they are attached on demand only.
 
 mod accounting;
 mod busy;
+#[cfg(test)]
+mod counted;
 pub mod cpu;
 pub mod drops;
-pub mod links;
 pub mod samples;
 #[cfg(test)]
 mod sandbox;
-
-use std::io;
 
 use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::{MapCore, MapHandle, Object, OpenObject};
@@ -82,20 +82,4 @@ fn map(object: &Object, name: &str) -> Result<MapHandle, LiveError> {
         source: format!("the compiled programs have no `{name}`").into(),
     })?;
     MapHandle::try_from(&found).map_err(system("hold the maps of `rates`"))
-}
-
-/// Keep this thread on a CPU.
-fn run_on(cpu: usize) -> io::Result<()> {
-    // SAFETY: an all-zero set is a valid one, with no CPU in it.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    if cpu >= libc::CPU_SETSIZE as usize {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    // SAFETY: the number is below the set's size.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: the kernel reads the set, whose size is told, and 0 is this thread.
-    match unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }

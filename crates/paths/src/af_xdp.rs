@@ -16,6 +16,8 @@ use std::thread::JoinHandle;
 use libbpf_rs::{MapCore, MapFlags};
 use netplumb_model::bench::{Bench, Handled, STAMP_BYTES, Stamp};
 use netplumb_model::timing::Times;
+use netplumb_sys::cpus;
+use netplumb_sys::proc::counters::Counters;
 use netplumb_workload::mark::{self, mark};
 
 use self::ring::Ring;
@@ -24,8 +26,7 @@ use crate::bpf::{Attached, Load, Mode, Program};
 use crate::changes::Changes;
 use crate::error::{Doing, PathError};
 use crate::layout::Config;
-use crate::proc::Counters;
-use crate::reader::{Read, bump, cpu_error, monotonic_ns, pin};
+use crate::reader::{Read, bump, cpu_error, monotonic_ns};
 use crate::{Device, Site, Standing, Way, xdp};
 
 pub(crate) use self::socket::supported;
@@ -110,7 +111,7 @@ impl AfXdp {
             workers: Vec::new(),
             stop: Arc::new(AtomicBool::new(false)),
             sockets: Vec::new(),
-            before: counters(&changes)?,
+            before: changes.counters()?,
             changes,
             egress,
             without_copies: true,
@@ -191,7 +192,7 @@ impl AfXdp {
         let thread = std::thread::Builder::new()
             .name(format!("af-xdp-{cpu}"))
             .spawn(move || {
-                let done = pin(cpu);
+                let done = cpus::pin(0, cpu);
                 let failed = done.is_err();
                 let _ = ready.send(done);
                 if failed {
@@ -208,10 +209,6 @@ impl AfXdp {
         });
         pinned.map_err(|error| cpu_error(cpu, error))
     }
-}
-
-fn counters(changes: &Changes) -> Result<Counters, PathError> {
-    Counters::read(&changes.namespace).doing(|| "read the kernel's counters in /proc/net".into())
 }
 
 /// Why there is no socket at a queue.
@@ -393,8 +390,8 @@ impl Standing for AfXdp {
         }
         let mut refused = 0;
         if let Some(egress) = &self.egress {
-            let counted = counters(&self.changes)?.since(&self.before);
-            refused = counted.get(&format!("{}.tx_dropped", egress.name));
+            let counted = self.changes.counters()?.since(&self.before);
+            refused = counted.get(&format!("{} tx_dropped", egress.name));
             if let Some(most) = handled.packets.values_mut().max() {
                 *most = most.saturating_sub(refused);
             }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 
 use netplumb_knobs::{Journal, KnobError, Knobs, Nic, PRESENT, Setting};
 use netplumb_model::experiment::Offload;
 use netplumb_sys::netns::Namespace;
+use netplumb_sys::proc::counters::Counters;
 
 use crate::error::{Doing, PathError};
 use crate::{Device, Site, bpf};
@@ -76,6 +78,12 @@ impl Changes {
     /// has it.
     pub(crate) fn later(&mut self, f: impl FnOnce(&Namespace) -> io::Result<()> + Send + 'static) {
         self.undo.push(Box::new(f));
+    }
+
+    /// What the kernel has counted in the namespace.
+    pub(crate) fn counters(&self) -> Result<Counters, PathError> {
+        Counters::read(self.namespace.as_fd())
+            .doing(|| "read the kernel's counters in /proc/net".into())
     }
 
     /// Say something of it.

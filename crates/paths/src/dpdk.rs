@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use netplumb_model::bench::{Bench, Handled};
+use netplumb_sys::proc::{self, counters::Counters};
 
 use self::process::Process;
 use self::telemetry::Port;
 use crate::changes::Changes;
 use crate::error::{Doing, PathError};
-use crate::proc::Counters;
 use crate::tc::Tc;
 use crate::tool::Tool;
 use crate::{Device, Site, Standing, Way};
@@ -104,7 +104,7 @@ impl Dpdk {
         let version = process.version.clone();
         changes.note("path.dpdk", version);
         changes.note("path.queues", queues.to_string());
-        let before = counters(&changes)?;
+        let before = changes.counters()?;
         Ok(Dpdk {
             process,
             copies,
@@ -117,10 +117,6 @@ impl Dpdk {
             cpus: way.cpus.clone(),
         })
     }
-}
-
-fn counters(changes: &Changes) -> Result<Counters, PathError> {
-    Counters::read(&changes.namespace).doing(|| "read the kernel's counters in /proc/net".into())
 }
 
 /// All ports have as many queues, each way.
@@ -150,12 +146,8 @@ fn queues(changes: &Changes, ingress: &Device, egress: Option<&Device>) -> Resul
 
 /// Whether there are huge pages that it can have.
 fn has_huge_pages() -> bool {
-    let free = fs::read_to_string("/proc/meminfo").is_ok_and(|text| {
-        text.lines().any(|line| {
-            line.strip_prefix("HugePages_Free:")
-                .is_some_and(|n| n.trim().parse::<u64>().is_ok_and(|n| n >= 256))
-        })
-    });
+    let free = fs::read_to_string("/proc/meminfo")
+        .is_ok_and(|text| proc::number(&text, "HugePages_Free").is_some_and(|n| n >= 256));
     let mounted = fs::read_to_string("/proc/mounts").is_ok_and(|m| m.contains(" hugetlbfs "));
     free && mounted
 }
@@ -236,8 +228,8 @@ impl Standing for Dpdk {
         let (mut packets, mut bytes) = (come.ipackets, come.ibytes);
         if let (Bench::Forward, Some(egress)) = (self.bench, &self.egress) {
             let out = ask(1)?;
-            let counted = counters(&self.changes)?.since(&self.before);
-            let refused = counted.get(&format!("{}.tx_dropped", egress.name));
+            let counted = self.changes.counters()?.since(&self.before);
+            let refused = counted.get(&format!("{} tx_dropped", egress.name));
             (packets, bytes) = (out.opackets.saturating_sub(refused), out.obytes);
             cause("the ring to send by was full (oerrors)", out.oerrors);
             cause("the device did not take it (tx_dropped)", refused);

@@ -8,10 +8,10 @@ use netplumb_knobs::{PRESENT, Setting};
 use netplumb_model::bench::{DataPath, FrameKind, Handled};
 use netplumb_sys::errno;
 use netplumb_sys::netns::Namespace;
+use netplumb_sys::proc::counters::Counters;
 
 use crate::changes::Changes;
 use crate::error::{Doing, PathError};
-use crate::proc::Counters;
 use crate::{Device, Site, Standing, nft};
 
 /// Whether what is bridged meets rules.
@@ -66,7 +66,7 @@ impl Forward {
             }
             _ => route(&mut changes, site, &egress)?,
         }
-        let before = read(&changes)?;
+        let before = changes.counters()?;
         Ok(Forward {
             changes,
             before,
@@ -89,17 +89,13 @@ impl Forward {
             .map(|(name, cause)| ("IpExt", name, cause));
         let all = ROUTING.iter().map(|(name, cause)| (table, name, cause));
         for (table, name, cause) in all.chain(more.filter(|_| !self.v6)) {
-            let packets = counted.get(&format!("{table}.{name}"));
+            let packets = counted.get(&format!("{table}{name}"));
             if packets > 0 {
                 lost.insert((*cause).to_string(), packets);
             }
         }
-        (counted.get(&format!("{table}.{name}")), lost)
+        (counted.get(&format!("{table}{name}")), lost)
     }
-}
-
-fn read(changes: &Changes) -> Result<Counters, PathError> {
-    Counters::read(&changes.namespace).doing(|| "read the kernel's counters in /proc/net".into())
 }
 
 /// What has packets of an interface sent on, in IPv6 from Linux 6.17 on.
@@ -258,8 +254,8 @@ impl Device {
 
 impl Standing for Forward {
     fn handled(&mut self) -> Result<Handled, PathError> {
-        let counted = read(&self.changes)?.since(&self.before);
-        let device = |name: &str| counted.get(&format!("{}.{name}", self.egress.name));
+        let counted = self.changes.counters()?.since(&self.before);
+        let device = |name: &str| counted.get(&format!("{} {name}", self.egress.name));
         let (mut packets, mut lost) = match self.path {
             DataPath::Route => self.routed(&counted),
             DataPath::NftFlowtable => (device("tx_packets"), self.routed(&counted).1),

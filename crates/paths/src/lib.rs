@@ -17,7 +17,6 @@ mod lost;
 mod needs;
 mod nft;
 mod planned;
-mod proc;
 mod reader;
 mod sink;
 mod socket;

@@ -88,24 +88,6 @@ pub(crate) fn bucket(ns: u64) -> usize {
     bucket.min(BUCKETS - 1)
 }
 
-/// Keep this thread on a CPU.
-pub(crate) fn pin(cpu: u32) -> io::Result<()> {
-    if cpu >= libc::CPU_SETSIZE as u32 {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    // SAFETY: an all-zero set is a valid one, and the CPU is within it; the call reads it
-    // and is about this thread.
-    let result = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu as usize, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Why a reader can't be on its CPU.
 pub(crate) fn cpu_error(cpu: u32, error: io::Error) -> PathError {
     match error.raw_os_error() {

@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use netplumb_model::bench::{FrameKind, Handled, Stamp};
 use netplumb_model::timing::Times;
+use netplumb_sys::cpus;
+use netplumb_sys::proc::counters::Counters;
 use netplumb_workload::mark::{self, mark};
 
 use crate::changes::Changes;
 use crate::error::{Doing, PathError};
-use crate::proc::Counters;
-use crate::reader::{Read, bump, cpu_error, monotonic_ns, pin};
+use crate::reader::{Read, bump, cpu_error, monotonic_ns};
 use crate::{Site, Standing, Way};
 
 /// Datagrams of one system call.
@@ -84,7 +85,7 @@ impl Socket {
             },
         })?;
         let buffer_bytes = sockets.first().map_or(0, buffer_bytes);
-        let before = counters(&changes)?;
+        let before = changes.counters()?;
         let mut socket = Socket {
             readers: Vec::new(),
             stop: Arc::new(AtomicBool::new(false)),
@@ -107,7 +108,7 @@ impl Socket {
         let thread = std::thread::Builder::new()
             .name(format!("reader-{cpu}"))
             .spawn(move || {
-                let done = pin(cpu);
+                let done = cpus::pin(0, cpu);
                 let failed = done.is_err();
                 let _ = ready.send(done);
                 if failed {
@@ -124,10 +125,6 @@ impl Socket {
         });
         pinned.map_err(|error| cpu_error(cpu, error))
     }
-}
-
-fn counters(changes: &Changes) -> Result<Counters, PathError> {
-    Counters::read(&changes.namespace).doing(|| "read the kernel's counters in /proc/net".into())
 }
 
 fn option(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &[u8]) -> io::Result<()> {
@@ -330,16 +327,16 @@ impl Standing for Socket {
         }
         let headers = if self.v6 { 14 + 40 + 8 } else { 14 + 20 + 8 };
         handled.bytes += headers * handled.total();
-        let counted = counters(&self.changes)?.since(&self.before);
+        let counted = self.changes.counters()?.since(&self.before);
         let table = if self.v6 { "Udp6" } else { "Udp" };
         for (name, cause) in LOST {
-            let packets = counted.get(&format!("{table}.{name}"));
+            let packets = counted.get(&format!("{table}{name}"));
             if packets > 0 {
                 handled.lost.insert((*cause).into(), packets);
             }
         }
         // What is to our port has a socket, so these were none of ours.
-        handled.foreign = counted.get(&format!("{table}.NoPorts"));
+        handled.foreign = counted.get(&format!("{table}NoPorts"));
         handled.latency = self.stamped.then_some(times);
         Ok(handled)
     }

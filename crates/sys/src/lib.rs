@@ -1,12 +1,14 @@
 //! The system, each part of it written once: what the other crates ask Linux for.
 
 pub mod addresses;
+pub mod cpus;
 pub mod errno;
 pub mod ethtool;
 pub mod links;
 pub mod napi;
 pub mod netlink;
 pub mod netns;
+pub mod proc;
 pub mod qdiscs;
 pub mod routes;
 pub mod sysctl;

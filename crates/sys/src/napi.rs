@@ -8,6 +8,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::cpus;
 use crate::netns::Namespace;
 
 /// How long threads may take to appear.
@@ -19,7 +20,7 @@ const NAP: Duration = Duration::from_millis(5);
 ///
 /// # Errors
 /// The kernel has no such setting, or no thread appears.
-pub fn put_on(namespace: &Namespace, device: &str, cpus: &[u32]) -> io::Result<usize> {
+pub fn put_on(namespace: &Namespace, device: &str, on: &[u32]) -> io::Result<usize> {
     let before = threads_of(device)?;
     write_threaded(namespace, device)?;
     let begun = Instant::now();
@@ -37,8 +38,8 @@ pub fn put_on(namespace: &Namespace, device: &str, cpus: &[u32]) -> io::Result<u
         }
         thread::sleep(NAP);
     };
-    for (pid, cpu) in mine.iter().zip(cpus.iter().cycle()) {
-        pin(*pid, *cpu)?;
+    for (pid, cpu) in mine.iter().zip(on.iter().cycle()) {
+        cpus::pin(*pid, *cpu)?;
     }
     Ok(mine.len())
 }
@@ -104,19 +105,4 @@ fn threads_of(device: &str) -> io::Result<Vec<i32>> {
     }
     found.sort_unstable();
     Ok(found)
-}
-
-fn pin(pid: i32, cpu: u32) -> io::Result<()> {
-    // SAFETY: an all-zero set is a valid one, with no CPU in it.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    if cpu as usize >= libc::CPU_SETSIZE as usize {
-        return Err(ErrorKind::InvalidInput.into());
-    }
-    // SAFETY: the number is below the set's size.
-    unsafe { libc::CPU_SET(cpu as usize, &mut set) };
-    // SAFETY: the kernel reads the set, whose size is told.
-    match unsafe { libc::sched_setaffinity(pid, size_of_val(&set), &raw const set) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }

@@ -7,11 +7,20 @@ use std::os::fd::BorrowedFd;
 use netplumb_model::recording::Ledger;
 use netplumb_sys::netlink::Netlink;
 use netplumb_sys::netns::inside;
+use netplumb_sys::proc::counters::Counters;
 
 /// Counters of packets that went missing, by cause ("UdpRcvbufErrors").
 pub type Drops = BTreeMap<String, u64>;
 
-/// Counters of /proc/net/snmp that count packets lost, not merely odd.
+/// What devices count as lost, and what that is called as a cause.
+const DEVICE: &[(&str, &str)] = &[
+    ("rx_errors", "rx errors"),
+    ("rx_dropped", "rx drops"),
+    ("tx_errors", "tx errors"),
+    ("tx_dropped", "tx drops"),
+];
+
+/// Counters of protocols that count packets lost, not merely odd.
 const SNMP: &[&str] = &[
     "IpInHdrErrors",
     "IpInAddrErrors",
@@ -83,17 +92,22 @@ const REASONS: [(&str, &[&str]); 6] = [
 /// # Errors
 /// The namespace can't be entered; a counter that is not there is none.
 pub fn read(namespace: BorrowedFd<'_>) -> io::Result<Drops> {
-    inside(namespace, || {
-        let mut drops = Drops::new();
-        // `thread-self`: /proc/net is that of the whole process.
-        let text = |name: &str| {
-            std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
-        };
-        snmp(&text("snmp"), &mut drops);
-        snmp6(&text("snmp6"), &mut drops);
-        devices(&text("dev"), &mut drops);
-        Ok(drops)
-    })
+    Ok(of_loss(Counters::read(namespace)?.all()))
+}
+
+/// Those that count losses, as causes are called.
+fn of_loss(counters: &Drops) -> Drops {
+    let cause = |name: &str| match name.split_once(' ') {
+        None => SNMP.contains(&name).then(|| name.to_string()),
+        Some((device, name)) => {
+            let (_, what) = DEVICE.iter().find(|(known, _)| *known == name)?;
+            Some(format!("{device} {what}"))
+        }
+    };
+    let causes = counters
+        .iter()
+        .filter_map(|(name, n)| Some((cause(name)?, *n)));
+    causes.collect()
 }
 
 /// Packets that the queueing disciplines of a namespace dropped, by device; and how many
@@ -189,92 +203,32 @@ pub fn since(before: &Drops, after: &Drops) -> Drops {
         .collect()
 }
 
-/// Pairs of lines: `Udp: InDatagrams NoPorts ...` and `Udp: 12 0 ...`.
-fn snmp(text: &str, drops: &mut Drops) {
-    let lines: Vec<&str> = text.lines().collect();
-    for pair in lines.chunks_exact(2) {
-        let mut names = pair[0].split_whitespace();
-        let mut values = pair[1].split_whitespace();
-        let prefix = names
-            .next()
-            .unwrap_or_default()
-            .trim_end_matches(':')
-            .to_string();
-        values.next();
-        for (name, value) in names.zip(values) {
-            let name = format!("{prefix}{name}");
-            if let (true, Ok(value)) = (SNMP.contains(&name.as_str()), value.parse()) {
-                drops.insert(name, value);
-            }
-        }
-    }
-}
-
-fn snmp6(text: &str, drops: &mut Drops) {
-    for line in text.lines() {
-        if let Some((name, value)) = line.split_once(char::is_whitespace)
-            && let (true, Ok(value)) = (SNMP.contains(&name), value.trim().parse())
-        {
-            drops.insert(name.to_string(), value);
-        }
-    }
-}
-
-/// Columns 3 and 4 (receive errors, drops) and 11 and 12 (transmit).
-fn devices(text: &str, drops: &mut Drops) {
-    for line in text.lines().skip(2) {
-        let Some((device, rest)) = line.split_once(':') else {
-            continue;
-        };
-        let columns: Vec<&str> = rest.split_whitespace().collect();
-        for (index, what) in [
-            (2, "rx errors"),
-            (3, "rx drops"),
-            (10, "tx errors"),
-            (11, "tx drops"),
-        ] {
-            if let Some(value) = columns.get(index).and_then(|c| c.parse().ok()) {
-                drops.insert(format!("{} {what}", device.trim()), value);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Check that the pairs of lines are read by name, not by place.
+    /// Check that of all counters those of losses are taken, a device's four among them.
     #[test]
-    fn snmp_by_name() {
-        let mut drops = Drops::new();
-        snmp(
-            "Udp: InDatagrams NoPorts InErrors\nUdp: 7 3 2\n",
-            &mut drops,
-        );
-        assert_eq!(
-            drops,
-            Drops::from([("UdpNoPorts".into(), 3), ("UdpInErrors".into(), 2)])
-        );
-    }
-
-    /// Check that a device's four counters are found, and others left alone.
-    #[test]
-    fn device_columns() {
-        let mut drops = Drops::new();
-        devices(
-            "h\nh\n  eth0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n",
-            &mut drops,
-        );
-        assert_eq!(
-            drops.into_iter().collect::<Vec<_>>(),
-            [
-                ("eth0 rx drops".to_string(), 4),
-                ("eth0 rx errors".to_string(), 3),
-                ("eth0 tx drops".to_string(), 12),
-                ("eth0 tx errors".to_string(), 11),
-            ]
-        );
+    fn losses() {
+        let counters = drops(&[
+            ("UdpInDatagrams", 7),
+            ("UdpNoPorts", 3),
+            ("Ip6InDiscards", 2),
+            ("eth0 rx_packets", 9),
+            ("eth0 rx_errors", 3),
+            ("eth0 rx_dropped", 4),
+            ("eth0 tx_errors", 11),
+            ("eth0 tx_dropped", 12),
+        ]);
+        let expected = [
+            ("UdpNoPorts", 3),
+            ("Ip6InDiscards", 2),
+            ("eth0 rx errors", 3),
+            ("eth0 rx drops", 4),
+            ("eth0 tx errors", 11),
+            ("eth0 tx drops", 12),
+        ];
+        assert_eq!(of_loss(&counters), drops(&expected));
     }
 
     fn drops(of: &[(&str, u64)]) -> Drops {

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use netplumb_instruments::live::LiveError;
 use netplumb_instruments::rates::cpu::{self, CpuClock, Reading};
 use netplumb_instruments::rates::drops::Drops;
-use netplumb_instruments::rates::links::Counters;
 use netplumb_knobs::Knobs;
 use netplumb_lab::vm::process::{Cancel, VmError};
 use netplumb_model::bench::{
@@ -19,6 +18,7 @@ use netplumb_model::experiment::Offload;
 use netplumb_model::quantity::Figure;
 use netplumb_paths::{PathError, Sink, Standing, Way, set_up};
 use netplumb_sys::napi;
+use netplumb_sys::proc::counters::Counters;
 use netplumb_workload::frames::{
     Bounded, Generator, GeneratorError, GeneratorPlan, Method, TTL, calibrate,
 };
@@ -439,7 +439,7 @@ impl Stand {
             devices.sort_unstable();
             devices.dedup();
         }
-        Counters::read(site.namespace.as_fd(), &devices)
+        Counters::read_all(site.namespace.as_fd(), &devices)
             .map_err(EngineError::host("read the kernel's counters"))
     }
 
@@ -535,13 +535,13 @@ impl Stand {
             settled,
         };
         let foreign = self.ground.is_shared().then(|| {
-            let came = grew.get(&format!("{to} rx_packets")).copied();
+            let came = grew.get(&format!("{to} rx_packets"));
             let sent: u64 = generated.iter().map(|g| g.sent).sum();
-            path.foreign.max(came.unwrap_or(0).saturating_sub(sent))
+            path.foreign.max(came.saturating_sub(sent))
         });
         Ok(Ways {
-            hops: way.hops(generated, &path, sink.as_ref(), &grew),
-            queues: ledger::queues(to, &grew),
+            hops: way.hops(generated, &path, sink.as_ref(), grew.all()),
+            queues: ledger::queues(to, grew.all()),
             foreign,
         })
     }

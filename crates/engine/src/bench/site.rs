@@ -1,11 +1,10 @@
 //! The ground that a block is measured on: namespaces, and which CPU does what.
 
-use std::fs;
-
 use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_model::bench::{Bench, BenchArm, DataPath, Fault};
 use netplumb_model::class::Link;
 use netplumb_paths::{Device, Site};
+use netplumb_sys::cpus;
 use netplumb_sys::netns::Namespace;
 use netplumb_workload::frames::Exit;
 
@@ -64,21 +63,8 @@ impl Cpus {
 
 /// The CPUs that are online.
 pub(super) fn online() -> Result<Vec<u32>, EngineError> {
-    let text = fs::read_to_string("/sys/devices/system/cpu/online")
-        .map_err(EngineError::host("read which CPUs are online"))?;
-    Ok(ranges(text.trim()))
-}
-
-/// "0-2,5" as numbers.
-fn ranges(text: &str) -> Vec<u32> {
-    let mut all = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        if let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) {
-            all.extend(first..=last.min(first.saturating_add(4_096)));
-        }
-    }
-    all
+    let online = cpus::online().map_err(EngineError::host("read which CPUs are online"))?;
+    Ok(online.into_iter().collect())
 }
 
 /// Whether packets go to another device than the one they came by.
@@ -297,13 +283,5 @@ mod tests {
         assert_eq!(of(2, true, &[0, 1, 4, 5]), Some((vec![4, 5], vec![0, 1])));
         assert_eq!(of(2, true, &[0, 1]), None);
         assert_eq!(of(3, false, &[0, 1]), None);
-    }
-
-    /// Check how the kernel's lists of CPUs are read.
-    #[test]
-    fn lists() {
-        assert_eq!(ranges("0-2,5"), [0, 1, 2, 5]);
-        assert_eq!(ranges("0"), [0]);
-        assert_eq!(ranges(""), [] as [u32; 0]);
     }
 }

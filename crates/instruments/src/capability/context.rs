@@ -9,6 +9,7 @@ use std::fs;
 use std::io::Read;
 
 use netplumb_model::capability::Machine;
+use netplumb_sys::proc;
 
 use super::btf::{self, Targets};
 use super::mounts;
@@ -193,20 +194,16 @@ impl Context {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let os = fs::read_to_string("/etc/os-release").unwrap_or_default();
-        let field = |text: &str, name: &str, separator: char| {
-            text.lines()
-                .filter_map(|l| l.split_once(separator))
-                .find(|(k, _)| k.trim() == name)
-                .map(|(_, v)| v.trim().trim_matches('"').to_owned())
-        };
-        let memory = field(&meminfo, "MemTotal", ':')
-            .and_then(|v| v.split_whitespace().next()?.parse::<u64>().ok());
-        let flags = field(&cpuinfo, "flags", ':').unwrap_or_default();
+        let name = os.lines().find_map(|l| l.strip_prefix("PRETTY_NAME="));
+        let name = name.map(|name| name.trim().trim_matches('"').to_owned());
+        let memory = proc::number(&meminfo, "MemTotal");
+        let flags = proc::field(&cpuinfo, "flags").unwrap_or_default();
+        let model = proc::field(&cpuinfo, "model name").unwrap_or("unknown");
         Machine {
             kernel: self.release.clone(),
             arch: std::env::consts::ARCH.to_owned(),
-            os: field(&os, "PRETTY_NAME", '=').unwrap_or_else(|| "unknown".into()),
-            cpu: field(&cpuinfo, "model name", ':').unwrap_or_else(|| "unknown".into()),
+            os: name.unwrap_or_else(|| "unknown".into()),
+            cpu: model.to_owned(),
             cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
             memory_mib: memory.unwrap_or(0) / 1024,
             guest: flags.split_whitespace().any(|f| f == "hypervisor"),

@@ -14,6 +14,8 @@ use super::layout::cell;
 use super::object::{Program, Templates};
 use super::runtime::{Memory, Shape};
 use super::types::{Described, Types};
+use netplumb_sys::cpus;
+
 use crate::live::LiveError;
 
 /// The function that calls the empty ones.
@@ -93,13 +95,8 @@ impl Pinned {
     }
 
     fn pin(&self, cpu: u32) {
-        // SAFETY: the set is ours, and the number within it.
-        unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            libc::CPU_SET(cpu as usize, &mut set);
-            // A CPU that has just gone is measured elsewhere.
-            libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
-        }
+        // A CPU that has just gone is measured elsewhere.
+        let _ = cpus::pin(0, cpu);
     }
 }
 

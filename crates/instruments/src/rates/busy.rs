@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 
+use netplumb_sys::cpus;
+
 use super::{has_tracepoint, refused, system};
 use crate::live::LiveError;
 use crate::own::monotonic_ns;
@@ -144,7 +146,7 @@ fn switch_once(possible: usize) {
     let visitor = visitor.spawn(move || {
         for cpu in 0..possible {
             // One that is off, or not ours to use, is known when it is used.
-            let _ = super::run_on(cpu);
+            let _ = cpus::pin(0, cpu as u32);
         }
     });
     // It does not fail; if there is none, CPUs are known later.

@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::{self, Read};
 
 use netplumb_model::bench::CpuUse;
+use netplumb_sys::proc::stat::{self, CpuTimes, ticks_per_second};
 
 pub use super::accounting::facts;
 use super::busy::{Busy, Ran};
@@ -26,20 +27,11 @@ const MOST_UNSURE: f64 = 0.01;
 const READ_NS: u64 = 500_000;
 const READS: usize = 5;
 
-/// A CPU's line of /proc/stat, as far as it is used here, in seconds since boot.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Fields {
-    /// Idle, and idle while something waited for I/O.
-    idle_s: f64,
-    softirq_s: f64,
-    steal_s: f64,
-}
-
 /// A reading of /proc/stat.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stat {
     at_ns: u64,
-    cpus: BTreeMap<u32, Fields>,
+    cpus: BTreeMap<u32, CpuTimes>,
 }
 
 impl Stat {
@@ -50,7 +42,7 @@ impl Stat {
     pub fn read() -> io::Result<Stat> {
         let mut best: Option<(u64, u64, String)> = None;
         for _ in 0..READS {
-            let mut file = File::open("/proc/stat")?;
+            let mut file = File::open(stat::PATH)?;
             // The kernel makes all of it at the first read, and reads no clock of ours.
             let mut text = String::with_capacity(64 << 10);
             let before_ns = monotonic_ns();
@@ -66,7 +58,7 @@ impl Stat {
         let (_, at_ns, text) = best.ok_or(io::ErrorKind::NotFound)?;
         Ok(Stat {
             at_ns,
-            cpus: parse(&text, ticks_per_second()),
+            cpus: stat::parse(&text, ticks_per_second()),
         })
     }
 
@@ -111,36 +103,6 @@ impl Stat {
             _ => 1.0,
         }
     }
-}
-
-/// USER_HZ: what the fields are counted in, whatever the kernel's own tick is.
-fn ticks_per_second() -> f64 {
-    // SAFETY: sysconf takes a number and touches no memory of ours.
-    match unsafe { libc::sysconf(libc::_SC_CLK_TCK) } {
-        ticks if ticks > 0 => ticks as f64,
-        _ => 100.0,
-    }
-}
-
-/// The lines of single CPUs: user, nice, system, idle, iowait, irq, softirq, steal.
-fn parse(text: &str, ticks_per_second: f64) -> BTreeMap<u32, Fields> {
-    let lines = text.lines().filter_map(|line| {
-        let (cpu, rest) = line.strip_prefix("cpu")?.split_once(' ')?;
-        let ticks: Vec<f64> = rest
-            .split_whitespace()
-            .map(|field| field.parse().unwrap_or(0.0))
-            .collect();
-        let seconds = |n: usize| ticks.get(n).copied().unwrap_or(0.0) / ticks_per_second;
-        Some((
-            cpu.parse().ok()?,
-            Fields {
-                idle_s: seconds(3) + seconds(4),
-                softirq_s: seconds(6),
-                steal_s: seconds(7),
-            },
-        ))
-    });
-    lines.collect()
 }
 
 /// Reads how busy CPUs are, by both methods; the second one's programs are attached for

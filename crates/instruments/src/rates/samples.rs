@@ -252,7 +252,7 @@ mod tests {
         }
         // SAFETY: takes nothing.
         let cpu = unsafe { libc::sched_getcpu() } as u32;
-        super::super::run_on(cpu as usize).unwrap();
+        netplumb_sys::cpus::pin(0, cpu as u32).unwrap();
         let mut sampler = Sampler::load(&[cpu]).unwrap();
         let begun = Instant::now();
         sampler.begin().unwrap();

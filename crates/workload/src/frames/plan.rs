@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 
 use netplumb_model::bench::{FRAME_BYTES_MOST, FrameSize, Frames, Offered};
 use netplumb_model::class::Family;
+use netplumb_sys::cpus;
 
 use super::error::GeneratorError;
 use super::layout::PPS_LEAST;
-use super::system;
 
 /// Frames that the kernel handles at a time, if nobody says how many: as many as a
 /// NAPI poll (NAPI_POLL_WEIGHT).
@@ -255,7 +255,7 @@ impl GeneratorPlan {
             ));
         }
         // Where /sys is not mounted, binding a thread to it tells.
-        let Ok(online) = system::cpus_online() else {
+        let Ok(online) = cpus::online() else {
             return Ok(());
         };
         match self.cpus.iter().find(|cpu| !online.contains(cpu)) {

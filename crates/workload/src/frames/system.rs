@@ -1,14 +1,11 @@
 //! Threads on their CPUs and in their namespaces, and what a device is like.
 
-use std::collections::BTreeSet;
-use std::io;
 use std::os::fd::BorrowedFd;
 
+use netplumb_sys::cpus;
 use netplumb_sys::netlink::Netlink;
 use netplumb_sys::netns;
-use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
-use nix::unistd::Pid;
 
 use super::error::{GeneratorError, doing};
 
@@ -19,40 +16,22 @@ pub(super) const CALL_BACK: Signal = Signal::SIGURG;
 /// Bytes of the link header.
 const LINK_BYTES: u32 = 14;
 
-/// CPUs that are there and online.
-pub(super) fn cpus_online() -> io::Result<BTreeSet<u32>> {
-    let list = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
-    parse_cpus(&list).ok_or_else(|| io::Error::other("the kernel's list of CPUs can't be read"))
-}
-
 /// Room for every CPU by its number: there may be gaps between these.
 pub(super) fn cpus_room() -> u32 {
     let possible = libbpf_rs::num_possible_cpus().ok();
     let possible = possible.and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
-    let online = cpus_online().ok().and_then(|cpus| cpus.last().copied());
+    let online = cpus::online().ok().and_then(|cpus| cpus.last().copied());
     possible.max(online.map_or(0, |last| last + 1))
-}
-
-fn parse_cpus(list: &str) -> Option<BTreeSet<u32>> {
-    let mut cpus = BTreeSet::new();
-    for part in list.trim().split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        cpus.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
-    }
-    Some(cpus)
 }
 
 /// Bind this thread to a CPU.
 pub(super) fn pin(cpu: u32) -> Result<(), GeneratorError> {
-    let mut set = CpuSet::new();
-    set.set(cpu as usize)
-        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set))
-        .map_err(|e| match e {
-            nix::Error::EINVAL => GeneratorError::Input(format!(
-                "CPU {cpu} is not there, not online, or not among those that this process may use"
-            )),
-            e => doing(format!("bind a thread to CPU {cpu}"))(e.into()),
-        })
+    cpus::pin(0, cpu).map_err(|e| match e.raw_os_error() {
+        Some(libc::EINVAL) => GeneratorError::Input(format!(
+            "CPU {cpu} is not there, not online, or not among those that this process may use"
+        )),
+        _ => doing(format!("bind a thread to CPU {cpu}"))(e),
+    })
 }
 
 /// Move this thread into a network namespace, for good.
@@ -128,18 +107,4 @@ pub(super) fn now_ns() -> u64 {
         .ok()
         .and_then(|t| u64::try_from(std::time::Duration::from(t).as_nanos()).ok())
         .unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check the kernel's way to list CPUs.
-    #[test]
-    fn lists_of_cpus() {
-        let cpus = |list| parse_cpus(list).map(|c| c.into_iter().collect::<Vec<_>>());
-        assert_eq!(cpus("0-1\n"), Some(vec![0, 1]));
-        assert_eq!(cpus("0,2-4,7\n"), Some(vec![0, 2, 3, 4, 7]));
-        assert_eq!(cpus("\n"), None);
-    }
 }

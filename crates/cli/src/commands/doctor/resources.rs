@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use netplumb_model::capability::{Capability, Group, Verdict};
+use netplumb_sys::proc;
 
 /// What a guest, QEMU and we ourselves take together, in MiB.
 const MEMORY_MIB: u64 = 1024;
@@ -132,13 +133,7 @@ fn room(folder: &Path, free_mib: u64) -> Verdict {
 }
 
 fn memory(meminfo: &str) -> Verdict {
-    let free = meminfo.lines().find_map(|l| {
-        l.strip_prefix("MemAvailable:")?
-            .split_whitespace()
-            .next()?
-            .parse::<u64>()
-            .ok()
-    });
+    let free = proc::number(meminfo, "MemAvailable");
     match free.map(|kib| kib / 1024) {
         None => Verdict::no("/proc/meminfo does not say how much is free", "mount /proc"),
         Some(mib) if mib >= MEMORY_MIB => Verdict::yes(format!("{} free", size(mib))),

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use netplumb_sys::proc;
+
 use super::Lab;
 use crate::exit::CannotHere;
 
@@ -24,8 +26,7 @@ pub(super) fn check(lab: Lab) -> Result<(), CannotHere> {
 
 fn effective() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"))?;
-    u64::from_str_radix(line.trim(), 16).ok()
+    u64::from_str_radix(proc::field(&status, "CapEff")?, 16).ok()
 }
 
 fn missing(lab: Lab, effective: u64) -> Vec<&'static str> {

@@ -8,7 +8,7 @@ use crate::own::thread_ns;
 fn stat(at_s: u64, text: &str) -> Stat {
     Stat {
         at_ns: at_s * 1_000_000_000,
-        cpus: parse(text, 100.0),
+        cpus: stat::parse(text, 100.0),
     }
 }
 
@@ -87,7 +87,7 @@ fn as_root_half_of_the_time() {
     let measured = std::thread::spawn(move || {
         let cpus = std::thread::available_parallelism().unwrap().get();
         let cpu = cpus - 1;
-        super::super::run_on(cpu).unwrap();
+        netplumb_sys::cpus::pin(0, cpu as u32).unwrap();
         // Others use the machine as well, and where they change their mind while the two
         // are read, these differ: most windows have to be right.
         mostly(3, 5, || {
@@ -122,7 +122,7 @@ fn as_root_a_period_under_way() {
         return;
     }
     let busy = std::thread::spawn(move || {
-        super::super::run_on(0).unwrap();
+        netplumb_sys::cpus::pin(0, 0).unwrap();
         let read = || clock.second.as_ref().unwrap().read().unwrap()[&0];
         let before = read();
         let until = Instant::now() + Duration::from_millis(30);

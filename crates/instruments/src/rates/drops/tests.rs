@@ -119,10 +119,11 @@ fn as_root_the_other_end_takes_none() {
         let source = redirecting(sandbox.pair.left);
         run_live(&source, &FRAME, FRAMES, sandbox.pair.right).unwrap();
         let (device, cause) = match drops.read(&[sandbox.inode]).unwrap() {
-            went if went.keys().any(|p| p.cause.contains("xmit")) => {
-                ("plumb0", "xdp_devmap_xmit ENXIO")
-            }
-            _ => ("plumb1", "xdp_redirect_err EOPNOTSUPP"),
+            went if went.keys().any(|p| p.cause.contains("xmit")) => (
+                "plumb0",
+                "xdp_devmap_xmit: nobody takes them at the other end (ENXIO)",
+            ),
+            _ => ("plumb1", "xdp_redirect_err: device takes none by XDP"),
         };
         all_went(&drops, &sandbox, device, cause);
     });
@@ -141,7 +142,12 @@ fn as_root_the_other_end_is_down() {
         let drops = Drops::attach().unwrap();
         let source = redirecting(sandbox.pair.left);
         run_live(&source, &FRAME, FRAMES, sandbox.pair.right).unwrap();
-        all_went(&drops, &sandbox, "plumb0", "xdp_devmap_xmit ENXIO");
+        all_went(
+            &drops,
+            &sandbox,
+            "plumb0",
+            "xdp_devmap_xmit: nobody takes them at the other end (ENXIO)",
+        );
     });
 }
 
@@ -153,6 +159,11 @@ fn as_root_no_such_target() {
         let drops = Drops::attach().unwrap();
         let source = redirecting(9999);
         run_live(&source, &FRAME, FRAMES, sandbox.pair.right).unwrap();
-        all_went(&drops, &sandbox, "plumb1", "xdp_redirect_err EINVAL");
+        all_went(
+            &drops,
+            &sandbox,
+            "plumb1",
+            "xdp_redirect_err: no such device (EINVAL)",
+        );
     });
 }
