@@ -3,6 +3,7 @@
 use std::fmt;
 
 use netplumb_model::timing::{Attached, Clock, TimingSpec, Window};
+use netplumb_sys::bpf::BpfError;
 
 use crate::functions::Functions;
 
@@ -33,6 +34,28 @@ impl fmt::Display for LiveError {
             LiveError::CannotRun { reason, remedy } => write!(f, "{reason}: {remedy}"),
             LiveError::Asked(what) => f.write_str(what),
             LiveError::System { doing, source } => write!(f, "can't {doing}: {source}"),
+        }
+    }
+}
+
+impl LiveError {
+    /// For programs of an instrument that are not in the kernel, or whose maps can't be had.
+    pub(crate) fn programs(of: &'static str) -> impl FnOnce(BpfError) -> LiveError {
+        move |error| match error {
+            BpfError::NoTypes(_) => LiveError::CannotRun {
+                reason: error.to_string(),
+                remedy: "use a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions have it"
+                    .into(),
+            },
+            BpfError::NotPermitted(_) => LiveError::CannotRun {
+                reason: error.to_string(),
+                remedy: "be root, or have CAP_BPF and CAP_PERFMON (`plumb doctor` says more)"
+                    .into(),
+            },
+            other => LiveError::System {
+                doing: format!("load the programs of `{of}`"),
+                source: Box::new(other),
+            },
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What measuring takes: CPU time of our own, and what programs in the kernel say
 //! of themselves.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::Object;
-use libbpf_sys as sys;
+use netplumb_sys::bpf::raw;
 
 /// Programs that are loaded.
 #[derive(Debug)]
@@ -33,14 +33,7 @@ impl Programs {
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for program in &self.0 {
-            let mut info = sys::bpf_prog_info::default();
-            let mut size = size_of_val(&info) as u32;
-            // SAFETY: the descriptor is a program's, and the kernel writes no more
-            // than `size` bytes. All pointers and lengths within are 0.
-            let result = unsafe {
-                sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size)
-            };
-            if result == 0 {
+            if let Ok(info) = raw::info(program.as_fd()) {
                 totals.run_ns += info.run_time_ns;
                 totals.runs += info.run_cnt;
                 totals.misses += info.recursion_misses;

@@ -11,10 +11,10 @@
 //! is 166 instructions.
 
 use std::fmt;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
-use libbpf_sys as sys;
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
+use netplumb_sys::bpf::{BpfError, Opened, map, raw};
 
 /// The programs, compiled from single/single.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/single.bpf.o"));
@@ -37,7 +37,7 @@ const NEVER: &[&str] = &["__rcu_read_lock", "__rcu_read_unlock"];
 pub struct TimerError {
     doing: &'static str,
     function: String,
-    source: libbpf_rs::Error,
+    source: Box<dyn std::error::Error + Send + Sync>,
 }
 
 impl fmt::Display for TimerError {
@@ -53,7 +53,7 @@ impl fmt::Display for TimerError {
 
 impl std::error::Error for TimerError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
+        Some(&*self.source)
     }
 }
 
@@ -115,44 +115,37 @@ impl FunctionTimer {
     /// not trace.
     pub fn attach(function: &str) -> Result<Self, TimerError> {
         let failed = |doing| {
-            move |source| TimerError {
+            move |source: BpfError| TimerError {
                 doing,
                 function: function.to_string(),
-                source,
+                source: source.into(),
             }
         };
         if NEVER.contains(&function) {
-            let why = std::io::Error::other("the probe itself calls it");
-            return Err(failed("time")(why.into()));
+            let why = "the probe itself calls it".to_string();
+            return Err(failed("time")(BpfError::Object(why)));
         }
-        // libelf wants it aligned, as the allocator has it.
-        let image = OBJECT.to_vec();
-        let mut open = ObjectBuilder::default()
-            .open_memory(&image)
-            .map_err(failed("read the programs that time"))?;
+        let mut open = Opened::new(OBJECT).map_err(failed("read the programs that time"))?;
         for mut program in open.progs_mut() {
             program
                 .set_attach_target(0, Some(function.to_string()))
+                .map_err(BpfError::from)
                 .map_err(failed("find"))?;
         }
         let object = open.load().map_err(failed("load the programs that time"))?;
         let link = |name: &str| {
             let program = object.progs_mut().find(|p| p.name() == name);
+            let missing = || BpfError::Object(format!("the compiled programs have no `{name}`"));
             program
-                .ok_or_else(|| missing(name))
-                .and_then(|p| p.attach_trace())
+                .ok_or_else(missing)
+                .and_then(|p| Ok(p.attach_trace()?))
                 .map_err(failed("attach to"))
         };
         // `leave` passes over what it has not seen entered, but `enter` would wait
         // for exits that nobody sees.
         let leave = link("leave")?;
         let enter = link("enter")?;
-        let times = object
-            .maps()
-            .find(|m| m.name() == "times")
-            .ok_or_else(|| missing("times"))
-            .and_then(|m| MapHandle::try_from(&m))
-            .map_err(failed("read the times of"))?;
+        let times = map(&object, "times").map_err(failed("read the times of"))?;
         let mut timer = FunctionTimer {
             function: function.to_string(),
             _enter: enter,
@@ -210,38 +203,24 @@ impl FunctionTimer {
     fn misses(&self) -> Result<u64, TimerError> {
         let mut misses = 0;
         for program in self.object.progs() {
-            let mut info = sys::bpf_prog_info::default();
-            let mut size = size_of_val(&info) as u32;
-            // SAFETY: the descriptor is a program's, and the kernel writes no more
-            // than `size` bytes. All pointers and lengths within are 0.
-            let result = unsafe {
-                sys::bpf_prog_get_info_by_fd(
-                    program.as_fd().as_raw_fd(),
-                    &raw mut info,
-                    &raw mut size,
-                )
-            };
-            if result < 0 {
-                let source = libbpf_rs::Error::from_raw_os_error(-result);
-                return Err(self.error("count the missed calls of", source));
-            }
+            let info = raw::info(program.as_fd())
+                .map_err(|source| self.error("count the missed calls of", source))?;
             misses += info.recursion_misses;
         }
         Ok(misses)
     }
 
-    fn error(&self, doing: &'static str, source: libbpf_rs::Error) -> TimerError {
+    fn error(
+        &self,
+        doing: &'static str,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> TimerError {
         TimerError {
             doing,
             function: self.function.clone(),
-            source,
+            source: source.into(),
         }
     }
-}
-
-fn missing(name: &str) -> libbpf_rs::Error {
-    let error = std::io::Error::other(format!("the compiled programs have no `{name}`"));
-    libbpf_rs::Error::from(error)
 }
 
 #[cfg(test)]
@@ -252,8 +231,7 @@ mod tests {
     /// for, with the map as large as is read.
     #[test]
     fn programs_are_carried() {
-        let image = OBJECT.to_vec();
-        let object = ObjectBuilder::default().open_memory(&image).unwrap();
+        let object = Opened::new(OBJECT).unwrap();
         let mut names: Vec<_> = object
             .progs()
             .map(|p| p.name().to_string_lossy().into_owned())

@@ -23,10 +23,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::btf::{Btf, types};
-use libbpf_rs::{Object, ObjectBuilder, RingBufferBuilder};
+use libbpf_rs::{Object, RingBufferBuilder};
 use netplumb_model::recording::Loss;
 use netplumb_model::timing::{Attached, Mechanism, TimingSpec, Window};
+use netplumb_sys::bpf::{self, types};
 
 use self::counted::Counted;
 use self::hooks::Hooks;
@@ -40,6 +40,8 @@ use crate::reasons::Reasons;
 /// The programs, compiled from stages/stages.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stages.bpf.o"));
 
+/// What the instrument is called.
+const STAGES: &str = "stages";
 /// What programs are called before the tracepoint's name.
 const PREFIX: &str = "stages_";
 /// Without these there is no way of any packet.
@@ -131,22 +133,12 @@ impl Stages {
                 Mechanism::TpBtf
             )));
         }
-        let btf = Btf::from_vmlinux().map_err(|error| LiveError::CannotRun {
-            reason: format!("the kernel has no type information ({error})"),
-            remedy: "use a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions have it".into(),
-        })?;
-        let has = |tracepoint: &str| {
-            let name = format!("btf_trace_{tracepoint}");
-            btf.type_by_name::<types::Typedef<'_>>(&name).is_some()
-        };
+        let btf = types::of_kernel().map_err(LiveError::programs(STAGES))?;
+        let has = |tracepoint: &str| types::has_tracepoint(&btf, tracepoint);
         let mut config = filter::config(spec, has("sk_data_ready"))?;
         config.has_pauses = u32::from(spec.selection.max_overhead.is_some());
         let mut attached = Attached::default();
-        // libelf wants it aligned, as the allocator has it.
-        let image = OBJECT.to_vec();
-        let mut open = ObjectBuilder::default()
-            .open_memory(&image)
-            .map_err(system("read the programs of `stages`"))?;
+        let mut open = bpf::Opened::new(OBJECT).map_err(LiveError::programs(STAGES))?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let tracepoint = name.strip_prefix(PREFIX).unwrap_or(&name);
@@ -170,22 +162,9 @@ impl Stages {
             }
             program.set_autoload(wanted && has(tracepoint));
         }
-        let mut settings = open
-            .maps_mut()
-            .find(|m| m.name().to_string_lossy().ends_with(".rodata"));
-        let values = settings.as_mut().and_then(|m| m.initial_value_mut());
-        match values {
-            Some(values) if values.len() == size_of_val(&config) => {
-                values.copy_from_slice(layout::bytes(&config));
-            }
-            _ => {
-                return Err(LiveError::System {
-                    doing: "set the programs of `stages`".into(),
-                    source: "their settings are not where they should be".into(),
-                });
-            }
-        }
-        let object = open.load().map_err(refused)?;
+        open.set_constants(layout::bytes(&config))
+            .map_err(LiveError::programs(STAGES))?;
+        let object = open.load().map_err(LiveError::programs(STAGES))?;
         let maps = Maps::of(&object).map_err(system("find the maps of `stages`"))?;
         let mut hooks = Hooks::default();
         for program in object.progs_mut() {
@@ -368,17 +347,6 @@ impl Drop for Stages {
     }
 }
 
-/// What the kernel's refusal to load the programs means.
-fn refused(source: libbpf_rs::Error) -> LiveError {
-    match source.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => LiveError::CannotRun {
-            reason: "the kernel doesn't let this user load BPF programs".into(),
-            remedy: "be root, or have CAP_BPF and CAP_PERFMON (`plumb doctor` says more)".into(),
-        },
-        _ => system("load the programs of `stages`")(source),
-    }
-}
-
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -440,8 +408,7 @@ mod tests {
     /// they are read and written, and a name that says its tracepoint.
     #[test]
     fn programs_are_carried() {
-        let image = OBJECT.to_vec();
-        let object = ObjectBuilder::default().open_memory(&image).unwrap();
+        let object = bpf::Opened::new(OBJECT).unwrap();
         for program in object.progs() {
             let name = program.name().to_string_lossy().into_owned();
             let tracepoint = name.strip_prefix(PREFIX).unwrap();

@@ -1,5 +1,6 @@
 //! What can go wrong when a path is set up.
 
+use netplumb_sys::bpf::{BpfError, Refusal};
 use netplumb_sys::errno;
 
 /// Why a path does not stand, or can't be read.
@@ -14,20 +15,8 @@ pub enum PathError {
         remedy: String,
     },
     /// The verifier did not take a program.
-    #[error(
-        "the kernel's verifier refused the program `{program}`: {reason}{}",
-        line.as_ref().map(|l| format!("\n  at: {l}")).unwrap_or_default()
-    )]
-    Refused {
-        /// The program.
-        program: String,
-        /// What the verifier says is wrong.
-        reason: String,
-        /// The line of the source that it says it of: `text @ file:line`.
-        line: Option<String>,
-        /// The end of its log.
-        log: String,
-    },
+    #[error("{0}")]
+    Refused(Refusal),
     /// What is asked for makes no sense.
     #[error("{0}")]
     Asked(String),
@@ -65,8 +54,10 @@ impl<T, E: Into<Box<dyn std::error::Error + Send + Sync>>> Doing<T> for Result<T
         self.map_err(|source| {
             let source = source.into();
             let bpf = source.downcast_ref::<libbpf_rs::Error>();
+            let loading = source.downcast_ref::<BpfError>();
             if errno::of(&*source) == Some(libc::EPERM)
                 || bpf.is_some_and(|e| e.kind() == libbpf_rs::ErrorKind::PermissionDenied)
+                || loading.is_some_and(|e| matches!(e, BpfError::NotPermitted(_)))
             {
                 return PathError::cannot(
                     format!("can't {}: not permitted", what()),

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use libbpf_rs::{Link, Object, ObjectBuilder};
+use libbpf_rs::{Link, Object};
+use netplumb_sys::bpf::{Opened, types};
 use netplumb_sys::errno;
 use netplumb_sys::netns::Namespace;
 
@@ -37,16 +38,12 @@ impl Lost {
         constants.extend(inode.to_ne_bytes());
         let mut facts = BTreeMap::new();
         // Which tracepoints a kernel has differs.
-        let btf = libbpf_rs::btf::Btf::from_vmlinux();
+        let btf = types::of_kernel();
         let has = |tracepoint: &str| {
-            btf.as_ref().is_ok_and(|btf| {
-                let name = format!("btf_trace_{tracepoint}");
-                btf.type_by_name::<libbpf_rs::btf::types::Typedef<'_>>(&name)
-                    .is_some()
-            })
+            btf.as_ref()
+                .is_ok_and(|btf| types::has_tracepoint(btf, tracepoint))
         };
-        let image = IMAGE.to_vec();
-        let mut open = ObjectBuilder::default().open_memory(&image).doing(doing)?;
+        let mut open = Opened::new(IMAGE).doing(doing)?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             // Older kernels alone report to it.
@@ -56,18 +53,8 @@ impl Lost {
             }
             program.set_autoload(has(&name));
         }
-        for mut map in open.maps_mut() {
-            if map.name().to_string_lossy().ends_with(".rodata")
-                && let Some(value) = map.initial_value_mut()
-                && value.len() == constants.len()
-            {
-                value.copy_from_slice(&constants);
-            }
-        }
-        let printer = libbpf_rs::set_print(None);
-        let object = open.load();
-        libbpf_rs::set_print(printer);
-        let object = object.doing(doing)?;
+        open.set_constants(&constants).doing(doing)?;
+        let object = open.load().doing(doing)?;
         let mut links = Vec::new();
         for program in object.progs_mut() {
             if program.autoload() {

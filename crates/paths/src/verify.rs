@@ -1,6 +1,6 @@
 //! What the kernel's verifier says of programs, one by one.
 
-use libbpf_rs::ObjectBuilder;
+use netplumb_sys::bpf::Opened;
 
 use crate::bpf::Load;
 use crate::error::{Doing, PathError};
@@ -22,12 +22,7 @@ pub struct Offered {
 /// # Errors
 /// It is no object of BPF programs, or has none.
 pub fn verify(object: &[u8]) -> Result<Vec<Offered>, PathError> {
-    // libelf wants it aligned, as the allocator has it.
-    let object = object.to_vec();
-    let printer = libbpf_rs::set_print(None);
-    let open = ObjectBuilder::default().open_memory(&object);
-    libbpf_rs::set_print(printer);
-    let open = open.doing(|| "read it as an object of BPF programs".into())?;
+    let open = Opened::new(object).doing(|| "read it as an object of BPF programs".into())?;
     let names = open
         .progs()
         .map(|p| p.name().to_string_lossy().into_owned());
@@ -37,7 +32,7 @@ pub fn verify(object: &[u8]) -> Result<Vec<Offered>, PathError> {
     }
     let offer = |program: String| {
         let load = Load {
-            image: &object,
+            image: object,
             program: &program,
             all_maps: true,
             ..Load::default()

@@ -1,6 +1,7 @@
 //! The system, each part of it written once: what the other crates ask Linux for.
 
 pub mod addresses;
+pub mod bpf;
 pub mod cpus;
 pub mod errno;
 pub mod ethtool;
@@ -8,6 +9,7 @@ pub mod links;
 pub mod napi;
 pub mod netlink;
 pub mod netns;
+pub mod perf;
 pub mod proc;
 pub mod qdiscs;
 pub mod routes;

@@ -21,6 +21,7 @@ mod tracing;
 use std::time::Instant;
 
 use netplumb_model::capability::{Capability, Group, Machine, Verdict};
+use netplumb_sys::bpf;
 use netplumb_sys::threads::{self, Task};
 
 pub(crate) use context::Config;
@@ -37,9 +38,7 @@ pub struct Survey {
 
 /// Try everything. Works for any user: what is refused is reported as such.
 pub fn survey() -> Survey {
-    // libbpf prints to standard error by default.
-    // SAFETY: "no printer" is a value that libbpf allows.
-    let printer = unsafe { libbpf_sys::libbpf_set_print(None) };
+    bpf::quiet();
     let context = Context::read();
     let families = [
         tracing::try_all,
@@ -56,8 +55,6 @@ pub fn survey() -> Survey {
         })
         .collect();
     let mut capabilities: Vec<Capability> = threads::each(tasks).into_iter().flatten().collect();
-    // SAFETY: the printer is the one that libbpf had.
-    unsafe { libbpf_sys::libbpf_set_print(printer) };
     capabilities.sort_by_key(|c| c.group);
     Survey {
         machine: context.machine(),

@@ -167,7 +167,7 @@ fn load_xdp(insns: &[sys::bpf_insn]) -> Result<OwnedFd, Failure> {
     let kind = Kind {
         program: sys::BPF_PROG_TYPE_XDP,
         attach: sys::BPF_XDP,
-        target: 0,
+        ..Kind::default()
     };
     program::load(kind, insns)
 }
@@ -241,7 +241,7 @@ fn netfilter(_: Pair) -> Result<Verdict, Failure> {
     let kind = Kind {
         program: sys::BPF_PROG_TYPE_NETFILTER,
         attach: sys::BPF_NETFILTER,
-        target: 0,
+        ..Kind::default()
     };
     let program = program::load(kind, &program::returning(NF_ACCEPT))?;
     let mut opts = program::link_opts(0);

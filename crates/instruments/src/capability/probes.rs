@@ -153,7 +153,7 @@ fn load(attach: sys::bpf_attach_type) -> Result<std::os::fd::OwnedFd, Failure> {
     let kind = Kind {
         program: sys::BPF_PROG_TYPE_KPROBE,
         attach,
-        target: 0,
+        ..Kind::default()
     };
     program::load(kind, &program::returning(0))
 }

@@ -5,15 +5,12 @@
 
 use std::ffi::{CStr, c_void};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use libbpf_sys as sys;
-
-use super::mounts::owned;
-
-const PERF_EVENT_IOC_ENABLE: libc::c_ulong = 0x2400;
-const PERF_EVENT_IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
-const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
+use netplumb_sys::bpf::raw;
+pub(crate) use netplumb_sys::bpf::raw::Kind;
+use netplumb_sys::perf;
 
 /// What the kernel said no to, and with which words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,9 +88,9 @@ impl Counter {
                 std::ptr::null(),
             )
         };
-        from_libbpf(fd)
+        raw::owned(fd)
             .map(Self)
-            .map_err(|e| Failure::new("making a BPF map", e))
+            .map_err(|e| Failure::io("making a BPF map", &e))
     }
 
     pub(crate) fn read(&self) -> u64 {
@@ -110,81 +107,18 @@ impl Counter {
     }
 }
 
-/// What kind of program to load.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Kind {
-    pub(crate) program: sys::bpf_prog_type,
-    pub(crate) attach: sys::bpf_attach_type,
-    /// The BTF number of the target; zero if the kind has none.
-    pub(crate) target: u32,
-}
-
 /// Load a program.
 pub(crate) fn load(kind: Kind, insns: &[sys::bpf_insn]) -> Result<OwnedFd, Failure> {
-    let mut opts = sys::bpf_prog_load_opts {
-        sz: size_of::<sys::bpf_prog_load_opts>() as _,
-        expected_attach_type: kind.attach,
-        attach_btf_id: kind.target,
-        attempts: 1,
-        ..Default::default()
-    };
-    let first = try_load(kind, insns, &mut opts);
-    let Err(errno) = first else {
-        return first.map_err(|e| Failure::new("", e));
-    };
-    // Only a refused program is worth a log: with one, the verifier takes longer.
-    let mut log = vec![0_u8; 16 * 1024];
-    opts.log_level = 1;
-    opts.log_size = log.len() as u32;
-    opts.log_buf = log.as_mut_ptr().cast();
-    let second = try_load(kind, insns, &mut opts);
-    let log = match &second {
-        Ok(_) => None,
-        Err(_) => last_line(&log),
-    };
-    Err(Failure {
+    raw::load("plumb_doctor", kind, insns).map_err(|refused| Failure {
         doing: "loading the program",
-        errno,
-        log,
+        errno: refused.errno,
+        log: refused.said,
     })
-}
-
-fn try_load(
-    kind: Kind,
-    insns: &[sys::bpf_insn],
-    opts: &mut sys::bpf_prog_load_opts,
-) -> Result<OwnedFd, i32> {
-    // SAFETY: the instructions, the names and the options (with the log that they point to)
-    // outlive the call.
-    from_libbpf(unsafe {
-        sys::bpf_prog_load(
-            kind.program,
-            c"plumb_doctor".as_ptr(),
-            c"GPL".as_ptr(),
-            insns.as_ptr(),
-            insns.len() as _,
-            opts,
-        )
-    })
-}
-
-/// The last line that says something; the verifier ends with its statistics.
-fn last_line(log: &[u8]) -> Option<String> {
-    let end = log.iter().position(|b| *b == 0).unwrap_or(log.len());
-    let text = String::from_utf8_lossy(&log[..end]);
-    text.lines()
-        .rev()
-        .map(str::trim)
-        .find(|l| !l.is_empty() && !l.starts_with("processed "))
-        .map(str::to_owned)
 }
 
 /// Attach a raw tracepoint program, or (without a name) one whose target is fixed at load time.
 pub(crate) fn attach_raw(program: &OwnedFd, name: Option<&CStr>) -> Result<OwnedFd, Failure> {
-    let name = name.map_or(std::ptr::null(), CStr::as_ptr);
-    // SAFETY: the name is NULL or NUL-terminated.
-    from_libbpf(unsafe { sys::bpf_raw_tracepoint_open(name, program.as_raw_fd()) })
-        .map_err(|e| Failure::new("attaching the program", e))
+    raw::attach(program.as_fd(), name).map_err(|e| Failure::io("attaching the program", &e))
 }
 
 /// Attach a program to a target by a link. Whatever `opts` points to must be alive.
@@ -195,8 +129,8 @@ pub(crate) fn link(
     opts: &sys::bpf_link_create_opts,
 ) -> Result<OwnedFd, Failure> {
     // SAFETY: the caller keeps what the options point to alive.
-    from_libbpf(unsafe { sys::bpf_link_create(program.as_raw_fd(), target, attach, opts) })
-        .map_err(|e| Failure::new("attaching the program", e))
+    raw::owned(unsafe { sys::bpf_link_create(program.as_raw_fd(), target, attach, opts) })
+        .map_err(|e| Failure::io("attaching the program", &e))
 }
 
 /// Options for [`link`], empty but for their size and flags.
@@ -213,37 +147,13 @@ pub(crate) fn perf_open(
     attr: &mut sys::perf_event_attr,
     cpu: Option<i32>,
 ) -> Result<OwnedFd, Failure> {
-    attr.size = size_of::<sys::perf_event_attr>() as u32;
-    let (pid, cpu) = cpu.map_or((0, -1), |cpu| (-1, cpu));
-    // SAFETY: the attribute is alive, and its size is set.
-    owned(unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            &raw const *attr,
-            pid,
-            cpu,
-            -1,
-            PERF_FLAG_FD_CLOEXEC,
-        )
-    })
-    .map_err(|e| Failure::io("opening the event", &e))
+    perf::open(attr, cpu).map_err(|e| Failure::io("opening the event", &e))
 }
 
 /// Give a program to a perf event, and switch the event on.
 pub(crate) fn perf_attach(event: &OwnedFd, program: &OwnedFd) -> Result<(), Failure> {
-    for (request, value) in [
-        (PERF_EVENT_IOC_SET_BPF, program.as_raw_fd()),
-        (PERF_EVENT_IOC_ENABLE, 0),
-    ] {
-        // SAFETY: both requests take an integer.
-        if unsafe { libc::ioctl(event.as_raw_fd(), request as _, value) } < 0 {
-            return Err(Failure::io(
-                "attaching the program",
-                &io::Error::last_os_error(),
-            ));
-        }
-    }
-    Ok(())
+    perf::attach(event.as_fd(), program.as_fd())
+        .map_err(|e| Failure::io("attaching the program", &e))
 }
 
 /// Have the kernel run an XDP program over live frames, as if they had come in on a device.
@@ -278,30 +188,9 @@ pub(crate) fn run_live(
     }
 }
 
-/// libbpf's low-level calls give a descriptor, or an errno with its sign turned.
-fn from_libbpf(result: i32) -> Result<OwnedFd, i32> {
-    if result < 0 {
-        return Err(-result);
-    }
-    // SAFETY: a result that is not negative is a descriptor that has just been made for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(result) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Check that the statistics at the end of a verifier log are not taken for its verdict.
-    #[test]
-    fn the_log_ends_with_a_verdict() {
-        let log =
-            b"0: R1=ctx\ninvalid mem access 'scalar'\nprocessed 3 insns (limit 1000000)\n\0\0";
-        assert_eq!(
-            last_line(log).as_deref(),
-            Some("invalid mem access 'scalar'")
-        );
-        assert_eq!(last_line(b"\0"), None);
-    }
 
     /// Check that the two-instruction program encodes as the kernel expects it.
     #[test]

@@ -117,6 +117,7 @@ fn function(
             program: sys::BPF_PROG_TYPE_TRACING,
             attach,
             target,
+            ..Kind::default()
         };
         let attached = program::load(kind, &program::returning(0))
             .and_then(|loaded| program::attach_raw(&loaded, None));
@@ -141,6 +142,7 @@ fn tp_btf(context: &Context) -> Verdict {
         program: sys::BPF_PROG_TYPE_TRACING,
         attach: sys::BPF_TRACE_RAW_TP,
         target,
+        ..Kind::default()
     };
     let attached = program::load(kind, &program::returning(0))
         .and_then(|loaded| program::attach_raw(&loaded, None));

@@ -18,8 +18,9 @@ use std::os::fd::OwnedFd;
 use std::{fs, io, process};
 
 use libbpf_sys as sys;
+use netplumb_sys::bpf::raw::Kind;
 
-use super::object::{Load, Program, Template};
+use super::object::{Program, Template};
 use super::session;
 
 /// Fewer functions are attached to sooner without.
@@ -60,8 +61,8 @@ impl Hold {
     }
 
     fn by_links(functions: &[&str]) -> io::Result<Hold> {
-        let how = Load {
-            kind: sys::BPF_PROG_TYPE_KPROBE,
+        let how = Kind {
+            program: sys::BPF_PROG_TYPE_KPROBE,
             attach: sys::BPF_TRACE_KPROBE_MULTI,
             target: 0,
             module: 0,

@@ -9,7 +9,9 @@ use libbpf_sys as sys;
 use netplumb_model::timing::Mechanism;
 
 use super::layout::{COOKIE_ABOUT_SHIFT, COOKIE_ARGUMENT_SHIFT, HINT_SHIFT, magic};
-use super::object::{Load, Program, Template, Templates};
+use netplumb_sys::bpf::raw::Kind;
+
+use super::object::{Program, Template, Templates};
 use super::runtime::Shape;
 use super::types::{Described, Types, hint};
 use super::{kprobe, session};
@@ -148,8 +150,8 @@ impl Maker {
     pub(super) fn share(&self, functions: &[Shared]) -> io::Result<Probe> {
         let mut copy = self.session.clone();
         copy.patch(&self.numbers, 0)?;
-        let how = Load {
-            kind: sys::BPF_PROG_TYPE_KPROBE,
+        let how = Kind {
+            program: sys::BPF_PROG_TYPE_KPROBE,
             attach: sys::BPF_TRACE_KPROBE_SESSION,
             target: 0,
             module: 0,
@@ -193,8 +195,8 @@ impl Maker {
             let mut copy = template.clone();
             copy.patch(&numbers, argument)?;
             let how = match by_kprobe {
-                true => Load {
-                    kind: sys::BPF_PROG_TYPE_KPROBE,
+                true => Kind {
+                    program: sys::BPF_PROG_TYPE_KPROBE,
                     attach: 0,
                     target: 0,
                     module: 0,
@@ -224,9 +226,9 @@ impl Maker {
 }
 
 /// How a program on a trampoline is loaded.
-fn tracing(attach: u32, target: u32, module: i32) -> Load {
-    Load {
-        kind: sys::BPF_PROG_TYPE_TRACING,
+fn tracing(attach: u32, target: u32, module: i32) -> Kind {
+    Kind {
+        program: sys::BPF_PROG_TYPE_TRACING,
         attach,
         target,
         module,
@@ -396,8 +398,8 @@ pub(super) fn boundary_on(
 
 /// A program that calls a function within an RCU read section, to be test-run.
 pub(super) fn caller_in_rcu(templates: &Templates) -> Result<Program, LiveError> {
-    let how = Load {
-        kind: sys::BPF_PROG_TYPE_RAW_TRACEPOINT,
+    let how = Kind {
+        program: sys::BPF_PROG_TYPE_RAW_TRACEPOINT,
         attach: 0,
         target: 0,
         module: 0,

@@ -3,21 +3,21 @@
 //! each with its own numbers written into it.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::{self, NonNull};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ptr::NonNull;
 
+use libbpf_rs::AsRawLibbpf;
 use libbpf_sys as sys;
+use netplumb_sys::bpf::Opened;
+use netplumb_sys::bpf::raw::{self, Kind, check};
 
 use super::layout::magic;
 use crate::live::LiveError;
 
 /// The programs, compiled from functions.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/functions.bpf.o"));
-
-/// Bytes that the verifier may say why it refuses a program.
-const LOG_BYTES: usize = 256 << 10;
 
 fn failed(doing: &str, error: io::Error) -> LiveError {
     LiveError::System {
@@ -26,21 +26,10 @@ fn failed(doing: &str, error: io::Error) -> LiveError {
     }
 }
 
-/// What libbpf returned: negative is an error number.
-fn check(result: i32) -> io::Result<i32> {
-    if result < 0 {
-        Err(io::Error::from_raw_os_error(-result))
-    } else {
-        Ok(result)
-    }
-}
-
 /// The opened object; its maps go with it.
 #[derive(Debug)]
 pub(super) struct Templates {
-    object: NonNull<sys::bpf_object>,
-    /// libelf reads it while the object lives.
-    _image: Vec<u8>,
+    object: Opened,
     ready: bool,
 }
 
@@ -56,19 +45,6 @@ impl std::fmt::Debug for Template {
     }
 }
 
-/// How a copy is loaded.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Load {
-    /// `BPF_PROG_TYPE_*`.
-    pub(super) kind: u32,
-    /// `BPF_TRACE_*`.
-    pub(super) attach: u32,
-    /// The function or tracepoint, by its number in the type information.
-    pub(super) target: u32,
-    /// The type information of the module that it is in, or 0.
-    pub(super) module: i32,
-}
-
 /// A loaded program.
 #[derive(Debug)]
 pub(super) struct Program(pub(super) OwnedFd);
@@ -76,26 +52,23 @@ pub(super) struct Program(pub(super) OwnedFd);
 impl Templates {
     /// Open the object. Maps may be sized now.
     pub(super) fn open() -> Result<Templates, LiveError> {
-        // libelf wants it aligned, as the allocator has it.
-        let image = OBJECT.to_vec();
-        // SAFETY: the image outlives the object, which keeps it; no options.
-        let object = unsafe {
-            sys::bpf_object__open_mem(image.as_ptr().cast(), image.len() as u64, ptr::null())
-        };
-        let object = NonNull::new(object)
-            .ok_or_else(|| failed("read the programs that time", io::Error::last_os_error()))?;
+        let object = Opened::new(OBJECT)
+            .map_err(|e| failed("read the programs that time", io::Error::other(e)))?;
         Ok(Templates {
             object,
-            _image: image,
             ready: false,
         })
+    }
+
+    /// The object; it lives as long as this.
+    fn raw(&self) -> *mut sys::bpf_object {
+        self.object.as_libbpf_object().as_ptr()
     }
 
     fn map(&self, name: &str) -> Result<NonNull<sys::bpf_map>, LiveError> {
         let wanted = CString::new(name).unwrap_or_default();
         // SAFETY: the object is alive, and the name is NUL-terminated.
-        let map =
-            unsafe { sys::bpf_object__find_map_by_name(self.object.as_ptr(), wanted.as_ptr()) };
+        let map = unsafe { sys::bpf_object__find_map_by_name(self.raw(), wanted.as_ptr()) };
         NonNull::new(map).ok_or_else(|| {
             failed(
                 "read the programs that time",
@@ -149,15 +122,9 @@ impl Templates {
 
     /// Make the maps, and fit the programs to this kernel.
     pub(super) fn prepare(&mut self) -> Result<(), LiveError> {
-        // SAFETY: the object is alive and was not prepared before.
-        let result = unsafe { sys::bpf_object__prepare(self.object.as_ptr()) };
-        check(result).map_err(|error| match error.raw_os_error() {
-            Some(libc::EPERM) => LiveError::CannotRun {
-                reason: "the kernel lets this user load no BPF programs".into(),
-                remedy: "run it as root, or with CAP_BPF and CAP_PERFMON".into(),
-            },
-            _ => failed("make the maps of the programs that time", error),
-        })?;
+        self.object
+            .prepare()
+            .map_err(LiveError::programs("functions"))?;
         self.ready = true;
         Ok(())
     }
@@ -169,8 +136,7 @@ impl Templates {
         // SAFETY: the object is alive; the instructions are copied before anything
         // else is done with it.
         let insns = unsafe {
-            let program =
-                sys::bpf_object__find_program_by_name(self.object.as_ptr(), wanted.as_ptr());
+            let program = sys::bpf_object__find_program_by_name(self.raw(), wanted.as_ptr());
             if program.is_null() {
                 None
             } else {
@@ -185,13 +151,6 @@ impl Templates {
                 io::Error::other(format!("there is no program `{name}`")),
             )
         })
-    }
-}
-
-impl Drop for Templates {
-    fn drop(&mut self) {
-        // SAFETY: the object came from libbpf and is closed once.
-        unsafe { sys::bpf_object__close(self.object.as_ptr()) }
     }
 }
 
@@ -242,93 +201,28 @@ impl Template {
     }
 
     /// Load it into the kernel.
-    pub(super) fn load(&self, name: &str, how: Load) -> io::Result<Program> {
-        match self.try_load(name, how, &mut []) {
-            Ok(program) => Ok(program),
-            Err(error)
-                if error.raw_os_error() == Some(libc::EACCES)
-                    || error.raw_os_error() == Some(libc::EINVAL) =>
-            {
-                let mut log = vec![0; LOG_BYTES];
-                let _ = self.try_load(name, how, &mut log);
-                let said = CStr::from_bytes_until_nul(&log).unwrap_or_default();
-                let said = said.to_string_lossy();
-                // Its last words are the reason, before what it counted.
-                let mut lines = said.lines().rev().filter(|l| !l.starts_with("processed "));
-                let why = lines.next().unwrap_or_default().trim();
-                if why.is_empty() {
-                    return Err(error);
+    pub(super) fn load(&self, name: &str, kind: Kind) -> io::Result<Program> {
+        raw::load(name, kind, &self.insns)
+            .map(Program)
+            .map_err(|refused| {
+                let error = io::Error::from_raw_os_error(refused.errno);
+                match refused.said {
+                    Some(why) => io::Error::new(error.kind(), format!("the verifier says: {why}")),
+                    None => error,
                 }
-                Err(io::Error::new(
-                    error.kind(),
-                    format!("the verifier says: {why}"),
-                ))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn try_load(&self, name: &str, how: Load, log: &mut [u8]) -> io::Result<Program> {
-        // The kernel takes 15 letters, digits and underscores.
-        let name: String = name
-            .chars()
-            .filter(|c| c.is_ascii_alphanumeric() || *c == '_')
-            .take(15)
-            .collect();
-        let name = CString::new(name).unwrap_or_default();
-        let mut opts = sys::bpf_prog_load_opts {
-            sz: size_of::<sys::bpf_prog_load_opts>() as u64,
-            expected_attach_type: how.attach,
-            attach_btf_id: how.target,
-            attach_btf_obj_fd: how.module as u32,
-            // Two tries are for a kernel that is busy.
-            attempts: 3,
-            ..Default::default()
-        };
-        if !log.is_empty() {
-            opts.log_level = 1;
-            opts.log_size = log.len() as u32;
-            opts.log_buf = log.as_mut_ptr().cast::<c_char>();
-        }
-        // SAFETY: all pointers are to memory that outlives the call, with their
-        // lengths.
-        let result = unsafe {
-            sys::bpf_prog_load(
-                how.kind,
-                name.as_ptr(),
-                c"GPL".as_ptr(),
-                self.insns.as_ptr(),
-                self.insns.len() as u64,
-                &raw mut opts,
-            )
-        };
-        let fd = check(result)?;
-        // SAFETY: the descriptor is new and nobody else's.
-        Ok(Program(unsafe { OwnedFd::from_raw_fd(fd) }))
+            })
     }
 }
 
 impl Program {
     /// Attach to what it was loaded for: a function, or a tracepoint.
     pub(super) fn attach(&self) -> io::Result<OwnedFd> {
-        // SAFETY: no name: the target is the program's own.
-        let result = unsafe { sys::bpf_raw_tracepoint_open(ptr::null(), self.0.as_raw_fd()) };
-        let fd = check(result)?;
-        // SAFETY: the descriptor is new and nobody else's.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        raw::attach(self.0.as_fd(), None)
     }
 
     /// Runs that the kernel left out, since the program was under way on that CPU.
     pub(super) fn missed(&self) -> io::Result<u64> {
-        let mut info = sys::bpf_prog_info::default();
-        let mut size = size_of_val(&info) as u32;
-        // SAFETY: the descriptor is a program's, and the kernel writes no more than
-        // `size` bytes. All pointers and lengths within are 0.
-        let result = unsafe {
-            sys::bpf_prog_get_info_by_fd(self.0.as_raw_fd(), &raw mut info, &raw mut size)
-        };
-        check(result)?;
-        Ok(info.recursion_misses)
+        Ok(raw::info(self.0.as_fd())?.recursion_misses)
     }
 
     /// Run it by the kernel's own test, which calls `bpf_fentry_test1` to 6 once

@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 
+use netplumb_sys::bpf::types::{self, has_tracepoint};
+use netplumb_sys::bpf::{Opened, map};
 use netplumb_sys::cpus;
 
-use super::{has_tracepoint, refused, system};
+use super::{RATES, system};
 use crate::live::LiveError;
 use crate::own::monotonic_ns;
 
@@ -54,14 +56,10 @@ impl Busy {
     /// Attach the programs, and have every CPU switch tasks once, from which on it is
     /// known what it does.
     pub(super) fn attach() -> Result<Busy, LiveError> {
-        let btf = super::btf()?;
+        let btf = types::of_kernel().map_err(LiveError::programs(RATES))?;
         let has = |tracepoint: &str| has_tracepoint(&btf, tracepoint);
         let possible = libbpf_rs::num_possible_cpus().map_err(system("count the CPUs"))?;
-        // libelf wants it aligned, as the allocator has it.
-        let image = OBJECT.to_vec();
-        let mut open = ObjectBuilder::default()
-            .open_memory(&image)
-            .map_err(system("read the programs of `rates`"))?;
+        let mut open = Opened::new(OBJECT).map_err(LiveError::programs(RATES))?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let tracepoint = name.strip_prefix(PREFIX).unwrap_or(&name);
@@ -78,7 +76,7 @@ impl Busy {
             map.set_max_entries(possible as u32)
                 .map_err(system("size the map of `rates`"))?;
         }
-        let object = open.load().map_err(refused)?;
+        let object = open.load().map_err(LiveError::programs(RATES))?;
         let mut links = Vec::new();
         for last in [false, true] {
             for program in object.progs_mut() {
@@ -89,7 +87,7 @@ impl Busy {
                 }
             }
         }
-        let cpus = super::map(&object, "cpus")?;
+        let cpus = map(&object, "cpus").map_err(LiveError::programs(RATES))?;
         switch_once(possible);
         Ok(Busy {
             cpus,

@@ -9,12 +9,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use libbpf_rs::btf::types;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 
 use netplumb_kernel::kallsyms::SymbolTable;
+use netplumb_sys::bpf::types::{has_tracepoint, of_kernel};
+use netplumb_sys::bpf::{Opened, map};
 use netplumb_sys::errno;
 
-use super::{has_tracepoint, refused, system};
+use super::{RATES, system};
 use crate::live::LiveError;
 use crate::reasons::Reasons;
 
@@ -89,13 +91,9 @@ impl Drops {
     /// The kernel has no type information, this user may not load programs, or there is
     /// none of the tracepoints.
     pub fn attach() -> Result<Drops, LiveError> {
-        let btf = super::btf()?;
+        let btf = of_kernel().map_err(LiveError::programs(RATES))?;
         let mut without = BTreeMap::new();
-        // libelf wants it aligned, as the allocator has it.
-        let image = OBJECT.to_vec();
-        let mut open = ObjectBuilder::default()
-            .open_memory(&image)
-            .map_err(system("read the programs of `rates`"))?;
+        let mut open = Opened::new(OBJECT).map_err(LiveError::programs(RATES))?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let tracepoint = name.strip_prefix(PREFIX).unwrap_or(&name);
@@ -114,8 +112,9 @@ impl Drops {
             reasons.number(UNKNOWN).unwrap_or(0),
         ];
         let settings: Vec<u8> = settings.iter().flat_map(|n| n.to_ne_bytes()).collect();
-        super::set(&mut open, &settings)?;
-        let object = open.load().map_err(refused)?;
+        open.set_constants(&settings)
+            .map_err(LiveError::programs(RATES))?;
+        let object = open.load().map_err(LiveError::programs(RATES))?;
         let mut links = Vec::new();
         for program in object.progs_mut().filter(|p| p.autoload()) {
             match program.attach_trace() {
@@ -136,8 +135,8 @@ impl Drops {
         Ok(Drops {
             reasons,
             without,
-            drops: super::map(&object, "drops")?,
-            lost: super::map(&object, ".bss")?,
+            drops: map(&object, "drops").map_err(LiveError::programs(RATES))?,
+            lost: map(&object, ".bss").map_err(LiveError::programs(RATES))?,
             _links: links,
             _object: object,
         })

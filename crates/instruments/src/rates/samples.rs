@@ -5,15 +5,16 @@
 //! them come again: what it took is charged to that place.
 
 use std::fs;
-use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 use libbpf_sys as sys;
 
-use super::{refused, system};
-use crate::capability::program;
+use netplumb_sys::bpf::{Opened, map};
+use netplumb_sys::perf;
+
+use super::{RATES, system};
 use crate::live::LiveError;
 
 /// The program, compiled from rates/samples.bpf.c.
@@ -87,23 +88,20 @@ impl Sampler {
     /// This user may not, or the kernel has no samples by clock.
     pub fn load(cpus: &[u32]) -> Result<Sampler, LiveError> {
         let namespace = fs::metadata("/proc/self/ns/pid").map_err(system("tell its own pids"))?;
-        // libelf wants it aligned, as the allocator has it.
-        let image = OBJECT.to_vec();
-        let mut open = ObjectBuilder::default()
-            .open_memory(&image)
-            .map_err(system("read the programs of `rates`"))?;
+        let mut open = Opened::new(OBJECT).map_err(LiveError::programs(RATES))?;
         let settings = [namespace.dev(), namespace.ino()].map(u64::to_ne_bytes);
-        super::set(&mut open, settings.as_flattened())?;
-        let object = open.load().map_err(refused)?;
+        open.set_constants(settings.as_flattened())
+            .map_err(LiveError::programs(RATES))?;
+        let object = open.load().map_err(LiveError::programs(RATES))?;
         let events: Result<_, _> = cpus.iter().map(|cpu| event(*cpu)).collect();
         Ok(Sampler {
             events: events?,
-            samples: super::map(&object, "samples")?,
+            samples: map(&object, "samples").map_err(LiveError::programs(RATES))?,
             stacks: [
-                super::map(&object, "stacks")?,
-                super::map(&object, "stacks_spilt")?,
+                map(&object, "stacks").map_err(LiveError::programs(RATES))?,
+                map(&object, "stacks_spilt").map_err(LiveError::programs(RATES))?,
             ],
-            lost: super::map(&object, ".bss")?,
+            lost: map(&object, ".bss").map_err(LiveError::programs(RATES))?,
             links: Vec::new(),
             object,
         })
@@ -178,16 +176,16 @@ fn event(cpu: u32) -> Result<OwnedFd, LiveError> {
     };
     attr.__bindgen_anon_1.sample_period = PERIOD_NS;
     attr.set_disabled(1);
-    program::perf_open(&mut attr, Some(cpu as i32)).map_err(|failure| match failure.errno {
-        libc::EACCES | libc::EPERM => LiveError::CannotRun {
+    perf::open(&mut attr, Some(cpu as i32)).map_err(|error| match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => LiveError::CannotRun {
             reason: "the kernel doesn't let this user sample CPUs".into(),
             remedy: "be root, or have CAP_PERFMON (`plumb doctor` says more)".into(),
         },
-        libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP => LiveError::CannotRun {
+        Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP) => LiveError::CannotRun {
             reason: "the kernel has no clock to sample CPUs by".into(),
             remedy: "use a kernel with CONFIG_PERF_EVENTS".into(),
         },
-        errno => system("sample what CPUs do")(io::Error::from_raw_os_error(errno)),
+        _ => system("sample what CPUs do")(error),
     })
 }
 

@@ -68,7 +68,7 @@ pub(super) fn xdp(instructions: &[sys::bpf_insn]) -> OwnedFd {
     let kind = Kind {
         program: sys::BPF_PROG_TYPE_XDP,
         attach: sys::BPF_XDP,
-        target: 0,
+        ..Kind::default()
     };
     program::load(kind, instructions).unwrap()
 }

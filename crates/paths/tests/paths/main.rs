@@ -266,9 +266,10 @@ fn as_root_an_unsafe_program() {
     let text = error.to_string();
     assert!(text.contains("invalid access to packet"), "{text}");
     assert!(text.contains("data[23]"), "{text}");
-    let PathError::Refused { log, .. } = error else {
+    let PathError::Refused(refusal) = error else {
         panic!("{text}");
     };
+    let log = refusal.log;
     assert!(log.contains("invalid access to packet"), "{log}");
 }
 

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use libbpf_rs::btf::{Btf, types};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::btf::types;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use libbpf_sys as sys;
 use netplumb_model::bench::{FrameSize, Generated};
+use netplumb_sys::bpf::{self, BpfError, Opened};
 use netplumb_sys::errno;
 use netplumb_sys::netns::inside;
 
@@ -61,12 +62,8 @@ impl Live {
         config.net = inode(plan.exit.namespace.as_fd())
             .map_err(doing("tell the generator's network namespace"))?;
 
-        // libelf wants it aligned, as the allocator has it.
-        let image = OBJECT.to_vec();
-        let mut open = ObjectBuilder::default()
-            .open_memory(&image)
-            .map_err(system("read the frame generator's programs"))?;
-        let btf = Btf::from_vmlinux().ok();
+        let mut open = Opened::new(OBJECT).map_err(programs)?;
+        let btf = bpf::types::of_kernel().ok();
         let mut unattached = BTreeMap::new();
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
@@ -74,10 +71,7 @@ impl Live {
                 continue;
             }
             let tracepoint = name.strip_prefix(PREFIX).unwrap_or(&name).to_string();
-            let has = btf.as_ref().map(|btf| {
-                let name = format!("btf_trace_{tracepoint}");
-                btf.type_by_name::<types::Typedef<'_>>(&name).is_some()
-            });
+            let has = (btf.as_ref()).map(|btf| bpf::types::has_tracepoint(btf, &tracepoint));
             let why = match has {
                 Some(true) => continue,
                 Some(false) => "the kernel has no such tracepoint",
@@ -86,16 +80,13 @@ impl Live {
             unattached.insert(tracepoint, why.to_string());
             program.set_autoload(false);
         }
-        set(&mut open, config.bytes())?;
-        let object = quietly(|| open.load()).map_err(refused)?;
-        let map = |name: &str| {
-            let maps = object.maps();
-            let mut found = maps.filter(|m| m.name().to_string_lossy().ends_with(name));
-            let Some(found) = found.next() else {
-                return Err(misplaced());
-            };
-            MapHandle::try_from(&found).map_err(system("hold the frame generator's maps"))
-        };
+        open.set_constants(config.bytes()).map_err(programs)?;
+        for mut map in open.maps_mut().filter(|map| map.name() == "slots") {
+            map.set_max_entries(system::cpus_room())
+                .map_err(system("make room for every CPU"))?;
+        }
+        let object = open.load().map_err(refused)?;
+        let map = |name: &str| bpf::map(&object, name).map_err(programs);
         let slots = map("slots")?;
         let (program, links) = attach(&object, &mut unattached)?;
         let live = Live {
@@ -279,7 +270,7 @@ impl Live {
 
 /// Whether the kernel tells what devices can do with XDP, from Linux 6.3 on.
 fn tells() -> bool {
-    Btf::from_vmlinux().is_ok_and(|btf| {
+    bpf::types::of_kernel().is_ok_and(|btf| {
         btf.type_by_name::<types::Enum<'_>>("netdev_xdp_act")
             .is_some()
     })
@@ -319,43 +310,6 @@ pub(super) fn check_takes_xdp(plan: &GeneratorPlan) -> Result<(), GeneratorError
     })
 }
 
-fn misplaced() -> GeneratorError {
-    GeneratorError::System {
-        doing: "set the frame generator's programs".into(),
-        source: io::Error::other("their settings are not where they should be"),
-    }
-}
-
-/// Put settings where the programs read them, and make room for every CPU.
-fn set(open: &mut OpenObject, config: &[u8]) -> Result<(), GeneratorError> {
-    let mut is_set = false;
-    for mut map in open.maps_mut() {
-        let name = map.name().to_string_lossy().into_owned();
-        if name.ends_with(".rodata") {
-            let values = map.initial_value_mut().ok_or_else(misplaced)?;
-            if values.len() != config.len() {
-                return Err(misplaced());
-            }
-            values.copy_from_slice(config);
-            is_set = true;
-        } else if name == "slots" {
-            map.set_max_entries(system::cpus_room())
-                .map_err(system("make room for every CPU"))?;
-        }
-    }
-    if is_set { Ok(()) } else { Err(misplaced()) }
-}
-
-/// What libbpf says, it says to standard error by default, where others print.
-fn quietly<T>(f: impl FnOnce() -> T) -> T {
-    // SAFETY: "no printer" is a value that libbpf allows.
-    let printer = unsafe { sys::libbpf_set_print(None) };
-    let result = f();
-    // SAFETY: the printer is the one that libbpf had.
-    unsafe { sys::libbpf_set_print(printer) };
-    result
-}
-
 /// The program that makes frames, and what holds the others.
 fn attach(
     object: &Object,
@@ -369,16 +323,9 @@ fn attach(
             generate = Some(fd.map_err(doing("hold the frame generator's program"))?);
         } else if program.autoload() {
             let tracepoint = name.strip_prefix(PREFIX).unwrap_or(&name);
-            // SAFETY: no name: the target is the program's own.
-            let link = unsafe {
-                sys::bpf_raw_tracepoint_open(std::ptr::null(), program.as_fd().as_raw_fd())
-            };
-            if link < 0 {
-                let why = io::Error::from_raw_os_error(-link).to_string();
-                unattached.insert(tracepoint.to_string(), why);
-            } else {
-                // SAFETY: the descriptor is new and nobody else's.
-                links.push(unsafe { OwnedFd::from_raw_fd(link) });
+            match bpf::raw::attach(program.as_fd(), None) {
+                Ok(link) => links.push(link),
+                Err(why) => drop(unattached.insert(tracepoint.to_string(), why.to_string())),
             }
         }
     }
@@ -407,9 +354,19 @@ fn system(what: &str) -> impl FnOnce(libbpf_rs::Error) -> GeneratorError + '_ {
     }
 }
 
-fn refused(error: libbpf_rs::Error) -> GeneratorError {
-    match error.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => GeneratorError::rights("load BPF programs"),
+fn programs(error: BpfError) -> GeneratorError {
+    match error {
+        BpfError::NotPermitted(_) => GeneratorError::rights("load BPF programs"),
+        other => GeneratorError::System {
+            doing: "use the frame generator's programs".into(),
+            source: io::Error::other(other),
+        },
+    }
+}
+
+fn refused(error: BpfError) -> GeneratorError {
+    match error {
+        BpfError::NotPermitted(_) => programs(error),
         _ => GeneratorError::CannotRun {
             reason: format!("the kernel takes no frame generator ({error})"),
             remedy: "use Linux 5.18 or later, or packet sockets".into(),

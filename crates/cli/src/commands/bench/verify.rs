@@ -54,7 +54,7 @@ pub(super) fn refusal() -> anyhow::Result<ExitCode> {
         return Err(CannotHere(NO_ROOT.into()).into());
     }
     match netplumb_paths::refusal() {
-        Err(why @ PathError::Refused { .. }) => {
+        Err(why @ PathError::Refused(_)) => {
             let text = format!(
                 "{}As it should be: a frame can end before what this reads. `plumb bench verify \
                  FILE` asks about programs of yours.\n",

@@ -1,0 +1,38 @@
+//! The type information of the running kernel, as far as it says what there is.
+
+use libbpf_rs::btf::{Btf, types};
+
+use super::BpfError;
+
+/// Read it.
+///
+/// # Errors
+/// There is none.
+pub fn of_kernel() -> Result<Btf<'static>, BpfError> {
+    super::quiet();
+    Btf::from_vmlinux().map_err(BpfError::NoTypes)
+}
+
+/// Whether the kernel has a tracepoint.
+pub fn has_tracepoint(kernel: &Btf<'_>, tracepoint: &str) -> bool {
+    let name = format!("btf_trace_{tracepoint}");
+    kernel.type_by_name::<types::Typedef<'_>>(&name).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Check that a tracepoint of every kernel is found, and one of none is not.
+    #[test]
+    fn tracepoints() {
+        let Ok(kernel) = of_kernel() else {
+            let _ = writeln!(std::io::stderr(), "skipped: this kernel has no BTF");
+            return;
+        };
+        assert!(has_tracepoint(&kernel, "netif_receive_skb"));
+        assert!(!has_tracepoint(&kernel, "no_such_tracepoint"));
+    }
+}
