@@ -6,10 +6,12 @@ use std::{env, fs};
 
 /// Names the clang to use.
 const CLANG: &str = "CLANG";
+/// Headers of all programs: `kernel/` has the kernel's own structures, each once.
+const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sys/bpf");
 
 /// Compile `src/FOLDER/NAME.bpf.c` of the crate that is built to `NAME.bpf.o` in its
-/// output folder; the programs' headers lie beside them. The build ends where that
-/// fails. The crate has to depend on libbpf-sys, whose headers are used.
+/// output folder; the programs' headers lie beside them, and those that all share in
+/// crates/sys/bpf. The build ends where that fails. The crate has to depend on libbpf-sys, whose headers are used.
 pub fn compile(folder: &str, name: &str) {
     let folder = variable("CARGO_MANIFEST_DIR").join("src").join(folder);
     let source = folder.join(format!("{name}.bpf.c"));
@@ -19,8 +21,11 @@ pub fn compile(folder: &str, name: &str) {
 fn programs(source: &Path, out: &Path) {
     tell(&format!("rerun-if-env-changed={CLANG}"));
     let folder = source.parent().unwrap_or(Path::new("."));
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        tell(&format!("rerun-if-changed={}", entry.path().display()));
+    let shared = Path::new(SHARED);
+    for folder in [folder, &shared.join("kernel")] {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            tell(&format!("rerun-if-changed={}", entry.path().display()));
+        }
     }
     let mut clang = Command::new(env::var_os(CLANG).unwrap_or_else(|| "clang".into()));
     // -g is for the BTF that libbpf makes the maps from.
@@ -31,6 +36,7 @@ fn programs(source: &Path, out: &Path) {
     clang.arg("-Wno-unused-parameter");
     // bpf/bpf_helpers.h as of the libbpf that is linked in.
     clang.arg("-I").arg(variable("DEP_BPF_INCLUDE"));
+    clang.arg("-I").arg(shared);
     // asm/types.h: for clang the target is BPF, so it does not look where the
     // distribution keeps the headers of this machine's kind.
     let machine = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();

@@ -10,7 +10,7 @@
 #define NETPLUMB_FUNCTIONS_BOUNDARIES_H
 
 #include "functions.h"
-#include "kernel.h"
+#include "kernel/task.h"
 #include "runtime.h"
 
 /* include/linux/interrupt.h. */

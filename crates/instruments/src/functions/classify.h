@@ -7,7 +7,10 @@
 #define NETPLUMB_FUNCTIONS_CLASSIFY_H
 
 #include "functions.h"
-#include "kernel.h"
+#include "kernel/net.h"
+#include "kernel/protocols.h"
+#include "kernel/skb.h"
+#include "kernel/sock.h"
 
 /* In a section of its own, where the loader finds it. */
 const volatile struct functions_filter filter SEC(".rodata.filter");

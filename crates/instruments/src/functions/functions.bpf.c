@@ -23,7 +23,9 @@ typedef __u64 u64;
 #include <bpf/bpf_endian.h>
 
 #include "functions.h"
-#include "kernel.h"
+#include "kernel/protocols.h"
+#include "kernel/sock.h"
+#include "kernel/task.h"
 #include "runtime.h"
 #include "classify.h"
 #include "boundaries.h"

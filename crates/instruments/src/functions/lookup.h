@@ -18,7 +18,7 @@
 #define NETPLUMB_FUNCTIONS_LOOKUP_H
 
 #include "functions.h"
-#include "kernel.h"
+#include "kernel/task.h"
 #include "runtime.h"
 #include "classify.h"
 #include "boundaries.h"

@@ -5,12 +5,6 @@
 #ifndef NETPLUMB_RATES_BUSY_H
 #define NETPLUMB_RATES_BUSY_H
 
-#define CO_RE __attribute__((preserve_access_index))
-
-struct task_struct {
-	int pid;
-} CO_RE;
-
 /* A CPU; a cache line of its own, since only that CPU writes to it. */
 struct busy_cpu {
 	/*

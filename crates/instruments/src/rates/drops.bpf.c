@@ -8,6 +8,9 @@
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 
+#include "kernel/net.h"
+#include "kernel/skb.h"
+#include "kernel/sock.h"
 #include "drops.h"
 
 /*

@@ -5,43 +5,9 @@
 #ifndef NETPLUMB_RATES_DROPS_H
 #define NETPLUMB_RATES_DROPS_H
 
-#define CO_RE __attribute__((preserve_access_index))
+#include "kernel/net.h"
 
-#define DROPS_NAME 16 /* IFNAMSIZ */
 #define DROPS_KEYS 4096
-
-struct ns_common {
-	unsigned int inum;
-} CO_RE;
-
-struct net {
-	struct ns_common ns;
-} CO_RE;
-
-typedef struct {
-	struct net *net;
-} CO_RE possible_net_t;
-
-struct net_device {
-	char name[DROPS_NAME];
-	int ifindex;
-	possible_net_t nd_net;
-} CO_RE;
-
-struct sock_common {
-	possible_net_t skc_net;
-} CO_RE;
-
-struct sock {
-	struct sock_common __sk_common;
-} CO_RE;
-
-struct sk_buff {
-	struct net_device *dev;
-	struct sock *sk;
-	int skb_iif;
-	__u16 protocol;
-} CO_RE;
 
 /* What is counted. */
 enum drops_event {
@@ -59,7 +25,7 @@ struct drops_key {
 	__u32 detail;
 	__u32 namespace_inum;
 	__u32 ifindex;
-	char device[DROPS_NAME];
+	char device[IFNAMSIZ];
 	__u64 location; /* Of kfree_skb without a reason: who called it. */
 };
 

@@ -12,6 +12,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
+#include "kernel/task.h"
 #include "single.h"
 
 struct {
@@ -38,12 +39,6 @@ static __always_inline __u64 task_key(void)
 
 	return tid ? tid : 1ULL << 32 | bpf_get_smp_processor_id();
 }
-
-/* What we read of it; the loader finds out where that is. */
-struct task_struct {
-	/* With CONFIG_PREEMPT_RCU only. */
-	int rcu_read_lock_nesting;
-} __attribute__((preserve_access_index));
 
 /*
  * Whether the function is called within an RCU read section, and so the

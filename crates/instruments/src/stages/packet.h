@@ -5,11 +5,17 @@
 #ifndef NETPLUMB_STAGES_PACKET_H
 #define NETPLUMB_STAGES_PACKET_H
 
-#include "kernel.h"
+#include "kernel/net.h"
+#include "kernel/protocols.h"
+#include "kernel/skb.h"
+#include "kernel/sock.h"
+#include "stack.h"
 #include "stages.h"
 
-#define ETH_P_IP_BE 0x0008
-#define ETH_P_IPV6_BE 0xdd86
+struct pt_regs;
+struct Qdisc;
+struct netdev_queue;
+
 #define V4_SIZE 20
 #define V6_SIZE 40
 /* The longer IP header, and TCP's up to its data offset. */

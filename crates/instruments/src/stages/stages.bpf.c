@@ -13,7 +13,8 @@
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 
-#include "kernel.h"
+#include "kernel/sock.h"
+#include "kernel/task.h"
 #include "packet.h"
 #include "stages.h"
 #include "tables.h"

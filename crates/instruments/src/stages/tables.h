@@ -9,7 +9,8 @@
 #ifndef NETPLUMB_STAGES_TABLES_H
 #define NETPLUMB_STAGES_TABLES_H
 
-#include "kernel.h"
+#include "kernel/sock.h"
+#include "kernel/task.h"
 #include "packet.h"
 #include "stages.h"
 

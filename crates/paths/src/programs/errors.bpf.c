@@ -7,24 +7,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-#define CO_RE __attribute__((preserve_access_index))
-
-struct ns_common {
-	unsigned int inum;
-} CO_RE;
-
-struct net {
-	struct ns_common ns;
-} CO_RE;
-
-typedef struct {
-	struct net *net;
-} CO_RE possible_net_t;
-
-struct net_device {
-	int ifindex;
-	possible_net_t nd_net;
-} CO_RE;
+#include "kernel/net.h"
 
 /* Error numbers end at 133; what is above is counted as the last one. */
 #define ERRORS_NUMBERS 256

@@ -9,6 +9,8 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+#include "kernel/protocols.h"
+
 /* More CPUs than this, and the loader refuses. */
 #define PATHS_CPUS 1024
 /* model::timing::BUCKETS: below 16 ns one each, above 16 to an octave. */
@@ -23,8 +25,6 @@ struct paths_stamp {
 	__u64 due_ns;
 } __attribute__((packed));
 
-#define ETH_P_IP_BE 0x0008
-#define ETH_P_IPV6_BE 0xdd86
 #define ETH_BYTES 14
 #define V4_BYTES 20
 #define V6_BYTES 40

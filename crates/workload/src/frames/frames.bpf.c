@@ -12,9 +12,11 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
 
-#include "kernel.h"
+#include "kernel/net.h"
 #include "stamp.h"
 #include "frames.h"
+
+struct bpf_prog;
 
 const volatile struct frames_config config;
 

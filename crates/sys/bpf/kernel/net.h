@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/*
- * Of the kernel's own types, the fields that are read here; the loader finds
- * out where they are in the kernel at hand.
- */
-#ifndef NETPLUMB_FRAMES_KERNEL_H
-#define NETPLUMB_FRAMES_KERNEL_H
+/* Network namespaces and devices. */
+#ifndef NETPLUMB_KERNEL_NET_H
+#define NETPLUMB_KERNEL_NET_H
 
-#define CO_RE __attribute__((preserve_access_index))
+#include "kernel/core.h"
+
+#define IFNAMSIZ 16
 
 struct ns_common {
 	unsigned int inum;
@@ -20,11 +19,15 @@ typedef struct {
 	struct net *net;
 } CO_RE possible_net_t;
 
-struct net_device {
-	int ifindex;
-	possible_net_t nd_net;
+struct device {
+	struct device *parent;
 } CO_RE;
 
-struct bpf_prog;
+struct net_device {
+	char name[IFNAMSIZ];
+	int ifindex;
+	possible_net_t nd_net;
+	struct device dev;
+} CO_RE;
 
 #endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* On which stack a program runs. */
+#ifndef NETPLUMB_STAGES_STACK_H
+#define NETPLUMB_STAGES_STACK_H
+
+#include "kernel/task.h"
+
+/*
+ * include/linux/sched.h, THREAD_SIZE of x86-64 and arm64. A larger one makes a
+ * deep call look like a softirq.
+ */
+#define STACK_BYTES 16384
+
+/*
+ * Whether the program runs on its task's own stack. Softirqs and interrupts have
+ * one of their own (HAVE_SOFTIRQ_ON_OWN_STACK), but for those of ksoftirqd, and
+ * on PREEMPT_RT. The preempt count would tell too, but not every kernel has a
+ * symbol for it (KALLSYMS_ALL), nor is it always a variable (pcpu_hot, 6.2 to
+ * 6.14). A tracepoint's arguments are on the stack that it was hit on:
+ * `context` is their address, as a number.
+ */
+static __always_inline int on_task_stack(__u64 context)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	return context - (__u64)task->stack < STACK_BYTES;
+}
+
+#endif
