@@ -5,7 +5,7 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
-use netplumb_bpfc::{compile, run, variable};
+use netplumb_bpfc::{compile, run, twins, variable};
 
 fn main() {
     let root = variable("CARGO_MANIFEST_DIR");
@@ -13,6 +13,9 @@ fn main() {
     plugin(&root.join("../../plugins/qemu"), &out.join("exact.so"));
     for name in ["functions", "single", "stages"] {
         compile(name, name);
+    }
+    for name in ["functions", "stages"] {
+        twins(name, &format!("{name}.h"), name);
     }
     compile("rates", "busy");
     compile("rates", "drops");

@@ -2,4 +2,5 @@
 
 fn main() {
     netplumb_bpfc::compile("frames", "frames");
+    netplumb_bpfc::twins("frames", "frames.h", "frames");
 }

@@ -1,4 +1,7 @@
-//! Compiles BPF programs, for the build scripts of the crates that carry some.
+//! Compiles BPF programs, for the build scripts of the crates that carry some, and makes
+//! Rust of what their headers declare.
+
+mod btf;
 
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
@@ -16,6 +19,67 @@ pub fn compile(folder: &str, name: &str) {
     let folder = variable("CARGO_MANIFEST_DIR").join("src").join(folder);
     let source = folder.join(format!("{name}.bpf.c"));
     programs(&source, &variable("OUT_DIR").join(format!("{name}.bpf.o")));
+}
+
+/// Make `PREFIX.rs` in the output folder of what `src/FOLDER/HEADER` declares: of each
+/// structure `PREFIX_some_name` a `SomeName`, which is `Plain`, and of each value of an
+/// enumeration and each number `PREFIX_NAME` a constant `NAME`. The build ends where
+/// that fails.
+pub fn twins(folder: &str, header: &str, prefix: &str) {
+    let folder = variable("CARGO_MANIFEST_DIR").join("src").join(folder);
+    let out = variable("OUT_DIR");
+    let prefix = format!("{prefix}_");
+    let file = |end: &str| out.join(format!("{prefix}twins{end}"));
+    let path = folder.join(header);
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    let source = file(".bpf.c");
+    let made = fs::write(&source, declare(&path, &text, &prefix)).map_err(|e| e.to_string());
+    let made = made.and_then(|()| {
+        let object = file(".bpf.o");
+        programs(&source, &object);
+        let object = fs::read(object).map_err(|e| e.to_string())?;
+        let rust = btf::Types::read(&object)?.emit(&prefix)?;
+        let name = format!("{}.rs", prefix.trim_end_matches('_'));
+        fs::write(out.join(name), rust).map_err(|e| e.to_string())
+    });
+    if let Err(why) = made {
+        fail(&format!("no Rust can be made of {}: {why}", path.display()));
+    }
+    tell(&format!("rerun-if-changed={}", path.display()));
+}
+
+/// A source that has all that a header declares in the types of its object: those of
+/// variables are.
+fn declare(header: &Path, text: &str, prefix: &str) -> String {
+    let mut source = format!(
+        "#include <linux/bpf.h>\n#include <bpf/bpf_helpers.h>\n#include \"{}\"\n",
+        header.display()
+    );
+    let mut numbers = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next(), words.next()) {
+            (Some(kind @ ("struct" | "enum")), Some(name), Some("{"))
+                if line.starts_with(kind) && name.starts_with(prefix) =>
+            {
+                source += &format!("{kind} {name} *twin_{name};\n");
+            }
+            (Some("#define"), Some(name), Some(value))
+                if name.starts_with(&prefix.to_uppercase())
+                    && value.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '(') =>
+            {
+                numbers.push(name);
+            }
+            _ => {}
+        }
+    }
+    if !numbers.is_empty() {
+        let each = numbers
+            .iter()
+            .map(|name| format!("\t{}{name} = {name},\n", btf::NUMBER));
+        source += &format!("enum twins {{\n{}}} twins;\n", each.collect::<String>());
+    }
+    source
 }
 
 fn programs(source: &Path, out: &Path) {
@@ -54,9 +118,13 @@ fn programs(source: &Path, out: &Path) {
 /// Run a compiler; the build ends with `failure` where it fails.
 pub fn run(mut command: Command, failure: &str) {
     if !command.status().is_ok_and(|s| s.success()) {
-        tell(&format!("error={failure}"));
-        process::exit(1);
+        fail(failure);
     }
+}
+
+fn fail(why: &str) -> ! {
+    tell(&format!("error={why}"));
+    process::exit(1);
 }
 
 /// What cargo tells a build script, as a path.

@@ -27,6 +27,7 @@ use libbpf_rs::{Object, RingBufferBuilder};
 use netplumb_model::recording::Loss;
 use netplumb_model::timing::{Attached, Mechanism, TimingSpec, Window};
 use netplumb_sys::bpf::{self, types};
+use netplumb_sys::plain::Plain;
 
 use self::counted::Counted;
 use self::hooks::Hooks;
@@ -162,7 +163,7 @@ impl Stages {
             }
             program.set_autoload(wanted && has(tracepoint));
         }
-        open.set_constants(layout::bytes(&config))
+        open.set_constants(config.bytes())
             .map_err(LiveError::programs(STAGES))?;
         let object = open.load().map_err(LiveError::programs(STAGES))?;
         let maps = Maps::of(&object).map_err(system("find the maps of `stages`"))?;
@@ -231,7 +232,7 @@ impl Stages {
         let into = Rc::clone(&events);
         let mut builder = RingBufferBuilder::new();
         builder.add(&self.kernel.maps.ring, move |bytes| {
-            into.borrow_mut().extend(layout::value::<StepEvent>(bytes));
+            into.borrow_mut().extend(StepEvent::read(bytes));
             0
         })?;
         builder.build()?.consume()?;

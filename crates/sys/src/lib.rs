@@ -10,6 +10,7 @@ pub mod napi;
 pub mod netlink;
 pub mod netns;
 pub mod perf;
+pub mod plain;
 pub mod proc;
 pub mod qdiscs;
 pub mod routes;

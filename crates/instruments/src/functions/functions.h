@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the programs in this folder and their Rust half share. The twins of
- * these structs and numbers are in layout.rs.
+ * What the programs in this folder and their Rust half share: layout.rs is made
+ * of these structs and numbers.
  */
 #ifndef NETPLUMB_FUNCTIONS_H
 #define NETPLUMB_FUNCTIONS_H
@@ -170,6 +170,18 @@ struct functions_cell {
 	__u64 interruptions;
 	__u64 unused[4];
 	__u64 buckets[FUNCTIONS_BUCKETS];
+};
+
+/* Of all CPUs. */
+struct functions_state {
+	__u32 next_node;
+	__u32 max_nodes;
+	/* What of a boundary's own hooks falls outside of their two readings. */
+	__u64 outside_ns;
+	/* Stacks of tasks that are switched out. */
+	__u64 parked;
+	/* So many entries and exits are still to be told one by one. */
+	__u64 telling;
 };
 
 /* One entry or exit, told by itself. */

@@ -1,174 +1,127 @@
-//! The twins of the structs and numbers in functions.h.
+//! What functions.h declares, made of it when this is built, as it is used here.
+
+use std::mem::offset_of;
+
+mod made {
+    #![allow(dead_code, reason = "not all that a header declares is used")]
+
+    use netplumb_sys::plain::Plain;
+
+    include!(concat!(env!("OUT_DIR"), "/functions.rs"));
+}
+
+pub(super) use made::{Cpu, Filter as RawFilter, Node, State, Step as RawStep};
 
 /// Frames of a stack.
 #[cfg(test)]
-pub(super) const FRAMES: usize = 63;
+pub(super) const FRAMES: usize = made::FRAMES;
 /// Softirqs and interrupts of one CPU, each in the other.
-pub(super) const LEVELS: u32 = 4;
+pub(super) const LEVELS: u32 = made::LEVELS as u32;
 
 /// Numbers in the templates that are replaced.
 pub(super) mod magic {
-    pub(crate) const FUNCTION: i32 = 0x5eed_0001;
-    pub(crate) const ABOUT: i32 = 0x5eed_0002;
-    pub(crate) const CPU_MASK: i32 = 0x5eed_0003;
-    pub(crate) const STACK_MASK: i32 = 0x5eed_0004;
-    pub(crate) const ROW_SHIFT: i32 = 0x5eed_0005;
-    pub(crate) const CHILD_MASK: i32 = 0x5eed_0006;
-    pub(crate) const CELL_SHIFT: i32 = 0x5eed_0007;
-    pub(crate) const CELL_MASK: i32 = 0x5eed_0008;
-    pub(crate) const NODE_MASK: i32 = 0x5eed_0009;
-    pub(crate) const CLASSES_FROM: i32 = 0x5eed_000a;
+    use super::made;
+
+    pub(crate) const FUNCTION: i32 = made::MAGIC_FUNCTION as i32;
+    pub(crate) const ABOUT: i32 = made::MAGIC_ABOUT as i32;
+    pub(crate) const CPU_MASK: i32 = made::MAGIC_CPU_MASK as i32;
+    pub(crate) const STACK_MASK: i32 = made::MAGIC_STACK_MASK as i32;
+    pub(crate) const ROW_SHIFT: i32 = made::MAGIC_ROW_SHIFT as i32;
+    pub(crate) const CHILD_MASK: i32 = made::MAGIC_CHILD_MASK as i32;
+    pub(crate) const CELL_SHIFT: i32 = made::MAGIC_CELL_SHIFT as i32;
+    pub(crate) const CELL_MASK: i32 = made::MAGIC_CELL_MASK as i32;
+    pub(crate) const NODE_MASK: i32 = made::MAGIC_NODE_MASK as i32;
+    pub(crate) const CLASSES_FROM: i32 = made::MAGIC_CLASSES_FROM as i32;
     /// All of them begin so.
-    pub(crate) const PREFIX: i32 = 0x5eed_0000;
+    pub(crate) const PREFIX: i32 = FUNCTION & !0xffff;
     /// An offset, not a number.
-    pub(crate) const ARGUMENT: i16 = 0x7a0;
+    pub(crate) const ARGUMENT: i16 = made::MAGIC_ARGUMENT as i16;
 }
 
 /// Directions, by their number.
 pub(super) mod direction {
-    pub(crate) const OTHER: u32 = 0;
-    pub(crate) const TX: u32 = 1;
-    pub(crate) const RX: u32 = 2;
-    pub(crate) const FORWARD: u32 = 3;
-    pub(crate) const ECHO: u32 = 4;
+    use super::made;
+
+    pub(crate) const OTHER: u32 = made::OTHER as u32;
+    pub(crate) const TX: u32 = made::TX as u32;
+    pub(crate) const RX: u32 = made::RX as u32;
+    pub(crate) const FORWARD: u32 = made::FORWARD as u32;
+    pub(crate) const ECHO: u32 = made::ECHO as u32;
 }
 
 /// Protocols, by their number.
 pub(super) mod proto {
-    pub(crate) const RAW: u32 = 1;
-    pub(crate) const UDP: u32 = 2;
-    pub(crate) const TCP: u32 = 3;
+    use super::made;
+
+    pub(crate) const RAW: u32 = made::RAW as u32;
+    pub(crate) const UDP: u32 = made::UDP as u32;
+    pub(crate) const TCP: u32 = made::TCP as u32;
 }
 
 /// Classes that there are: protocol << 3 | direction.
-pub(super) const CLASSES: u32 = 32;
+pub(super) const CLASSES: u32 = made::CLASSES as u32;
 /// Where the hint begins in what is said of a function.
-pub(super) const HINT_SHIFT: u32 = 4;
+pub(super) const HINT_SHIFT: u32 = made::HINT_SHIFT as u32;
 
 /// Where in a cookie it is what is said of a function, and the argument.
-pub(super) const COOKIE_ABOUT_SHIFT: u32 = 16;
-pub(super) const COOKIE_ARGUMENT_SHIFT: u32 = 24;
+pub(super) const COOKIE_ABOUT_SHIFT: u32 = made::COOKIE_ABOUT_SHIFT as u32;
+pub(super) const COOKIE_ARGUMENT_SHIFT: u32 = made::COOKIE_ARGUMENT_SHIFT as u32;
 
 /// Set in a node's hint if it was first called within an RCU read section.
-pub(super) const NESTED: u32 = 0x100;
+pub(super) const NESTED: u32 = made::NESTED as u32;
 
 /// Nodes that are there from the beginning.
 pub(super) mod node {
-    pub(crate) const IGNORED: u32 = 1;
-    pub(crate) const LOST: u32 = 2;
-    pub(crate) const TASK: u32 = 3;
-    pub(crate) const OTHER_TASK: u32 = 4;
-    pub(crate) const HARDIRQ: u32 = 5;
-    pub(crate) const SOFTIRQ: u32 = 6;
+    use super::made;
+
+    pub(crate) const IGNORED: u32 = made::NODE_IGNORED as u32;
+    pub(crate) const LOST: u32 = made::NODE_LOST as u32;
+    pub(crate) const TASK: u32 = made::NODE_TASK as u32;
+    pub(crate) const OTHER_TASK: u32 = made::NODE_OTHER_TASK as u32;
+    pub(crate) const HARDIRQ: u32 = made::NODE_HARDIRQ as u32;
+    pub(crate) const SOFTIRQ: u32 = made::NODE_SOFTIRQ as u32;
     /// So many.
-    pub(crate) const FIXED: u32 = 16;
+    pub(crate) const FIXED: u32 = made::NODES_FIXED as u32;
 }
 
 /// `enum functions_loss`.
 pub(super) mod loss {
-    pub(crate) const DEPTH: usize = 0;
-    pub(crate) const UNMATCHED: usize = 2;
-    pub(crate) const ORPHANS: usize = 3;
-    pub(crate) const STACKS: usize = 4;
-    pub(crate) const LEVELS: usize = 5;
-    pub(crate) const BOUNDARIES: usize = 6;
-    pub(crate) const RACES: usize = 7;
-    pub(crate) const STEPS: usize = 8;
-    pub(crate) const QUESTIONS: usize = 9;
-    /// So many fit.
-    pub(crate) const ALL: usize = 16;
-}
-
-/// `struct functions_cpu`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Cpu {
-    pub(super) current: u32,
-    pub(super) level: u32,
-    pub(super) boundaries: u64,
-    pub(super) saved: [[u64; 2]; LEVELS as usize],
-    pub(super) lost: [u64; loss::ALL],
-    pub(super) unused: [u64; 6],
+    pub(crate) use super::made::{
+        LOSSES as ALL, LOST_BOUNDARIES as BOUNDARIES, LOST_DEPTH as DEPTH, LOST_LEVELS as LEVELS,
+        LOST_ORPHANS as ORPHANS, LOST_QUESTIONS as QUESTIONS, LOST_RACES as RACES,
+        LOST_STACKS as STACKS, LOST_STEPS as STEPS, LOST_UNMATCHED as UNMATCHED,
+    };
 }
 
 /// Bytes of `struct functions_stack`.
-pub(super) const STACK_BYTES: u32 = 1024;
-
-/// `struct functions_node`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Node {
-    pub(super) parent: u32,
-    pub(super) function: u32,
-    pub(super) class: u32,
-    pub(super) hint: u32,
-}
+pub(super) const STACK_BYTES: u32 = size_of::<made::Stack>() as u32;
 
 /// Words of `struct functions_cell` before its buckets.
-pub(super) const CELL_HEAD: usize = 8;
+pub(super) const CELL_HEAD: usize = offset_of!(made::Cell, buckets) / 8;
 /// Its words altogether.
-pub(super) const CELL_WORDS: usize = CELL_HEAD + netplumb_model::timing::BUCKETS;
+pub(super) const CELL_WORDS: usize = size_of::<made::Cell>() / 8;
+const _: () = assert!(CELL_WORDS - CELL_HEAD == netplumb_model::timing::BUCKETS);
 /// Indices of its words.
 pub(super) mod cell {
-    pub(crate) const TOTAL: usize = 0;
-    pub(crate) const MAX: usize = 1;
-    pub(crate) const INVERSE_MIN: usize = 2;
-    pub(crate) const INTERRUPTIONS: usize = 3;
-}
+    use std::mem::offset_of;
 
-/// `state` in runtime.h.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub(super) struct State {
-    pub(super) next_node: u32,
-    pub(super) max_nodes: u32,
-    pub(super) outside_ns: u64,
-    pub(super) parked: u64,
-    pub(super) telling: u64,
-}
+    use super::made::Cell;
 
-/// `struct functions_step`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct RawStep {
-    pub(super) at_ns: u64,
-    pub(super) stack: u32,
-    pub(super) depth: u32,
-    pub(super) node: u32,
-    pub(super) cpu: u32,
-    pub(super) thread: u32,
-    pub(super) is_exit: u32,
-    pub(super) command: [u8; 16],
-}
-
-/// `struct functions_filter`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct RawFilter {
-    pub(super) active: u32,
-    pub(super) protos: u32,
-    pub(super) family: u32,
-    pub(super) port: u32,
-    pub(super) address_family: u32,
-    pub(super) address: [u8; 16],
-    pub(super) interface: u32,
-    pub(super) namespaces: u32,
-    pub(super) namespace_inodes: [u32; 8],
-    pub(super) pid: u32,
-    pub(super) cgroup: u64,
+    pub(crate) const TOTAL: usize = offset_of!(Cell, total_ns) / 8;
+    pub(crate) const MAX: usize = offset_of!(Cell, max_ns) / 8;
+    pub(crate) const INVERSE_MIN: usize = offset_of!(Cell, inverse_min_ns) / 8;
+    pub(crate) const INTERRUPTIONS: usize = offset_of!(Cell, interruptions) / 8;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Check that the structs are as large as the programs' are.
+    /// Check the sizes that the verifier's masks take for granted.
     #[test]
-    fn sizes_are_those_of_the_header() {
+    fn sizes() {
         assert_eq!(size_of::<Cpu>(), 256);
         assert_eq!(STACK_BYTES as usize, 16 + FRAMES * 16);
-        assert_eq!(CELL_WORDS * 8, 4160);
-        assert_eq!(size_of::<RawFilter>(), 88);
-        assert_eq!(size_of::<RawStep>(), 48);
+        assert_eq!(STACK_BYTES, 1024);
     }
 }

@@ -33,16 +33,7 @@ struct functions_node nodes[1] SEC(".data.nodes");
 __u32 children[1] SEC(".data.children");
 struct functions_cell cells[1] SEC(".data.cells");
 
-struct {
-	__u32 next_node;
-	__u32 max_nodes;
-	/* What of a boundary's own hooks falls outside of their two readings. */
-	__u64 outside_ns;
-	/* Stacks of tasks that are switched out. */
-	__u64 parked;
-	/* So many entries and exits are still to be told one by one. */
-	__u64 telling;
-} state SEC(".data.state");
+struct functions_state state SEC(".data.state");
 
 /* log2(i), and 0 for 0: that of a time's upper bits is its bucket's octave. */
 #define LOG4(n) n, n, n, n

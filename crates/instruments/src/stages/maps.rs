@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use netplumb_model::class::{Direction, Proto};
 use netplumb_model::timing::{Times, WAYS};
+use netplumb_sys::plain::Plain;
 
 use super::assemble;
 use super::layout::{self, CLASSES, Cpu, FAMILIES, PROTOS, Packet, ROWS, TOLD_BYTES, WindowState};
@@ -73,7 +74,7 @@ impl Maps {
 
     pub(super) fn set_window(&self, state: WindowState) -> Result<(), libbpf_rs::Error> {
         let mut value = vec![0; self.window.value_size() as usize];
-        let bytes = layout::bytes(&state);
+        let bytes = state.bytes();
         value[..bytes.len()].copy_from_slice(bytes);
         self.window.update(&ONLY, &value, MapFlags::ANY)
     }
@@ -102,7 +103,7 @@ impl Maps {
     pub(super) fn cpus(&self) -> Result<Vec<Cpu>, libbpf_rs::Error> {
         let cpus = self.cpus.lookup_percpu(&ONLY, MapFlags::ANY)?;
         let cpus = cpus.unwrap_or_default();
-        Ok(cpus.iter().filter_map(|cpu| layout::value(cpu)).collect())
+        Ok(cpus.iter().filter_map(|cpu| Cpu::read(cpu)).collect())
     }
 
     /// Take the times of all CPUs out of a half that is not written to, by place in the
@@ -140,7 +141,7 @@ impl Maps {
         let mut found = BTreeMap::new();
         for map in [&self.tx, &self.rx] {
             for (_, slot) in map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)? {
-                let packet = layout::value::<Packet>(&slot);
+                let packet = Packet::read(&slot);
                 let Some((proto, direction, segments)) =
                     packet.and_then(|packet| packet.under_way(since_ns))
                 else {

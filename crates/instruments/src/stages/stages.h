@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the programs and their Rust half share. The twins of these structs and
- * enums are in layout.rs.
+ * What the programs and their Rust half share: layout.rs is made of it.
  */
 #ifndef NETPLUMB_STAGES_H
 #define NETPLUMB_STAGES_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the programs and the process agree on; its twin is layout.rs.
+ * What the programs and the process agree on: layout.rs is made of it.
  */
 #ifndef NETPLUMB_FRAMES_H
 #define NETPLUMB_FRAMES_H

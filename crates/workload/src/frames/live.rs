@@ -14,9 +14,10 @@ use netplumb_model::bench::{FrameSize, Generated};
 use netplumb_sys::bpf::{self, BpfError, Opened};
 use netplumb_sys::errno;
 use netplumb_sys::netns::inside;
+use netplumb_sys::plain::Plain;
 
 use super::error::{GeneratorError, doing};
-use super::layout::{Mode, Plain, Slot};
+use super::layout::{Mode, Slot};
 use super::plan::GeneratorPlan;
 use super::{headers, maker, system};
 
