@@ -65,7 +65,7 @@ pub(crate) fn modules<'g>(
 /// This machine or that kernel lacks something.
 pub(crate) fn check(kernel: &KernelEntry, guest: &GuestPlan) -> Result<(), EngineError> {
     if guest.qdisc {
-        archive(guest)?;
+        archives(guest)?;
         qdiscs(guest, kernel, &module_tree(kernel, guest)?)?;
     }
     Ok(())
@@ -103,22 +103,30 @@ fn in_config(kernel: &KernelEntry, module: &str) -> bool {
         .is_some_and(|config| matches!(config.get(&option), Some(ConfigValue::Yes)))
 }
 
-/// An archive of files, to follow that of init and modules.
-pub(crate) fn archive(guest: &GuestPlan) -> Result<Vec<u8>, FilesError> {
-    let mut archive = Vec::new();
+/// Archives of programs, to follow that of init and modules, each under the key that its
+/// hash has in a recording.
+pub(crate) fn archives(guest: &GuestPlan) -> Result<Vec<(&'static str, Vec<u8>)>, FilesError> {
+    let mut archives = Vec::new();
     if !guest.nft_modules.is_empty() {
-        archive.extend(files::nft()?);
+        archives.push((env::NFT_FILES, files::nft()?));
     }
     if guest.qdisc {
-        archive.extend(files::tc()?);
+        archives.push((env::TC_FILES, files::tc()?));
     }
-    Ok(archive)
+    Ok(archives)
 }
 
 /// Of the facts of a guest, those by which an arm differs from the recording's, which
 /// are those of the first.
 pub(crate) fn note(recording: &mut Recording, arm: usize, facts: &BTreeMap<String, String>) {
-    const TOLD: &[&str] = &["vulnerability.", "nft.", "qdisc.", "no_effect.", "kernel."];
+    const TOLD: &[&str] = &[
+        "vulnerability.",
+        "nft.",
+        "qdisc.",
+        "files.",
+        "no_effect.",
+        "kernel.",
+    ];
     for (key, value) in facts {
         let of_interest = TOLD.iter().any(|prefix| key.starts_with(prefix));
         if of_interest && recording.environment.get(key) != Some(value) {

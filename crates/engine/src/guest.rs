@@ -16,8 +16,10 @@ use netplumb_instruments::live::Live;
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
 use netplumb_lab::netns::{Nic, Topology, TopologyPlan, facts as facts_of};
 use netplumb_lab::vm::guest::Handler;
+use netplumb_lab::vm::random;
 use netplumb_model::class::Link;
 use netplumb_model::message::{Reply, Request, RunPlan};
+use netplumb_model::recording::env;
 use netplumb_model::timing::TimingSpec;
 use netplumb_workload::ends::Ends;
 use netplumb_workload::mark::{self, mark};
@@ -100,6 +102,8 @@ impl Agent {
     /// Facts of the machine, and of the namespaces that stand.
     fn facts(&self) -> BTreeMap<String, String> {
         let mut facts = facts();
+        let random = if random::is_set() { "seed" } else { "boot" };
+        facts.insert(env::RANDOM.into(), random.into());
         for standing in &self.standing {
             let plan = &standing.plan;
             let prefix = format!("net.{}.{}", plan.link, plan.family);
@@ -145,6 +149,8 @@ impl Agent {
     ) -> Result<(), String> {
         let blocks = plan.blocks;
         let ends = self.ends(plan)?;
+        // What was drawn meanwhile hangs on the programs that made the settings.
+        random::renew().map_err(|e| format!("set the kernel's random numbers: {e}"))?;
         let mut traffic =
             Traffic::open(plan, ends).map_err(|e| format!("open {} sockets: {e}", plan.proto))?;
         mark::<{ mark::ARM }>();

@@ -150,9 +150,12 @@ impl Boot<'_> {
                 })
             })
             .collect::<Result<Vec<_>, ModuleError>>()?;
-        let archive =
+        let mut archive =
             initramfs::build(&init, &modules).map_err(EngineError::host("build the initramfs"))?;
-        Ok([archive, extras::archive(self.guest)?].concat())
+        for (_, more) in extras::archives(self.guest)? {
+            archive.extend(more);
+        }
+        Ok(archive)
     }
 
     /// The hash of all that a state of this machine comes from.
@@ -179,7 +182,9 @@ impl Boot<'_> {
         for module in &self.guest.qdisc_modules {
             key.add("module", module.as_bytes());
         }
-        key.add("files", &extras::archive(self.guest)?);
+        for (_, archive) in extras::archives(self.guest)? {
+            key.add("files", &archive);
+        }
         if !self.guest.module.is_empty() {
             let path = Path::new(&self.guest.module);
             key.add("own module", &read(path, "read the module")?);
@@ -207,7 +212,7 @@ impl Boot<'_> {
             Ok(Origin {
                 machine,
                 symbols: None,
-                facts: self.host_facts(),
+                facts: self.host_facts()?,
                 from: From::Root(initramfs),
                 plan,
             })
@@ -321,7 +326,7 @@ impl Boot<'_> {
         let (devices, kept) = save(&mut guest, &memory)?;
         let port = guest.port();
         guest.go_on()?;
-        let mut facts = self.host_facts();
+        let mut facts = self.host_facts()?;
         facts.extend(told_facts(&mut guest, limit)?);
         let mut symbols = Vec::new();
         guest.answers(limit, |reply| {
@@ -377,8 +382,13 @@ impl Boot<'_> {
     }
 
     /// What the host knows of the guest.
-    fn host_facts(&self) -> BTreeMap<String, String> {
+    fn host_facts(&self) -> Result<BTreeMap<String, String>, EngineError> {
         let mut facts = BTreeMap::new();
+        for (key, archive) in extras::archives(self.guest)? {
+            let mut hash = Key::default();
+            hash.add(key, &archive);
+            facts.insert(key.into(), hash.finish());
+        }
         let version = trial::version(self.qemu).unwrap_or_else(|_| "unknown".into());
         facts.insert(env::QEMU.into(), version);
         let config = self
@@ -392,7 +402,7 @@ impl Boot<'_> {
         facts.insert(env::KERNEL_HASH.into(), self.kernel.hash.clone());
         let mitigations = if self.guest.mitigations { "on" } else { "off" };
         facts.insert(env::MITIGATIONS.into(), mitigations.into());
-        facts
+        Ok(facts)
     }
 }
 

@@ -115,6 +115,13 @@ pub mod env {
     pub const CPU: &str = "vm.cpu";
     /// How `rep` string instructions count.
     pub const REP: &str = "vm.rep";
+    /// Where the guest's random numbers come from: "seed", the plan's, or "boot", as the boot
+    /// left them.
+    pub const RANDOM: &str = "guest.random";
+    /// Hash of this machine's `nft` and its libraries, as a guest had them.
+    pub const NFT_FILES: &str = "files.nft";
+    /// The same of `tc`.
+    pub const TC_FILES: &str = "files.tc";
     /// Under how many random seeds every arm was to be run.
     pub const SEEDS: &str = "plumb.seeds";
 

@@ -8,27 +8,17 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
-use std::sync::atomic::{Ordering, compiler_fence};
 
 use cpio::newc::{Builder, Reader};
 
+use super::dma::{Dma, PAGE_BYTES};
 use super::guest::load_module;
-use super::rest::{DIRECTORY_KEY, MAX_ITEMS, SELECTOR_PORT, item};
 use crate::bundle::{Bundle, BundleError, Kind};
 
 /// Name of the item.
 const ITEM: &str = "opt/netplumb/files";
-/// Ports of fw_cfg, and how many from the selector on (docs/specs/fw_cfg.rst of QEMU).
-const PORTS: u64 = 12;
-const DMA_HIGH_PORT: u16 = 0x514;
-const DMA_LOW_PORT: u16 = 0x518;
-const DMA_ERROR: u32 = 1;
-const DMA_READ: u32 = 2;
-const DMA_SELECT: u32 = 8;
-const PAGE_BYTES: usize = 4096;
 
 const TYPE: u32 = 0o170_000;
 const FOLDER: u32 = 0o040_000;
@@ -169,7 +159,7 @@ fn touch(file: &File, modified: u32) -> io::Result<()> {
 
 /// The item, read from its beginning.
 struct Item {
-    pages: Pages,
+    dma: Dma,
     left: usize,
     /// Of the page that was fetched, what has not been read.
     at: usize,
@@ -180,32 +170,15 @@ struct Item {
 
 impl Item {
     fn open() -> io::Result<Option<Item>> {
-        // SAFETY: the call takes numbers, and touches no memory of ours.
-        if unsafe { libc::ioperm(SELECTOR_PORT.into(), PORTS, 1) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let mut pages = Pages::new()?;
-        let mut key = Some(DIRECTORY_KEY);
-        let mut directory = |pages: &mut Pages, bytes| -> io::Result<Vec<u8>> {
-            pages.fetch(key.take(), bytes)?;
-            Ok(pages.data()[..bytes].to_vec())
-        };
-        let mut word = [0; 4];
-        word.copy_from_slice(&directory(&mut pages, 4)?);
-        for _ in 0..u32::from_be_bytes(word).min(MAX_ITEMS) {
-            let mut entry = [0; 64];
-            entry.copy_from_slice(&directory(&mut pages, 64)?);
-            if let Some((key, size)) = item(&entry, ITEM) {
-                return Ok(Some(Item {
-                    pages,
-                    left: size,
-                    at: 0,
-                    filled: 0,
-                    select: Some(key),
-                }));
-            }
-        }
-        Ok(None)
+        let mut dma = Dma::open()?;
+        let found = dma.find(ITEM)?;
+        Ok(found.map(|(key, size)| Item {
+            dma,
+            left: size,
+            at: 0,
+            filled: 0,
+            select: Some(key),
+        }))
     }
 }
 
@@ -216,123 +189,15 @@ impl Read for Item {
             if bytes == 0 {
                 return Ok(0);
             }
-            self.pages.fetch(self.select.take(), bytes)?;
+            self.dma.fetch(self.select.take(), bytes)?;
             (self.at, self.filled) = (0, bytes);
             self.left -= bytes;
         }
         let n = buffer.len().min(self.filled - self.at);
-        buffer[..n].copy_from_slice(&self.pages.data()[self.at..self.at + n]);
+        buffer[..n].copy_from_slice(&self.dma.data()[self.at..self.at + n]);
         self.at += n;
         Ok(n)
     }
-}
-
-/// Two pages that stay where they are: the request, and what is fetched. The ports
-/// are given back with them.
-struct Pages {
-    memory: NonNull<u8>,
-    request: u64,
-    data: u64,
-}
-
-impl Pages {
-    fn new() -> io::Result<Pages> {
-        // SAFETY: a new mapping, of nothing that is ours.
-        let memory = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                2 * PAGE_BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_LOCKED | libc::MAP_POPULATE,
-                -1,
-                0,
-            )
-        };
-        if memory == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let Some(memory) = NonNull::new(memory.cast::<u8>()) else {
-            return Err(io::Error::other("no memory"));
-        };
-        let mut pages = Pages {
-            memory,
-            request: 0,
-            data: 0,
-        };
-        // Written to, so that they are pages of their own.
-        pages.memory_mut().fill(1);
-        let map = File::open("/proc/self/pagemap")?;
-        let first = memory.as_ptr() as usize;
-        pages.request = physical(&map, first)?;
-        pages.data = physical(&map, first + PAGE_BYTES)?;
-        Ok(pages)
-    }
-
-    fn memory_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is ours alone, and so long.
-        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), 2 * PAGE_BYTES) }
-    }
-
-    fn data(&self) -> &[u8] {
-        // SAFETY: as above; the device writes only within `fetch`.
-        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(PAGE_BYTES), PAGE_BYTES) }
-    }
-
-    /// Have the next `bytes` of an item put into the data page.
-    fn fetch(&mut self, select: Option<u16>, bytes: usize) -> io::Result<()> {
-        let mut control = DMA_READ;
-        if let Some(key) = select {
-            control |= DMA_SELECT | u32::from(key) << 16;
-        }
-        let (request, data) = (self.request, self.data);
-        let memory = self.memory_mut();
-        memory[0..4].copy_from_slice(&control.to_be_bytes());
-        memory[4..8].copy_from_slice(&(bytes as u32).to_be_bytes());
-        memory[8..16].copy_from_slice(&data.to_be_bytes());
-        compiler_fence(Ordering::SeqCst);
-        out(DMA_HIGH_PORT, ((request >> 32) as u32).to_be());
-        // The second half starts it, and it is done when the instruction is.
-        out(DMA_LOW_PORT, (request as u32).to_be());
-        compiler_fence(Ordering::SeqCst);
-        // SAFETY: the first word of our own page; the device has written to it.
-        let left = u32::from_be(unsafe { std::ptr::read_volatile(self.memory.as_ptr().cast()) });
-        if left & DMA_ERROR != 0 || left != 0 {
-            return Err(io::Error::other("the firmware device gives no files"));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: the mapping of `new`, which nothing refers to any more; and the
-        // ports of `open`. There is nothing to do about an error.
-        unsafe {
-            libc::munmap(self.memory.as_ptr().cast(), 2 * PAGE_BYTES);
-            libc::ioperm(SELECTOR_PORT.into(), PORTS, 0);
-        }
-    }
-}
-
-fn out(port: u16, value: u32) {
-    // SAFETY: we hold the port; what the device writes to is our own mapping.
-    unsafe {
-        std::arch::asm!("out dx, eax", in("dx") port, in("eax") value,
-            options(nostack, preserves_flags));
-    }
-}
-
-/// The physical address of one of our pages.
-fn physical(map: &File, address: usize) -> io::Result<u64> {
-    const PRESENT: u64 = 1 << 63;
-    const FRAME: u64 = (1 << 55) - 1;
-    let mut entry = [0; 8];
-    map.read_exact_at(&mut entry, (address / PAGE_BYTES * 8) as u64)?;
-    let entry = u64::from_le_bytes(entry);
-    if entry & PRESENT == 0 || entry & FRAME == 0 {
-        return Err(io::Error::other("the kernel does not tell where a page is"));
-    }
-    Ok((entry & FRAME) * PAGE_BYTES as u64)
 }
 
 #[cfg(test)]

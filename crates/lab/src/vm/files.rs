@@ -1,6 +1,6 @@
 //! Files that a guest's knobs need, beside init and the modules.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use cpio::newc::Builder;
@@ -67,12 +67,47 @@ fn program(
         // Distributions of netem's, by name.
         companions::add(&mut bundle, &found)?;
     }
-    archive(&bundle)
+    filled(name, &bundle)
 }
 
-fn archive(bundle: &Bundle) -> Result<Vec<u8>, FilesError> {
+/// What the pages of a program and its libraries are filled up to, with zeros, or to a
+/// multiple of it, as `initramfs` does with our own: the next version of a library is a page
+/// longer.
+const PROGRAM_PAGES: usize = (8 << 20) / PAGE_BYTES;
+const PAGE_BYTES: usize = 4096;
+/// What headers and names are filled up to, likewise.
+const HEADERS_BYTES: usize = 64 << 10;
+
+/// An archive that takes as much memory, packed and unpacked, whatever the sizes of its
+/// files are.
+fn filled(name: &str, bundle: &Bundle) -> Result<Vec<u8>, FilesError> {
+    let pages = bundle.entries().values().map(|entry| match &entry.kind {
+        Kind::File { size_bytes, .. } => (*size_bytes as usize).div_ceil(PAGE_BYTES),
+        Kind::Folder | Kind::Link(_) => 0,
+    });
+    let pages: usize = pages.sum();
+    let whole = pages.next_multiple_of(PROGRAM_PAGES);
+    let mut archive = archive(bundle, Some((name, (whole - pages) * PAGE_BYTES)))?;
+    let bytes = whole * PAGE_BYTES;
+    let headers = archive.len().saturating_sub(bytes).max(1);
+    // The kernel skips zeros between archives (init/initramfs.c).
+    archive.resize(bytes + headers.next_multiple_of(HEADERS_BYTES), 0);
+    Ok(archive)
+}
+
+/// An archive of a bundle, and of so many zeros in a file called after a program.
+fn archive(bundle: &Bundle, zeros: Option<(&str, usize)>) -> Result<Vec<u8>, FilesError> {
     let mut archive = Vec::with_capacity(bundle.size_bytes() as usize + (64 << 10));
-    for (inode, (path, entry)) in (1..).zip(bundle.entries()) {
+    if let Some((name, bytes)) = zeros {
+        let builder = Builder::new(&format!(".fill-{name}"))
+            .ino(1)
+            .mode(FILE | 0o600)
+            .nlink(1);
+        let mut writer = builder.write(&mut archive, bytes as u32);
+        io::copy(&mut io::repeat(0).take(bytes as u64), &mut writer)?;
+        writer.finish()?;
+    }
+    for (inode, (path, entry)) in (2..).zip(bundle.entries()) {
         let name = path.strip_prefix("/").unwrap_or(path).to_string_lossy();
         if name.is_empty() {
             continue;
@@ -117,7 +152,7 @@ mod tests {
         let mut bundle = Bundle::new(Host::here().unwrap());
         // Something that any machine has.
         bundle.add_program("sh").unwrap();
-        let archive = archive(&bundle).unwrap();
+        let archive = archive(&bundle, None).unwrap();
         let mut rest = &archive[..];
         let mut names = Vec::new();
         loop {
@@ -130,6 +165,40 @@ mod tests {
         }
         assert!(names.iter().all(|n| !n.starts_with('/')), "{names:?}");
         assert!(names.iter().any(|n| n.contains("ld-")), "{names:?}");
+    }
+
+    /// Check that a guest has as much memory left whatever the sizes of a program's files.
+    #[test]
+    fn the_sizes_of_files_do_not_matter() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |bytes: usize| {
+            let path = folder.path().join("file");
+            std::fs::write(&path, vec![7; bytes]).unwrap();
+            let mut bundle = Bundle::new(Host::here().unwrap());
+            bundle
+                .add_with(&path, Some(Path::new("/srv/file")))
+                .unwrap();
+            filled("it", &bundle).unwrap()
+        };
+        let archives = [1, 4096, 4097, 5_000_000, 8 << 20].map(of);
+        for archive in &archives {
+            assert_eq!(archive.len(), archives[0].len());
+        }
+        let pages = |archive: &[u8]| {
+            let mut rest = archive;
+            let mut pages = 0;
+            loop {
+                let reader = cpio::newc::Reader::new(rest).unwrap();
+                if reader.entry().is_trailer() {
+                    return pages;
+                }
+                pages += reader.entry().file_size().div_ceil(PAGE_BYTES as u32);
+                rest = reader.finish().unwrap();
+            }
+        };
+        for archive in &archives {
+            assert_eq!(pages(archive) as usize, PROGRAM_PAGES);
+        }
     }
 
     /// Check that a refused signature is told from a module of another kernel.

@@ -16,7 +16,8 @@ use netplumb_model::message::{PROTOCOL_VERSION, Reply, Request};
 
 use super::device::AGENT_PORT;
 use super::initramfs::MODULES;
-use super::rest::Ports;
+use super::random;
+use super::rest::{Moment, Ports};
 use crate::channel::{self, CHUNK_BYTES, Decoder};
 
 /// Set on the kernel's command line, to speak over the serial port in any case.
@@ -71,6 +72,11 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
         return Ok(());
     }
     handler.port(port.as_fd());
+    // Without, or with a clock that is the host's, nothing is the same twice.
+    let alike = random::wanted().unwrap_or(false);
+    if alike && let Err(error) = random::begin() {
+        log(&format!("random numbers are the boot's: {error}"));
+    }
     let ports = Ports::open();
     if let Err(error) = &ports {
         log(&format!("no resting point: {error}"));
@@ -86,7 +92,7 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
     let mut rests = 0;
     let can_rest = ports.is_ok();
     if let Ok(ports) = ports {
-        decoder.push(&ports.rest(rests)?);
+        decoder.push(&rest(ports, rests, alike)?);
         rests += 1;
     }
     loop {
@@ -97,7 +103,7 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
             Request::Stop => continue,
             Request::Rest if can_rest => {
                 channel::send(&mut port, &Reply::Done)?;
-                decoder.push(&Ports::open()?.rest(rests)?);
+                decoder.push(&rest(Ports::open()?, rests, alike)?);
                 rests += 1;
                 continue;
             }
@@ -113,6 +119,19 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
         };
         channel::send(&mut port, &last)?;
     }
+}
+
+/// Rest, and go on as every guest of the plan does, if that is what the host wants; what
+/// it has to do then.
+fn rest(ports: Ports, rests: usize, alike: bool) -> io::Result<Vec<u8>> {
+    if !alike {
+        return ports.rest(rests);
+    }
+    let moment = Moment::after_a_rest()?;
+    let requests = ports.rest(rests)?;
+    moment.wait()?;
+    random::renew()?;
+    Ok(requests)
 }
 
 fn log(text: &str) {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use netplumb_model::class::Link;
 
 use super::device::{self, Device};
+use super::random;
 use super::rest::{PANIC_PORT, RESTS, requests_item};
 use crate::netns::Nic;
 
@@ -189,6 +190,7 @@ impl Machine {
                 "-icount".into(),
                 format!("shift={},sleep=off", icount_shift(self.link)),
             ]);
+            args.extend(random::qemu_args(self.seed));
         }
         args.extend(memory_args(fds.memory));
         args.extend(match fds.incoming {
@@ -348,6 +350,10 @@ mod tests {
         let args = lucky.qemu_args(fds, &[]);
         let at = args.iter().position(|a| a == "-seed").unwrap();
         assert_eq!(args[at + 1], "7");
+        assert!(
+            args.iter()
+                .any(|a| a.ends_with("string=00000000000000000000000000000007"))
+        );
     }
 
     /// Check the whole command line, word by word.
@@ -368,7 +374,8 @@ mod tests {
             args.join(" "),
             "-name netplumb -nodefaults -no-user-config -display none -no-reboot -machine pc \
              -accel tcg,thread=single -cpu max,-erms,-fsrm -smp 1 \
-             -rtc clock=vm,base=2026-01-01 -seed 1 -icount shift=2,sleep=off -m 256 \
+             -rtc clock=vm,base=2026-01-01 -seed 1 -icount shift=2,sleep=off \
+             -fw_cfg name=opt/netplumb/random,string=00000000000000000000000000000001 -m 256 \
              -kernel /k/vmlinux -initrd /proc/self/fd/3 -append console=ttyS0 loglevel=4 \
              panic=-1 nokaslr nolapic_timer tsc=reliable no_timer_check random.trust_cpu=on \
              audit=0 cryptomgr.notests retain_initrd \

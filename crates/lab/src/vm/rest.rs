@@ -5,8 +5,15 @@
 //! of the host's choosing. What it is to do when it goes on it reads from the
 //! firmware's configuration ports. So nothing that bears on a run comes from the
 //! host at a time of its own, and a run from a saved state is like any other.
+//!
+//! But the guest's clock may gain while it stops. QEMU takes a CPU that stops for an idle
+//! one and has its clock jump to the next timer, unless its main loop is first to see
+//! that the machine is to stop (`icount_start_warp_timer`, `cpu_stop_current`): two of its
+//! threads race for a lock. So the guest sleeps after a rest, to a moment that was set
+//! before, and by then it is the same time for all.
 
 use std::io;
+use std::time::Duration;
 
 /// Port of pvpanic (docs/specs/pvpanic.rst of QEMU).
 pub(super) const PANIC_PORT: u16 = 0x505;
@@ -133,6 +140,74 @@ impl Drop for Ports {
     }
 }
 
+/// Moments at which guests go on are so far apart: boots of a little more or less work
+/// come to the same one.
+const APART: Duration = Duration::from_secs(1);
+/// More than the clock gains in a rest, which is a tick of the slowest kernel's (HZ=100),
+/// and than it takes to read the usual requests.
+const LEAST: Duration = Duration::from_millis(50);
+
+/// A moment to go on at, by the guest's own clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment(Duration);
+
+impl Moment {
+    /// One for after a rest that is to come now.
+    ///
+    /// # Errors
+    /// The kernel has no clock.
+    pub(super) fn after_a_rest() -> io::Result<Moment> {
+        Ok(Moment::after(now()?))
+    }
+
+    fn after(now: Duration) -> Moment {
+        let whole = (now + LEAST).as_nanos().div_ceil(APART.as_nanos());
+        Moment(APART * whole as u32)
+    }
+
+    /// Sleep until then, which takes the host no time.
+    ///
+    /// # Errors
+    /// The kernel does not let us sleep.
+    pub(super) fn wait(self) -> io::Result<()> {
+        // Past it only with requests of megabytes.
+        let Moment(until) = match now()? {
+            now if now < self.0 => self,
+            now => Moment::after(now),
+        };
+        let until = libc::timespec {
+            tv_sec: until.as_secs() as libc::time_t,
+            tv_nsec: until.subsec_nanos().into(),
+        };
+        // SAFETY: the time is ours, and nobody wants to know what is left of it.
+        let error = unsafe {
+            libc::clock_nanosleep(
+                libc::CLOCK_MONOTONIC,
+                libc::TIMER_ABSTIME,
+                &until,
+                std::ptr::null_mut(),
+            )
+        };
+        match error {
+            0 => Ok(()),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+}
+
+/// Since the guest booted.
+fn now() -> io::Result<Duration> {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel fills in our own time.
+    if unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Duration::new(now.tv_sec as u64, now.tv_nsec as u32))
+}
+
 /// Key and size of a directory entry, if it is of this name.
 pub(super) fn item(entry: &[u8; 64], wanted: &str) -> Option<(u16, usize)> {
     let name = &entry[8..];
@@ -145,6 +220,15 @@ pub(super) fn item(entry: &[u8; 64], wanted: &str) -> Option<(u16, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that guests whose clocks gained a tick or none go on at the same moment, and
+    /// boots of a little more or less work too; and that one is never past.
+    #[test]
+    fn moments_are_the_same_for_all() {
+        let at = |ms| Moment::after(Duration::from_millis(ms)).0.as_millis();
+        assert_eq!([at(1_490), at(1_620)], [2_000; 2]);
+        assert_eq!([at(1_950), at(1_951), at(2_000)], [2_000, 3_000, 3_000]);
+    }
 
     /// Check that the item is known by its whole name, and others are not taken.
     #[test]

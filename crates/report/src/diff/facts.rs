@@ -35,7 +35,7 @@ impl std::fmt::Display for Difference {
 }
 
 /// Facts of the machine, and what it means if they differ.
-const MACHINE: [(&str, &str, &str); 9] = [
+const MACHINE: [(&str, &str, &str); 10] = [
     (
         env::CLOCK,
         "clock",
@@ -69,11 +69,49 @@ const MACHINE: [(&str, &str, &str); 9] = [
     (
         env::PLUMB,
         "plumb",
-        "another version may count or classify otherwise",
+        "another version may count or classify otherwise, and place memory so that lookups in hash \
+         tables walk other buckets",
+    ),
+    (
+        env::RANDOM,
+        "random numbers",
+        "where they come from the boot, lookups in hash tables may walk other buckets",
     ),
     (env::KERNEL, "kernel", ""),
     (env::MITIGATIONS, "mitigations", ""),
 ];
+
+/// Programs of this machine's that a guest runs before it is measured.
+const PROGRAMS: [(&str, &str); 2] = [
+    (env::NFT_FILES, "nft and its libraries"),
+    (env::TC_FILES, "tc and its libraries"),
+];
+const PROGRAM_MEANS: &str = "another program draws other random numbers: lookups in hash tables may \
+                             walk other buckets, which is not the kernel's doing";
+
+/// A fact of an arm's guest: its own, or the recording's.
+fn of_arm<'r>(recording: &'r Recording, arm: usize, key: &str) -> Option<&'r String> {
+    let own = format!("{}.{}.{key}", env::ARM, recording.arms[arm].name);
+    let facts = &recording.environment;
+    facts.get(&own).or_else(|| facts.get(key))
+}
+
+/// Programs that were not the same for both of a pair.
+fn programs(sides: Sides<'_>, pair: &ArmPair) -> impl Iterator<Item = Difference> {
+    PROGRAMS.iter().filter_map(move |(key, what)| {
+        let was = of_arm(sides.before, pair.before, key);
+        let is = of_arm(sides.after, pair.after, key);
+        let told = |hash: Option<&String>| hash.cloned().unwrap_or("unknown".into());
+        // An arm without the knob has none.
+        let both = sides.before.arms[pair.before].knobs == sides.after.arms[pair.after].knobs;
+        (was != is && both).then(|| Difference {
+            what: (*what).into(),
+            before: told(was),
+            after: told(is),
+            means: PROGRAM_MEANS.into(),
+        })
+    })
+}
 
 /// The level of a knob in which the arms compared differ among themselves is
 /// told by the arms, not by the recording's environment.
@@ -116,6 +154,11 @@ pub fn differences(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
     let told = |what: &str| ["kernel", "mitigations"].contains(&what);
     let mut arms: Vec<Difference> = Vec::new();
     for pair in pairs {
+        for difference in programs(sides, pair) {
+            if !arms.contains(&difference) {
+                arms.push(difference);
+            }
+        }
         let (a, b) = (&before.arms[pair.before], &after.arms[pair.after]);
         for (what, was, is) in differing(a, b) {
             // Said of the machine already; a kernel's nickname may be another for

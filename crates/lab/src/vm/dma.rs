@@ -1,0 +1,181 @@
+//! QEMU's firmware configuration device, asked for its items by DMA: whole pages at the
+//! instruction that asks, to any address of the guest's memory.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use super::rest::{DIRECTORY_KEY, MAX_ITEMS, SELECTOR_PORT, item};
+
+/// Ports of fw_cfg, and how many from the selector on (docs/specs/fw_cfg.rst of QEMU).
+const PORTS: u64 = 12;
+const DMA_HIGH_PORT: u16 = 0x514;
+const DMA_LOW_PORT: u16 = 0x518;
+const DMA_ERROR: u32 = 1;
+const DMA_READ: u32 = 2;
+const DMA_SELECT: u32 = 8;
+pub(super) const PAGE_BYTES: usize = 4096;
+
+/// Two pages that stay where they are: the request, and what is fetched. The ports
+/// are given back with them.
+#[derive(Debug)]
+pub(super) struct Dma {
+    memory: NonNull<u8>,
+    request: u64,
+    data: u64,
+}
+
+impl Dma {
+    /// Ask for the ports and the pages.
+    ///
+    /// # Errors
+    /// The kernel does not give them.
+    pub(super) fn open() -> io::Result<Dma> {
+        // SAFETY: the call takes numbers, and touches no memory of ours.
+        if unsafe { libc::ioperm(SELECTOR_PORT.into(), PORTS, 1) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new mapping, of nothing that is ours.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                2 * PAGE_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_LOCKED | libc::MAP_POPULATE,
+                -1,
+                0,
+            )
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let Some(memory) = NonNull::new(memory.cast::<u8>()) else {
+            return Err(io::Error::other("no memory"));
+        };
+        let mut dma = Dma {
+            memory,
+            request: 0,
+            data: 0,
+        };
+        // Written to, so that they are pages of their own.
+        dma.memory_mut().fill(1);
+        let map = File::open("/proc/self/pagemap")?;
+        let first = memory.as_ptr() as usize;
+        dma.request = physical(&map, first)?;
+        dma.data = physical(&map, first + PAGE_BYTES)?;
+        Ok(dma)
+    }
+
+    fn memory_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is ours alone, and so long.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), 2 * PAGE_BYTES) }
+    }
+
+    /// What was fetched.
+    pub(super) fn data(&self) -> &[u8] {
+        // SAFETY: as above; the device writes only within `fetch`.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(PAGE_BYTES), PAGE_BYTES) }
+    }
+
+    /// The key and size of an item.
+    ///
+    /// # Errors
+    /// The device gives no directory.
+    pub(super) fn find(&mut self, name: &str) -> io::Result<Option<(u16, usize)>> {
+        let mut word = [0; 4];
+        self.fetch(Some(DIRECTORY_KEY), word.len())?;
+        word.copy_from_slice(&self.data()[..4]);
+        for _ in 0..u32::from_be_bytes(word).min(MAX_ITEMS) {
+            let mut entry = [0; 64];
+            self.fetch(None, entry.len())?;
+            entry.copy_from_slice(&self.data()[..64]);
+            let found = item(&entry, name);
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Have the next `bytes` of an item put into the data page.
+    ///
+    /// # Errors
+    /// The device does not.
+    pub(super) fn fetch(&mut self, select: Option<u16>, bytes: usize) -> io::Result<()> {
+        self.ask(select, bytes, self.data)
+    }
+
+    /// Have the first `bytes` of an item put where `physical` says.
+    ///
+    /// # Safety
+    /// Nothing may be there but what is to be overwritten, and nobody may hold a
+    /// reference to it.
+    ///
+    /// # Errors
+    /// The device does not.
+    pub(super) unsafe fn fetch_to(
+        &mut self,
+        key: u16,
+        bytes: usize,
+        physical: u64,
+    ) -> io::Result<()> {
+        self.ask(Some(key), bytes, physical)
+    }
+
+    fn ask(&mut self, select: Option<u16>, bytes: usize, to: u64) -> io::Result<()> {
+        let mut control = DMA_READ;
+        if let Some(key) = select {
+            control |= DMA_SELECT | u32::from(key) << 16;
+        }
+        let request = self.request;
+        let memory = self.memory_mut();
+        memory[0..4].copy_from_slice(&control.to_be_bytes());
+        memory[4..8].copy_from_slice(&(bytes as u32).to_be_bytes());
+        memory[8..16].copy_from_slice(&to.to_be_bytes());
+        compiler_fence(Ordering::SeqCst);
+        out(DMA_HIGH_PORT, ((request >> 32) as u32).to_be());
+        // The second half starts it, and it is done when the instruction is.
+        out(DMA_LOW_PORT, (request as u32).to_be());
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: the first word of our own page; the device has written to it.
+        let left = u32::from_be(unsafe { std::ptr::read_volatile(self.memory.as_ptr().cast()) });
+        if left & DMA_ERROR != 0 || left != 0 {
+            return Err(io::Error::other("the firmware device gives no files"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Dma {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`, which nothing refers to any more; and the
+        // ports of `open`. There is nothing to do about an error.
+        unsafe {
+            libc::munmap(self.memory.as_ptr().cast(), 2 * PAGE_BYTES);
+            libc::ioperm(SELECTOR_PORT.into(), PORTS, 0);
+        }
+    }
+}
+
+fn out(port: u16, value: u32) {
+    // SAFETY: we hold the port; what the device writes to is our own mapping.
+    unsafe {
+        std::arch::asm!("out dx, eax", in("dx") port, in("eax") value,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// The physical address of one of our pages.
+fn physical(map: &File, address: usize) -> io::Result<u64> {
+    const PRESENT: u64 = 1 << 63;
+    const FRAME: u64 = (1 << 55) - 1;
+    let mut entry = [0; 8];
+    map.read_exact_at(&mut entry, (address / PAGE_BYTES * 8) as u64)?;
+    let entry = u64::from_le_bytes(entry);
+    if entry & PRESENT == 0 || entry & FRAME == 0 {
+        return Err(io::Error::other("the kernel does not tell where a page is"));
+    }
+    Ok((entry & FRAME) * PAGE_BYTES as u64)
+}

@@ -1,0 +1,195 @@
+//! The guest's random numbers: of the plan's seed alone.
+//!
+//! A kernel mixes into them when each interrupt came, to the cycle, and draws a new key of
+//! that every few seconds. So a boot that took a little longer, for a file of another size or
+//! since QEMU's clock gained while it was stopped, drew other hash keys, and lookups walked
+//! other buckets. Here the key of the generator is set, by the firmware's DMA, to one that the
+//! host gives: what is drawn then depends on how much was drawn since, and on nothing before.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsRawFd;
+use std::sync::Mutex;
+
+use super::dma::Dma;
+
+/// Name of the item that holds the key.
+const ITEM: &str = "opt/netplumb/random";
+/// Of ChaCha20.
+const KEY_BYTES: usize = 32;
+/// `_IO('R', 7)` (include/uapi/linux/random.h): draw a new key, and have all who draw see it.
+const RNDRESEEDCRNG: libc::Ioctl = 0x5207;
+/// `struct base_crng` of drivers/char/random.c, which begins with the key: since Linux 5.18
+/// (186873c549df), and 5.15.44 and 5.10.119.
+const GENERATOR: &str = "base_crng";
+/// How often it is tried: something else may draw between the steps.
+const TRIES: usize = 4;
+/// The device whose numbers they are.
+const DEVICE: &str = "/dev/urandom";
+
+/// QEMU's arguments for a seed.
+pub(super) fn qemu_args(seed: u32) -> [String; 2] {
+    // Any 32 bytes are a key; these can be written on a command line.
+    let key = format!("{seed:0width$}", width = KEY_BYTES);
+    ["-fw_cfg".into(), format!("name={ITEM},string={key}")]
+}
+
+/// The generator of this kernel, and what it has to give once it is set.
+#[derive(Debug)]
+struct Generator {
+    physical: u64,
+    item: u16,
+    first: Option<[u8; KEY_BYTES]>,
+}
+
+/// There is one in a kernel.
+static GUESTS: Mutex<Option<Generator>> = Mutex::new(None);
+
+/// Whether the host wants this guest to be like every other of its plan.
+///
+/// # Errors
+/// The device can't be asked.
+pub(super) fn wanted() -> io::Result<bool> {
+    Ok(Dma::open()?.find(ITEM)?.is_some())
+}
+
+/// Find the generator, and set it for the first time. To be called once, by init.
+///
+/// # Errors
+/// This kernel's is another, or can't be found.
+pub(super) fn begin() -> io::Result<()> {
+    let (item, bytes) = Dma::open()?
+        .find(ITEM)?
+        .ok_or_else(|| io::Error::other("the host gives no key"))?;
+    if bytes != KEY_BYTES {
+        return Err(io::Error::other("the host's key is of another size"));
+    }
+    let symbols = BufReader::new(File::open("/proc/kallsyms")?);
+    let map = fs::read_to_string("/proc/iomem")?;
+    let physical = generator(symbols, &map)?.ok_or_else(|| {
+        io::Error::other(format!(
+            "the kernel has no {GENERATOR}, or does not tell where"
+        ))
+    })?;
+    let mut generator = Generator {
+        physical,
+        item,
+        first: None,
+    };
+    generator.set()?;
+    *lock() = Some(generator);
+    Ok(())
+}
+
+/// Have all random numbers from here on be those of the seed, if [`begin`] could.
+///
+/// # Errors
+/// The generator does not take the key.
+pub fn renew() -> io::Result<()> {
+    match &mut *lock() {
+        Some(generator) => generator.set(),
+        None => Ok(()),
+    }
+}
+
+/// Whether random numbers are those of the seed.
+pub fn is_set() -> bool {
+    lock().is_some()
+}
+
+fn lock() -> std::sync::MutexGuard<'static, Option<Generator>> {
+    match GUESTS.lock() {
+        Ok(guard) => guard,
+        Err(poisoned) => poisoned.into_inner(),
+    }
+}
+
+impl Generator {
+    /// Set the key, and see by what comes out that it was taken.
+    fn set(&mut self) -> io::Result<()> {
+        let mut device = File::open(DEVICE)?;
+        let mut dma = Dma::open()?;
+        for _ in 0..TRIES {
+            // SAFETY: the request takes no argument.
+            if unsafe { libc::ioctl(device.as_raw_fd(), RNDRESEEDCRNG) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: the kernel's key, where its symbols say, which it reads when it next
+            // draws; there is one CPU, and it is here.
+            unsafe { dma.fetch_to(self.item, KEY_BYTES, self.physical)? };
+            let mut drawn = [0; KEY_BYTES];
+            device.read_exact(&mut drawn)?;
+            if self.first.replace(drawn) == Some(drawn) {
+                return Ok(());
+            }
+        }
+        Err(io::Error::other("its key can't be set"))
+    }
+}
+
+/// Where the generator's key is in memory, by /proc/kallsyms and /proc/iomem.
+fn generator(symbols: impl BufRead, map: &str) -> io::Result<Option<u64>> {
+    let start = map.lines().find_map(|line| {
+        let (range, what) = line.trim().split_once(" : ")?;
+        let from = (what == "Kernel code").then(|| range.split('-').next())??;
+        u64::from_str_radix(from, 16).ok().filter(|at| *at != 0)
+    });
+    let mut text = None;
+    for line in symbols.lines() {
+        let line = line?;
+        let mut words = line.split_whitespace();
+        let (Some(address), Some(_), Some(name)) = (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        if words.next().is_some() || !["_text", GENERATOR].contains(&name) {
+            continue;
+        }
+        let address = u64::from_str_radix(address, 16).ok().filter(|at| *at != 0);
+        match (name, address, text, start) {
+            ("_text", address, ..) => text = address,
+            (_, Some(address), Some(text), Some(start)) => {
+                return Ok(address.checked_sub(text).map(|offset| start + offset));
+            }
+            _ => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAP: &str = "00100000-0ffdffff : System RAM\n  01000000-020031d0 : Kernel code\n";
+
+    /// Check that the key is found by the distance from the kernel's first symbol, and not
+    /// where addresses are hidden, or the generator is none or a module's.
+    #[test]
+    fn where_the_key_is() {
+        let of = |text: &str, map| generator(text.as_bytes(), map).unwrap();
+        let symbols = "ffffffff81000000 T _text\nffffffff84095d00 b base_crng\n";
+        assert_eq!(of(symbols, MAP), Some(0x0409_5d00));
+        let hidden = symbols.replace("ffffffff8", "000000000");
+        assert_eq!(
+            of(&hidden.replace("01000000", "00000000"), MAP),
+            None,
+            "hidden"
+        );
+        assert_eq!(of(symbols, ""), None);
+        assert_eq!(of("ffffffff81000000 T _text\n", MAP), None);
+        let module = symbols.replace("base_crng", "base_crng [other]");
+        assert_eq!(of(&module, MAP), None);
+    }
+
+    /// Check that each seed has a key, of the size that the kernel's is.
+    #[test]
+    fn a_key_for_each_seed() {
+        let key = |seed| {
+            let [_, item] = qemu_args(seed);
+            item.split_once("string=").unwrap().1.to_string()
+        };
+        assert_eq!([key(1).len(), key(u32::MAX).len()], [KEY_BYTES; 2]);
+        assert_ne!(key(1), key(7));
+    }
+}
