@@ -202,17 +202,22 @@ fn within(claim: &Claim, views: &[&ClassView<'_>]) -> Outcome {
                 format!("the {layer} layer {word} in {named} (largest over smallest {ratio:.2})"),
             )
         }
-        Claim::Smaller { of, than, .. } => {
-            let (verdict, because) = smaller(of, than, views);
-            let word = if verdict == Verdict::Holds {
-                "cost less than"
-            } else {
-                "do not always cost less than"
-            };
+        Claim::Smaller {
+            of,
+            than,
+            within_ratio,
+            ..
+        } => {
+            let (ratio, told) = smaller(of, than, views);
+            let small = ratio <= *within_ratio;
+            let word = if small { "is" } else { "is not always" };
+            let (of, than) = (of.join("+"), than.join("+"));
             (
-                verdict,
-                because,
-                format!("{} {word} {} in {named}", of.join("+"), than.join("+")),
+                holds(small),
+                format!("{of} against {than}: {told}; small is up to {within_ratio:.2} of it"),
+                format!(
+                    "{of} {word} at most {within_ratio:.2} of {than} in {named} (most {ratio:.2})"
+                ),
             )
         }
         Claim::Bottleneck { layer, .. } => {
@@ -287,15 +292,21 @@ fn spread(layer: &str, views: &[&ClassView<'_>]) -> (f64, String) {
     )
 }
 
-fn smaller(of: &[String], than: &[String], views: &[&ClassView<'_>]) -> (Verdict, String) {
-    let mut all = true;
+/// The largest ratio of any class, and the figures.
+fn smaller(of: &[String], than: &[String], views: &[&ClassView<'_>]) -> (f64, String) {
+    let mut most: f64 = 0.0;
     let mut told = Vec::new();
     for view in views {
         let sum = |layers: &[String]| layers.iter().map(|l| view.layer_insns(l)).sum::<u64>();
         let (small, large) = (sum(of), sum(than));
-        all &= small < large;
+        let ratio = match (small, large) {
+            (_, 1..) => small as f64 / large as f64,
+            // Nothing beside nothing is not small.
+            _ => f64::INFINITY,
+        };
+        most = most.max(ratio);
         told.push(format!(
-            "{} {} ({:.0}%) against {} ({:.0}%)",
+            "{} {} ({:.0}%) against {} ({:.0}%), {ratio:.2} of it",
             view.class,
             per_packet(small, view.packets),
             percent(small, view.total),
@@ -303,15 +314,7 @@ fn smaller(of: &[String], than: &[String], views: &[&ClassView<'_>]) -> (Verdict
             percent(large, view.total)
         ));
     }
-    (
-        holds(all),
-        format!(
-            "{} against {}: {}",
-            of.join("+"),
-            than.join("+"),
-            told.join("; ")
-        ),
-    )
+    (most, told.join("; "))
 }
 
 fn tops(layer: Option<&str>, views: &[&ClassView<'_>]) -> String {

@@ -395,6 +395,7 @@ fn hostile_words_are_tamed_everywhere() {
             says,
             of: vec![layer.clone()],
             than: vec![layer.clone()],
+            within_ratio: 0.5,
             classes: vec!["udp tx".parse().unwrap()],
         },
         netplumb_model::experiment::Claim::Bottleneck {

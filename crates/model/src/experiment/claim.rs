@@ -74,8 +74,8 @@ pub enum Claim {
         #[serde(default)]
         arm: Option<String>,
     },
-    /// In every class, the layers of `of` together cost less than those of
-    /// `than`.
+    /// In every class, the layers of `of` together cost at most `within_ratio` of
+    /// what those of `than` do.
     Smaller {
         /// What the conclusion calls it.
         #[serde(default)]
@@ -86,6 +86,8 @@ pub enum Claim {
         of: Vec<String>,
         /// The layers held to be large.
         than: Vec<String>,
+        /// The largest share of these that is still small: at most 1.
+        within_ratio: f64,
         /// The classes.
         classes: Vec<Class>,
         /// The arm; none for the first that has the class.
@@ -315,6 +317,16 @@ impl Experiment {
                 Claim::Unlike { beyond_ratio, .. } => Some(("beyond_ratio", *beyond_ratio)),
                 _ => None,
             };
+            if let Claim::Smaller {
+                within_ratio: r, ..
+            } = claim
+                && !(*r > 0.0 && *r <= 1.0)
+            {
+                return Err((
+                    "within_ratio",
+                    format!("a ratio of {r}: small over large is more than 0 and at most 1"),
+                ));
+            }
             if let Some((key, r)) = ratio
                 && (!r.is_finite() || r < 1.0)
             {

@@ -126,11 +126,35 @@ fn an_mtu_has_bounds() {
     assert_eq!(of("ipv4", 65_536).unwrap_err().line, 4);
 }
 
+/// Check that a claim of size says how small is small, and not that all of it is.
+#[test]
+fn small_has_a_ratio() {
+    let text = |ratio: &str| {
+        format!(
+            "name = \"x\"\n[[claim]]\nkind = \"smaller\"\nsays = \"?\"\nof = [\"network\"]\n\
+             than = [\"link\"]\nclasses = [\"udp tx\"]\n{ratio}\n"
+        )
+    };
+    assert!(Experiment::parse(&text("within_ratio = 0.5")).is_ok());
+    for wrong in [
+        "",
+        "within_ratio = 0.0",
+        "within_ratio = 1.1",
+        "within_ratio = nan",
+    ] {
+        let error = Experiment::parse(&text(wrong)).unwrap_err();
+        assert!(
+            error.to_string().contains("within_ratio") || error.to_string().contains("ratio of"),
+            "{error}"
+        );
+    }
+}
+
 /// Check that a layer that there is not is answered with its line and the nearest.
 #[test]
 fn a_wrong_layer_names_the_nearest() {
     let text = "name = \"x\"\n[[claim]]\nkind = \"smaller\"\nsays = \"?\"\n\
-                of = [\"network\"]\nthan = [\"link\", \"drivr\"]\nclasses = [\"udp tx\"]\n";
+                of = [\"network\"]\nthan = [\"link\", \"drivr\"]\nwithin_ratio = 0.5\nclasses = [\"udp tx\"]\n";
     let error = Experiment::parse(text)
         .unwrap()
         .check_layers(text, &["network", "link", "driver"])
