@@ -261,6 +261,7 @@ fn as_root_phantoms() {
         ("drop --path nft-raw", "wrong-mac", 1, &["OTHERHOST"]),
         ("forward --path route", "wrong-mac", 1, &["OTHERHOST"]),
         ("forward --path route", "ttl", 1, &["TTL"]),
+        ("forward --path route --family ipv6", "ttl", 1, &["TTL"]),
         ("drop --path xdp", "mtu", 3, &["MTU"]),
         ("forward --path xdp-redirect", "mtu", 3, &["MTU"]),
         ("drop --path xdp", "ttl", 3, &["no fault for xdp"]),

@@ -23,10 +23,14 @@ const CAUSES: &[(&str, &str)] = &[
     ("Ip6InDiscards", "discarded by IPv6"),
     ("Ip6InNoRoutes", "no route"),
     ("Ip6InTooBigErrors", "longer than the next MTU"),
+    ("Ip6InUnknownProtos", "unknown protocol"),
+    ("Ip6OutNoRoutes", "no route"),
     ("Ip6OutDiscards", "discarded by IPv6 on its way out"),
+    ("Ip6FragFails", "longer than the next MTU"),
     ("UdpNoPorts", "no socket at this port"),
     ("UdpInCsumErrors", "wrong checksum"),
     ("Udp6NoPorts", "no socket at this port"),
+    ("Udp6InCsumErrors", "wrong checksum"),
     ("softnet dropped", "the CPU's backlog is full"),
 ];
 
@@ -173,9 +177,59 @@ fn cause(counter: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use netplumb_model::bench::Measured;
+    use netplumb_sys::netns::{self, Namespace};
+    use netplumb_sys::proc::counters::Counters;
 
     use super::*;
+
+    /// Check in a namespace that IPv6 datagrams which nobody takes close the hop by a cause.
+    #[test]
+    fn as_root_ipv6_losses_have_their_causes() {
+        let lost = std::thread::spawn(|| {
+            netns::enter_new().ok()?;
+            let ip = |words: &str| {
+                let words = words.split(' ');
+                let status = std::process::Command::new("ip").args(words).status();
+                assert!(status.unwrap().success());
+            };
+            ip("link set lo up");
+            let own = Namespace::current().unwrap();
+            let read = || Counters::read(own.as_fd()).unwrap();
+            let before = read();
+            let socket = std::net::UdpSocket::bind("[::]:0").unwrap();
+            for _ in 0..5 {
+                socket.send_to(b"x", "[::1]:9").unwrap();
+            }
+            Some(read().since(&before))
+        });
+        let Some(grew) = lost.join().unwrap() else {
+            netplumb_testkit::skip("a network namespace takes root");
+            return;
+        };
+        let grew = grew.all();
+        let generated = [Generated {
+            frames: 5,
+            sent: 5,
+            ..Generated::default()
+        }];
+        let way = Way {
+            bench: Bench::Drop,
+            devices: ["tx0", "rx0"],
+            path: "socket",
+            shared: false,
+            egress: None,
+            sink: None,
+            threaded: false,
+            settled: false,
+        };
+        let hops = way.hops(&generated, &Handled::default(), None, grew);
+        let expected = [("no socket at this port".to_string(), 5)];
+        assert_eq!(hops[1].dropped, BTreeMap::from(expected), "{grew:?}");
+        assert_eq!(hops[1].missing(), 0);
+    }
 
     /// Check by which queues packets are told to have come, whatever a driver calls them.
     #[test]
@@ -196,13 +250,9 @@ mod tests {
     /// Check that every counter that stands for a cause is one that a kernel has: this one's.
     #[test]
     fn counters_are_known() {
-        use netplumb_sys::netns::Namespace;
-        use netplumb_sys::proc::counters::Counters;
-        use std::os::fd::AsFd;
         let own = Namespace::current().unwrap();
         let Ok(counters) = Counters::read_all(own.as_fd(), &["lo"]) else {
-            use std::io::Write;
-            let _ = writeln!(std::io::stderr(), "skipped: not root: no counters");
+            netplumb_testkit::skip("no counters: not root");
             return;
         };
         let has_v6 = counters.all().contains_key("Ip6InReceives");
