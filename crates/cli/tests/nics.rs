@@ -19,6 +19,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::{Place, Ran, Running, skip};
+use netplumb_model::recording::env;
 use netplumb_sys::napi;
 use netplumb_sys::netns::Namespace;
 use serde_json::Value;
@@ -375,9 +376,12 @@ fn as_root_packets_of_others_are_told() {
     }
     let machine = Machine::new();
     let others = UdpSender::start(&machine);
-    let words = format!("bench drop {YES} --path xdp --blocks 1 --time 300ms --quiet");
+    let words =
+        format!("bench drop {YES} --path xdp --blocks 1 --time 300ms --quiet -o others.plumb");
     let ran = machine.run(&words);
     drop(others);
+    let recording = machine.place.recording("others.plumb");
+    assert_eq!(recording.environment[env::LAB], "host");
     let words = [
         "packets came in there that were not the generator's",
         "1 blocks count, 0 don't",

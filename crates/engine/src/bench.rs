@@ -124,7 +124,6 @@ pub fn run_bench(
         }
         None => {
             let facts = &mut recording.environment;
-            facts.insert(env::LAB.into(), LAB_NETNS.into());
             facts.insert("machine.cpus".into(), site::online()?.len().to_string());
             facts.extend(crate::guest::facts());
             facts.extend(netplumb_instruments::rates::cpu::facts());
