@@ -6,7 +6,7 @@
  */
 
 /** Layers in the order of the path, from the application down. */
-export const PATH = ["user", "syscall", "socket", "transport", "network", "netfilter", "link", "driver", "bus"];
+export const PATH = ["application", "syscall", "socket", "transport", "network", "netfilter", "link", "driver", "bus"];
 const PATH_HUES = [350, 325, 295, 262, 225, 190, 155, 120, 90];
 /** Layers that the whole path shares. */
 export const SHARED = [

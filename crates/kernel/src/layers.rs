@@ -6,8 +6,12 @@ use serde::Deserialize;
 
 const BUILT_IN: &str = include_str!("../rules/layers.toml");
 
+/// The layer of user code: no rule's, since it has no functions of the kernel.
+pub const APPLICATION: &str = "application";
+
 /// The layers that there are, from the application down, then the shared ones.
 pub const LAYERS: &[&str] = &[
+    APPLICATION,
     "syscall",
     "socket",
     "transport",
@@ -248,7 +252,7 @@ mod tests {
             }
         }
         let named: Vec<_> = known.iter().map(|(layer, _)| *layer).collect();
-        for layer in LAYERS {
+        for layer in LAYERS.iter().filter(|layer| **layer != APPLICATION) {
             assert!(named.contains(layer), "no function stands for {layer}");
         }
     }
@@ -297,7 +301,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .contains("`ip` is no layer: they are syscall"),
+                .contains("`ip` is no layer: they are application, syscall"),
             "{error}"
         );
     }
