@@ -108,10 +108,34 @@ pub fn attach(
     layer: &dyn Fn(&str, Option<&str>) -> Option<String>,
 ) -> Result<Box<dyn Live>, LiveError> {
     match spec.clock {
-        Clock::Exact | Clock::Rates => Err(LiveError::Asked(
+        Clock::Exact => Err(LiveError::Asked(
             "`exact` is no clock of the running kernel: it counts in the vm lab".into(),
+        )),
+        Clock::Rates => Err(LiveError::Asked(
+            "`rates` are measured by `plumb bench`, which has windows of its own".into(),
         )),
         Clock::Functions => Ok(Box::new(Functions::attach(spec, layer)?)),
         Clock::Stages => Ok(Box::new(crate::stages::Stages::attach(spec)?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that who asks for a clock that is no live instrument's is told about that one.
+    #[test]
+    fn other_clocks_are_told_by_their_names() {
+        for clock in [Clock::Exact, Clock::Rates] {
+            let spec = TimingSpec {
+                clock,
+                filter: Default::default(),
+                selection: Default::default(),
+                mechanism: None,
+                one_packet: 0,
+            };
+            let told = attach(&spec, &|_, _| None).unwrap_err().to_string();
+            assert!(told.starts_with(&format!("`{clock}` ")), "{told}");
+        }
     }
 }
