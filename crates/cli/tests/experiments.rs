@@ -427,3 +427,35 @@ fn other_seeds() {
     assert_eq!(recording.arms[1].knobs[env::SEED_OF], "udp");
     place.run("path --seeds 0").code(2);
 }
+
+/// Check that packets which a rule drops are told of, though no counter of the guest's has
+/// them: a block closes by what netfilter freed.
+#[test]
+fn a_rule_that_drops_is_a_cause() {
+    if !common::has_guests() || !has_nft() {
+        return;
+    }
+    let place = Place::new();
+    place.write(
+        "drops.toml",
+        r#"
+name = "drops"
+[workload]
+packets = 40
+[blocks]
+count = 1
+[knobs]
+proto = "udp"
+link = "veth"
+nft_in = "rx"
+nft = "table ip t { chain c { type filter hook input priority 0; meta l4proto udp numgen inc mod 4 0 drop; } }"
+"#,
+    );
+    place.run("run drops.toml -q -o drops.plumb").code(0);
+    let recording = place.recording("drops.plumb");
+    let ledger = &recording.blocks[0].ledger;
+    assert!(ledger.closes(), "{ledger:?}");
+    let (cause, dropped) = ledger.dropped.iter().next().unwrap();
+    assert!(cause.contains("netfilter"), "{ledger:?}");
+    assert_eq!(*dropped, 10, "{ledger:?}");
+}

@@ -9,18 +9,16 @@ use netplumb_instruments::exact::{
     FIRST_USER_SYMBOL, Symbol, TreeNode, UNKNOWN, UserSymbol, Window,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
-use netplumb_kernel::layers::LayerRules;
+use netplumb_kernel::layers::{APPLICATION, LayerRules};
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::recording::{
     Block, Cost, Function, FunctionId, Ledger, MAX_NAME_BYTES, Node, NodeId, Recording, Total,
 };
+use netplumb_model::symbol::base_name;
 use netplumb_model::timing::INSTRUCTIONS;
 
 /// The name of code that no symbol covers.
 pub(crate) const UNKNOWN_NAME: &str = "[unknown]";
-
-/// The layer of all user code.
-const APPLICATION: &str = "application";
 
 /// What of the recording is known by content, over all guests.
 #[derive(Debug, Default)]
@@ -110,20 +108,6 @@ impl Translation {
         ledger: Ledger,
     ) {
         let block = recording.blocks.len() as u32;
-        let quantity = recording.quantity(&INSTRUCTIONS);
-        recording.blocks.push(Block {
-            arm,
-            index,
-            ledger,
-            totals: vec![Total {
-                quantity,
-                kernel: window.kernel_insns,
-                user: window.user_insns,
-            }],
-            entered: window.entered,
-            returned: window.returned,
-            duration_ns: 0,
-        });
         // Static functions of one name are one function of the recording, so two
         // nodes may have become one.
         let mut costs: BTreeMap<(Direction, Context, NodeId), (u64, u64)> = BTreeMap::new();
@@ -135,6 +119,21 @@ impl Translation {
             sum.0 += cost.calls;
             sum.1 += cost.insns;
         }
+        let quantity = recording.quantity(&INSTRUCTIONS);
+        let calls = costs.iter().map(|((.., node), (calls, _))| (*node, *calls));
+        recording.blocks.push(Block {
+            arm,
+            index,
+            ledger: with_netfilter(recording, calls, ledger),
+            totals: vec![Total {
+                quantity,
+                kernel: window.kernel_insns,
+                user: window.user_insns,
+            }],
+            entered: window.entered,
+            returned: window.returned,
+            duration_ns: 0,
+        });
         recording.costs.extend(costs.into_iter().map(
             |((direction, context, node), (calls, own))| Cost {
                 block,
@@ -147,6 +146,38 @@ impl Translation {
             },
         ));
     }
+}
+
+/// What runs the hooks of netfilter, and frees what one of them drops (net/netfilter/core.c).
+const HOOKS: &str = "nf_hook_slow";
+/// What frees a packet that is lost: since Linux 6.11, since 5.17, and before.
+const FREES: [&str; 3] = ["sk_skb_reason_drop", "kfree_skb_reason", "kfree_skb"];
+/// What such a packet is called in a ledger.
+const BY_NETFILTER: &str = "dropped by netfilter (kfree_skb below nf_hook_slow)";
+
+/// A ledger with what netfilter dropped, of which no counter tells: packets that it freed by
+/// the calling-context tree, as many as are missing.
+fn with_netfilter(
+    recording: &Recording,
+    calls: impl Iterator<Item = (NodeId, u64)>,
+    mut ledger: Ledger,
+) -> Ledger {
+    let told: u64 = ledger.dropped.values().sum();
+    let missing = ledger.offered.saturating_sub(ledger.delivered + told);
+    if missing == 0 {
+        return ledger;
+    }
+    let name = |node: &Node| base_name(&recording.functions[node.function as usize].name);
+    let freed = calls.filter(|(node, _)| {
+        let node = &recording.nodes[*node as usize];
+        let caller = node.parent.map(|p| name(&recording.nodes[p as usize]));
+        caller == Some(HOOKS) && FREES.contains(&name(node))
+    });
+    let dropped = freed.map(|(_, calls)| calls).sum::<u64>().min(missing);
+    if dropped > 0 {
+        ledger.dropped.insert(BY_NETFILTER.into(), dropped);
+    }
+    ledger
 }
 
 /// A function of the kernel, as a recording has it.
@@ -221,6 +252,55 @@ fn bounded(name: String) -> String {
 #[cfg(test)]
 mod tests {
     use netplumb_instruments::exact::Counted;
+
+    /// Check that what netfilter freed is the cause of packets that are missing, of no more
+    /// than these, and that what others free below it is none.
+    #[test]
+    fn netfilter_drops() {
+        let mut recording = Recording::default();
+        for name in [
+            HOOKS,
+            "kfree_skb_reason",
+            "nft_do_chain",
+            "kfree_skb.part.0",
+        ] {
+            recording.functions.push(Function {
+                name: name.into(),
+                module: None,
+                layer: None,
+                address: 0,
+                size_bytes: 0,
+                source: None,
+            });
+        }
+        for (parent, function) in [
+            (None, 0),
+            (Some(0), 1),
+            (Some(0), 2),
+            (Some(2), 1),
+            (Some(0), 3),
+        ] {
+            recording.nodes.push(Node {
+                parent,
+                function,
+                tail: false,
+            });
+        }
+        let of = |delivered, calls: &[(NodeId, u64)]| {
+            let ledger = Ledger {
+                offered: 10,
+                delivered,
+                dropped: [("UdpNoPorts".to_string(), 1)].into(),
+            };
+            with_netfilter(&recording, calls.iter().copied(), ledger)
+        };
+        let told = of(5, &[(0, 40), (1, 3), (3, 7), (4, 1)]);
+        assert_eq!(told.dropped[BY_NETFILTER], 4);
+        assert!(told.closes());
+        assert_eq!(of(5, &[(1, 9)]).dropped[BY_NETFILTER], 4);
+        assert!(!of(5, &[(3, 9)]).closes());
+        assert_eq!(of(9, &[(1, 9)]).dropped.len(), 1);
+    }
 
     use super::*;
 
