@@ -31,7 +31,7 @@ use netplumb_sys::plain::Plain;
 
 use self::counted::Counted;
 use self::hooks::Hooks;
-use self::layout::{StepEvent, WindowState};
+use self::layout::{PROTOS, StepEvent, WindowState};
 use self::maps::{Half, Maps};
 use self::pauses::{Kernel, Pauser, Stop, Went};
 use crate::live::{Live, LiveError};
@@ -258,8 +258,11 @@ impl Stages {
         opened.before = now;
         window.ledger = seen.ledger;
         window.losses = assemble::told(&seen.losses);
-        for (reason, count) in seen.drops {
-            *window.drops.entry(self.reasons.name(reason)).or_default() += count;
+        for ((proto, reason), count) in seen.drops {
+            if let Some(proto) = PROTOS.get(proto as usize) {
+                let name = format!("{proto} {}", self.reasons.name(reason));
+                *window.drops.entry(name).or_default() += count;
+            }
         }
         window.steps = steps::steps(&self.events()?);
         let totals = self.kernel.programs.totals();

@@ -378,7 +378,7 @@ pub struct Window {
     /// Packets that were seen, at each place where they are counted: "udp tx
     /// netif_receive_skb", say.
     pub ledger: BTreeMap<String, u64>,
-    /// Packets dropped, by reason, where the kernel tells.
+    /// Packets dropped, by protocol and reason ("udp NO_SOCKET"), where the kernel tells.
     pub drops: BTreeMap<String, u64>,
     /// What the instrument missed.
     pub losses: Vec<Loss>,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 
+use netplumb_model::class::Proto;
 use netplumb_model::recording::Ledger;
 use netplumb_sys::netlink::Netlink;
 use netplumb_sys::netns::inside;
@@ -160,13 +161,16 @@ fn of_end(moved: &Drops) -> Drops {
 }
 
 /// Name causes for what a ledger is short of, from the kernel's reasons for freeing
-/// packets, as an instrument saw them in the same window. What a counter has told already
-/// is not told again.
-pub fn explain(ledger: &mut Ledger, reasons: &Drops) {
+/// packets, as an instrument saw them in the same window, each after its protocol ("udp
+/// NO_SOCKET"). What a counter has told already is not told again, and what another protocol
+/// lost is not the ledger's.
+pub fn explain(ledger: &mut Ledger, proto: Proto, reasons: &Drops) {
     let sum: u64 = ledger.dropped.values().sum();
     let mut missing = ledger.offered.saturating_sub(ledger.delivered + sum);
     let mut told = ledger.dropped.clone();
-    for (reason, &seen) in reasons {
+    let of_proto = format!("{proto} ");
+    let reasons = reasons.iter();
+    for (reason, &seen) in reasons.filter_map(|(r, n)| Some((r.strip_prefix(&of_proto)?, n))) {
         let mut left = seen;
         let same = REASONS
             .iter()
@@ -284,21 +288,30 @@ mod tests {
             dropped: drops(dropped),
         };
         let mut one = ledger(&[]);
-        explain(&mut one, &drops(&[("NETFILTER_DROP", 10)]));
+        explain(&mut one, Proto::Udp, &drops(&[("udp NETFILTER_DROP", 10)]));
         assert!(one.closes());
         assert_eq!(one.dropped, drops(&[("kfree_skb: NETFILTER_DROP", 10)]));
         let told = ("sender: tx0 qdisc drops", 6);
         let mut both = ledger(&[told]);
         explain(
             &mut both,
-            &drops(&[("QDISC_DROP", 6), ("TCP_OLD_DATA", 30)]),
+            Proto::Tcp,
+            &drops(&[("tcp QDISC_DROP", 6), ("tcp TCP_OLD_DATA", 30)]),
         );
         assert!(both.closes());
         let expected = [told, ("kfree_skb: TCP_OLD_DATA", 4)];
         assert_eq!(both.dropped, drops(&expected));
         let mut none = ledger(&[told]);
-        explain(&mut none, &drops(&[("QDISC_DROP", 6)]));
+        explain(&mut none, Proto::Udp, &drops(&[("udp QDISC_DROP", 6)]));
         assert!(!none.closes());
+        // A gap of one protocol is not closed by what another lost.
+        let mut other = ledger(&[]);
+        explain(
+            &mut other,
+            Proto::Udp,
+            &drops(&[("tcp NETFILTER_DROP", 10)]),
+        );
+        assert_eq!(other, ledger(&[]));
     }
 
     /// Check that only what moved counts.

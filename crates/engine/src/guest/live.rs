@@ -180,7 +180,7 @@ impl<'a> Blocks<'a> {
         let busy = cpus.and_then(|cpus| cpus.busy_since());
         let mut sent = sent.map_err(|e| e.to_string())?;
         if let Some(window) = &window {
-            drops::explain(&mut sent.ledger, &window.drops);
+            drops::explain(&mut sent.ledger, self.plan.proto, &window.drops);
         }
         self.told.push(Reply::TimedBlock(Box::new(TimedBlock {
             index,

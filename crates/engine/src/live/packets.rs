@@ -209,7 +209,7 @@ impl Run<'_> {
         let busy = cpus.and_then(|cpus| cpus.busy_since());
         let mut sent = sent.map_err(failed("send and receive"))?;
         if let Some(window) = &window {
-            drops::explain(&mut sent.ledger, &window.drops);
+            drops::explain(&mut sent.ledger, run.proto, &window.drops);
         }
         let block = self.add_block(arm, index, sent.ledger.clone(), sent.duration_ns);
         if let Some(window) = window {

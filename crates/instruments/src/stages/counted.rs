@@ -13,8 +13,8 @@ pub(super) struct Counted {
     pub(super) ledger: BTreeMap<String, u64>,
     /// By `enum stages_loss`.
     pub(super) losses: Vec<u64>,
-    /// By the number of their reason.
-    pub(super) drops: BTreeMap<u32, u64>,
+    /// By protocol and the number of their reason.
+    pub(super) drops: BTreeMap<(u32, u32), u64>,
 }
 
 impl Counted {
@@ -24,7 +24,7 @@ impl Counted {
         Ok(Counted {
             ledger: assemble::ledger(&cpus),
             losses: assemble::losses(&cpus),
-            drops: maps.drops()?.into_iter().collect(),
+            drops: maps.drops()?,
         })
     }
 
@@ -59,7 +59,7 @@ mod tests {
         let of = |sent, full, torn| Counted {
             ledger: BTreeMap::from([("udp tx sent".to_string(), sent), ("x".into(), 1)]),
             losses: vec![0, torn],
-            drops: BTreeMap::from([(2, full)]),
+            drops: BTreeMap::from([((1, 2), full)]),
         };
         let grown = of(7, 3, 2).since(&of(5, 3, 1));
         assert_eq!(grown.ledger, [("udp tx sent".to_string(), 2)].into());

@@ -164,15 +164,16 @@ impl Maps {
         Ok(found)
     }
 
-    /// Drops by the number of their reason.
-    pub(super) fn drops(&self) -> Result<Vec<(u32, u64)>, libbpf_rs::Error> {
-        let mut drops = Vec::new();
+    /// Drops by their protocol's place in [`PROTOS`] and the number of their reason.
+    pub(super) fn drops(&self) -> Result<BTreeMap<(u32, u32), u64>, libbpf_rs::Error> {
+        let mut drops = BTreeMap::new();
         for key in self.drops.keys() {
             if let Some(count) = self.drops.lookup(&key, MapFlags::ANY)? {
-                drops.push((
-                    u32::from_ne_bytes(key.try_into().unwrap_or_default()),
+                let key = u64::from_ne_bytes(key.try_into().unwrap_or_default());
+                drops.insert(
+                    ((key >> 32) as u32, key as u32),
                     u64::from_ne_bytes(count.try_into().unwrap_or_default()),
-                ));
+                );
             }
         }
         Ok(drops)

@@ -105,7 +105,7 @@ SEC("tp_btf/kfree_skb")
 int BPF_PROG(stages_kfree_skb, struct sk_buff *skb, void *location,
 	     __u32 reason)
 {
-	__u64 head, now, one;
+	__u64 head, now, one, key;
 	struct stages_packet *p;
 	struct stages_cpu *c;
 	struct what w = {};
@@ -155,12 +155,13 @@ int BPF_PROG(stages_kfree_skb, struct sk_buff *skb, void *location,
 	count(c, proto, place, segs);
 	if (window.aside)
 		return 0;
-	n = bpf_map_lookup_elem(&drops, &reason);
+	key = (__u64)proto << 32 | reason;
+	n = bpf_map_lookup_elem(&drops, &key);
 	if (n) {
 		__sync_fetch_and_add(n, segs);
 	} else {
 		one = segs;
-		bpf_map_update_elem(&drops, &reason, &one, BPF_NOEXIST);
+		bpf_map_update_elem(&drops, &key, &one, BPF_NOEXIST);
 	}
 	return 0;
 }

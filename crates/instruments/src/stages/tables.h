@@ -77,11 +77,11 @@ struct {
 	__type(value, __u64);
 } passed_on SEC(".maps");
 
-/* By reason's number. */
+/* By protocol, above, and the reason's number, below: what one lost is not another's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, STAGES_REASONS);
-	__type(key, __u32);
+	__uint(max_entries, STAGES_REASONS * STAGES_PROTOS);
+	__type(key, __u64);
 	__type(value, __u64);
 } drops SEC(".maps");
 

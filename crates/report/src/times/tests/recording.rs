@@ -211,7 +211,7 @@ pub(crate) fn functions_scaled(planted: &[(&str, f64)]) -> Recording {
         for (quantity, item, value) in [
             (&SEEN, Item::label("udp tx xmit"), PACKETS as f64),
             (&SEEN, Item::label("udp rx ip_rcv"), PACKETS as f64 - 1.0),
-            (&DROPPED, Item::label("SOCKET_RCVBUFF"), 1.0),
+            (&DROPPED, Item::label("udp SOCKET_RCVBUFF"), 1.0),
             (&OWN_CPU, Item::ONLY, 1_250_000.0),
             (&BUSY, Item::ONLY, 0.284),
         ] {
