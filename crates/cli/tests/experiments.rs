@@ -448,7 +448,7 @@ count = 1
 proto = "udp"
 link = "veth"
 nft_in = "rx"
-nft = "table ip t { chain c { type filter hook input priority 0; meta l4proto udp numgen inc mod 4 0 drop; } }"
+nft = "table ip t { chain c { type filter hook input priority 0; meta l4proto udp numgen inc mod 4 0 drop; }; }"
 "#,
     );
     place.run("run drops.toml -q -o drops.plumb").code(0);

@@ -168,10 +168,15 @@ fn with_netfilter(
         return ledger;
     }
     let name = |node: &Node| base_name(&recording.functions[node.function as usize].name);
+    let above = |node: NodeId| {
+        let caller = |node: &NodeId| recording.nodes[*node as usize].parent;
+        std::iter::successors(caller(&node), caller).map(|n| name(&recording.nodes[n as usize]))
+    };
+    // A chain of nftables frees what it drops itself, in some kernels (NF_DROP_REASON).
     let freed = calls.filter(|(node, _)| {
-        let node = &recording.nodes[*node as usize];
-        let caller = node.parent.map(|p| name(&recording.nodes[p as usize]));
-        caller == Some(HOOKS) && FREES.contains(&name(node))
+        FREES.contains(&name(&recording.nodes[*node as usize]))
+            && above(*node).any(|caller| caller == HOOKS)
+            && !above(*node).any(|caller| FREES.contains(&caller))
     });
     let dropped = freed.map(|(_, calls)| calls).sum::<u64>().min(missing);
     if dropped > 0 {
@@ -253,8 +258,10 @@ fn bounded(name: String) -> String {
 mod tests {
     use netplumb_instruments::exact::Counted;
 
+    use super::*;
+
     /// Check that what netfilter freed is the cause of packets that are missing, of no more
-    /// than these, and that what others free below it is none.
+    /// than these, and that what is freed elsewhere, or by what frees, is none.
     #[test]
     fn netfilter_drops() {
         let mut recording = Recording::default();
@@ -279,6 +286,9 @@ mod tests {
             (Some(0), 2),
             (Some(2), 1),
             (Some(0), 3),
+            // Below another that frees, and below no hook.
+            (Some(4), 1),
+            (None, 1),
         ] {
             recording.nodes.push(Node {
                 parent,
@@ -294,15 +304,13 @@ mod tests {
             };
             with_netfilter(&recording, calls.iter().copied(), ledger)
         };
-        let told = of(5, &[(0, 40), (1, 3), (3, 7), (4, 1)]);
-        assert_eq!(told.dropped[BY_NETFILTER], 4);
+        let told = of(4, &[(0, 40), (1, 3), (3, 1), (4, 1), (5, 9), (6, 9)]);
+        assert_eq!(told.dropped[BY_NETFILTER], 5);
         assert!(told.closes());
         assert_eq!(of(5, &[(1, 9)]).dropped[BY_NETFILTER], 4);
-        assert!(!of(5, &[(3, 9)]).closes());
+        assert!(!of(5, &[(5, 9), (6, 9)]).closes());
         assert_eq!(of(9, &[(1, 9)]).dropped.len(), 1);
     }
-
-    use super::*;
 
     const LAYERS: &str = "[[rule]]\nlayer = \"network\"\nfunctions = [\"ip_*\"]\n";
 

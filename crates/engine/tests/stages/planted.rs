@@ -8,8 +8,8 @@ use netplumb_instruments::live::Live;
 use netplumb_lab::netns::Topology;
 use netplumb_model::class::{Direction, Family, Proto};
 use netplumb_model::timing::Window;
-use netplumb_testkit::mostly;
 use netplumb_sys::netns::Namespace;
+use netplumb_testkit::mostly;
 use netplumb_workload::ends::Sockets;
 
 use crate::common::*;

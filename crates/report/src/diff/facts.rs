@@ -91,9 +91,9 @@ const PROGRAM_MEANS: &str = "another program draws other random numbers: lookups
 
 /// A fact of an arm's guest: its own, or the recording's.
 fn of_arm<'r>(recording: &'r Recording, arm: usize, key: &str) -> Option<&'r String> {
-    let own = format!("{}.{}.{key}", env::ARM, recording.arms[arm].name);
-    let facts = &recording.environment;
-    facts.get(&own).or_else(|| facts.get(key))
+    let notes = recording.notes.get(&(arm as u32));
+    let own = notes.and_then(|notes| notes.facts.get(key));
+    own.or_else(|| recording.environment.get(key))
 }
 
 /// Programs that were not the same for both of a pair.
