@@ -95,6 +95,7 @@ impl Failure {
                 ErrorKind::Usage => Failure::Usage,
                 ErrorKind::CannotHere => Failure::CannotHere,
                 ErrorKind::Failed => Failure::Failed,
+                ErrorKind::Interrupted => Failure::Interrupted,
             },
             _ if error.downcast_ref::<CannotHere>().is_some() => Failure::CannotHere,
             _ => Failure::Failed,

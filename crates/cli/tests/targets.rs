@@ -305,3 +305,47 @@ fn killed_at_any_moment() {
     place.run(&format!("{WORDS} -o x.plumb")).code(0);
     assert!(place.recording("x.plumb").complete);
 }
+
+/// Check that an add which a signal ends exits as it does, and leaves nothing in the cache.
+#[test]
+fn an_add_that_a_signal_ends_leaves_nothing() {
+    let Ok(kernel) = common::kernel() else {
+        common::skip("there is no kernel to add once more");
+        return;
+    };
+    let place = Place::new();
+    for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
+        let cache = tempfile::TempDir::new().unwrap();
+        let (cache, folder) = (cache.path(), &kernel.folder);
+        let words = format!(
+            "--cache {} kernel add {} --modules {}",
+            cache.display(),
+            folder.join("vmlinux").display(),
+            folder.join("modules").display()
+        );
+        let started = std::time::Instant::now();
+        let running = Running::start(&mut place.plumb(&words));
+        // It copies some thousand modules.
+        let busy = || {
+            let kernels = std::fs::read_dir(cache.join("kernels"))
+                .into_iter()
+                .flatten();
+            kernels
+                .flatten()
+                .any(|e| e.path().join("entry/modules/kernel").exists())
+        };
+        while !busy() {
+            assert!(started.elapsed() < common::PATIENCE, "nothing was copied");
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        running.signal(signal);
+        running.finish().code(code).says(&["interrupted"]);
+        let left: Vec<_> = std::fs::read_dir(cache.join("kernels"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .filter(|name| name != ".lock")
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+    place.nothing_runs();
+}

@@ -58,7 +58,11 @@ pub fn control(path: &Path) -> Result<DebControl, DebError> {
 
 /// Unpacks the kernel in the package to `vmlinuz`, `config` and `modules/` under `into`, which is
 /// made and must not hold those yet.
-pub fn unpack(path: &Path, into: &Path) -> Result<UnpackedKernel, DebError> {
+pub fn unpack(
+    path: &Path,
+    into: &Path,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<UnpackedKernel, DebError> {
     let mut deb = Deb::open(path)?;
     let control = deb.control()?;
     fs::create_dir_all(into).map_err(|source| DebError::Write {
@@ -76,6 +80,9 @@ pub fn unpack(path: &Path, into: &Path) -> Result<UnpackedKernel, DebError> {
         modules: false,
     };
     for_each_entry(path, deb.member("data.tar")?, |name, entry| {
+        if cancelled() {
+            return Err(DebError::Cancelled);
+        }
         unpacker.entry(name, entry)
     })?;
     let Unpacker {

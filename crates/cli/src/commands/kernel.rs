@@ -14,6 +14,8 @@ use netplumb_lab::vm::kernels::{
 use netplumb_lab::vm::saved::SavedStates;
 use netplumb_report::{printable, printable_lines};
 
+use crate::signals;
+
 /// The exit code for what was tried and failed.
 const EXIT_FAILED: u8 = 1;
 /// The exit code for a wrong use.
@@ -84,6 +86,7 @@ pub(crate) fn run(cmd: KernelCommand, cache: &Path) -> anyhow::Result<ExitCode> 
                 Some(ErrorKind::Usage) => EXIT_USAGE,
                 Some(ErrorKind::CannotHere) => EXIT_CANNOT_HERE,
                 Some(ErrorKind::Failed) => EXIT_FAILED,
+                Some(ErrorKind::Interrupted) => signals::exit_code(),
                 None => return Err(error),
             };
             // The catalogue's errors say their causes themselves.
@@ -162,6 +165,8 @@ fn add(
 ) -> anyhow::Result<()> {
     let source = KernelSource::parse(source, modules)?;
     let mut display = Display::new();
+    let cancel = signals::watch().context("can't watch for signals")?;
+    let store = store.clone().until(cancel);
     let result = store.add(&source, &mut |progress| display.show(&progress));
     display.clear();
     let Added { entry, was_there } = result?;

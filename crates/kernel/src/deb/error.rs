@@ -8,6 +8,9 @@ use crate::compression::UnpackError;
 /// Why a package gave no kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum DebError {
+    /// Whoever asked for it wants it no more.
+    #[error("cancelled")]
+    Cancelled,
     /// The package could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {

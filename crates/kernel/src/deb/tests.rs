@@ -75,7 +75,7 @@ fn try_unpack(package: &[u8]) -> (tempfile::TempDir, Result<UnpackedKernel, DebE
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.deb");
     fs::write(&path, package).unwrap();
-    let result = unpack(&path, &folder.path().join("out"));
+    let result = unpack(&path, &folder.path().join("out"), &|| false);
     (folder, result)
 }
 

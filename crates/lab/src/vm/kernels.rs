@@ -24,6 +24,8 @@ mod stage;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use sha2::{Digest, Sha256};
 
@@ -31,7 +33,7 @@ pub use entry::{AddedFrom, KernelEntry};
 pub use error::{ErrorKind, KernelStoreError};
 pub use source::KernelSource;
 
-use collect::Collected;
+use collect::{Collected, go_on};
 use entry::Package;
 use error::{read_failed, write_failed};
 use stage::Stage;
@@ -67,6 +69,8 @@ pub struct Added {
 #[derive(Debug, Clone)]
 pub struct KernelStore {
     folder: PathBuf,
+    /// Set to stop an add.
+    cancel: Arc<AtomicBool>,
 }
 
 impl KernelStore {
@@ -75,7 +79,14 @@ impl KernelStore {
     pub fn new(cache: &Path) -> Self {
         Self {
             folder: cache.join("kernels"),
+            cancel: Arc::default(),
         }
+    }
+
+    /// The same, where an add ends soon after the flag is set, and leaves nothing.
+    #[must_use]
+    pub fn until(self, cancel: Arc<AtomicBool>) -> Self {
+        Self { cancel, ..self }
     }
 
     /// All kernels, in the order that they were added.
@@ -181,23 +192,29 @@ impl KernelStore {
                 was_there: true,
             });
         }
-        let package = apt::package_now(asked.as_deref())?;
+        let package = apt::package_now(asked.as_deref());
+        // What a terminal tells us it tells apt.
+        go_on(&self.cancel)?;
+        let package = package?;
         let mut sources = vec![apt::source_of(&package)];
         match asked {
             None => sources.push("debian".to_owned()),
             Some(asked) if asked != package => sources.push(apt::source_of(&asked)),
             Some(_) => {}
         }
-        let offer = apt::offer(&package)?;
+        let offer = apt::offer(&package);
+        go_on(&self.cancel)?;
+        let offer = offer?;
         for entry in self.list()? {
             if let Some(package) = entry.archive_package(&package, &offer.version) {
                 return self.note_sources(&entry, &sources, &package);
             }
         }
         let stage = Stage::new(&self.folder)?;
-        let deb = apt::download(&package, &offer, &stage.fetch()?, progress)?;
+        let deb = apt::download(&package, &offer, &stage.fetch()?, &self.cancel, progress)?;
         progress(Progress::Unpacking);
-        let collected = collect::from_deb(&deb, hex(&file_hash(&deb)?), &stage.entry())?;
+        let collected =
+            collect::from_deb(&deb, hex(&file_hash(&deb)?), &stage.entry(), &self.cancel)?;
         fs::remove_file(&deb).map_err(write_failed(&deb))?;
         self.commit(stage, &collected, &sources, progress)
     }
@@ -217,7 +234,7 @@ impl KernelStore {
         }
         let stage = Stage::new(&self.folder)?;
         progress(Progress::Unpacking);
-        let collected = collect::from_deb(path, sha256, &stage.entry())?;
+        let collected = collect::from_deb(path, sha256, &stage.entry(), &self.cancel)?;
         self.commit(stage, &collected, &sources, progress)
     }
 
@@ -232,7 +249,7 @@ impl KernelStore {
         let source = source_of_path(image)?;
         let stage = Stage::new(&self.folder)?;
         progress(Progress::Unpacking);
-        let collected = collect::from_image(image, modules, &stage.entry())?;
+        let collected = collect::from_image(image, modules, &stage.entry(), &self.cancel)?;
         self.commit(stage, &collected, &[source], progress)
     }
 
@@ -245,7 +262,7 @@ impl KernelStore {
         let source = source_of_path(folder)?;
         let stage = Stage::new(&self.folder)?;
         progress(Progress::Unpacking);
-        let collected = collect::from_build_tree(folder, &stage.entry())?;
+        let collected = collect::from_build_tree(folder, &stage.entry(), &self.cancel)?;
         self.commit(stage, &collected, &[source], progress)
     }
 
@@ -257,8 +274,12 @@ impl KernelStore {
         let found = collect::find_running(Path::new("/"))?;
         let stage = Stage::new(&self.folder)?;
         progress(Progress::Unpacking);
-        let collected =
-            collect::from_image(&found.image, found.modules.as_deref(), &stage.entry())?;
+        let collected = collect::from_image(
+            &found.image,
+            found.modules.as_deref(),
+            &stage.entry(),
+            &self.cancel,
+        )?;
         if collected.release != found.release {
             return Err(KernelStoreError::NotTheRunning {
                 image: found.image,
@@ -289,7 +310,7 @@ impl KernelStore {
     ) -> Result<Added, KernelStoreError> {
         collect::check_modules(&stage.entry(), &collected.release)?;
         progress(Progress::Hashing);
-        let hash = content_hash(&stage.entry())?;
+        let hash = content_hash(&stage.entry(), &self.cancel)?;
         let mut entry = KernelEntry::describe(&stage.entry(), hash, collected)?;
         let package = collected.package.as_ref();
         let _lock = stage::lock(&self.folder)?;
@@ -351,7 +372,7 @@ fn source_of_path(path: &Path) -> Result<String, KernelStoreError> {
 }
 
 /// The hash of the names and contents of all files in a folder, in order of name.
-fn content_hash(folder: &Path) -> Result<String, KernelStoreError> {
+fn content_hash(folder: &Path, cancel: &AtomicBool) -> Result<String, KernelStoreError> {
     let mut files = Vec::new();
     collect::files_under(folder, &mut files)?;
     files.sort();
@@ -362,6 +383,7 @@ fn content_hash(folder: &Path) -> Result<String, KernelStoreError> {
         if name == Path::new("vmlinuz") {
             continue;
         }
+        go_on(cancel)?;
         let one = file_hash(&path)?;
         let name = name.as_os_str().as_encoded_bytes();
         all.update((name.len() as u64).to_le_bytes());

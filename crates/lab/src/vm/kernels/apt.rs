@@ -7,8 +7,10 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use super::collect::go_on;
 use super::error::{read_failed, write_failed};
 use super::{KernelStoreError, Progress};
 
@@ -140,6 +142,7 @@ pub(super) fn download(
     package: &str,
     offer: &Offer,
     folder: &Path,
+    cancel: &AtomicBool,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<PathBuf, KernelStoreError> {
     let log = folder.join("apt.log");
@@ -159,6 +162,12 @@ pub(super) fn download(
         })?;
     let target = folder.join(&offer.file);
     let status = loop {
+        if let Err(interrupted) = go_on(cancel) {
+            // It may be gone by itself: a terminal tells it as well.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(interrupted);
+        }
         let done_bytes = fs::metadata(&target).map_or(0, |metadata| metadata.len());
         progress(Progress::Fetching {
             package: package.to_owned(),

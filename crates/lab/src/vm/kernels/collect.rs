@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use netplumb_kernel::deb;
 use netplumb_kernel::image::KernelImage;
@@ -34,8 +35,12 @@ pub(super) fn from_deb(
     path: &Path,
     sha256: String,
     into: &Path,
+    cancel: &AtomicBool,
 ) -> Result<Collected, KernelStoreError> {
-    let unpacked = deb::unpack(path, into)?;
+    let unpacked = deb::unpack(path, into, &|| cancel.load(Ordering::Relaxed));
+    // Whatever it was busy with.
+    go_on(cancel)?;
+    let unpacked = unpacked?;
     let mut collected = unpack_image(&unpacked.vmlinuz, into)?;
     if collected.pvh {
         fs::remove_file(&unpacked.vmlinuz).map_err(write_failed(&unpacked.vmlinuz))?;
@@ -55,13 +60,14 @@ pub(super) fn from_image(
     image: &Path,
     modules: Option<&Path>,
     into: &Path,
+    cancel: &AtomicBool,
 ) -> Result<Collected, KernelStoreError> {
     let collected = take_image(image, into)?;
     let release = &collected.release;
     let mut beside = vec![image.with_file_name(format!("config-{release}"))];
     if let Some(modules) = modules {
         let modules = modules_of(modules, release);
-        copy_modules(&modules, &into.join("modules"))?;
+        copy_modules(&modules, &into.join("modules"), cancel)?;
         beside.push(modules.join("config"));
     }
     if let Some(config) = beside.iter().find(|path| path.is_file()) {
@@ -71,7 +77,11 @@ pub(super) fn from_image(
 }
 
 /// Takes what `make` left: the image, the configuration, and the modules of `modules.order`.
-pub(super) fn from_build_tree(folder: &Path, into: &Path) -> Result<Collected, KernelStoreError> {
+pub(super) fn from_build_tree(
+    folder: &Path,
+    into: &Path,
+    cancel: &AtomicBool,
+) -> Result<Collected, KernelStoreError> {
     let candidates = [folder.join("arch/x86/boot/bzImage"), folder.join("vmlinux")];
     let image = candidates
         .iter()
@@ -90,6 +100,7 @@ pub(super) fn from_build_tree(folder: &Path, into: &Path) -> Result<Collected, K
     if order.is_file() {
         let order = fs::read_to_string(&order).map_err(read_failed(&order))?;
         for module in order.lines().filter_map(module_path) {
+            go_on(cancel)?;
             copy(&folder.join(&module), &modules.join("kernel").join(&module))?;
         }
     }
@@ -215,7 +226,7 @@ fn modules_of(given: &Path, release: &str) -> PathBuf {
         .unwrap_or_else(|| given.to_owned())
 }
 
-fn copy_modules(from: &Path, into: &Path) -> Result<(), KernelStoreError> {
+fn copy_modules(from: &Path, into: &Path, cancel: &AtomicBool) -> Result<(), KernelStoreError> {
     let tree = ModuleTree::open(from)?;
     if tree.is_empty() {
         return Err(KernelStoreError::NoModules {
@@ -223,6 +234,7 @@ fn copy_modules(from: &Path, into: &Path) -> Result<(), KernelStoreError> {
         });
     }
     for module in tree.names().filter_map(|name| tree.find(name)) {
+        go_on(cancel)?;
         let inner = module.path.strip_prefix(from).unwrap_or(&module.path);
         copy(&module.path, &into.join(inner))?;
     }
@@ -237,6 +249,14 @@ fn copy_lists(from: &Path, into: &Path) -> Result<(), KernelStoreError> {
         }
     }
     Ok(())
+}
+
+/// Unless it is to end here.
+pub(super) fn go_on(cancel: &AtomicBool) -> Result<(), KernelStoreError> {
+    match cancel.load(Ordering::Relaxed) {
+        true => Err(KernelStoreError::Interrupted),
+        false => Ok(()),
+    }
 }
 
 fn make_folder(folder: &Path) -> Result<(), KernelStoreError> {

@@ -18,11 +18,16 @@ pub enum ErrorKind {
     CannotHere,
     /// It was tried and failed.
     Failed,
+    /// It was interrupted.
+    Interrupted,
 }
 
 /// Why the catalogue could not do something.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelStoreError {
+    /// A signal, or whoever else set the flag, wants it no more.
+    #[error("interrupted: nothing was added")]
+    Interrupted,
     /// A file could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
@@ -195,6 +200,7 @@ impl KernelStoreError {
             Self::NoApt { .. }
             | Self::NoRunningImage { .. }
             | Self::RunningImageUnreadable { .. } => ErrorKind::CannotHere,
+            Self::Interrupted => ErrorKind::Interrupted,
             _ => ErrorKind::Failed,
         }
     }
