@@ -50,7 +50,7 @@ fn as_root_a_full_socket_is_named() {
         assert_eq!(seen(&window, "udp rx receive"), PACKETS, "{text}");
         assert_eq!(seen(&window, "udp rx user"), read, "{text}");
         assert_eq!(seen(&window, "udp rx dropped"), PACKETS - read, "{text}");
-        let drops = BTreeMap::from([("SOCKET_RCVBUFF".to_string(), PACKETS - read)]);
+        let drops = BTreeMap::from([("udp SOCKET_RCVBUFF".to_string(), PACKETS - read)]);
         assert_eq!(window.drops, drops, "{text}");
         assert_eq!(
             of(&window, Direction::Rx, "total").times.count,
