@@ -65,6 +65,7 @@ SOAK = [
     "netplumb/aa_live",
     "netplumb/bench",
     "netplumb/nics",
+    "netplumb/states",
     "netplumb/targets",
     "netplumb-store/killed",
 ]

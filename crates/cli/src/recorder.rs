@@ -117,7 +117,8 @@ fn taken_up(
     let recording = netplumb_store::read(path)?;
     if recording.experiment_toml != experiment_toml {
         return Err(Usage(format!(
-            "{}: it is of another experiment, or the experiment's file has changed since:              run it without --resume",
+            "{}: it is of another experiment, or the experiment's file has changed since: \
+             run it without --resume",
             path.display()
         ))
         .into());

@@ -365,7 +365,7 @@ fn csv_and_json() {
     let json = place.run("report good.plumb --json");
     json.code(0);
     let document: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
-    assert_eq!(document["schema"], 1);
+    assert_eq!(document["schema"], 2);
     assert_eq!(document["complete"], true);
     assert_eq!(document["blocks"].as_array().unwrap().len(), 2);
 

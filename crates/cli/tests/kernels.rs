@@ -186,15 +186,23 @@ fn interrupts_in_threads() {
                 rx.contexts
             );
         }
-        let handler = recording.costs.iter().find(|cost| {
+        // The driver's watchdog has the device interrupt now and then without a packet.
+        let mut handled: BTreeMap<Direction, u64> = BTreeMap::new();
+        for cost in &recording.costs {
             let function = recording.nodes[cost.node as usize].function;
             let name = &recording.functions[function as usize].name;
-            name == "e1000_intr" && cost.context == Context::OtherTask
-        });
-        assert_eq!(
-            handler.map(|cost| cost.direction),
-            Some(Direction::Rx),
-            "{kernel}"
+            let arm = recording.blocks[cost.block as usize].arm as usize;
+            if name == "e1000_intr"
+                && cost.context == Context::OtherTask
+                && recording.arms[arm].name == views[&Direction::Rx].arm().name
+            {
+                *handled.entry(cost.direction).or_default() += cost.calls;
+            }
+        }
+        let of = |direction| handled.get(&direction).copied().unwrap_or_default();
+        assert!(
+            of(Direction::Rx) >= 50 && of(Direction::Other) < 5,
+            "{kernel}: {handled:?}"
         );
     }
 }

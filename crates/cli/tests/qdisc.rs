@@ -42,6 +42,13 @@ fn means(recording: &Recording, arm: u32) -> Vec<BTreeMap<(Direction, String), f
     blocks
 }
 
+/// What an arm's guest said of the sender's queueing discipline.
+fn told(recording: &Recording, arm: &str) -> Option<String> {
+    let number = recording.arms.iter().position(|a| a.name == arm).unwrap();
+    let notes = recording.notes.get(&(number as u32))?;
+    notes.facts.get("qdisc.tx0").cloned()
+}
+
 /// Check that 20 us more of netem's delay on the sender's egress are 20 us more in
 /// `qdisc wait`, and in the total of what is sent, and nowhere else. What netem itself
 /// takes, and its timer, is in both arms.
@@ -57,7 +64,7 @@ fn a_delay_is_a_wait_in_the_qdisc() {
     let recording = place.recording("planted.plumb");
     let names: Vec<&str> = recording.arms.iter().map(|a| a.name.as_str()).collect();
     assert_eq!(names, ["qdisc=netem delay 10us", "qdisc=netem delay 30us"]);
-    let read_back = &recording.environment["arm.qdisc=netem delay 30us.qdisc.tx0"];
+    let read_back = &told(&recording, "qdisc=netem delay 30us").unwrap();
     // It shows the delay in whole microseconds, rounded down.
     assert!(
         read_back.starts_with("netem") && read_back.contains("delay"),
@@ -143,8 +150,9 @@ fn instructions_of_queueing_disciplines() {
         assert_eq!(names, ["qdisc=own", "qdisc=pfifo", "qdisc=fq"]);
         let fact = |key: &str| recording.environment.get(key).cloned().unwrap_or_default();
         assert!(fact("guest.modules").contains("sch_fq"));
-        assert!(fact("arm.qdisc=fq.qdisc.tx0").starts_with("fq limit"));
-        assert_eq!(fact("arm.qdisc=own.qdisc.tx0"), "");
+        let fq = told(&recording, "qdisc=fq").unwrap();
+        assert!(fq.starts_with("fq limit"), "{fq}");
+        assert_eq!(told(&recording, "qdisc=own"), None);
         let mut arms = vec![BTreeMap::new(); 3];
         for cost in recording
             .costs
@@ -251,7 +259,7 @@ fn as_root_between_namespaces() {
     assert_eq!(waited(0), 0);
     assert!(waited(1) > 0);
     let arm = &recording.arms[1].name;
-    let told = &recording.environment[&format!("arm.{arm}.qdisc.tx0")];
+    let told = told(&recording, arm).unwrap();
     assert!(told.starts_with("tbf rate 800Mbit"), "{told}");
     assert_eq!(
         recording.environment["net.veth.ipv4.sender.tx0.qdisc"],

@@ -243,8 +243,7 @@ fn boots_of_the_same_count_the_same() {
     }
     let place = Place::new();
     place.write("rules.toml", RULES);
-    let said = std::env::var("NETPLUMB_TRIES").ok();
-    let boots = said.map_or(4, |tries| tries.parse().unwrap());
+    let boots = netplumb_testkit::tries(4);
     let mut first = None;
     for boot in 0..boots {
         let cache = common::own_cache();

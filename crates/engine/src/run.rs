@@ -17,6 +17,7 @@ use netplumb_lab::vm::trial;
 use netplumb_model::class::Link;
 use netplumb_model::experiment::Load;
 use netplumb_model::message::RunPlan;
+use netplumb_model::quantity::Of;
 use netplumb_model::recording::{Loss, Recording, env};
 use netplumb_model::timing::QEMU_PEAK;
 
@@ -230,6 +231,19 @@ fn take_up(plan: &Plan, recording: &mut Recording) -> Result<Vec<usize>, EngineE
         cost.block = number.unwrap_or(0);
         number.is_some()
     });
+    // What came of the arms that are run again is forgotten, figures of theirs as well.
+    recording
+        .notes
+        .retain(|arm, _| done.contains(&(*arm as usize)));
+    recording.scalars.retain_mut(|scalar| match &mut scalar.of {
+        Of::Run => true,
+        Of::Arm(arm) => done.contains(&(*arm as usize)),
+        Of::Block(block) => {
+            let number = numbers.get(*block as usize).copied().flatten();
+            *block = number.unwrap_or(0);
+            number.is_some()
+        }
+    });
     Ok(done)
 }
 
@@ -339,7 +353,13 @@ fn merge(
     let facts = origin.facts.clone().into_iter().chain(measured.facts);
     recording.environment.extend(facts.filter(of_namespaces));
     let symbols = origin.symbols.as_deref().or_else(|| measured.symbols.get());
-    if !ran.first {
+    if ran.first {
+        // Arms that were done before have noted what is the same as well.
+        for notes in recording.notes.values_mut() {
+            let facts = &recording.environment;
+            (notes.facts).retain(|key, value| facts.get(key) != Some(value));
+        }
+    } else {
         extras::note(recording, ran.arm, &origin.facts);
     }
     extras::note(recording, ran.arm, &measured.notes);

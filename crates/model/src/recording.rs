@@ -291,8 +291,10 @@ impl Recording {
     /// All figures of a quantity, in the order in which they were added.
     pub fn scalars_of<'r>(&'r self, quantity: &Declared) -> impl Iterator<Item = &'r Scalar> {
         let at = self.quantities.iter().position(|q| q.is(quantity));
+        // Nothing to look through where it was not measured.
+        let all = at.map_or(&[][..], |_| &self.scalars[..]);
         let of = move |s: &&Scalar| Some(s.quantity as usize) == at;
-        self.scalars.iter().filter(of)
+        all.iter().filter(of)
     }
 
     /// Keep one figure of a quantity for the run: the last one set.

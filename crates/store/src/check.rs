@@ -8,8 +8,10 @@
 mod costs;
 mod times;
 
-use netplumb_model::bench::Measured;
-use netplumb_model::quantity::{Kind, Of};
+use std::collections::BTreeSet;
+
+use netplumb_model::bench::{Measured, quantities as rates};
+use netplumb_model::quantity::{Kind, Of, Quantity};
 use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::CPU_TIME;
 
@@ -36,6 +38,7 @@ pub(crate) fn check(recording: &Recording) -> Result<(), String> {
     times::ids(recording)?;
     texts(recording)?;
     totals(recording)?;
+    quantities(recording)?;
     scalars(recording)?;
     costs::add_up(recording)?;
     costs::lines(recording)?;
@@ -119,10 +122,15 @@ fn ids(recording: &Recording) -> Result<(), String> {
 
 /// Names are bounded one by one as they are read; here, all that a report repeats.
 fn texts(recording: &Recording) -> Result<(), String> {
-    let facts = recording.environment.iter();
+    let notes = recording.notes.values();
+    let of_arms = notes.flat_map(|notes| notes.facts.iter().chain(&notes.inert));
+    let facts = recording.environment.iter().chain(of_arms);
+    let facts = facts.chain(&recording.unwatched).chain(&recording.untried);
     let bytes: usize = facts.map(|(key, value)| key.len() + value.len()).sum();
     if bytes > ENVIRONMENT_BYTES {
-        return Err(format!("table environment has {bytes} bytes"));
+        return Err(format!(
+            "table environment has {bytes} bytes, with those of arms"
+        ));
     }
     let of_function: Vec<u64> = recording
         .functions
@@ -251,6 +259,29 @@ fn is_sampled(recording: &Recording, block: &Block) -> bool {
     !block.totals.is_empty() && quantity.is_some_and(|q| q.is(&CPU_TIME))
 }
 
+/// Quantities are declared once, and those that this program knows as it declares them: what
+/// is a count is checked as one.
+fn quantities(recording: &Recording) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    for (row, quantity) in recording.quantities.iter().enumerate() {
+        if !seen.insert((&quantity.instrument, &quantity.name)) {
+            return Err(format!(
+                "table quantity, row {row}: it is declared twice: {}, {}",
+                quantity.instrument.escape_debug(),
+                quantity.name.escape_debug()
+            ));
+        }
+        let known = rates::ALL.iter().find(|declared| quantity.is(declared));
+        if known.is_some_and(|declared| *quantity != Quantity::from(declared)) {
+            return Err(format!(
+                "table quantity, row {row}: {} is not declared as the instrument {} has it",
+                quantity.name, quantity.instrument
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Scalars are of what is there, and counts are never negative, nor do they add up to more
 /// than fits.
 fn scalars(recording: &Recording) -> Result<(), String> {
@@ -271,7 +302,8 @@ fn scalars(recording: &Recording) -> Result<(), String> {
         let Some(quantity) = recording.quantities.get(scalar.quantity as usize) else {
             return Err(missing("quantity", scalar.quantity));
         };
-        if quantity.kind != Kind::Count {
+        // NULL: not known.
+        if quantity.kind != Kind::Count || scalar.value.is_nan() {
             continue;
         }
         if scalar.value < 0.0 {

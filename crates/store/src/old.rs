@@ -8,12 +8,12 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::bench::{COUNTED, Hop, NANOSECONDS, quantities as rates};
-use netplumb_model::quantity::{Declared, Item, Kind, Of, Quantity};
+use netplumb_model::quantity::{Declared, Item, Kind, Of};
 use netplumb_model::recording::{Arm, Block, BlockHop, Cost, Ledger, Recording, Total};
 use netplumb_model::timing::{
     ATTACH, ATTACH_EACH, ATTACH_ONLY, BUSY, CALIBRATION, CPU_TIME, DELIVERED, DROPPED, FOLLOWED,
-    INSTRUCTIONS, INTERRUPTIONS, LATENCY_P50, LATENCY_P99, OUTSIDE, OWN_CPU, PAUSED, PERIOD,
-    QEMU_PEAK, RELEASE, SEEN,
+    INSTRUCTIONS, INTERRUPTIONS, LATENCY_P50, LATENCY_P99, Mechanism, OUTSIDE, OWN_CPU, PAUSED,
+    PERIOD, QEMU_PEAK, RELEASE, SEEN,
 };
 use rusqlite::Connection;
 
@@ -89,11 +89,12 @@ pub(crate) fn blocks(c: &Connection, recording: &mut Recording) -> Result<(), Wr
     for at in 0..recording.blocks.len() {
         let total = recording.blocks[at].total();
         let has_costs = counted.binary_search(&(at as u32)).is_ok();
-        if !has_costs && (total.kernel, total.user) == (0, 0) {
+        let arm = recording.blocks[at].arm as usize;
+        let is_sampled = sampled.get(arm).is_some_and(|is| *is);
+        if !has_costs && !is_sampled && (total.kernel, total.user) == (0, 0) {
             recording.blocks[at].totals.clear();
             continue;
         }
-        let arm = recording.blocks[at].arm as usize;
         let quantity = quantity_of(recording, &sampled, arm);
         recording.blocks[at].totals[0].quantity = quantity;
     }
@@ -221,10 +222,10 @@ fn take(
         }
         "functions" => {
             // "12345 for 7 functions"
-            let mechanism = rest.strip_prefix("attach_ns.")?;
+            let mechanism: Mechanism = rest.strip_prefix("attach_ns.")?.parse().ok()?;
             let ns: f64 = value.split(' ').next()?.parse().ok()?;
             let quantity = &ATTACH_EACH;
-            recording.set(quantity, Item::label(mechanism), ns);
+            recording.set(quantity, Item::label(mechanism.as_str()), ns);
             Some(())
         }
         "search" => {
@@ -252,6 +253,9 @@ fn take(
     }
 }
 
+/// What a counter is whose name tells nothing.
+const UNKNOWN: Declared = Declared::new("machine", "counter", "", Kind::Rate).by_label("name");
+
 /// Counters, which are scalars and hops now.
 pub(crate) fn counters(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     let mut hops: BTreeMap<(u32, u32), Hop> = BTreeMap::new();
@@ -260,7 +264,8 @@ pub(crate) fn counters(c: &Connection, recording: &mut Recording) -> Result<(), 
         of(&mut recording.blocks, i64::from(block), "a block")?;
         let (name, unit) = (name(r, 1)?, name(r, 3)?);
         let counts = ["packets", "bytes", "runs", "batches", "polls"];
-        if counts.contains(&unit.as_str()) && value < 0.0 {
+        let is_count = counts.contains(&unit.as_str()) || name.starts_with("hop.");
+        if is_count && value < 0.0 {
             return Err(Wrong::Found(format!(
                 "{value} {unit}, where a count is never negative"
             )));
@@ -274,19 +279,8 @@ pub(crate) fn counters(c: &Connection, recording: &mut Recording) -> Result<(), 
                 let value = if unknown { f64::NAN } else { value };
                 recording.add(Of::Block(block), &quantity, item, value);
             }
-            // One that no version of ours wrote, or that is none of a figure's.
-            None => {
-                let quantity = Quantity {
-                    unit,
-                    ..Quantity::from(&Declared::new("machine", "", "", Kind::Rate))
-                };
-                let figure = netplumb_model::quantity::Figure {
-                    quantity: Quantity { name, ..quantity },
-                    item: Item::ONLY,
-                    value,
-                };
-                recording.add_figure(Of::Block(block), figure);
-            }
+            // One that no version of ours wrote.
+            None => recording.add(Of::Block(block), &UNKNOWN, Item::label(name), value),
         }
         Ok(())
     })?;

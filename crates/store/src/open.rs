@@ -357,7 +357,6 @@ impl Table {
         }))
     }
 
-    /// Whether what was found is this one, in a file of a version.
     /// Whether what a file of some version has is a table of the `wanted` schema's.
     fn matches(&self, found: Option<Table>, version: i32, wanted: i32) -> Result<(), String> {
         let name = &self.name;

@@ -165,8 +165,9 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             put_knob.execute(params![id, name, value])?;
         }
     }
-    // Notes, scalars of the run and the like may change: there are few.
-    let mut put = to.prepare("INSERT OR REPLACE INTO arm_note VALUES (?, ?, ?, ?)")?;
+    // Notes may change, and be taken back: there are few.
+    to.execute("DELETE FROM arm_note", [])?;
+    let mut put = to.prepare("INSERT INTO arm_note VALUES (?, ?, ?, ?)")?;
     for (arm, notes) in &recording.notes {
         let failed = notes.failed.iter().map(|why| (FAILED, String::new(), why));
         let diagnosis = notes.diagnosis.iter();

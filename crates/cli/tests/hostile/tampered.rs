@@ -171,6 +171,15 @@ const OF_TIMES: &[(&str, &[&str])] = &[
         &["table scalar, row 0, value", "a number is finite"],
     ),
     (
+        "INSERT INTO scalar VALUES (0, NULL, 0, NULL, 'x', NULL), (0, NULL, 0, NULL, 'y', 1.8e19)",
+        &["table scalar", "counts add up to"],
+    ),
+    (
+        "INSERT INTO quantity SELECT id + 1, instrument, name, unit, kind, repeats, number, label \
+         FROM quantity",
+        &["table quantity, row 1", "declared twice"],
+    ),
+    (
         "UPDATE scalar SET block = 12",
         &["table scalar, row 0", "block 12"],
     ),

@@ -76,3 +76,35 @@ pub const PROGRAMS: Declared = count("programs", "programs");
 pub const PROGRAMS_MET: Declared = count("programs that met packets", "programs");
 /// Changes of a list of sources, each second.
 pub const LIST_UPDATES: Declared = Declared::new("rates", "list updates", "updates/s", Kind::Rate);
+
+/// All of them.
+pub const ALL: &[Declared] = &[
+    GENERATED,
+    SENT,
+    GENERATED_BYTES,
+    IDLE_RUNS,
+    BEHIND,
+    BATCHES,
+    REFUSED,
+    HANDLED,
+    HANDLED_CPU_UNKNOWN,
+    HANDLED_BYTES,
+    FOREIGN,
+    LOST,
+    POLLS,
+    USEFUL_POLLS,
+    BY_QUEUE,
+    BUSY,
+    BUSY_SECOND,
+    STEAL,
+    SOFTIRQ,
+    LIMIT,
+    GOAL_LOSS,
+    GOAL_LOWER,
+    GOAL_UPPER,
+    GOAL_THROUGHPUT,
+    GOAL_TRIALS,
+    PROGRAMS,
+    PROGRAMS_MET,
+    LIST_UPDATES,
+];

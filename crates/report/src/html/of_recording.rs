@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::experiment::Experiment;
+use netplumb_model::quantity::Of;
 use netplumb_model::recording::{NodeId, Recording, env};
 
 use super::figure::figure;
@@ -181,16 +182,32 @@ fn warnings(recording: &Recording) -> Vec<String> {
     warnings
 }
 
+/// Facts, those of arms under their names, and figures of the run.
 fn facts(recording: &Recording) -> Vec<Fact> {
-    recording
-        .environment
-        .iter()
-        .map(|(key, value)| Fact {
-            key: printable(key, 80),
-            value: printable(value, TEXT_LETTERS),
-            before: None,
-        })
-        .collect()
+    let fact = |key: &str, value: &str| Fact {
+        key: printable(key, 80),
+        value: printable(value, TEXT_LETTERS),
+        before: None,
+    };
+    let mut facts: Vec<Fact> = (recording.environment.iter())
+        .map(|(key, value)| fact(key, value))
+        .collect();
+    for (arm, notes) in &recording.notes {
+        let name = recording.arms.get(*arm as usize).map_or("?", |a| &a.name);
+        let of_arm = notes.facts.iter();
+        facts.extend(of_arm.map(|(key, value)| fact(&format!("{name}: {key}"), value)));
+    }
+    for scalar in recording.scalars.iter().filter(|s| s.of == Of::Run) {
+        let Some(quantity) = recording.quantities.get(scalar.quantity as usize) else {
+            continue;
+        };
+        let key = match &scalar.item.label {
+            Some(label) => format!("{}: {label}", quantity.name),
+            None => quantity.name.clone(),
+        };
+        facts.push(fact(&key, &format!("{} {}", scalar.value, quantity.unit)));
+    }
+    facts
 }
 
 fn judged(experiment: &Experiment, views: &[ClassView<'_>]) -> Vec<PageClaim> {
