@@ -81,7 +81,7 @@ pub(super) fn begin() -> io::Result<()> {
     Ok(())
 }
 
-/// Have all random numbers from here on be those of the seed, if [`begin`] could.
+/// Have all random numbers from here on be those of the seed, if `begin` could.
 ///
 /// # Errors
 /// The generator does not take the key.
