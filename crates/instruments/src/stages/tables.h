@@ -80,7 +80,7 @@ struct {
 /* By protocol, above, and the reason's number, below: what one lost is not another's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, STAGES_REASONS * STAGES_PROTOS);
+	__uint(max_entries, STAGES_REASONS *STAGES_PROTOS);
 	__type(key, __u64);
 	__type(value, __u64);
 } drops SEC(".maps");
