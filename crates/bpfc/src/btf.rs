@@ -351,7 +351,7 @@ mod tests {
         assert!(types.emit("x_").unwrap_err().contains("no plain type"));
     }
 
-    /// Check that what is no object of BPF programs is told as that.
+    /// Check that a file that is no BPF object is refused as such.
     #[test]
     fn no_object() {
         assert!(Types::read(b"").is_err());

@@ -91,8 +91,8 @@ fn no_kernel() {
     assert_eq!(place.files(), [""; 0]);
 }
 
-/// Check that a kernel that was not added is told with the command that adds it, before
-/// anything is booted: one of the second arm, too.
+/// Check that the error for a kernel that was not added gives the command that adds it, and
+/// comes before anything is booted, for the second arm as well.
 #[test]
 fn a_kernel_that_was_not_added() {
     if !common::has_guests() {

@@ -286,8 +286,8 @@ fn as_root_phantoms() {
     place.nothing_runs();
 }
 
-/// Check that a path of which no block is valid any more is worse, for who asks to be told by
-/// an exit code.
+/// Check that a path without a valid block is worse than one with: `--fail-if-worse` exits
+/// with 4.
 #[test]
 fn as_root_a_path_that_died() {
     let Some(_turn) = turn() else { return };

@@ -414,7 +414,7 @@ fn commands_that_end_badly() {
     }
 }
 
-/// Check that a file which a command may have lacked is told of, and a device is not: the
+/// Check that the report names a file that the command may have lacked, and no device: the
 /// guest has devices of its own.
 #[test]
 fn what_a_guest_may_lack() {

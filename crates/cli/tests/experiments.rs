@@ -428,8 +428,8 @@ fn other_seeds() {
     place.run("path --seeds 0").code(2);
 }
 
-/// Check that packets which a rule drops are told of, though no counter of the guest's has
-/// them: a block closes by what netfilter freed.
+/// Check that packets dropped by a rule are a cause in the ledger: no counter of the guest has
+/// them, so the block closes by what netfilter freed.
 #[test]
 fn a_rule_that_drops_is_a_cause() {
     if !common::has_guests() || !has_nft() {

@@ -20,7 +20,7 @@ const SERIES: [[&str; 3]; 2] = [
     ["debian:6.12", "debian:6.12-rt", "debian:6.12-cloud"],
 ];
 
-/// Add what is not there; says so if that can't be done.
+/// Add the kernels that are missing; false, with a skip, if that is not possible.
 fn add(place: &Place, kernels: &[&str]) -> bool {
     if !common::has_guests() {
         return false;

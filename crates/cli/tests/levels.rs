@@ -1,5 +1,5 @@
-//! Levels on the command line: which make arms, what they are called, and that a setting
-//! which could not act is told as such.
+//! Levels on the command line: which make arms, what they are called, and that
+//! the report names a setting that could not act.
 
 #![allow(clippy::unwrap_used)]
 

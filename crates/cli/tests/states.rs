@@ -206,7 +206,7 @@ fn another_build_counts_the_same() {
     );
 }
 
-/// An arm whose counts hang on the hash keys of the kernel, and one with none of its own.
+/// An arm whose counts depend on the kernel's hash keys, and one without keys of its own.
 const RULES: &str = r#"
     name = "rules"
     title = "A set of rules"

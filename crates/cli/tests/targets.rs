@@ -148,7 +148,7 @@ fn other_files() {
     let before = fs::read(place.path("x.plumb")).unwrap();
     let report = |words: &str| place.run(&format!("report x.plumb {words}"));
     symlink("page", place.path("link")).unwrap();
-    // A link to what is not there yet.
+    // A symbolic link to a file that does not exist yet.
     report("--html link").code(0);
     assert!(place.path("link").is_symlink());
     let page = fs::read(place.path("page")).unwrap();

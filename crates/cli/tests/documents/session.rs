@@ -223,8 +223,8 @@ enum Missing {
     Kernel(String),
 }
 
-/// A cache in which `debian` is the documents' kernel: the user's own, or if Debian has a
-/// newer one by now, one that shares what is in it.
+/// A cache in which `debian` is the documents' kernel: the user's own, or one that links to
+/// its files where Debian has released a newer kernel since.
 fn catalogue() -> Result<&'static Path, Missing> {
     static FOUND: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let debian = common::kernel().map_err(Missing::Guests)?;

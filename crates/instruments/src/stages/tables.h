@@ -77,10 +77,13 @@ struct {
 	__type(value, __u64);
 } passed_on SEC(".maps");
 
+/* A reason of each protocol. */
+#define STAGES_DROPS (STAGES_REASONS * STAGES_PROTOS)
+
 /* By protocol, above, and the reason's number, below: what one lost is not another's. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, STAGES_REASONS *STAGES_PROTOS);
+	__uint(max_entries, STAGES_DROPS);
 	__type(key, __u64);
 	__type(value, __u64);
 } drops SEC(".maps");
