@@ -69,6 +69,7 @@ fn recording(arms: &[(Arm, u64)], callee: &str) -> Recording {
             let block = recording.blocks.len() as u32;
             recording.blocks.push(Block {
                 arm: n as u32,
+                instrument: "exact".into(),
                 index,
                 ledger: Ledger {
                     offered: PACKETS,

@@ -118,6 +118,7 @@ fn recording() -> Recording {
         }
         recording.blocks.push(Block {
             arm,
+            instrument: "exact".into(),
             index: block / 2,
             ledger: Ledger {
                 offered: PACKETS,

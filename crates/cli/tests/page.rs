@@ -40,6 +40,7 @@ fn recording() -> Recording {
         }],
         blocks: vec![Block {
             arm: 0,
+            instrument: "exact".into(),
             index: 0,
             ledger: Ledger {
                 offered: 100,

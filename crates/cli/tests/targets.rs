@@ -34,6 +34,7 @@ fn place() -> Place {
         }],
         blocks: vec![Block {
             arm: 0,
+            instrument: "exact".into(),
             index: 0,
             ledger: Ledger {
                 offered: 10,

@@ -42,6 +42,7 @@ fn stages(driver_ns: u64) -> Recording {
     for index in 0..10 {
         recording.blocks.push(Block {
             arm: 0,
+            instrument: "stages".into(),
             index,
             ledger: Ledger {
                 offered: PACKETS,

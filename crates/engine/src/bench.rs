@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use netplumb_lab::netns::names;
 use netplumb_lab::vm::process::{Cancel, VmError};
-use netplumb_model::bench::{Bench, BenchArm, Frames, Limit, Measured, rate_word};
+use netplumb_model::bench::{Bench, BenchArm, Frames, Limit, Measured, quantities, rate_word};
 use netplumb_model::class::Link;
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::text::counted;
@@ -280,6 +280,9 @@ struct Found {
     tries: u32,
 }
 
+/// What measures rates.
+const RATES: &str = quantities::HANDLED.instrument;
+
 /// A limit that is unknown, or that a block exceeds, is looked for so often.
 const LIMIT_TRIES: u32 = 3;
 
@@ -359,6 +362,7 @@ impl Run<'_> {
             .blocks
             .push(netplumb_model::recording::Block {
                 arm: arm as u32,
+                instrument: RATES.into(),
                 index,
                 ledger: measured.ledger(),
                 totals: Vec::new(),
@@ -380,7 +384,8 @@ impl Run<'_> {
     /// An arm can't be here.
     fn cannot(&mut self, arm: usize, why: String) {
         self.absent.insert(arm);
-        self.recording.notes_of(arm).failed = Some(why);
+        let failed = &mut self.recording.notes_of(arm).failed;
+        failed.insert(RATES.into(), why);
     }
 
     /// Whether packets run over NICs: the user's own, or those of a guest.

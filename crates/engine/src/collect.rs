@@ -123,6 +123,7 @@ impl Translation {
         let calls = costs.iter().map(|((.., node), (calls, _))| (*node, *calls));
         recording.blocks.push(Block {
             arm,
+            instrument: INSTRUCTIONS.instrument.into(),
             index,
             ledger: with_netfilter(recording, calls, ledger),
             totals: vec![Total {

@@ -12,7 +12,7 @@ use netplumb_model::class::Direction;
 use netplumb_model::experiment::Load;
 use netplumb_model::experiment::acting::{self, Scene};
 use netplumb_model::recording::{Cost, Recording, env};
-use netplumb_model::timing::Clock;
+use netplumb_model::timing::{Clock, INSTRUCTIONS};
 
 use crate::error::EngineError;
 use crate::plan::GuestPlan;
@@ -173,5 +173,7 @@ fn entered(recording: &Recording, arm: usize) -> BTreeSet<&str> {
 /// Note why an arm of a scan has no blocks, or too few.
 pub(crate) fn failed(recording: &mut Recording, arm: usize, error: &EngineError) {
     let why: Vec<String> = error.to_string().lines().map(String::from).collect();
-    recording.notes_of(arm).failed = Some(why.join(" ").chars().take(400).collect());
+    let why = why.join(" ").chars().take(400).collect();
+    let failed = &mut recording.notes_of(arm).failed;
+    failed.insert(INSTRUCTIONS.instrument.into(), why);
 }

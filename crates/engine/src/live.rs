@@ -220,6 +220,7 @@ struct Run<'a> {
 
 /// The instrument, attached.
 struct Probe {
+    clock: Clock,
     live: Box<dyn Live>,
     gatherer: Gatherer,
 }
@@ -239,7 +240,11 @@ impl Run<'_> {
                 self.options.layers,
                 attached,
             );
-            self.probe = Some(Probe { live, gatherer });
+            self.probe = Some(Probe {
+                clock,
+                live,
+                gatherer,
+            });
         }
         Ok(())
     }
@@ -268,8 +273,13 @@ impl Run<'_> {
 
     /// Add a block without its figures.
     fn add_block(&mut self, arm: usize, index: u32, ledger: Ledger, duration_ns: u64) -> u32 {
+        let instrument = match &self.probe {
+            Some(probe) => probe.clock.to_string(),
+            None => String::new(),
+        };
         self.recording.blocks.push(Block {
             arm: arm as u32,
+            instrument,
             index,
             ledger,
             totals: Vec::new(),

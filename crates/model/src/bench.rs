@@ -13,7 +13,7 @@ pub mod quantities;
 mod record;
 mod stamp;
 
-pub use arm::{AGAIN, BenchArm, COUNTED, INSTRUCTIONS, NANOSECONDS, Planted, rate_of, rate_word};
+pub use arm::{AGAIN, BenchArm, Planted, rate_of, rate_word};
 pub use fault::Fault;
 pub use file::{Axis, BenchBlocks, BenchClaim, BenchFile, Figure, Marked};
 pub use limit::{GENERATOR_BOUND, Limit};

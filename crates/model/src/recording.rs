@@ -6,6 +6,7 @@
 //! sum over the subtrees of its outermost nodes, an edge the nodes of a function
 //! under those of another. Ids are dense and start at 0.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -162,7 +163,9 @@ pub struct Arm {
 pub struct Block {
     /// Index into [`Recording::arms`].
     pub arm: u32,
-    /// Which repetition, from 0.
+    /// The instrument that measured it; empty if none did, to see what measuring costs.
+    pub instrument: String,
+    /// Which repetition by that instrument, from 0.
     pub index: u32,
     /// The ledger of its packets.
     pub ledger: Ledger,
@@ -190,8 +193,8 @@ pub struct Total {
 /// What came of an arm beside its figures.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArmNotes {
-    /// Why it has no blocks, or too few.
-    pub failed: Option<String>,
+    /// Why it has no blocks, or too few, by instrument.
+    pub failed: BTreeMap<String, String>,
     /// What its guest had otherwise than the first one, by the environment's keys.
     pub facts: BTreeMap<String, String>,
     /// Its settings that could not act on its packets, each with the reason.
@@ -319,9 +322,92 @@ impl Recording {
         self.notes.entry(arm as u32).or_default()
     }
 
-    /// Why an arm has no blocks, or too few, if it is so.
-    pub fn failed(&self, arm: usize) -> Option<&str> {
-        self.notes.get(&(arm as u32))?.failed.as_deref()
+    /// Why an arm has no blocks of an instrument, or too few, if it is so.
+    pub fn failed(&self, arm: usize, instrument: &str) -> Option<&str> {
+        let failed = &self.notes.get(&(arm as u32))?.failed;
+        failed.get(instrument).map(String::as_str)
+    }
+
+    /// The instruments that measured, in the order of their first blocks, and those that
+    /// should have.
+    pub fn instruments(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = Vec::new();
+        let failed = self.notes.values().flat_map(|notes| notes.failed.keys());
+        let measured = self.blocks.iter().map(|block| &block.instrument);
+        for name in measured.chain(failed) {
+            if !name.is_empty() && !all.contains(&name.as_str()) {
+                all.push(name);
+            }
+        }
+        all
+    }
+
+    /// What one instrument measured, as a recording: its blocks and those that none
+    /// measured, with all that is theirs. The recording itself if there is no other.
+    pub fn part(&self, instrument: &str) -> Cow<'_, Recording> {
+        let is_of = |block: &Block| block.instrument.is_empty() || block.instrument == instrument;
+        if self.blocks.iter().all(is_of) {
+            return Cow::Borrowed(self);
+        }
+        let mut part = self.without_blocks();
+        let mut numbers = Vec::with_capacity(self.blocks.len());
+        for block in &self.blocks {
+            numbers.push(is_of(block).then_some(part.blocks.len() as u32));
+            if is_of(block) {
+                part.blocks.push(block.clone());
+            }
+        }
+        let number = |block: u32| numbers.get(block as usize).copied().flatten();
+        macro_rules! take {
+            ($list:ident) => {
+                for one in &self.$list {
+                    if let Some(block) = number(one.block) {
+                        part.$list.push(one.clone());
+                        if let Some(last) = part.$list.last_mut() {
+                            last.block = block;
+                        }
+                    }
+                }
+            };
+        }
+        take!(costs);
+        take!(timed);
+        take!(stages);
+        take!(hops);
+        take!(line_costs);
+        for scalar in &self.scalars {
+            let of = match scalar.of {
+                Of::Block(block) => number(block).map(Of::Block),
+                of => Some(of),
+            };
+            part.scalars.extend(of.map(|of| Scalar {
+                of,
+                ..scalar.clone()
+            }));
+        }
+        Cow::Owned(part)
+    }
+
+    /// The same without its blocks and what is theirs.
+    fn without_blocks(&self) -> Recording {
+        Recording {
+            environment: self.environment.clone(),
+            experiment_toml: self.experiment_toml.clone(),
+            quantities: self.quantities.clone(),
+            arms: self.arms.clone(),
+            notes: self.notes.clone(),
+            functions: self.functions.clone(),
+            source_files: self.source_files.clone(),
+            nodes: self.nodes.clone(),
+            attachments: self.attachments.clone(),
+            calibration: self.calibration.clone(),
+            steps: self.steps.clone(),
+            losses: self.losses.clone(),
+            unwatched: self.unwatched.clone(),
+            untried: self.untried.clone(),
+            complete: self.complete,
+            ..Recording::default()
+        }
     }
 
     /// The path and number of a line.

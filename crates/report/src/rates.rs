@@ -14,18 +14,19 @@ pub mod terminal;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use netplumb_model::bench::{CpuUse, GENERATOR_BOUND, Hop, Measured};
+use netplumb_model::bench::{CpuUse, GENERATOR_BOUND, Hop, Measured, quantities};
 use netplumb_model::recording::{Arm, Block, Recording};
-use netplumb_model::timing::{Clock, Times};
+use netplumb_model::timing::Times;
 use netplumb_stats::histogram;
 use netplumb_stats::welch::Mean;
 
-use crate::times::clock;
-
-/// Whether a recording is one of a bench.
+/// Whether a recording has rates, or should have.
 pub fn is_bench(recording: &Recording) -> bool {
-    clock(recording) == Some(Clock::Rates)
+    recording.instruments().contains(&RATES)
 }
+
+/// What measures rates.
+pub(crate) const RATES: &str = quantities::HANDLED.instrument;
 
 /// What was measured of an arm.
 #[derive(Debug)]
@@ -54,13 +55,13 @@ pub fn arms(recording: &Recording) -> Vec<ArmRates<'_>> {
                 arm,
                 valid: Vec::new(),
                 invalid: BTreeMap::new(),
-                failed: notes.and_then(|n| n.failed.as_deref()),
+                failed: recording.failed(number as usize, RATES),
                 diagnosis: notes.and_then(|n| n.diagnosis.as_deref()),
                 goals: terminal::goals(recording, number),
             }
         })
         .collect();
-    for (block, measured) in recording.blocks.iter().zip(Measured::all_of(recording)) {
+    for (block, measured) in blocks(recording) {
         let Some(arm) = arms.get_mut(block.arm as usize) else {
             continue;
         };
@@ -69,19 +70,19 @@ pub fn arms(recording: &Recording) -> Vec<ArmRates<'_>> {
             None => arm.valid.push(measured),
         }
     }
-    // Those whose instructions were counted come after all others.
-    arms.retain(|arm| !explain::is_counted(arm.arm));
+    // Those that were measured by others alone come after all others.
+    let by_others = |arm: &ArmRates<'_>| {
+        let blocks = arm.valid.len() + arm.invalid.values().sum::<usize>();
+        blocks == 0 && arm.failed.is_none() && explain::is_of_others(recording, arm.arm)
+    };
+    arms.retain(|arm| !by_others(arm));
     arms
 }
 
 /// The blocks that rates were measured in.
 pub(crate) fn blocks(recording: &Recording) -> impl Iterator<Item = (&Block, Measured)> {
-    let counted = |block: &Block| {
-        let arm = recording.arms.get(block.arm as usize);
-        arm.is_some_and(explain::is_counted)
-    };
     let blocks = recording.blocks.iter().zip(Measured::all_of(recording));
-    blocks.filter(move |(block, _)| !counted(block))
+    blocks.filter(|(block, _)| block.instrument == RATES)
 }
 
 impl ArmRates<'_> {

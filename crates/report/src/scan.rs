@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use comfy_table::Cell;
 use netplumb_model::class::Class;
 use netplumb_model::recording::{Recording, env};
+use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::acting;
 use crate::analysis::ClassView;
@@ -161,7 +162,7 @@ enum Trouble {
 }
 
 fn trouble(recording: &Recording, arm: usize) -> Option<Trouble> {
-    if let Some(why) = recording.failed(arm) {
+    if let Some(why) = recording.failed(arm, INSTRUCTIONS.instrument) {
         return Some(Trouble::Broken(why.into()));
     }
     let blocks = recording.blocks.iter().filter(|b| b.arm as usize == arm);

@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use netplumb_model::bench::{COUNTED, Hop, NANOSECONDS, quantities as rates};
+use netplumb_model::bench::{Hop, quantities as rates};
 use netplumb_model::quantity::{Declared, Item, Kind, Of};
-use netplumb_model::recording::{Arm, Block, BlockHop, Cost, Ledger, Recording, Total};
+use netplumb_model::recording::{Arm, Block, BlockHop, Cost, Ledger, Recording, Total, env};
 use netplumb_model::timing::{
     ATTACH, ATTACH_EACH, ATTACH_ONLY, BUSY, CALIBRATION, CPU_TIME, DELIVERED, DROPPED, FOLLOWED,
     INSTRUCTIONS, INTERRUPTIONS, LATENCY_P50, LATENCY_P99, Mechanism, OUTSIDE, OWN_CPU, PAUSED,
@@ -66,6 +66,7 @@ pub(crate) fn blocks(c: &Connection, recording: &mut Recording) -> Result<(), Wr
     recording.blocks = numbered(c, "block", columns, |r| {
         Ok(Block {
             arm: get(r, 1)?,
+            instrument: String::new(),
             index: get(r, 2)?,
             ledger: Ledger {
                 offered: count(r, 3)?,
@@ -102,9 +103,76 @@ pub(crate) fn blocks(c: &Connection, recording: &mut Recording) -> Result<(), Wr
 }
 
 fn is_sampled(arm: &Arm) -> bool {
-    arm.knobs
-        .get(COUNTED)
-        .is_some_and(|what| what == NANOSECONDS)
+    arm.knobs.get(COUNTED).is_some_and(|what| what == SAMPLED)
+}
+
+/// The knob of an arm whose packets were counted, or sampled, beside another's rates.
+const COUNTED: &str = "counted";
+/// Its value if they were sampled.
+const SAMPLED: &str = "nanoseconds";
+/// What was added to the names of such arms.
+const SUFFIXES: [&str; 2] = [", counted", ", sampled"];
+/// The knob of an arm that was run without the instrument, and its value.
+const BARE: (&str, &str) = ("probes", "off");
+
+/// Name the instrument of each block: until version 3 there was one of each recording, but for
+/// those of arms that were counted or sampled. What was sampled goes to the arm that it is of.
+pub(crate) fn instruments(recording: &mut Recording) {
+    let clock = recording.environment.get(env::CLOCK).cloned();
+    let clock = clock.unwrap_or_else(|| INSTRUCTIONS.instrument.into());
+    let mut arms: Vec<Arm> = Vec::new();
+    // The number that each arm has now, and the instrument of its blocks.
+    let mut now: Vec<(u32, String)> = Vec::new();
+    for mut arm in std::mem::take(&mut recording.arms) {
+        let instrument = match arm.knobs.remove(COUNTED) {
+            Some(what) if what == SAMPLED => CPU_TIME.instrument,
+            Some(_) => INSTRUCTIONS.instrument,
+            None if arm.knobs.get(BARE.0).is_some_and(|v| v == BARE.1) => "",
+            None => &clock,
+        };
+        let beside = *instrument != *clock;
+        let stem = SUFFIXES.iter().find_map(|s| arm.name.strip_suffix(s));
+        let name = stem.filter(|_| beside).map(String::from);
+        if let Some(name) = &name {
+            arm.name.clone_from(name);
+        }
+        let same = arms.iter().position(|a| a.name == arm.name);
+        let at = match same.filter(|_| name.is_some()) {
+            Some(at) if arms[at].knobs == arm.knobs => at,
+            _ => {
+                arms.push(arm);
+                arms.len() - 1
+            }
+        };
+        now.push((at as u32, instrument.to_string()));
+    }
+    recording.arms = arms;
+    for block in &mut recording.blocks {
+        if let Some((arm, instrument)) = now.get(block.arm as usize) {
+            block.arm = *arm;
+            block.instrument.clone_from(instrument);
+        }
+    }
+    for (arm, mut notes) in std::mem::take(&mut recording.notes) {
+        let Some((at, instrument)) = now.get(arm as usize) else {
+            continue;
+        };
+        let whys = std::mem::take(&mut notes.failed);
+        let whys = whys.into_values().map(|why| (instrument.clone(), why));
+        let known = recording.notes.entry(*at).or_default();
+        known.failed.extend(whys);
+        known.facts.extend(notes.facts);
+        known.inert.extend(notes.inert);
+        known.irregular.extend(notes.irregular);
+        known.diagnosis = known.diagnosis.take().or(notes.diagnosis);
+    }
+    for scalar in &mut recording.scalars {
+        if let Of::Arm(arm) = &mut scalar.of
+            && let Some((at, _)) = now.get(*arm as usize)
+        {
+            *arm = *at;
+        }
+    }
 }
 
 fn quantity_of(recording: &mut Recording, sampled: &[bool], arm: usize) -> u32 {
@@ -195,7 +263,8 @@ fn take(
         "failed" => {
             let (arm, rest) = arm_of(rest)?;
             let failed = &mut recording.notes_of(arm).failed;
-            rest.is_empty().then(|| *failed = Some(value.into()))
+            // Of which instrument is seen when all arms are there: see [`instruments`].
+            (rest.is_empty()).then(|| drop(failed.insert(String::new(), value.into())))
         }
         "diagnosis" => {
             let (arm, rest) = arm_of(rest)?;

@@ -127,6 +127,7 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
         false => {
             old::costs(c, &mut recording)?;
             old::counters(c, &mut recording)?;
+            old::instruments(&mut recording);
         }
     }
     let (columns, order) = (
@@ -174,7 +175,7 @@ fn notes(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
         let (kind, key, text) = (name(r, 1)?, name(r, 2)?, text(r, 3)?);
         let notes = recording.notes_of(arm as usize);
         match kind.as_str() {
-            FAILED => notes.failed = Some(text),
+            FAILED => drop(notes.failed.insert(key, text)),
             FACT => drop(notes.facts.insert(key, text)),
             INERT => drop(notes.inert.insert(key, text)),
             DIAGNOSIS => notes.diagnosis = Some(text),
@@ -194,20 +195,21 @@ fn notes(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
 }
 
 fn blocks(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
-    let columns = "arm, repetition, offered, delivered, entered, returned, duration_ns";
+    let columns = "arm, instrument, repetition, offered, delivered, entered, returned, duration_ns";
     recording.blocks = numbered(c, "block", columns, |r| {
         Ok(Block {
             arm: get(r, 1)?,
-            index: get(r, 2)?,
+            instrument: name(r, 2)?,
+            index: get(r, 3)?,
             ledger: Ledger {
-                offered: count(r, 3)?,
-                delivered: count(r, 4)?,
+                offered: count(r, 4)?,
+                delivered: count(r, 5)?,
                 dropped: Default::default(),
             },
             totals: Vec::new(),
-            entered: count(r, 5)?,
-            returned: count(r, 6)?,
-            duration_ns: count(r, 7)?,
+            entered: count(r, 6)?,
+            returned: count(r, 7)?,
+            duration_ns: count(r, 8)?,
         })
     })?;
     let (columns, order) = ("block, quantity, kernel, user", "block, quantity");

@@ -45,7 +45,7 @@ CREATE TABLE knob (
 CREATE TABLE arm_note (
   arm  INTEGER NOT NULL REFERENCES arm(id),
   kind TEXT NOT NULL,                -- failed, fact, inert, diagnosis, irregular
-  key  TEXT NOT NULL,                -- of the fact; the setting; the goal
+  key  TEXT NOT NULL,                -- the instrument; of the fact; the setting; the goal
   text TEXT NOT NULL,
   PRIMARY KEY (arm, kind, key)
 ) STRICT;
@@ -53,7 +53,8 @@ CREATE TABLE arm_note (
 CREATE TABLE block (
   id           INTEGER NOT NULL PRIMARY KEY,
   arm          INTEGER NOT NULL REFERENCES arm(id),
-  repetition   INTEGER NOT NULL,
+  instrument   TEXT NOT NULL,        -- what measured it; empty: nothing did
+  repetition   INTEGER NOT NULL,     -- by that instrument
   offered      INTEGER NOT NULL,     -- packets sent
   delivered    INTEGER NOT NULL,     -- packets received
   entered      INTEGER NOT NULL,     -- functions entered in the window

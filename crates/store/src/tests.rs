@@ -28,6 +28,7 @@ fn small() -> Recording {
         }],
         blocks: vec![Block {
             arm: 0,
+            instrument: "exact".into(),
             index: 0,
             ledger: Ledger {
                 offered: 10,
@@ -356,7 +357,8 @@ fn timed() -> Recording {
             },
         })
         .into();
-    recording.notes_of(0).failed = Some("too few packets".into());
+    let failed = &mut recording.notes_of(0).failed;
+    failed.insert("exact".into(), "too few packets".into());
     recording.notes_of(0).diagnosis = Some("in the ring".into());
     let notes = recording.notes_of(0);
     notes.facts.insert("nft.rules".into(), "10".into());

@@ -169,7 +169,10 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
     to.execute("DELETE FROM arm_note", [])?;
     let mut put = to.prepare("INSERT INTO arm_note VALUES (?, ?, ?, ?)")?;
     for (arm, notes) in &recording.notes {
-        let failed = notes.failed.iter().map(|why| (FAILED, String::new(), why));
+        let failed = notes
+            .failed
+            .iter()
+            .map(|(by, why)| (FAILED, by.clone(), why));
         let diagnosis = notes.diagnosis.iter();
         let diagnosis = diagnosis.map(|what| (DIAGNOSIS, String::new(), what));
         let irregular = notes.irregular.iter();
@@ -181,13 +184,14 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             put.execute(params![arm, kind, key, text])?;
         }
     }
-    let mut put = to.prepare("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?)")?;
+    let mut put = to.prepare("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     let mut put_total = to.prepare("INSERT INTO total VALUES (?, ?, ?, ?)")?;
     let mut put_drop = to.prepare("INSERT INTO dropped VALUES (?, ?, ?)")?;
     for (id, block) in recording.blocks.iter().enumerate().skip(before.blocks) {
         put.execute(params![
             id,
             block.arm,
+            block.instrument,
             block.index,
             block.ledger.offered as i64,
             block.ledger.delivered as i64,

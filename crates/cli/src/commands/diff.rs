@@ -19,7 +19,7 @@ use netplumb_report::{html, printable};
 use netplumb_stats::judge::Verdict;
 
 use super::page::PageArgs;
-use super::report::{columns, print};
+use super::report::{chosen, columns, list, print};
 use crate::exit::{Usage, WORSE};
 
 /// Arguments of `plumb diff`.
@@ -52,6 +52,9 @@ pub(crate) struct DiffArgs {
     /// For a patch's cover letter or a comment
     #[arg(long)]
     markdown: bool,
+    /// Of several instruments in the recordings, only this one
+    #[arg(long, value_name = "CLOCK")]
+    clock: Option<String>,
     #[command(flatten)]
     page: PageArgs,
     /// Exit with 4 if any class got worse by more: 0.5%, 10insns or 10ns
@@ -363,7 +366,65 @@ fn benches(args: &DiffArgs, sides: Sides<'_>, pairs: &Pairs) -> anyhow::Result<E
     Ok(code)
 }
 
-fn compare(args: &DiffArgs, sides: Sides<'_>, mut pairs: Pairs) -> anyhow::Result<ExitCode> {
+/// Compare what each instrument measured on both sides, or the one that was asked for.
+fn compare(args: &DiffArgs, sides: Sides<'_>, pairs: Pairs) -> anyhow::Result<ExitCode> {
+    if let Some(clock) = &args.clock {
+        let before = chosen(sides.before, clock)?;
+        // The arms of one recording are those of one part.
+        if std::ptr::eq(sides.before, sides.after) {
+            return compare_parts(args, sides, [&before, &before], pairs);
+        }
+        let after = chosen(sides.after, clock)?;
+        return compare_parts(args, sides, [&before, &after], pairs);
+    }
+    let own = [sides.before, sides.after].map(Recording::instruments);
+    let one_each = own.iter().all(|own| own.len() < 2);
+    if one_each || is_bench(sides.before) || is_bench(sides.after) {
+        return compare_parts(args, sides, [sides.before, sides.after], pairs);
+    }
+    let both = own[0].iter().filter(|name| own[1].contains(name));
+    let both: Vec<&str> = both.copied().collect();
+    if args.json || args.csv || args.markdown || args.page.wanted() || both.is_empty() {
+        return Err(Usage(format!(
+            "the recordings have figures of several instruments ({}; {}): choose one with --clock",
+            list(&own[0]),
+            list(&own[1])
+        ))
+        .into());
+    }
+    let mut code = ExitCode::SUCCESS;
+    for (number, name) in both.iter().enumerate() {
+        let rule = if number == 0 { "" } else { "\n" };
+        print(&format!("{rule}Instrument {}\n\n", printable(name, 80)))?;
+        let before = sides.before.part(name);
+        let other;
+        let after = match std::ptr::eq(sides.before, sides.after) {
+            true => &before,
+            false => {
+                other = sides.after.part(name);
+                &other
+            }
+        };
+        let judged = compare_parts(args, sides, [&before, after], pairs.clone())?;
+        if judged != ExitCode::SUCCESS {
+            code = judged;
+        }
+    }
+    Ok(code)
+}
+
+/// Compare parts of two recordings, which one instrument measured each.
+fn compare_parts(
+    args: &DiffArgs,
+    sides: Sides<'_>,
+    [before, after]: [&Recording; 2],
+    mut pairs: Pairs,
+) -> anyhow::Result<ExitCode> {
+    let sides = Sides {
+        before,
+        after,
+        ..sides
+    };
     let asked = |p: &ArmPair| {
         let protos = [
             sides.before.arms[p.before].proto,

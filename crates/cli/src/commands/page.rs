@@ -98,6 +98,9 @@ impl PageArgs {
             "" => None,
             text => Some(Experiment::parse(text)?),
         };
+        if let [_, _, ..] = recording.instruments()[..] {
+            return Err(super::report::several(&recording.instruments()));
+        }
         if is_timed(recording) {
             let views = super::times::asked(recording, directions, arms)?;
             let page = times::page::page(recording, &views, experiment.as_ref());

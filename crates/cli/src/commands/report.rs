@@ -1,6 +1,7 @@
 //! `plumb report`: a recording, printed again; and the printing that `path` and
 //! `run` share with it.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -136,10 +137,33 @@ pub(crate) struct ReportArgs {
     /// Only these directions: tx, rx, forward, echo, ack; several with commas
     #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
     direction: Vec<Direction>,
+    /// Of several instruments in a recording, only this one
+    #[arg(long, value_name = "CLOCK")]
+    clock: Option<String>,
     #[command(flatten)]
     show: ShowArgs,
     #[command(flatten)]
     page: PageArgs,
+}
+
+/// What one instrument measured of a recording.
+///
+/// # Errors
+/// None of that name measured any of it.
+pub(crate) fn chosen<'r>(
+    recording: &'r Recording,
+    clock: &str,
+) -> anyhow::Result<Cow<'r, Recording>> {
+    let instruments = recording.instruments();
+    match instruments.contains(&clock) {
+        true => Ok(recording.part(clock)),
+        false => Err(Usage(format!(
+            "nothing in the recording was measured by `{}`: it has {}",
+            printable(clock, 80),
+            list(&instruments)
+        ))
+        .into()),
+    }
 }
 
 /// Read and show; or, if there is to be a page, only that.
@@ -149,6 +173,10 @@ pub(crate) struct ReportArgs {
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     args.show.check()?;
     let recording = netplumb_store::read(&args.file)?;
+    let recording = match &args.clock {
+        Some(clock) => chosen(&recording, clock)?,
+        None => Cow::Borrowed(&recording),
+    };
     if recording.blocks.is_empty() {
         eprintln!(
             "plumb: {}: the recording has no block: nothing was measured",
@@ -178,6 +206,45 @@ pub(crate) fn show(
         return super::bench::show(recording, args.bench_format());
     }
     args.check_for_others()?;
+    let instruments = recording.instruments();
+    let [_, _, ..] = instruments[..] else {
+        return show_part(recording, args, directions);
+    };
+    if args.for_programs() || args.outputs.wanted() {
+        return Err(several(&instruments));
+    }
+    for (number, instrument) in instruments.iter().enumerate() {
+        let rule = if number == 0 { "" } else { "\n" };
+        print(&format!(
+            "{rule}Instrument {}\n\n",
+            printable(instrument, 80)
+        ))?;
+        show_part(&recording.part(instrument), args, directions)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// That one of several instruments has to be chosen.
+pub(crate) fn several(instruments: &[&str]) -> anyhow::Error {
+    Usage(format!(
+        "the recording has figures of {}: choose one with `plumb report FILE --clock CLOCK`",
+        list(instruments)
+    ))
+    .into()
+}
+
+/// Names of instruments, as far as they can be printed.
+pub(crate) fn list(instruments: &[&str]) -> String {
+    let names = instruments.iter().map(|name| printable(name, 80));
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// Show what one instrument measured.
+fn show_part(
+    recording: &Recording,
+    args: &ShowArgs,
+    directions: &[Direction],
+) -> anyhow::Result<ExitCode> {
     let experiment = match recording.experiment_toml.as_str() {
         "" => None,
         text => Some(Experiment::parse(text)?),

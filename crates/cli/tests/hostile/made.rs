@@ -72,6 +72,7 @@ fn base(clock: &str, unit: &str) -> Recording {
 fn block(arm: u32, index: u32) -> Block {
     Block {
         arm,
+        instrument: "exact".into(),
         index,
         ledger: Ledger {
             offered: PACKETS,

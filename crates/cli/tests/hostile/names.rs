@@ -46,8 +46,10 @@ fn evil(mut recording: Recording) -> Recording {
     let named = || ACTIVE.to_string();
     recording.unwatched.insert(named(), named());
     recording.untried.insert(named(), named());
+    let by = recording.instruments().concat();
     let notes = recording.notes_of(0);
-    (notes.failed, notes.diagnosis) = (Some(named()), Some(named()));
+    notes.failed.insert(by, named());
+    notes.diagnosis = Some(named());
     notes.inert.insert(named(), named());
     notes.facts.insert(named(), named());
     recording.source_files = vec![ACTIVE.into()];

@@ -7,10 +7,11 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use netplumb_kernel::kallsyms::SymbolTable;
-use netplumb_model::bench::{BenchArm, COUNTED, INSTRUCTIONS};
+use netplumb_model::bench::BenchArm;
 use netplumb_model::class::Link;
 use netplumb_model::message::{CountPlan, Reply, Request};
-use netplumb_model::recording::{Arm, Ledger, Recording, env};
+use netplumb_model::recording::{Ledger, Recording, env};
+use netplumb_model::timing::INSTRUCTIONS;
 
 use super::guest::{GuestLab, in_guest};
 use crate::collect::{Index, Translation};
@@ -52,8 +53,8 @@ struct Counted {
 }
 
 /// Count what a frame costs along the path of each arm, and add it to the recording of
-/// their rates, as arms with the knob [`COUNTED`]. Arms that differ only in what does not
-/// bear on that share one.
+/// their rates. Arms that differ only in what does not bear on that share one, which is an
+/// arm of its own unless it is among them.
 ///
 /// # Errors
 /// See [`EngineError`]. What was counted before is in the recording.
@@ -86,10 +87,8 @@ pub fn explain(
     let mut index = Index::of(recording);
     let all = paths.len() as u32 * plan.blocks;
     for (number, path) in (0..).zip(&paths) {
-        let arm = arm_of(path, &paths);
-        (lab.tell)(Progress::Arm(arm.name.clone()));
-        recording.arms.push(arm);
-        let arm = recording.arms.len() as u32 - 1;
+        let arm = arm_of(recording, path, &paths);
+        (lab.tell)(Progress::Arm(recording.arms[arm as usize].name.clone()));
         let request = CountPlan {
             arm: *path,
             frames: plan.batches * path.batch,
@@ -98,7 +97,8 @@ pub fn explain(
         };
         let counted = count(&origin, request, &options)?;
         if let Some(why) = &counted.cannot {
-            recording.notes_of(arm as usize).failed = Some(in_guest(why));
+            let failed = &mut recording.notes_of(arm as usize).failed;
+            failed.insert(INSTRUCTIONS.instrument.into(), in_guest(why));
         }
         for (key, value) in &counted.facts {
             // They have the path's name already.
@@ -122,11 +122,15 @@ pub fn explain(
     save(recording).map_err(EngineError::Save)
 }
 
-fn arm_of(path: &BenchArm, paths: &[BenchArm]) -> Arm {
-    let mut arm = path.arm(paths);
-    arm.name.push_str(", counted");
-    arm.knobs.insert(COUNTED.into(), INSTRUCTIONS.into());
-    arm
+/// The number of the arm that a path is, which may be among those whose rates there are.
+fn arm_of(recording: &mut Recording, path: &BenchArm, paths: &[BenchArm]) -> u32 {
+    let arm = path.arm(paths);
+    let known = recording.arms.iter().position(|a| a.knobs == arm.knobs);
+    let at = known.unwrap_or_else(|| {
+        recording.arms.push(arm);
+        recording.arms.len() - 1
+    });
+    at as u32
 }
 
 /// One guest, and what it told.

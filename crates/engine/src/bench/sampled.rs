@@ -10,10 +10,10 @@ use netplumb_instruments::rates::samples::{PERIOD_NS, Sampler, Samples};
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::vm::process::VmError;
-use netplumb_model::bench::{COUNTED, Measured, NANOSECONDS, Offered};
+use netplumb_model::bench::{Measured, Offered};
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::quantity::Item;
-use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, Total};
+use netplumb_model::recording::{Block, Cost, Function, Ledger, Node, Recording, Total};
 use netplumb_model::timing::{CPU_TIME, PERIOD};
 
 use super::block::{self, Ran};
@@ -77,12 +77,8 @@ impl Watch {
 impl Run<'_> {
     /// Sample all arms that can be here, in turns.
     pub(super) fn sampled(&mut self, plan: SamplePlan<'_>) -> Result<(), EngineError> {
-        let mut arms: Vec<(usize, u32)> = Vec::new();
-        for at in (0..self.plan.arms.len()).filter(|at| !self.absent.contains(at)) {
-            let arm = arm_of(&self.recording.arms[at]);
-            arms.push((at, self.recording.arms.len() as u32));
-            self.recording.arms.push(arm);
-        }
+        let all = 0..self.plan.arms.len();
+        let arms: Vec<usize> = all.filter(|at| !self.absent.contains(at)).collect();
         let mut fact = |key: &str, value: String| {
             let key = format!("{FACTS}.{key}");
             self.recording.environment.insert(key, value);
@@ -96,7 +92,7 @@ impl Run<'_> {
             if self.cancelled() {
                 return Err(VmError::Interrupted.into());
             }
-            let (at, number) = arms[turn.arm];
+            let at = arms[turn.arm];
             let mut arm = self.plan.arms[at];
             if self.plan.search {
                 arm.offered = Offered::Most;
@@ -107,7 +103,7 @@ impl Run<'_> {
                 (Ran::Measured(measured, _), Some(seen)) => match measured.invalid() {
                     None => {
                         let into = (&mut *self.recording, &mut index);
-                        seen.add(into, number, turn.index, &measured, plan.layers);
+                        seen.add(into, at as u32, turn.index, &measured, plan.layers);
                         None
                     }
                     why => why,
@@ -116,20 +112,14 @@ impl Run<'_> {
                 (Ran::CannotHere(why), _) => Some(why),
             };
             if let Some(why) = why {
-                self.recording.notes_of(number as usize).failed = Some(why);
+                let failed = &mut self.recording.notes_of(at).failed;
+                failed.insert(CPU_TIME.instrument.into(), why);
             }
             (self.save)(self.recording).map_err(EngineError::Save)?;
             (self.tell)(BenchEvent::Block(self.recording, done, all));
         }
         Ok(())
     }
-}
-
-fn arm_of(of: &Arm) -> Arm {
-    let mut arm = of.clone();
-    arm.name.push_str(", sampled");
-    arm.knobs.insert(COUNTED.into(), NANOSECONDS.into());
-    arm
 }
 
 impl Seen {
@@ -198,6 +188,7 @@ impl Seen {
         let quantity = recording.quantity(&CPU_TIME);
         recording.blocks.push(Block {
             arm,
+            instrument: CPU_TIME.instrument.into(),
             index: number,
             ledger: Ledger {
                 offered: packets,

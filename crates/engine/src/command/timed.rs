@@ -54,7 +54,7 @@ pub(super) fn measure(
     };
     let mut guest = origin.start(&requests, extra, options)?;
     progress(Progress::Arm(arm.name.clone()));
-    let mut windows = CommandWindows::new(&arm, spec.filter.family);
+    let mut windows = CommandWindows::new(&arm, spec);
     let outcome = (|| -> Result<(), EngineError> {
         guest.go_on()?;
         guest.answers(options.timeout, |_| Ok(()))?;

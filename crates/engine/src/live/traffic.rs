@@ -176,7 +176,13 @@ impl Run<'_> {
             },
         };
         let asked = self.plan.spec.filter.family;
-        let blocks = add_kinds(self.recording, &like, window, index, asked, duration_ns);
+        let instrument = self.probe.as_ref().map(|p| p.clock.to_string());
+        let of = WindowOf {
+            like: &like,
+            instrument: &instrument.unwrap_or_default(),
+            family: asked,
+        };
+        let blocks = add_kinds(self.recording, &of, window, index, duration_ns);
         self.gather(&blocks, window);
         if let (Some(&first), Some(busy)) = (blocks.first(), busy) {
             self.recording
@@ -186,19 +192,29 @@ impl Run<'_> {
     }
 }
 
+/// What windows are of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WindowOf<'a> {
+    /// What the arms of its packets are like, but for these.
+    pub(super) like: &'a Arm,
+    /// Whose windows they are.
+    pub(super) instrument: &'a str,
+    /// The version of IP that was asked for.
+    pub(super) family: Option<Family>,
+}
+
 /// A block for each protocol and version of IP that a window saw, each in an arm of its
-/// own that has the link and the knobs of `like`. Their numbers.
+/// own that has the link and the knobs of what it is like. Their numbers.
 pub(super) fn add_kinds(
     recording: &mut Recording,
-    like: &Arm,
+    of: &WindowOf<'_>,
     window: &Window,
     index: u32,
-    asked: Option<Family>,
     duration_ns: u64,
 ) -> Vec<u32> {
     let mut blocks = Vec::new();
-    for (proto, family) in kinds(window, asked) {
-        let arm = arm_of(recording, like, proto, family);
+    for (proto, family) in kinds(window, of.family) {
+        let arm = arm_of(recording, of.like, proto, family);
         let packets = window
             .stages
             .iter()
@@ -207,6 +223,7 @@ pub(super) fn add_kinds(
             .max();
         recording.blocks.push(Block {
             arm: arm as u32,
+            instrument: of.instrument.into(),
             index,
             ledger: Ledger::default(),
             totals: Vec::new(),

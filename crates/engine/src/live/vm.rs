@@ -13,7 +13,7 @@ use netplumb_model::timing::TimingSpec;
 
 use super::Gatherer;
 use super::packets::{load, without_probes};
-use super::traffic::add_kinds;
+use super::traffic::{WindowOf, add_kinds};
 use crate::collect::Index;
 use crate::error::EngineError;
 use crate::extras;
@@ -119,6 +119,10 @@ pub fn run_in_guests(
                         let probed = told.window.is_some();
                         recording.blocks.push(Block {
                             arm: (arm + if probed { 0 } else { plan.arms.len() }) as u32,
+                            instrument: match probed {
+                                true => timing.spec.clock.to_string(),
+                                false => String::new(),
+                            },
                             index: told.index,
                             ledger: told.ledger.clone(),
                             totals: Vec::new(),
@@ -185,15 +189,17 @@ pub(crate) struct CommandWindows<'a> {
     pub(crate) like: &'a Arm,
     /// The version of IP that was asked for.
     pub(crate) family: Option<Family>,
+    instrument: String,
     index: Index,
     gatherer: Option<Gatherer>,
 }
 
 impl<'a> CommandWindows<'a> {
-    pub(crate) fn new(like: &'a Arm, family: Option<Family>) -> CommandWindows<'a> {
+    pub(crate) fn new(like: &'a Arm, spec: &TimingSpec) -> CommandWindows<'a> {
         CommandWindows {
             like,
-            family,
+            family: spec.filter.family,
+            instrument: spec.clock.to_string(),
             index: Index::default(),
             gatherer: None,
         }
@@ -211,7 +217,12 @@ impl<'a> CommandWindows<'a> {
                     return;
                 };
                 let (number, ns) = (told.index, told.duration_ns);
-                let blocks = add_kinds(recording, self.like, window, number, self.family, ns);
+                let of = WindowOf {
+                    like: self.like,
+                    instrument: &self.instrument,
+                    family: self.family,
+                };
+                let blocks = add_kinds(recording, &of, window, number, ns);
                 let gatherer = self.gatherer.as_mut();
                 add_told(recording, &mut self.index, gatherer, &blocks, told);
             }

@@ -8,15 +8,6 @@ use super::{Bench, DataPath, Fault, FrameKind, Frames, Offered};
 use crate::class::{Link, Proto};
 use crate::recording::Arm;
 
-/// The knob of an arm that tells what a packet costs, and no rate. It says in what:
-/// [`INSTRUCTIONS`], or [`NANOSECONDS`] that were sampled.
-pub const COUNTED: &str = "counted";
-/// Kernel instructions, counted in a guest.
-pub const INSTRUCTIONS: &str = "instructions";
-/// Nanoseconds of the CPUs, by samples of what they do: a cost's calls are samples, and
-/// its instructions nanoseconds.
-pub const NANOSECONDS: &str = "nanoseconds";
-
 /// One combination.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BenchArm {

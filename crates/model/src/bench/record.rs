@@ -536,6 +536,7 @@ mod tests {
         for (number, block) in blocks.iter().enumerate() {
             recording.blocks.push(Block {
                 arm: 0,
+                instrument: "rates".into(),
                 index: number as u32,
                 ledger: Ledger::default(),
                 totals: Vec::new(),

@@ -23,6 +23,7 @@ fn recording(recursive: bool) -> Recording {
     };
     let block = |index| Block {
         arm: 0,
+        instrument: "exact".into(),
         index,
         ledger: Ledger {
             offered: 1,

@@ -6,9 +6,10 @@ mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netplumb_model::bench::{COUNTED, Measured, NANOSECONDS, Other};
+use netplumb_model::bench::{Measured, Other};
 use netplumb_model::class::Direction;
 use netplumb_model::recording::{Arm, Block, FunctionId, NodeId, Recording};
+use netplumb_model::timing::{CPU_TIME, INSTRUCTIONS};
 use serde::Serialize;
 
 use super::ArmRates;
@@ -19,8 +20,6 @@ pub use table::{render, sentences};
 
 /// Deviations of a normal distribution that 95 % are within.
 const NORMAL_95: f64 = 1.96;
-/// What is added to the name of an arm, if that was counted, or sampled.
-const SUFFIXES: [&str; 2] = [", counted", ", sampled"];
 
 /// What is no packet's, in recordings that don't say what it is.
 const UNNAMED: &str = "not named";
@@ -36,15 +35,29 @@ pub enum Unit {
     Nanoseconds,
 }
 
-/// Whether it is told of an arm what a packet costs, and no rate was measured.
-pub fn is_counted(arm: &Arm) -> bool {
-    arm.knobs.contains_key(COUNTED)
+/// Instruments that say what a packet costs, beside those that measure rates, with the unit.
+const BY: [(&str, Unit); 2] = [
+    (CPU_TIME.instrument, Unit::Nanoseconds),
+    (INSTRUCTIONS.instrument, Unit::Instructions),
+];
+
+/// Whether another instrument measured an arm, or failed to.
+pub(super) fn is_of_others(recording: &Recording, arm: &Arm) -> bool {
+    let all = 0..recording.arms.len();
+    let mut is = all.filter(|at| std::ptr::eq(&recording.arms[*at], arm));
+    is.any(|at| BY.iter().any(|(by, _)| is_by(recording, at, by)))
+}
+
+/// Whether an instrument measured an arm, or failed to.
+fn is_by(recording: &Recording, arm: usize, instrument: &str) -> bool {
+    let of = |b: &Block| b.arm as usize == arm && b.instrument == instrument;
+    recording.failed(arm, instrument).is_some() || recording.blocks.iter().any(of)
 }
 
 /// What a packet costs along one path.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Explained {
-    /// The arm's name, without what says that it was counted.
+    /// The arm's name.
     pub path: String,
     /// Of all that follows.
     pub unit: Unit,
@@ -176,34 +189,38 @@ pub struct Part {
 
 /// All paths of which it is told what a packet costs, in their order.
 pub fn explained(recording: &Recording) -> Vec<Explained> {
-    if !recording.arms.iter().any(is_counted) {
+    let rates = super::arms(recording);
+    BY.iter()
+        .flat_map(|(by, unit)| explained_by(recording, &rates, by, *unit))
+        .collect()
+}
+
+/// All paths of which one instrument told it.
+fn explained_by(whole: &Recording, rates: &[ArmRates<'_>], by: &str, unit: Unit) -> Vec<Explained> {
+    let numbers = (0..whole.arms.len()).filter(|at| is_by(whole, *at, by));
+    let numbers: Vec<usize> = numbers.collect();
+    if numbers.is_empty() {
         return Vec::new();
     }
+    let recording: &Recording = &whole.part(by);
     let views = classes(recording);
-    let rates = super::arms(recording);
     let measured = Measured::all_of(recording);
-    let arms = recording.arms.iter().enumerate();
-    arms.filter(|(_, arm)| is_counted(arm))
-        .map(|(number, arm)| {
-            let unit = match arm.knobs.get(COUNTED).map(String::as_str) {
-                Some(NANOSECONDS) => Unit::Nanoseconds,
-                _ => Unit::Instructions,
-            };
-            let name = (SUFFIXES
-                .iter()
-                .find_map(|suffix| arm.name.strip_suffix(suffix)))
-            .unwrap_or(&arm.name);
+    numbers
+        .into_iter()
+        .map(|number| {
+            let arm = &recording.arms[number];
+            let name = arm.name.as_str();
             let blocks = recording.blocks.iter().filter(|b| b.arm as usize == number);
             let sum = |of: fn(&Block) -> u64| -> u64 { blocks.clone().map(of).sum() };
             let packets = sum(|b| b.ledger.offered);
             let each = |insns: u64| insns as f64 / packets.max(1) as f64;
-            let timed = timed(&rates, arm, (unit == Unit::Nanoseconds).then_some(name));
+            let timed = timed(rates, arm, (unit == Unit::Nanoseconds).then_some(name));
             let mut out = Explained {
                 path: name.into(),
                 unit,
                 ns: timed.and_then(ArmRates::cpu_ns_per_packet),
                 generator_ns: timed.and_then(ArmRates::generator_ns),
-                failed: recording.failed(number).map(String::from),
+                failed: recording.failed(number, by).map(String::from),
                 packets,
                 handled: sum(|b| b.ledger.delivered),
                 user: each(sum(Block::user)),
@@ -307,9 +324,7 @@ fn timed<'a, 'r>(
         Some(name) => r.arm.name == name,
         None => path(r.arm) == path(counted),
     };
-    let mut same = (rates.iter())
-        .filter(|r| !is_counted(r.arm) && !r.valid.is_empty())
-        .filter(is_it);
+    let mut same = (rates.iter()).filter(|r| !r.valid.is_empty()).filter(is_it);
     same.next().filter(|_| same.next().is_none())
 }
 

@@ -106,7 +106,8 @@ pub(super) fn recording() -> Recording {
         arms.iter().position(|a| a.name == name).unwrap()
     });
     let why = "dpdk-testpmd is not installed: apt-get install dpdk";
-    recording.notes_of(dpdk).failed = Some(why.into());
+    let failed = &mut recording.notes_of(dpdk).failed;
+    failed.insert("rates".into(), why.into());
     recording.notes_of(tc).diagnosis = Some("7 at rx0, NETFILTER_DROP".into());
     let mut missing = block(1_000, 0, Some(40e6));
     missing.hops[1].left -= 7;
@@ -128,6 +129,7 @@ pub(super) fn recording() -> Recording {
     for (number, (arm, measured)) in blocks.iter().enumerate() {
         recording.blocks.push(Block {
             arm: *arm,
+            instrument: "rates".into(),
             index: number as u32 / 2,
             ledger: Ledger::default(),
             totals: Vec::new(),
@@ -282,6 +284,7 @@ fn compared() {
         for (arm, share) in [(0, 1), (1, 2)] {
             recording.blocks.push(Block {
                 arm,
+                instrument: "rates".into(),
                 index,
                 ledger: Ledger::default(),
                 totals: Vec::new(),

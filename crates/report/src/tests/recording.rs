@@ -319,6 +319,7 @@ fn arm(proto: Proto) -> Arm {
 fn block(arm: u32, index: u32, delivered: u64, dropped: &[(&str, u64)]) -> Block {
     Block {
         arm,
+        instrument: "exact".into(),
         index,
         ledger: Ledger {
             offered: 100,

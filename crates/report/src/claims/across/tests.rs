@@ -52,6 +52,7 @@ fn recording(arms: &[Spent<'_>]) -> Recording {
         }
         recording.blocks.push(Block {
             arm: n as u32,
+            instrument: "exact".into(),
             index: 0,
             ledger: Ledger {
                 offered: PACKETS,
@@ -304,7 +305,8 @@ fn a_scan_is_told() {
         ("udp, c", &c, [0; 3]),
         ("udp, d", &d, [100, 5, 40]),
     ]);
-    recording.notes_of(4).failed = Some("none of 50 warm-up packets arrived".into());
+    let failed = &mut recording.notes_of(4).failed;
+    failed.insert("exact".into(), "none of 50 warm-up packets arrived".into());
     recording
         .untried
         .insert("net.x".into(), "its value is a word".into());

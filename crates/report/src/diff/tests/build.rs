@@ -53,6 +53,7 @@ impl Build {
             for arm in 0..arms.len() as u32 {
                 made.push(Block {
                     arm,
+                    instrument: "exact".into(),
                     index,
                     ledger: Ledger {
                         offered: PACKETS,

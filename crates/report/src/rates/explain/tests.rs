@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use netplumb_model::bench::{COUNTED, CpuUse, Measured, NANOSECONDS, Other};
+use netplumb_model::bench::{CpuUse, Measured, Other};
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
 use netplumb_model::quantity::Item;
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, env};
@@ -17,13 +17,13 @@ const MAKE: u32 = 3;
 /// Two paths, each counted in two blocks of ten packets; a third that could not be.
 fn recording() -> Recording {
     let arm = |path: &str| Arm {
-        name: format!("{path}, counted"),
+        name: path.into(),
         proto: Proto::Udp,
         family: Family::V4,
         link: Link::Veth,
         forward: false,
         size_bytes: 60,
-        knobs: BTreeMap::from([(COUNTED.to_string(), "instructions".to_string())]),
+        knobs: BTreeMap::from([("path".to_string(), path.to_string())]),
     };
     let function = |name: &str, layer: &str| Function {
         name: name.into(),
@@ -58,7 +58,8 @@ fn recording() -> Recording {
     ] {
         recording.environment.insert(key.into(), value.into());
     }
-    recording.notes_of(2).failed = Some("in the guest: no testpmd".into());
+    let failed = &mut recording.notes_of(2).failed;
+    failed.insert("exact".into(), "in the guest: no testpmd".into());
     let softirq = Context::Softirq(Softirq::NetRx);
     for (arm, costs) in [
         (0, [(POLL, 100), (DROP, 20)]),
@@ -68,6 +69,7 @@ fn recording() -> Recording {
             let block = recording.blocks.len() as u32;
             recording.blocks.push(Block {
                 arm,
+                instrument: "exact".into(),
                 index,
                 ledger: Ledger {
                     offered: 10,
@@ -161,10 +163,8 @@ fn what_makes_the_difference() {
 #[test]
 fn where_the_nanoseconds_went() {
     let mut recording = recording();
-    for arm in &mut recording.arms {
-        let path = arm.name.replace(", counted", "");
-        arm.name = format!("{path}, sampled");
-        arm.knobs.insert(COUNTED.into(), NANOSECONDS.into());
+    for block in &mut recording.blocks {
+        block.instrument = "samples".into();
     }
     let period_ns = 500_000;
     let kernel = env::KERNEL.into();
@@ -174,7 +174,8 @@ fn where_the_nanoseconds_went() {
         .arms
         .iter()
         .position(|a| a.name.starts_with("dpdk"));
-    recording.notes_of(dpdk.unwrap()).failed = Some("no testpmd".into());
+    let failed = &mut recording.notes_of(dpdk.unwrap()).failed;
+    *failed = BTreeMap::from([("samples".into(), "no testpmd".into())]);
     for cost in &mut recording.costs {
         cost.calls = cost.own;
         cost.own *= period_ns;
@@ -216,15 +217,12 @@ fn where_the_nanoseconds_went() {
 fn sampled() -> Recording {
     let mut recording = recording();
     recording.arms.truncate(1);
-    recording.arms[0].name = "xdp, sampled".into();
-    recording.arms[0]
-        .knobs
-        .insert(COUNTED.into(), NANOSECONDS.into());
     let kernel = env::KERNEL.into();
     recording.environment.insert(kernel, "6.18.0".into());
     recording.set(&PERIOD, Item::ONLY, 500_000.0);
     recording.notes.clear();
     recording.blocks.truncate(1);
+    recording.blocks[0].instrument = "samples".into();
     recording.costs.clear();
     for what in [Other::Task("cc1"), Other::Softirq("timer")] {
         let function = recording.functions.len() as u32;

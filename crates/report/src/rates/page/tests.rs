@@ -418,6 +418,7 @@ fn of_file(file: &BenchFile) -> Recording {
     for (n, (arm, measured)) in measured.iter().enumerate() {
         all.blocks.push(Block {
             arm: *arm,
+            instrument: "rates".into(),
             index: n as u32 % 2,
             ledger: Ledger::default(),
             totals: Vec::new(),

@@ -25,7 +25,8 @@ fn recording_of_many() -> Recording {
         });
         if number >= 25 {
             let why = "dpdk-testpmd is not installed";
-            recording.notes_of(number).failed = Some(why.into());
+            let failed = &mut recording.notes_of(number).failed;
+            failed.insert("rates".into(), why.into());
             continue;
         }
         for index in 0..12 {
@@ -44,6 +45,7 @@ fn recording_of_many() -> Recording {
             let at = recording.blocks.len() as u32;
             recording.blocks.push(Block {
                 arm: number as u32,
+                instrument: "rates".into(),
                 index: index as u32,
                 ledger: Ledger::default(),
                 totals: Vec::new(),

@@ -76,10 +76,11 @@ fn arm() -> Arm {
     }
 }
 
-fn blocks() -> Vec<Block> {
+fn blocks(instrument: &str) -> Vec<Block> {
     (0..BLOCKS)
         .map(|index| Block {
             arm: 0,
+            instrument: instrument.into(),
             index,
             ledger: Ledger {
                 offered: PACKETS,
@@ -144,7 +145,7 @@ pub(crate) fn functions_scaled(planted: &[(&str, f64)]) -> Recording {
     let mut recording = Recording {
         environment: environment("functions", "netns"),
         arms: vec![arm()],
-        blocks: blocks(),
+        blocks: blocks("functions"),
         complete: true,
         ..Recording::default()
     };
@@ -273,7 +274,7 @@ pub(crate) fn stages_scaled(planted: &[(&str, u64)]) -> Recording {
     let mut recording = Recording {
         environment: environment("stages", "netns"),
         arms: vec![arm()],
-        blocks: blocks(),
+        blocks: blocks("stages"),
         complete: true,
         ..Recording::default()
     };

@@ -21,6 +21,7 @@ fn times(count: u64, each_ns: u64) -> Times {
 fn recording() -> Recording {
     let block = |index| Block {
         arm: 0,
+        instrument: "functions".into(),
         index,
         ledger: Ledger {
             offered: 10,
