@@ -11,15 +11,14 @@ fn main() {
     let root = variable("CARGO_MANIFEST_DIR");
     let out = variable("OUT_DIR");
     plugin(&root.join("../../plugins/qemu"), &out.join("exact.so"));
-    for name in ["functions", "single", "stages"] {
+    for name in ["functions", "samples", "single", "stages"] {
         compile(name, name);
     }
-    for name in ["functions", "stages"] {
+    for name in ["functions", "samples", "stages"] {
         twins(name, &format!("{name}.h"), name);
     }
     compile("rates", "busy");
     compile("rates", "drops");
-    compile("rates", "samples");
 }
 
 fn plugin(folder: &Path, out: &Path) {

@@ -21,10 +21,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netplumb_instruments::functions::correct::correct;
-use netplumb_instruments::live::attach;
+use netplumb_instruments::instrument::attach;
 use netplumb_lab::vm::{initramfs, trial};
 use netplumb_model::class::{Context, Direction, Proto};
-use netplumb_model::timing::{Attached, Clock, Filter, Selection, TimingSpec, Window};
+use netplumb_model::timing::{Attached, Filter, Selection, TimingSpec, Window};
 use netplumb_stats::judge::{Pair, judge};
 
 use common::{kernel, skip};
@@ -274,7 +274,8 @@ mod guest {
         let sender = Sender::new();
         let floods: Vec<Flood> = (0..FLOODS).map(|_| Flood::new()).collect();
         let spec = TimingSpec {
-            clock: Clock::Functions,
+            instrument: "functions".into(),
+            roles: Default::default(),
             filter: Filter::default(),
             selection: Selection {
                 recorded: FUNCTIONS.iter().map(|f| (*f).into()).collect(),

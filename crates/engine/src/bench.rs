@@ -6,13 +6,13 @@
 //! window is its rate. Then the generator stops, and when nothing moves any more, every
 //! packet has to be somewhere.
 
+mod beside;
 pub(crate) mod block;
 mod changes;
 mod explain;
 mod guest;
 mod ledger;
 mod nics;
-mod sampled;
 mod search;
 mod site;
 
@@ -25,7 +25,6 @@ use netplumb_model::bench::{Bench, BenchArm, Frames, Limit, Measured, quantities
 use netplumb_model::class::Link;
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::text::counted;
-use netplumb_model::timing::Clock;
 
 use crate::error::EngineError;
 use crate::live::{LAB_NETNS, turns};
@@ -34,10 +33,10 @@ use block::Ran;
 use guest::InGuest;
 pub(crate) use nics::Own;
 
+pub use beside::BesidePlan;
 pub use explain::{ExplainPlan, explain};
 pub use guest::GuestLab;
 pub use nics::{NicError, Nics};
-pub use sampled::SamplePlan;
 
 /// What is to be measured.
 #[derive(Debug, Clone)]
@@ -68,7 +67,7 @@ pub struct BenchOptions<'a> {
     pub guest: Option<&'a GuestLab<'a>>,
     /// Whether it is told where the time went, too, by blocks of their own. Not in a guest,
     /// whose clock is not one of time.
-    pub sampled: Option<SamplePlan<'a>>,
+    pub beside: Option<BesidePlan<'a>>,
 }
 
 /// What happens, for whoever watches.
@@ -102,7 +101,7 @@ pub fn run_bench(
         None => None,
     };
     for (key, value) in [
-        (env::CLOCK, Clock::Rates.to_string()),
+        (env::CLOCK, RATES.to_string()),
         (env::UNIT, "packets".to_string()),
         (
             env::LAB,
@@ -166,8 +165,8 @@ pub fn run_bench(
         true => run.search(),
         false => run.blocks(),
     };
-    if let (Ok(()), Some(samples), None) = (&result, options.sampled, &run.guest) {
-        result = run.sampled(samples);
+    if let (Ok(()), Some(beside), None) = (&result, options.beside, &run.guest) {
+        result = run.beside(beside);
     }
     let result = result.and_then(|()| run.complete());
     let ended = own.map_or(Ok(()), Own::end);

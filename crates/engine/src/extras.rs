@@ -11,8 +11,8 @@ use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Load;
 use netplumb_model::experiment::acting::{self, Scene};
-use netplumb_model::recording::{Cost, Recording, env};
-use netplumb_model::timing::{Clock, INSTRUCTIONS};
+use netplumb_model::recording::{Block, Cost, Recording, env};
+use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::error::EngineError;
 use crate::plan::GuestPlan;
@@ -147,9 +147,9 @@ pub(crate) fn idle(recording: &mut Recording, arm: usize, load: Load, cpus: usiz
         load,
         cpus,
     };
-    let counted = recording.environment.get(env::CLOCK).map(String::as_str);
-    let measured = recording.blocks.iter().any(|b| b.arm as usize == arm);
-    let counted = measured && counted == Some(Clock::Exact.as_str());
+    // What is counted of every function.
+    let counts = |b: &Block| b.arm as usize == arm && b.instrument == INSTRUCTIONS.instrument;
+    let counted = recording.blocks.iter().any(counts);
     let entered = counted.then(|| entered(recording, arm));
     let idle = acting::idle(&scene, entered.as_ref());
     if !idle.is_empty() {

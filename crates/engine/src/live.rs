@@ -20,7 +20,7 @@ use netplumb_lab::netns::names;
 use netplumb_lab::vm::process::Cancel;
 use netplumb_model::message::Exit;
 use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
-use netplumb_model::timing::{Attached, Clock, TimingSpec, Window};
+use netplumb_model::timing::{Attached, TimingSpec, Window};
 
 pub(crate) use collect::Gatherer;
 pub(crate) use cpu::Cpus;
@@ -98,8 +98,8 @@ pub struct TrafficPlan {
     pub namespace: Option<String>,
 }
 
-/// Attaches an instrument; tells of which clock it is, where that was left to it.
-pub type Attach<'a> = &'a dyn Fn(&TimingSpec) -> Result<(Clock, Box<dyn Live>), LiveError>;
+/// Attaches an instrument; tells the name of which, where that was left to it.
+pub type Attach<'a> = &'a dyn Fn(&TimingSpec) -> Result<(&'static str, Box<dyn Live>), LiveError>;
 
 /// How to measure, apart from what.
 #[derive(Clone, Copy)]
@@ -165,7 +165,7 @@ pub fn run_live(
         _ => LAB_NETNS,
     };
     let facts = [
-        (env::CLOCK, plan.spec.clock.to_string()),
+        (env::CLOCK, plan.spec.instrument.clone()),
         (env::UNIT, "nanoseconds".to_string()),
         (env::LAB, lab.to_string()),
     ];
@@ -220,7 +220,7 @@ struct Run<'a> {
 
 /// The instrument, attached.
 struct Probe {
-    clock: Clock,
+    clock: &'static str,
     live: Box<dyn Live>,
     gatherer: Gatherer,
 }

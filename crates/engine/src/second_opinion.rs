@@ -9,7 +9,7 @@ use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::process::{Extra, VmError};
 use netplumb_lab::vm::trial;
 use netplumb_model::message::{Reply, Request, TimedFunction};
-use netplumb_model::timing::{Attached, Clock, Filter, Selection, TimingSpec, Window};
+use netplumb_model::timing::{Attached, Filter, Selection, TimingSpec, Window};
 
 use crate::error::EngineError;
 use crate::origin::Boot;
@@ -92,7 +92,8 @@ pub fn time_by(
 /// What the instrument is to do to time these functions.
 pub fn spec_of(functions: &[&str]) -> TimingSpec {
     TimingSpec {
-        clock: Clock::Functions,
+        instrument: "functions".into(),
+        roles: Default::default(),
         filter: Filter::default(),
         selection: Selection {
             recorded: functions.iter().map(|f| f.to_string()).collect(),

@@ -22,8 +22,8 @@ use netplumb_model::class::{Context, Direction, Family, Link, Proto};
 use netplumb_model::message::Exit;
 use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::timing::{
-    Attached, BUSY, Clock, DELIVERED, Filter, LATENCY_P99, Mechanism, NodeTimes, Selection,
-    StageKind, StageTimes, TimedFunctionInfo, TimedNode, Times, TimingSpec, Window,
+    Attached, BUSY, DELIVERED, Filter, LATENCY_P99, Mechanism, NodeTimes, Selection, StageKind,
+    StageTimes, TimedFunctionInfo, TimedNode, Times, TimingSpec, Window,
 };
 
 /// What happens to an instrument, told by the test's own.
@@ -143,7 +143,8 @@ fn mock(diary: &Rc<RefCell<Diary>>, spec: &TimingSpec, proto: Option<Proto>) -> 
 
 fn spec() -> TimingSpec {
     TimingSpec {
-        clock: Clock::Functions,
+        instrument: "functions".into(),
+        roles: Default::default(),
         filter: Filter::default(),
         selection: Selection::default(),
         mechanism: None,
@@ -204,7 +205,7 @@ fn run(
     let diary = Rc::new(RefCell::new(Diary::default()));
     let attach = |spec: &TimingSpec| {
         let mock = make(&diary, spec)?;
-        Ok((Clock::Functions, Box::new(mock) as Box<dyn Live>))
+        Ok(("functions", Box::new(mock) as Box<dyn Live>))
     };
     let cancel = Arc::new(AtomicBool::new(false));
     let layers = LayerRules::built_in();

@@ -28,5 +28,57 @@ pub use tree::{Symbol, Tree, TreeNode, UNKNOWN};
 pub use user::{FIRST_SYMBOL as FIRST_USER_SYMBOL, NO_FILE, UNKNOWN_CODE, UserCode, UserSymbol};
 pub use window::{Counted, RanCode, Window};
 
+use netplumb_model::capability::Verdict;
+use netplumb_model::experiment::Lab;
+use netplumb_model::quantity::Declared;
+use netplumb_model::timing::{INSTRUCTIONS, QEMU_PEAK, TimingSpec};
+
+use crate::capability::Tried;
+use crate::instrument::{Instrument, Layers};
+use crate::live::{Live, LiveError};
+
+/// What the instrument is called.
+const EXACT: &str = INSTRUCTIONS.instrument;
+
+/// The instrument.
+pub const INSTRUMENT: &dyn Instrument = &Declaration;
+
+#[derive(Debug)]
+struct Declaration;
+
+impl Instrument for Declaration {
+    fn name(&self) -> &'static str {
+        EXACT
+    }
+
+    fn about(&self) -> &'static str {
+        "Instructions of every kernel function; vm lab only"
+    }
+
+    fn quantities(&self) -> &'static [Declared] {
+        const ALL: &[Declared] = &[INSTRUCTIONS, QEMU_PEAK];
+        ALL
+    }
+
+    fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
+        match (lab, tried.verdict("qemu-plugin")) {
+            (Lab::Vm, no @ Verdict::No { .. }) => no,
+            (Lab::Vm, _) => {
+                Verdict::yes("instructions of every kernel function; needs no root and no KVM")
+            }
+            (Lab::Netns | Lab::Host, _) => Verdict::no(
+                "it counts the instructions of a guest, never of this machine",
+                "use the vm lab",
+            ),
+        }
+    }
+
+    fn attach(&self, _: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
+        Err(LiveError::Asked(
+            "`exact` is no clock of the running kernel: it counts in the vm lab".into(),
+        ))
+    }
+}
+
 #[cfg(test)]
 mod tests;

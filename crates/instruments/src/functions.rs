@@ -28,10 +28,17 @@ mod types;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use netplumb_model::quantity::Figure;
+use netplumb_model::capability::Verdict;
+use netplumb_model::experiment::Lab;
+use netplumb_model::quantity::{Declared, Figure};
 use netplumb_model::recording::Loss;
-use netplumb_model::timing::{ATTACH_ONLY, Attached, CALIBRATION, Step, TimingSpec, Window};
+use netplumb_model::timing::{
+    ATTACH_EACH, ATTACH_ONLY, Attached, CALIBRATION, INTERRUPTIONS, OUTSIDE, OWN_TIME, RELEASE,
+    Step, TimingSpec, Window,
+};
 
+use crate::capability::Tried;
+use crate::instrument::{Instrument, Layers, in_guest};
 use crate::live::{Live, LiveError};
 use calibrate::Bench;
 use instances::{Boundaries, Maker};
@@ -42,6 +49,64 @@ use runtime::{Memory, Shape};
 use select::Symbols;
 use tree::Tree;
 use types::Types;
+
+/// What the instrument is called.
+const FUNCTIONS: &str = OWN_TIME.instrument;
+
+/// The instrument.
+pub const INSTRUMENT: &dyn Instrument = &Declaration;
+
+#[derive(Debug)]
+struct Declaration;
+
+impl Instrument for Declaration {
+    fn name(&self) -> &'static str {
+        FUNCTIONS
+    }
+
+    fn about(&self) -> &'static str {
+        "Nanoseconds from a function's entry to its exit"
+    }
+
+    fn quantities(&self) -> &'static [Declared] {
+        const ALL: &[Declared] = &[
+            OWN_TIME,
+            INTERRUPTIONS,
+            ATTACH_EACH,
+            ATTACH_ONLY,
+            CALIBRATION,
+            RELEASE,
+            OUTSIDE,
+        ];
+        ALL
+    }
+
+    fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
+        if lab == Lab::Vm {
+            return in_guest("fentry and fexit in the guest", tried);
+        }
+        // When there is none, only the two that most kernels have are worth a word.
+        let trampolines = (["fentry", "fexit"].as_slice(), "by fentry and fexit");
+        let kprobes = (
+            ["kprobe"].as_slice(),
+            "by kprobes, at a higher cost per call",
+        );
+        let best = tried.any(&[
+            (&["fsession"], "by fsession"),
+            trampolines,
+            (&["kprobe-session"], "by kprobe.session"),
+            kprobes,
+        ]);
+        match best.works() {
+            true => best,
+            false => tried.any(&[trampolines, kprobes]),
+        }
+    }
+
+    fn attach(&self, spec: &TimingSpec, layers: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
+        Ok(Box::new(Functions::attach(spec, layers)?))
+    }
+}
 
 /// Functions that are timed for as long as it lives.
 #[derive(Debug)]

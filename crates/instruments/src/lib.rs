@@ -1,11 +1,13 @@
-//! instruments
+//! What measures, a folder each with its C; [`instrument`] says what they have in common.
 
 pub mod capability;
 pub mod exact;
 pub mod functions;
+pub mod instrument;
 pub mod live;
 mod own;
 pub mod rates;
 mod reasons;
+pub mod samples;
 pub mod single;
 pub mod stages;

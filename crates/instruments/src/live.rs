@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use netplumb_model::timing::{Attached, Clock, TimingSpec, Window};
+use netplumb_model::timing::{Attached, Window};
 use netplumb_sys::bpf::BpfError;
-
-use crate::functions::Functions;
 
 /// Why an instrument can't measure, or no longer.
 #[derive(Debug)]
@@ -91,51 +89,13 @@ pub trait Live: fmt::Debug {
         Ok(window)
     }
 
+    /// Look at nothing any more: the window is over, and is closed when there is time. What
+    /// has to go on until then does.
+    fn stop(&mut self) {}
+
     /// Close the window, and tell what was seen in it.
     ///
     /// # Errors
     /// The kernel's maps can't be read.
     fn close(&mut self) -> Result<Window, LiveError>;
-}
-
-/// Attach the instrument that is asked for. `layer` gives a function its layer, by
-/// its name and module.
-///
-/// # Errors
-/// It can't be attached here, or not as asked.
-pub fn attach(
-    spec: &TimingSpec,
-    layer: &dyn Fn(&str, Option<&str>) -> Option<String>,
-) -> Result<Box<dyn Live>, LiveError> {
-    match spec.clock {
-        Clock::Exact => Err(LiveError::Asked(
-            "`exact` is no clock of the running kernel: it counts in the vm lab".into(),
-        )),
-        Clock::Rates => Err(LiveError::Asked(
-            "`rates` are measured by `plumb bench`, which has windows of its own".into(),
-        )),
-        Clock::Functions => Ok(Box::new(Functions::attach(spec, layer)?)),
-        Clock::Stages => Ok(Box::new(crate::stages::Stages::attach(spec)?)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check that who asks for a clock that is no live instrument's is told about that one.
-    #[test]
-    fn other_clocks_are_told_by_their_names() {
-        for clock in [Clock::Exact, Clock::Rates] {
-            let spec = TimingSpec {
-                clock,
-                filter: Default::default(),
-                selection: Default::default(),
-                mechanism: None,
-                one_packet: 0,
-            };
-            let told = attach(&spec, &|_, _| None).unwrap_err().to_string();
-            assert!(told.starts_with(&format!("`{clock}` ")), "{told}");
-        }
-    }
 }

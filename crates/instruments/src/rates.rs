@@ -1,8 +1,8 @@
 //! The `rates` instrument: how busy CPUs were, and where frames went.
 //!
 //! [`cpu`] tells how busy each CPU was, by two methods that know nothing of each
-//! other. [`samples`] tells what they did, by where they were every so often. The counters that the kernel keeps
-//! anyway are those of `netplumb_sys::proc::counters`. [`drops`] is for
+//! other. The counters that the kernel keeps anyway are those of
+//! `netplumb_sys::proc::counters`. [`drops`] is for
 //! when these do not explain what is missing: programs on tracepoints, which cost
 //! something for each packet that is lost, so that they are attached on demand only.
 
@@ -12,14 +12,59 @@ mod busy;
 mod counted;
 pub mod cpu;
 pub mod drops;
-pub mod samples;
 #[cfg(test)]
 mod sandbox;
 
-use crate::live::LiveError;
+use netplumb_model::bench::quantities;
+use netplumb_model::capability::Verdict;
+use netplumb_model::experiment::Lab;
+use netplumb_model::quantity::Declared;
+use netplumb_model::timing::TimingSpec;
+
+use crate::capability::Tried;
+use crate::instrument::{Instrument, Layers, in_guest};
+use crate::live::{Live, LiveError};
 
 /// What the instrument is called.
-const RATES: &str = "rates";
+const RATES: &str = quantities::HANDLED.instrument;
+
+/// The instrument.
+pub const INSTRUMENT: &dyn Instrument = &Declaration;
+
+#[derive(Debug)]
+struct Declaration;
+
+impl Instrument for Declaration {
+    fn name(&self) -> &'static str {
+        RATES
+    }
+
+    fn about(&self) -> &'static str {
+        "Packets a second, what became of every packet, and how busy CPUs were"
+    }
+
+    fn quantities(&self) -> &'static [Declared] {
+        quantities::ALL
+    }
+
+    fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
+        match (lab, tried.verdict("counters")) {
+            (Lab::Vm, _) => in_guest("the guest's own counters", tried),
+            (_, Verdict::Yes { .. }) => Verdict::yes("from the kernel's own counters"),
+            (_, other) => other,
+        }
+    }
+
+    fn attach(&self, _: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
+        Err(LiveError::Asked(
+            "`rates` are measured by `plumb bench`, which has windows of its own".into(),
+        ))
+    }
+
+    fn is_clock(&self) -> bool {
+        false
+    }
+}
 
 fn system<E>(doing: &str) -> impl FnOnce(E) -> LiveError + '_
 where

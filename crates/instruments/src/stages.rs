@@ -24,8 +24,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{Object, RingBufferBuilder};
+use netplumb_model::capability::Verdict;
+use netplumb_model::experiment::Lab;
+use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Loss;
-use netplumb_model::timing::{Attached, Mechanism, TimingSpec, Window};
+use netplumb_model::timing::{
+    Attached, DROPPED, FOLLOWED, Mechanism, SEEN, STAGE_TIME, TimingSpec, Window,
+};
 use netplumb_sys::bpf::{self, types};
 use netplumb_sys::plain::Plain;
 
@@ -34,6 +39,8 @@ use self::hooks::Hooks;
 use self::layout::{PROTOS, StepEvent, WindowState};
 use self::maps::{Half, Maps};
 use self::pauses::{Kernel, Pauser, Stop, Went};
+use crate::capability::Tried;
+use crate::instrument::{Instrument, Layers, in_guest};
 use crate::live::{Live, LiveError};
 use crate::own::{Programs, Totals};
 use crate::reasons::Reasons;
@@ -42,7 +49,7 @@ use crate::reasons::Reasons;
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stages.bpf.o"));
 
 /// What the instrument is called.
-const STAGES: &str = "stages";
+const STAGES: &str = STAGE_TIME.instrument;
 /// What programs are called before the tracepoint's name.
 const PREFIX: &str = "stages_";
 /// Without these there is no way of any packet.
@@ -79,7 +86,42 @@ fn system(doing: &str) -> impl FnOnce(libbpf_rs::Error) -> LiveError + '_ {
     }
 }
 
-/// The instrument, attached for as long as it lives.
+/// The instrument.
+pub const INSTRUMENT: &dyn Instrument = &Declaration;
+
+#[derive(Debug)]
+struct Declaration;
+
+impl Instrument for Declaration {
+    fn name(&self) -> &'static str {
+        STAGES
+    }
+
+    fn about(&self) -> &'static str {
+        "Nanoseconds from one tracepoint to the next"
+    }
+
+    fn quantities(&self) -> &'static [Declared] {
+        const ALL: &[Declared] = &[STAGE_TIME, FOLLOWED, SEEN, DROPPED];
+        ALL
+    }
+
+    fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
+        match lab {
+            Lab::Vm => in_guest("tracepoints in the guest", tried),
+            Lab::Netns | Lab::Host => tried.any(&[
+                (&["tp-btf"], "between typed tracepoints"),
+                (&["raw-tp"], "between raw tracepoints"),
+            ]),
+        }
+    }
+
+    fn attach(&self, spec: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
+        Ok(Box::new(Stages::attach(spec)?))
+    }
+}
+
+/// Attached for as long as it lives.
 #[derive(Debug)]
 pub struct Stages {
     attached: Attached,

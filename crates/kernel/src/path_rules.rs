@@ -56,6 +56,8 @@ pub struct PathRules {
     threaded_interrupt: GlobSet,
     timer: GlobSet,
     entry: GlobSet,
+    sends: GlobSet,
+    receives: GlobSet,
     softirq: GlobSet,
     task_switch: GlobSet,
     exec: GlobSet,
@@ -98,6 +100,8 @@ struct File {
     threaded_interrupt: Vec<String>,
     timer_interrupt: Vec<String>,
     entry: Vec<String>,
+    sends: Vec<String>,
+    receives: Vec<String>,
     softirq: Vec<String>,
     task_switch: Vec<String>,
     exec: Vec<String>,
@@ -168,6 +172,8 @@ impl PathRules {
             threaded_interrupt: globs(&file.threaded_interrupt)?,
             timer: globs(&file.timer_interrupt)?,
             entry: globs(&file.entry)?,
+            sends: globs(&file.sends)?,
+            receives: globs(&file.receives)?,
             softirq: globs(&file.softirq)?,
             task_switch: globs(&file.task_switch)?,
             exec: globs(&file.exec)?,
@@ -229,6 +235,17 @@ impl PathRules {
         &self.receive_path
     }
 
+    /// Whether a task sends or receives below the function of this name. Apart from its
+    /// role, which is asked of every function of a kernel.
+    pub fn call(&self, symbol: &str) -> Option<Direction> {
+        let name = base_name(symbol);
+        match (self.sends.is_match(name), self.receives.is_match(name)) {
+            (true, _) => Some(Direction::Tx),
+            (_, true) => Some(Direction::Rx),
+            _ => None,
+        }
+    }
+
     /// What a packet was whose handling reached functions with these bits.
     pub fn direction(&self, reached: u32) -> Direction {
         self.packet_is
@@ -257,6 +274,9 @@ mod tests {
         let rules = PathRules::built_in();
         assert!(rules.role("asm_sysvec_apic_timer_interrupt").timer);
         assert!(rules.role("asm_exc_page_fault").entry);
+        assert_eq!(rules.call("__x64_sys_sendto"), Some(Direction::Tx));
+        assert_eq!(rules.call("sock_recvmsg_nosec"), Some(Direction::Rx));
+        assert_eq!(rules.call("vfs_write"), None);
         assert_eq!(rules.role("net_rx_action").vector, Some(Softirq::NetRx));
         assert!(rules.role("__netif_receive_skb_core.constprop.0").packet);
         assert_eq!(rules.role("udp_sendmsg"), Role::default());

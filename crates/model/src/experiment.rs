@@ -36,6 +36,10 @@ words! {
     Lab, "lab",
     /// A QEMU guest.
     Vm = "vm",
+    /// Network namespaces of this machine.
+    Netns = "netns",
+    /// This machine's own interfaces.
+    Host = "host",
 }
 
 /// An experiment, checked.

@@ -241,6 +241,14 @@ impl Recording {
         }
     }
 
+    /// The index of a quantity that somebody else declared.
+    pub fn quantity_of(&mut self, quantity: &Quantity) -> QuantityId {
+        match self.quantities.iter().position(|q| q == quantity) {
+            Some(at) => at as QuantityId,
+            None => self.new_quantity(quantity.clone()),
+        }
+    }
+
     fn new_quantity(&mut self, quantity: Quantity) -> QuantityId {
         self.quantities.push(quantity);
         self.quantities.len() as QuantityId - 1
@@ -264,11 +272,7 @@ impl Recording {
             item,
             value,
         } = figure;
-        let known = self.quantities.iter().position(|q| *q == quantity);
-        let quantity = match known {
-            Some(at) => at as QuantityId,
-            None => self.new_quantity(quantity),
-        };
+        let quantity = self.quantity_of(&quantity);
         self.scalars.push(Scalar {
             of,
             quantity,

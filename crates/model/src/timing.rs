@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::class::{Context, Direction, Family, Proto, words};
-use crate::quantity::{Declared, Figure, Kind};
+use crate::quantity::{Declared, Figure, Kind, Quantity};
 use crate::recording::Loss;
 
 words! {
@@ -86,11 +86,24 @@ pub struct Selection {
     pub max_overhead: Option<f64>,
 }
 
+/// What tells of a task whether it sends or receives.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Roles {
+    /// Its system call.
+    #[default]
+    Calls,
+    /// Its name: threads of ours whose names begin so make packets, our others and those of
+    /// programs that we have started handle them.
+    Threads(String),
+}
+
 /// What an instrument is to do.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimingSpec {
-    /// `functions` or `stages`.
-    pub clock: Clock,
+    /// Which instrument, by its name.
+    pub instrument: String,
+    /// What the tasks are that it meets.
+    pub roles: Roles,
     /// Which packets.
     pub filter: Filter,
     /// Which functions; not for stages.
@@ -142,6 +155,51 @@ pub struct TimedNode {
     pub proto: Option<Proto>,
     /// Whose time it was.
     pub context: Context,
+}
+
+/// A function that an instrument met, which did not know of it before.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Met {
+    /// Its symbol.
+    pub name: String,
+    /// Its module.
+    pub module: Option<String>,
+    /// Where it is; 0 for what has no address.
+    pub address: u64,
+    /// Its size.
+    pub size_bytes: u64,
+}
+
+/// What a function cost in one calling context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeCost {
+    /// Index into [`Costs::nodes`].
+    pub node: u32,
+    /// What was done with the packet; `other` where it was for none.
+    pub direction: Direction,
+    /// Whose time it was.
+    pub context: Context,
+    /// How often it was entered; of samples, how many there are.
+    pub calls: u64,
+    /// What the function itself cost.
+    pub own: u64,
+}
+
+/// Costs of a window, on a calling-context tree of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Costs {
+    /// Of what.
+    pub quantity: Quantity,
+    /// The functions that were met.
+    pub functions: Vec<Met>,
+    /// Functions below others, by index: a parent comes before its children.
+    pub nodes: Vec<(Option<u32>, u32)>,
+    /// What they cost.
+    pub costs: Vec<NodeCost>,
+    /// What all of them come to.
+    pub kernel: u64,
+    /// What was in user mode, and is in none of them.
+    pub user: u64,
 }
 
 /// A function that is timed.
@@ -308,6 +366,8 @@ pub const OUTSIDE: Declared =
 pub const PERIOD: Declared = Declared::new("samples", "period", "ns", Kind::Duration);
 /// The most memory that QEMU had.
 pub const QEMU_PEAK: Declared = Declared::new("machine", "peak of QEMU", "bytes", Kind::Count);
+/// What a stage of a packet's way takes.
+pub const STAGE_TIME: Declared = Declared::new("stages", "stage time", "ns", Kind::Duration);
 /// A function's own time, without that of the timed functions below it.
 pub const OWN_TIME: Declared = Declared::new("functions", "own time", "ns", Kind::Duration);
 /// Instructions of the kernel, or of a command.
@@ -387,4 +447,8 @@ pub struct Window {
     /// CPU time of the programs in the kernel, if it is counted, and of the
     /// process that drains them.
     pub own_cpu_ns: u64,
+    /// What functions cost, if the instrument has costs and no times.
+    pub costs: Option<Costs>,
+    /// Single figures of its own.
+    pub figures: Vec<Figure>,
 }

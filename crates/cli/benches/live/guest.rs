@@ -14,10 +14,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cpio::newc::Builder;
-use netplumb_instruments::live::attach;
+use netplumb_instruments::instrument::attach;
 use netplumb_lab::bundle::{Bundle, Host, Kind};
 use netplumb_lab::vm::kernels::KernelEntry;
-use netplumb_model::timing::{Clock, Filter, Selection, TimingSpec};
+use netplumb_model::timing::{Filter, Selection, TimingSpec};
 
 use super::{Result, line};
 
@@ -298,7 +298,8 @@ fn measure() -> Result<()> {
 
 fn spec(functions: Option<&[&str]>) -> TimingSpec {
     TimingSpec {
-        clock: Clock::Functions,
+        instrument: "functions".into(),
+        roles: Default::default(),
         filter: Filter::default(),
         selection: Selection {
             recorded: functions

@@ -9,10 +9,10 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netplumb_instruments::live::attach;
+use netplumb_instruments::instrument::attach;
 use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_model::class::{Family, Link, Proto};
-use netplumb_model::timing::{Clock, Filter, Selection, TimingSpec};
+use netplumb_model::timing::{Filter, Selection, TimingSpec};
 use netplumb_workload::ends::{Ends, Sockets};
 
 use super::guest::interrupt;
@@ -233,7 +233,8 @@ fn block(kind: Kind, topology: &Topology, sockets: &Sockets, folder: &Path) -> R
     if matches!(kind, Kind::Plumb | Kind::PlumbAll) {
         let mut live = attach(
             &TimingSpec {
-                clock: Clock::Stages,
+                instrument: "stages".into(),
+                roles: Default::default(),
                 filter: Filter {
                     protos: vec![Proto::Udp],
                     namespaces: vec![topology.tx.inode()?, topology.rx.inode()?],

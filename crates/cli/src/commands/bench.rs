@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use netplumb_engine::Progress;
 use netplumb_engine::bench::{
-    self, BenchEvent, BenchOptions, BenchPlan, ExplainPlan, GuestLab, SamplePlan,
+    self, BenchEvent, BenchOptions, BenchPlan, BesidePlan, ExplainPlan, GuestLab,
 };
 use netplumb_engine::live::random_seed;
 use netplumb_model::bench::{
@@ -231,7 +231,7 @@ fn record(
                 cancel: &engine.cancel,
                 seed: random_seed(),
                 guest: guests.rates.then_some(&lab),
-                sampled: guests.explain.then_some(SamplePlan {
+                beside: guests.explain.then_some(BesidePlan {
                     blocks: EXPLAIN.blocks,
                     layers: &engine.layers,
                 }),

@@ -13,16 +13,18 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use netplumb_engine::EngineError;
 use netplumb_engine::live::{
     self, GuestTiming, LiveEvent, LiveOptions, LivePlan, PacketPlan, Source, TrafficPlan,
 };
+use netplumb_instruments::instrument::{self, Instrument};
 use netplumb_instruments::live::{Live, LiveError};
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::message::Exit;
 use netplumb_model::recording::Arm;
 use netplumb_model::text::counted;
-use netplumb_model::timing::{Clock, TimingSpec};
+use netplumb_model::timing::{INSTRUCTIONS, OWN_TIME, STAGE_TIME, TimingSpec};
 use netplumb_report::printable;
 
 use super::path::PathArgs;
@@ -42,18 +44,31 @@ pub(crate) enum Lab {
     Vm,
 }
 
-/// What is measured with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum AskedClock {
-    /// In the vm lab exact; elsewhere functions where the kernel lets them be timed, else stages
-    Auto,
-    /// Instructions of every kernel function; vm lab only
-    Exact,
-    /// Nanoseconds from a function's entry to its exit
-    Functions,
-    /// Nanoseconds from one tracepoint to the next
-    Stages,
+/// The instrument that is asked for; none where it is left to us.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AskedClock(pub(super) Option<&'static dyn Instrument>);
+
+impl AskedClock {
+    /// Whether one of this name is asked for.
+    pub(super) fn is(self, name: &str) -> bool {
+        self.0.is_some_and(|instrument| instrument.name() == name)
+    }
+
+    /// As clap takes it: the names that there are, with a line of help each.
+    fn parser() -> impl TypedValueParser<Value = AskedClock> {
+        let auto = PossibleValue::new(AUTO).help(
+            "In the vm lab exact; elsewhere functions where the kernel lets them be timed, else \
+             stages",
+        );
+        let clocks = instrument::ALL.into_iter().filter(|i| i.is_clock());
+        let clocks = clocks.map(|i| PossibleValue::new(i.name()).help(i.about()));
+        PossibleValuesParser::new([auto].into_iter().chain(clocks))
+            .map(|name| AskedClock(instrument::find(&name)))
+    }
 }
+
+/// What leaves the choice to us.
+const AUTO: &str = "auto";
 
 /// The lab, its clock, and what only clocks of time take.
 #[derive(Debug, Args)]
@@ -63,7 +78,7 @@ pub(crate) struct LiveArgs {
     #[arg(long, value_enum, value_name = "LAB", default_value = "vm")]
     pub(crate) lab: Lab,
     /// What is measured with
-    #[arg(long, value_enum, value_name = "CLOCK", default_value = "auto")]
+    #[arg(long, value_parser = AskedClock::parser(), value_name = "CLOCK", default_value = AUTO)]
     pub(crate) clock: AskedClock,
     /// How long to measure in all, like 10s or 500ms [default: 5s, of a command as long as it runs]
     #[arg(long, value_name = "TIME", value_parser = ask::duration)]
@@ -135,18 +150,16 @@ pub(crate) struct LiveArgs {
 impl LiveArgs {
     /// Whether a clock of time is asked for.
     pub(crate) fn wanted(&self) -> bool {
-        self.lab != Lab::Vm || matches!(self.clock, AskedClock::Functions | AskedClock::Stages)
+        self.lab != Lab::Vm || (self.clock.0.is_some() && !self.clock.is(EXACT))
     }
 
     /// The clock that is meant, if it is not left to the machine.
-    fn clock(&self) -> Option<Clock> {
-        match self.clock {
-            AskedClock::Functions => Some(Clock::Functions),
-            AskedClock::Stages => Some(Clock::Stages),
-            AskedClock::Exact => Some(Clock::Exact),
+    fn clock(&self) -> Option<&'static str> {
+        match self.clock.0 {
+            Some(instrument) => Some(instrument.name()),
             // Who names functions means that clock.
-            AskedClock::Auto if self.selects() => Some(Clock::Functions),
-            AskedClock::Auto => None,
+            None if self.selects() => Some(FUNCTIONS),
+            None => None,
         }
     }
 
@@ -168,6 +181,10 @@ impl LiveArgs {
     }
 }
 
+/// Instruments of which something is to be said here.
+const EXACT: &str = INSTRUCTIONS.instrument;
+const FUNCTIONS: &str = OWN_TIME.instrument;
+const STAGES: &str = STAGE_TIME.instrument;
 /// How long is measured where nothing is said.
 const DURATION: Duration = Duration::from_secs(5);
 /// Blocks of each arm.
@@ -198,7 +215,7 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let measures_cost = args.live.measure_cost;
     let plan = LivePlan { spec, source };
     let asked = args.live.clock();
-    let chosen: Cell<Option<Clock>> = Cell::new(asked);
+    let chosen: Cell<Option<&'static str>> = Cell::new(asked);
     let mut end = live::LiveEnd::default();
     let mut empty = None;
     let outcome = record_by(
@@ -207,31 +224,32 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
             let layer =
                 |name: &str, module: Option<&str>| layers.layer(name, module).map(String::from);
             let notes = RefCell::new(Vec::new());
-            let attach = |spec: &TimingSpec| -> Result<(Clock, Box<dyn Live>), LiveError> {
-                let by = |clock| {
+            let attach = |spec: &TimingSpec| -> Result<(&'static str, Box<dyn Live>), LiveError> {
+                let by = |clock: &'static str| {
                     let mut spec = TimingSpec {
-                        clock,
+                        instrument: clock.into(),
                         ..spec.clone()
                     };
-                    if clock == Clock::Stages {
+                    if clock == STAGES {
                         spec.selection.max_overhead = args.live.stages_share();
                     }
-                    netplumb_instruments::live::attach(&spec, &layer).map(|live| (clock, live))
+                    instrument::attach(&spec, &layer).map(|live| (clock, live))
                 };
                 if let Some(clock) = chosen.get() {
                     return by(clock);
                 }
-                match by(Clock::Functions) {
+                let [first, second] = instrument::PREFERRED.map(Instrument::name);
+                match by(first) {
                     Ok(attached) => {
-                        chosen.set(Some(Clock::Functions));
+                        chosen.set(Some(first));
                         Ok(attached)
                     }
                     Err(LiveError::CannotRun { reason, .. }) => {
                         notes.borrow_mut().push(format!(
-                            "the clock is `stages`: functions can't be timed here: {reason}"
+                            "the clock is `{second}`: {first} can't be timed here: {reason}"
                         ));
-                        chosen.set(Some(Clock::Stages));
-                        by(Clock::Stages)
+                        chosen.set(Some(second));
+                        by(second)
                     }
                     Err(error) => Err(error),
                 }
@@ -314,7 +332,7 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
 }
 
 /// What stands, in a line.
-fn attached_line(clock: Option<Clock>, attached: &netplumb_model::timing::Attached) -> String {
+fn attached_line(clock: Option<&str>, attached: &netplumb_model::timing::Attached) -> String {
     let clock = clock.map_or_else(String::new, |c| format!("the clock is `{c}`"));
     let ms = attached.attach_ns as f64 / 1e6;
     match attached.functions.len() {
@@ -396,7 +414,7 @@ fn one_arm(args: &PathArgs) -> anyhow::Result<Arm> {
 /// In guests, with their own kernels.
 fn in_guests(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let mut spec = ask::spec(&args)?;
-    if spec.clock == Clock::Stages {
+    if spec.instrument == STAGES {
         spec.selection.max_overhead = args.live.stages_share();
     }
     if !args.command.is_empty() {

@@ -23,9 +23,9 @@ use netplumb_workload::frames::{
     Bounded, Generator, GeneratorError, GeneratorPlan, Method, TTL, calibrate,
 };
 
+use super::beside::{Seen, Watch};
 use super::ledger;
 use super::nics::{NicError, Own};
-use super::sampled::{Seen, Watch};
 use super::site::{Cpus, Ground, online};
 use super::{Run, changes};
 use crate::error::EngineError;
@@ -146,7 +146,7 @@ pub(super) fn measure_watched(
     times: [Duration; 2],
     cancel: &Cancel,
 ) -> Result<(Ran, Option<Seen>), EngineError> {
-    let watch = match Watch::load() {
+    let watch = match Watch::attach() {
         Ok(watch) => watch,
         Err(error) => return Ok((cannot(error)?, None)),
     };

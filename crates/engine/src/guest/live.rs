@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use netplumb_instruments::live::{self, Live};
+use netplumb_instruments::instrument;
+use netplumb_instruments::live::Live;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::message::{Reply, RunPlan, TimedBlock};
 use netplumb_model::timing::TimingSpec;
@@ -111,7 +112,7 @@ impl Agent {
 fn attach(spec: &TimingSpec) -> Result<Box<dyn Live>, String> {
     let rules = LayerRules::built_in();
     let layer = |name: &str, module: Option<&str>| rules.layer(name, module).map(String::from);
-    live::attach(spec, &layer).map_err(|e| e.to_string())
+    instrument::attach(spec, &layer).map_err(|e| e.to_string())
 }
 
 /// What is told of an instrument that is attached.

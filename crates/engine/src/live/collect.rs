@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use netplumb_instruments::functions::correct::correct;
 use netplumb_kernel::layers::LayerRules;
-use netplumb_model::class::{Direction, Family, Proto};
+use netplumb_model::class::{Context, Direction, Family, Proto};
 use netplumb_model::quantity::{Declared, Item, Of};
 use netplumb_model::recording::{
-    Attachment, Function, FunctionId, Loss, Node, NodeId, Recording, Stage, Timed,
+    Attachment, Cost, Function, FunctionId, Loss, Node, NodeId, Recording, Stage, Timed, Total,
 };
 use netplumb_model::timing::{
-    ATTACH, Attached, Buckets, DROPPED, INTERRUPTIONS, OWN_CPU, PAUSED, SEEN, Step, Times, Window,
+    ATTACH, Attached, Buckets, Costs, DROPPED, INTERRUPTIONS, OWN_CPU, PAUSED, SEEN, Step, Times,
+    Window,
 };
 
 use crate::collect::{Index, known};
@@ -22,6 +23,7 @@ const MAX_REFUSED: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Gatherer {
     attached: Attached,
+    layers: LayerRules,
     functions: Vec<FunctionId>,
     nodes: Vec<NodeId>,
 }
@@ -100,6 +102,7 @@ impl Gatherer {
         }
         Gatherer {
             attached: attached.clone(),
+            layers: layers.clone(),
             functions,
             nodes: Vec::new(),
         }
@@ -133,6 +136,12 @@ impl Gatherer {
         let Some(&first) = blocks.first() else {
             return;
         };
+        if let Some(costs) = &window.costs {
+            self.add_costs(recording, index, first, costs);
+        }
+        for figure in &window.figures {
+            recording.add_figure(Of::Block(first), figure.clone());
+        }
         let mut count = |quantity: &Declared, item: Item, value: f64| {
             recording.add(Of::Block(first), quantity, item, value);
         };
@@ -160,6 +169,64 @@ impl Gatherer {
             packet: s.packet.saturating_add(first),
             ..s.clone()
         }));
+    }
+
+    /// Costs, which are of one block.
+    fn add_costs(&self, recording: &mut Recording, index: &mut Index, block: u32, new: &Costs) {
+        let quantity = recording.quantity_of(&new.quantity);
+        let functions: Vec<FunctionId> = (new.functions.iter())
+            .map(|met| {
+                let layer = self.layers.layer(&met.name, met.module.as_deref());
+                let function = Function {
+                    name: met.name.clone(),
+                    module: met.module.clone(),
+                    layer: layer.map(String::from),
+                    address: met.address,
+                    size_bytes: met.size_bytes,
+                    source: None,
+                };
+                known(recording, index, function)
+            })
+            .collect();
+        let mut nodes: Vec<NodeId> = Vec::with_capacity(new.nodes.len());
+        for (parent, function) in &new.nodes {
+            let Some(&function) = functions.get(*function as usize) else {
+                break;
+            };
+            let parent = parent.and_then(|p| nodes.get(p as usize)).copied();
+            let node = Node {
+                parent,
+                function,
+                tail: false,
+            };
+            nodes.push(index.node(recording, node));
+        }
+        // Functions of one name are one function of the recording.
+        let mut sums: BTreeMap<(Direction, Context, NodeId), (u64, u64)> = BTreeMap::new();
+        for cost in &new.costs {
+            if let Some(&node) = nodes.get(cost.node as usize) {
+                let key = (cost.direction, cost.context, node);
+                let sum = sums.entry(key).or_default();
+                sum.0 += cost.calls;
+                sum.1 += cost.own;
+            }
+        }
+        recording.costs.extend(sums.into_iter().map(
+            |((direction, context, node), (calls, own))| Cost {
+                block,
+                quantity,
+                direction,
+                context,
+                node,
+                calls,
+                own,
+            },
+        ));
+        recording.blocks[block as usize].totals.push(Total {
+            quantity,
+            kernel: new.kernel,
+            user: new.user,
+        });
     }
 
     fn add_functions(&self, recording: &mut Recording, blocks: &[u32], window: &Window) {

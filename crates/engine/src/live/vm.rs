@@ -120,7 +120,7 @@ pub fn run_in_guests(
                         recording.blocks.push(Block {
                             arm: (arm + if probed { 0 } else { plan.arms.len() }) as u32,
                             instrument: match probed {
-                                true => timing.spec.clock.to_string(),
+                                true => timing.spec.instrument.clone(),
                                 false => String::new(),
                             },
                             index: told.index,
@@ -155,7 +155,7 @@ pub(crate) fn note_clock(
     options: &Options,
 ) {
     let facts = &mut recording.environment;
-    facts.insert(env::CLOCK.into(), spec.clock.to_string());
+    facts.insert(env::CLOCK.into(), spec.instrument.clone());
     facts.insert(env::UNIT.into(), "nanoseconds".into());
     facts.insert(env::LAB.into(), "vm".into());
     if !options.quick {
@@ -199,7 +199,7 @@ impl<'a> CommandWindows<'a> {
         CommandWindows {
             like,
             family: spec.filter.family,
-            instrument: spec.clock.to_string(),
+            instrument: spec.instrument.clone(),
             index: Index::default(),
             gatherer: None,
         }

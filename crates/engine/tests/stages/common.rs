@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use netplumb_instruments::live::{Live, attach};
+use netplumb_instruments::instrument::attach;
+use netplumb_instruments::live::Live;
 use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_model::class::{Direction, Family, Link, Proto};
-use netplumb_model::timing::{Clock, Filter, Selection, StageKind, StageTimes, TimingSpec, Window};
+use netplumb_model::timing::{Filter, Selection, StageKind, StageTimes, TimingSpec, Window};
 pub(crate) use netplumb_testkit::skip;
 use netplumb_workload::ends::{Ends, Sockets};
 
@@ -74,7 +75,8 @@ pub(crate) fn spec(topology: &Topology, proto: Proto) -> TimingSpec {
     let mut namespaces = vec![namespace(&topology.tx), namespace(&topology.rx)];
     namespaces.extend(topology.router.as_ref().map(namespace));
     TimingSpec {
-        clock: Clock::Stages,
+        instrument: "stages".into(),
+        roles: Default::default(),
         filter: Filter {
             protos: vec![proto],
             namespaces,

@@ -17,6 +17,7 @@ pub(crate) mod program;
 pub(crate) mod sandbox;
 mod tracefs;
 mod tracing;
+mod tried;
 
 use std::time::Instant;
 
@@ -26,6 +27,7 @@ use netplumb_sys::threads::{self, Task};
 
 pub(crate) use context::Config;
 use context::Context;
+pub use tried::Tried;
 
 /// What was found.
 #[derive(Clone, Debug)]

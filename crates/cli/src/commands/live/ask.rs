@@ -9,11 +9,11 @@ use anyhow::Context;
 use netplumb_model::class::{Link, Proto};
 use netplumb_model::experiment::Offload;
 use netplumb_model::recording::Recording;
-use netplumb_model::timing::{Clock, Filter, Selection, TimingSpec};
+use netplumb_model::timing::{Filter, Roles, Selection, TimingSpec};
 use netplumb_report::printable;
 use netplumb_sys::netns::Namespace;
 
-use super::{AskedClock, Lab, MAX_FUNCTIONS, TOLD_PACKETS};
+use super::{EXACT, FUNCTIONS, Lab, MAX_FUNCTIONS, STAGES, TOLD_PACKETS};
 use crate::commands::path::PathArgs;
 use crate::exit::{CannotHere, Usage};
 
@@ -73,7 +73,7 @@ pub(super) fn offload(text: &str) -> Result<(String, String), String> {
 /// It is: what to do instead.
 pub(super) fn check(args: &PathArgs) -> anyhow::Result<()> {
     let live = &args.live;
-    if live.lab != Lab::Vm && live.clock == AskedClock::Exact {
+    if live.lab != Lab::Vm && live.clock.is(EXACT) {
         return Err(CannotHere(
             "`exact` counts the instructions of a guest, never of this machine: use --lab vm, or \
              here --clock functions or stages"
@@ -219,7 +219,7 @@ fn of_this_kernel(args: &PathArgs) -> Clashes {
 
 fn of_clock(args: &PathArgs) -> Clashes {
     let live = &args.live;
-    let stages = live.clock == AskedClock::Stages;
+    let stages = live.clock.is(STAGES);
     let selects = "stages have no functions to choose: use --clock functions";
     vec![
         (
@@ -325,7 +325,8 @@ pub(super) fn spec(args: &PathArgs) -> anyhow::Result<TimingSpec> {
     };
     let layers: Vec<String> = args.show.layer().map(String::from).into_iter().collect();
     Ok(TimingSpec {
-        clock: live.clock().unwrap_or(Clock::Functions),
+        instrument: live.clock().unwrap_or(FUNCTIONS).into(),
+        roles: Roles::Calls,
         filter,
         selection: Selection {
             discover: live.discover,

@@ -1,5 +1,4 @@
-//! What CPUs do, every so often (rates/samples.bpf.c): where the time of a packet goes,
-//! on any kernel that has perf's clock, and with no probe on any packet.
+//! What CPUs do, every so often (samples.bpf.c).
 //!
 //! A timer of each CPU samples it. Code that keeps interrupts off is sampled when it lets
 //! them come again: what it took is charged to that place.
@@ -13,27 +12,22 @@ use libbpf_sys as sys;
 
 use netplumb_sys::bpf::{Opened, map};
 use netplumb_sys::perf;
+use netplumb_sys::plain::Plain;
 
-use super::{RATES, system};
+use super::layout::{FOREIGN, IDLE, Key, STACKS};
+use super::{SAMPLES, system};
 use crate::live::LiveError;
+use crate::own::Programs;
 
-/// The program, compiled from rates/samples.bpf.c.
+/// The program, compiled from samples/samples.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/samples.bpf.o"));
 
 /// Time between samples of a CPU, with no other period that it could beat with.
-pub const PERIOD_NS: u64 = 499_979;
-
-/// struct samples_key of rates/samples.h: three numbers, and a name.
-const KEY_NUMBERS: usize = 3;
-/// SAMPLES_STACKS of rates/samples.h.
-const STACKS: u32 = 16_384;
-/// Those of tasks that are none, and of another namespace of pids.
-const IDLE: u32 = 0;
-const FOREIGN: u32 = u32::MAX;
+pub(super) const PERIOD_NS: u64 = 499_979;
 
 /// Who was on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Who {
+pub(super) enum Who {
     /// Nobody: the idle task.
     Idle,
     /// A task of this process (thread group), by its number in our namespace.
@@ -44,35 +38,35 @@ pub enum Who {
 
 /// Samples that are alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sampled {
+pub(super) struct Sampled {
     /// Whose task was on the CPU; an interrupt may have been on top of it.
-    pub who: Who,
+    pub(super) who: Who,
     /// The name of that task.
-    pub name: String,
+    pub(super) name: String,
     /// Whether it was user code.
-    pub user: bool,
+    pub(super) user: bool,
     /// Addresses of the kernel's code, where it was first, who called that next; empty for
     /// user code, and where the stack is not known.
-    pub stack: Vec<u64>,
+    pub(super) stack: Vec<u64>,
     /// How many.
-    pub samples: u64,
+    pub(super) samples: u64,
 }
 
 /// All samples of a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Samples {
+pub(super) struct Seen {
     /// By stack and task.
-    pub all: Vec<Sampled>,
+    pub(super) all: Vec<Sampled>,
     /// Those that there was no room for.
-    pub lost: u64,
+    pub(super) lost: u64,
     /// Of those in `all`, the ones in the kernel whose stack is not known.
-    pub stackless: u64,
+    pub(super) stackless: u64,
 }
 
 /// Samples CPUs once it has begun.
 #[derive(Debug)]
-pub struct Sampler {
-    events: Vec<OwnedFd>,
+pub(super) struct Sampler {
+    cpus: Vec<u32>,
     samples: MapHandle,
     stacks: [MapHandle; 2],
     lost: MapHandle,
@@ -86,22 +80,25 @@ impl Sampler {
     ///
     /// # Errors
     /// This user may not, or the kernel has no samples by clock.
-    pub fn load(cpus: &[u32]) -> Result<Sampler, LiveError> {
+    pub(super) fn load(cpus: &[u32]) -> Result<Sampler, LiveError> {
         let namespace = fs::metadata("/proc/self/ns/pid").map_err(system("tell its own pids"))?;
-        let mut open = Opened::new(OBJECT).map_err(LiveError::programs(RATES))?;
+        let mut open = Opened::new(OBJECT).map_err(LiveError::programs(SAMPLES))?;
         let settings = [namespace.dev(), namespace.ino()].map(u64::to_ne_bytes);
         open.set_constants(settings.as_flattened())
-            .map_err(LiveError::programs(RATES))?;
-        let object = open.load().map_err(LiveError::programs(RATES))?;
-        let events: Result<_, _> = cpus.iter().map(|cpu| event(*cpu)).collect();
+            .map_err(LiveError::programs(SAMPLES))?;
+        let object = open.load().map_err(LiveError::programs(SAMPLES))?;
+        // What can't be sampled is told at once.
+        for cpu in cpus {
+            event(*cpu)?;
+        }
         Ok(Sampler {
-            events: events?,
-            samples: map(&object, "samples").map_err(LiveError::programs(RATES))?,
+            cpus: cpus.to_vec(),
+            samples: map(&object, "samples").map_err(LiveError::programs(SAMPLES))?,
             stacks: [
-                map(&object, "stacks").map_err(LiveError::programs(RATES))?,
-                map(&object, "stacks_spilt").map_err(LiveError::programs(RATES))?,
+                map(&object, "stacks").map_err(LiveError::programs(SAMPLES))?,
+                map(&object, "stacks_spilt").map_err(LiveError::programs(SAMPLES))?,
             ],
-            lost: map(&object, ".bss").map_err(LiveError::programs(RATES))?,
+            lost: map(&object, ".bss").map_err(LiveError::programs(SAMPLES))?,
             links: Vec::new(),
             object,
         })
@@ -111,9 +108,10 @@ impl Sampler {
     ///
     /// # Errors
     /// The kernel refuses the program on its clock.
-    pub fn begin(&mut self) -> Result<(), LiveError> {
+    pub(super) fn begin(&mut self) -> Result<(), LiveError> {
         for program in self.object.progs_mut() {
-            for event in self.events.drain(..) {
+            for cpu in &self.cpus {
+                let event = event(*cpu)?;
                 let link = program.attach_perf_event(event.as_raw_fd());
                 self.links
                     .push(link.map_err(system("sample what CPUs do"))?);
@@ -125,19 +123,25 @@ impl Sampler {
     }
 
     /// Sample no more.
-    pub fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         self.links.clear();
     }
 
-    /// What was seen until it was stopped.
+    /// CPU time of the program so far, if the kernel counts it.
+    pub(super) fn run_ns(&self) -> u64 {
+        Programs::of(&self.object).totals().run_ns
+    }
+
+    /// What was seen from when it began until it was stopped.
     ///
     /// # Errors
     /// The maps can't be read.
-    pub fn read(mut self) -> Result<Samples, LiveError> {
+    pub(super) fn read(&mut self) -> Result<Seen, LiveError> {
         self.stop();
         let failed = || system("read the samples of CPUs");
-        let mut out = Samples::default();
-        for key in self.samples.keys() {
+        let mut out = Seen::default();
+        let keys: Vec<Vec<u8>> = self.samples.keys().collect();
+        for key in keys {
             let value = self.samples.lookup(&key, MapFlags::ANY).map_err(failed())?;
             let (Some(count), Some((stack, mut sampled))) =
                 (value.as_deref().and_then(number), parse(&key))
@@ -160,9 +164,22 @@ impl Sampler {
                 out.stackless += count;
             }
             out.all.push(sampled);
+            self.samples.delete(&key).map_err(failed())?;
         }
-        let lost = self.lost.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
-        out.lost = (lost.map_err(failed())?.as_deref().and_then(number)).unwrap_or_default();
+        // Else a table fills with stacks that nobody asks for any more.
+        for stacks in &self.stacks {
+            let ids: Vec<Vec<u8>> = stacks.keys().collect();
+            for id in ids {
+                stacks.delete(&id).map_err(failed())?;
+            }
+        }
+        let zero = 0_u32.to_ne_bytes();
+        let lost = self.lost.lookup(&zero, MapFlags::ANY).map_err(failed())?;
+        out.lost = lost.as_deref().and_then(number).unwrap_or_default();
+        let none = vec![0; lost.map_or(0, |bytes| bytes.len())];
+        if out.lost > 0 {
+            (self.lost.update(&zero, &none, MapFlags::ANY)).map_err(failed())?;
+        }
         Ok(out)
     }
 }
@@ -191,24 +208,20 @@ fn event(cpu: u32) -> Result<OwnedFd, LiveError> {
 
 /// What a key stands for: the stack's number, and the rest.
 fn parse(key: &[u8]) -> Option<(i32, Sampled)> {
-    let (numbers, name) = key.split_at_checked(KEY_NUMBERS * 4)?;
-    let mut numbers = numbers
-        .chunks_exact(4)
-        .map(|n| u32::from_ne_bytes(n.try_into().unwrap_or_default()));
-    let (stack, tgid, user) = (numbers.next()?, numbers.next()?, numbers.next()?);
-    let name = name.split(|b| *b == 0).next().unwrap_or_default();
+    let key = Key::read(key)?;
+    let name = key.name.split(|byte| *byte == 0).next();
     let sampled = Sampled {
-        who: match tgid {
+        who: match key.tgid {
             IDLE => Who::Idle,
             FOREIGN => Who::Foreign,
             tgid => Who::Process(tgid),
         },
-        name: String::from_utf8_lossy(name).into_owned(),
-        user: user != 0,
+        name: String::from_utf8_lossy(name.unwrap_or_default()).into_owned(),
+        user: key.user != 0,
         stack: Vec::new(),
         samples: 0,
     };
-    Some((stack.cast_signed(), sampled))
+    Some((key.stack, sampled))
 }
 
 fn number(bytes: &[u8]) -> Option<u64> {

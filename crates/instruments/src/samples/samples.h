@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the program and the Rust half (samples.rs) share.
+ * What the program and the Rust half (sampler.rs) share.
  */
-#ifndef NETPLUMB_RATES_SAMPLES_H
-#define NETPLUMB_RATES_SAMPLES_H
+#ifndef NETPLUMB_SAMPLES_SAMPLES_H
+#define NETPLUMB_SAMPLES_SAMPLES_H
 
 #define SAMPLES_NAME 16 /* TASK_COMM_LEN */
 #define SAMPLES_KEYS 16384

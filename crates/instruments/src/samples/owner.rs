@@ -1,13 +1,15 @@
-//! Whose time a sample is: the path's, the generator's, or that of something else, by name.
+//! Whose time a sample is: a packet's, sent or received, or that of something else, by name.
 
 use std::collections::BTreeSet;
 use std::fs;
 
-use netplumb_instruments::rates::samples::{Sampled, Who};
+use netplumb_kernel::path_rules::PathRules;
 use netplumb_model::bench::Other;
 use netplumb_model::class::{Context, Direction, Softirq};
 use netplumb_model::symbol::base_name;
-use netplumb_workload::frames;
+use netplumb_model::timing::Roles;
+
+use super::sampler::{Sampled, Who};
 
 /// Functions below which all is done for packets, whatever task they are on top of.
 const PACKETS: &[&str] = &[
@@ -50,12 +52,12 @@ pub(super) struct Owner {
     pub(super) context: Context,
     /// How many of its frames are of that.
     pub(super) frames: usize,
-    /// The function that stands for it if it is none of the bench's.
+    /// The function that stands for it if it is no packet's.
     pub(super) other: Option<String>,
 }
 
 /// Whose tasks are whose.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tasks {
     /// This process.
     own: u32,
@@ -63,10 +65,13 @@ pub(super) struct Tasks {
     bystanders: BTreeSet<String>,
     /// Processes that it has started.
     started: BTreeSet<u32>,
+    /// What tells of them whether they send or receive.
+    roles: Roles,
+    rules: PathRules,
 }
 
 impl Tasks {
-    pub(super) fn now() -> Tasks {
+    pub(super) fn now(roles: &Roles, rules: &PathRules) -> Tasks {
         let own = std::process::id();
         let name = |path: &str| fs::read_to_string(path).ok();
         let bystanders = ["/proc/self/comm", "/proc/thread-self/comm"];
@@ -89,6 +94,8 @@ impl Tasks {
                 .map(|name| name.trim_end().to_string())
                 .collect(),
             started,
+            roles: roles.clone(),
+            rules: rules.clone(),
         }
     }
 
@@ -104,8 +111,11 @@ impl Tasks {
             .iter()
             .rposition(|name| PACKETS.contains(&base_name(name)));
         if let Some(at) = outermost {
-            let context = Context::Softirq(Softirq::NetRx);
-            return Some(owner(Direction::Rx, context, at + 1));
+            let (direction, vector) = match &self.roles {
+                Roles::Threads(_) => (Direction::Rx, Softirq::NetRx),
+                Roles::Calls => self.softirq(&names[..=at]),
+            };
+            return Some(owner(direction, Context::Softirq(vector), at + 1));
         }
         let all = names.len();
         if let Some(what) = interrupt(names) {
@@ -118,20 +128,52 @@ impl Tasks {
             other: Some(Other::Task(&sampled.name).function()),
             ..owner(Direction::Other, Context::OtherTask, all)
         };
-        Some(match sampled.who {
-            Who::Idle => return None,
-            Who::Process(pid) if pid == self.own => match sampled.name.as_str() {
-                name if name.starts_with(frames::THREAD) => {
-                    owner(Direction::Tx, Context::Task, all)
+        let is_own = |pid| pid == self.own;
+        Some(match (sampled.who, &self.roles) {
+            (Who::Idle, _) => return None,
+            (Who::Process(pid), Roles::Threads(senders)) if is_own(pid) => {
+                match sampled.name.as_str() {
+                    name if name.starts_with(senders) => owner(Direction::Tx, Context::Task, all),
+                    name if self.bystanders.contains(name) => other(),
+                    _ => owner(Direction::Rx, Context::Task, all),
                 }
-                name if self.bystanders.contains(name) => other(),
-                _ => owner(Direction::Rx, Context::Task, all),
-            },
-            Who::Process(pid) if self.started.contains(&pid) => {
+            }
+            (Who::Process(pid), Roles::Threads(_)) if self.started.contains(&pid) => {
                 owner(Direction::Rx, Context::Task, all)
             }
-            Who::Process(_) | Who::Foreign => other(),
+            (Who::Process(pid), Roles::Calls) if is_own(pid) || self.started.contains(&pid) => {
+                let call = names.iter().rev().find_map(|name| self.rules.call(name));
+                match call {
+                    Some(direction) => owner(direction, Context::Task, all),
+                    // Its own code, between its calls.
+                    None if sampled.user => owner(Direction::Rx, Context::Task, all),
+                    None => other(),
+                }
+            }
+            (Who::Process(_) | Who::Foreign, _) => other(),
         })
+    }
+
+    /// What a softirq was doing, by the functions that it was in: of a packet of which
+    /// nothing tells more, it was receiving it.
+    fn softirq(&self, names: &[&str]) -> (Direction, Softirq) {
+        let sends = |name: &&&str| base_name(name) == "net_tx_action";
+        if names.last().as_ref().is_some_and(sends) {
+            return (Direction::Tx, Softirq::NetTx);
+        }
+        let roles = names.iter().map(|name| self.rules.role(name));
+        let (mut reached, mut completes) = (0, false);
+        for role in roles {
+            reached |= role.reaches;
+            completes |= role.completion;
+        }
+        let direction = match self.rules.direction(reached) {
+            _ if completes => Direction::Tx,
+            // Data come with an acknowledgement: a stack does not show whether there were any.
+            Direction::Ack => Direction::Rx,
+            direction => direction,
+        };
+        (direction, Softirq::NetRx)
     }
 }
 
@@ -158,6 +200,20 @@ fn interrupt(names: &[&str]) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn tasks(roles: Roles) -> Tasks {
+        Tasks {
+            own: 10,
+            bystanders: ["plumb".to_string()].into(),
+            started: [11].into(),
+            roles,
+            rules: PathRules::built_in(),
+        }
+    }
+
+    fn frames() -> Tasks {
+        tasks(Roles::Threads("frames-".into()))
+    }
+
     fn sampled(who: Who, name: &str) -> Sampled {
         Sampled {
             who,
@@ -172,11 +228,7 @@ mod tests {
     /// task, and without what is above it.
     #[test]
     fn owners() {
-        let tasks = Tasks {
-            own: 10,
-            bystanders: ["plumb".to_string()].into(),
-            started: [11].into(),
-        };
+        let tasks = frames();
         let own = |name| sampled(Who::Process(10), name);
         let path = Direction::Rx;
         let poll = ["veth_poll", "__napi_poll", "net_rx_action"];
@@ -210,15 +262,54 @@ mod tests {
         }
     }
 
-    /// Check that what is none of the bench's has a name: the task, the softirq, or the
+    /// Check that where packets go through system calls, these say which way, and in softirqs
+    /// the functions that packets meet.
+    #[test]
+    fn calls() {
+        let tasks = tasks(Roles::Calls);
+        let own = || sampled(Who::Process(10), "plumb");
+        let send = ["ip_output", "udp_sendmsg", "__x64_sys_sendto"];
+        let receive = ["udp_recvmsg", "sock_recvmsg", "__x64_sys_recvfrom"];
+        let softirq = [
+            "veth_xmit",
+            "ip_output",
+            "ip_forward",
+            "ip_rcv",
+            "net_rx_action",
+        ];
+        let below: Vec<&str> = ["udp_rcv", "net_rx_action", "__do_softirq"]
+            .into_iter()
+            .chain(send)
+            .collect();
+        for (sample, names, wanted) in [
+            (own(), &send[..], (Direction::Tx, 3)),
+            (own(), &receive, (Direction::Rx, 3)),
+            (own(), &softirq, (Direction::Forward, 5)),
+            (own(), &below, (Direction::Rx, 2)),
+            (own(), &["qdisc_run", "net_tx_action"], (Direction::Tx, 2)),
+            (
+                own(),
+                &["free_old_xmit", "net_rx_action"],
+                (Direction::Tx, 2),
+            ),
+            (own(), &["tcp_ack", "net_rx_action"], (Direction::Rx, 2)),
+            (own(), &["do_sys_poll"], (Direction::Other, 1)),
+            (
+                sampled(Who::Process(12), "curl"),
+                &send,
+                (Direction::Other, 3),
+            ),
+        ] {
+            let found = tasks.owner(&sample, names).unwrap();
+            assert_eq!((found.direction, found.frames), wanted, "{names:?}");
+        }
+    }
+
+    /// Check that what is no packet's has a name: the task, the softirq, or the
     /// interrupt.
     #[test]
     fn others_have_names() {
-        let tasks = Tasks {
-            own: 10,
-            bystanders: ["plumb".to_string()].into(),
-            started: [11].into(),
-        };
+        let tasks = frames();
         let idle = || sampled(Who::Idle, "swapper/0");
         for (sample, names, wanted) in [
             (

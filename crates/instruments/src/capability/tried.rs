@@ -1,0 +1,54 @@
+//! Answers of trials, as those ask for them who depend on several.
+
+use netplumb_model::capability::{Capability, Verdict};
+
+/// What was tried, to be asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Tried<'a>(pub &'a [Capability]);
+
+impl Tried<'_> {
+    /// The answer of one trial.
+    pub fn verdict(&self, id: &str) -> Verdict {
+        let found = self
+            .0
+            .iter()
+            .find(|c| c.id == id)
+            .map(|c| c.verdict.clone());
+        // Only a trial that crashed leaves no answer.
+        found.unwrap_or_else(|| {
+            Verdict::no(
+                format!("the trial of {id} gave no answer"),
+                "report it, with plumb doctor --json",
+            )
+        })
+    }
+
+    /// Whether it worked.
+    pub fn works(&self, id: &str) -> bool {
+        self.verdict(id).works()
+    }
+
+    /// The first no among them.
+    pub fn obstacle(&self, ids: &[&str]) -> Option<Verdict> {
+        ids.iter().map(|id| self.verdict(id)).find(|v| !v.works())
+    }
+
+    /// The answer of the first way that works, or why the others don't.
+    pub fn any(&self, ways: &[(&[&str], &str)]) -> Verdict {
+        let mut refusals: Vec<(String, String)> = Vec::new();
+        for (needs, detail) in ways {
+            match self.obstacle(needs) {
+                None => return Verdict::yes(*detail),
+                Some(Verdict::No { reason, remedy }) => {
+                    if !refusals.iter().any(|(r, _)| *r == reason) {
+                        refusals.push((reason, remedy));
+                    }
+                }
+                Some(_) => (),
+            }
+        }
+        let reasons: Vec<&str> = refusals.iter().map(|(r, _)| r.as_str()).collect();
+        let remedy = refusals.first().map_or("", |(_, remedy)| remedy.as_str());
+        Verdict::no(reasons.join("; and "), remedy)
+    }
+}
