@@ -7,7 +7,8 @@ const hash = (text) => `'sha256-${createHash("sha256").update(text).digest("base
 
 /** What is in the script beside our own, and has to be named wherever it goes. */
 const CARRIED = [
-  "@dagrejs/dagre", "@dagrejs/graphlib", "d3-array", "d3-color", "d3-format", "d3-interpolate", "d3-scale", "d3-time", "d3-time-format", "internmap",
+  "@dagrejs/dagre", "@dagrejs/graphlib", "d3-array", "d3-axis", "d3-color", "d3-format", "d3-interpolate", "d3-path", "d3-scale",
+  "d3-selection", "d3-shape", "d3-time", "d3-time-format", "internmap",
 ];
 
 /** The licences of these, as a comment. */

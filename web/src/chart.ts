@@ -1,14 +1,19 @@
 /** Lines and points over two axes, with their intervals. */
+import { max } from "d3-array";
+import { pointer } from "d3-selection";
+import { area as band, line, symbol, symbolCircle, symbolCross, symbolDiamond2, symbolSquare, symbolTriangle } from "d3-shape";
 import type { PageChart, PagePoint, PageSeries } from "./data";
 import { h, s, type Child } from "./dom";
-import { amount, amountOf, drawable, drawn, leader, place, places, scaleOf, told, type Box, type Scale } from "./plot";
+import { amount, amountOf, axisBelow, axisBeside, drawable, drawn, fitted, leader, nearest, place, places, scaleOf, told, type Box, type Scale } from "./plot";
 import { plural, short } from "./number";
 import { table } from "./table";
 
 /** Hues that the colour-blind tell apart as well; marks differ too, for paper. */
 const HUES = [250, 50, 150, 330, 200, 95, 290, 20];
-const MARKS = ["circle", "square", "triangle", "diamond", "cross"] as const;
-type Mark = (typeof MARKS)[number];
+const MARKS = [symbolCircle, symbolSquare, symbolTriangle, symbolDiamond2, symbolCross];
+/** How large marks are, square pixels: ours, and those of others, which are hollow. */
+const MARK_SIZE = 50;
+const PUBLISHED_SIZE = 80;
 /** As wide as letters are on the average where they are wide. */
 const LETTER = 7;
 const LABEL_LETTERS = 40;
@@ -33,25 +38,13 @@ export function looks(charts: PageChart[]): Looks {
   return found;
 }
 
-/** A mark around a place. */
-export function markPath(mark: Mark, x: number, y: number, r: number): string {
-  const at = (dx: number, dy: number): string => `${(x + dx * r).toFixed(1)} ${(y + dy * r).toFixed(1)}`;
-  switch (mark) {
-    case "circle":
-      return `M${at(-1, 0)}A${r} ${r} 0 1 0 ${at(1, 0)}A${r} ${r} 0 1 0 ${at(-1, 0)}Z`;
-    case "square":
-      return `M${at(-0.9, -0.9)}L${at(0.9, -0.9)}L${at(0.9, 0.9)}L${at(-0.9, 0.9)}Z`;
-    case "triangle":
-      return `M${at(0, -1.15)}L${at(1.1, 0.85)}L${at(-1.1, 0.85)}Z`;
-    case "diamond":
-      return `M${at(0, -1.3)}L${at(1.3, 0)}L${at(0, 1.3)}L${at(-1.3, 0)}Z`;
-    case "cross":
-      return `M${at(-1, -0.35)}L${at(-0.35, -0.35)}L${at(-0.35, -1)}L${at(0.35, -1)}L${at(0.35, -0.35)}L${at(1, -0.35)}L${at(1, 0.35)}L${at(0.35, 0.35)}L${at(0.35, 1)}L${at(-0.35, 1)}L${at(-0.35, 0.35)}L${at(-1, 0.35)}Z`;
-  }
+/** The mark of a series at a place. */
+function mark(series: PageSeries, looks: Looks, x: number, y: number): SVGElement {
+  const published = series.kind === "published";
+  const type = published ? symbolDiamond2 : MARKS[(looks.get(series.name) ?? 0) % MARKS.length];
+  const look = styleOf(series, looks);
+  return s("path", { ...look, class: `${look.class} mark`, transform: `translate(${x} ${y})`, d: symbol(type, published ? PUBLISHED_SIZE : MARK_SIZE).digits(1)() });
 }
-
-const markOf = (series: PageSeries, looks: Looks): Mark =>
-  series.kind === "published" ? "diamond" : MARKS[(looks.get(series.name) ?? 0) % MARKS.length];
 
 const styleOf = (series: PageSeries, looks: Looks): Record<string, string | number> => ({
   class: `series ${series.kind}`,
@@ -94,8 +87,7 @@ export function along(points: [number, number][]): Box[] {
 interface Drawing {
   svg: SVGSVGElement;
   x: Scale;
-  y: Scale;
-  area: Box;
+  wide: number;
   guide: SVGElement;
 }
 
@@ -105,31 +97,21 @@ function draw(chart: PageChart, shown: PageSeries[], looks: Looks, wide: number)
   const ys = all.flatMap((point) => [point.y, point.low, point.high].filter((y): y is number => y !== null));
   const tall = wide < 560 ? 300 : TALL;
   const area: Box = { x: 0, y: 26, wide: 0, tall: tall - 26 - 40 };
-  const y = scaleOf(chart.y, ys, [area.y + area.tall, area.y], 7);
-  const letters = Math.max(...y.ticks.map((tick) => amount(tick).length), 1);
-  area.x = Math.ceil(letters * LETTER) + 12;
-  area.wide = wide - area.x - 14;
-  const x = scaleOf(chart.x, all.map((point) => point.x), [area.x, area.x + area.wide], Math.max(2, Math.floor(area.wide / 70)));
-  const clampY = (value: number): number => Math.min(Math.max(value, area.y), area.y + area.tall);
-  // What has no place on a scale of ratios ends where the scale does.
-  const yAt = (value: number): number => (chart.y.log && value <= 0 ? area.y + area.tall : clampY(y.at(value)));
   const bottom = area.y + area.tall;
+  const y = scaleOf(chart.y, ys, [bottom, area.y], 36);
+  area.x = Math.ceil((max(y.ticks, (tick) => amount(tick).length) ?? 1) * LETTER) + 12;
+  area.wide = wide - area.x - 14;
+  const x = scaleOf(chart.x, all.map((point) => point.x), [area.x, area.x + area.wide], 70);
   const axes: Child[] = [
-    ...y.ticks.flatMap((tick) => [
-      s("line", { x1: area.x, x2: area.x + area.wide, y1: y.at(tick), y2: y.at(tick), class: "grid" }),
-      s("text", { x: area.x - 6, y: y.at(tick) + 4, "text-anchor": "end" }, amount(tick)),
-    ]),
-    s("line", { x1: area.x, x2: area.x + area.wide, y1: bottom, y2: bottom, class: "base" }),
-    ...x.ticks.flatMap((tick) => {
-      const at = x.at(tick);
-      return [
-        s("line", { x1: at, x2: at, y1: bottom, y2: bottom + 4, class: "base" }),
-        s("text", { x: at, y: bottom + 17, "text-anchor": at > wide - 24 ? "end" : "middle" }, amount(tick)),
-      ];
-    }),
+    axisBeside(y, amount, area.x, area.wide),
+    axisBelow(x, amount, bottom, wide),
     s("text", { x: 0, y: 12, class: "title" }, named(chart.y) + (chart.y.log ? ", scale of ratios" : "")),
     s("text", { x: area.x + area.wide, y: tall - 3, "text-anchor": "end", class: "title" }, named(chart.x) + (chart.x.log ? ", scale of ratios" : "")),
   ];
+  const xAt = (point: PagePoint): number => x.at(point.x);
+  const yAt = (point: PagePoint): number => y.at(point.y);
+  const stroke = line(xAt, yAt).digits(1);
+  const interval = band(xAt, (point: PagePoint) => y.at(point.low ?? point.y), (point: PagePoint) => y.at(point.high ?? point.y)).digits(1);
   const guide = s("line", { x1: 0, x2: 0, y1: area.y, y2: bottom, class: "guide", visibility: "hidden" });
   const lines: Child[] = [];
   const marks: Child[] = [];
@@ -137,35 +119,28 @@ function draw(chart: PageChart, shown: PageSeries[], looks: Looks, wide: number)
   const labels: { x: number; y: number; wide: number; text: string }[] = [];
   for (const series of shown) {
     const points = drawn(chart, series);
-    const at = (point: PagePoint): string => `${x.at(point.x).toFixed(1)} ${yAt(point.y).toFixed(1)}`;
     const look = styleOf(series, looks);
     if (series.kind === "line" || series.kind === "ideal") {
       const between = points.filter((point) => point.low !== null && point.high !== null);
       if (series.kind === "line" && between.length > 1 && chart.series.length <= MOST_BANDS) {
-        const edge = (of: PagePoint[], value: (point: PagePoint) => number): string =>
-          of.map((point) => `${x.at(point.x).toFixed(1)} ${yAt(value(point)).toFixed(1)}`).join("L");
-        lines.push(
-          s("path", { ...look, class: `${look.class} band`, d: `M${edge(between, (p) => p.high ?? p.y)}L${edge([...between].reverse(), (p) => p.low ?? p.y)}Z` }),
-        );
+        lines.push(s("path", { ...look, class: `${look.class} band`, d: interval(between) }));
       }
       if (points.length > 1) {
-        taken.push(...along(points.map((point) => [x.at(point.x), yAt(point.y)])));
-        lines.push(s("path", { ...look, class: `${look.class} stroke`, d: `M${points.map(at).join("L")}` }));
+        taken.push(...along(points.map((point) => [xAt(point), yAt(point)])));
+        lines.push(s("path", { ...look, class: `${look.class} stroke`, d: stroke(points) }));
       }
     }
     if (series.kind === "ideal") {
       continue;
     }
     for (const point of points) {
-      const px = x.at(point.x);
-      const py = yAt(point.y);
+      const [px, py] = [xAt(point), yAt(point)];
       if (point.low !== null && point.high !== null) {
-        const low = yAt(point.low);
-        const high = yAt(point.high);
+        const [low, high] = [y.at(point.low), y.at(point.high)];
         // A bar that is no longer than its mark is hidden by it.
         marks.push(s("path", { ...look, class: `${look.class} error`, d: `M${px - 4} ${low}H${px + 4}M${px - 4} ${high}H${px + 4}M${px} ${low}V${high}` }));
       }
-      marks.push(s("path", { ...look, class: `${look.class} mark`, d: markPath(markOf(series, looks), px, py, series.kind === "published" ? 5 : 4) }));
+      marks.push(mark(series, looks, px, py));
       taken.push({ x: px - 5, y: py - 5, wide: 10, tall: 10 });
       if (series.kind === "published" && point.label !== "") {
         const text = short(point.label, LABEL_LETTERS);
@@ -186,7 +161,7 @@ function draw(chart: PageChart, shown: PageSeries[], looks: Looks, wide: number)
     { viewBox: `0 0 ${wide} ${tall}`, role: "img", tabindex: 0, "aria-label": described(chart) },
     ...axes, guide, ...lines, ...texts, ...marks,
   );
-  return { svg, x, y, area, guide };
+  return { svg, x, wide, guide };
 }
 
 /** All of it as a table, which can be copied. */
@@ -221,12 +196,10 @@ function asTable(chart: PageChart): HTMLElement {
 /** A chart with its legend, what is told where it is pointed at, and its table. */
 export function chartFigure(chart: PageChart, looks: Looks): HTMLElement {
   const hidden = new Set<PageSeries>();
-  const holder = h("div", { class: "plot" });
   const tip = h("div", { class: "plot-tip", hidden: true });
   const spoken = h("p", { class: "offscreen", "aria-live": "polite" });
   let drawing: Drawing;
   let at = -1;
-  let wide = 0;
   const shown = (): PageSeries[] => chart.series.filter((series) => !hidden.has(series));
   const point = (index: number, speak: boolean): void => {
     const all = places(chart, shown());
@@ -257,39 +230,26 @@ export function chartFigure(chart: PageChart, looks: Looks): HTMLElement {
       spoken.textContent = `${where}: ${here.map(({ series, one }) => `${short(series.name, 40)} ${told(one, chart.y.unit)}`).join(", ")}`;
     }
     // On the side where there is room.
-    const scaled = (holder.clientWidth || wide) / wide;
+    const scaled = drawing.svg.getBoundingClientRect().width / drawing.wide;
     tip.style.setProperty("left", "0");
     const room = tip.offsetWidth + 12;
     const left = x * scaled + room < holder.clientWidth ? x * scaled + 12 : Math.max(0, x * scaled - room);
     tip.style.setProperty("left", `${left}px`);
   };
-  const nearest = (event: PointerEvent): number => {
-    const box = drawing.svg.getBoundingClientRect();
-    const x = ((event.clientX - box.left) * wide) / box.width;
-    const all = places(chart, shown());
-    let best = -1;
-    all.forEach((value, i) => {
-      if (best < 0 || Math.abs(drawing.x.at(value) - x) < Math.abs(drawing.x.at(all[best]) - x)) {
-        best = i;
-      }
-    });
-    return best;
-  };
+  const pointed = (event: PointerEvent): void => point(nearest(places(chart, shown()), drawing.x, pointer(event, drawing.svg)[0]), false);
   const swatch = (series: PageSeries): SVGElement =>
     s(
       "svg",
-      { class: "swatch-mark", viewBox: "0 0 24 12", width: 24, height: 12, "aria-hidden": "true" },
-      series.kind === "line" || series.kind === "ideal" ? s("path", { ...styleOf(series, looks), class: `series ${series.kind} stroke`, d: "M0 6H24" }) : null,
-      series.kind === "ideal" ? null : s("path", { ...styleOf(series, looks), class: `series ${series.kind} mark`, d: markPath(markOf(series, looks), 12, 6, 4) }),
+      { class: "swatch-mark", viewBox: "0 -7 24 14", width: 24, height: 14, "aria-hidden": "true" },
+      series.kind === "line" || series.kind === "ideal" ? s("path", { ...styleOf(series, looks), class: `series ${series.kind} stroke`, d: "M0 0H24" }) : null,
+      series.kind === "ideal" ? null : mark(series, looks, 12, 0),
     );
-  const redraw = (): void => {
-    // On a phone it is drawn for one, so that its letters are not made small.
-    wide = Math.max(300, Math.min(860, holder.clientWidth || window.innerWidth - 24));
+  const { holder, redraw } = fitted(860, (holder, wide) => {
     const focused = document.activeElement === drawing?.svg;
     drawing = draw(chart, shown(), looks, wide);
     const { svg } = drawing;
-    svg.addEventListener("pointermove", (event) => point(nearest(event), false));
-    svg.addEventListener("pointerdown", (event) => point(nearest(event), false));
+    svg.addEventListener("pointermove", pointed);
+    svg.addEventListener("pointerdown", pointed);
     svg.addEventListener("pointerleave", () => point(-1, false));
     svg.addEventListener("blur", () => point(-1, false));
     svg.addEventListener("keydown", (event) => {
@@ -305,13 +265,7 @@ export function chartFigure(chart: PageChart, looks: Looks): HTMLElement {
     if (focused) {
       svg.focus({ preventScroll: true });
     }
-  };
-  redraw();
-  new ResizeObserver(() => {
-    if (Math.abs(Math.max(300, Math.min(860, holder.clientWidth)) - wide) > 4 && holder.clientWidth > 0) {
-      redraw();
-    }
-  }).observe(holder);
+  });
   const unseen = chart.series.reduce((sum, series) => sum + series.points.filter((one) => !drawable(chart, one)).length, 0);
   return h(
     "figure",

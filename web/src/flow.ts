@@ -2,6 +2,7 @@
 import type { PageFlow, PageHop } from "./data";
 import { h, s, type Child } from "./dom";
 import { percent, share, short, thousands } from "./number";
+import { fitted } from "./plot";
 
 const BAND = 84;
 const NODE = 7;
@@ -176,19 +177,7 @@ function asTable(flow: PageFlow): HTMLElement {
 
 /** A ledger with its picture and its table. */
 export function flowFigure(flow: PageFlow): HTMLElement {
-  const holder = h("div", { class: "plot" });
-  let wide = 0;
-  const size = (): number => Math.max(300, Math.min(1000, holder.clientWidth || window.innerWidth - 24));
-  const redraw = (): void => {
-    wide = size();
-    holder.replaceChildren(picture(flow, wide));
-  };
-  redraw();
-  new ResizeObserver(() => {
-    if (Math.abs(size() - wide) > 4 && holder.clientWidth > 0) {
-      redraw();
-    }
-  }).observe(holder);
+  const { holder } = fitted(1000, (holder, wide) => holder.replaceChildren(picture(flow, wide)));
   return h(
     "figure",
     { class: "flow" },

@@ -2,9 +2,12 @@
  * Log-linear histograms of nanoseconds, drawn: the twin of
  * crates/stats/src/histogram.rs, which says what a bucket is.
  */
+import { max, sum } from "d3-array";
+import { scaleLog } from "d3-scale";
 import type { Bucket } from "./data";
 import { h, s } from "./dom";
 import { nsUnit, percent, plural, share, thousands } from "./number";
+import { axisBelow, fitted, ratioScale } from "./plot";
 
 const SUB = 16;
 const LAST = 511;
@@ -60,21 +63,21 @@ export function span(all: Bucket[][]): [number, number] {
 /** What a histogram says, in words. */
 export function described(buckets: Bucket[]): string {
   const all = bins(buckets);
-  const sum = all.reduce((n, bin) => n + bin.count, 0);
-  if (sum === 0) {
+  const timed = sum(all, (bin) => bin.count);
+  if (timed === 0) {
     return "nothing was timed";
   }
   const most = all.reduce((a, b) => (b.count > a.count ? b : a));
   return (
-    `${plural(sum, "time")} from ${nsUnit(all[0].from)} to ${nsUnit(all[all.length - 1].to)}, ` +
-    `most (${percent(share(most.count, sum))}) from ${nsUnit(most.from)} to ${nsUnit(most.to)}`
+    `${plural(timed, "time")} from ${nsUnit(all[0].from)} to ${nsUnit(all[all.length - 1].to)}, ` +
+    `most (${percent(share(most.count, timed))}) from ${nsUnit(most.from)} to ${nsUnit(most.to)}`
   );
 }
 
 /** How high its bars are: bins at the low end are wider on a scale of octaves. */
 function heights(all: Bin[]): number[] {
   const dense = all.map((bin) => bin.count / Math.max(octave(bin.to) - octave(bin.from), 0.25));
-  const most = Math.max(...dense, 1e-9);
+  const most = max(dense) || 1;
   return dense.map((d) => d / most);
 }
 
@@ -82,7 +85,7 @@ function heights(all: Bin[]): number[] {
 export function sparkline(buckets: Bucket[], [low, high]: [number, number]): SVGElement {
   const wide = 120;
   const tall = 22;
-  const x = (ns: number): number => ((octave(ns) - low) * wide) / (high - low);
+  const x = scaleLog([2 ** low, 2 ** high], [0, wide]).clamp(true);
   const all = bins(buckets);
   const tops = heights(all);
   return s(
@@ -98,23 +101,48 @@ export function sparkline(buckets: Bucket[], [low, high]: [number, number]): SVG
   );
 }
 
-/** Round times within a scale, so many at most: of each power of ten as many as there is room for. */
-export function ticks(low: number, high: number, most: number): number[] {
-  for (const digits of [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 5], [1, 3], [1]]) {
-    const found: number[] = [];
-    for (let ten = 1; ten <= 2 ** high; ten *= 10) {
-      found.push(...digits.map((digit) => digit * ten).filter((at) => octave(at) >= low && octave(at) <= high && at > 0));
-    }
-    if (found.length <= most || digits.length === 1) {
-      return found;
-    }
-  }
-  return [];
-}
-
 /** A round time, in few letters. */
 function tick(ns: number): string {
   return ns < 1e3 ? `${ns} ns` : ns < 1e6 ? `${ns / 1e3} us` : ns < 1e9 ? `${ns / 1e6} ms` : `${ns / 1e9} s`;
+}
+
+/** The picture of a large one, so wide, with marks at times of note. */
+function picture(buckets: Bucket[], all: Bin[], [low, high]: [number, number], marks: [string, number | null][], wide: number): SVGElement {
+  const tall = 190;
+  const base = tall - 22;
+  const room = base - 34;
+  const x = ratioScale([2 ** low, 2 ** high], [8, wide - 8], 60);
+  const tops = heights(all);
+  const timed = sum(all, (bin) => bin.count);
+  // Marks that would be written over each other go one below the other.
+  let last = Number.NEGATIVE_INFINITY;
+  let row = 0;
+  const placed = marks
+    .filter((mark): mark is [string, number] => mark[1] !== null)
+    .map(([name, ns]) => {
+      const at = x.at(ns);
+      row = at - last < 62 ? (row + 1) % 3 : 0;
+      last = at;
+      return { name, at, top: 10 + row * 11, end: at > wide - 70 };
+    });
+  return s(
+    "svg",
+    { viewBox: `0 0 ${wide} ${tall}`, role: "img", "aria-label": described(buckets) },
+    ...all.map((bin, i) => {
+      const height = Math.max(tops[i] * room, 1.5);
+      const from = x.at(bin.from);
+      return s(
+        "rect",
+        { x: from, width: Math.max(x.at(bin.to) - from - 0.7, 1), y: base - height, height },
+        s("title", {}, `${nsUnit(bin.from)} to ${nsUnit(bin.to)}: ${thousands(bin.count)} (${percent(share(bin.count, timed))})`),
+      );
+    }),
+    axisBelow(x, tick, base, wide),
+    ...placed.flatMap(({ name, at, top, end }) => [
+      s("line", { x1: at, x2: at, y1: top, y2: base, class: "mark" }),
+      s("text", { x: at + (end ? -3 : 3), y: top, "text-anchor": end ? "end" : "start", class: "mark" }, name),
+    ]),
+  );
 }
 
 /** A large one with its scale, marks at times of note, and all of it as a table. */
@@ -125,51 +153,13 @@ export function histogram(title: string, buckets: Bucket[], marks: [string, numb
   if (all.length === 0) {
     return h("p", {}, "Nothing was timed.");
   }
-  // On a phone it is drawn for one, so that its letters are not made small.
-  const wide = Math.max(300, Math.min(720, window.innerWidth - 24));
-  const tall = 190;
-  const x = (ns: number): number => 8 + ((octave(ns) - low) * (wide - 16)) / (high - low);
-  const base = tall - 22;
-  const room = base - 34;
-  const tops = heights(all);
-  const sum = all.reduce((n, bin) => n + bin.count, 0);
-  // Marks that would be written over each other go one below the other.
-  let last = Number.NEGATIVE_INFINITY;
-  let row = 0;
-  const placed = marks
-    .filter((mark): mark is [string, number] => mark[1] !== null)
-    .map(([name, ns]) => {
-      const at = x(ns);
-      row = at - last < 62 ? (row + 1) % 3 : 0;
-      last = at;
-      return { name, at, row, end: at > wide - 70 };
-    });
+  const timed = sum(all, (bin) => bin.count);
+  const { holder } = fitted(720, (holder, wide) => holder.replaceChildren(picture(buckets, all, [low, high], marks, wide)));
   return h(
     "figure",
     { class: "histogram" },
     h("figcaption", {}, title),
-    s(
-      "svg",
-      { viewBox: `0 0 ${wide} ${tall}`, role: "img", "aria-label": described(buckets) },
-      ...all.map((bin, i) => {
-        const height = Math.max(tops[i] * room, 1.5);
-        const from = x(bin.from);
-        return s(
-          "rect",
-          { x: from, width: Math.max(x(bin.to) - from - 0.7, 1), y: base - height, height },
-          s("title", {}, `${nsUnit(bin.from)} to ${nsUnit(bin.to)}: ${thousands(bin.count)} (${percent(share(bin.count, sum))})`),
-        );
-      }),
-      s("line", { x1: 8, x2: wide - 8, y1: base, y2: base, class: "base" }),
-      ...ticks(low, high, wide / 70).flatMap((at) => [
-        s("line", { x1: x(at), x2: x(at), y1: base, y2: base + 4, class: "base" }),
-        s("text", { x: x(at), y: tall - 5, "text-anchor": x(at) < 30 ? "start" : x(at) > wide - 30 ? "end" : "middle" }, tick(at)),
-      ]),
-      ...placed.flatMap((mark) => [
-        s("line", { x1: mark.at, x2: mark.at, y1: 10 + mark.row * 11, y2: base, class: "mark" }),
-        s("text", { x: mark.at + (mark.end ? -3 : 3), y: 10 + mark.row * 11, "text-anchor": mark.end ? "end" : "start", class: "mark" }, mark.name),
-      ]),
-    ),
+    holder,
     h(
       "details",
       {},
@@ -183,7 +173,7 @@ export function histogram(title: string, buckets: Bucket[], marks: [string, numb
           "tbody",
           {},
           ...all.map((bin) =>
-            h("tr", {}, ...[nsUnit(bin.from), nsUnit(bin.to), thousands(bin.count), percent(share(bin.count, sum))].map((cell) => h("td", { class: "number" }, cell))),
+            h("tr", {}, ...[nsUnit(bin.from), nsUnit(bin.to), thousands(bin.count), percent(share(bin.count, timed))].map((cell) => h("td", { class: "number" }, cell))),
           ),
         ),
       ),

@@ -1,13 +1,16 @@
-/** What a chart is drawn by: scales, round numbers on them, and room for labels. */
-import { scaleLinear, scaleLog } from "d3-scale";
+/** What charts are drawn by: scales, axes with round numbers on them, and room for labels. */
+import { extent, leastIndex, pairs } from "d3-array";
+import { axisBottom, axisLeft, type Axis } from "d3-axis";
+import { scaleLinear, scaleLog, type ScaleLinear, type ScaleLogarithmic } from "d3-scale";
+import { select } from "d3-selection";
 import type { PageAxis, PageChart, PagePoint, PageSeries } from "./data";
+import { h, s } from "./dom";
 import { thousands } from "./number";
 
-/** From values to places, with the round values in between. */
+/** From values to places, what is beyond its ends at its ends, and the round values in between. */
 export interface Scale {
-  at: (value: number) => number;
+  at: ScaleLinear<number, number> | ScaleLogarithmic<number, number>;
   ticks: number[];
-  domain: [number, number];
 }
 
 /** Whether a point has a place on both axes. */
@@ -18,11 +21,9 @@ export const drawable = (chart: PageChart, point: PagePoint): boolean =>
 export const drawn = (chart: PageChart, series: PageSeries): PagePoint[] => series.points.filter((point) => drawable(chart, point));
 
 /** All that an axis has to have room for; on a scale of ratios only what is above 0. */
-export function extent(values: number[], log: boolean): [number, number] {
-  const fit = values.filter((value) => Number.isFinite(value) && (!log || value > 0));
-  const low = fit.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
-  const high = fit.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
-  if (low > high) {
+export function domainOf(values: number[], log: boolean): [number, number] {
+  const [low, high] = extent(values.filter((value) => Number.isFinite(value) && (!log || value > 0)));
+  if (low === undefined) {
     return log ? [1, 10] : [0, 1];
   }
   if (log) {
@@ -33,45 +34,78 @@ export function extent(values: number[], log: boolean): [number, number] {
   return [from, high > from ? high : from + 1];
 }
 
-/** A scale over some values, with so many ticks at most. */
-export function scaleOf(axis: PageAxis, values: number[], range: [number, number], most: number): Scale {
-  const [low, high] = extent(values, axis.log);
-  if (axis.log) {
-    const scale = scaleLog().domain([low, high]).range(range);
-    return { at: (value) => scale(value), ticks: decades(low, high, most), domain: [low, high] };
-  }
-  // How many there come to be is not always what was asked for.
-  let few = Math.max(2, most);
-  while (few > 2 && scaleLinear().domain([low, high]).nice(few).ticks(few).length > most + 1) {
-    few--;
-  }
-  const scale = scaleLinear().domain([low, high]).nice(few).range(range);
-  // Half a core is none, nor is half a packet.
-  const whole = values.every(Number.isInteger);
-  const ticks = scale.ticks(few).filter((tick) => !whole || Number.isInteger(tick));
-  const [from, to] = scale.domain();
-  return { at: (value) => scale(value), ticks, domain: [from, to] };
+/** Whether there is so much room from each tick to the next. */
+const apart = ({ at, ticks }: Scale, room: number): boolean => pairs(ticks).every(([a, b]) => Math.abs(at(b) - at(a)) >= room);
+
+/** The first of some scales on which ticks are far enough apart, or else the last. */
+const roomy = (scales: Scale[], room: number): Scale => scales.find((scale) => apart(scale, room)) ?? scales[scales.length - 1];
+
+/** From so many ticks down to two. */
+const fewer = <T>(length: number, room: number, make: (count: number) => T): T[] => {
+  const most = Math.max(2, Math.floor(length / room));
+  return Array.from({ length: most - 1 }, (_, i) => make(most - i));
+};
+
+/** A scale of ratios with round numbers: of each power of ten as many as there is room for. */
+export function ratioScale(domain: [number, number], range: [number, number], room: number): Scale {
+  const at = scaleLog(domain, range).clamp(true);
+  // d3 leaves out all but powers of ten where there are more of these than are asked for.
+  const all = at.ticks(Math.ceil(Math.log10(domain[1] / domain[0])) + 1);
+  const of = (digits: string): Scale => ({ at, ticks: all.filter((tick) => digits.includes(tick.toExponential()[0])) });
+  return roomy([...["123456789", "125", "13", "1"].map(of), ...fewer(Math.abs(range[1] - range[0]), room, (count) => ({ at, ticks: at.ticks(count) }))], room);
 }
 
-/** Round numbers on a scale of ratios: of each power of ten as many as there is room for. */
-export function decades(low: number, high: number, most: number): number[] {
-  const first = Math.floor(Math.log10(low));
-  const last = Math.ceil(Math.log10(high));
-  for (const digits of [[1, 2, 5], [1, 3], [1]]) {
-    const all: number[] = [];
-    for (let power = first; power <= last; power++) {
-      // Not by multiplying: 10 ** -3 * 5 is no round number.
-      all.push(...digits.map((digit) => Number(`${digit}e${power}`)).filter((tick) => tick >= low && tick <= high));
-    }
-    if (all.length <= most) {
-      return all;
-    }
-    if (digits.length === 1) {
-      const step = Math.ceil(all.length / Math.max(1, most));
-      return all.filter((_, i) => i % step === 0);
-    }
+/** A scale over some values; ticks are so far apart at least. */
+export function scaleOf(axis: PageAxis, values: number[], range: [number, number], room: number): Scale {
+  const domain = domainOf(values, axis.log);
+  if (axis.log) {
+    return ratioScale(domain, range, room);
   }
-  return [];
+  // Half a core is none, nor is half a packet.
+  const whole = values.every(Number.isInteger);
+  const of = (count: number): Scale => {
+    const at = scaleLinear(domain, range).nice(count).clamp(true);
+    return { at, ticks: at.ticks(count).filter((tick) => !whole || Number.isInteger(tick)) };
+  };
+  return roomy(fewer(Math.abs(range[1] - range[0]), room, of), room);
+}
+
+const drawAxis = (axis: Axis<number>, { ticks }: Scale, show: (value: number) => string, transform: string): SVGGElement => {
+  const g = s("g", { class: "axis", transform });
+  select(g).call(axis.tickValues(ticks).tickFormat(show).tickSizeOuter(0).offset(0));
+  return g;
+};
+
+/** An axis at the left, with lines from its ticks through the picture. */
+export const axisBeside = (scale: Scale, show: (value: number) => string, x: number, across: number): SVGGElement =>
+  drawAxis(axisLeft<number>(scale.at).tickSizeInner(-across).tickPadding(6), scale, show, `translate(${x} 0)`);
+
+/** An axis below a picture that is so wide; what is said at its ends is within it. */
+export function axisBelow(scale: Scale, show: (value: number) => string, y: number, wide: number): SVGGElement {
+  const g = drawAxis(axisBottom<number>(scale.at).tickSizeInner(4).tickPadding(4), scale, show, `translate(0 ${y})`);
+  select(g).selectAll<SVGTextElement, number>("text").attr("text-anchor", (tick) => (scale.at(tick) < 24 ? "start" : scale.at(tick) > wide - 24 ? "end" : "middle"));
+  return g;
+}
+
+/**
+ * A picture as wide as there is room for it, drawn anew when that changes. On a phone it
+ * is drawn for one, so that its letters are not made small.
+ */
+export function fitted(most: number, draw: (holder: HTMLElement, wide: number) => void): { holder: HTMLElement; redraw: () => void } {
+  const holder = h("div", { class: "plot" });
+  let wide = 0;
+  const size = (): number => Math.max(300, Math.min(most, holder.clientWidth || window.innerWidth - 24));
+  const redraw = (): void => {
+    wide = size();
+    draw(holder, wide);
+  };
+  redraw();
+  new ResizeObserver(() => {
+    if (Math.abs(size() - wide) > 4 && holder.clientWidth > 0) {
+      redraw();
+    }
+  }).observe(holder);
+  return { holder, redraw };
 }
 
 const LARGE: [number, string][] = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]];
@@ -164,6 +198,9 @@ export function leader(point: { x: number; y: number }, box: Box): [number, numb
   const y = Math.min(Math.max(point.y, box.y + 3), box.y + box.tall - 3);
   return Math.hypot(x - point.x, y - point.y) > 14 ? [x, y] : null;
 }
+
+/** Which of some places is nearest to one; -1 where there is none. */
+export const nearest = (all: number[], { at }: Scale, place: number): number => leastIndex(all, (value) => Math.abs(at(value) - place)) ?? -1;
 
 /** Where any of some series has a point: in their order, each once. */
 export function places(chart: PageChart, series: PageSeries[]): number[] {
