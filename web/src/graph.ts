@@ -4,6 +4,7 @@
  */
 import { Graph } from "@dagrejs/graphlib";
 import { layout } from "@dagrejs/dagre";
+import { curveBasis, line } from "d3-shape";
 import { changeFill, toneOf } from "./colour";
 import { h, s } from "./dom";
 import { isDark } from "./icicle";
@@ -16,6 +17,8 @@ export const MOST_NODES = 120;
 export const THRESHOLDS = [0.1, 0.2, 0.5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 50];
 const NAME_LETTERS = 30;
 const HIGH = 38;
+/** A smooth line through the points that dagre gives. */
+const curve = line<{ x: number; y: number }>((p) => p.x, (p) => p.y).curve(curveBasis).digits(1);
 
 export interface Part {
   nodes: FunctionSum[];
@@ -374,22 +377,4 @@ function marker(): SVGElement {
       s("path", { d: "M0 0.5L8 4L0 7.5z", class: "arrow" }),
     ),
   );
-}
-
-/** A smooth line through the points: a uniform cubic B-spline, its ends held. */
-export function curve(points: { x: number; y: number }[]): string {
-  const f = (n: number): string => n.toFixed(1);
-  if (points.length < 3) {
-    return points.map((p, i) => `${i ? "L" : "M"}${f(p.x)} ${f(p.y)}`).join("");
-  }
-  const held = [points[0], points[0], ...points, points[points.length - 1], points[points.length - 1]];
-  let path = `M${f(points[0].x)} ${f(points[0].y)}`;
-  for (let i = 1; i + 2 < held.length; i++) {
-    const [a, b, c] = [held[i], held[i + 1], held[i + 2]];
-    path +=
-      `C${f((2 * a.x + b.x) / 3)} ${f((2 * a.y + b.y) / 3)}` +
-      ` ${f((a.x + 2 * b.x) / 3)} ${f((a.y + 2 * b.y) / 3)}` +
-      ` ${f((a.x + 4 * b.x + c.x) / 6)} ${f((a.y + 4 * b.y + c.y) / 6)}`;
-  }
-  return path;
 }

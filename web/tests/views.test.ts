@@ -3,7 +3,7 @@ import test from "node:test";
 import { changeSteps, isFunction, isSuccessor, published, steps } from "../src/bars";
 import { byLoss } from "../src/bench";
 import { changeFill, order, tone } from "../src/colour";
-import { curve, goodThreshold, MOST_NODES, part } from "../src/graph";
+import { goodThreshold, MOST_NODES, part } from "../src/graph";
 import { longest, sent } from "../src/rates";
 import { compare, csv } from "../src/table";
 import { glances, sums, treeOf } from "../src/tree";
@@ -138,12 +138,4 @@ test("circles", () => {
   const circle = { functions: [of(0, self), of(1, self), of(2, self)], edges: [call(1, 2), call(2, 1)] };
   assert.equal(part(tree, circle, 0, new Set()).nodes.length, 3);
   assert.deepEqual(part(tree, circle, 0, new Set([1])).nodes.map((f) => f.fn), [0, 1]);
-});
-
-/** Check that an edge's line begins and ends at its ends. */
-test("curves", () => {
-  const line = curve([{ x: 0, y: 0 }, { x: 10, y: 20 }, { x: 0, y: 40 }]);
-  assert.ok(line.startsWith("M0.0 0.0C"));
-  assert.ok(line.endsWith("0.0 40.0"), line);
-  assert.equal(curve([{ x: 1, y: 2 }, { x: 3, y: 4 }]), "M1.0 2.0L3.0 4.0");
 });
