@@ -1,92 +1,110 @@
-/** A ledger as a picture: packets from hop to hop, and down where they go missing. */
+/** A ledger as a picture: packets from hop to hop, and to the side where they go missing. */
+import { max } from "d3-array";
+import { scaleLinear } from "d3-scale";
 import type { PageFlow, PageHop } from "./data";
 import { h, s, type Child } from "./dom";
 import { percent, share, short, thousands } from "./number";
 import { fitted } from "./plot";
 
-const BAND = 84;
+/** How wide all packets are. */
+const BAND = 100;
+/** How high a place is where they are counted. */
 const NODE = 7;
-const TOP = 40;
-const ROW = 19;
+/** Where all text begins, and how much further in that of causes does. */
+const TEXT = BAND + 26;
+const INDENT = 12;
+const LINE = 15;
+const GAP = 8;
 /** As wide as letters are on the average where they are wide. */
 const LETTER = 7;
 const CAUSE_LETTERS = 60;
+/** Where it wraps. */
+const TEXT_LETTERS = 160;
 /** What nobody knows where it went. */
 export const MISSING = "nobody knows where";
 
+/** Text in lines, of which the first is at this height. */
+interface Lines {
+  lines: string[];
+  y: number;
+}
+
 /** Where some packets leave the way. */
-export interface Branch {
+export interface Branch extends Lines {
   cause: string;
   count: number;
   missing: boolean;
-  /** Where it leaves, and how wide it is. */
+  /** Where it leaves, how wide it is, and where it turns to its text. */
   x: number;
-  y: number;
+  from: number;
   wide: number;
-  /** Where it goes down, and to. */
   turn: number;
-  end: number;
 }
 
 export interface Layout {
-  wide: number;
   tall: number;
-  /** Where packets are counted: how many, and how high that is. */
-  nodes: { x: number; count: number; tall: number }[];
+  /** Where packets are counted: how many, and how wide that is; with what comes next. */
+  nodes: (Lines & { top: number; count: number; wide: number })[];
   /** From each node to the next: how many get there. */
-  links: { from: number; to: number; tall: number; count: number; name: string }[];
+  links: { from: number; to: number; wide: number }[];
   branches: Branch[];
 }
 
-/** Everything that did not get on, the largest last: those leave next to what goes on. */
+/** Everything that did not get on, the largest first: those leave furthest from what goes on. */
 function leaving(hop: PageHop): { cause: string; count: number; missing: boolean }[] {
   const all = hop.dropped.map(([cause, count]) => ({ cause, count, missing: false }));
   if (hop.missing > 0) {
     all.push({ cause: MISSING, count: hop.missing, missing: true });
   }
-  return all.sort((a, b) => a.count - b.count);
+  return all.sort((a, b) => b.count - a.count);
 }
 
-/** Where everything goes, in a picture so wide. */
-export function layout(flow: PageFlow, wide: number): Layout {
-  const hops = flow.hops;
-  const most = Math.max(1, ...hops.map((hop) => Math.max(hop.entered, hop.left)));
-  const high = (count: number): number => (count <= 0 ? 0 : Math.max((count * BAND) / most, 1));
-  const column = (wide - NODE) / Math.max(hops.length, 1);
-  const counts = hops.length > 0 ? [...hops.map((hop) => hop.entered), hops[hops.length - 1].left] : [];
-  const nodes = counts.map((count, i) => ({ x: i * column, count, tall: high(count) }));
-  const links = hops.map((hop, i) => ({
-    from: nodes[i].x + NODE,
-    to: nodes[i + 1].x,
-    tall: high(Math.min(hop.left, hop.entered)),
-    count: hop.left,
-    name: hop.name,
-  }));
-  const branches: Branch[] = [];
-  const total = hops.reduce((sum, hop) => sum + leaving(hop).length, 0);
-  // Those further left go further down, so that no line crosses a label.
-  let row = total;
-  hops.forEach((hop, i) => {
-    let bottom = TOP + nodes[i].tall;
-    let turn = nodes[i].x + NODE + 8;
-    for (const { cause, count, missing } of leaving(hop)) {
-      const thick = Math.max((count * BAND) / most, 1.5);
-      bottom -= (count * BAND) / most;
-      branches.push({
-        cause,
-        count,
-        missing,
-        x: nodes[i].x + NODE,
-        y: bottom + ((count * BAND) / most) / 2,
-        wide: thick,
-        turn: turn + thick / 2,
-        end: TOP + BAND + 16 + row * ROW,
-      });
-      turn += thick + 5;
-      row--;
+/** Words in lines of so many letters; a word that is longer is cut. */
+export function wrapped(text: string, letters: number): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(" ").map((word) => short(word, letters))) {
+    const last = lines[lines.length - 1];
+    if (last !== undefined && last.length + 1 + word.length <= letters) {
+      lines[lines.length - 1] = `${last} ${word}`;
+    } else {
+      lines.push(word);
     }
-  });
-  return { wide, tall: TOP + BAND + 26 + total * ROW, nodes, links, branches };
+  }
+  return lines;
+}
+
+/** Where everything goes, in a picture so wide: down the page, and to the right what is lost. */
+export function layout({ hops }: PageFlow, wide: number): Layout {
+  const most = max(hops, (hop) => Math.max(hop.entered, hop.left)) || 1;
+  const across = scaleLinear([0, most], [0, BAND]);
+  const offered = hops[0]?.entered ?? 0;
+  const letters = Math.floor((wide - TEXT - INDENT) / LETTER);
+  const found: Layout = { tall: 0, nodes: [], links: [], branches: [] };
+  let y = 2;
+  const node = (count: number, name: string): void => {
+    const lines = wrapped(`${thousands(count)} ${short(name, TEXT_LETTERS)}`.trim(), letters);
+    found.nodes.push({ top: y, count, wide: across(count), lines, y: y + NODE / 2 + 4 });
+    y += Math.max(lines.length * LINE, NODE + GAP);
+  };
+  for (const hop of hops) {
+    const from = y + NODE;
+    let right = across(hop.entered);
+    node(hop.entered, hop.name);
+    for (const { cause, count, missing } of leaving(hop)) {
+      const lines = wrapped(`${thousands(count)} (${percent(share(count, offered))}) ${short(cause, TEXT_LETTERS)}`, letters);
+      const tall = Math.max(lines.length * LINE, across(count)) + GAP / 2;
+      const turn = y + tall / 2;
+      right -= across(count);
+      found.branches.push({ cause, count, missing, x: right + across(count) / 2, from, wide: Math.max(across(count), 1.5), turn, lines, y: turn + 4 - ((lines.length - 1) * LINE) / 2 });
+      y += tall;
+    }
+    y += GAP;
+    found.links.push({ from, to: y, wide: across(Math.min(hop.left, hop.entered)) });
+  }
+  if (hops.length > 0) {
+    node(hops[hops.length - 1].left, "");
+  }
+  return { ...found, tall: y + 2 };
 }
 
 /** The share of its packets that did not come out at the end, by whatever cause. */
@@ -99,56 +117,41 @@ export function lostOf(flow: PageFlow): number {
 export function described(flow: PageFlow): string {
   return flow.hops
     .map((hop) => {
-      const gone = leaving(hop).reverse().map(({ cause, count }) => `${thousands(count)} ${short(cause, CAUSE_LETTERS)}`);
+      const gone = leaving(hop).map(({ cause, count }) => `${thousands(count)} ${short(cause, CAUSE_LETTERS)}`);
       return `${short(hop.name, CAUSE_LETTERS)}: ${thousands(hop.left)} of ${thousands(hop.entered)}${gone.length > 0 ? `; gone: ${gone.join(", ")}` : ""}`;
     })
     .join(". ");
 }
 
+/** Text of some lines; the first word of a node is its count. */
+const text = ({ lines, y }: Lines, x: number, kind: string, whole: string): SVGElement =>
+  s(
+    "text",
+    { class: kind },
+    ...lines.map((line, i) => {
+      const [count, ...words] = kind === "name" && i === 0 ? line.split(" ") : ["", line];
+      return s("tspan", { x, y: y + i * LINE }, count === "" ? null : s("tspan", { class: "count" }, count, " "), words.join(" "));
+    }),
+    s("title", {}, short(whole, 200)),
+  );
+
 function picture(flow: PageFlow, wide: number): SVGElement {
   const { nodes, links, branches, tall } = layout(flow, wide);
-  const parts: Child[] = [];
-  for (const link of links) {
-    parts.push(s("path", { class: "on", d: `M${link.from} ${TOP}H${link.to}V${TOP + link.tall}H${link.from}Z` }));
-  }
+  const parts: Child[] = links.map((link) => s("rect", { class: "on", x: 0, y: link.from, width: link.wide > 0 ? Math.max(link.wide, 1) : 0, height: link.to - link.from }));
   for (const b of branches) {
-    const bend = Math.max(b.turn - b.x, 1);
+    const bend = Math.min(b.wide / 2 + 6, b.turn - b.from);
     parts.push(
       s(
         "path",
-        { class: b.missing ? "gone missing" : "gone", "stroke-width": b.wide.toFixed(1), d: `M${b.x} ${b.y.toFixed(1)}Q${(b.x + bend).toFixed(1)} ${b.y.toFixed(1)} ${b.turn.toFixed(1)} ${(b.y + bend).toFixed(1)}V${(b.end - 4).toFixed(1)}` },
+        { class: b.missing ? "gone missing" : "gone", "stroke-width": b.wide.toFixed(1), d: `M${b.x} ${b.from}V${b.turn - bend}Q${b.x} ${b.turn} ${b.x + bend} ${b.turn}H${TEXT}` },
         s("title", {}, `${short(b.cause, CAUSE_LETTERS)}: ${thousands(b.count)}`),
       ),
+      text(b, TEXT + INDENT / 2, b.missing ? "cause missing" : "cause", `${thousands(b.count)} ${b.cause}`),
     );
   }
   nodes.forEach((node, i) => {
-    const last = i === nodes.length - 1;
-    parts.push(
-      s("rect", { class: "node", x: node.x, y: TOP, width: NODE, height: Math.max(node.tall, 1) }),
-      s("text", { x: last ? node.x + NODE : node.x, y: TOP - 7, "text-anchor": last ? "end" : "start", class: "count" }, thousands(node.count)),
-    );
+    parts.push(s("rect", { class: "node", x: 0, y: node.top, width: Math.max(node.wide, 1), height: NODE }), text(node, TEXT, "name", `${thousands(node.count)} ${flow.hops[i]?.name ?? ""}`));
   });
-  // Names are between the counts, on a line of their own.
-  for (const link of links) {
-    const letters = Math.max(4, Math.floor((link.to - link.from) / LETTER));
-    parts.push(s("text", { x: link.from - NODE, y: 12, class: "name" }, short(link.name, letters), s("title", {}, short(link.name, 200))));
-  }
-  for (const b of branches) {
-    const offered = flow.hops[0]?.entered ?? 0;
-    const text = `${thousands(b.count)} (${percent(share(b.count, offered))}) ${b.cause}`;
-    const from = b.turn + Math.max(b.wide / 2, 2) + 4;
-    // Where there is no room on its right, it ends at the edge, over what comes down.
-    const fits = from + text.length * LETTER <= wide;
-    const letters = Math.max(12, Math.floor(wide / LETTER));
-    parts.push(
-      s(
-        "text",
-        { x: fits ? from : wide, y: b.end, "text-anchor": fits ? "start" : "end", class: b.missing ? "cause missing" : "cause" },
-        short(text, letters),
-        s("title", {}, short(text, 200)),
-      ),
-    );
-  }
   return s("svg", { viewBox: `0 0 ${wide} ${tall}`, role: "img", "aria-label": described(flow) }, ...parts);
 }
 
@@ -177,7 +180,7 @@ function asTable(flow: PageFlow): HTMLElement {
 
 /** A ledger with its picture and its table. */
 export function flowFigure(flow: PageFlow): HTMLElement {
-  const { holder } = fitted(1000, (holder, wide) => holder.replaceChildren(picture(flow, wide)));
+  const { holder } = fitted(720, (holder, wide) => holder.replaceChildren(picture(flow, wide)));
   return h(
     "figure",
     { class: "flow" },

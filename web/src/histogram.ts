@@ -154,7 +154,7 @@ export function histogram(title: string, buckets: Bucket[], marks: [string, numb
     return h("p", {}, "Nothing was timed.");
   }
   const timed = sum(all, (bin) => bin.count);
-  const { holder } = fitted(720, (holder, wide) => holder.replaceChildren(picture(buckets, all, [low, high], marks, wide)));
+  const { holder } = fitted(760, (holder, wide) => holder.replaceChildren(picture(buckets, all, [low, high], marks, wide)));
   return h(
     "figure",
     { class: "histogram" },

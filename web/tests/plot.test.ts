@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { along, described, looks } from "../src/chart";
-import { described as flowDescribed, layout, MISSING } from "../src/flow";
+import { described as flowDescribed, layout, MISSING, wrapped } from "../src/flow";
 import { amount, amountOf, domainOf, drawn, leader, nearest, place, places, ratioScale, scaleOf, told, type Box, type Scale } from "../src/plot";
 import { fixture } from "./fixture";
 
@@ -133,30 +133,43 @@ test("charts of Rust", () => {
   assert.deepEqual(places(charts[0], charts[0].series), [1, 2, 3, 4, 5, 6]);
 });
 
-/** Check that every packet of a ledger is in its picture: widths are in proportion, and nothing crosses a label. */
+/** Check that every packet of a ledger is in its picture: widths are in proportion, what leaves lies beside what goes on, and no text is on another. */
 test("flows", () => {
   for (const flow of bench().flows) {
-    const { nodes, links, branches, tall, wide } = layout(flow, 800);
-    assert.equal(nodes.length, flow.hops.length + 1);
-    const scale = nodes[0].tall / nodes[0].count;
-    flow.hops.forEach((hop, i) => {
-      assert.ok(Math.abs(links[i].tall - hop.left * scale) < 1e-9);
-      const mine = branches.filter((branch) => branch.x === links[i].from);
-      const gone = mine.reduce((sum, branch) => sum + branch.count, 0);
-      assert.equal(gone + hop.left, hop.entered);
-    });
-    const missing = branches.filter((branch) => branch.missing);
-    assert.equal(missing.length, flow.invalid === "" ? 0 : 1);
-    assert.ok(missing.every((branch) => branch.cause === MISSING && branch.count === 2_000_000));
-    for (const one of branches) {
-      assert.ok(one.end < tall && one.turn < wide);
-      // What goes down further right ends above its label.
-      assert.ok(branches.every((other) => other.turn <= one.turn || other.end < one.end));
+    for (const wide of [300, 720]) {
+      const { nodes, links, branches, tall } = layout(flow, wide);
+      assert.equal(nodes.length, flow.hops.length + 1);
+      const scale = nodes[0].wide / nodes[0].count;
+      flow.hops.forEach((hop, i) => {
+        assert.ok(Math.abs(links[i].wide - hop.left * scale) < 1e-9);
+        const mine = branches.filter((branch) => branch.from === links[i].from);
+        assert.equal(mine.reduce((sum, branch) => sum + branch.count, 0) + hop.left, hop.entered);
+        // Side by side from the right, so that those further left turn further down.
+        let right = nodes[i].wide;
+        for (const branch of mine) {
+          right -= branch.count * scale;
+          assert.ok(Math.abs(branch.x - branch.count * scale / 2 - right) < 1e-9);
+        }
+        assert.ok(Math.abs(right - links[i].wide) < 1e-9);
+        assert.deepEqual(mine.map((branch) => branch.turn), mine.map((branch) => branch.turn).sort((a, b) => a - b));
+      });
+      const missing = branches.filter((branch) => branch.missing);
+      assert.equal(missing.length, flow.invalid === "" ? 0 : 1);
+      assert.ok(missing.every((branch) => branch.cause === MISSING && branch.count === 2_000_000));
+      const lines = [...nodes, ...branches].flatMap((one) => one.lines.map((_, i) => one.y + i * 15)).sort((a, b) => a - b);
+      assert.ok(lines.every((y, i) => y < tall && (i === 0 || y - lines[i - 1] >= 14)), `${lines}`);
     }
     assert.match(flowDescribed(flow), /^generator to tx0: 11,880,000 of 12,000,000; gone: 120,000 xdp_devmap_xmit/);
   }
   const empty = layout({ title: "", invalid: "", hops: [] }, 300);
   assert.deepEqual([empty.nodes, empty.links, empty.branches], [[], [], []]);
   const none = layout({ title: "", invalid: "", hops: [{ name: "x", entered: 0, left: 0, dropped: [], missing: 0 }] }, 300);
-  assert.ok(none.nodes.every((node) => node.tall === 0));
+  assert.ok(none.nodes.every((node) => node.wide === 0));
+});
+
+/** Check that words are kept whole where there is room, in as few lines as they need. */
+test("wrapped", () => {
+  assert.deepEqual(wrapped("79,988 (0.7%) kfree_skb NETFILTER_DROP", 24), ["79,988 (0.7%) kfree_skb", "NETFILTER_DROP"]);
+  assert.deepEqual(wrapped("short", 24), ["short"]);
+  assert.ok(wrapped(`a ${"y".repeat(99)}`, 10).every((line) => line.length <= 10));
 });
