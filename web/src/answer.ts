@@ -1,4 +1,5 @@
 /** The first thing on a page: its answer as a picture. */
+import { barList, MOST_ROWS, NAME_LETTERS } from "./barlist";
 import { cascade, changeSteps, waterfall } from "./bars";
 import { chartFigure, looks } from "./chart";
 import { order, toneOf } from "./colour";
@@ -6,7 +7,7 @@ import type { Page, PageBoth, PageCompared } from "./data";
 import { h } from "./dom";
 import { changePercent, cost, ns, ratioPercent, short } from "./number";
 import { rateBars } from "./rates";
-import { MOST_ROWS, stacked, type Part, type Row } from "./stacked";
+import { stacked, type Part, type Row } from "./stacked";
 import { look, parts as stagesOf, wholeOf } from "./times";
 import { titleOf, type Glance } from "./tree";
 
@@ -14,7 +15,6 @@ import { titleOf, type Glance } from "./tree";
 const SIDE_BY_SIDE = 2;
 /** Bars that differ by more than this have each a scale of its own. */
 const FAR_APART = 5;
-const NAME_LETTERS = 60;
 /** Functions on two clocks that are drawn. */
 const MOST_BOTH = 14;
 
@@ -154,58 +154,39 @@ function changeList(page: Page, all: Change[], open: (index: number) => void): H
   const [low, high] = [Math.min(0, ...deltas), Math.max(0, ...deltas)];
   const share = (value: number): number => (value * 100) / Math.max(high - low, 1e-9);
   const show = page.unit === "ns" ? ns : cost;
-  return h(
-    "figure",
-    { class: `bars diverging${all.length > MOST_ROWS ? " many" : ""}`, "--zero": `${share(-low)}%` },
-    h("figcaption", {}, `Every class, ${page.unit || "cost"} before \u2192 after, the largest change first; its waterfall is beside it`),
-    h(
-      "div",
-      { class: "rows", tabindex: 0, role: "region", "aria-label": `${all.length} classes` },
-      h(
-        "ol",
-        {},
-        ...all.map((one) => {
-          const delta = one.after - one.before;
-          return h(
-            "li",
-            { class: !one.sure ? "unsure" : delta < 0 ? "less" : delta > 0 ? "more" : "" },
-            h("span", { class: "name" }, h("button", { type: "button", class: "link", onclick: () => open(one.g.index) }, short(titleOf(one.g.group), NAME_LETTERS))),
-            h("span", { class: "number" }, `${show(one.before)} \u2192 ${show(one.after)}`),
-            h("span", { class: "number" }, changePercent(one.before, one.after)),
-            h("span", { class: "track", "aria-hidden": "true" }, delta === 0 ? null : h("span", { class: "bar", "--from": `${share(Math.min(delta, 0) - low)}%`, "--wide": `${share(Math.abs(delta))}%` })),
-          );
-        }),
-      ),
-    ),
-  );
+  return barList({
+    kind: `diverging${all.length > MOST_ROWS ? " many" : ""}`,
+    style: { "--zero": `${share(-low)}%` },
+    caption: [`Every class, ${page.unit || "cost"} before \u2192 after, the largest change first; its waterfall is beside it`],
+    scrolls: `${all.length} classes`,
+    rows: all.map(({ g, before, after, sure }, i) => ({
+      kind: !sure ? "unsure" : deltas[i] < 0 ? "less" : deltas[i] > 0 ? "more" : "",
+      name: titleOf(g.group),
+      open: () => open(g.index),
+      figures: [`${show(before)} \u2192 ${show(after)}`, changePercent(before, after)],
+      bars: deltas[i] === 0 ? [] : [{ from: share(Math.min(deltas[i], 0) - low), wide: share(Math.abs(deltas[i])) }],
+    })),
+  });
 }
 
 /** Functions on two clocks, each as a share of the largest. */
 function bothBars(g: Glance, rows: PageBoth[]): HTMLElement {
   const shown = [...rows].sort((a, b) => b.ns[0] - a.ns[0]).slice(0, MOST_BOTH);
   const most = [0, 1].map((clock) => Math.max(...shown.map((row) => (clock === 0 ? row.insns[0] : row.ns[0])), 1e-9));
-  return h(
-    "figure",
-    { class: "bars both" },
-    h("figcaption", {}, h("strong", {}, short(titleOf(g.group), NAME_LETTERS)), `: own instructions above own ns, per ${g.group.per}; each as long as its share of the largest${rows.length > shown.length ? `; ${shown.length} of ${rows.length} functions` : ""}`),
-    h(
-      "ol",
-      {},
-      ...shown.map((row) =>
-        h(
-          "li",
-          {},
-          h("span", { class: "name code" }, short(row.name, NAME_LETTERS)),
-          h("span", { class: "number" }, cost(row.insns[0])),
-          h("span", { class: "number" }, ns(row.ns[0])),
-          h(
-            "span",
-            { class: "track", "aria-hidden": "true" },
-            h("span", { class: "bar insns", "--from": "0%", "--wide": `${(row.insns[0] * 100) / most[0]}%` }),
-            h("span", { class: "bar ns", "--from": "0%", "--wide": `${(row.ns[0] * 100) / most[1]}%` }),
-          ),
-        ),
-      ),
-    ),
-  );
+  return barList({
+    kind: "both",
+    caption: [
+      h("strong", {}, short(titleOf(g.group), NAME_LETTERS)),
+      `: own instructions above own ns, per ${g.group.per}; each as long as its share of the largest${rows.length > shown.length ? `; ${shown.length} of ${rows.length} functions` : ""}`,
+    ],
+    rows: shown.map((row) => ({
+      name: row.name,
+      code: true,
+      figures: [cost(row.insns[0]), ns(row.ns[0])],
+      bars: [
+        { from: 0, wide: (row.insns[0] * 100) / most[0], kind: "insns" },
+        { from: 0, wide: (row.ns[0] * 100) / most[1], kind: "ns" },
+      ],
+    })),
+  });
 }

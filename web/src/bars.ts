@@ -1,4 +1,6 @@
 /** Bars: layers one after the other as a waterfall, and functions by their share. */
+import { scaleLinear } from "d3-scale";
+import { barList, type BarRow } from "./barlist";
 import type { PageClass, PageFunction } from "./data";
 import { order, toneOf } from "./colour";
 import { h } from "./dom";
@@ -8,7 +10,6 @@ import type { FunctionSum, Glance, Tree } from "./tree";
 /** Functions below this share of the whole are summed up, percent. */
 const MIN_SHARE = 1;
 const MOST_BARS = 16;
-const NAME_LETTERS = 60;
 
 export interface Step {
   name: string;
@@ -96,35 +97,16 @@ export function cascade(all: Step[], caption: string, diff: boolean, options: Wa
   const least = diff ? Math.max(Math.min(...ends) - (most - Math.min(...ends)) * 0.25, 0) : 0;
   // Where nothing changed there is nowhere to begin but at nothing.
   const zoomed = least > most * 0.02 && least < most ? least : 0;
-  const x = (value: number): number => ((Math.max(value, zoomed) - zoomed) * 100) / (most - zoomed || 1);
+  const x = scaleLinear([zoomed, most], [0, 100]).clamp(true);
   const said = [caption, zoomed > 0 ? `; the scale begins at ${show(zoomed)}` : "", options.note ? `; ${options.note}` : ""].join("");
-  return h(
-    "figure",
-    { class: "bars waterfall" },
-    h("figcaption", {}, options.title ? h("strong", {}, short(options.title, 160)) : null, options.title ? ": " : null, said),
-    h(
-      "ol",
-      {},
-      ...all.map((step) =>
-        h(
-          "li",
-          { class: step.kind },
-          h("span", { class: "name" }, short(step.name, NAME_LETTERS)),
-          ...step.figures.map((figure) => h("span", { class: "number" }, figure)),
-          h(
-            "span",
-            { class: "track", "aria-hidden": "true" },
-            h("span", {
-              class: "bar",
-              "--from": `${x(Math.min(step.from, step.to))}%`,
-              "--wide": `${Math.abs(x(step.to) - x(step.from))}%`,
-              ...toneOf(step.kind === "layer" ? step.name : ""),
-            }),
-          ),
-        ),
-      ),
-    ),
-  );
+  return barList({
+    kind: "waterfall",
+    caption: [options.title ? h("strong", {}, short(options.title, 160)) : null, options.title ? ": " : null, said],
+    rows: all.map(({ name, figures, kind, from, to }) => ({
+      kind, name, figures,
+      bars: [{ from: x(Math.min(from, to)), wide: Math.abs(x(to) - x(from)), style: toneOf(kind === "layer" ? name : "") }],
+    })),
+  });
 }
 
 /** Whether a symbol is a function: the compiler's clone (`ip_rcv.isra.0`) is. */
@@ -193,53 +175,32 @@ export function functionBars(
   const said = about ? published(group, functions, mine, all, whole) : { text: "", fn: -1 };
   const mark = about ? share(about.top_us, about.total_us) : 0;
   const longest = Math.max(...bars.map((f) => share(f.self, whole)), said.fn >= 0 ? mark : 0, 1);
-  const row = (name: HTMLElement | string, self: number, layerOf: string, marked: boolean, rest = false): HTMLElement =>
-    h(
-      "li",
-      { class: rest ? "rest" : "layer" },
-      h("span", { class: "name" }, name),
-      h("span", { class: "number" }, cost(self / tree.packets)),
-      h("span", { class: "number" }, percent(share(self, whole))),
-      h(
-        "span",
-        { class: "track", "aria-hidden": "true" },
-        h("span", {
-          class: "bar",
-          "--from": "0%",
-          "--wide": `${rest ? 0 : (share(self, whole) * 100) / longest}%`,
-          ...toneOf(layerOf),
-        }),
-        marked
-          ? h("span", { class: "mark", "--from": `${(mark * 100) / longest}%`, title: `published: ${percent(mark)}` })
-          : null,
-      ),
-    );
-  const heading = about
-    ? `Figure ${short(about.figure, 8)}, ${group.class}: `
-    : "";
-  return h(
-    "figure",
-    { class: "bars" },
-    h(
-      "figcaption",
-      {},
-      `${heading}${layer === "" ? "the whole path" : `the ${short(layer, 40)} layer`}, ${cost(whole / tree.packets)} per ${group.per}` +
-        (about ? `; published ${about.total_us.toFixed(3)} \u00b5s` : "") +
-        (said.fn >= 0 ? "; the upright line is the published share" : ""),
-    ),
-    h(
-      "ol",
-      {},
-      ...bars.map((f) =>
-        row(
-          h("button", { type: "button", class: "link", title: functions[f.fn].name.length > NAME_LETTERS ? short(functions[f.fn].name, 400) : null, onclick: () => pick(f.fn) }, short(functions[f.fn].name, NAME_LETTERS)),
-          f.self,
-          functions[f.fn].layer,
-          f.fn === said.fn,
-        ),
-      ),
-      restSelf > 0 ? row(`${rest.length} more`, restSelf, "", false, true) : null,
-    ),
-    said.text ? h("p", { class: "published" }, said.text) : null,
-  );
+  const percentOf = (part: number): number => (part * 100) / longest;
+  const figures = (self: number): string[] => [cost(self / tree.packets), percent(share(self, whole))];
+  const rows = bars.map(({ fn, self }): BarRow => ({
+    kind: "layer",
+    name: functions[fn].name,
+    open: () => pick(fn),
+    figures: figures(self),
+    bars: [
+      { from: 0, wide: percentOf(share(self, whole)), style: toneOf(functions[fn].layer) },
+      ...(fn === said.fn ? [{ from: percentOf(mark), wide: 0, kind: "mark", title: `published: ${percent(mark)}` }] : []),
+    ],
+  }));
+  if (restSelf > 0) {
+    rows.push({ kind: "rest", name: `${rest.length} more`, figures: figures(restSelf), bars: [] });
+  }
+  const figure = barList({
+    caption: [
+      about ? `Figure ${short(about.figure, 8)}, ${group.class}: ` : "",
+      `${layer === "" ? "the whole path" : `the ${short(layer, 40)} layer`}, ${cost(whole / tree.packets)} per ${group.per}`,
+      about ? `; published ${about.total_us.toFixed(3)} \u00b5s` : "",
+      said.fn >= 0 ? "; the upright line is the published share" : "",
+    ],
+    rows,
+  });
+  if (said.text) {
+    figure.append(h("p", { class: "published" }, said.text));
+  }
+  return figure;
 }

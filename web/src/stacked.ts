@@ -1,16 +1,15 @@
 /** Bars that are made of parts, one below the other, with a key. */
+import { cumsum, max, sum } from "d3-array";
+import { barList, MOST_ROWS, NAME_LETTERS } from "./barlist";
 import { h, type Child } from "./dom";
 import { short } from "./number";
 
-const NAME_LETTERS = 60;
 /** A part below this share of the longest bar is not in the key. */
 const NAMED_SHARE = 0.01;
 /** A part that is narrower than this, in percent, has no line between it and the next. */
 const THIN = 1.5;
 /** A part that is wider than this share of its bar has its name in it. */
 const LABEL_SHARE = 0.09;
-/** With more rows than this they are low, and lie in a box that scrolls. */
-export const MOST_ROWS = 16;
 
 export interface Part {
   name: string;
@@ -39,9 +38,9 @@ export interface Stacked {
 }
 
 export function stacked({ caption, rows, own, labels }: Stacked): HTMLElement {
-  const whole = (row: Row): number => row.parts.reduce((sum, part) => sum + Math.max(part.value, 0), 0);
-  const longest = Math.max(...rows.map(whole), 1e-9);
-  const full = (row: Row): number => (own ? Math.max(whole(row), 1e-9) : longest);
+  const whole = (row: Row): number => sum(row.parts, (part) => Math.max(part.value, 0)) || 1e-9;
+  const longest = max(rows, whole) ?? 1e-9;
+  const full = (row: Row): number => (own ? whole(row) : longest);
   const named = new Map<string, Part>();
   for (const row of rows) {
     for (const part of row.parts) {
@@ -51,45 +50,36 @@ export function stacked({ caption, rows, own, labels }: Stacked): HTMLElement {
     }
   }
   const many = rows.length > MOST_ROWS;
-  const list = h(
-    "ol",
-    {},
-    ...rows.map((row) => {
-      let from = 0;
-      const name = short(row.name, NAME_LETTERS);
-      return h(
-        "li",
-        {},
-        h("span", { class: "name", title: row.name.length > NAME_LETTERS ? short(row.name, 400) : null }, row.open ? h("button", { type: "button", class: "link", onclick: row.open }, name) : name),
-        ...row.figures.map((figure) => h("span", { class: "number" }, figure)),
-        h(
-          "span",
-          { class: "track", role: "img", "aria-label": row.parts.filter((part) => part.value > 0).map((part) => `${short(part.name, 40)} ${part.text}`).join(", ") },
-          ...row.parts.map((part) => {
-            const wide = (Math.max(part.value, 0) * 100) / full(row);
-            const at = from;
-            from += wide;
-            return wide > 0
-              ? h(
-                  "span",
-                  { class: `bar ${part.look.class}${wide < THIN ? " thin" : ""}`, title: `${short(part.name, NAME_LETTERS)}: ${part.text}`, "--from": `${at}%`, "--wide": `${wide}%`, ...part.look.style },
-                  labels && wide > LABEL_SHARE * 100 ? h("span", { class: "label" }, short(part.name, 24)) : null,
-                )
-              : null;
-          }),
-        ),
-      );
+  const figure = barList({
+    kind: `stacked${rows.every((row) => row.figures.length === 1) ? " one" : ""}${many ? " many" : ""}${labels ? " labelled" : ""}`,
+    caption,
+    scrolls: many ? `${rows.length} bars` : null,
+    rows: rows.map((row) => {
+      const shown = row.parts.filter((part) => part.value > 0);
+      const wide = (part: Part): number => (part.value * 100) / full(row);
+      const ends = cumsum(shown, wide);
+      return {
+        name: row.name,
+        open: row.open,
+        figures: row.figures,
+        said: shown.map((part) => `${short(part.name, 40)} ${part.text}`).join(", "),
+        bars: shown.map((part, i) => ({
+          from: ends[i] - wide(part),
+          wide: wide(part),
+          kind: `${part.look.class}${wide(part) < THIN ? " thin" : ""}`,
+          style: part.look.style,
+          title: `${short(part.name, NAME_LETTERS)}: ${part.text}`,
+          label: labels && wide(part) > LABEL_SHARE * 100 ? short(part.name, 24) : null,
+        })),
+      };
     }),
-  );
-  return h(
-    "figure",
-    { class: `bars stacked${rows.every((row) => row.figures.length === 1) ? " one" : ""}${many ? " many" : ""}${labels ? " labelled" : ""}` },
-    h("figcaption", {}, ...caption),
-    many ? h("div", { class: "rows", tabindex: 0, role: "region", "aria-label": `${rows.length} bars` }, list) : list,
+  });
+  figure.append(
     h(
       "ul",
       { class: "key" },
       ...[...named.values()].map((part) => h("li", {}, h("span", { class: `swatch ${part.look.class}`, "aria-hidden": "true", ...part.look.style }), short(part.name, NAME_LETTERS))),
     ),
   );
+  return figure;
 }
