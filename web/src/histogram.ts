@@ -9,6 +9,8 @@ import { h, s } from "./dom";
 import { nsUnit, percent, plural, share, thousands } from "./number";
 import { axisBelow, fitted, ratioScale } from "./plot";
 
+/** As wide as letters are on the average where they are wide. */
+const LETTER = 7.5;
 const SUB = 16;
 const LAST = 511;
 
@@ -110,20 +112,21 @@ function tick(ns: number): string {
 function picture(buckets: Bucket[], all: Bin[], [low, high]: [number, number], marks: [string, number | null][], wide: number): SVGElement {
   const tall = 190;
   const base = tall - 22;
-  const room = base - 34;
+  const room = base - 38;
   const x = ratioScale([2 ** low, 2 ** high], [8, wide - 8], 60);
   const tops = heights(all);
   const timed = sum(all, (bin) => bin.count);
-  // Marks that would be written over each other go one below the other.
-  let last = Number.NEGATIVE_INFINITY;
-  let row = 0;
+  // A mark whose name would be written over another goes below it.
+  const rows = [Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY];
   const placed = marks
     .filter((mark): mark is [string, number] => mark[1] !== null)
     .map(([name, ns]) => {
       const at = x.at(ns);
-      row = at - last < 62 ? (row + 1) % 3 : 0;
-      last = at;
-      return { name, at, top: 10 + row * 11, end: at > wide - 70 };
+      const end = at > wide - 70;
+      const from = end ? at - 3 - name.length * LETTER : at + 3;
+      const row = Math.max(rows.findIndex((taken) => taken < from), 0);
+      rows[row] = end ? at : from + name.length * LETTER;
+      return { name, at, top: 10 + row * 12.5, end };
     });
   return s(
     "svg",

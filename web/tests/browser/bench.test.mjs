@@ -119,6 +119,40 @@ test("charts on a phone", async (t) => {
   await page.waitForFunction((was) => document.querySelector(".plot > svg").getAttribute("viewBox") !== was, before);
 });
 
+/** Check that in pictures, however wide, no text is on another or cut, and that they are drawn anew when the window changes. */
+test("text in pictures", async (t) => {
+  for (const name of ["page-bench.json", "page-stages.json", "page-times.json"]) {
+    const page = await open(t, golden(name));
+    for (const width of [1280, 700, 360]) {
+      await page.setViewportSize({ width, height: 800 });
+      await page.waitForFunction(() =>
+        [...document.querySelectorAll(".plot > svg")].every((svg) => Math.abs(svg.getBoundingClientRect().width - svg.viewBox.baseVal.width) < 5),
+      );
+      const found = await page.$$eval(".plot > svg", (all) =>
+        all.flatMap((svg) => {
+          const texts = [...svg.querySelectorAll("text")].map((e) => ({ text: e.textContent, at: e.getBoundingClientRect() }));
+          const box = svg.getBoundingClientRect();
+          const cut = texts.filter(({ at }) => at.left < box.left - 2 || at.right > box.right + 2 || at.top < box.top - 4 || at.bottom > box.bottom + 4);
+          // Lines of text may touch, as in a paragraph.
+          const on = texts.flatMap((a, i) =>
+            texts.slice(i + 1).filter((b) => a.at.left < b.at.right && b.at.left < a.at.right && a.at.top + 3 < b.at.bottom && b.at.top + 3 < a.at.bottom).map((b) => `${a.text} and ${b.text}`),
+          );
+          return [...cut.map(({ text }) => `${text} is cut`), ...on];
+        }),
+      );
+      assert.deepEqual(found, [], `${name} at ${width}`);
+      // A ledger's text is beside what is drawn.
+      const room = await page.$$eval(".flow .plot > svg", (all) =>
+        all.map((svg) => {
+          const ends = (what, end) => [...svg.querySelectorAll(what)].map((e) => e.getBoundingClientRect()[end]);
+          return Math.min(...ends("text", "left")) - Math.max(...ends("rect, path", "right"));
+        }),
+      );
+      assert.ok(room.every((one) => one > -0.5), `${name} at ${width}: ${room}`);
+    }
+  }
+});
+
 /** Check that lines can be seen in the light and in the dark, and on paper. */
 test("colours of charts", async (t) => {
   for (const colorScheme of ["light", "dark"]) {
