@@ -5,15 +5,18 @@ import { defineConfig } from "vite";
 /** What a Content-Security-Policy calls a script or a style sheet that it lets in. */
 const hash = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
 
-/** What is in the script beside our own, and has to be named wherever it goes. */
-const CARRIED = [
-  "@dagrejs/dagre", "@dagrejs/graphlib", "d3-array", "d3-axis", "d3-color", "d3-format", "d3-interpolate", "d3-path", "d3-scale",
-  "d3-selection", "d3-shape", "d3-time", "d3-time-format", "internmap",
-];
+/** Packages that are in a script beside our own: they have to be named wherever it goes. */
+function carried(modules) {
+  const names = Object.entries(modules).flatMap(([id, { renderedLength }]) => {
+    const name = /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1];
+    return name && renderedLength > 0 ? [name] : [];
+  });
+  return [...new Set(names)].sort();
+}
 
 /** The licences of these, as a comment. */
-function licences() {
-  const texts = CARRIED.map((name) => {
+function licences(names) {
+  const texts = names.map((name) => {
     const text = readFileSync(new URL(`node_modules/${name}/LICENSE`, import.meta.url), "utf8");
     return `${name}\n\n${text.trim()}`;
   });
@@ -32,9 +35,11 @@ function oneFile() {
       let script = "";
       let style = "";
       let page;
+      const names = [];
       for (const [name, item] of Object.entries(bundle)) {
         if (item.type === "chunk") {
           script += item.code;
+          names.push(...carried(item.modules));
         } else if (name.endsWith(".css")) {
           style += item.source;
         } else if (name.endsWith(".html")) {
@@ -69,7 +74,7 @@ function oneFile() {
       text = replaced(text, "<!-- style -->", `<style>${style}</style>`);
       // As text that the parser has seen all of, it runs when the data are there.
       text = replaced(text, "<!-- script -->", `<script type="module">${script}</script>`);
-      text = replaced(text, "<!-- licences -->", licences());
+      text = replaced(text, "<!-- licences -->", licences(names));
       page.source = text;
     },
   };
