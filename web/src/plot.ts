@@ -1,5 +1,5 @@
 /** What charts are drawn by: scales, axes with round numbers on them, and room for labels. */
-import { extent, leastIndex, pairs } from "d3-array";
+import { extent, leastIndex, pairs, ticks } from "d3-array";
 import { axisBottom, axisLeft, type Axis } from "d3-axis";
 import { scaleLinear, scaleLog, type ScaleLinear, type ScaleLogarithmic } from "d3-scale";
 import { select } from "d3-selection";
@@ -37,8 +37,11 @@ export function domainOf(values: number[], log: boolean): [number, number] {
 /** Whether there is so much room from each tick to the next. */
 const apart = ({ at, ticks }: Scale, room: number): boolean => pairs(ticks).every(([a, b]) => Math.abs(at(b) - at(a)) >= room);
 
-/** The first of some scales on which ticks are far enough apart, or else the last. */
-const roomy = (scales: Scale[], room: number): Scale => scales.find((scale) => apart(scale, room)) ?? scales[scales.length - 1];
+/** Of some scales the first on which ticks are far enough apart, and are two at least if that can be had. */
+function roomy(scales: Scale[], room: number): Scale {
+  const fit = scales.filter((scale) => apart(scale, room));
+  return fit.find(({ ticks }) => ticks.length > 1) ?? fit.find(({ ticks }) => ticks.length > 0) ?? scales[scales.length - 1];
+}
 
 /** From so many ticks down to two. */
 const fewer = <T>(length: number, room: number, make: (count: number) => T): T[] => {
@@ -52,7 +55,16 @@ export function ratioScale(domain: [number, number], range: [number, number], ro
   // d3 leaves out all but powers of ten where there are more of these than are asked for.
   const all = at.ticks(Math.ceil(Math.log10(domain[1] / domain[0])) + 1);
   const of = (digits: string): Scale => ({ at, ticks: all.filter((tick) => digits.includes(tick.toExponential()[0])) });
-  return roomy([...["123456789", "125", "13", "1"].map(of), ...fewer(Math.abs(range[1] - range[0]), room, (count) => ({ at, ticks: at.ticks(count) }))], room);
+  const counts = fewer(Math.abs(range[1] - range[0]), room, (count) => count);
+  return roomy(
+    [
+      ...["123456789", "125", "13", "1"].map(of),
+      ...counts.map((count) => ({ at, ticks: at.ticks(count) })),
+      // Between two powers of ten, 6 and 8 may have room where 5, 10 and all others have none.
+      ...counts.map((count) => ({ at, ticks: ticks(...domain, count) })),
+    ],
+    room,
+  );
 }
 
 /** A scale over some values; ticks are so far apart at least. */
