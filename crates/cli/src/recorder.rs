@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use clap::Args;
 use netplumb_engine::run::Save;
-use netplumb_engine::{EngineError, Options, Plan};
+use netplumb_engine::{EngineError, GuestRun, Options, Plan};
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::recording::{Recording, env};
 use netplumb_store::{Output, Writer};
@@ -154,7 +154,8 @@ pub(crate) fn record(
     let plan =
         &(plan.clone().with_seeds(options.seeds.unwrap_or(1))).map_err(crate::exit::Usage)?;
     let measure = |engine: &Options, recording: &mut Recording, save: Save<'_>, teller: &Teller| {
-        netplumb_engine::run(plan, engine, recording, save, &|event| teller.tell(event))
+        let run = GuestRun::exact(plan.clone());
+        netplumb_engine::run_in_guests(&run, engine, recording, save, &|event| teller.tell(event))
     };
     let outcome = record_by(measure, name, experiment_toml, options, cache)?;
     let more = plan.arms.len() > 1 && !outcome.recording.blocks.is_empty();

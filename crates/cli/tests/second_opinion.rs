@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use netplumb_engine::second_opinion::{SecondOpinion, time_functions};
-use netplumb_engine::{Options, Plan};
+use netplumb_engine::{GuestRun, Options, Plan, run_in_guests};
 use netplumb_instruments::single::RCU_INSNS;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::vm::kernels::KernelStore;
@@ -108,7 +108,8 @@ fn fexit_agrees_on_inclusive_cost() {
     };
 
     let mut recording = Recording::default();
-    netplumb_engine::run(&plan, &options, &mut recording, &mut |_| Ok(()), &|_| ()).unwrap();
+    let run = GuestRun::exact(plan.clone());
+    run_in_guests(&run, &options, &mut recording, &mut |_| Ok(()), &|_| ()).unwrap();
     let names: Vec<&str> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
     let opinion = time_functions(&plan, &options, &names).unwrap();
     // "tsc-early" is the same counter, before the kernel has measured it at length.

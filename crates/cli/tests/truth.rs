@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use netplumb_engine::second_opinion::{SecondOpinion, spec_of, time_by};
-use netplumb_engine::{Options, Plan};
+use netplumb_engine::{GuestRun, Options, Plan, run_in_guests};
 use netplumb_instruments::functions::correct::correct;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::vm::kernels::KernelStore;
@@ -172,7 +172,8 @@ fn agree(proto: &str, own: &[&str], mechanism: Option<Mechanism>) {
         return;
     };
     let mut recording = Recording::default();
-    netplumb_engine::run(&plan, &options, &mut recording, &mut |_| Ok(()), &|_| ()).unwrap();
+    let run = GuestRun::exact(plan.clone());
+    run_in_guests(&run, &options, &mut recording, &mut |_| Ok(()), &|_| ()).unwrap();
     let names: Vec<&str> = COMMON.iter().chain(own).copied().collect();
     let spec = TimingSpec {
         mechanism,

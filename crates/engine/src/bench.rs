@@ -10,25 +10,30 @@ mod beside;
 pub(crate) mod block;
 mod changes;
 mod explain;
+mod ground;
 mod guest;
 mod ledger;
 mod nics;
 mod search;
-mod site;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use netplumb_instruments::instrument::BESIDE_RATES;
 use netplumb_lab::netns::names;
-use netplumb_lab::vm::process::{Cancel, VmError};
+use netplumb_lab::vm::process::Cancel;
 use netplumb_model::bench::{Bench, BenchArm, Frames, Limit, Measured, quantities, rate_word};
 use netplumb_model::class::Link;
-use netplumb_model::recording::{Recording, env};
+use netplumb_model::recording::{Block, Recording, env};
 use netplumb_model::text::counted;
 
+use crate::collect::Index;
 use crate::error::EngineError;
-use crate::live::{LAB_NETNS, turns};
+use crate::live::LAB_NETNS;
 use crate::run::Save;
+use crate::schedule::{Turn, interleaved, whole};
+use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 use block::Ran;
 use guest::InGuest;
 pub(crate) use nics::Own;
@@ -123,7 +128,7 @@ pub fn run_bench(
         }
         None => {
             let facts = &mut recording.environment;
-            facts.insert("machine.cpus".into(), site::online()?.len().to_string());
+            facts.insert("machine.cpus".into(), ground::online()?.len().to_string());
             facts.extend(crate::guest::facts());
             facts.extend(netplumb_instruments::rates::cpu::facts());
             None
@@ -149,29 +154,48 @@ pub fn run_bench(
         recording.environment.insert(env::NICS.into(), told);
     }
     save(recording).map_err(EngineError::Save)?;
-    let mut run = Run {
+    let tell = RefCell::new(tell);
+    let mut index = Index::of(recording);
+    let mut keeper = Keeper::new(recording, save, options.cancel);
+    let arms = plan.arms.len();
+    let mut site = OneAtATime::new(Run {
         plan,
         options,
         own: own.as_ref(),
-        recording,
-        save,
-        tell,
+        tell: &tell,
         limits: BTreeMap::new(),
         absent: BTreeSet::new(),
         diagnosed: BTreeSet::new(),
         guest,
+        index: &mut index,
+    });
+    let mut turns = match plan.search {
+        true => whole(arms, 1, 0..1),
+        false => interleaved(arms, 1, plan.blocks, options.seed),
     };
-    let mut result = match plan.search {
-        true => run.search(),
-        false => run.blocks(),
-    };
-    if let (Ok(()), Some(beside), None) = (&result, options.beside, &run.guest) {
-        result = run.beside(beside);
+    if let (Some(beside), None) = (options.beside, &site.site.guest) {
+        let others = interleaved(arms, 1, beside.blocks, options.seed);
+        turns.extend(others.into_iter().map(|turn| Turn { by: BESIDE, ..turn }));
     }
-    let result = result.and_then(|()| run.complete());
+    let all = turns.iter().map(|turn| turn.blocks.len() as u32).sum();
+    let names = [RATES, BESIDE_RATES.name()];
+    let result = site::run(
+        &mut site,
+        turns,
+        &names,
+        &mut keeper,
+        &mut |recording, over| {
+            (tell.borrow_mut())(BenchEvent::Block(recording, over, all));
+        },
+    );
+    drop(site);
+    let result = result.and_then(|()| {
+        keeper.recording.complete = true;
+        keeper.keep()
+    });
     let ended = own.map_or(Ok(()), Own::end);
     if let (Err(_), Err(error)) = (&result, &ended) {
-        tell(BenchEvent::Note(error.to_string()));
+        (tell.borrow_mut())(BenchEvent::Note(error.to_string()));
     }
     result?;
     Ok(ended?)
@@ -252,15 +276,16 @@ fn limit_key(arm: &BenchArm) -> String {
     format!("{:?} {} {} {}", arm.frames, arm.cores, arm.batch, arm.apart)
 }
 
+/// The number in turns of what says where the time of a path goes.
+const BESIDE: usize = 1;
+
 /// A run under way.
-struct Run<'a> {
+struct Run<'a, 't> {
     plan: &'a BenchPlan,
     options: &'a BenchOptions<'a>,
     /// The user's own interfaces.
     own: Option<&'a Own>,
-    recording: &'a mut Recording,
-    save: Save<'a>,
-    tell: Tell<'a>,
+    tell: &'a RefCell<Tell<'t>>,
     /// What the generator makes by itself, by what is sent and from how many CPUs.
     limits: BTreeMap<String, Found>,
     /// Arms that can't be here.
@@ -269,6 +294,17 @@ struct Run<'a> {
     diagnosed: BTreeSet<usize>,
     /// Where it is done, if not here.
     guest: Option<InGuest>,
+    index: &'a mut Index,
+}
+
+impl Alone for Run<'_, '_> {
+    fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
+        match turn.by {
+            BESIDE => self.beside(turn, keeper.recording),
+            _ if self.plan.search => self.search(turn.arm, keeper),
+            _ => self.rates(turn, keeper.recording),
+        }
+    }
 }
 
 /// A limit of the generator's, as far as it is known.
@@ -285,45 +321,27 @@ const RATES: &str = quantities::HANDLED.instrument;
 /// A limit that is unknown, or that a block exceeds, is looked for so often.
 const LIMIT_TRIES: u32 = 3;
 
-impl Run<'_> {
-    fn complete(self) -> Result<(), EngineError> {
-        self.recording.complete = true;
-        (self.save)(self.recording).map_err(EngineError::Save)
-    }
-
-    fn blocks(&mut self) -> Result<(), EngineError> {
-        let order = turns(
-            self.plan.arms.len(),
-            self.plan.blocks,
-            false,
-            self.options.seed,
-        );
-        let all = order.len() as u32;
-        for (done, turn) in (1..).zip(order) {
-            if self.cancelled() {
-                return Err(VmError::Interrupted.into());
-            }
-            if self.absent.contains(&turn.arm) {
-                continue;
-            }
-            let arm = self.plan.arms[turn.arm];
-            match self.block(&arm)? {
-                Ran::Measured(measured, facts) => {
-                    self.facts(facts);
-                    self.check_limit(&arm, &measured);
-                    let invalid = measured.invalid();
-                    self.add(turn.arm, turn.index, &measured);
-                    if invalid.is_some() && self.diagnosed.insert(turn.arm) {
-                        let found = self.diagnose(&arm)?;
-                        self.recording.notes_of(turn.arm).diagnosis = Some(found);
-                    }
+impl Run<'_, '_> {
+    /// A block of rates.
+    fn rates(&mut self, turn: &Turn, recording: &mut Recording) -> Result<Ended, EngineError> {
+        let arm = self.plan.arms[turn.arm];
+        match self.block(&arm)? {
+            Ran::Measured(measured, facts) => {
+                add_facts(recording, facts);
+                self.check_limit(&arm, &measured);
+                let invalid = measured.invalid();
+                add(recording, turn.arm, turn.blocks.start, &measured);
+                if invalid.is_some() && self.diagnosed.insert(turn.arm) {
+                    let found = self.diagnose(&arm)?;
+                    recording.notes_of(turn.arm).diagnosis = Some(found);
                 }
-                Ran::CannotHere(why) => self.cannot(turn.arm, why),
+                Ok(Ended::Measured)
             }
-            (self.save)(self.recording).map_err(EngineError::Save)?;
-            (self.tell)(BenchEvent::Block(self.recording, done, all));
+            Ran::CannotHere(why) => {
+                self.absent.insert(turn.arm);
+                Ok(Ended::CannotHere(why))
+            }
         }
-        Ok(())
     }
 
     /// What the generator makes by itself of what an arm is sent, from as many CPUs; or why
@@ -356,46 +374,32 @@ impl Run<'_> {
         }
     }
 
-    fn add(&mut self, arm: usize, index: u32, measured: &Measured) {
-        self.recording
-            .blocks
-            .push(netplumb_model::recording::Block {
-                arm: arm as u32,
-                instrument: RATES.into(),
-                index,
-                ledger: measured.ledger(),
-                totals: Vec::new(),
-                entered: 0,
-                returned: 0,
-                duration_ns: measured.window_ns,
-            });
-        let block = self.recording.blocks.len() as u32 - 1;
-        measured.add_to(self.recording, block);
-    }
-
-    /// Facts of how it came about: those of the first block that has them.
-    fn facts(&mut self, facts: BTreeMap<String, String>) {
-        for (key, value) in facts {
-            self.recording.environment.entry(key).or_insert(value);
-        }
-    }
-
-    /// An arm can't be here.
-    fn cannot(&mut self, arm: usize, why: String) {
-        self.absent.insert(arm);
-        let failed = &mut self.recording.notes_of(arm).failed;
-        failed.insert(RATES.into(), why);
-    }
-
     /// Whether packets run over NICs: the user's own, or those of a guest.
     fn has_nics(&self) -> bool {
         let emulated = self.options.guest.is_some_and(|lab| lab.link != Link::Veth);
         self.own.is_some() || emulated
     }
+}
 
-    fn cancelled(&self) -> bool {
-        self.options
-            .cancel
-            .load(std::sync::atomic::Ordering::Relaxed)
+/// Add a block of rates.
+fn add(recording: &mut Recording, arm: usize, index: u32, measured: &Measured) {
+    recording.blocks.push(Block {
+        arm: arm as u32,
+        instrument: RATES.into(),
+        index,
+        ledger: measured.ledger(),
+        totals: Vec::new(),
+        entered: 0,
+        returned: 0,
+        duration_ns: measured.window_ns,
+    });
+    let block = recording.blocks.len() as u32 - 1;
+    measured.add_to(recording, block);
+}
+
+/// Facts of how it came about: those of the first block that has them.
+fn add_facts(recording: &mut Recording, facts: BTreeMap<String, String>) {
+    for (key, value) in facts {
+        recording.environment.entry(key).or_insert(value);
     }
 }

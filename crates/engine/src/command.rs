@@ -18,12 +18,14 @@ use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::message::{CommandEnd, CommandPlan, Output, Reply, Request, RunPlan};
 use netplumb_model::recording::{Arm, Loss, Recording};
 use netplumb_model::symbol::is_part;
-use netplumb_model::timing::TimingSpec;
+use netplumb_model::timing::{INSTRUCTIONS, TimingSpec};
 
 use crate::error::EngineError;
 use crate::origin::{Boot, Origin};
 use crate::plan::Plan;
 use crate::run::{Options, Progress, Save};
+use crate::schedule::{Turn, whole};
+use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 
 /// How long a command that is told to end may take to.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(20);
@@ -94,10 +96,42 @@ pub fn run_command(
     recording
         .environment
         .insert("command.warmup".into(), run.warmup.to_string());
+    recording.complete = false;
+    let name = match &run.timed {
+        None => INSTRUCTIONS.instrument,
+        Some(spec) => &spec.instrument,
+    };
+    let mut keeper = Keeper::new(recording, save, &options.cancel);
     let mut said = Said { output, ends };
-    match &run.timed {
-        None => exact::measure(run, options, recording, save, progress, &mut said),
-        Some(spec) => timed::measure(run, spec, options, recording, save, progress, &mut said),
+    let mut site = OneAtATime::new(Runs {
+        run,
+        options,
+        progress,
+        said: &mut said,
+    });
+    let turns = whole(1, 1, 0..run.blocks);
+    site::run(&mut site, turns, &[name], &mut keeper, &mut |_, _| {})?;
+    keeper.recording.complete = !said.ends.iter().any(|end| end.stopped);
+    keeper.keep()
+}
+
+/// A command in a guest of its own.
+struct Runs<'a, 's> {
+    run: &'a CommandRun,
+    options: &'a Options,
+    progress: &'a (dyn Fn(Progress) + Sync),
+    said: &'a mut Said<'s>,
+}
+
+impl Alone for Runs<'_, '_> {
+    /// All its runs: the guest that has them runs nothing else.
+    fn turn(&mut self, _: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
+        let (options, progress) = (self.options, self.progress);
+        match &self.run.timed {
+            None => exact::measure(self.run, options, keeper, progress, self.said)?,
+            Some(spec) => timed::measure(self.run, spec, options, keeper, progress, self.said)?,
+        }
+        Ok(Ended::Measured)
     }
 }
 
@@ -174,15 +208,14 @@ impl CommandRun {
         &self,
         arm: &Arm,
         options: &Options,
-        recording: &mut Recording,
-        save: Save<'_>,
+        keeper: &mut Keeper<'_>,
         progress: &dyn Fn(Progress),
     ) -> Result<Base, EngineError> {
         let plan = self.plan(arm);
         let store = KernelStore::new(&options.cache);
         let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
         let kernel = store.find(&self.kernel)?;
-        save(recording).map_err(EngineError::Save)?;
+        keeper.keep()?;
         let (modules, mut made) = modules(&kernel.module_tree()?, &self.modules)?;
         if let Some(bytes) = &self.stdin {
             made.push((STDIN.into(), 0o600, bytes.clone()));
@@ -200,7 +233,7 @@ impl CommandRun {
         let archive = bulk::archive(&self.bundle, &made)?;
         let archive = process::memfd("netplumb-files", &archive)
             .map_err(EngineError::host("hold the files"))?;
-        recording.environment.extend(origin.facts.clone());
+        keeper.recording.environment.extend(origin.facts.clone());
         Ok(Base {
             origin,
             links,
@@ -261,22 +294,6 @@ fn facts(
         Ok(())
     })?;
     Ok(())
-}
-
-/// Keep what there is, and say what went wrong before it can't be kept.
-fn keep(
-    outcome: Result<(), EngineError>,
-    recording: &mut Recording,
-    save: Save<'_>,
-    ends: &[CommandEnd],
-) -> Result<(), EngineError> {
-    recording.complete = outcome.is_ok() && !ends.iter().any(|e| e.stopped);
-    if recording.blocks.is_empty() {
-        return outcome;
-    }
-    let saved = save(recording).map_err(EngineError::Save);
-    outcome?;
-    saved
 }
 
 /// Where the kernel prepares the stacks of new tasks.

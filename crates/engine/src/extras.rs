@@ -170,10 +170,8 @@ fn entered(recording: &Recording, arm: usize) -> BTreeSet<&str> {
     costs.map(name).collect()
 }
 
-/// Note why an arm of a scan has no blocks, or too few.
-pub(crate) fn failed(recording: &mut Recording, arm: usize, error: &EngineError) {
+/// What went wrong, in a line of a bounded length.
+pub(crate) fn in_a_line(error: &EngineError) -> String {
     let why: Vec<String> = error.to_string().lines().map(String::from).collect();
-    let why = why.join(" ").chars().take(400).collect();
-    let failed = &mut recording.notes_of(arm).failed;
-    failed.insert(INSTRUCTIONS.instrument.into(), why);
+    why.join(" ").chars().take(400).collect()
 }

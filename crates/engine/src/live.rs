@@ -7,11 +7,10 @@
 mod child;
 mod collect;
 mod cpu;
-mod packets;
-mod schedule;
-mod traffic;
-mod vm;
+pub(crate) mod packets;
+pub(crate) mod traffic;
 
+use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use netplumb_instruments::live::{Live, LiveError};
@@ -19,19 +18,18 @@ use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::netns::names;
 use netplumb_lab::vm::process::Cancel;
 use netplumb_model::message::Exit;
-use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
+use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::timing::{Attached, TimingSpec, Window};
 
 pub(crate) use collect::Gatherer;
 pub(crate) use cpu::Cpus;
 pub(crate) use packets::figures;
-pub use schedule::{Turn, turns};
-pub(crate) use vm::{CommandWindows, note_clock};
-pub use vm::{GuestTiming, run_in_guests};
 
 use crate::collect::Index;
 use crate::error::EngineError;
+use crate::guests::note_instrument;
 use crate::run::Save;
+use crate::site::Keeper;
 
 /// The knob of an arm that is run without the instrument, and its value.
 pub const PROBES_OFF: (&str, &str) = ("probes", "off");
@@ -43,8 +41,9 @@ pub const LAB_HOST: &str = "host";
 /// What is to be measured.
 #[derive(Debug, Clone)]
 pub struct LivePlan {
-    /// What the instrument is to do.
-    pub spec: TimingSpec,
+    /// What each instrument is to do: one at least, and where it watches traffic of others, one
+    /// alone.
+    pub specs: Vec<TimingSpec>,
     /// What it is to watch.
     pub source: Source,
 }
@@ -164,14 +163,9 @@ pub fn run_live(
         Source::Traffic(TrafficPlan { within: None, .. }) => LAB_HOST,
         _ => LAB_NETNS,
     };
-    let facts = [
-        (env::CLOCK, plan.spec.instrument.clone()),
-        (env::UNIT, "nanoseconds".to_string()),
-        (env::LAB, lab.to_string()),
-    ];
-    recording
-        .environment
-        .extend(facts.map(|(key, value)| (key.to_string(), value)));
+    let first = plan.specs.first().map(|spec| spec.instrument.as_str());
+    note_instrument(recording, first.unwrap_or_default());
+    recording.environment.insert(env::LAB.into(), lab.into());
     recording.environment.extend(crate::guest::facts());
     // Before anything is made: what is nobody's goes first.
     match names::sweep() {
@@ -185,79 +179,95 @@ pub fn run_live(
         ))),
     }
     save(recording).map_err(EngineError::Save)?;
-    let mut run = Run {
-        plan,
+    let tell = RefCell::new(tell);
+    let probes = Probes {
+        specs: &plan.specs,
         options,
-        recording,
-        save,
-        tell,
+        tell: &tell,
         index: Index::default(),
-        probe: None,
+        attached: None,
     };
-    let outcome = match &plan.source {
-        Source::Packets(packets) => run.packets(packets),
-        Source::Traffic(traffic) => run.traffic(traffic),
-    };
-    // Whatever happened: what is in the kernel goes before anything else does.
-    run.probe = None;
-    let recording = run.recording;
-    let end = outcome?;
-    recording.complete = true;
-    (run.save)(recording).map_err(EngineError::Save)?;
+    let mut keeper = Keeper::new(recording, save, options.cancel);
+    let end = match &plan.source {
+        Source::Packets(packets) => packets::run(packets, probes, &mut keeper),
+        Source::Traffic(traffic) => traffic::run(traffic, probes, &mut keeper),
+    }?;
+    keeper.recording.complete = true;
+    keeper.keep()?;
     Ok(end)
 }
 
-/// A run under way.
-struct Run<'a> {
-    plan: &'a LivePlan,
+/// The instruments of a run, of which one is attached at a time.
+struct Probes<'a, 't> {
+    /// What each is to do, by its number in turns.
+    specs: &'a [TimingSpec],
     options: &'a LiveOptions<'a>,
-    recording: &'a mut Recording,
-    save: Save<'a>,
-    tell: Tell<'a>,
+    tell: &'a RefCell<Tell<'t>>,
     index: Index,
-    probe: Option<Probe>,
+    attached: Option<Probe>,
 }
 
-/// The instrument, attached.
+/// An instrument, attached.
 struct Probe {
-    clock: &'static str,
+    by: usize,
+    name: &'static str,
     live: Box<dyn Live>,
     gatherer: Gatherer,
 }
 
-impl Run<'_> {
-    /// Attach the instrument, if it is not; a failure is one of the first time only.
-    fn attach(&mut self, spec: &TimingSpec) -> Result<(), EngineError> {
-        if self.probe.is_none() {
-            let (clock, live) = (self.options.attach)(spec)?;
-            let facts = &mut self.recording.environment;
-            facts.insert(env::CLOCK.into(), clock.to_string());
-            let attached = live.attached();
-            (self.tell)(LiveEvent::Attached(attached));
-            let gatherer = Gatherer::new(
-                self.recording,
-                &mut self.index,
-                self.options.layers,
-                attached,
-            );
-            self.probe = Some(Probe {
-                clock,
-                live,
-                gatherer,
-            });
+impl Probes<'_, '_> {
+    /// The instruments, by their numbers in turns. The one that is left to us has the name
+    /// that it was found to have.
+    fn names(&self) -> Vec<&str> {
+        let names = self.specs.iter().map(|spec| spec.instrument.as_str());
+        names.collect()
+    }
+
+    /// Attach the instrument of a number, if it is not, in place of another one; or none.
+    fn attach(
+        &mut self,
+        by: Option<usize>,
+        spec_of: &dyn Fn(&TimingSpec) -> TimingSpec,
+        recording: &mut Recording,
+    ) -> Result<(), EngineError> {
+        if self.attached.as_ref().map(|probe| probe.by) == by {
+            return Ok(());
         }
+        // What is in the kernel goes before anything else does.
+        self.attached = None;
+        let Some((by, spec)) = by.and_then(|by| Some((by, self.specs.get(by)?))) else {
+            return Ok(());
+        };
+        let (name, live) = (self.options.attach)(&spec_of(spec))?;
+        if by == 0 {
+            recording.environment.insert(env::CLOCK.into(), name.into());
+        }
+        (self.tell.borrow_mut())(LiveEvent::Attached(live.attached()));
+        let (index, layers) = (&mut self.index, self.options.layers);
+        let gatherer = Gatherer::new(recording, index, layers, live.attached());
+        self.attached = Some(Probe {
+            by,
+            name,
+            live,
+            gatherer,
+        });
         Ok(())
     }
 
+    /// The name of the one that is attached; empty if none is.
+    fn name(&self) -> &'static str {
+        self.attached.as_ref().map_or("", |probe| probe.name)
+    }
+
     fn open(&mut self) -> Result<(), EngineError> {
-        match &mut self.probe {
+        match &mut self.attached {
             Some(probe) => Ok(probe.live.open()?),
             None => Ok(()),
         }
     }
 
     fn close(&mut self) -> Result<Option<Window>, EngineError> {
-        match &mut self.probe {
+        match &mut self.attached {
             Some(probe) => Ok(Some(probe.live.close()?)),
             None => Ok(None),
         }
@@ -265,49 +275,17 @@ impl Run<'_> {
 
     /// From one window to the next.
     fn turn(&mut self) -> Result<Option<Window>, EngineError> {
-        match &mut self.probe {
+        match &mut self.attached {
             Some(probe) => Ok(Some(probe.live.turn()?)),
             None => Ok(None),
         }
     }
 
-    /// Add a block without its figures.
-    fn add_block(&mut self, arm: usize, index: u32, ledger: Ledger, duration_ns: u64) -> u32 {
-        let instrument = match &self.probe {
-            Some(probe) => probe.clock.to_string(),
-            None => String::new(),
-        };
-        self.recording.blocks.push(Block {
-            arm: arm as u32,
-            instrument,
-            index,
-            ledger,
-            totals: Vec::new(),
-            entered: 0,
-            returned: 0,
-            duration_ns,
-        });
-        self.recording.blocks.len() as u32 - 1
-    }
-
-    fn gather(&mut self, blocks: &[u32], window: &Window) {
-        if let Some(probe) = &mut self.probe {
-            probe
-                .gatherer
-                .add(self.recording, &mut self.index, blocks, window);
+    fn gather(&mut self, recording: &mut Recording, blocks: &[u32], window: &Window) {
+        if let Some(probe) = &mut self.attached {
+            let index = &mut self.index;
+            probe.gatherer.add(recording, index, blocks, window);
         }
-    }
-
-    fn keep(&mut self, done: u32, all: Option<u32>) -> Result<(), EngineError> {
-        (self.save)(self.recording).map_err(EngineError::Save)?;
-        (self.tell)(LiveEvent::Block(self.recording, done, all));
-        Ok(())
-    }
-
-    fn cancelled(&self) -> bool {
-        self.options
-            .cancel
-            .load(std::sync::atomic::Ordering::Relaxed)
     }
 }
 

@@ -216,7 +216,7 @@ fn run(
         seed: 3,
     };
     let plan = LivePlan {
-        spec: spec(),
+        specs: vec![spec()],
         source,
     };
     let mut recording = Recording::default();

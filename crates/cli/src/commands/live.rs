@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use netplumb_engine::EngineError;
 use netplumb_engine::live::{
-    self, GuestTiming, LiveEvent, LiveOptions, LivePlan, PacketPlan, Source, TrafficPlan,
+    self, LiveEvent, LiveOptions, LivePlan, PacketPlan, Source, TrafficPlan,
 };
+use netplumb_engine::{EngineError, GuestRun, run_in_guests};
 use netplumb_instruments::instrument::{self, Instrument};
 use netplumb_instruments::live::{Live, LiveError};
 use netplumb_lab::vm::process::VmError;
@@ -213,7 +213,10 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let spec = ask::spec(&args)?;
     let source = source(&args)?;
     let measures_cost = args.live.measure_cost;
-    let plan = LivePlan { spec, source };
+    let plan = LivePlan {
+        specs: vec![spec],
+        source,
+    };
     let asked = args.live.clock();
     let chosen: Cell<Option<&'static str>> = Cell::new(asked);
     let mut end = live::LiveEnd::default();
@@ -425,9 +428,10 @@ fn in_guests(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         });
     }
     let measures_cost = args.live.measure_cost;
-    let timing = GuestTiming {
+    let timing = GuestRun {
         plan: args.plan()?,
-        spec,
+        exact: false,
+        timed: vec![spec],
         measure_cost: measures_cost,
         rate_pps: args.live.rate,
         stream: args.live.stream,
@@ -439,7 +443,7 @@ fn in_guests(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     };
     let outcome = record_by(
         |engine, recording, save, teller| {
-            live::run_in_guests(&timing, engine, recording, save, &|event| {
+            run_in_guests(&timing, engine, recording, save, &|event| {
                 teller.tell(event);
             })
         },

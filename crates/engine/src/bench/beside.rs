@@ -4,17 +4,18 @@
 use netplumb_instruments::instrument;
 use netplumb_instruments::live::Live;
 use netplumb_kernel::layers::LayerRules;
-use netplumb_lab::vm::process::VmError;
 use netplumb_model::bench::{Measured, Offered};
 use netplumb_model::recording::{Block, Ledger, Recording};
 use netplumb_model::timing::{Attached, Roles, TimingSpec, Window};
 use netplumb_workload::frames;
 
+use super::Run;
 use super::block::{self, Ran};
-use super::{BenchEvent, Run};
 use crate::collect::Index;
 use crate::error::EngineError;
-use crate::live::{Gatherer, turns};
+use crate::live::Gatherer;
+use crate::schedule::Turn;
+use crate::site::Ended;
 
 /// Blocks beside those of rates, of every arm.
 #[derive(Debug, Clone, Copy)]
@@ -64,45 +65,40 @@ impl Watch {
     }
 }
 
-impl Run<'_> {
-    /// Look at all arms that can be here, in turns.
-    pub(super) fn beside(&mut self, plan: BesidePlan<'_>) -> Result<(), EngineError> {
-        let all = 0..self.plan.arms.len();
-        let arms: Vec<usize> = all.filter(|at| !self.absent.contains(at)).collect();
-        let mut index = Index::of(self.recording);
-        let order = turns(arms.len(), plan.blocks, false, self.options.seed);
-        let all = order.len() as u32;
-        for (done, turn) in (1..).zip(order) {
-            if self.cancelled() {
-                return Err(VmError::Interrupted.into());
-            }
-            let at = arms[turn.arm];
-            let mut arm = self.plan.arms[at];
-            if self.plan.search {
-                arm.offered = Offered::Most;
-            }
-            let times = [self.plan.window, self.plan.warmup];
-            let (ran, seen) = block::measure_watched(&arm, self.own, times, self.options.cancel)?;
-            let why = match (ran, seen) {
-                (Ran::Measured(measured, _), Some(seen)) => match measured.invalid() {
-                    None => {
-                        let into = (&mut *self.recording, &mut index);
-                        seen.add(into, at as u32, turn.index, &measured, plan.layers);
-                        None
-                    }
-                    why => why,
-                },
-                (Ran::Measured(..), None) => None,
-                (Ran::CannotHere(why), _) => Some(why),
-            };
-            if let Some(why) = why {
-                let failed = &mut self.recording.notes_of(at).failed;
-                failed.insert(instrument::BESIDE_RATES.name().into(), why);
-            }
-            (self.save)(self.recording).map_err(EngineError::Save)?;
-            (self.tell)(BenchEvent::Block(self.recording, done, all));
+impl Run<'_, '_> {
+    /// A block whose window is looked at.
+    pub(super) fn beside(
+        &mut self,
+        turn: &Turn,
+        recording: &mut Recording,
+    ) -> Result<Ended, EngineError> {
+        let (false, Some(plan)) = (self.absent.contains(&turn.arm), self.options.beside) else {
+            return Ok(Ended::Measured);
+        };
+        let mut arm = self.plan.arms[turn.arm];
+        if self.plan.search {
+            arm.offered = Offered::Most;
         }
-        Ok(())
+        let times = [self.plan.window, self.plan.warmup];
+        let (ran, seen) = block::measure_watched(&arm, self.own, times, self.options.cancel)?;
+        let why = match (ran, seen) {
+            (Ran::Measured(measured, _), Some(seen)) => match measured.invalid() {
+                None => {
+                    let into = (&mut *recording, &mut *self.index);
+                    let number = turn.blocks.start;
+                    seen.add(into, turn.arm as u32, number, &measured, plan.layers);
+                    None
+                }
+                why => why,
+            },
+            (Ran::Measured(..), None) => None,
+            (Ran::CannotHere(why), _) => return Ok(Ended::CannotHere(why)),
+        };
+        if let Some(why) = why {
+            let failed = &mut recording.notes_of(turn.arm).failed;
+            failed.insert(instrument::BESIDE_RATES.name().into(), why);
+        }
+        Ok(Ended::Measured)
     }
 }
 

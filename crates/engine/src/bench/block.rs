@@ -24,9 +24,9 @@ use netplumb_workload::frames::{
 };
 
 use super::beside::{Seen, Watch};
+use super::ground::{Cpus, Ground, online};
 use super::ledger;
 use super::nics::{NicError, Own};
-use super::site::{Cpus, Ground, online};
 use super::{Run, changes};
 use crate::error::EngineError;
 
@@ -84,7 +84,7 @@ struct Counted {
     cpus: Reading,
 }
 
-impl Run<'_> {
+impl Run<'_, '_> {
     /// Set up, measure, and take down.
     pub(super) fn block(&mut self, arm: &BenchArm) -> Result<Ran, EngineError> {
         self.block_of(arm, self.plan.window)

@@ -20,6 +20,8 @@ use crate::measure::{Told, follow, spool, tap};
 use crate::origin::Origin;
 use crate::receive;
 use crate::run::{Options, Progress, Save, add_losses};
+use crate::schedule::Turn;
+use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 
 /// Environment keys begin so that tell of the guests that instructions were counted in.
 const FACTS: &str = "counted";
@@ -84,22 +86,61 @@ pub fn explain(
             facts(key, value.clone());
         }
     }
-    let mut index = Index::of(recording);
+    let arms: Vec<u32> = (paths.iter())
+        .map(|path| arm_of(recording, path, &paths))
+        .collect();
+    let turns: Vec<Turn> = (arms.iter())
+        .map(|arm| Turn {
+            arm: *arm as usize,
+            by: 0,
+            blocks: 0..plan.blocks,
+        })
+        .collect();
     let all = paths.len() as u32 * plan.blocks;
-    for (number, path) in (0..).zip(&paths) {
-        let arm = arm_of(recording, path, &paths);
-        (lab.tell)(Progress::Arm(recording.arms[arm as usize].name.clone()));
+    let mut index = Index::of(recording);
+    let mut keeper = Keeper::new(recording, save, &options.cancel);
+    let mut site = OneAtATime::new(Counting {
+        paths: arms.into_iter().zip(paths).collect(),
+        plan,
+        lab,
+        origin: &origin,
+        options: &options,
+        index: &mut index,
+    });
+    let names = [INSTRUCTIONS.instrument];
+    site::run(&mut site, turns, &names, &mut keeper, &mut |_, over| {
+        (lab.tell)(Progress::Blocks(over, all));
+    })?;
+    keeper.recording.complete = true;
+    keeper.keep()
+}
+
+/// Guests that count what frames cost along a path each.
+struct Counting<'a> {
+    /// By the numbers of their arms.
+    paths: BTreeMap<u32, BenchArm>,
+    plan: ExplainPlan,
+    lab: &'a GuestLab<'a>,
+    origin: &'a Origin,
+    options: &'a Options,
+    index: &'a mut Index,
+}
+
+impl Alone for Counting<'_> {
+    fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
+        let recording = &mut *keeper.recording;
+        let arm = turn.arm as u32;
+        let Some(path) = self.paths.get(&arm) else {
+            return Ok(Ended::Measured);
+        };
+        (self.lab.tell)(Progress::Arm(recording.arms[turn.arm].name.clone()));
         let request = CountPlan {
             arm: *path,
-            frames: plan.batches * path.batch,
-            warmup_frames: plan.batches * path.batch,
-            blocks: plan.blocks,
+            frames: self.plan.batches * path.batch,
+            warmup_frames: self.plan.batches * path.batch,
+            blocks: self.plan.blocks,
         };
-        let counted = count(&origin, request, &options)?;
-        if let Some(why) = &counted.cannot {
-            let failed = &mut recording.notes_of(arm as usize).failed;
-            failed.insert(INSTRUCTIONS.instrument.into(), in_guest(why));
-        }
+        let counted = count(self.origin, request, self.options)?;
         for (key, value) in &counted.facts {
             // They have the path's name already.
             let key = format!("{FACTS}.{key}");
@@ -107,19 +148,19 @@ pub fn explain(
         }
         if let Some(symbols) = counted.symbols.get() {
             let mut translation = Translation::default();
-            let nodes = &counted.told.nodes;
-            translation.add_nodes(recording, &mut index, symbols, &options.layers, nodes);
+            let (nodes, layers) = (&counted.told.nodes, &self.options.layers);
+            translation.add_nodes(recording, self.index, symbols, layers, nodes);
             let blocks = counted.told.windows.iter().zip(counted.ledgers);
-            for (block, (window, ledger)) in (0..).zip(blocks) {
+            for (block, (window, ledger)) in turn.blocks.clone().zip(blocks) {
                 translation.add_block(recording, arm, block, window, ledger);
             }
         }
         add_losses(recording, &counted.told.losses);
-        save(recording).map_err(EngineError::Save)?;
-        (lab.tell)(Progress::Blocks((number + 1) * plan.blocks, all));
+        Ok(match counted.cannot {
+            Some(why) => Ended::CannotHere(in_guest(&why)),
+            None => Ended::Measured,
+        })
     }
-    recording.complete = true;
-    save(recording).map_err(EngineError::Save)
 }
 
 /// The number of the arm that a path is, which may be among those whose rates there are.

@@ -6,15 +6,15 @@
 
 use std::time::Duration;
 
-use netplumb_lab::vm::process::VmError;
 use netplumb_model::bench::{BenchArm, Limit, Measured, Offered, quantities as q};
 use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::Recording;
 use netplumb_stats::search::{Goal, GoalResult, Irregular, Search, Trial, TrialResult};
 
 use super::block::Ran;
-use super::{BenchEvent, BenchPlan, Run};
+use super::{BenchEvent, BenchPlan, RATES, Run, add_facts};
 use crate::error::EngineError;
+use crate::site::{Ended, Keeper};
 
 /// Loads are looked for from here on.
 const LEAST_PPS: f64 = 1_000.0;
@@ -33,81 +33,80 @@ const UNSTEADY: &str = "a search needs a generator whose limit is known, and its
                         not be measured: other work takes its CPU: run it when the machine is \
                         idle";
 
-impl Run<'_> {
-    /// Search for each arm of the plan, one after the other; then, if frames are stamped,
-    /// run blocks at parts of what was found.
-    pub(super) fn search(&mut self) -> Result<(), EngineError> {
-        let arms = self.plan.arms.clone();
+impl Run<'_, '_> {
+    /// Search for an arm; then, if frames are stamped, run blocks at parts of what was found.
+    pub(super) fn search(
+        &mut self,
+        number: usize,
+        keeper: &mut Keeper<'_>,
+    ) -> Result<Ended, EngineError> {
+        let arm = self.plan.arms[number];
+        let name = keeper.recording.arms[number].name.clone();
+        // Over NICs no more goes out than is made, whatever they are.
+        let made = BenchArm {
+            apart: arm.apart && !self.has_nics(),
+            ..arm
+        };
+        let limit = match self.limit(&made)? {
+            Ok(Limit::Pps(limit)) => Ok(limit),
+            Ok(Limit::Unknown) => Err(UNSTEADY.to_string()),
+            Ok(Limit::NotAsked) => Err(NO_LIMIT.to_string()),
+            Err(why) => Err(why),
+        };
+        let limit = match limit {
+            Ok(limit) => limit,
+            Err(why) => return Ok(self.cannot(number, why)),
+        };
         let goals = goals(self.plan);
-        for (number, arm) in arms.iter().enumerate() {
-            let name = self.recording.arms[number].name.clone();
-            // Over NICs no more goes out than is made, whatever they are.
-            let made = BenchArm {
-                apart: arm.apart && !self.has_nics(),
-                ..*arm
+        let search = Search::new(goals.clone(), LEAST_PPS, limit.max(2.0 * LEAST_PPS));
+        let mut search = search.map_err(|e| EngineError::Search(e.to_string()))?;
+        let mut trials = 0;
+        while let Some(trial) = search.next_trial() {
+            keeper.go_on()?;
+            let paced = BenchArm {
+                offered: Offered::Pps(trial.load_pps),
+                stamped: false,
+                ..arm
             };
-            let limit = match self.limit(&made)? {
-                Ok(Limit::Pps(limit)) => Ok(limit),
-                Ok(Limit::Unknown) => Err(UNSTEADY.to_string()),
-                Ok(Limit::NotAsked) => Err(NO_LIMIT.to_string()),
-                Err(why) => Err(why),
-            };
-            let limit = match limit {
-                Ok(limit) => limit,
-                Err(why) => {
-                    self.cannot(number, why);
-                    continue;
+            let window = Duration::from_secs_f64(trial.duration_s);
+            match self.block_of(&paced, window)? {
+                Ran::Measured(measured, facts) => {
+                    add_facts(keeper.recording, facts);
+                    super::add(keeper.recording, number, trials, &measured);
+                    search.record(trial, result_of(trial, &measured));
+                    trials += 1;
                 }
-            };
-            let search = Search::new(goals.clone(), LEAST_PPS, limit.max(2.0 * LEAST_PPS));
-            let mut search = search.map_err(|e| EngineError::Search(e.to_string()))?;
-            let mut trials = 0;
-            let mut absent = false;
-            while let Some(trial) = search.next_trial() {
-                if self.cancelled() {
-                    return Err(VmError::Interrupted.into());
-                }
-                let paced = BenchArm {
-                    offered: Offered::Pps(trial.load_pps),
-                    stamped: false,
-                    ..*arm
-                };
-                let window = Duration::from_secs_f64(trial.duration_s);
-                match self.block_of(&paced, window)? {
-                    Ran::Measured(measured, facts) => {
-                        self.facts(facts);
-                        self.add(number, trials, &measured);
-                        search.record(trial, result_of(trial, &measured));
-                        trials += 1;
-                    }
-                    Ran::CannotHere(why) => {
-                        self.cannot(number, why);
-                        absent = true;
-                        break;
-                    }
-                }
-                self.keep()?;
-                (self.tell)(BenchEvent::Note(format!(
-                    "{name}: trial {trials}: {:.0} packets/s for {:.2} s",
-                    trial.load_pps, trial.duration_s
-                )));
+                Ran::CannotHere(why) => return Ok(self.cannot(number, why)),
             }
-            if absent {
-                continue;
-            }
-            let found = search.result();
-            add(self.recording, number, &goals, &found, trials);
-            self.keep()?;
-            let rate = found.first().and_then(|f| f.conditional_pps);
-            if let Some(rate) = rate.filter(|_| arm.stamped) {
-                self.latencies(arm, &name, rate)?;
-            }
+            keeper.keep()?;
+            (self.tell.borrow_mut())(BenchEvent::Note(format!(
+                "{name}: trial {trials}: {:.0} packets/s for {:.2} s",
+                trial.load_pps, trial.duration_s
+            )));
         }
-        Ok(())
+        let found = search.result();
+        add(keeper.recording, number, &goals, &found, trials);
+        keeper.keep()?;
+        let rate = found.first().and_then(|f| f.conditional_pps);
+        if let Some(rate) = rate.filter(|_| arm.stamped) {
+            self.latencies(&arm, &name, rate, keeper)?;
+        }
+        Ok(Ended::Measured)
+    }
+
+    fn cannot(&mut self, arm: usize, why: String) -> Ended {
+        self.absent.insert(arm);
+        Ended::CannotHere(why)
     }
 
     /// Blocks at parts of a rate.
-    fn latencies(&mut self, arm: &BenchArm, name: &str, rate: f64) -> Result<(), EngineError> {
+    fn latencies(
+        &mut self,
+        arm: &BenchArm,
+        name: &str,
+        rate: f64,
+        keeper: &mut Keeper<'_>,
+    ) -> Result<(), EngineError> {
         for share in SHARES {
             let paced = BenchArm {
                 offered: Offered::Pps((rate * share).max(1.0)),
@@ -115,17 +114,20 @@ impl Run<'_> {
             };
             let mut new = paced.arm(&[paced]);
             new.name = format!("{name} at {:.0} %", share * 100.0);
-            self.recording.arms.push(new);
-            let number = self.recording.arms.len() - 1;
+            keeper.recording.arms.push(new);
+            let number = keeper.recording.arms.len() - 1;
             for index in 0..self.plan.blocks {
-                if self.cancelled() {
-                    return Err(VmError::Interrupted.into());
-                }
+                keeper.go_on()?;
                 match self.block_of(&paced, self.plan.window)? {
-                    Ran::Measured(measured, _) => self.add(number, index, &measured),
-                    Ran::CannotHere(why) => self.cannot(number, why),
+                    Ran::Measured(measured, _) => {
+                        super::add(keeper.recording, number, index, &measured);
+                    }
+                    Ran::CannotHere(why) => {
+                        let failed = &mut keeper.recording.notes_of(number).failed;
+                        failed.insert(RATES.into(), why);
+                    }
                 }
-                self.keep()?;
+                keeper.keep()?;
             }
         }
         Ok(())
@@ -186,14 +188,6 @@ fn add(recording: &mut Recording, arm: usize, goals: &[Goal], found: &[GoalResul
             let notes = recording.notes_of(arm);
             notes.irregular.insert(number, why.into());
         }
-    }
-}
-
-/// Keeps a recording as it grows.
-impl Run<'_> {
-    fn keep(&mut self) -> Result<(), EngineError> {
-        let recording: &Recording = self.recording;
-        (self.save)(recording).map_err(EngineError::Save)
     }
 }
 

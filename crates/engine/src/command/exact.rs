@@ -13,19 +13,20 @@ use netplumb_instruments::exact::{
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::vm::bulk;
-use netplumb_lab::vm::machine;
 use netplumb_lab::vm::process::Guest;
 use netplumb_model::message::{Reply, Request};
-use netplumb_model::recording::{Ledger, Recording};
-use netplumb_model::timing::QEMU_PEAK;
+use netplumb_model::recording::Ledger;
+use netplumb_model::timing::{INSTRUCTIONS, QEMU_PEAK};
 
-use super::{Base, CommandRun, Said, add_command_losses, add_loss, facts, keep, runs, watched};
+use super::{Base, CommandRun, Said, add_command_losses, add_loss, facts, runs, watched};
 use crate::collect::{Index, Translation};
 use crate::debug_info::{self, Ran};
 use crate::error::EngineError;
+use crate::guests::{note_clock, note_instrument};
 use crate::measure::tap;
 use crate::receive;
-use crate::run::{Options, Progress, Save, add_losses, note_machine};
+use crate::run::{Options, Progress, add_losses, note_machine};
+use crate::site::Keeper;
 
 /// The name of the code that the kernel lends to processes.
 const VDSO: &str = "[vdso]";
@@ -34,27 +35,23 @@ const VDSO: &str = "[vdso]";
 pub(super) fn measure(
     run: &CommandRun,
     options: &Options,
-    recording: &mut Recording,
-    save: Save<'_>,
+    keeper: &mut Keeper<'_>,
     progress: &(dyn Fn(Progress) + Sync),
     said: &mut Said<'_>,
 ) -> Result<(), EngineError> {
     let arm = run.arm();
+    let recording = &mut *keeper.recording;
     recording.arms = vec![arm.clone()];
-    recording.complete = false;
     note_machine(recording, options);
-    if !options.quick {
-        recording.environment.insert(
-            format!("vm.icount_shift.{}", run.link),
-            machine::icount_shift(run.link).to_string(),
-        );
-    }
+    note_instrument(recording, INSTRUCTIONS.instrument);
+    note_clock(recording, run.link, options);
     let Base {
         origin,
         links,
         modules,
         archive,
-    } = run.base(&arm, options, recording, &mut *save, progress)?;
+    } = run.base(&arm, options, keeper, progress)?;
+    let recording = &mut *keeper.recording;
     // Loaded late, they are in no table that was saved.
     let symbols = origin.symbols.clone().filter(|_| modules.is_empty());
     let mut requests = vec![Request::Unpack { modules }, Request::ReadVdso];
@@ -160,13 +157,12 @@ pub(super) fn measure(
     );
     add_command_losses(recording, told.losses.windows_cut, said.ends);
     let (got, wanted) = (told.windows.len(), said.ends.len());
-    let outcome = match (outcome, told.error) {
+    match (outcome, told.error) {
         (Ok(()), _) if got >= wanted => Ok(()),
         (Ok(()), Some(stream)) => Err(stream.into()),
         (Ok(()), None) => Err(EngineError::WindowsMissing { got, wanted }),
         (outcome, _) => outcome,
-    };
-    keep(outcome, recording, save, said.ends)
+    }
 }
 
 /// A command's ledger: it was run.

@@ -7,13 +7,14 @@ use std::time::Duration;
 use netplumb_lab::vm::bulk;
 use netplumb_lab::vm::process::Extra;
 use netplumb_model::message::{Reply, Request};
-use netplumb_model::recording::Recording;
+use netplumb_model::recording::env;
 use netplumb_model::timing::TimingSpec;
 
-use super::{Base, CommandRun, Said, add_command_losses, facts, keep, runs};
+use super::{Base, CommandRun, Said, add_command_losses, facts, runs};
 use crate::error::EngineError;
-use crate::live::{CommandWindows, note_clock};
-use crate::run::{Options, Progress, Save, note_machine};
+use crate::guests::{CommandWindows, note_clock, note_instrument};
+use crate::run::{Options, Progress, note_machine};
+use crate::site::Keeper;
 
 /// How long the guest may take to attach the instrument, at least: a hundred functions take
 /// it half a minute, and who gives a command less time means the command.
@@ -24,21 +25,23 @@ pub(super) fn measure(
     run: &CommandRun,
     spec: &TimingSpec,
     options: &Options,
-    recording: &mut Recording,
-    save: Save<'_>,
+    keeper: &mut Keeper<'_>,
     progress: &dyn Fn(Progress),
     said: &mut Said<'_>,
 ) -> Result<(), EngineError> {
     let arm = run.arm();
-    recording.complete = false;
+    let recording = &mut *keeper.recording;
     note_machine(recording, options);
-    note_clock(recording, spec, run.link, options);
+    note_instrument(recording, &spec.instrument);
+    recording.environment.insert(env::LAB.into(), "vm".into());
+    note_clock(recording, run.link, options);
     let Base {
         origin,
         links,
         modules,
         archive,
-    } = run.base(&arm, options, recording, &mut *save, progress)?;
+    } = run.base(&arm, options, keeper, progress)?;
+    let recording = &mut *keeper.recording;
     let mut requests = vec![Request::Unpack { modules }];
     if origin.symbols.is_none() {
         requests.push(Request::Describe);
@@ -76,11 +79,10 @@ pub(super) fn measure(
         })
     })();
     add_command_losses(recording, 0, said.ends);
-    let outcome = match (outcome, said.ends.last()) {
+    match (outcome, said.ends.last()) {
         (Ok(()), Some(end)) if recording.blocks.is_empty() => Err(EngineError::NothingSeen {
             command: Some(end.exit),
         }),
         (outcome, _) => outcome,
-    };
-    keep(outcome, recording, save, said.ends)
+    }
 }

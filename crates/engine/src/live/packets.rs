@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_lab::netns::{Topology, TopologyPlan};
-use netplumb_lab::vm::process::VmError;
+use netplumb_lab::vm::process::Cancel;
+use netplumb_model::class::Proto;
 use netplumb_model::experiment::Load;
 use netplumb_model::message::RunPlan;
 use netplumb_model::quantity::{Figure, Of};
-use netplumb_model::recording::{Arm, Recording};
+use netplumb_model::recording::{Arm, Block, Recording};
 use netplumb_model::timing::{BUSY, DELIVERED, LATENCY_P50, LATENCY_P99, TimingSpec};
 use netplumb_workload::drops;
 use netplumb_workload::ends::Ends;
@@ -15,12 +16,13 @@ use netplumb_workload::packets::Traffic;
 use netplumb_workload::timed::TimedBlock;
 
 use super::cpu::Cpus;
-use super::schedule::turns;
-use super::{LiveEnd, LiveEvent, PROBES_OFF, PacketPlan, Run};
+use super::{LiveEnd, LiveEvent, PROBES_OFF, PacketPlan, Probes};
 use crate::error::EngineError;
 use crate::extras;
 use crate::guest::{ends_of, topology_of};
 use crate::plan::Plan;
+use crate::schedule::{Turn, interleaved};
+use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 
 /// Packets before the later blocks of an arm: its sockets are new each time.
 const REWARM_PACKETS: u32 = 20;
@@ -92,134 +94,198 @@ impl Standing {
 }
 
 /// How packets come.
-pub(super) fn load(stream: bool) -> Load {
+pub(crate) fn load(stream: bool) -> Load {
     match stream {
         true => Load::Stream,
         false => Load::OneAtATime,
     }
 }
 
-/// A spec for what runs between namespaces: these, and none but the arms' protocols.
-pub(super) fn spec_for(
-    spec: &TimingSpec,
-    standing: &Standing,
-    plans: &[RunPlan],
-) -> Result<TimingSpec, EngineError> {
-    let mut spec = spec.clone();
-    if spec.filter.namespaces.is_empty() {
-        spec.filter.namespaces = standing.inodes()?;
+/// Run blocks of all arms, in turns.
+pub(super) fn run(
+    packets: &PacketPlan,
+    mut probes: Probes<'_, '_>,
+    keeper: &mut Keeper<'_>,
+) -> Result<LiveEnd, EngineError> {
+    let plan = Plan {
+        arms: packets.arms.clone(),
+        packets: packets.packets,
+        warmup_packets: packets.warmup_packets,
+        blocks: packets.blocks,
+        scan: None,
+    };
+    let mut standing = Standing::new();
+    let mut arms = Vec::new();
+    for arm in &plan.arms {
+        let run = RunPlan {
+            block_ns: packets.block.map(|d| d.as_nanos() as u64),
+            rate_pps: packets.rate_pps,
+            stream: packets.stream,
+            aligned: false,
+            ..plan.run_plan(arm)
+        };
+        let at = standing.build(topology_of(&run), &mut **probes.tell.borrow_mut())?;
+        arms.push((run, at));
     }
-    if spec.filter.protos.is_empty() {
-        let protos: BTreeSet<_> = plans.iter().map(|p| p.proto).collect();
-        spec.filter.protos = protos.into_iter().collect();
+    let recording = &mut *keeper.recording;
+    recording.environment.extend(standing.facts());
+    recording.arms = plan.arms.clone();
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    for (arm, (_, at)) in arms.iter().enumerate() {
+        standing.note(recording, arm, *at);
+        extras::idle(recording, arm, load(packets.stream), cpus);
     }
-    Ok(spec)
+    if packets.measure_cost {
+        recording.arms.extend(without_probes(&plan.arms));
+    }
+    let plans: Vec<RunPlan> = arms.iter().map(|(run, _)| run.clone()).collect();
+    let within = Within {
+        inodes: standing.inodes()?,
+        protos: protos(&plans),
+    };
+    // At once, whatever comes first: if it can't be, nothing is to be run.
+    for by in (0..probes.specs.len()).rev() {
+        probes.attach(Some(by), &|spec| within.spec(spec), recording)?;
+    }
+    // With costs, the last number is that of no instrument.
+    let instruments = probes.specs.len() + usize::from(packets.measure_cost);
+    let seed = probes.options.seed;
+    let turns = interleaved(arms.len(), instruments, packets.blocks, seed);
+    let all = turns.len() as u32;
+    let names: Vec<String> = probes.names().into_iter().map(String::from).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let tell = probes.tell;
+    let mut site = OneAtATime::new(Namespaces {
+        warm: vec![false; arms.len()],
+        arms,
+        standing,
+        within,
+        cancel: probes.options.cancel,
+        probes,
+    });
+    site::run(&mut site, turns, &names, keeper, &mut |recording, over| {
+        (tell.borrow_mut())(LiveEvent::Block(recording, over, Some(all)));
+    })?;
+    Ok(LiveEnd::default())
 }
 
-impl Run<'_> {
-    pub(super) fn packets(&mut self, packets: &PacketPlan) -> Result<LiveEnd, EngineError> {
-        let plan = Plan {
-            arms: packets.arms.clone(),
-            packets: packets.packets,
-            warmup_packets: packets.warmup_packets,
-            blocks: packets.blocks,
-            scan: None,
-        };
-        let mut standing = Standing::new();
-        let mut arms = Vec::new();
-        for arm in &plan.arms {
-            let run = RunPlan {
-                block_ns: packets.block.map(|d| d.as_nanos() as u64),
-                rate_pps: packets.rate_pps,
-                stream: packets.stream,
-                aligned: false,
-                ..plan.run_plan(arm)
-            };
-            let at = standing.build(topology_of(&run), self.tell)?;
-            arms.push((run, at));
-        }
-        self.recording.environment.extend(standing.facts());
-        self.recording.arms = plan.arms.clone();
-        let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
-        for (arm, (_, at)) in arms.iter().enumerate() {
-            standing.note(self.recording, arm, *at);
-            extras::idle(self.recording, arm, load(packets.stream), cpus);
-        }
-        if packets.measure_cost {
-            self.recording.arms.extend(without_probes(&plan.arms));
-        }
-        let plans: Vec<RunPlan> = arms.iter().map(|(run, _)| run.clone()).collect();
-        let spec = spec_for(&self.plan.spec, &standing, &plans)?;
-        // At once, whatever comes first: if it can't be, nothing is to be run.
-        self.attach(&spec)?;
+/// What an instrument looks at where nothing else was asked.
+#[derive(Debug)]
+pub(super) struct Within {
+    inodes: Vec<u32>,
+    protos: Vec<Proto>,
+}
 
-        let order = turns(
-            arms.len(),
-            packets.blocks,
-            packets.measure_cost,
-            self.options.seed,
-        );
-        let all = order.len() as u32;
-        let mut warm = vec![false; arms.len()];
-        for (done, turn) in (1..).zip(order) {
-            if self.cancelled() {
-                return Err(VmError::Interrupted.into());
-            }
-            match turn.probed {
-                true => self.attach(&spec)?,
-                false => self.probe = None,
-            }
-            let (run, at) = &arms[turn.arm];
-            let warmup_packets = match std::mem::replace(&mut warm[turn.arm], true) {
-                true => run.warmup_packets.min(REWARM_PACKETS),
-                false => run.warmup_packets,
-            };
-            let run = RunPlan {
-                warmup_packets,
-                ..run.clone()
-            };
-            let arm = turn.arm + if turn.probed { 0 } else { arms.len() };
-            let block = self.block(&run, standing.ends(*at), arm, turn.index);
+impl Within {
+    /// Of namespaces that stand, all packets.
+    pub(super) fn of(standing: &Standing) -> Result<Within, EngineError> {
+        Ok(Within {
+            inodes: standing.inodes()?,
+            protos: Vec::new(),
+        })
+    }
+
+    pub(super) fn spec(&self, spec: &TimingSpec) -> TimingSpec {
+        let mut spec = spec.clone();
+        if spec.filter.namespaces.is_empty() {
+            spec.filter.namespaces.clone_from(&self.inodes);
+        }
+        if spec.filter.protos.is_empty() {
+            spec.filter.protos.clone_from(&self.protos);
+        }
+        spec
+    }
+}
+
+fn protos(plans: &[RunPlan]) -> Vec<Proto> {
+    let protos: BTreeSet<_> = plans.iter().map(|p| p.proto).collect();
+    protos.into_iter().collect()
+}
+
+/// Namespaces of this machine that packets of ours run between.
+struct Namespaces<'a, 't> {
+    // Before what it watches.
+    probes: Probes<'a, 't>,
+    arms: Vec<(RunPlan, usize)>,
+    standing: Standing,
+    within: Within,
+    /// Arms that had packets before.
+    warm: Vec<bool>,
+    cancel: &'a Cancel,
+}
+
+impl Alone for Namespaces<'_, '_> {
+    fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
+        let by = Some(turn.by).filter(|by| *by < self.probes.specs.len());
+        let within = &self.within;
+        let recording = &mut *keeper.recording;
+        self.probes
+            .attach(by, &|spec| within.spec(spec), recording)?;
+        let (run, at) = &self.arms[turn.arm];
+        let warmup_packets = match std::mem::replace(&mut self.warm[turn.arm], true) {
+            true => run.warmup_packets.min(REWARM_PACKETS),
+            false => run.warmup_packets,
+        };
+        let run = RunPlan {
+            warmup_packets,
+            ..run.clone()
+        };
+        let ends = self.standing.ends(*at);
+        let arm = turn.arm + if by.is_some() { 0 } else { self.arms.len() };
+        for index in turn.blocks.clone() {
+            let to = (arm, index);
+            let block = block(&mut self.probes, &run, ends, to, self.cancel, recording);
             if let Err(EngineError::Workload { .. }) = &block
-                && let Some(what) = standing.topology(*at).gone(run.link)
+                && let Some(what) = self.standing.topology(*at).gone(run.link)
             {
                 return Err(EngineError::Gone(what));
             }
             block?;
-            self.keep(done, Some(all))?;
         }
-        Ok(LiveEnd::default())
+        Ok(Ended::Measured)
     }
+}
 
-    fn block(
-        &mut self,
-        run: &RunPlan,
-        ends: &Ends,
-        arm: usize,
-        index: u32,
-    ) -> Result<(), EngineError> {
-        let failed = |doing: &'static str| move |source| EngineError::Workload { doing, source };
-        let mut traffic = Traffic::open(run, ends).map_err(failed("open the sockets"))?;
-        traffic.warm_up().map_err(failed("send the warm-up"))?;
-        let cpus = Cpus::read();
-        self.open()?;
-        let sent = traffic.timed_block(self.options.cancel);
-        // The window first: what was seen until an error is not lost.
-        let window = self.close()?;
-        let busy = cpus.and_then(|cpus| cpus.busy_since());
-        let mut sent = sent.map_err(failed("send and receive"))?;
-        if let Some(window) = &window {
-            drops::explain(&mut sent.ledger, run.proto, &window.drops);
-        }
-        let block = self.add_block(arm, index, sent.ledger.clone(), sent.duration_ns);
-        if let Some(window) = window {
-            self.gather(&[block], &window);
-        }
-        for figure in figures(&sent, busy) {
-            self.recording.add_figure(Of::Block(block), figure);
-        }
-        Ok(())
+/// One block, which becomes that of this arm and index.
+fn block(
+    probes: &mut Probes<'_, '_>,
+    run: &RunPlan,
+    ends: &Ends,
+    (arm, index): (usize, u32),
+    cancel: &Cancel,
+    recording: &mut Recording,
+) -> Result<(), EngineError> {
+    let failed = |doing: &'static str| move |source| EngineError::Workload { doing, source };
+    let mut traffic = Traffic::open(run, ends).map_err(failed("open the sockets"))?;
+    traffic.warm_up().map_err(failed("send the warm-up"))?;
+    let cpus = Cpus::read();
+    probes.open()?;
+    let sent = traffic.timed_block(cancel);
+    // The window first: what was seen until an error is not lost.
+    let window = probes.close()?;
+    let busy = cpus.and_then(|cpus| cpus.busy_since());
+    let mut sent = sent.map_err(failed("send and receive"))?;
+    if let Some(window) = &window {
+        drops::explain(&mut sent.ledger, run.proto, &window.drops);
     }
+    recording.blocks.push(Block {
+        arm: arm as u32,
+        instrument: probes.name().into(),
+        index,
+        ledger: sent.ledger.clone(),
+        totals: Vec::new(),
+        entered: 0,
+        returned: 0,
+        duration_ns: sent.duration_ns,
+    });
+    let block = recording.blocks.len() as u32 - 1;
+    if let Some(window) = window {
+        probes.gather(recording, &[block], &window);
+    }
+    for figure in figures(&sent, busy) {
+        recording.add_figure(Of::Block(block), figure);
+    }
+    Ok(())
 }
 
 /// What is measured of a block beside what the instrument saw, with and without it.
@@ -239,7 +305,7 @@ pub(crate) fn figures(sent: &TimedBlock, busy: Option<f64>) -> Vec<Figure> {
 
 /// The same arms without the instrument. They come after the others: they have no figures
 /// but what the workload saw.
-pub(super) fn without_probes(arms: &[Arm]) -> Vec<Arm> {
+pub(crate) fn without_probes(arms: &[Arm]) -> Vec<Arm> {
     let bare = |arm: &Arm| {
         let mut bare = arm.clone();
         bare.name = format!("{} {}={}", arm.name, PROBES_OFF.0, PROBES_OFF.1);

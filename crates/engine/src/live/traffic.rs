@@ -8,16 +8,18 @@ use netplumb_lab::vm::process::VmError;
 use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::{Arm, Block, Ledger, Recording};
-use netplumb_model::timing::{BUSY, FOLLOWED, Filter, Window};
+use netplumb_model::timing::{BUSY, FOLLOWED, Filter, TimingSpec, Window};
 use netplumb_sys::netns::Namespace;
 
 use super::child::Running;
 use super::cpu::Cpus;
-use super::packets::{Standing, spec_for};
-use super::{LiveEnd, Run, Source, TrafficPlan};
+use super::packets::{Standing, Within};
+use super::{LiveEnd, LiveEvent, Probes, TrafficPlan};
 use crate::error::EngineError;
 use crate::guest::topology_of;
 use crate::plan::Plan;
+use crate::schedule::Turn;
+use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 
 /// How often it is looked whether it is time.
 const NAP: Duration = Duration::from_millis(10);
@@ -26,113 +28,167 @@ const TX_ADDRESS: &str = "PLUMB_SELF";
 const RX_ADDRESS: &str = "PLUMB_PEER";
 const NAMESPACES: &str = "PLUMB_NAMESPACES";
 
-impl Run<'_> {
-    pub(super) fn traffic(&mut self, traffic: &TrafficPlan) -> Result<LiveEnd, EngineError> {
-        let mut standing = Standing::new();
-        let mut spec = self.plan.spec.clone();
-        let mut variables = Vec::new();
-        let mut namespace = None;
-        if let Some(arm) = &traffic.within {
-            let plan = Plan {
-                arms: vec![arm.clone()],
-                packets: 0,
-                warmup_packets: 0,
-                blocks: 0,
-                scan: None,
-            };
-            let at = standing.build(topology_of(&plan.run_plan(arm)), self.tell)?;
-            spec = spec_for(&spec, &standing, &[])?;
-            let topology = standing.topology(at);
-            let notes = topology.notes.clone();
-            self.recording.environment.extend(notes);
-            variables.push((TX_ADDRESS, topology.tx_address.to_string()));
-            variables.push((RX_ADDRESS, topology.rx_address.to_string()));
-            let names = topology.names.as_ref().map(|names| names.given().join(" "));
-            variables.push((NAMESPACES, names.unwrap_or_default()));
-            let held = topology.tx.try_clone();
-            namespace = Some(held.map_err(EngineError::host("hold a namespace"))?);
-            self.recording.environment.extend(standing.facts());
-        }
-        self.attach(&spec)?;
-        self.open()?;
-        let began = Instant::now();
-        let mut command = match traffic.command.is_empty() {
-            true => None,
-            false => {
-                let words = &traffic.command;
-                let output = traffic.output_to_stderr;
-                let started = Running::start(words, namespace, &variables, output);
-                Some(started.map_err(|source| EngineError::Command {
-                    name: words[0].clone(),
-                    source,
-                })?)
-            }
+/// Watch, window by window.
+pub(super) fn run(
+    traffic: &TrafficPlan,
+    mut probes: Probes<'_, '_>,
+    keeper: &mut Keeper<'_>,
+) -> Result<LiveEnd, EngineError> {
+    let mut standing = Standing::new();
+    let mut variables = Vec::new();
+    let mut namespace = None;
+    let mut within = None;
+    let recording = &mut *keeper.recording;
+    if let Some(arm) = &traffic.within {
+        let plan = Plan {
+            arms: vec![arm.clone()],
+            packets: 0,
+            warmup_packets: 0,
+            blocks: 0,
+            scan: None,
         };
-        let deadline = traffic.duration.map(|d| began + d);
-        let windows = traffic.duration.map(|d| {
-            let number = d.as_nanos().div_ceil(traffic.window.as_nanos().max(1));
-            u32::try_from(number).unwrap_or(u32::MAX)
-        });
-        let mut end = LiveEnd::default();
-        let mut index = 0;
-        let mut seen = false;
-        loop {
-            let cpus = Cpus::read();
-            let opened = Instant::now();
-            let until =
-                deadline.map_or(opened + traffic.window, |d| d.min(opened + traffic.window));
-            let why = self.wait(until, command.as_mut())?;
-            let last = match why {
-                Woken::Ended => {
-                    end.command = match &mut command {
-                        Some(running) => running.ended().unwrap_or_default(),
-                        None => None,
-                    };
-                    true
-                }
-                Woken::Cancelled => true,
-                Woken::Time => deadline.is_some_and(|d| Instant::now() >= d),
-            };
-            let window = match last {
-                true => self.close()?,
-                false => self.turn()?,
-            };
-            let window = window.unwrap_or_default();
-            let busy = cpus.and_then(|cpus| cpus.busy_since());
-            seen |= self.add_window(&window, index, opened.elapsed(), busy);
-            index += 1;
-            self.keep(index, windows)?;
-            if why == Woken::Cancelled {
-                return Err(VmError::Interrupted.into());
-            }
-            if let Some(what) = gone(traffic, &self.plan.spec.filter) {
-                return Err(EngineError::Gone(what));
-            }
-            if last {
-                break;
-            }
+        let wanted = topology_of(&plan.run_plan(arm));
+        let at = standing.build(wanted, &mut **probes.tell.borrow_mut())?;
+        within = Some(Within::of(&standing)?);
+        let topology = standing.topology(at);
+        let notes = topology.notes.clone();
+        recording.environment.extend(notes);
+        variables.push((TX_ADDRESS, topology.tx_address.to_string()));
+        variables.push((RX_ADDRESS, topology.rx_address.to_string()));
+        let names = topology.names.as_ref().map(|names| names.given().join(" "));
+        variables.push((NAMESPACES, names.unwrap_or_default()));
+        let held = topology.tx.try_clone();
+        namespace = Some(held.map_err(EngineError::host("hold a namespace"))?);
+        recording.environment.extend(standing.facts());
+    }
+    let spec = |spec: &TimingSpec| match &within {
+        Some(within) => within.spec(spec),
+        None => spec.clone(),
+    };
+    probes.attach(Some(0), &spec, recording)?;
+    probes.open()?;
+    let began = Instant::now();
+    let command = match traffic.command.is_empty() {
+        true => None,
+        false => {
+            let words = &traffic.command;
+            let output = traffic.output_to_stderr;
+            let started = Running::start(words, namespace, &variables, output);
+            Some(started.map_err(|source| EngineError::Command {
+                name: words[0].clone(),
+                source,
+            })?)
         }
-        end.stopped = command.is_some() && end.command.is_none();
-        drop(command);
-        match seen {
-            true => Ok(end),
-            false => Err(EngineError::NothingSeen {
-                command: end.command,
-            }),
+    };
+    let windows = traffic.duration.map(|d| {
+        let number = d.as_nanos().div_ceil(traffic.window.as_nanos().max(1));
+        u32::try_from(number).unwrap_or(u32::MAX)
+    });
+    let like = Arm {
+        name: String::new(),
+        proto: Proto::Command,
+        family: Family::V4,
+        link: Link::Any,
+        forward: false,
+        size_bytes: 0,
+        knobs: (traffic.within.as_ref()).map_or_else(Default::default, |arm| arm.knobs.clone()),
+    };
+    let tell = probes.tell;
+    let mut site = OneAtATime::new(Windows {
+        traffic,
+        filter: probes.specs.first().map(|spec| spec.filter.clone()),
+        probes,
+        deadline: traffic.duration.map(|d| began + d),
+        command,
+        like,
+        end: LiveEnd::default(),
+        seen: false,
+    });
+    let turns = (0..).map(|index| Turn {
+        arm: 0,
+        by: 0,
+        blocks: index..index + 1,
+    });
+    site::run(&mut site, turns, &[], keeper, &mut |recording, over| {
+        (tell.borrow_mut())(LiveEvent::Block(recording, over, windows));
+    })?;
+    let Windows {
+        mut end,
+        command,
+        seen,
+        ..
+    } = site.site;
+    end.stopped = command.is_some() && end.command.is_none();
+    drop(command);
+    match seen {
+        true => Ok(end),
+        false => Err(EngineError::NothingSeen {
+            command: end.command,
+        }),
+    }
+}
+
+/// Whatever packets there are, in windows one after the other.
+struct Windows<'a, 't> {
+    traffic: &'a TrafficPlan,
+    /// As it was asked for.
+    filter: Option<Filter>,
+    probes: Probes<'a, 't>,
+    deadline: Option<Instant>,
+    command: Option<Running>,
+    /// What arms are like.
+    like: Arm,
+    end: LiveEnd,
+    /// Whether any packet was.
+    seen: bool,
+}
+
+impl Alone for Windows<'_, '_> {
+    fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
+        let cpus = Cpus::read();
+        let opened = Instant::now();
+        let until = opened + self.traffic.window;
+        let until = self.deadline.map_or(until, |d| d.min(until));
+        let why = self.wait(until, keeper)?;
+        let last = match why {
+            Woken::Ended => {
+                self.end.command = match &mut self.command {
+                    Some(running) => running.ended().unwrap_or_default(),
+                    None => None,
+                };
+                true
+            }
+            Woken::Cancelled => true,
+            Woken::Time => self.deadline.is_some_and(|d| Instant::now() >= d),
+        };
+        let window = match last {
+            true => self.probes.close()?,
+            false => self.probes.turn()?,
+        };
+        let window = window.unwrap_or_default();
+        let busy = cpus.and_then(|cpus| cpus.busy_since());
+        let took = opened.elapsed();
+        self.add_window(&window, turn.blocks.start, took, busy, keeper.recording);
+        if why == Woken::Cancelled {
+            return Err(VmError::Interrupted.into());
+        }
+        let gone = self.filter.as_ref().and_then(|f| gone(self.traffic, f));
+        match gone {
+            Some(what) => Err(EngineError::Gone(what)),
+            None if last => Ok(Ended::Last),
+            None => Ok(Ended::Measured),
         }
     }
+}
 
+impl Windows<'_, '_> {
     /// Until a window is over, for whichever reason.
-    fn wait(
-        &self,
-        until: Instant,
-        mut command: Option<&mut Running>,
-    ) -> Result<Woken, EngineError> {
+    fn wait(&mut self, until: Instant, keeper: &Keeper<'_>) -> Result<Woken, EngineError> {
         loop {
-            if self.cancelled() {
+            if keeper.is_cancelled() {
                 return Ok(Woken::Cancelled);
             }
-            if let Some(command) = &mut command {
+            if let Some(command) = &mut self.command {
                 let ended = command.ended();
                 if ended
                     .map_err(EngineError::host("wait for the command"))?
@@ -149,63 +205,47 @@ impl Run<'_> {
         }
     }
 
-    /// A block for each protocol and version of IP that was seen; whether any was.
+    /// A block for each protocol and version of IP that was seen.
     fn add_window(
         &mut self,
         window: &Window,
         index: u32,
         took: Duration,
         busy: Option<f64>,
-    ) -> bool {
+        recording: &mut Recording,
+    ) {
         let duration_ns = match window.duration_ns {
             0 => took.as_nanos() as u64,
             own => own,
         };
-        let like = Arm {
-            name: String::new(),
-            proto: Proto::Command,
-            family: Family::V4,
-            link: Link::Any,
-            forward: false,
-            size_bytes: 0,
-            knobs: match &self.plan.source {
-                Source::Traffic(TrafficPlan {
-                    within: Some(arm), ..
-                }) => arm.knobs.clone(),
-                _ => Default::default(),
-            },
-        };
-        let asked = self.plan.spec.filter.family;
-        let instrument = self.probe.as_ref().map(|p| p.clock.to_string());
         let of = WindowOf {
-            like: &like,
-            instrument: &instrument.unwrap_or_default(),
-            family: asked,
+            like: &self.like,
+            instrument: self.probes.name(),
+            family: self.filter.as_ref().and_then(|filter| filter.family),
         };
-        let blocks = add_kinds(self.recording, &of, window, index, duration_ns);
-        self.gather(&blocks, window);
+        let blocks = add_kinds(recording, &of, window, index, duration_ns);
+        self.probes.gather(recording, &blocks, window);
         if let (Some(&first), Some(busy)) = (blocks.first(), busy) {
-            self.recording
-                .add(Of::Block(first), &BUSY, Item::ONLY, busy);
+            recording.add(Of::Block(first), &BUSY, Item::ONLY, busy);
         }
-        !blocks.is_empty()
+        self.seen |= !blocks.is_empty();
     }
 }
 
 /// What windows are of.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct WindowOf<'a> {
+pub(crate) struct WindowOf<'a> {
     /// What the arms of its packets are like, but for these.
-    pub(super) like: &'a Arm,
+    pub(crate) like: &'a Arm,
     /// Whose windows they are.
-    pub(super) instrument: &'a str,
+    pub(crate) instrument: &'a str,
     /// The version of IP that was asked for.
-    pub(super) family: Option<Family>,
+    pub(crate) family: Option<Family>,
 }
 
 /// A block for each protocol and version of IP that a window saw, each in an arm of its
 /// own that has the link and the knobs of what it is like. Their numbers.
-pub(super) fn add_kinds(
+pub(crate) fn add_kinds(
     recording: &mut Recording,
     of: &WindowOf<'_>,
     window: &Window,

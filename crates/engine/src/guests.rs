@@ -1,0 +1,545 @@
+//! Packets of ours in guests, every arm in one of its own, from one state of that guest, so
+//! that no arm bears on another: counted by the plugin, or timed by an instrument that reads
+//! the guest's clock. Several instruments have a guest each.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Scope};
+
+use netplumb_kernel::layers::LayerRules;
+use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
+use netplumb_lab::vm::machine;
+use netplumb_lab::vm::process::{Extra, VmError};
+use netplumb_lab::vm::trial;
+use netplumb_model::class::{Family, Link};
+use netplumb_model::experiment::Load;
+use netplumb_model::message::{Reply, Request, RunPlan, TimedBlock};
+use netplumb_model::quantity::Of;
+use netplumb_model::recording::{Arm, Block, Recording, env};
+use netplumb_model::timing::{INSTRUCTIONS, QEMU_PEAK, TimingSpec};
+
+use crate::collect::{Index, Translation};
+use crate::error::EngineError;
+use crate::extras;
+use crate::live::Gatherer;
+use crate::live::packets::{load, without_probes};
+use crate::live::traffic::{WindowOf, add_kinds};
+use crate::measure::{Measured, measure};
+use crate::origin::{Boot, Origin};
+use crate::plan::Plan;
+use crate::run::{Options, Progress, Save, add_losses, note_machine};
+use crate::schedule::{Turn, whole};
+use crate::site::{self, Ended, Keeper, Site, take_up};
+
+/// What is measured in guests, and by what.
+#[derive(Debug, Clone)]
+pub struct GuestRun {
+    /// The arms and their blocks.
+    pub plan: Plan,
+    /// Whether all instructions are counted.
+    pub exact: bool,
+    /// What else measures, each in guests of its own.
+    pub timed: Vec<TimingSpec>,
+    /// Packets a second, at most; not where instructions are counted.
+    pub rate_pps: Option<u32>,
+    /// Whether packets are sent without waiting for each other; not where instructions are
+    /// counted.
+    pub stream: bool,
+    /// How long a block that is timed goes on; if absent, it is over by packets.
+    pub block_ns: Option<u64>,
+    /// Whether every block that is timed is run without the instrument as well.
+    pub measure_cost: bool,
+}
+
+impl GuestRun {
+    /// Instructions of a plan, and nothing else.
+    pub fn exact(plan: Plan) -> GuestRun {
+        GuestRun {
+            plan,
+            exact: true,
+            timed: Vec::new(),
+            rate_pps: None,
+            stream: false,
+            block_ns: None,
+            measure_cost: false,
+        }
+    }
+
+    /// The instruments, by their numbers in turns.
+    fn names(&self) -> Vec<&str> {
+        let exact = self.exact.then_some(INSTRUCTIONS.instrument);
+        let timed = self.timed.iter().map(|spec| spec.instrument.as_str());
+        exact.into_iter().chain(timed).collect()
+    }
+
+    /// What the instrument of this number is to do; none where instructions are counted.
+    fn spec(&self, by: usize) -> Option<&TimingSpec> {
+        let at = by.checked_sub(usize::from(self.exact))?;
+        self.timed.get(at)
+    }
+}
+
+/// Measure. What was measured before an error is in the recording. Arms that are in the
+/// recording already are not run again.
+///
+/// # Errors
+/// See [`EngineError`].
+pub fn run_in_guests(
+    run: &GuestRun,
+    options: &Options,
+    recording: &mut Recording,
+    save: Save<'_>,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<(), EngineError> {
+    let store = KernelStore::new(&options.cache);
+    let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
+    let plan = &crate::scan::planned(&run.plan, &store, options, &qemu, recording, progress)?;
+    let names = run.names();
+    let mut arms = plan.arms.clone();
+    if run.measure_cost {
+        arms.extend(without_probes(&plan.arms));
+    }
+    let done = take_up(recording, &arms, &names, plan.blocks)?;
+    recording.complete = false;
+    note_machine(recording, options);
+    recording.environment.insert(env::LAB.into(), "vm".into());
+    note_instrument(recording, names.first().copied().unwrap_or_default());
+
+    let guests = plan.guests();
+    // Found before the first boot: a wrong name is told at once.
+    let kernels: Vec<KernelEntry> = guests
+        .iter()
+        .map(|g| store.find(&g.kernel))
+        .collect::<Result<_, _>>()?;
+    for (guest, kernel) in guests.iter().zip(&kernels) {
+        extras::check(kernel, guest)?;
+        note_clock(recording, guest.link, options);
+    }
+    let other_kernel = |k: &KernelEntry| {
+        let before = recording.environment.get(env::KERNEL_HASH);
+        before.is_some_and(|hash| *hash != k.hash)
+    };
+    if !done.is_empty() && kernels.first().is_some_and(other_kernel) {
+        return Err(EngineError::OtherPlan("another kernel"));
+    }
+    if !run.exact {
+        for arm in 0..plan.arms.len() {
+            extras::idle(recording, arm, load(run.stream), extras::GUEST_CPUS);
+        }
+    }
+    save(recording).map_err(EngineError::Save)?;
+
+    let groups: Vec<Group<'_>> = guests
+        .iter()
+        .zip(&kernels)
+        .map(|(guest, kernel)| Group {
+            boot: Boot {
+                guest,
+                kernel,
+                options,
+                qemu: &qemu,
+            },
+            origins: Mutex::default(),
+        })
+        .collect();
+    // Arms in the order of the guests that they share.
+    let order: Vec<usize> = (groups.iter())
+        .flat_map(|group| group.boot.guest.arms.iter().copied())
+        .collect();
+    let turns = whole(order.len(), names.len(), 0..plan.blocks);
+    let turns = turns.into_iter().map(|turn| Turn {
+        arm: order[turn.arm],
+        ..turn
+    });
+    let turns: Vec<Turn> = turns.filter(|t| !done.contains(&(t.arm, t.by))).collect();
+    let each = |by: usize| 1 + u32::from(run.measure_cost && run.spec(by).is_some());
+    let blocks_of = |by: usize| plan.blocks * each(by);
+    let all = (0..names.len()).map(blocks_of).sum::<u32>() * plan.arms.len() as u32;
+    let before: u32 = done.iter().map(|(_, by)| blocks_of(*by)).sum();
+    let shared = Shared {
+        run,
+        plan,
+        options,
+        groups: &groups,
+        all,
+        over: AtomicU32::new(before),
+        progress,
+    };
+    let mut index = Index::of(recording);
+    thread::scope(|scope| {
+        let mut site = Guests {
+            at_once: options.jobs.clamp(1, turns.len().max(1)),
+            scope,
+            shared: &shared,
+            channel: channel(),
+            begun: 0,
+            index: &mut index,
+        };
+        let mut keeper = Keeper::new(recording, save, &options.cancel);
+        site::run(&mut site, turns, &names, &mut keeper, &mut |_, _| {})?;
+        keeper.recording.complete = true;
+        keeper.keep()
+    })
+}
+
+/// Which instrument it was, the first of several.
+pub(crate) fn note_instrument(recording: &mut Recording, name: &str) {
+    let unit = match name == INSTRUCTIONS.instrument {
+        true => INSTRUCTIONS.unit,
+        false => "nanoseconds",
+    };
+    let facts = &mut recording.environment;
+    facts.insert(env::CLOCK.into(), name.into());
+    facts.insert(env::UNIT.into(), unit.into());
+}
+
+/// How a guest's clock goes on.
+pub(crate) fn note_clock(recording: &mut Recording, link: Link, options: &Options) {
+    if !options.quick {
+        let shift = machine::icount_shift(link).to_string();
+        let key = format!("vm.icount_shift.{link}");
+        recording.environment.insert(key, shift);
+    }
+}
+
+/// The arms of one boot.
+struct Group<'a> {
+    boot: Boot<'a>,
+    /// What they start from, by what is prepared.
+    origins: Mutex<Vec<Arc<Origin>>>,
+}
+
+impl Group<'_> {
+    /// Made by the first who asks; the others wait for it.
+    fn origin(
+        &self,
+        plan: &RunPlan,
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<Arc<Origin>, EngineError> {
+        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(origin) = origins.iter().find(|o| o.is_for(plan)) {
+            return Ok(Arc::clone(origin));
+        }
+        let new = Arc::new(self.boot.origin(plan, &|event| progress(event))?);
+        origins.push(Arc::clone(&new));
+        Ok(new)
+    }
+}
+
+/// What all turns go by.
+struct Shared<'a> {
+    run: &'a GuestRun,
+    /// With the arms of a scan.
+    plan: &'a Plan,
+    options: &'a Options,
+    groups: &'a [Group<'a>],
+    /// Blocks in all.
+    all: u32,
+    over: AtomicU32,
+    progress: &'a (dyn Fn(Progress) + Sync),
+}
+
+/// What came of a turn.
+struct Ran {
+    turn: Turn,
+    /// Whether the guest's facts are the recording's: those of other kernels are
+    /// told by their arms.
+    first: bool,
+    result: Result<(Arc<Origin>, Seen), EngineError>,
+}
+
+/// What was seen of an arm.
+enum Seen {
+    /// Its instructions.
+    Counted(Box<Measured>),
+    /// What the guest said of its blocks, up to an error.
+    Timed(Vec<Reply>, Option<EngineError>),
+}
+
+impl Shared<'_> {
+    fn group(&self, arm: usize) -> Option<&Group<'_>> {
+        let has = |group: &&Group<'_>| group.boot.guest.arms.contains(&arm);
+        self.groups.iter().find(has)
+    }
+
+    fn one_over(&self) {
+        let over = self.over.fetch_add(1, Ordering::Relaxed) + 1;
+        (self.progress)(Progress::Blocks(over.min(self.all), self.all));
+    }
+
+    fn one(&self, turn: &Turn) -> Result<(Arc<Origin>, Seen), EngineError> {
+        let arm = &self.plan.arms[turn.arm];
+        let spec = self.run.spec(turn.by);
+        let plan = self.plan.run_plan(arm);
+        let plan = match spec {
+            None => RunPlan {
+                aligned: !self.options.quick,
+                ..plan
+            },
+            Some(_) => RunPlan {
+                aligned: false,
+                rate_pps: self.run.rate_pps,
+                stream: self.run.stream,
+                block_ns: self.run.block_ns,
+                ..plan
+            },
+        };
+        let group = self
+            .group(turn.arm)
+            .ok_or(EngineError::OtherPlan("other arms"))?;
+        let origin = group.origin(&plan, self.progress)?;
+        (self.progress)(Progress::Arm(arm.name.clone()));
+        let seen = match spec {
+            None => {
+                let measured = measure(&origin, &plan, self.options, &|| self.one_over());
+                Seen::Counted(Box::new(measured))
+            }
+            Some(spec) => {
+                let mut told = Vec::new();
+                let error = self.time(&origin, spec, plan, &mut told).err();
+                Seen::Timed(told, error)
+            }
+        };
+        Ok((origin, seen))
+    }
+
+    /// A guest without a plugin, whose agent times the blocks.
+    fn time(
+        &self,
+        origin: &Origin,
+        spec: &TimingSpec,
+        plan: RunPlan,
+        told: &mut Vec<Reply>,
+    ) -> Result<(), EngineError> {
+        let request = Request::Time {
+            spec: spec.clone(),
+            plan,
+            bare: self.run.measure_cost,
+        };
+        let mut machine = origin.start(&[request], Extra::default(), self.options)?;
+        machine.go_on()?;
+        machine.answers(self.options.timeout, |reply| {
+            if let Reply::TimedBlock(_) = reply {
+                self.one_over();
+            }
+            told.push(reply);
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+/// Guests, as many at once as there are jobs.
+struct Guests<'scope, 'env, 'a> {
+    scope: &'scope Scope<'scope, 'env>,
+    shared: &'env Shared<'env>,
+    at_once: usize,
+    channel: (Sender<Ran>, Receiver<Ran>),
+    begun: usize,
+    index: &'a mut Index,
+}
+
+impl Site for Guests<'_, '_, '_> {
+    fn at_once(&self) -> usize {
+        self.at_once
+    }
+
+    /// QEMU dies with the thread that started it, which stays until the turn is over.
+    fn begin(&mut self, turn: Turn) {
+        let first = self.begun == 0;
+        self.begun += 1;
+        let (sender, shared) = (self.channel.0.clone(), self.shared);
+        self.scope.spawn(move || {
+            let result = shared.one(&turn);
+            // Nobody listens any more if the run has panicked.
+            let _ = sender.send(Ran {
+                turn,
+                first,
+                result,
+            });
+        });
+    }
+
+    fn end(&mut self, keeper: &mut Keeper<'_>) -> (Turn, Result<Ended, EngineError>) {
+        // INVARIANT: this side of the channel has a sender, so that it is never closed.
+        #[allow(clippy::expect_used)]
+        let ran = self.channel.1.recv().expect("a turn is under way");
+        let merged = match ran.result {
+            Ok((origin, Seen::Counted(measured))) => {
+                self.counted(&ran.turn, ran.first, &origin, *measured, keeper.recording)
+            }
+            Ok((origin, Seen::Timed(told, error))) => {
+                self.timed(&ran.turn, ran.first, &origin, &told, keeper.recording);
+                error.map_or(Ok(Ended::Measured), Err)
+            }
+            Err(error) => Err(error),
+        };
+        (ran.turn, merged)
+    }
+}
+
+impl Guests<'_, '_, '_> {
+    /// Add what was counted of an arm.
+    fn counted(
+        &mut self,
+        turn: &Turn,
+        first: bool,
+        origin: &Origin,
+        measured: Measured,
+        recording: &mut Recording,
+    ) -> Result<Ended, EngineError> {
+        let of_namespaces = |(key, _): &(String, String)| first || key.starts_with("net.");
+        let facts = origin.facts.clone().into_iter().chain(measured.facts);
+        recording.environment.extend(facts.filter(of_namespaces));
+        let symbols = origin.symbols.as_deref().or_else(|| measured.symbols.get());
+        if first {
+            // Arms that were done before have noted what is the same as well.
+            for notes in recording.notes.values_mut() {
+                let facts = &recording.environment;
+                (notes.facts).retain(|key, value| facts.get(key) != Some(value));
+            }
+        } else {
+            extras::note(recording, turn.arm, &origin.facts);
+        }
+        extras::note(recording, turn.arm, &measured.notes);
+        let Shared { plan, options, .. } = self.shared;
+        if let Some(symbols) = symbols {
+            let mut translation = Translation::default();
+            let nodes = &measured.nodes;
+            translation.add_nodes(recording, self.index, symbols, &options.layers, nodes);
+            for (number, (window, ledger)) in turn.blocks.clone().zip(measured.blocks) {
+                translation.add_block(recording, turn.arm as u32, number, &window, ledger);
+            }
+            extras::idle(recording, turn.arm, Load::OneAtATime, extras::GUEST_CPUS);
+        }
+        add_losses(recording, &measured.losses);
+        recording.set_most(&QEMU_PEAK, measured.qemu_peak_bytes as f64);
+        match measured.error {
+            // In a scan, that a setting breaks the path is a finding.
+            Some(error) if plan.scan.is_some() && error.is_the_guests() => {
+                Ok(Ended::CannotHere(extras::in_a_line(&error)))
+            }
+            Some(error) => Err(error),
+            None => Ok(Ended::Measured),
+        }
+    }
+
+    /// Add what was timed of an arm.
+    fn timed(
+        &mut self,
+        turn: &Turn,
+        first: bool,
+        origin: &Origin,
+        told: &[Reply],
+        recording: &mut Recording,
+    ) {
+        if first {
+            recording.environment.extend(origin.facts.clone());
+        } else {
+            extras::note(recording, turn.arm, &origin.facts);
+        }
+        let Shared {
+            run, plan, options, ..
+        } = self.shared;
+        let instrument = run.spec(turn.by).map_or("", |spec| &spec.instrument);
+        let mut gatherer = None;
+        for reply in told {
+            match reply {
+                Reply::Attached(attached) => {
+                    let layers = &options.layers;
+                    let new = Gatherer::new(recording, self.index, layers, attached);
+                    gatherer = Some(new);
+                }
+                Reply::Facts(notes) => extras::note(recording, turn.arm, notes),
+                Reply::TimedBlock(told) => {
+                    let probed = told.window.is_some();
+                    recording.blocks.push(Block {
+                        arm: (turn.arm + if probed { 0 } else { plan.arms.len() }) as u32,
+                        instrument: if probed {
+                            instrument.into()
+                        } else {
+                            String::new()
+                        },
+                        index: told.index,
+                        ledger: told.ledger.clone(),
+                        totals: Vec::new(),
+                        entered: 0,
+                        returned: 0,
+                        duration_ns: told.duration_ns,
+                    });
+                    let block = recording.blocks.len() as u32 - 1;
+                    add_told(recording, self.index, gatherer.as_mut(), &[block], told);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Add what a guest told of a block to the blocks that it is in the recording.
+fn add_told(
+    recording: &mut Recording,
+    index: &mut Index,
+    gatherer: Option<&mut Gatherer>,
+    blocks: &[u32],
+    told: &TimedBlock,
+) {
+    if let (Some(gatherer), Some(window)) = (gatherer, &told.window) {
+        gatherer.add(recording, index, blocks, window);
+    }
+    if let Some(&block) = blocks.first() {
+        for figure in &told.figures {
+            recording.add_figure(Of::Block(block), figure.clone());
+        }
+    }
+}
+
+/// The windows of a command's runs in a guest, as blocks.
+#[derive(Debug)]
+pub(crate) struct CommandWindows<'a> {
+    /// What the arms of its packets are like, but for these.
+    pub(crate) like: &'a Arm,
+    /// The version of IP that was asked for.
+    pub(crate) family: Option<Family>,
+    instrument: String,
+    index: Index,
+    gatherer: Option<Gatherer>,
+}
+
+impl<'a> CommandWindows<'a> {
+    pub(crate) fn new(like: &'a Arm, spec: &TimingSpec) -> CommandWindows<'a> {
+        CommandWindows {
+            like,
+            family: spec.filter.family,
+            instrument: spec.instrument.clone(),
+            index: Index::default(),
+            gatherer: None,
+        }
+    }
+
+    /// Take an answer, if it is of the instrument.
+    pub(crate) fn take(&mut self, recording: &mut Recording, layers: &LayerRules, reply: &Reply) {
+        match reply {
+            Reply::Attached(attached) => {
+                let gatherer = Gatherer::new(recording, &mut self.index, layers, attached);
+                self.gatherer = Some(gatherer);
+            }
+            Reply::TimedBlock(told) => {
+                let Some(window) = &told.window else {
+                    return;
+                };
+                let (number, ns) = (told.index, told.duration_ns);
+                let of = WindowOf {
+                    like: self.like,
+                    instrument: &self.instrument,
+                    family: self.family,
+                };
+                let blocks = add_kinds(recording, &of, window, number, ns);
+                let gatherer = self.gatherer.as_mut();
+                add_told(recording, &mut self.index, gatherer, &blocks, told);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! In which order blocks run. Where they run one by one, every arm has its turn under every
+//! instrument before any has another, each time in another order, so that what drifts bears
+//! on all alike.
+
+use std::ops::Range;
+
+/// Blocks of an arm that run on end.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Turn {
+    /// The arm.
+    pub(crate) arm: usize,
+    /// Under which of the run's instruments, by its number.
+    pub(crate) by: usize,
+    /// Which of its blocks.
+    pub(crate) blocks: Range<u32>,
+}
+
+/// `blocks` of each of `arms` under each of `instruments`, a block at a time. The same seed
+/// gives the same order.
+pub(crate) fn interleaved(arms: usize, instruments: usize, blocks: u32, seed: u64) -> Vec<Turn> {
+    let mut random = seed | 1;
+    let mut all = Vec::new();
+    for index in 0..blocks {
+        let mut round: Vec<Turn> = whole(arms, instruments, index..index + 1);
+        // Fisher and Yates.
+        for last in (1..round.len()).rev() {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            round.swap(last, (random % (last as u64 + 1)) as usize);
+        }
+        all.extend(round);
+    }
+    all
+}
+
+/// All blocks of an arm on end, arm by arm: where none bears on another.
+pub(crate) fn whole(arms: usize, instruments: usize, blocks: Range<u32>) -> Vec<Turn> {
+    let of = |arm: usize| {
+        let blocks = blocks.clone();
+        (0..instruments).map(move |by| Turn {
+            arm,
+            by,
+            blocks: blocks.clone(),
+        })
+    };
+    (0..arms).flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Check that every block has its turn once, that no arm is ahead of another by more
+    /// than one block, that orders differ, and that a seed gives its order again.
+    #[test]
+    fn turns_are_interleaved_and_shuffled() {
+        let all = interleaved(4, 2, 50, 5);
+        assert_eq!(all.len(), 400);
+        let mut seen = BTreeSet::new();
+        let mut orders = BTreeSet::new();
+        for (number, round) in (0..).zip(all.chunks(8)) {
+            assert!(round.iter().all(|turn| turn.blocks == (number..number + 1)));
+            for turn in round {
+                assert!(seen.insert((turn.arm, turn.blocks.start, turn.by)));
+            }
+            let order: Vec<_> = round.iter().map(|turn| (turn.arm, turn.by)).collect();
+            orders.insert(order);
+        }
+        assert!(orders.len() > 40, "{}", orders.len());
+        assert_eq!(interleaved(4, 2, 50, 5), all);
+        assert_ne!(interleaved(4, 2, 50, 7), all);
+        assert!(interleaved(2, 1, 3, 1).iter().all(|turn| turn.by == 0));
+    }
+
+    /// Check that no arm is always first.
+    #[test]
+    fn everyone_is_first_sometimes() {
+        let all = interleaved(2, 1, 200, 99);
+        let first = all.chunks(2).filter(|round| round[0].arm == 0).count();
+        assert!((60..140).contains(&first), "{first}");
+    }
+
+    /// Check that arms that don't bear on each other run one after the other.
+    #[test]
+    fn arms_on_end() {
+        let all = whole(2, 2, 0..5);
+        let order: Vec<_> = all.iter().map(|turn| (turn.arm, turn.by)).collect();
+        assert_eq!(order, [(0, 0), (0, 1), (1, 0), (1, 1)]);
+        assert!(all.iter().all(|turn| turn.blocks == (0..5)));
+    }
+}

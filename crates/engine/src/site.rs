@@ -1,0 +1,262 @@
+//! Where blocks run, and the one loop that runs them.
+//!
+//! A site has what an arm needs made ready, runs turns and adds what came of them to the
+//! recording. The loop knows nothing of guests, namespaces or packets: it gives out turns,
+//! keeps what is there after each, and stops where it has to.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use netplumb_lab::vm::process::{Cancel, VmError};
+use netplumb_model::quantity::Of;
+use netplumb_model::recording::{Arm, Recording};
+
+use crate::error::EngineError;
+use crate::run::Save;
+use crate::schedule::Turn;
+
+/// Where the blocks of arms are measured.
+pub(crate) trait Site {
+    /// So many turns may be under way.
+    fn at_once(&self) -> usize {
+        1
+    }
+
+    /// Begin a turn.
+    fn begin(&mut self, turn: Turn);
+
+    /// Wait until one of those that were begun has ended, and add what came of it to the
+    /// recording: all of it, or what there was before an error.
+    fn end(&mut self, keeper: &mut Keeper<'_>) -> (Turn, Result<Ended, EngineError>);
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Its blocks are in the recording.
+    Measured,
+    /// So are they, and there is no more to be measured.
+    Last,
+    /// The arm can't be measured here by that instrument: why, and what to do about it. Its
+    /// other turns under it are left out.
+    CannotHere(String),
+}
+
+/// The recording as it grows.
+pub(crate) struct Keeper<'a> {
+    pub(crate) recording: &'a mut Recording,
+    save: Save<'a>,
+    cancel: &'a Cancel,
+}
+
+impl<'a> Keeper<'a> {
+    pub(crate) fn new(recording: &'a mut Recording, save: Save<'a>, cancel: &'a Cancel) -> Self {
+        Keeper {
+            recording,
+            save,
+            cancel,
+        }
+    }
+
+    /// Keep what there is.
+    pub(crate) fn keep(&mut self) -> Result<(), EngineError> {
+        (self.save)(self.recording).map_err(EngineError::Save)
+    }
+
+    /// Whether somebody wants to stop.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    /// An error if somebody wants to stop.
+    pub(crate) fn go_on(&self) -> Result<(), EngineError> {
+        match self.is_cancelled() {
+            true => Err(VmError::Interrupted.into()),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Run turns at a site. `names` are the run's instruments, by their numbers in turns; `done`
+/// is told how many blocks are over after each turn, those among them that were left out.
+/// What was measured before an error is in the recording, and kept.
+///
+/// # Errors
+/// The first one of the site, of keeping, or that somebody wanted to stop.
+pub(crate) fn run(
+    site: &mut dyn Site,
+    turns: impl IntoIterator<Item = Turn>,
+    names: &[&str],
+    keeper: &mut Keeper<'_>,
+    done: &mut dyn FnMut(&Recording, u32),
+) -> Result<(), EngineError> {
+    let mut turns = turns.into_iter();
+    let mut absent: BTreeSet<(usize, usize)> = BTreeSet::new();
+    let (mut under_way, mut over) = (0, 0);
+    let mut outcome = Ok(());
+    let mut last = false;
+    loop {
+        while outcome.is_ok() && !last && under_way < site.at_once().max(1) {
+            let Some(turn) = turns.next() else {
+                break;
+            };
+            if let Err(stopped) = keeper.go_on() {
+                outcome = Err(stopped);
+                break;
+            }
+            if absent.contains(&(turn.arm, turn.by)) {
+                over += turn.blocks.len() as u32;
+                continue;
+            }
+            site.begin(turn);
+            under_way += 1;
+        }
+        if under_way == 0 {
+            break;
+        }
+        let (turn, ended) = site.end(keeper);
+        under_way -= 1;
+        over += turn.blocks.len() as u32;
+        let ended = match ended {
+            Ok(Ended::Measured) => Ok(()),
+            Ok(Ended::Last) => {
+                last = true;
+                Ok(())
+            }
+            Ok(Ended::CannotHere(why)) => {
+                absent.insert((turn.arm, turn.by));
+                let by = names.get(turn.by).copied().unwrap_or_default();
+                let failed = &mut keeper.recording.notes_of(turn.arm).failed;
+                failed.insert(by.into(), why);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
+        let kept = keeper.keep();
+        // The error that there is goes before one of keeping what was measured.
+        outcome = outcome.and(ended).and(kept);
+        if outcome.is_ok() {
+            done(keeper.recording, over);
+        }
+    }
+    outcome
+}
+
+/// A site that does one thing at a time.
+pub(crate) trait Alone {
+    /// Run a turn, and add what came of it.
+    ///
+    /// # Errors
+    /// What there was before it is in the recording.
+    fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError>;
+}
+
+/// Such a site, for the loop.
+pub(crate) struct OneAtATime<S> {
+    pub(crate) site: S,
+    turn: Option<Turn>,
+}
+
+impl<S> OneAtATime<S> {
+    pub(crate) fn new(site: S) -> OneAtATime<S> {
+        OneAtATime { site, turn: None }
+    }
+}
+
+impl<S: Alone> Site for OneAtATime<S> {
+    fn begin(&mut self, turn: Turn) {
+        self.turn = Some(turn);
+    }
+
+    fn end(&mut self, keeper: &mut Keeper<'_>) -> (Turn, Result<Ended, EngineError>) {
+        // INVARIANT: the loop begins a turn before it waits for one.
+        #[allow(clippy::expect_used)]
+        let turn = self.turn.take().expect("a turn was begun");
+        let ended = self.site.turn(&turn, keeper);
+        (turn, ended)
+    }
+}
+
+/// The arms of a plan that a recording has whole, by instrument; what it has of others is
+/// forgotten, since these are run again. The recording gets the arms if it has none.
+///
+/// # Errors
+/// It is of another plan.
+pub(crate) fn take_up(
+    recording: &mut Recording,
+    arms: &[Arm],
+    names: &[&str],
+    blocks: u32,
+) -> Result<BTreeSet<(usize, usize)>, EngineError> {
+    if recording.blocks.is_empty() {
+        recording.arms = arms.to_vec();
+        return Ok(BTreeSet::new());
+    }
+    if recording.arms != arms {
+        return Err(EngineError::OtherPlan("other arms than this run"));
+    }
+    if let Some(other) = (recording.instruments().iter()).find(|name| !names.contains(name)) {
+        let _ = other;
+        return Err(EngineError::OtherPlan("figures of another instrument"));
+    }
+    let mut done = BTreeSet::new();
+    for (by, name) in names.iter().enumerate() {
+        for arm in 0..arms.len() {
+            let of = |b: &&_| is_of(b, arm, name);
+            if recording.blocks.iter().filter(of).count() as u32 == blocks {
+                done.insert((arm, by));
+            }
+        }
+    }
+    let is_done = |arm: u32, name: &str| {
+        let by = names.iter().position(|n| *n == name);
+        by.is_some_and(|by| done.contains(&(arm as usize, by)))
+    };
+    // From the number of a block that was to the one that it has now.
+    let mut numbers = Vec::with_capacity(recording.blocks.len());
+    let mut kept = Vec::new();
+    for block in std::mem::take(&mut recording.blocks) {
+        let keep = is_done(block.arm, &block.instrument);
+        numbers.push(keep.then_some(kept.len() as u32));
+        if keep {
+            kept.push(block);
+        }
+    }
+    recording.blocks = kept;
+    let number = |block: u32| numbers.get(block as usize).copied().flatten();
+    macro_rules! retain {
+        ($($list:ident),*) => {
+            $(recording.$list.retain_mut(|one| match number(one.block) {
+                Some(block) => {
+                    one.block = block;
+                    true
+                }
+                None => false,
+            });)*
+        };
+    }
+    retain!(costs, timed, stages, hops, line_costs);
+    // What came of the arms that are run again is forgotten, figures of theirs as well.
+    let whole = |arm: u32| names.iter().all(|name| is_done(arm, name));
+    recording.notes.retain(|arm, _| whole(*arm));
+    recording.scalars.retain_mut(|scalar| match &mut scalar.of {
+        Of::Run => true,
+        Of::Arm(arm) => whole(*arm),
+        Of::Block(block) => match number(*block) {
+            Some(now) => {
+                *block = now;
+                true
+            }
+            None => false,
+        },
+    });
+    Ok(done)
+}
+
+/// Whether a block is of an arm, by an instrument.
+fn is_of(block: &netplumb_model::recording::Block, arm: usize, name: &str) -> bool {
+    block.arm as usize == arm && block.instrument == name
+}
+
+#[cfg(test)]
+mod tests;
