@@ -6,8 +6,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use netplumb_engine::EngineError;
@@ -202,6 +202,10 @@ fn run(
     make: impl Fn(&Rc<RefCell<Diary>>, &TimingSpec) -> Result<Mock, LiveError>,
     at_block: impl Fn(u32, &AtomicBool),
 ) -> Ran {
+    // One run at a time: a command that another starts has our sockets until it is executed,
+    // and the ports of one that we have closed are not free until then.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let diary = Rc::new(RefCell::new(Diary::default()));
     let attach = |spec: &TimingSpec| {
         let mock = make(&diary, spec)?;
