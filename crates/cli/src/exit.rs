@@ -2,7 +2,7 @@
 //! worse.
 
 use netplumb_engine::EngineError;
-use netplumb_engine::bench::NicError;
+use netplumb_engine::NicError;
 use netplumb_instruments::live::LiveError;
 use netplumb_kernel::layers::LayerError;
 use netplumb_lab::bundle::BundleError;

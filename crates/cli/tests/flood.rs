@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use netplumb_instruments::functions::correct::correct;
-use netplumb_instruments::instrument::attach;
+use netplumb_instruments::registry::attach;
 use netplumb_lab::vm::{initramfs, trial};
 use netplumb_model::class::{Context, Direction, Proto};
 use netplumb_model::timing::{Attached, Filter, Selection, TimingSpec, Window};

@@ -15,22 +15,23 @@ mod guest;
 mod ledger;
 mod nics;
 mod search;
+mod watch;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use netplumb_instruments::instrument::BESIDE_RATES;
+use netplumb_instruments::registry::BESIDE_RATES;
 use netplumb_lab::netns::names;
 use netplumb_lab::vm::process::Cancel;
 use netplumb_model::bench::{Bench, BenchArm, Frames, Limit, Measured, quantities, rate_word};
 use netplumb_model::class::Link;
+use netplumb_model::experiment::Lab;
 use netplumb_model::recording::{Block, Recording, env};
 use netplumb_model::text::counted;
 
-use crate::collect::Index;
 use crate::error::EngineError;
-use crate::live::LAB_NETNS;
+use crate::index::Index;
 use crate::run::Save;
 use crate::schedule::{Turn, interleaved, whole};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
@@ -41,7 +42,7 @@ pub(crate) use nics::Own;
 pub use beside::BesidePlan;
 pub use explain::{ExplainPlan, explain};
 pub use guest::GuestLab;
-pub use nics::{NicError, Nics};
+pub use nics::Nics;
 
 /// What is to be measured.
 #[derive(Debug, Clone)]
@@ -110,7 +111,7 @@ pub fn run_bench(
         (env::UNIT, "packets".to_string()),
         (
             env::LAB,
-            if own.is_some() { "host" } else { LAB_NETNS }.to_string(),
+            if own.is_some() { Lab::Host } else { Lab::Netns }.to_string(),
         ),
         (
             "bench.setting",
@@ -129,7 +130,7 @@ pub fn run_bench(
         None => {
             let facts = &mut recording.environment;
             facts.insert("machine.cpus".into(), ground::online()?.len().to_string());
-            facts.extend(crate::guest::facts());
+            facts.extend(crate::facts::machine());
             facts.extend(netplumb_instruments::rates::cpu::facts());
             None
         }

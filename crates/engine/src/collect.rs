@@ -12,45 +12,15 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::{APPLICATION, LayerRules};
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::recording::{
-    Block, Cost, Function, FunctionId, Ledger, MAX_NAME_BYTES, Node, NodeId, Recording, Total,
+    Block, Cost, Function, FunctionId, Ledger, Node, NodeId, Recording, Total,
 };
 use netplumb_model::symbol::base_name;
 use netplumb_model::timing::INSTRUCTIONS;
 
+use crate::index::{Index, known};
+
 /// The name of code that no symbol covers.
 pub(crate) const UNKNOWN_NAME: &str = "[unknown]";
-
-/// What of the recording is known by content, over all guests.
-#[derive(Debug, Default)]
-pub(crate) struct Index {
-    functions: HashMap<(String, Option<String>), FunctionId>,
-    nodes: HashMap<Node, NodeId>,
-}
-
-impl Index {
-    /// The number of a node, which may be in the recording already.
-    pub(crate) fn node(&mut self, recording: &mut Recording, new: Node) -> NodeId {
-        *self.nodes.entry(new).or_insert_with(|| {
-            recording.nodes.push(new);
-            (recording.nodes.len() - 1) as NodeId
-        })
-    }
-
-    /// What a recording holds already.
-    pub(crate) fn of(recording: &Recording) -> Index {
-        let key = |f: &Function| (f.name.clone(), f.module.clone());
-        Index {
-            functions: (0..)
-                .zip(&recording.functions)
-                .map(|(id, f)| (key(f), id))
-                .collect(),
-            nodes: (0..)
-                .zip(&recording.nodes)
-                .map(|(id, n)| (*n, id))
-                .collect(),
-        }
-    }
-}
 
 /// One guest's numbers, as the recording's.
 #[derive(Debug, Default)]
@@ -228,33 +198,6 @@ fn user_function(user: &[UserSymbol], symbol: Symbol) -> Option<Function> {
     })
 }
 
-/// The number of a function, which may be in the recording already.
-pub(crate) fn known(recording: &mut Recording, index: &mut Index, mut new: Function) -> FunctionId {
-    new.name = bounded(new.name);
-    *index
-        .functions
-        .entry((new.name.clone(), new.module.clone()))
-        .or_insert_with(|| {
-            recording.functions.push(new);
-            (recording.functions.len() - 1) as FunctionId
-        })
-}
-
-/// A name that a recording has room for: of a longer one, as templates make them, the
-/// beginning, and what tells it from others that begin so.
-fn bounded(name: String) -> String {
-    const MARK_BYTES: usize = 32;
-    if name.len() <= MAX_NAME_BYTES {
-        return name;
-    }
-    // FNV-1a.
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    });
-    let end = name.floor_char_boundary(MAX_NAME_BYTES - MARK_BYTES);
-    format!("{}…{hash:016x}", &name[..end])
-}
-
 #[cfg(test)]
 mod tests {
     use netplumb_instruments::exact::Counted;
@@ -429,15 +372,6 @@ mod tests {
             .collect();
         assert_eq!(costs, [(0, 1, 10), (1, 5, 50)]);
         assert_eq!(recording.blocks[0].kernel(), 60);
-    }
-
-    /// Check that a name that is too long for a recording is cut, and still another's.
-    #[test]
-    fn long_names_are_told_apart() {
-        let long = |end: &str| bounded("é".repeat(MAX_NAME_BYTES) + end);
-        assert!(long("a").len() <= MAX_NAME_BYTES);
-        assert_ne!(long("a"), long("b"));
-        assert_eq!(bounded("udp_rcv".into()), "udp_rcv");
     }
 
     /// Check that code without a symbol is a function with a name that none has.

@@ -105,7 +105,7 @@ pub enum EngineError {
     Path(#[from] netplumb_paths::PathError),
     /// The interfaces that a bench is to run on.
     #[error(transparent)]
-    Nic(#[from] crate::bench::NicError),
+    Nic(#[from] NicError),
     /// A guest of a bench did not do what it was asked.
     #[error("{0}")]
     Guest(String),
@@ -153,6 +153,28 @@ pub enum EngineError {
         /// The system's reason.
         source: io::Error,
     },
+}
+
+/// Why a bench does not run on the interfaces that are named.
+#[derive(Debug, thiserror::Error)]
+pub enum NicError {
+    /// It is asked for in a way that is not done: nothing was changed.
+    #[error("{0}")]
+    Asked(String),
+    /// It can't be done on this interface: nothing was changed.
+    #[error("{reason}: {remedy}")]
+    CannotRun {
+        /// Why.
+        reason: String,
+        /// What a person can do about it.
+        remedy: String,
+    },
+    /// Something is not as it was.
+    #[error(
+        "not all was put back: {}. `plumb doctor --clean` tries again, and tells what is left",
+        .0.join("; ")
+    )]
+    NotPutBack(Vec<String>),
 }
 
 impl EngineError {

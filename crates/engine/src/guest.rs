@@ -9,12 +9,11 @@ mod settings;
 mod timing;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::{fs, io};
 
 use netplumb_instruments::live::Live;
-use netplumb_kernel::config::{ConfigValue, KernelConfig};
-use netplumb_lab::netns::{Nic, Topology, TopologyPlan, facts as facts_of};
+use netplumb_lab::netns::{Nic, Topology, TopologyPlan};
 use netplumb_lab::vm::guest::Handler;
 use netplumb_lab::vm::random;
 use netplumb_model::class::Link;
@@ -24,6 +23,9 @@ use netplumb_model::timing::TimingSpec;
 use netplumb_workload::ends::Ends;
 use netplumb_workload::mark::{self, mark};
 use netplumb_workload::packets::Traffic;
+
+use crate::ends::{ends_of, topology_of};
+use crate::facts;
 
 /// The agent's part that knows of workloads.
 #[derive(Debug, Default)]
@@ -101,13 +103,13 @@ impl Handler for Agent {
 impl Agent {
     /// Facts of the machine, and of the namespaces that stand.
     fn facts(&self) -> BTreeMap<String, String> {
-        let mut facts = facts();
+        let mut facts = facts::machine();
         let random = if random::is_set() { "seed" } else { "boot" };
         facts.insert(env::RANDOM.into(), random.into());
         for standing in &self.standing {
             let plan = &standing.plan;
             let prefix = format!("net.{}.{}", plan.link, plan.family);
-            facts.extend(topology_facts(&prefix, &standing.topology));
+            facts.extend(facts::topology(&prefix, &standing.topology));
         }
         facts
     }
@@ -207,55 +209,6 @@ impl Agent {
     }
 }
 
-/// Where a topology's packets are sent from and to.
-pub(crate) fn ends_of(topology: &Topology) -> io::Result<Ends> {
-    let mut between = Vec::new();
-    for (name, namespace) in [("router", &topology.router), ("bridge", &topology.bridge)] {
-        if let Some(namespace) = namespace {
-            between.push((name, namespace.try_clone()?));
-        }
-    }
-    Ok(Ends {
-        between,
-        tx_namespace: topology.tx.try_clone()?,
-        rx_namespace: topology.rx.try_clone()?,
-        tx_address: topology.tx_address,
-        rx_address: topology.rx_address,
-    })
-}
-
-/// Facts of a topology's namespaces.
-pub(crate) fn topology_facts(prefix: &str, topology: &Topology) -> BTreeMap<String, String> {
-    let mut facts = BTreeMap::new();
-    for (end, namespace) in [
-        ("sender", Some(&topology.tx)),
-        ("receiver", Some(&topology.rx)),
-        ("router", topology.router.as_ref()),
-        ("bridge", topology.bridge.as_ref()),
-    ] {
-        if let Some(Ok(of)) = namespace.map(|n| facts_of(n, &format!("{prefix}.{end}"))) {
-            facts.extend(of);
-        }
-    }
-    facts
-}
-
-/// The topology that a plan needs.
-pub(crate) fn topology_of(plan: &RunPlan) -> TopologyPlan {
-    TopologyPlan {
-        link: plan.link,
-        family: plan.family,
-        forward: plan.forward,
-        bridge: plan.bridge,
-        queues: plan.queues,
-        mtu_bytes: plan.mtu_bytes,
-        sysctl: plan.sysctl.clone(),
-        offload: plan.offload.clone(),
-        nft: (plan.nft.clone()).map(|rules| (rules.clone(), rules.text(plan.family, plan.proto))),
-        qdisc: plan.qdisc.clone(),
-    }
-}
-
 /// Whether a link is made of devices of the machine, of which there is one set.
 fn has_nics(link: Link) -> bool {
     match link {
@@ -269,81 +222,6 @@ fn nics() -> Vec<Nic> {
     (0..4)
         .map(|n| Nic {
             mac: [0x52, 0x54, 0, 0x4e, 0x50, n],
-        })
-        .collect()
-}
-
-/// Facts of the running system.
-pub(crate) fn facts() -> BTreeMap<String, String> {
-    let mut facts = BTreeMap::new();
-    let mut fact = |key: &str, path: &str| {
-        if let Ok(text) = fs::read_to_string(path) {
-            facts.insert(key.to_string(), text.trim().chars().take(1000).collect());
-        }
-    };
-    fact("kernel.release", "/proc/sys/kernel/osrelease");
-    fact("kernel.version", "/proc/version");
-    fact("kernel.cmdline", "/proc/cmdline");
-    fact(
-        "guest.clocksource",
-        "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-    );
-    let mut loaded: Vec<String> = fs::read_to_string("/proc/modules")
-        .unwrap_or_default()
-        .lines()
-        .filter_map(|l| Some(l.split_whitespace().next()?.to_string()))
-        .collect();
-    loaded.sort();
-    facts.insert("guest.modules".into(), loaded.join(" "));
-    if let Ok(entries) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") {
-        for entry in entries.flatten() {
-            if let Ok(text) = fs::read_to_string(entry.path()) {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                facts.insert(format!("vulnerability.{name}"), text.trim().to_string());
-            }
-        }
-    }
-    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    if let Some(model) = cpu.lines().find_map(|l| l.strip_prefix("model name")) {
-        facts.insert(
-            "guest.cpu".into(),
-            model.trim_start_matches([' ', '\t', ':']).into(),
-        );
-    }
-    facts
-}
-
-/// What of a kernel's configuration bears on a path's cost.
-pub(crate) fn config_facts(config: &KernelConfig) -> BTreeMap<String, String> {
-    const OPTIONS: &[&str] = &[
-        "HZ",
-        "PREEMPT",
-        "PREEMPT_VOLUNTARY",
-        "PREEMPT_NONE",
-        "PREEMPT_DYNAMIC",
-        "PREEMPT_RT",
-        "DEBUG_NET",
-        "LOCKDEP",
-        "KASAN",
-        "NETFILTER",
-        "NET_NS",
-        "XFRM",
-        "BPF_JIT",
-        "RETPOLINE",
-        "RETHUNK",
-        "DYNAMIC_FTRACE",
-        "CC_VERSION_TEXT",
-    ];
-    OPTIONS
-        .iter()
-        .filter_map(|o| {
-            let value = match config.get(o)? {
-                ConfigValue::Yes => "y".to_string(),
-                ConfigValue::Module => "m".to_string(),
-                ConfigValue::No => "n".to_string(),
-                ConfigValue::Value(text) => text.clone(),
-            };
-            Some((format!("config.{o}"), value))
         })
         .collect()
 }

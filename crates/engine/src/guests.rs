@@ -9,26 +9,26 @@ use std::thread::{self, Scope};
 
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
-use netplumb_lab::vm::machine;
 use netplumb_lab::vm::process::{Extra, VmError};
 use netplumb_lab::vm::trial;
-use netplumb_model::class::{Family, Link};
+use netplumb_model::class::Family;
 use netplumb_model::experiment::Load;
 use netplumb_model::message::{Reply, Request, RunPlan, TimedBlock};
 use netplumb_model::quantity::Of;
 use netplumb_model::recording::{Arm, Block, Recording, env};
 use netplumb_model::timing::{INSTRUCTIONS, QEMU_PEAK, TimingSpec};
 
-use crate::collect::{Index, Translation};
+use crate::collect::Translation;
 use crate::error::EngineError;
 use crate::extras;
-use crate::live::Gatherer;
-use crate::live::packets::{load, without_probes};
-use crate::live::traffic::{WindowOf, add_kinds};
+use crate::gather::Gatherer;
+use crate::index::Index;
+use crate::kinds::{WindowOf, add_kinds};
 use crate::measure::{Measured, measure};
 use crate::origin::{Boot, Origin};
+use crate::outside::{load, without_probes};
 use crate::plan::Plan;
-use crate::run::{Options, Progress, Save, add_losses, note_machine};
+use crate::run::{Options, Progress, Save, add_losses, note_clock, note_instrument, note_machine};
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Ended, Keeper, Site, take_up};
 
@@ -181,26 +181,6 @@ pub fn run_in_guests(
         keeper.recording.complete = true;
         keeper.keep()
     })
-}
-
-/// Which instrument it was, the first of several.
-pub(crate) fn note_instrument(recording: &mut Recording, name: &str) {
-    let unit = match name == INSTRUCTIONS.instrument {
-        true => INSTRUCTIONS.unit,
-        false => "nanoseconds",
-    };
-    let facts = &mut recording.environment;
-    facts.insert(env::CLOCK.into(), name.into());
-    facts.insert(env::UNIT.into(), unit.into());
-}
-
-/// How a guest's clock goes on.
-pub(crate) fn note_clock(recording: &mut Recording, link: Link, options: &Options) {
-    if !options.quick {
-        let shift = machine::icount_shift(link).to_string();
-        let key = format!("vm.icount_shift.{link}");
-        recording.environment.insert(key, shift);
-    }
 }
 
 /// The arms of one boot.

@@ -5,10 +5,8 @@
 //! before the next one begins.
 
 mod child;
-mod collect;
-mod cpu;
-pub(crate) mod packets;
-pub(crate) mod traffic;
+mod packets;
+mod traffic;
 
 use std::cell::RefCell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,18 +19,14 @@ use netplumb_model::message::Exit;
 use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::timing::{Attached, TimingSpec, Window};
 
-pub(crate) use collect::Gatherer;
-pub(crate) use cpu::Cpus;
-pub(crate) use packets::figures;
+pub use crate::outside::PROBES_OFF;
 
-use crate::collect::Index;
 use crate::error::EngineError;
-use crate::guests::note_instrument;
-use crate::run::Save;
+use crate::gather::Gatherer;
+use crate::index::Index;
+use crate::run::{Save, note_instrument};
 use crate::site::Keeper;
 
-/// The knob of an arm that is run without the instrument, and its value.
-pub const PROBES_OFF: (&str, &str) = ("probes", "off");
 /// Where packets of ours run: `netns`.
 pub const LAB_NETNS: &str = "netns";
 /// Where the machine's own run: `host`.
@@ -166,7 +160,7 @@ pub fn run_live(
     let first = plan.specs.first().map(|spec| spec.instrument.as_str());
     note_instrument(recording, first.unwrap_or_default());
     recording.environment.insert(env::LAB.into(), lab.into());
-    recording.environment.extend(crate::guest::facts());
+    recording.environment.extend(crate::facts::machine());
     // Before anything is made: what is nobody's goes first.
     match names::sweep() {
         Ok(removed) if !removed.is_empty() => tell(LiveEvent::Note(format!(

@@ -134,7 +134,7 @@ fn try_measure(
                     }
                     Ok(())
                 })?;
-                let _ = late.set(receive::symbols(&text, receive::release(origin))?);
+                let _ = late.set(receive::symbols(&text, origin.release())?);
                 let _ = ready.send(());
             }
             failed.map_or(Ok(()), |error| Err(error.into()))
@@ -165,7 +165,7 @@ fn try_measure(
             )
         })
         .collect();
-    let outcome = outcome.and_then(|()| receive::seen(&measured.blocks, origin));
+    let outcome = outcome.and_then(|()| receive::seen(&measured.blocks, origin.release()));
     match (outcome, told.error) {
         // What comes after the last block is cut where QEMU was when it was killed.
         (Ok(()), _) if got >= wanted => Ok(()),

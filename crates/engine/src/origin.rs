@@ -23,7 +23,7 @@ use netplumb_model::recording::env;
 
 use crate::error::EngineError;
 use crate::extras;
-use crate::guest::config_facts;
+use crate::facts;
 use crate::plan::GuestPlan;
 use crate::receive;
 use crate::run::{Options, Progress};
@@ -64,6 +64,12 @@ impl Origin {
     /// Whether it is what a plan starts from.
     pub(crate) fn is_for(&self, plan: &RunPlan) -> bool {
         self.plan == preparation(plan)
+    }
+
+    /// The release of the kernel that its guests boot.
+    pub(crate) fn release(&self) -> &str {
+        let known = self.facts.get(env::KERNEL);
+        known.map_or("of the guest", String::as_str)
     }
 
     /// Start a guest of it that will carry out `requests`, and bring it to its
@@ -396,7 +402,7 @@ impl Boot<'_> {
             .config()
             .and_then(|path| std::fs::read_to_string(path).ok());
         if let Some(config) = config.and_then(|text| KernelConfig::parse(&text).ok()) {
-            facts.extend(config_facts(&config));
+            facts.extend(facts::config(&config));
         }
         facts.insert(env::KERNEL.into(), self.kernel.release.clone());
         facts.insert(env::KERNEL_HASH.into(), self.kernel.hash.clone());

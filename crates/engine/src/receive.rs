@@ -6,10 +6,9 @@ use netplumb_instruments::exact::Window;
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_model::class::{Context, Direction, Softirq};
-use netplumb_model::recording::{Ledger, env};
+use netplumb_model::recording::Ledger;
 
 use crate::error::EngineError;
-use crate::origin::Origin;
 
 /// Parse a guest's symbols, which have to have what paths are told by.
 pub(crate) fn symbols(text: &[u8], kernel: &str) -> Result<SymbolTable, EngineError> {
@@ -26,7 +25,7 @@ pub(crate) fn symbols(text: &[u8], kernel: &str) -> Result<SymbolTable, EngineEr
 }
 
 /// Check that packets that were delivered were received in a softirq.
-pub(crate) fn seen(blocks: &[(Window, Ledger)], origin: &Origin) -> Result<(), EngineError> {
+pub(crate) fn seen(blocks: &[(Window, Ledger)], kernel: &str) -> Result<(), EngineError> {
     // A transmission's completion is in that softirq, too.
     let receives = |window: &Window| {
         let mut costs = window.costs.iter();
@@ -40,15 +39,9 @@ pub(crate) fn seen(blocks: &[(Window, Ledger)], origin: &Origin) -> Result<(), E
         return Ok(());
     }
     Err(EngineError::NoReceiveWork {
-        kernel: release(origin).to_string(),
+        kernel: kernel.to_string(),
         names: PathRules::built_in().receive_path().join(", "),
     })
-}
-
-/// The release of the kernel that an origin's guests boot.
-pub(crate) fn release(origin: &Origin) -> &str {
-    let known = origin.facts.get(env::KERNEL);
-    known.map_or("of the guest", String::as_str)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use netplumb_lab::vm::machine;
 use netplumb_lab::vm::process::Cancel;
 use netplumb_model::class::Link;
 use netplumb_model::recording::{Loss, Recording, env};
+use netplumb_model::timing::INSTRUCTIONS;
 
 /// This program, which is its guests' init as well.
 pub const OWN_BINARY: &str = "/proc/self/exe";
@@ -67,6 +68,26 @@ pub(crate) fn note_machine(recording: &mut Recording, options: &Options) {
     fact(env::CPU, machine::CPU.into());
     fact(env::REP, machine::REP_NOTE.into());
     fact("vm.memory_mib", machine::MEMORY_MIB.to_string());
+}
+
+/// Which instrument it was, the first of several.
+pub(crate) fn note_instrument(recording: &mut Recording, name: &str) {
+    let unit = match name == INSTRUCTIONS.instrument {
+        true => INSTRUCTIONS.unit,
+        false => "nanoseconds",
+    };
+    let facts = &mut recording.environment;
+    facts.insert(env::CLOCK.into(), name.into());
+    facts.insert(env::UNIT.into(), unit.into());
+}
+
+/// How a guest's clock goes on.
+pub(crate) fn note_clock(recording: &mut Recording, link: Link, options: &Options) {
+    if !options.quick {
+        let shift = machine::icount_shift(link).to_string();
+        let key = format!("vm.icount_shift.{link}");
+        recording.environment.insert(key, shift);
+    }
 }
 
 pub(crate) fn add_losses(recording: &mut Recording, losses: &Losses) {

@@ -39,42 +39,6 @@ pub trait Instrument: Debug + Sync {
     }
 }
 
-/// Those that there are, in the order in which people read of them.
-pub static ALL: [&dyn Instrument; 5] = [
-    crate::exact::INSTRUMENT,
-    crate::functions::INSTRUMENT,
-    crate::stages::INSTRUMENT,
-    crate::samples::INSTRUMENT,
-    crate::rates::INSTRUMENT,
-];
-
-/// Where it is left to us what measures on the running kernel: the first that can.
-pub static PREFERRED: [&dyn Instrument; 2] =
-    [crate::functions::INSTRUMENT, crate::stages::INSTRUMENT];
-
-/// What says where the time of a path goes whose rate is known.
-pub static BESIDE_RATES: &dyn Instrument = crate::samples::INSTRUMENT;
-
-/// The instrument of a name.
-pub fn find(name: &str) -> Option<&'static dyn Instrument> {
-    ALL.into_iter().find(|instrument| instrument.name() == name)
-}
-
-/// Attach the instrument that a spec names.
-///
-/// # Errors
-/// There is none of that name, or it can't be attached here, or not as asked.
-pub fn attach(spec: &TimingSpec, layers: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
-    match find(&spec.instrument) {
-        Some(instrument) => instrument.attach(spec, layers),
-        None => Err(LiveError::Asked(format!(
-            "`{}` is no instrument: they are {}",
-            spec.instrument,
-            ALL.map(Instrument::name).join(", ")
-        ))),
-    }
-}
-
 /// What works in a guest as on any machine: whose nanoseconds they are is said, too.
 pub(crate) fn in_guest(what: &str, tried: &Tried<'_>) -> Verdict {
     let detail = format!("{what}, if the guest's kernel allows (Debian's does)");
@@ -85,44 +49,5 @@ pub(crate) fn in_guest(what: &str, tried: &Tried<'_>) -> Verdict {
             "compare such times with each other only, or use a machine whose KVM runs guests",
         ),
         _ => Verdict::yes(detail),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    /// Check that every instrument is found by its own name, which is that of its quantities
-    /// or of none, and that no two quantities are one.
-    #[test]
-    fn each_is_declared_once() {
-        let mut names = BTreeSet::new();
-        let mut quantities = BTreeSet::new();
-        for instrument in ALL {
-            let name = instrument.name();
-            assert!(names.insert(name));
-            assert_eq!(find(name).map(Instrument::name), Some(name));
-            assert!(!instrument.about().is_empty());
-            assert!(!instrument.quantities().is_empty(), "{name}");
-            for quantity in instrument.quantities() {
-                assert!(quantities.insert((quantity.instrument, quantity.name)));
-            }
-        }
-        assert!(find("auto").is_none());
-    }
-
-    /// Check that what is not attached to a running kernel says so by its own name.
-    #[test]
-    fn those_of_no_running_kernel() {
-        for name in ["exact", "rates", "nothing"] {
-            let spec = TimingSpec {
-                instrument: name.into(),
-                ..TimingSpec::default()
-            };
-            let told = attach(&spec, &|_, _| None).unwrap_err().to_string();
-            assert!(told.starts_with(&format!("`{name}` ")), "{told}");
-        }
     }
 }

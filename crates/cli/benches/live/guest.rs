@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cpio::newc::Builder;
-use netplumb_instruments::instrument::attach;
+use netplumb_instruments::registry::attach;
 use netplumb_lab::bundle::{Bundle, Host, Kind};
 use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_model::timing::{Filter, Selection, TimingSpec};

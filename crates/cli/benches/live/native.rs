@@ -9,7 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netplumb_instruments::instrument::attach;
+use netplumb_instruments::registry::attach;
 use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::timing::{Filter, Selection, TimingSpec};

@@ -18,8 +18,9 @@ use netplumb_engine::live::{
     self, LiveEvent, LiveOptions, LivePlan, PacketPlan, Source, TrafficPlan,
 };
 use netplumb_engine::{EngineError, GuestRun, run_in_guests};
-use netplumb_instruments::instrument::{self, Instrument};
+use netplumb_instruments::instrument::Instrument;
 use netplumb_instruments::live::{Live, LiveError};
+use netplumb_instruments::registry;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::message::Exit;
 use netplumb_model::recording::Arm;
@@ -60,10 +61,10 @@ impl AskedClock {
             "In the vm lab exact; elsewhere functions where the kernel lets them be timed, else \
              stages",
         );
-        let clocks = instrument::ALL.into_iter().filter(|i| i.is_clock());
+        let clocks = registry::ALL.into_iter().filter(|i| i.is_clock());
         let clocks = clocks.map(|i| PossibleValue::new(i.name()).help(i.about()));
         PossibleValuesParser::new([auto].into_iter().chain(clocks))
-            .map(|name| AskedClock(instrument::find(&name)))
+            .map(|name| AskedClock(registry::find(&name)))
     }
 }
 
@@ -236,12 +237,12 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
                     if clock == STAGES {
                         spec.selection.max_overhead = args.live.stages_share();
                     }
-                    instrument::attach(&spec, &layer).map(|live| (clock, live))
+                    registry::attach(&spec, &layer).map(|live| (clock, live))
                 };
                 if let Some(clock) = chosen.get() {
                     return by(clock);
                 }
-                let [first, second] = instrument::PREFERRED.map(Instrument::name);
+                let [first, second] = registry::PREFERRED.map(Instrument::name);
                 match by(first) {
                     Ok(attached) => {
                         chosen.set(Some(first));

@@ -1,19 +1,14 @@
 //! Where the nanoseconds of a packet went: the same blocks once more, while another
 //! instrument looks at what CPUs do.
 
-use netplumb_instruments::instrument;
-use netplumb_instruments::live::Live;
+use netplumb_instruments::registry::BESIDE_RATES;
 use netplumb_kernel::layers::LayerRules;
-use netplumb_model::bench::{Measured, Offered};
-use netplumb_model::recording::{Block, Ledger, Recording};
-use netplumb_model::timing::{Attached, Roles, TimingSpec, Window};
-use netplumb_workload::frames;
+use netplumb_model::bench::Offered;
+use netplumb_model::recording::Recording;
 
 use super::Run;
 use super::block::{self, Ran};
-use crate::collect::Index;
 use crate::error::EngineError;
-use crate::live::Gatherer;
 use crate::schedule::Turn;
 use crate::site::Ended;
 
@@ -24,45 +19,6 @@ pub struct BesidePlan<'a> {
     pub blocks: u32,
     /// By which functions are put into layers.
     pub layers: &'a LayerRules,
-}
-
-/// What looks at a block's window.
-pub(super) struct Watch {
-    live: Box<dyn Live>,
-}
-
-/// What it saw.
-pub(super) struct Seen {
-    attached: Attached,
-    window: Window,
-}
-
-impl Watch {
-    pub(super) fn attach() -> Result<Watch, EngineError> {
-        let spec = TimingSpec {
-            instrument: instrument::BESIDE_RATES.name().into(),
-            roles: Roles::Threads(frames::THREAD.into()),
-            ..TimingSpec::default()
-        };
-        let live = instrument::attach(&spec, &|_, _| None)?;
-        Ok(Watch { live })
-    }
-
-    pub(super) fn begin(&mut self) -> Result<(), EngineError> {
-        Ok(self.live.open()?)
-    }
-
-    pub(super) fn stop(&mut self) {
-        self.live.stop();
-    }
-
-    /// What was seen. The path has to stand yet: its programs are named.
-    pub(super) fn read(mut self) -> Result<Seen, EngineError> {
-        Ok(Seen {
-            attached: self.live.attached().clone(),
-            window: self.live.close()?,
-        })
-    }
 }
 
 impl Run<'_, '_> {
@@ -96,41 +52,8 @@ impl Run<'_, '_> {
         };
         if let Some(why) = why {
             let failed = &mut recording.notes_of(turn.arm).failed;
-            failed.insert(instrument::BESIDE_RATES.name().into(), why);
+            failed.insert(BESIDE_RATES.name().into(), why);
         }
         Ok(Ended::Measured)
-    }
-}
-
-impl Seen {
-    /// Add it as a block of an arm.
-    fn add(
-        &self,
-        (recording, index): (&mut Recording, &mut Index),
-        arm: u32,
-        number: u32,
-        measured: &Measured,
-        layers: &LayerRules,
-    ) {
-        let block = recording.blocks.len() as u32;
-        let packets = measured.handled.total();
-        recording.blocks.push(Block {
-            arm,
-            instrument: instrument::BESIDE_RATES.name().into(),
-            index: number,
-            ledger: Ledger {
-                offered: packets,
-                delivered: packets,
-                ..Ledger::default()
-            },
-            totals: Vec::new(),
-            entered: 0,
-            returned: 0,
-            duration_ns: measured.window_ns,
-        });
-        // How busy CPUs were in this very window, and how many packets it had.
-        measured.add_to(recording, block);
-        let mut gatherer = Gatherer::new(recording, index, layers, &self.attached);
-        gatherer.add(recording, index, &[block], &self.window);
     }
 }

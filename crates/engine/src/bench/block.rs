@@ -23,12 +23,12 @@ use netplumb_workload::frames::{
     Bounded, Generator, GeneratorError, GeneratorPlan, Method, TTL, calibrate,
 };
 
-use super::beside::{Seen, Watch};
 use super::ground::{Cpus, Ground, online};
 use super::ledger;
-use super::nics::{NicError, Own};
+use super::nics::Own;
+use super::watch::{Seen, Watch};
 use super::{Run, changes};
-use crate::error::EngineError;
+use crate::error::{EngineError, NicError};
 
 /// What came of a block.
 pub(crate) enum Ran {

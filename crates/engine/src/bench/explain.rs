@@ -14,8 +14,9 @@ use netplumb_model::recording::{Ledger, Recording, env};
 use netplumb_model::timing::INSTRUCTIONS;
 
 use super::guest::{GuestLab, in_guest};
-use crate::collect::{Index, Translation};
+use crate::collect::Translation;
 use crate::error::EngineError;
+use crate::index::Index;
 use crate::measure::{Told, follow, spool, tap};
 use crate::origin::Origin;
 use crate::receive;
@@ -223,7 +224,7 @@ fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted,
                         }
                         Ok(())
                     })?;
-                    receive::symbols(&all, receive::release(origin))?.with(&text)?
+                    receive::symbols(&all, origin.release())?.with(&text)?
                 }
             };
             let _ = symbols.set(table);

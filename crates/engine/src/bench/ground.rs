@@ -8,8 +8,8 @@ use netplumb_sys::cpus;
 use netplumb_sys::netns::Namespace;
 use netplumb_workload::frames::Exit;
 
-use super::nics::{NicError, Own, addresses};
-use crate::error::EngineError;
+use super::nics::{Own, addresses};
+use crate::error::{EngineError, NicError};
 
 /// Ports of the frames. 9 is `discard` (RFC 863).
 const SOURCE_PORT: u16 = 9_000;

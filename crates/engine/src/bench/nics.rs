@@ -15,7 +15,7 @@ use netplumb_sys::links::DeviceState;
 use netplumb_sys::napi;
 use netplumb_sys::netns::Namespace;
 
-use crate::error::EngineError;
+use crate::error::{EngineError, NicError};
 
 /// Interfaces of the user's, by name, in the network namespace that this process is in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,28 +32,6 @@ pub struct Nics {
     pub yes_change: Vec<String>,
     /// Even those that the machine's default route, or this session, is over.
     pub even_default_route: bool,
-}
-
-/// Why a bench does not run on the interfaces that are named.
-#[derive(Debug, thiserror::Error)]
-pub enum NicError {
-    /// It is asked for in a way that is not done: nothing was changed.
-    #[error("{0}")]
-    Asked(String),
-    /// It can't be done on this interface: nothing was changed.
-    #[error("{reason}: {remedy}")]
-    CannotRun {
-        /// Why.
-        reason: String,
-        /// What a person can do about it.
-        remedy: String,
-    },
-    /// Something is not as it was.
-    #[error(
-        "not all was put back: {}. `plumb doctor --clean` tries again, and tells what is left",
-        .0.join("; ")
-    )]
-    NotPutBack(Vec<String>),
 }
 
 fn cannot(reason: impl Into<String>, remedy: impl Into<String>) -> NicError {

@@ -19,13 +19,13 @@ use netplumb_model::recording::Ledger;
 use netplumb_model::timing::{INSTRUCTIONS, QEMU_PEAK};
 
 use super::{Base, CommandRun, Said, add_command_losses, add_loss, facts, runs, watched};
-use crate::collect::{Index, Translation};
+use crate::collect::Translation;
 use crate::debug_info::{self, Ran};
 use crate::error::EngineError;
-use crate::guests::{note_clock, note_instrument};
+use crate::index::Index;
 use crate::measure::tap;
 use crate::receive;
-use crate::run::{Options, Progress, add_losses, note_machine};
+use crate::run::{Options, Progress, add_losses, note_clock, note_instrument, note_machine};
 use crate::site::Keeper;
 
 /// The name of the code that the kernel lends to processes.
@@ -101,7 +101,7 @@ pub(super) fn measure(
                 Some(_) => SymbolTable::default(),
                 None => {
                     let text = chunks(&mut guest, options)?;
-                    receive::symbols(&text, receive::release(&origin))?
+                    receive::symbols(&text, origin.release())?
                 }
             };
             if origin.symbols.is_none() {

@@ -12,8 +12,8 @@ use netplumb_model::timing::TimingSpec;
 
 use super::{Base, CommandRun, Said, add_command_losses, facts, runs};
 use crate::error::EngineError;
-use crate::guests::{CommandWindows, note_clock, note_instrument};
-use crate::run::{Options, Progress, note_machine};
+use crate::guests::CommandWindows;
+use crate::run::{Options, Progress, note_clock, note_instrument, note_machine};
 use crate::site::Keeper;
 
 /// How long the guest may take to attach the instrument, at least: a hundred functions take

@@ -38,7 +38,7 @@ fn lines_of_blocks() {
     let mut recording = Recording::default();
     translation.add_nodes(
         &mut recording,
-        &mut crate::collect::Index::default(),
+        &mut crate::index::Index::default(),
         &netplumb_kernel::kallsyms::SymbolTable::default(),
         &netplumb_kernel::layers::LayerRules::built_in(),
         &[netplumb_instruments::exact::TreeNode {

@@ -25,7 +25,7 @@ use netplumb_workload::ends::Ends;
 use netplumb_workload::mark::{self, mark};
 
 use super::furnish;
-use crate::live::Cpus;
+use crate::outside::Cpus;
 
 /// How long the peer may take to open a socket, guest time.
 const PEER_PATIENCE: Duration = Duration::from_secs(1);

@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use netplumb_instruments::instrument;
 use netplumb_instruments::live::Live;
+use netplumb_instruments::registry;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::message::{Reply, RunPlan, TimedBlock};
 use netplumb_model::timing::TimingSpec;
@@ -17,7 +17,8 @@ use netplumb_workload::ends::Ends;
 use netplumb_workload::packets::Traffic;
 
 use super::Agent;
-use crate::live::{Cpus, figures};
+use crate::ends::topology_of;
+use crate::outside::{Cpus, figures};
 
 /// How long the kernel is left alone after programs were attached or detached: it frees
 /// them when all CPUs and tasks have passed by (RCU, RCU tasks), and that work would be in
@@ -97,7 +98,7 @@ impl Agent {
 
     /// The numbers by which the kernel knows the namespaces of a plan.
     fn inodes(&self, plan: &RunPlan) -> io::Result<Vec<u32>> {
-        let wanted = super::topology_of(plan);
+        let wanted = topology_of(plan);
         let mut inodes = BTreeSet::new();
         for standing in self.standing.iter().filter(|s| s.plan == wanted) {
             for namespace in standing.topology.all() {
@@ -112,7 +113,7 @@ impl Agent {
 fn attach(spec: &TimingSpec) -> Result<Box<dyn Live>, String> {
     let rules = LayerRules::built_in();
     let layer = |name: &str, module: Option<&str>| rules.layer(name, module).map(String::from);
-    instrument::attach(spec, &layer).map_err(|e| e.to_string())
+    registry::attach(spec, &layer).map_err(|e| e.to_string())
 }
 
 /// What is told of an instrument that is attached.

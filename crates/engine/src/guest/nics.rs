@@ -9,8 +9,9 @@ use netplumb_sys::links::DeviceState;
 use netplumb_sys::netns::Namespace;
 
 use super::nics;
-use crate::bench::{NicError, Nics, Own};
+use crate::bench::{Nics, Own};
 use crate::error::EngineError;
+use crate::error::NicError;
 
 /// How long a NIC may take to have its carrier; e1000 takes two seconds of the guest's.
 const PATIENCE: Duration = Duration::from_secs(20);

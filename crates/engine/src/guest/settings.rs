@@ -7,7 +7,8 @@ use netplumb_lab::netns::settings;
 use netplumb_model::class::Link;
 use netplumb_model::message::{Reply, RunPlan};
 
-use super::{Agent, topology_of};
+use super::Agent;
+use crate::ends::topology_of;
 
 /// Settings in one message.
 const CHUNK: usize = 100;

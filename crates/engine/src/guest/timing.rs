@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use netplumb_instruments::instrument;
+use netplumb_instruments::registry;
 use netplumb_instruments::single::{FunctionTimer, Times};
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::message::{RunPlan, TimedFunction};
@@ -66,7 +66,7 @@ pub(super) fn together(
     let layer = |name: &str, module: Option<&str>| rules.layer(name, module).map(String::from);
     let mut instrument = match spec {
         None => None,
-        Some(spec) => Some(instrument::attach(spec, &layer).map_err(|e| e.to_string())?),
+        Some(spec) => Some(registry::attach(spec, &layer).map_err(|e| e.to_string())?),
     };
     traffic.warm_up().map_err(|e| format!("warm-up: {e}"))?;
     let mut windows = Vec::new();

@@ -5,21 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_lab::vm::process::Cancel;
 use netplumb_model::class::Proto;
-use netplumb_model::experiment::Load;
 use netplumb_model::message::RunPlan;
-use netplumb_model::quantity::{Figure, Of};
-use netplumb_model::recording::{Arm, Block, Recording};
-use netplumb_model::timing::{BUSY, DELIVERED, LATENCY_P50, LATENCY_P99, TimingSpec};
+use netplumb_model::quantity::Of;
+use netplumb_model::recording::{Block, Recording};
+use netplumb_model::timing::TimingSpec;
 use netplumb_workload::drops;
 use netplumb_workload::ends::Ends;
 use netplumb_workload::packets::Traffic;
-use netplumb_workload::timed::TimedBlock;
 
-use super::cpu::Cpus;
-use super::{LiveEnd, LiveEvent, PROBES_OFF, PacketPlan, Probes};
+use super::{LiveEnd, LiveEvent, PacketPlan, Probes};
+use crate::ends::{ends_of, topology_of};
 use crate::error::EngineError;
 use crate::extras;
-use crate::guest::{ends_of, topology_of};
+use crate::outside::{Cpus, figures, load, without_probes};
 use crate::plan::Plan;
 use crate::schedule::{Turn, interleaved};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
@@ -80,7 +78,7 @@ impl Standing {
         for (plan, topology, _) in &self.all {
             let prefix = format!("net.{}.{}", plan.link, plan.family);
             // Of several that differ in settings only, the first arm's are told.
-            for (key, value) in crate::guest::topology_facts(&prefix, topology) {
+            for (key, value) in crate::facts::topology(&prefix, topology) {
                 facts.entry(key).or_insert(value);
             }
         }
@@ -90,14 +88,6 @@ impl Standing {
     /// What came of the knobs of each arm, by the number of its topology.
     pub(super) fn note(&self, recording: &mut Recording, arm: usize, at: usize) {
         extras::note(recording, arm, &self.all[at].1.notes);
-    }
-}
-
-/// How packets come.
-pub(crate) fn load(stream: bool) -> Load {
-    match stream {
-        true => Load::Stream,
-        false => Load::OneAtATime,
     }
 }
 
@@ -286,31 +276,4 @@ fn block(
         recording.add_figure(Of::Block(block), figure);
     }
     Ok(())
-}
-
-/// What is measured of a block beside what the instrument saw, with and without it.
-pub(crate) fn figures(sent: &TimedBlock, busy: Option<f64>) -> Vec<Figure> {
-    let rate = sent.ledger.delivered as f64 * 1e9 / sent.duration_ns as f64;
-    let latency = |share| sent.latency_ns(share).map(f64::from);
-    let all = [
-        (&DELIVERED, (sent.duration_ns > 0).then_some(rate)),
-        (&BUSY, busy),
-        (&LATENCY_P50, latency(0.5)),
-        (&LATENCY_P99, latency(0.99)),
-    ];
-    all.into_iter()
-        .filter_map(|(quantity, value)| Some(Figure::new(quantity, value?)))
-        .collect()
-}
-
-/// The same arms without the instrument. They come after the others: they have no figures
-/// but what the workload saw.
-pub(crate) fn without_probes(arms: &[Arm]) -> Vec<Arm> {
-    let bare = |arm: &Arm| {
-        let mut bare = arm.clone();
-        bare.name = format!("{} {}={}", arm.name, PROBES_OFF.0, PROBES_OFF.1);
-        bare.knobs.insert(PROBES_OFF.0.into(), PROBES_OFF.1.into());
-        bare
-    };
-    arms.iter().map(bare).collect()
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use netplumb_instruments::instrument::attach;
 use netplumb_instruments::live::Live;
+use netplumb_instruments::registry::attach;
 use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_model::class::{Direction, Family, Link, Proto};
 use netplumb_model::timing::{Filter, Selection, StageKind, StageTimes, TimingSpec, Window};

@@ -1,8 +1,7 @@
 //! The type information of the running kernel, and the targets that the trials attach to.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
-use super::context::c_string;
 use libbpf_sys as sys;
 
 /// Functions to attach to, the most harmless first. The first two exist for the test runs of BPF
@@ -77,6 +76,12 @@ pub(super) fn find_targets() -> Result<Targets, Missing> {
         function,
         tracepoint: btf.find(&typedef, sys::BTF_KIND_TYPEDEF),
     })
+}
+
+/// A name for the kernel. The names here are constants of ours, so a NUL is a bug; it is left out
+/// rather than panicked over.
+fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', "")).unwrap_or_default()
 }
 
 #[cfg(test)]

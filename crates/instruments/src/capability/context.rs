@@ -4,7 +4,6 @@
 //! privileges are missing, whether the kernel is locked down, which option it was built without.
 
 use std::collections::HashMap;
-use std::ffi::CString;
 use std::fs;
 use std::io::Read;
 
@@ -211,12 +210,6 @@ impl Context {
             privilege: self.privilege.describe(),
         }
     }
-}
-
-/// A name for the kernel. The names here are constants of ours, so a NUL is a bug; it is left out
-/// rather than panicked over.
-pub(super) fn c_string(text: &str) -> CString {
-    CString::new(text.replace('\0', "")).unwrap_or_default()
 }
 
 fn read_line(path: &str) -> Option<String> {

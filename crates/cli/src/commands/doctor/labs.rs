@@ -1,7 +1,8 @@
 //! What the trials mean for each lab.
 
 use netplumb_instruments::capability::Tried;
-use netplumb_instruments::instrument::{self, Instrument};
+use netplumb_instruments::instrument::Instrument;
+use netplumb_instruments::registry;
 use netplumb_model::capability::{Capability, InstrumentVerdict, Lab, Verdict};
 use netplumb_model::experiment::Lab as Where;
 
@@ -13,7 +14,7 @@ pub(super) fn judge(capabilities: &[Capability]) -> Vec<Lab> {
 
 /// What works in a lab.
 fn instruments(lab: Where, tried: &Tried<'_>) -> Vec<InstrumentVerdict> {
-    let all = instrument::ALL.into_iter();
+    let all = registry::ALL.into_iter();
     all.map(|instrument| InstrumentVerdict {
         instrument: instrument.name().into(),
         verdict: instrument.can_run(lab, tried),
@@ -102,11 +103,7 @@ fn clock(instruments: &[InstrumentVerdict]) -> String {
         let mut of = instruments.iter().filter(|i| i.instrument == **name);
         of.any(|i| i.verdict.works())
     };
-    match instrument::PREFERRED
-        .map(Instrument::name)
-        .iter()
-        .find(works)
-    {
+    match registry::PREFERRED.map(Instrument::name).iter().find(works) {
         Some(clock) => format!("; its clock is `{clock}`"),
         None => String::new(),
     }

@@ -14,7 +14,7 @@ use netplumb_model::timing::{
     Window,
 };
 
-use crate::collect::{Index, known};
+use crate::index::{Index, known};
 
 /// So many functions that could not be watched are told by name.
 const MAX_REFUSED: usize = 100;

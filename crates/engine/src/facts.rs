@@ -1,0 +1,98 @@
+//! Facts of a machine and of what stands on it, by dotted key.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use netplumb_kernel::config::{ConfigValue, KernelConfig};
+use netplumb_lab::netns::{Topology, facts as facts_of};
+
+/// Facts of a topology's namespaces.
+pub(crate) fn topology(prefix: &str, topology: &Topology) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    for (end, namespace) in [
+        ("sender", Some(&topology.tx)),
+        ("receiver", Some(&topology.rx)),
+        ("router", topology.router.as_ref()),
+        ("bridge", topology.bridge.as_ref()),
+    ] {
+        if let Some(Ok(of)) = namespace.map(|n| facts_of(n, &format!("{prefix}.{end}"))) {
+            facts.extend(of);
+        }
+    }
+    facts
+}
+
+/// Facts of the running system.
+pub(crate) fn machine() -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::new();
+    let mut fact = |key: &str, path: &str| {
+        if let Ok(text) = fs::read_to_string(path) {
+            facts.insert(key.to_string(), text.trim().chars().take(1000).collect());
+        }
+    };
+    fact("kernel.release", "/proc/sys/kernel/osrelease");
+    fact("kernel.version", "/proc/version");
+    fact("kernel.cmdline", "/proc/cmdline");
+    fact(
+        "guest.clocksource",
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+    );
+    let mut loaded: Vec<String> = fs::read_to_string("/proc/modules")
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|l| Some(l.split_whitespace().next()?.to_string()))
+        .collect();
+    loaded.sort();
+    facts.insert("guest.modules".into(), loaded.join(" "));
+    if let Ok(entries) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") {
+        for entry in entries.flatten() {
+            if let Ok(text) = fs::read_to_string(entry.path()) {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                facts.insert(format!("vulnerability.{name}"), text.trim().to_string());
+            }
+        }
+    }
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    if let Some(model) = cpu.lines().find_map(|l| l.strip_prefix("model name")) {
+        facts.insert(
+            "guest.cpu".into(),
+            model.trim_start_matches([' ', '\t', ':']).into(),
+        );
+    }
+    facts
+}
+
+/// What of a kernel's configuration bears on a path's cost.
+pub(crate) fn config(config: &KernelConfig) -> BTreeMap<String, String> {
+    const OPTIONS: &[&str] = &[
+        "HZ",
+        "PREEMPT",
+        "PREEMPT_VOLUNTARY",
+        "PREEMPT_NONE",
+        "PREEMPT_DYNAMIC",
+        "PREEMPT_RT",
+        "DEBUG_NET",
+        "LOCKDEP",
+        "KASAN",
+        "NETFILTER",
+        "NET_NS",
+        "XFRM",
+        "BPF_JIT",
+        "RETPOLINE",
+        "RETHUNK",
+        "DYNAMIC_FTRACE",
+        "CC_VERSION_TEXT",
+    ];
+    OPTIONS
+        .iter()
+        .filter_map(|o| {
+            let value = match config.get(o)? {
+                ConfigValue::Yes => "y".to_string(),
+                ConfigValue::Module => "m".to_string(),
+                ConfigValue::No => "n".to_string(),
+                ConfigValue::Value(text) => text.clone(),
+            };
+            Some((format!("config.{o}"), value))
+        })
+        .collect()
+}
