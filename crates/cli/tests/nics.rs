@@ -497,12 +497,12 @@ fn as_root_killed_at_any_moment() {
         assert_eq!(ran.status.code(), None, "{ran:#?}");
         let next = machine.run("doctor --clean");
         let lines = next.code(0).stdout.lines();
-        put_back += lines.clone().filter(|l| l.starts_with("put back")).count();
-        let left: Vec<_> = lines.filter(|l| l.starts_with("not put back")).collect();
+        put_back += lines.clone().filter(|l| l.starts_with("restored")).count();
+        let left: Vec<_> = lines.filter(|l| l.starts_with("not restored")).collect();
         assert!(left.is_empty(), "after {ms} ms: {left:?}");
         machine.check_as(&before, &format!("killed after {ms} ms: {words}"));
     }
-    common::tell(&format!("{kills} kills, {put_back} changes put back"));
+    common::tell(&format!("{kills} kills, {put_back} changes restored"));
     assert!(kills < KILLS || put_back > 0, "no kill hit anything");
     machine.place.nothing_runs();
 }
@@ -525,10 +525,7 @@ fn as_root_the_next_run_puts_back() {
         "bench drop {YES} --path xdp --blocks 1 --time 100ms --csv"
     ));
     assert!(matches!(next.status.code(), Some(0 | 1)), "{next:#?}");
-    next.says(&[
-        "put back what a run had changed that was killed",
-        "nftables",
-    ]);
+    next.says(&["restored settings left by a killed run", "nftables"]);
     machine.check_as(&before, "the next run");
 }
 

@@ -138,7 +138,7 @@ pub fn run_bench(
     // Before anything is made: what is nobody's goes first.
     match names::sweep() {
         Ok(removed) if !removed.is_empty() => tell(BenchEvent::Note(format!(
-            "removed what a run left behind that was killed: {}",
+            "removed what a killed run left behind: {}",
             removed.join(", ")
         ))),
         Ok(_) => {}
@@ -208,17 +208,17 @@ fn recover(tell: Tell<'_>) {
         Ok(recovered) => {
             for what in recovered.put_back {
                 tell(BenchEvent::Note(format!(
-                    "put back what a run had changed that was killed: {what}"
+                    "restored settings left by a killed run: {what}"
                 )));
             }
             for what in recovered.left {
                 tell(BenchEvent::Note(format!(
-                    "not put back, of a run that was killed: {what}"
+                    "not restored, of a killed run: {what}"
                 )));
             }
         }
         Err(error) => tell(BenchEvent::Note(format!(
-            "can't put back what a killed run has changed: {error}"
+            "can't restore the settings of a killed run: {error}"
         ))),
     }
 }

@@ -343,9 +343,9 @@ fn add_command_losses(recording: &mut Recording, cut: u64, ends: &[CommandEnd]) 
     let left = ends.iter().map(|e| e.left.len() as u64).sum();
     add_loss(
         recording,
-        "processes left behind",
+        "orphaned processes",
         left,
-        "they ran when the command had ended, and were killed: what they did then is not counted",
+        "they were still running when the command had ended, and were killed: what they did then is not counted",
     );
     add_loss(
         recording,

@@ -75,7 +75,7 @@ pub enum EngineError {
     #[error(transparent)]
     Stream(#[from] StreamError),
     /// The stream ended before the windows did.
-    #[error("the plugin told of {got} of {wanted} blocks: the guest's markers were not seen")]
+    #[error("the plugin reported {got} of {wanted} blocks: it missed the guest's markers")]
     WindowsMissing {
         /// Windows that came.
         got: usize,
@@ -171,7 +171,7 @@ pub enum NicError {
     },
     /// Something is not as it was.
     #[error(
-        "not all was put back: {}. `plumb doctor --clean` tries again, and tells what is left",
+        "not all settings were restored: {}. `plumb doctor --clean` tries again, and lists what is left",
         .0.join("; ")
     )]
     NotPutBack(Vec<String>),

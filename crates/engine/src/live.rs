@@ -164,7 +164,7 @@ pub fn run_live(
     // Before anything is made: what is nobody's goes first.
     match names::sweep() {
         Ok(removed) if !removed.is_empty() => tell(LiveEvent::Note(format!(
-            "removed what a run left behind that was killed: {}",
+            "removed what a killed run left behind: {}",
             removed.join(", ")
         ))),
         Ok(_) => {}

@@ -60,7 +60,7 @@ const SETTLE: Duration = Duration::from_millis(1);
 /// What is lost where a tracepoint is missing.
 fn meaning(tracepoint: &str) -> &'static str {
     match tracepoint {
-        "sys_enter" | "sys_exit" => "system calls are not told apart",
+        "sys_enter" | "sys_exit" => "system calls can't be seen",
         "net_dev_queue" => "the way out can't be seen",
         "qdisc_enqueue" | "qdisc_dequeue" => "`qdisc wait` is in `device`",
         "netif_rx" => "`backlog` can't be seen",

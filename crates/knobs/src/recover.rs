@@ -73,7 +73,7 @@ fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Resul
         None if contents.unknown.is_empty() => return Ok(true),
         _ => {
             recovered.left.push(format!(
-                "{file_name} is of another version of plumb: run that one, or put back by hand \
+                "{file_name} is of another version of plumb: run that one, or restore by hand \
                  what the file says and remove it"
             ));
             return Ok(false);
@@ -124,7 +124,7 @@ fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Resul
     }
     if !unknown.is_empty() {
         recovered.left.push(format!(
-            "{file_name}: lines {unknown:?} are not of this version of plumb: put back by hand \
+            "{file_name}: lines {unknown:?} are not of this version of plumb: restore by hand \
              what they say, and remove the file"
         ));
     }

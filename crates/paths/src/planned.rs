@@ -28,10 +28,8 @@ pub struct PlannedSite<'a> {
 /// Whether a path can be on the user's own interfaces.
 pub(crate) fn can_on_own(path: DataPath, _v6: bool) -> Result<(), PathError> {
     let why = match path {
-        DataPath::IptablesRaw => {
-            "iptables leaves its table `raw` behind, which plumb can't put back"
-        }
-        DataPath::Dpdk => "testpmd may leave a program of XDP behind, which plumb can't put back",
+        DataPath::IptablesRaw => "iptables leaves its table `raw` behind, which plumb can't remove",
+        DataPath::Dpdk => "testpmd may leave a program of XDP behind, which plumb can't remove",
         DataPath::NftFlowtable => "a flow table takes routes to whole networks",
         _ => return Ok(()),
     };

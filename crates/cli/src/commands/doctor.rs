@@ -45,24 +45,21 @@ fn clean() -> anyhow::Result<ExitCode> {
          --clean)",
     )?;
     let recovered = netplumb_knobs::recover().context(
-        "can't put back what runs have changed: it takes the rights that they had (sudo plumb \
+        "can't restore the settings of killed runs: it takes the rights that they had (sudo plumb \
          doctor --clean)",
     )?;
     let mut told = String::new();
     if !removed.is_empty() {
-        told += &format!(
-            "removed, of runs that were killed: {}\n",
-            removed.join(", ")
-        );
+        told += &format!("removed, left by killed runs: {}\n", removed.join(", "));
     }
     for what in &recovered.put_back {
-        told += &format!("put back, of a run that was killed: {what}\n");
+        told += &format!("restored, left by a killed run: {what}\n");
     }
     for what in &recovered.left {
-        told += &format!("not put back: {what}\n");
+        told += &format!("not restored: {what}\n");
     }
     if told.is_empty() {
-        told += "nothing is left of any run\n";
+        told += "no run left anything behind\n";
     }
     io::stdout().write_all(told.as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -233,7 +233,7 @@ pub(crate) fn diagnose(
     went.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
     let frames: u64 = all.iter().map(|g| g.frames).sum();
     if went.is_empty() {
-        return Ok(format!("of {frames}, nothing in the kernel told of any"));
+        return Ok(format!("of {frames}, the kernel reported none as dropped"));
     }
     let told = went.iter().take(PLACES_TOLD);
     let told: Vec<String> = told.map(|(place, n)| format!("{n} {place}")).collect();

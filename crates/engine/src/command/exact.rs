@@ -145,7 +145,7 @@ pub(super) fn measure(
     add_losses(recording, &told.losses);
     add_loss(
         recording,
-        "ways to functions not told apart",
+        "call paths merged",
         told.losses.ways_cut,
         "deeper, or more, than are kept: those calls are below the root of their thread",
     );

@@ -132,7 +132,7 @@ fn ledger(frames: u32, came: &Handled) -> Ledger {
     let mut dropped = came.lost.clone();
     let known = delivered + dropped.values().sum::<u64>();
     if known < offered {
-        dropped.insert("nobody knows where".into(), offered - known);
+        dropped.insert("unaccounted".into(), offered - known);
     }
     Ledger {
         offered,

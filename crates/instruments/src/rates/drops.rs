@@ -177,7 +177,7 @@ impl Drops {
                     namespace_inode: 0,
                     interface: 0,
                     device: String::new(),
-                    cause: "not told apart".into(),
+                    cause: "other places".into(),
                 };
                 went.insert(place, frames);
             }

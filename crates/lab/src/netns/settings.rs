@@ -121,7 +121,7 @@ fn try_them(key: &str, value: &str, others: &[i64]) -> Result<String, String> {
         let other = other.to_string();
         let tried = sysctl::set(key, &other);
         if let Err(error) = sysctl::set(key, value) {
-            return Err(format!("once changed, it can't be put back: {error}"));
+            return Err(format!("it can't be restored once changed: {error}"));
         }
         match tried {
             Ok(()) => return Ok(other),
