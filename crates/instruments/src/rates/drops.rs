@@ -149,7 +149,7 @@ impl Drops {
 
     /// What went since this was attached, in these namespaces (by inode) and where no
     /// namespace is known; in all, if none is named. Frames that there was no room to
-    /// tell apart are under the cause `not told apart`.
+    /// tell apart are under the cause `other places`.
     ///
     /// # Errors
     /// The map can't be read.
