@@ -248,8 +248,9 @@ fn shipped_experiments_twice() {
             continue;
         }
         let experiment = Experiment::parse(&text).unwrap();
-        let missing = |k: &&String| !place.run(&format!("kernel show {k}")).status.success();
-        if let Some(kernel) = experiment.vary.kernel.iter().find(missing) {
+        let missing = |k: &&str| !place.run(&format!("kernel show {k}")).status.success();
+        let kernels = experiment.vary.get("kernel");
+        if let Some(kernel) = kernels.into_iter().find(missing) {
             common::tell(&format!("{}: there is no {kernel}", experiment.name));
             continue;
         }

@@ -4,16 +4,9 @@
 use std::collections::BTreeSet;
 
 use netplumb_model::class::Link;
-use netplumb_model::experiment::{
-    Experiment, Knobs, Offload, Qdisc, Ruleset, Scan, Vary, check_arm,
-};
+use netplumb_model::experiment::{Experiment, Knobs, Lab, Qdisc, Ruleset, Scan, Vary, check_arm};
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Arm, env};
-
-/// The knob of an arm whose ends a bridge stands between.
-pub const BRIDGE: &str = "bridge";
-/// The knob of an arm whose veth devices have so many queues.
-pub const QUEUES: &str = "queues";
 
 /// More would not end within a day.
 const MAX_ARMS: usize = 1000;
@@ -83,7 +76,7 @@ impl Plan {
         }
         let arms: Vec<Arm> = combinations
             .iter()
-            .map(|c| c.over(fixed).arm(vary.describe(c)))
+            .map(|c| c.over(fixed).arm(vary.describe(c), Lab::Vm))
             .collect();
         for (n, arm) in arms.iter().enumerate() {
             check_arm(arm).map_err(|(_, why)| why)?;
@@ -149,21 +142,21 @@ impl Plan {
     pub fn guests(&self) -> Vec<GuestPlan> {
         let mut guests: Vec<GuestPlan> = Vec::new();
         for (index, arm) in self.arms.iter().enumerate() {
-            let knob = |name: &str| arm.knobs.get(name).map_or("", String::as_str);
+            let knob = |key: &str| arm.knobs.get(key).cloned().unwrap_or_default();
             let qdisc = Qdisc::of(arm);
             let new = GuestPlan {
-                kernel: knob("kernel").to_string(),
-                mitigations: knob("mitigations") == "on",
-                cmdline: knob("cmdline").to_string(),
+                kernel: knob("kernel"),
+                mitigations: arm.is_on("mitigations"),
+                cmdline: knob("cmdline"),
                 nft_modules: Ruleset::of(arm).map_or_else(Vec::new, |r| r.modules()),
                 more_modules: Vec::new(),
                 qdisc: qdisc.is_some(),
                 qdisc_modules: qdisc.and_then(|q| q.module()).into_iter().collect(),
-                module: knob("module").to_string(),
-                seed: knob("seed").parse().unwrap_or(1),
+                module: knob("module"),
+                seed: arm.read("seed").unwrap_or(1),
                 link: arm.link,
                 forward: arm.forward,
-                bridge: knob(BRIDGE) == "on",
+                bridge: arm.is_on("bridge"),
                 arms: vec![index],
             };
             // What a running guest can be given.
@@ -192,10 +185,10 @@ impl Plan {
             family: arm.family,
             link: arm.link,
             forward: arm.forward,
-            bridge: arm.knobs.get(BRIDGE).is_some_and(|v| v == "on"),
-            queues: arm.knobs.get(QUEUES).and_then(|v| v.parse().ok()),
+            bridge: arm.is_on("bridge"),
+            queues: arm.read("queues"),
             size_bytes: arm.size_bytes,
-            mtu_bytes: arm.knobs.get("mtu_bytes").and_then(|v| v.parse().ok()),
+            mtu_bytes: arm.read("mtu_bytes"),
             packets: self.packets,
             block_ns: None,
             rate_pps: None,
@@ -203,18 +196,11 @@ impl Plan {
             warmup_packets: self.warmup_packets,
             blocks: self.blocks,
             aligned: true,
-            sysctl: arm
-                .knobs
-                .iter()
-                .filter_map(|(k, v)| Some((k.strip_prefix("sysctl.")?.to_string(), v.clone())))
+            sysctl: (arm.table("sysctl"))
+                .map(|(key, value)| (key.to_string(), value.to_string()))
                 .collect(),
-            offload: arm
-                .knobs
-                .iter()
-                .filter_map(|(k, v)| {
-                    let offload: Offload = k.strip_prefix("offload.")?.parse().ok()?;
-                    Some((offload, v == "on"))
-                })
+            offload: (arm.table("offload"))
+                .filter_map(|(name, level)| Some((name.parse().ok()?, level == "on")))
                 .collect(),
             nft: Ruleset::of(arm),
             qdisc: Qdisc::of(arm),
@@ -226,7 +212,7 @@ impl Plan {
 mod tests {
     use super::*;
     use netplumb_model::class::Proto;
-    use netplumb_model::experiment::{Bytes, Hook, Within};
+    use netplumb_model::experiment::{Hook, Offload, Within};
 
     fn plan(text: &str) -> Plan {
         Plan::of(&Experiment::parse(text).unwrap())
@@ -257,11 +243,13 @@ mod tests {
     /// what varies, and that a boot is shared by those that can.
     #[test]
     fn every_combination_is_an_arm() {
-        let vary = Vary {
-            proto: vec![Proto::Udp, Proto::Raw],
-            link: vec![Link::Veth, Link::E1000],
-            ..Vary::default()
-        };
+        let vary = Vary::of([
+            ("proto", "udp"),
+            ("proto", "raw"),
+            ("link", "veth"),
+            ("link", "e1000"),
+        ])
+        .unwrap();
         let plan = Plan::from_knobs(&Knobs::default(), &vary, 7, 8, 9).unwrap();
         let names: Vec<&str> = plan.arms.iter().map(|a| a.name.as_str()).collect();
         assert_eq!(names, ["udp veth", "raw veth", "udp e1000", "raw e1000"]);
@@ -389,24 +377,15 @@ mod tests {
     fn impossible_plans() {
         let refused =
             |fixed: &Knobs, vary: &Vary| Plan::from_knobs(fixed, vary, 1, 0, 1).unwrap_err();
-        let router = Knobs {
-            forward: Some(true),
-            link: Some(Link::Lo),
-            ..Knobs::default()
-        };
+        let router = Knobs::of([("forward", "on"), ("link", "lo")]).unwrap();
         assert!(refused(&router, &Vary::default()).contains("two ends"));
-        let twice = Vary {
-            proto: vec![Proto::Udp, Proto::Udp],
-            ..Vary::default()
-        };
+        let twice = Vary::of([("proto", "udp"), ("proto", "udp")]).unwrap();
         assert_eq!(
             refused(&Knobs::default(), &twice),
             "`udp` is asked for twice"
         );
-        let many = Vary {
-            size_bytes: (0..=MAX_ARMS as u32).map(Bytes).collect(),
-            ..Vary::default()
-        };
+        let sizes = (0..=MAX_ARMS).map(|size| ("size_bytes", size.to_string()));
+        let many = Vary::of(sizes).unwrap();
         assert_eq!(
             refused(&Knobs::default(), &many),
             "more than 1000 combinations"

@@ -217,6 +217,9 @@ impl Frames {
     }
 }
 
+/// Lookups of a path's program in a map for each packet, at most.
+pub const LOOKUPS_MOST: u32 = 64;
+
 /// Which rate is offered, by all CPUs together.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Offered {

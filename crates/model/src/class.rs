@@ -31,6 +31,9 @@ macro_rules! words {
             /// Every value, in the order of declaration.
             pub const ALL: &'static [$name] = &[$($name::$variant),+];
 
+            /// The spelling of every value, in the same order.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
+
             /// The one spelling.
             pub fn as_str(self) -> &'static str {
                 match self { $($name::$variant => $word),+ }

@@ -16,7 +16,10 @@ use serde::Deserialize;
 pub use acting::{Idle, Load};
 pub use claim::{Claim, Published, Relation};
 pub use error::ExperimentError;
-pub use knobs::{Bytes, Knobs, Offload, Vary, Within};
+pub use knobs::{
+    Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, Offload, Recorded, Said, Takes, Vary,
+    Within,
+};
 pub use nft::{Hook, Looks, MAX_RULESET_BYTES, NeverMatching, Nft, Ruleset, TABLE};
 pub use qdisc::Qdisc;
 pub use scan::Scan;
@@ -40,6 +43,21 @@ words! {
     Netns = "netns",
     /// This machine's own interfaces.
     Host = "host",
+}
+
+words! {
+    /// What makes the packets.
+    Kind, "kind of workload",
+    /// Single packets, each when the one before has arrived.
+    Packets = "packets",
+    /// Packets that are sent without waiting for each other.
+    Stream = "stream",
+    /// Frames of a generator, along a data path.
+    Frames = "frames",
+    /// A command, and whatever it does.
+    Command = "command",
+    /// What the machine has.
+    Traffic = "traffic",
 }
 
 /// An experiment, checked.
@@ -211,8 +229,30 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
             ),
         ));
     }
-    if arm.knobs.get("seed").is_some_and(|seed| seed == "0") {
-        return Err(("seed", "seed is 0: 1 or more".into()));
+    let two_ends = [
+        ("bridge", "--bridge", arm.knobs.contains_key("bridge")),
+        ("queues", "--queues", arm.knobs.contains_key("queues")),
+    ];
+    for (key, flag, set) in two_ends {
+        if set && arm.link == Link::Lo {
+            return Err((
+                key,
+                format!("{key} ({flag}) needs a link with two ends: lo has one; use veth"),
+            ));
+        }
+    }
+    if arm.forward && arm.knobs.get("bridge").is_some_and(|on| on == "on") {
+        return Err((
+            "bridge",
+            "either a bridge (--bridge) is between the ends or a router (forward, --forward)"
+                .into(),
+        ));
+    }
+    if arm.knobs.contains_key("queues") && arm.link != Link::Veth {
+        return Err((
+            "queues",
+            "queues (--queues) are of veth devices: use veth".into(),
+        ));
     }
     if let Some(ruleset) = Ruleset::of(arm) {
         ruleset.check(arm).map_err(|why| ("nft", why))?;
@@ -297,6 +337,10 @@ impl Experiment {
                 "instruments is empty: nothing would measure".into(),
             ));
         }
+        if self.lab != Lab::Vm {
+            return Err(("lab", format!("lab is {}: so far it is vm", self.lab)));
+        }
+        self.check_places()?;
         let arms = self.arms();
         if arms.len() > MAX_ARMS {
             return Err(("vary", format!("{} arms: at most {MAX_ARMS}", arms.len())));
@@ -313,13 +357,25 @@ impl Experiment {
         self.check_claims()
     }
 
+    /// Check that every knob can be in the lab, and with the workload.
+    fn check_places(&self) -> Result<(), (&'static str, String)> {
+        let named = self.arms.iter().map(|arm| &arm.knobs);
+        let misplaced = std::iter::once(&self.knobs)
+            .chain(named)
+            .find_map(|knobs| knobs.misplaced(self.lab, Kind::Packets));
+        match misplaced.or_else(|| self.vary.misplaced(self.lab, Kind::Packets)) {
+            Some(misplaced) => Err(misplaced),
+            None => Ok(()),
+        }
+    }
+
     /// Every place that may name a file of rules, to be read.
     pub fn rulesets_mut(&mut self) -> impl Iterator<Item = &mut Nft> {
         let named = self.arms.iter_mut().map(|arm| &mut arm.knobs);
         std::iter::once(&mut self.knobs)
             .chain(named)
-            .filter_map(|knobs| knobs.nft.as_mut())
-            .chain(&mut self.vary.nft)
+            .flat_map(Knobs::rules_mut)
+            .chain(self.vary.rules_mut())
     }
 
     /// Every place that may name a module's file.
@@ -327,8 +383,8 @@ impl Experiment {
         let named = self.arms.iter_mut().map(|arm| &mut arm.knobs);
         std::iter::once(&mut self.knobs)
             .chain(named)
-            .filter_map(|knobs| knobs.module.as_mut())
-            .chain(&mut self.vary.module)
+            .filter_map(|knobs| knobs.text_mut("module"))
+            .chain(self.vary.texts_mut("module"))
     }
 
     /// The arms, each with every knob set.
@@ -338,11 +394,16 @@ impl Experiment {
         if self.arms.is_empty() || !self.vary.is_empty() {
             for combination in combinations {
                 let name = self.vary.describe(&combination);
-                arms.push(combination.over(&self.knobs).arm(name));
+                arms.push(combination.over(&self.knobs).arm(name, self.lab));
             }
         }
         for named in &self.arms {
-            arms.push(named.knobs.over(&self.knobs).arm(named.name.clone()));
+            arms.push(
+                named
+                    .knobs
+                    .over(&self.knobs)
+                    .arm(named.name.clone(), self.lab),
+            );
         }
         arms
     }

@@ -36,6 +36,8 @@ use netplumb_sys::netns::Namespace;
 
 pub use error::PathError;
 pub use needs::needs;
+/// That of programs/xdp.bpf.c too.
+pub use netplumb_model::bench::LOOKUPS_MOST;
 pub use planned::{PlannedSite, planned};
 pub use sink::Sink;
 pub use verify::{Offered, refusal, verify};
@@ -113,9 +115,6 @@ pub struct Way {
     /// [`LOOKUPS_MOST`].
     pub lookups: u32,
 }
-
-/// `LOOKUPS_MOST` of programs/xdp.bpf.c.
-pub const LOOKUPS_MOST: u32 = 64;
 
 impl Way {
     /// A path with nothing special asked of it.

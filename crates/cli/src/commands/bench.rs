@@ -13,10 +13,8 @@ use netplumb_engine::bench::{
     self, BenchEvent, BenchOptions, BenchPlan, BesidePlan, ExplainPlan, GuestLab,
 };
 use netplumb_engine::live::random_seed;
-use netplumb_model::bench::{
-    Bench, BenchArm, BenchFile, DataPath, FrameKind, FrameSize, Frames, Offered, Planted,
-};
-use netplumb_model::class::{Family, Link};
+use netplumb_model::bench::{Bench, BenchArm, BenchFile, DataPath};
+use netplumb_model::class::Link;
 use netplumb_model::recording::Recording;
 use netplumb_report::rates;
 
@@ -147,24 +145,9 @@ fn swap(args: &SwapArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     };
     let plan = BenchPlan {
         arms: vec![BenchArm {
-            bench,
-            path: args.path,
-            frames: Frames {
-                kind: FrameKind::Udp,
-                family: Family::V4,
-                size: FrameSize::Bytes(60),
-                flows: 1,
-            },
-            offered: Offered::Most,
             cores: args.cores,
-            batch: 64,
-            apart: false,
-            stamped: false,
             swaps: args.swaps,
-            sources: 0,
-            multi_buffer: false,
-            link: Link::Veth,
-            planted: Planted::default(),
+            ..BenchArm::plain(bench, args.path)
         }],
         blocks: args.blocks,
         window: args.time,

@@ -1,14 +1,13 @@
 //! `plumb path`: what a packet's path costs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use netplumb_engine::Plan;
-use netplumb_engine::plan::{BRIDGE, QUEUES};
 use netplumb_model::class::{Direction, Family, Link, Proto};
-use netplumb_model::experiment::{Bytes, Knobs, Offload, Vary, Within};
+use netplumb_model::experiment::{Bytes, Knobs, Vary, Within};
 use netplumb_model::text::counted;
 use netplumb_model::timing::TimingSpec;
 
@@ -113,62 +112,45 @@ impl PathArgs {
     /// # Errors
     /// What can't be run, in a sentence.
     pub(crate) fn plan(&self) -> Result<Plan, Usage> {
-        let mitigations = self.mitigations.as_deref() == Some("on");
+        let on = |on: bool| if on { "on" } else { "off" }.to_string();
+        let mitigations = self.mitigations.clone().unwrap_or_else(|| on(false));
+        let mut fixed = vec![("forward", on(self.forward)), ("mitigations", mitigations)];
+        fixed.extend(self.cmdline.clone().map(|words| ("cmdline", words)));
+        fixed.extend(self.qdisc_in.map(|place| ("qdisc_in", place.to_string())));
+        if self.live.bridge {
+            fixed.push(("bridge", on(true)));
+        }
+        fixed.extend(self.live.queues.map(|n| ("queues", n.to_string())));
+        fn levels<T: ToString>(key: &str, all: &[T]) -> Vec<(String, String)> {
+            all.iter().map(|l| (key.into(), l.to_string())).collect()
+        }
+        let bytes = |all: &[Bytes]| all.iter().map(|b| b.0).collect::<Vec<_>>();
+        let mut vary = [
+            levels("proto", &or(&self.proto, Proto::Udp)),
+            levels("family", &or(&self.family, Family::V4)),
+            levels("link", &or(&self.link, Link::Veth)),
+            levels("size_bytes", &bytes(&or(&self.size, Bytes(10)))),
+            levels("mtu_bytes", &bytes(&self.mtu)),
+            levels("kernel", &or(&self.kernel, "debian".to_string())),
+            levels("qdisc", &self.qdisc),
+        ]
+        .concat();
         // Settings of different names go together; levels of one are compared.
-        let mut offload: BTreeMap<Offload, Vec<bool>> = BTreeMap::new();
-        for (name, level) in &self.live.offload {
-            let name: Offload = name.parse().map_err(|e| Usage(format!("{e}")))?;
-            offload.entry(name).or_default().push(level == "on");
-        }
-        let mut sysctl: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (key, value) in &self.sysctl {
-            sysctl.entry(key.clone()).or_default().push(value.clone());
-        }
-        let fixed = Knobs {
-            forward: Some(self.forward),
-            mitigations: Some(mitigations),
-            cmdline: self.cmdline.clone(),
-            qdisc_in: self.qdisc_in,
-            ..Knobs::default()
+        let pairs = |table: &str, all: &[(String, String)]| -> Vec<(String, String)> {
+            let each = all.iter();
+            each.map(|(key, level)| (format!("{table}.{key}"), level.clone()))
+                .collect()
         };
-        let vary = Vary {
-            proto: or(&self.proto, Proto::Udp),
-            family: or(&self.family, Family::V4),
-            link: or(&self.link, Link::Veth),
-            size_bytes: or(&self.size, Bytes(10)),
-            mtu_bytes: self.mtu.clone(),
-            sysctl,
-            offload,
-            kernel: or(&self.kernel, "debian".to_string()),
-            qdisc: self.qdisc.clone(),
-            ..Vary::default()
-        };
-        let mut plan = Plan::from_knobs(
-            &fixed,
-            &vary,
+        vary.extend(pairs("offload", &self.live.offload));
+        vary.extend(pairs("sysctl", &self.sysctl));
+        let plan = Plan::from_knobs(
+            &Knobs::of(fixed).map_err(Usage)?,
+            &Vary::of(vary).map_err(Usage)?,
             self.packets.unwrap_or(PACKETS),
             self.warmup.unwrap_or(PACKETS),
             self.blocks.unwrap_or(BLOCKS),
         )
         .map_err(Usage)?;
-        for arm in &mut plan.arms {
-            if self.live.bridge {
-                if arm.link == Link::Lo {
-                    return Err(Usage(
-                        "--bridge needs a link with two ends: lo has one; use veth".into(),
-                    ));
-                }
-                arm.knobs.insert(BRIDGE.into(), "on".into());
-            }
-            if let Some(queues) = self.live.queues {
-                if arm.link != Link::Veth {
-                    return Err(Usage(
-                        "--queues is for veth devices: use --link veth".into(),
-                    ));
-                }
-                arm.knobs.insert(QUEUES.into(), queues.to_string());
-            }
-        }
         Ok(plan)
     }
 

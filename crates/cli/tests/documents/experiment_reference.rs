@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use netplumb_kernel::layers::LAYERS;
 use netplumb_model::bench::BenchFile;
-use netplumb_model::experiment::Experiment;
+use netplumb_model::experiment::{Experiment, KNOBS, Knob};
 
 use crate::markdown::{self, Document};
 
@@ -93,6 +93,27 @@ fn every_key_is_in_the_reference() {
             "{section}"
         );
     }
+}
+
+/// Check that the table of knobs is what is declared, row by row.
+#[test]
+fn the_table_of_knobs_is_declared() {
+    let reference = Document::read("docs/reference/experiment.md");
+    let rows = reference
+        .text
+        .lines()
+        .filter(|line| line.starts_with("| `"));
+    let declared: Vec<String> = KNOBS.iter().map(Knob::row).collect();
+    let keys: Vec<&str> = KNOBS.iter().map(|knob| knob.key).collect();
+    let found: Vec<&str> = rows
+        .filter(|row| row.split(" | ").count() == 6)
+        .filter(|row| keys.contains(&quoted(row)[0].as_str()))
+        .collect();
+    assert!(
+        found == declared,
+        "the table is to be\n{}",
+        declared.join("\n")
+    );
 }
 
 /// Check that the kinds of claims, and the keys of each, are those that there are.

@@ -137,7 +137,7 @@ impl Ground {
             family: arm.frames.family,
             forward: crosses,
             bridge: false,
-            queues: Some(arm.cores.max(1)),
+            queues: Some(arm.queues.unwrap_or(arm.cores.max(1))),
             mtu_bytes: (arm.planted.fault == Some(Fault::Mtu)).then_some(TOO_LONG_BYTES),
             sysctl: Default::default(),
             offload: Default::default(),
@@ -244,31 +244,14 @@ impl Ground {
 
 #[cfg(test)]
 mod tests {
-    use netplumb_model::bench::{FrameKind, FrameSize, Frames, Offered};
-    use netplumb_model::class::Family;
 
     use super::*;
 
     fn arm(cores: u32, apart: bool) -> BenchArm {
         BenchArm {
-            bench: Bench::Drop,
-            path: DataPath::Xdp,
-            frames: Frames {
-                kind: FrameKind::Udp,
-                family: Family::V4,
-                size: FrameSize::Bytes(60),
-                flows: 1,
-            },
-            offered: Offered::Most,
             cores,
-            batch: 64,
             apart,
-            stamped: false,
-            swaps: 0,
-            sources: 0,
-            multi_buffer: false,
-            link: Link::Veth,
-            planted: Default::default(),
+            ..BenchArm::plain(Bench::Drop, DataPath::Xdp)
         }
     }
 

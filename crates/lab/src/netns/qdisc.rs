@@ -104,16 +104,13 @@ fn root_of(listing: &str) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use netplumb_model::experiment::Knobs;
+    use netplumb_model::experiment::{Knobs, Lab};
 
     use super::*;
 
     fn netem() -> Qdisc {
-        let knobs = Knobs {
-            qdisc: Some("netem delay 20us".into()),
-            ..Knobs::default()
-        };
-        Qdisc::of(&knobs.arm("one".into())).unwrap()
+        let knobs = Knobs::of([("qdisc", "netem delay 20us")]).unwrap();
+        Qdisc::of(&knobs.arm("one".into(), Lab::Vm)).unwrap()
     }
 
     /// Check that of a listing the root is found, without its handle and its users.

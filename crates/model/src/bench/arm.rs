@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bench, DataPath, Fault, FrameKind, Frames, Offered};
-use crate::class::{Link, Proto};
+use super::{Bench, DataPath, Fault, FrameKind, FrameSize, Frames, Offered};
+use crate::class::{Family, Link, Proto};
+use crate::experiment::{Knob, Recorded};
 use crate::recording::Arm;
 
 /// One combination.
@@ -21,6 +22,8 @@ pub struct BenchArm {
     pub offered: Offered,
     /// CPUs that send.
     pub cores: u32,
+    /// Queues of each veth device; none for as many as cores.
+    pub queues: Option<u32>,
     /// Frames that are made at a time.
     pub batch: u32,
     /// Whether the path has CPUs of its own.
@@ -55,44 +58,265 @@ pub struct Planted {
     pub again: bool,
 }
 
+/// A field that is a knob: how it is written and read.
+struct Field {
+    /// The knob's key.
+    key: &'static str,
+    /// As a recording has it; none where it is not set.
+    write: fn(&BenchArm) -> Option<String>,
+    /// Whether the text is a level, which is set then.
+    read: fn(&mut BenchArm, &str) -> bool,
+}
+
+/// All of them.
+const FIELDS: &[Field] = &[
+    Field {
+        key: "bench",
+        write: |arm| text(arm.bench),
+        read: |arm, level| set(&mut arm.bench, level),
+    },
+    Field {
+        key: "path",
+        write: |arm| text(arm.path),
+        read: |arm, level| set(&mut arm.path, level),
+    },
+    Field {
+        key: "frames",
+        write: |arm| text(arm.frames.kind),
+        read: |arm, level| set(&mut arm.frames.kind, level),
+    },
+    Field {
+        key: "family",
+        write: |arm| text(arm.frames.family),
+        read: |arm, level| set(&mut arm.frames.family, level),
+    },
+    Field {
+        key: "size",
+        write: |arm| text(arm.frames.size),
+        read: |arm, level| set(&mut arm.frames.size, level),
+    },
+    Field {
+        key: "flows",
+        write: |arm| text(arm.frames.flows),
+        read: |arm, level| set(&mut arm.frames.flows, level),
+    },
+    Field {
+        key: "cores",
+        write: |arm| text(arm.cores),
+        read: |arm, level| set(&mut arm.cores, level),
+    },
+    Field {
+        key: "queues",
+        write: |arm| arm.queues.and_then(text),
+        read: |arm, level| set_some(&mut arm.queues, level),
+    },
+    Field {
+        key: "rate",
+        write: |arm| text(rate_word(arm.offered)),
+        read: |arm, level| rate_of(level).is_ok_and(|rate| replace(&mut arm.offered, rate)),
+    },
+    Field {
+        key: "batch",
+        write: |arm| text(arm.batch),
+        read: |arm, level| set(&mut arm.batch, level),
+    },
+    Field {
+        key: "apart",
+        write: |arm| switch(arm.apart),
+        read: |arm, level| replace(&mut arm.apart, level == "on"),
+    },
+    Field {
+        key: "stamps",
+        write: |arm| switch(arm.stamped),
+        read: |arm, level| replace(&mut arm.stamped, level == "on"),
+    },
+    Field {
+        key: "swaps",
+        write: |arm| text(arm.swaps),
+        read: |arm, level| set(&mut arm.swaps, level),
+    },
+    Field {
+        key: "sources",
+        write: |arm| text(arm.sources),
+        read: |arm, level| set(&mut arm.sources, level),
+    },
+    Field {
+        key: "lookups",
+        write: |arm| text(arm.planted.lookups),
+        read: |arm, level| set(&mut arm.planted.lookups, level),
+    },
+    Field {
+        key: "multi-buffer",
+        write: |arm| switch(arm.multi_buffer),
+        read: |arm, level| replace(&mut arm.multi_buffer, level == "on"),
+    },
+    Field {
+        key: "fault",
+        write: |arm| arm.planted.fault.and_then(text),
+        read: |arm, level| set_some(&mut arm.planted.fault, level),
+    },
+    Field {
+        key: AGAIN,
+        write: |arm| switch(arm.planted.again),
+        read: |arm, level| replace(&mut arm.planted.again, level == "on"),
+    },
+];
+
+fn text(value: impl ToString) -> Option<String> {
+    Some(value.to_string())
+}
+
+fn switch(on: bool) -> Option<String> {
+    text(if on { "on" } else { "off" })
+}
+
+fn replace<T>(field: &mut T, value: T) -> bool {
+    *field = value;
+    true
+}
+
+fn set<T: std::str::FromStr>(field: &mut T, level: &str) -> bool {
+    level.parse().is_ok_and(|value| replace(field, value))
+}
+
+fn set_some<T: std::str::FromStr>(field: &mut Option<T>, level: &str) -> bool {
+    level.parse().is_ok_and(|value| replace(field, Some(value)))
+}
+
 impl BenchArm {
-    /// Its settings, as words: two arms are the same if these are.
-    pub fn knobs(&self) -> BTreeMap<String, String> {
-        let on = |on: bool| (if on { "on" } else { "off" }).to_string();
-        let mut more = Vec::new();
-        for (key, n) in [
-            ("swaps", self.swaps),
-            ("sources", self.sources),
-            ("lookups", self.planted.lookups),
-        ] {
-            if n > 0 {
-                more.push((key.to_string(), n.to_string()));
+    /// UDP frames along a path, as few and short as can be and as fast as they go.
+    pub fn plain(bench: Bench, path: DataPath) -> BenchArm {
+        BenchArm {
+            bench,
+            path,
+            frames: Frames {
+                kind: FrameKind::Udp,
+                family: Family::V4,
+                size: FrameSize::Imix,
+                flows: 1,
+            },
+            offered: Offered::Most,
+            cores: 1,
+            queues: None,
+            batch: 64,
+            apart: false,
+            stamped: false,
+            swaps: 0,
+            sources: 0,
+            multi_buffer: false,
+            link: Link::Veth,
+            planted: Planted::default(),
+        }
+        .shortest()
+    }
+
+    /// The same with frames as short as they can be.
+    fn shortest(mut self) -> BenchArm {
+        self.frames.size = FrameSize::Bytes(self.frames.size_bytes_least(self.stamped));
+        self
+    }
+
+    /// From the levels of its knobs, as an experiment or a recording has them. What has none
+    /// is as declared: the bench's first path, the shortest frame.
+    ///
+    /// # Errors
+    /// The knob, and what is wrong with its level, or with the path and what is asked of it.
+    pub fn of<'l>(
+        level: &dyn Fn(&'static str) -> Option<&'l str>,
+    ) -> Result<BenchArm, (&'static str, String)> {
+        let bench = level("bench").and_then(|bench| bench.parse().ok());
+        let bench = bench.unwrap_or(Bench::Drop);
+        let mut arm = BenchArm::plain(bench, DataPath::of(bench)[0]);
+        for field in FIELDS {
+            if let Some(level) = level(field.key)
+                && !(field.read)(&mut arm, level)
+            {
+                return Err((field.key, format!("`{level}` is no level of {}", field.key)));
             }
         }
-        if self.multi_buffer {
-            more.push(("multi-buffer".into(), on(true)));
+        if let Some(link) = level("link") {
+            set(&mut arm.link, link);
         }
-        if let Some(fault) = self.planted.fault {
-            more.push(("fault".into(), fault.to_string()));
+        arm = match level("size") {
+            Some(_) => arm,
+            None => arm.shortest(),
+        };
+        arm.check()?;
+        Ok(arm)
+    }
+
+    /// Whether a path can do what is asked, and what its program is to do.
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        use DataPath::{AfXdp, Xdp, XdpRedirect, XdpSkb, XdpTx};
+        let possible = DataPath::of(self.bench);
+        let program = matches!(self.path, Xdp | XdpSkb);
+        if !possible.contains(&self.path) {
+            let names: Vec<&str> = possible.iter().map(|p| p.as_str()).collect();
+            let (path, bench) = (self.path, self.bench);
+            return Err((
+                "path",
+                format!(
+                    "{path} is no path of `{bench}`: they are {}",
+                    names.join(", ")
+                ),
+            ));
         }
-        if self.planted.again {
-            more.push((AGAIN.into(), on(true)));
+        if self.sources > 0 && self.path != Xdp {
+            return Err((
+                "sources",
+                "a list of sources (--blocklist) is for the path xdp of `drop`: its program looks \
+                 into it"
+                    .into(),
+            ));
         }
-        let knobs = [
-            ("bench", self.bench.to_string()),
-            ("path", self.path.to_string()),
-            ("frames", self.frames.kind.to_string()),
-            ("family", self.frames.family.to_string()),
-            ("size", self.frames.size.to_string()),
-            ("flows", self.frames.flows.to_string()),
-            ("cores", self.cores.to_string()),
-            ("rate", rate_word(self.offered)),
-            ("batch", self.batch.to_string()),
-            ("apart", on(self.apart)),
-            ("stamps", on(self.stamped)),
-        ];
-        let knobs = knobs.map(|(key, value)| (key.to_string(), value));
-        knobs.into_iter().chain(more).collect()
+        if self.planted.lookups > 0 && (!program || self.sources > 0) {
+            return Err((
+                "lookups",
+                "lookups (--lookups) are for the paths xdp and xdp-skb of `drop`, without a list of \
+                 sources (--blocklist): their program looks into a map"
+                    .into(),
+            ));
+        }
+        if self.multi_buffer && !(program || matches!(self.path, XdpTx | XdpRedirect | AfXdp)) {
+            return Err((
+                "multi-buffer",
+                "multi-buffer (--multi-buffer) is for the paths that are XDP programs: xdp, \
+                 xdp-skb, xdp-tx, xdp-redirect and af-xdp"
+                    .into(),
+            ));
+        }
+        if self.swaps > 0 && !(program || matches!(self.path, XdpTx | XdpRedirect)) {
+            return Err((
+                "swaps",
+                format!(
+                    "`{}` has no program that is replaced: it takes xdp, xdp-skb, xdp-tx or \
+                     xdp-redirect",
+                    self.path
+                ),
+            ));
+        }
+        if matches!(self.link, Link::Lo | Link::Any) {
+            return Err((
+                "link",
+                "frames go over veth, or over a NIC that QEMU emulates: e1000, virtio-net or \
+                 usb-net"
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Its settings, as words: two arms are the same if these are.
+    pub fn knobs(&self) -> BTreeMap<String, String> {
+        let plain = BenchArm::plain(self.bench, self.path);
+        let is_kept = |field: &&Field| {
+            let knob = Knob::of(field.key).map(|knob| knob.recorded);
+            let always = matches!(knob, Some(Recorded::Always | Recorded::Field));
+            always || (field.write)(self) != (field.write)(&plain)
+        };
+        let kept = FIELDS.iter().filter(is_kept);
+        kept.filter_map(|field| Some((field.key.to_string(), (field.write)(self)?)))
+            .collect()
     }
 
     /// The arm whose instructions say why this one is as fast as it is: how many CPUs and
@@ -102,6 +326,7 @@ impl BenchArm {
         BenchArm {
             offered: Offered::Most,
             cores: 1,
+            queues: None,
             apart: false,
             stamped: false,
             swaps: 0,
@@ -184,31 +409,38 @@ pub fn rate_of(word: &str) -> Result<Offered, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::FrameSize;
     use super::*;
-    use crate::class::Family;
+    use crate::experiment::{KNOBS, Kind};
 
     fn arm(path: DataPath) -> BenchArm {
-        BenchArm {
-            bench: Bench::Drop,
-            path,
-            frames: Frames {
-                kind: FrameKind::Udp,
-                family: Family::V4,
-                size: FrameSize::Bytes(60),
-                flows: 1,
-            },
-            offered: Offered::Most,
-            cores: 1,
-            batch: 64,
-            apart: false,
-            stamped: false,
-            swaps: 0,
-            sources: 0,
-            multi_buffer: false,
-            link: Link::Veth,
-            planted: Planted::default(),
-        }
+        BenchArm::plain(Bench::Drop, path)
+    }
+
+    /// Check that every knob of frames has its field, and that an arm reads back as it was.
+    #[test]
+    fn fields_are_knobs() {
+        let of_frames = KNOBS.iter().filter(|k| k.workloads.contains(&Kind::Frames));
+        // The guest's, for all arms at once.
+        let apart = ["link", "kernel"];
+        let keys: Vec<&str> = of_frames
+            .map(|k| k.key)
+            .filter(|key| !apart.contains(key))
+            .collect();
+        let mut fields: Vec<&str> = FIELDS.iter().map(|field| field.key).collect();
+        let order = |key: &&str| KNOBS.iter().position(|knob| knob.key == *key);
+        fields.sort_by_key(order);
+        assert_eq!(fields, keys);
+        let mut arm = arm(DataPath::XdpSkb);
+        (arm.cores, arm.queues, arm.offered) = (2, Some(4), Offered::Pps(250e3));
+        (arm.apart, arm.stamped, arm.planted.again) = (true, true, true);
+        arm.frames.size = FrameSize::Bytes(512);
+        arm.planted.fault = Some(Fault::WrongMac);
+        arm.planted.lookups = 3;
+        let knobs = arm.knobs();
+        let read = BenchArm::of(&|key| knobs.get(key).map(String::as_str));
+        assert_eq!(read, Ok(arm));
+        assert_eq!(knobs["queues"], "4");
+        assert!(!knobs.contains_key("sources"));
     }
 
     /// Check that an arm's name says how it differs, and no more.

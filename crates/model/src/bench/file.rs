@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{Bench, BenchArm, DataPath, FrameKind, FrameSize, Frames, Offered, Planted, rate_of};
-use crate::class::{Family, Link, words};
+use super::{Bench, BenchArm, DataPath, FrameKind, FrameSize, Frames, Offered, rate_of};
+use crate::class::{Family, words};
 use crate::experiment::ExperimentError;
 
 words! {
@@ -313,8 +313,6 @@ impl BenchFile {
                     for &flows in &figure.flows {
                         for &offered in &rates {
                             arms.push(BenchArm {
-                                bench: figure.bench,
-                                path,
                                 frames: Frames {
                                     kind: self.frames.kind,
                                     family: self.frames.family,
@@ -323,14 +321,8 @@ impl BenchFile {
                                 },
                                 offered,
                                 cores,
-                                batch: 64,
                                 apart: figure.apart,
-                                stamped: false,
-                                swaps: 0,
-                                sources: 0,
-                                multi_buffer: false,
-                                link: Link::Veth,
-                                planted: Planted::default(),
+                                ..BenchArm::plain(figure.bench, path)
                             });
                         }
                     }

@@ -1,14 +1,24 @@
-//! Knobs: the settings that arms differ in. Under which lab, link and load each can act
-//! stands in [`super::acting`].
+//! Knobs: the settings that arms differ in. Each is declared in [`declared`]; under which
+//! lab, link and load each can act stands in [`super::acting`].
 
-use std::collections::BTreeMap;
+mod declared;
+mod level;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::str::FromStr;
 
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::nft::{self, Nft};
-use super::qdisc;
-use crate::class::{Family, Link, Proto, words};
+pub use declared::{Default as KnobDefault, Flag, KNOBS, Knob, Recorded, Said};
+use level::ReadLevel;
+pub use level::{Bytes, Level, Takes};
+
+use super::nft::Nft;
+use super::{Kind, Lab, qdisc};
+use crate::bench::BenchArm;
+use crate::class::words;
 use crate::recording::Arm;
 
 words! {
@@ -41,422 +51,591 @@ words! {
     Router = "router",
 }
 
-/// Payload of the paper's ping, and of every packet unless asked otherwise.
-const DEFAULT_SIZE_BYTES: u32 = 10;
+/// A knob by its number among [`KNOBS`], and of a table the key below it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    at: usize,
+    below: String,
+}
 
-/// A number of bytes: an integer, or a string with a unit ("64K", "1500B").
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Bytes(pub u32);
-
-impl std::str::FromStr for Bytes {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        let digits = s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len());
-        let (number, unit) = s.split_at(digits);
-        let factor = match unit.trim() {
-            "" | "B" => 1,
-            "K" | "KiB" => 1 << 10,
-            "M" | "MiB" => 1 << 20,
-            other => {
-                return Err(format!(
-                    "`{}` is no unit of bytes: it takes B, K (1,024) or M",
-                    other.chars().take(20).collect::<String>()
-                ));
+impl Key {
+    /// From what a recording calls it: `mtu_bytes`, `sysctl.net.core.dev_weight`.
+    fn of(key: &str) -> Result<Key, String> {
+        let at = |name: &str| KNOBS.iter().position(|knob| knob.key == name);
+        if let Some(at) = at(key).filter(|at| !KNOBS[*at].takes.is_table()) {
+            let below = String::new();
+            return Ok(Key { at, below });
+        }
+        let table = key.split_once('.').and_then(|(name, below)| {
+            let at = at(name).filter(|at| KNOBS[*at].takes.is_table())?;
+            let below = below.to_string();
+            Some(Key { at, below })
+        });
+        let key = table.ok_or_else(|| format!("`{}` is no knob", short(key)))?;
+        match key.knob().takes {
+            Takes::Switches { what, words } if !words.contains(&key.below.as_str()) => {
+                let (got, words) = (short(&key.below), words.join(", "));
+                Err(format!("`{got}` is no {what}: it takes {words}"))
             }
-        };
-        number
-            .parse::<u32>()
-            .ok()
-            .and_then(|n| n.checked_mul(factor))
-            .map(Bytes)
-            .ok_or_else(|| {
-                format!(
-                    "`{}` is no number of bytes",
-                    s.chars().take(40).collect::<String>()
-                )
-            })
+            _ => Ok(key),
+        }
+    }
+
+    fn knob(&self) -> &'static Knob {
+        &KNOBS[self.at]
+    }
+
+    /// As a recording has it.
+    fn recorded(&self) -> String {
+        match self.knob().takes.is_table() {
+            true => format!("{}.{}", self.knob().key, self.below),
+            false => self.knob().key.to_string(),
+        }
     }
 }
 
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl serde::de::Visitor<'_> for Visitor {
-            type Value = Bytes;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number of bytes, like 1500 or \"64K\"")
-            }
-            fn visit_i64<E: serde::de::Error>(self, n: i64) -> Result<Bytes, E> {
-                u32::try_from(n)
-                    .map(Bytes)
-                    .map_err(|_| E::custom(format!("{n} is no number of bytes")))
-            }
-            fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<Bytes, E> {
-                u32::try_from(n)
-                    .map(Bytes)
-                    .map_err(|_| E::custom(format!("{n} is no number of bytes")))
-            }
-            fn visit_str<E: serde::de::Error>(self, s: &str) -> Result<Bytes, E> {
-                s.parse().map_err(E::custom)
-            }
-        }
-        deserializer.deserialize_any(Visitor)
-    }
+fn short(text: &str) -> String {
+    text.chars().take(80).collect()
 }
 
-/// "on" or "off", as a word or as a boolean.
-fn switch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
-    one_switch(deserializer).map(Some)
-}
-
-fn one_switch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    struct Visitor;
-    impl serde::de::Visitor<'_> for Visitor {
-        type Value = bool;
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("\"on\" or \"off\"")
-        }
-        fn visit_bool<E>(self, on: bool) -> Result<bool, E> {
-            Ok(on)
-        }
-        fn visit_str<E: serde::de::Error>(self, s: &str) -> Result<bool, E> {
-            match s {
-                "on" => Ok(true),
-                "off" => Ok(false),
-                _ => Err(E::invalid_value(serde::de::Unexpected::Str(s), &self)),
-            }
+/// What is said of one level, in an arm's name.
+fn said(key: &Key, level: &Level) -> String {
+    let text = match level {
+        Level::Rules(rules) => return rules.describe(),
+        Level::Text(text) => text,
+    };
+    match key.knob().said {
+        Said::Word | Said::Rules => text.clone(),
+        Said::As(name) => format!("{name}={text}"),
+        Said::Below => format!("{}={text}", key.below),
+        Said::OrOwn(name) => {
+            let last = match name {
+                "module" => text.rsplit('/').next().unwrap_or(text),
+                _ => text,
+            };
+            format!("{name}={}", if last.is_empty() { "own" } else { last })
         }
     }
-    deserializer.deserialize_any(Visitor)
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-struct Switch(#[serde(deserialize_with = "one_switch")] bool);
-
-fn switches<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<bool>, D::Error> {
-    Ok(Vec::<Switch>::deserialize(deserializer)?
-        .into_iter()
-        .map(|s| s.0)
-        .collect())
-}
-
-fn switch_table<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<Offload, bool>, D::Error> {
-    let table = BTreeMap::<Offload, Switch>::deserialize(d)?;
-    Ok(table.into_iter().map(|(k, s)| (k, s.0)).collect())
-}
-
-fn switches_table<'de, D: Deserializer<'de>>(
-    d: D,
-) -> Result<BTreeMap<Offload, Vec<bool>>, D::Error> {
-    let table = BTreeMap::<Offload, Vec<Switch>>::deserialize(d)?;
-    Ok(table
-        .into_iter()
-        .map(|(k, levels)| (k, levels.into_iter().map(|s| s.0).collect()))
-        .collect())
 }
 
 /// Settings of an arm; what is not set is inherited or the default.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Knobs {
-    /// What is sent. Default udp.
-    pub proto: Option<Proto>,
-    /// Over which IP. Default ipv4.
-    pub family: Option<Family>,
-    /// Over what. Default veth.
-    pub link: Option<Link>,
-    /// Whether a router stands between the ends. Default off.
-    #[serde(deserialize_with = "switch")]
-    pub forward: Option<bool>,
-    /// Payload of a packet. Default 10.
-    pub size_bytes: Option<Bytes>,
-    /// MTU of the links. Default: the device's own.
-    pub mtu_bytes: Option<Bytes>,
-    /// Which kernel: a name that `plumb kernel show` knows. Default: debian.
-    pub kernel: Option<String>,
-    /// CPU vulnerability mitigations. Default off.
-    #[serde(deserialize_with = "switch")]
-    pub mitigations: Option<bool>,
-    /// More words for the kernel's command line.
-    pub cmdline: Option<String>,
-    /// Settings below /proc/sys, with dots, for every namespace.
-    pub sysctl: BTreeMap<String, String>,
-    /// Offloads of every device on the path. Default: the device's own.
-    #[serde(deserialize_with = "switch_table")]
-    pub offload: BTreeMap<Offload, bool>,
-    /// Rules of nftables. Default none: then nf_tables is not even loaded.
-    #[serde(deserialize_with = "nft::from_toml")]
-    pub nft: Option<Nft>,
-    /// Where they are applied. Default: where the sender is.
-    pub nft_in: Option<Within>,
-    /// A queueing discipline, as `tc qdisc replace dev DEVICE root` takes it; empty for
-    /// the device's own, which is the default.
-    pub qdisc: Option<String>,
-    /// On whose egress it is. Default: the sender's.
-    pub qdisc_in: Option<Within>,
-    /// A module's file in place of the kernel's own; empty for that one.
-    pub module: Option<String>,
-    /// Where the guest's random numbers begin. Default 1.
-    pub seed: Option<u32>,
+    levels: BTreeMap<Key, Level>,
 }
 
 impl Knobs {
-    /// These, and what `below` sets where these say nothing.
-    pub fn over(&self, below: &Knobs) -> Knobs {
-        let mut sysctl = below.sysctl.clone();
-        sysctl.extend(self.sysctl.clone());
-        let mut offload = below.offload.clone();
-        offload.extend(self.offload.clone());
-        Knobs {
-            proto: self.proto.or(below.proto),
-            family: self.family.or(below.family),
-            link: self.link.or(below.link),
-            forward: self.forward.or(below.forward),
-            size_bytes: self.size_bytes.or(below.size_bytes),
-            mtu_bytes: self.mtu_bytes.or(below.mtu_bytes),
-            kernel: self.kernel.clone().or_else(|| below.kernel.clone()),
-            mitigations: self.mitigations.or(below.mitigations),
-            cmdline: self.cmdline.clone().or_else(|| below.cmdline.clone()),
-            sysctl,
-            offload,
-            nft: self.nft.clone().or_else(|| below.nft.clone()),
-            nft_in: self.nft_in.or(below.nft_in),
-            qdisc: self.qdisc.clone().or_else(|| below.qdisc.clone()),
-            qdisc_in: self.qdisc_in.or(below.qdisc_in),
-            module: self.module.clone().or_else(|| below.module.clone()),
-            seed: self.seed.or(below.seed),
+    /// Settings by what a recording calls them, each with a level in words.
+    ///
+    /// # Errors
+    /// There is no such knob, or it takes no such level.
+    pub fn of<K: AsRef<str>, L: AsRef<str>>(
+        levels: impl IntoIterator<Item = (K, L)>,
+    ) -> Result<Knobs, String> {
+        let mut knobs = Knobs::default();
+        for (key, level) in levels {
+            knobs.set(key.as_ref(), level.as_ref())?;
         }
+        Ok(knobs)
+    }
+
+    /// Set one.
+    ///
+    /// # Errors
+    /// As [`Knobs::of`].
+    pub fn set(&mut self, key: &str, level: &str) -> Result<(), String> {
+        let key = Key::of(key)?;
+        let level = key.knob().takes.parse(level)?;
+        self.levels.insert(key, level);
+        Ok(())
+    }
+
+    /// What a knob is set to, by what a recording calls it; none of rules.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.levels.get(&Key::of(key).ok()?)?.text()
+    }
+
+    /// What a knob is: as it is set, or else by default; none where there is no default
+    /// level.
+    pub fn level(&self, key: &str) -> Option<&str> {
+        let default = || match Knob::of(key)?.default {
+            KnobDefault::Level(level) => Some(level),
+            KnobDefault::Told(_) => None,
+        };
+        self.get(key).or_else(default)
+    }
+
+    /// The same as a value.
+    pub fn read<T: FromStr>(&self, key: &str) -> Option<T> {
+        self.level(key)?.parse().ok()
+    }
+
+    /// Whether a switch is on.
+    pub fn is_on(&self, key: &str) -> bool {
+        self.level(key) == Some("on")
+    }
+
+    /// Whether nothing is set.
+    pub fn is_empty(&self) -> bool {
+        self.levels.is_empty()
+    }
+
+    /// The knobs that are set.
+    pub fn set_ones(&self) -> impl Iterator<Item = &'static Knob> {
+        self.levels.keys().map(Key::knob)
+    }
+
+    /// Rules that are set, to be read from their file.
+    pub(super) fn rules_mut(&mut self) -> impl Iterator<Item = &mut Nft> {
+        self.levels.values_mut().filter_map(rules_of)
+    }
+
+    /// A text that is set.
+    pub(super) fn text_mut(&mut self, key: &str) -> Option<&mut String> {
+        match self.levels.get_mut(&Key::of(key).ok()?)? {
+            Level::Text(text) => Some(text),
+            Level::Rules(_) => None,
+        }
+    }
+
+    /// These, and what `below` sets where these say nothing.
+    #[must_use]
+    pub fn over(&self, below: &Knobs) -> Knobs {
+        let mut levels = below.levels.clone();
+        levels.extend(self.levels.clone());
+        Knobs { levels }
     }
 
     /// What is set, in words.
     pub fn describe(&self) -> String {
-        let on = |b: bool| if b { "on" } else { "off" };
-        let mut words = Vec::new();
-        words.extend(self.proto.map(|v| v.to_string()));
-        words.extend(self.family.map(|v| v.to_string()));
-        words.extend(self.link.map(|v| v.to_string()));
-        words.extend(self.forward.map(|v| format!("forward={}", on(v))));
-        words.extend(self.size_bytes.map(|v| format!("size={}", v.0)));
-        words.extend(self.mtu_bytes.map(|v| format!("mtu={}", v.0)));
-        words.extend(self.kernel.as_ref().map(|v| format!("kernel={v}")));
-        words.extend(self.mitigations.map(|v| format!("mitigations={}", on(v))));
-        words.extend(self.cmdline.as_ref().map(|v| format!("cmdline={v}")));
-        words.extend(self.sysctl.iter().map(|(k, v)| format!("{k}={v}")));
-        words.extend(self.offload.iter().map(|(k, v)| format!("{k}={}", on(*v))));
-        words.extend(self.nft.as_ref().map(Nft::describe));
-        words.extend(self.nft_in.map(|v| format!("nft_in={v}")));
-        words.extend(self.qdisc.as_deref().map(|v| {
-            let text = qdisc::normal(v);
-            format!("qdisc={}", if text.is_empty() { "own" } else { &text })
-        }));
-        words.extend(self.qdisc_in.map(|v| format!("qdisc_in={v}")));
-        words.extend(self.module.as_deref().map(|v| {
-            let file = v.rsplit('/').next().unwrap_or(v);
-            format!("module={}", if file.is_empty() { "own" } else { file })
-        }));
-        words.extend(self.seed.map(|v| format!("seed={v}")));
-        if words.is_empty() {
-            "all".into()
-        } else {
-            words.join(" ")
+        let words: Vec<String> = self.levels.iter().map(|(k, l)| said(k, l)).collect();
+        match words.is_empty() {
+            true => "all".into(),
+            false => words.join(" "),
         }
     }
 
-    /// The arm that these make, defaults filled in.
-    pub fn arm(&self, name: String) -> Arm {
+    /// The arm that these make, defaults filled in, of packets in a lab.
+    pub fn arm(&self, name: String, lab: Lab) -> Arm {
         let mut knobs = BTreeMap::new();
-        let on = |b: bool| if b { "on" } else { "off" }.to_string();
-        knobs.insert(
-            "kernel".into(),
-            self.kernel.clone().unwrap_or_else(|| "debian".into()),
-        );
-        knobs.insert("mitigations".into(), on(self.mitigations.unwrap_or(false)));
-        if let Some(cmdline) = &self.cmdline {
-            knobs.insert("cmdline".into(), cmdline.clone());
-        }
-        if let Some(mtu) = self.mtu_bytes {
-            knobs.insert("mtu_bytes".into(), mtu.0.to_string());
-        }
-        for (key, value) in &self.sysctl {
-            knobs.insert(format!("sysctl.{key}"), value.clone());
-        }
-        for (offload, value) in &self.offload {
-            knobs.insert(format!("offload.{offload}"), on(*value));
-        }
-        if let Some(nft) = &self.nft {
-            nft.set_knobs(&mut knobs);
-            let within = self.nft_in.unwrap_or(Within::Tx);
-            knobs.insert("nft_in".into(), within.to_string());
-        }
-        let qdisc = self.qdisc.as_deref().map(qdisc::normal);
-        if let Some(qdisc) = qdisc.filter(|text| !text.is_empty()) {
-            knobs.insert("qdisc".into(), qdisc);
-            if let Some(within) = self.qdisc_in {
-                knobs.insert("qdisc_in".into(), within.to_string());
+        for (at, knob) in KNOBS.iter().enumerate() {
+            if !knob.labs.contains(&lab) || !knob.workloads.contains(&Kind::Packets) {
+                continue;
+            }
+            let is_of = |key: &&Key| key.at == at;
+            let with = |other: &str| {
+                let keys = |key: &&Key| key.knob().key == other;
+                let found = self.levels.keys().find(keys).map(|key| &self.levels[key]);
+                found.is_some_and(|level| level.text() != Some(""))
+            };
+            let (wanted, fill) = match knob.recorded {
+                Recorded::Field => (false, false),
+                Recorded::Always => (true, true),
+                Recorded::IfSet => (true, false),
+                Recorded::With(other) => (with(other), true),
+                Recorded::IfSetWith(other) => (with(other), false),
+            };
+            if !wanted {
+                continue;
+            }
+            for key in self.levels.keys().filter(is_of) {
+                match &self.levels[key] {
+                    Level::Rules(rules) => rules.set_knobs(&mut knobs),
+                    // The device's own, and the kernel's: nothing is set.
+                    Level::Text(text) if text.is_empty() && matches!(knob.said, Said::OrOwn(_)) => {
+                    }
+                    Level::Text(text) => drop(knobs.insert(key.recorded(), text.clone())),
+                }
+            }
+            if let (true, KnobDefault::Level(level)) = (fill, knob.default)
+                && !self.levels.keys().any(|key| key.at == at)
+            {
+                knobs.insert(knob.key.into(), level.into());
             }
         }
-        if let Some(module) = self.module.as_ref().filter(|m| !m.is_empty()) {
-            knobs.insert("module".into(), module.clone());
-        }
-        if let Some(seed) = self.seed {
-            knobs.insert("seed".into(), seed.to_string());
-        }
+        use crate::class::{Family, Link, Proto};
         Arm {
             name,
-            proto: self.proto.unwrap_or(Proto::Udp),
-            family: self.family.unwrap_or(Family::V4),
-            link: self.link.unwrap_or(Link::Veth),
-            forward: self.forward.unwrap_or(false),
-            size_bytes: self.size_bytes.map_or(DEFAULT_SIZE_BYTES, |b| b.0),
+            proto: self.read("proto").unwrap_or(Proto::Udp),
+            family: self.read("family").unwrap_or(Family::V4),
+            link: self.read("link").unwrap_or(Link::Veth),
+            forward: self.is_on("forward"),
+            size_bytes: self.read("size_bytes").unwrap_or_default(),
             knobs,
         }
     }
+
+    /// The arm of frames that these make.
+    ///
+    /// # Errors
+    /// See [`BenchArm::of`].
+    pub fn bench_arm(&self) -> Result<BenchArm, (&'static str, String)> {
+        BenchArm::of(&|key| self.level(key))
+    }
+
+    /// The knob, of those that are set, that can't be in a lab with a workload, and why.
+    pub(super) fn misplaced(&self, lab: Lab, kind: Kind) -> Option<(&'static str, String)> {
+        self.set_ones().find_map(|knob| misplaced(knob, lab, kind))
+    }
+}
+
+fn rules_of(level: &mut Level) -> Option<&mut Nft> {
+    match level {
+        Level::Rules(rules) => Some(rules),
+        Level::Text(_) => None,
+    }
+}
+
+fn misplaced(knob: &'static Knob, lab: Lab, kind: Kind) -> Option<(&'static str, String)> {
+    let list = |words: Vec<&str>| words.join(" or ");
+    if !knob.workloads.contains(&kind) {
+        let kinds = knob.workloads.iter().map(|kind| kind.as_str()).collect();
+        let why = format!(
+            "{} is for a workload of {}, and this one is of {kind}",
+            knob.key,
+            list(kinds)
+        );
+        return Some((knob.key, why));
+    }
+    if !knob.labs.contains(&lab) {
+        let labs = knob.labs.iter().map(|lab| lab.as_str()).collect();
+        let why = format!(
+            "{} is for the lab {}, and not for {lab}",
+            knob.key,
+            list(labs)
+        );
+        return Some((knob.key, why));
+    }
+    None
 }
 
 /// Lists of levels; their product makes the arms.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Vary {
-    /// See [`Knobs::proto`].
-    pub proto: Vec<Proto>,
-    /// See [`Knobs::family`].
-    pub family: Vec<Family>,
-    /// See [`Knobs::link`].
-    pub link: Vec<Link>,
-    /// See [`Knobs::forward`].
-    #[serde(deserialize_with = "switches")]
-    pub forward: Vec<bool>,
-    /// See [`Knobs::size_bytes`].
-    pub size_bytes: Vec<Bytes>,
-    /// See [`Knobs::mtu_bytes`].
-    pub mtu_bytes: Vec<Bytes>,
-    /// See [`Knobs::kernel`].
-    pub kernel: Vec<String>,
-    /// See [`Knobs::mitigations`].
-    #[serde(deserialize_with = "switches")]
-    pub mitigations: Vec<bool>,
-    /// See [`Knobs::cmdline`].
-    pub cmdline: Vec<String>,
-    /// See [`Knobs::sysctl`].
-    pub sysctl: BTreeMap<String, Vec<String>>,
-    /// See [`Knobs::offload`].
-    #[serde(deserialize_with = "switches_table")]
-    pub offload: BTreeMap<Offload, Vec<bool>>,
-    /// See [`Knobs::nft`].
-    #[serde(deserialize_with = "nft::list_from_toml")]
-    pub nft: Vec<Nft>,
-    /// See [`Knobs::nft_in`].
-    pub nft_in: Vec<Within>,
-    /// See [`Knobs::qdisc`].
-    pub qdisc: Vec<String>,
-    /// See [`Knobs::qdisc_in`].
-    pub qdisc_in: Vec<Within>,
-    /// See [`Knobs::module`].
-    pub module: Vec<String>,
-    /// See [`Knobs::seed`].
-    pub seed: Vec<u32>,
+    levels: BTreeMap<Key, Vec<Level>>,
 }
 
 impl Vary {
+    /// Lists of levels by what a recording calls the knobs; several of one add up.
+    ///
+    /// # Errors
+    /// As [`Knobs::of`].
+    pub fn of<K: AsRef<str>, L: AsRef<str>>(
+        levels: impl IntoIterator<Item = (K, L)>,
+    ) -> Result<Vary, String> {
+        let mut vary = Vary::default();
+        for (key, level) in levels {
+            vary.push(key.as_ref(), level.as_ref())?;
+        }
+        Ok(vary)
+    }
+
+    /// Add a level of a knob.
+    ///
+    /// # Errors
+    /// As [`Knobs::of`].
+    pub fn push(&mut self, key: &str, level: &str) -> Result<(), String> {
+        let key = Key::of(key)?;
+        let level = key.knob().takes.parse(level)?;
+        self.levels.entry(key).or_default().push(level);
+        Ok(())
+    }
+
     /// Whether nothing varies.
     pub fn is_empty(&self) -> bool {
-        *self == Vary::default()
+        self.levels.values().all(Vec::is_empty)
+    }
+
+    /// The levels of a knob, as a recording has them; none of rules.
+    pub fn get(&self, key: &str) -> Vec<&str> {
+        let levels = Key::of(key).ok().and_then(|key| self.levels.get(&key));
+        let levels = levels.into_iter().flatten();
+        levels.filter_map(Level::text).collect()
+    }
+
+    /// The knobs that have levels.
+    pub fn set_ones(&self) -> impl Iterator<Item = &'static Knob> {
+        self.levels.keys().map(Key::knob)
+    }
+
+    /// The first knob that has several levels, if one has.
+    pub fn compared(&self) -> Option<&'static Knob> {
+        let several = self.levels.iter().find(|(_, levels)| levels.len() > 1);
+        several.map(|(key, _)| key.knob())
+    }
+
+    pub(super) fn rules_mut(&mut self) -> impl Iterator<Item = &mut Nft> {
+        self.levels.values_mut().flatten().filter_map(rules_of)
+    }
+
+    pub(super) fn texts_mut(&mut self, key: &str) -> impl Iterator<Item = &mut String> {
+        let key = Key::of(key).ok();
+        let levels = key.and_then(|key| self.levels.get_mut(&key));
+        levels
+            .into_iter()
+            .flatten()
+            .filter_map(|level| match level {
+                Level::Text(text) => Some(text),
+                Level::Rules(_) => None,
+            })
+    }
+
+    /// These, and what `below` varies where these say nothing.
+    #[must_use]
+    pub fn over(&self, below: &Vary) -> Vary {
+        let mut levels = below.levels.clone();
+        levels.extend(self.levels.clone());
+        Vary { levels }
+    }
+
+    /// The same without what `fixed` sets.
+    #[must_use]
+    pub fn without(&self, fixed: &Knobs) -> Vary {
+        let mut levels = self.levels.clone();
+        levels.retain(|key, _| !fixed.levels.contains_key(key));
+        Vary { levels }
     }
 
     /// What tells one combination from the others: the knobs with more than one
     /// level, or what is sent where there is nothing to tell.
     pub fn describe(&self, combination: &Knobs) -> String {
         let mut telling = combination.clone();
-        fn only_if<T, U>(levels: &[T], knob: &mut Option<U>) {
-            if levels.len() < 2 {
-                *knob = None;
-            }
-        }
-        only_if(&self.proto, &mut telling.proto);
-        only_if(&self.family, &mut telling.family);
-        only_if(&self.link, &mut telling.link);
-        only_if(&self.forward, &mut telling.forward);
-        only_if(&self.size_bytes, &mut telling.size_bytes);
-        only_if(&self.mtu_bytes, &mut telling.mtu_bytes);
-        only_if(&self.kernel, &mut telling.kernel);
-        only_if(&self.mitigations, &mut telling.mitigations);
-        only_if(&self.cmdline, &mut telling.cmdline);
-        telling
-            .sysctl
-            .retain(|key, _| self.sysctl.get(key).is_some_and(|l| l.len() > 1));
-        telling
-            .offload
-            .retain(|key, _| self.offload.get(key).is_some_and(|l| l.len() > 1));
-        only_if(&self.nft, &mut telling.nft);
-        only_if(&self.nft_in, &mut telling.nft_in);
-        only_if(&self.qdisc, &mut telling.qdisc);
-        only_if(&self.qdisc_in, &mut telling.qdisc_in);
-        only_if(&self.module, &mut telling.module);
-        only_if(&self.seed, &mut telling.seed);
-        match (telling == Knobs::default(), combination.proto) {
+        let several = |key: &Key| self.levels.get(key).is_some_and(|levels| levels.len() > 1);
+        telling.levels.retain(|key, _| several(key));
+        match (telling.is_empty(), combination.get("proto")) {
             (true, Some(proto)) => proto.to_string(),
             _ => telling.describe(),
         }
     }
 
-    /// Every combination, the first knob outermost; stops one past `limit`.
+    /// Every combination, the knob with the least turn outermost; stops one past `limit`.
     pub fn combinations(&self, limit: usize) -> Vec<Knobs> {
         let mut all = vec![Knobs::default()];
-        fn by<T: Clone>(
-            all: &mut Vec<Knobs>,
-            limit: usize,
-            levels: &[T],
-            set: impl Fn(&mut Knobs, T),
-        ) {
+        let mut order: Vec<(&Key, &Vec<Level>)> = self.levels.iter().collect();
+        order.sort_by_key(|(key, _)| key.knob().turn);
+        for (key, levels) in order {
             if levels.is_empty() || all.len() > limit {
-                return;
+                continue;
             }
-            *all = std::mem::take(all)
-                .iter()
-                .flat_map(|base| {
-                    levels
-                        .iter()
-                        .map(move |level| (base.clone(), level.clone()))
-                })
-                .take(limit + 1)
-                .map(|(mut knobs, level)| {
-                    set(&mut knobs, level);
-                    knobs
-                })
-                .collect();
+            let with = |base: &Knobs, level: &Level| {
+                let mut knobs = base.clone();
+                knobs.levels.insert(key.clone(), level.clone());
+                knobs
+            };
+            let bases = std::mem::take(&mut all);
+            let each = bases.iter();
+            let made = each.flat_map(|base| levels.iter().map(move |level| with(base, level)));
+            all = made.take(limit + 1).collect();
         }
-        by(&mut all, limit, &self.kernel, |k, v| k.kernel = Some(v));
-        by(&mut all, limit, &self.module, |k, v| k.module = Some(v));
-        by(&mut all, limit, &self.seed, |k, v| k.seed = Some(v));
-        by(&mut all, limit, &self.mitigations, |k, v| {
-            k.mitigations = Some(v)
-        });
-        by(&mut all, limit, &self.cmdline, |k, v| k.cmdline = Some(v));
-        by(&mut all, limit, &self.link, |k, v| k.link = Some(v));
-        by(&mut all, limit, &self.family, |k, v| k.family = Some(v));
-        by(&mut all, limit, &self.proto, |k, v| k.proto = Some(v));
-        by(&mut all, limit, &self.forward, |k, v| k.forward = Some(v));
-        by(&mut all, limit, &self.size_bytes, |k, v| {
-            k.size_bytes = Some(v)
-        });
-        by(&mut all, limit, &self.mtu_bytes, |k, v| {
-            k.mtu_bytes = Some(v)
-        });
-        for (key, levels) in &self.sysctl {
-            by(&mut all, limit, levels, |k, v| {
-                k.sysctl.insert(key.clone(), v);
-            });
-        }
-        for (offload, levels) in &self.offload {
-            by(&mut all, limit, levels, |k, v| {
-                k.offload.insert(*offload, v);
-            });
-        }
-        by(&mut all, limit, &self.nft_in, |k, v| k.nft_in = Some(v));
-        by(&mut all, limit, &self.nft, |k, v| k.nft = Some(v));
-        by(&mut all, limit, &self.qdisc_in, |k, v| k.qdisc_in = Some(v));
-        by(&mut all, limit, &self.qdisc, |k, v| k.qdisc = Some(v));
         all
+    }
+
+    pub(super) fn misplaced(&self, lab: Lab, kind: Kind) -> Option<(&'static str, String)> {
+        self.set_ones().find_map(|knob| misplaced(knob, lab, kind))
+    }
+}
+
+/// What an arm's knobs were set to, read back.
+impl Arm {
+    /// The level of a knob that has one: as it is recorded, or by default.
+    pub fn level(&self, key: &str) -> Option<&str> {
+        let default = || match Knob::of(key)?.default {
+            KnobDefault::Level(level) => Some(level),
+            KnobDefault::Told(_) => None,
+        };
+        self.knobs.get(key).map(String::as_str).or_else(default)
+    }
+
+    /// The same as a value.
+    pub fn read<T: FromStr>(&self, key: &str) -> Option<T> {
+        self.level(key)?.parse().ok()
+    }
+
+    /// Whether a switch is on.
+    pub fn is_on(&self, key: &str) -> bool {
+        self.level(key) == Some("on")
+    }
+
+    /// The levels of a knob that is a table, by the key below it.
+    pub fn table(&self, key: &str) -> impl Iterator<Item = (&str, &str)> {
+        let levels = self.knobs.iter();
+        levels.filter_map(move |(name, level)| {
+            let below = name.strip_prefix(key)?.strip_prefix('.')?;
+            Some((below, level.as_str()))
+        })
+    }
+}
+
+/// The keys that a file may have, for serde to list.
+fn keys() -> &'static [&'static str] {
+    static KEYS: std::sync::LazyLock<Vec<&'static str>> =
+        std::sync::LazyLock::new(|| KNOBS.iter().map(|knob| knob.key).collect());
+    &KEYS
+}
+
+impl<'de> Deserialize<'de> for Knobs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Knobs, D::Error> {
+        let table = deserializer.deserialize_map(ReadTable { lists: false })?;
+        let mut levels = BTreeMap::new();
+        for (key, list) in table {
+            levels.extend(list.into_iter().map(|level| (key.clone(), level)));
+        }
+        Ok(Knobs { levels })
+    }
+}
+
+impl<'de> Deserialize<'de> for Vary {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Vary, D::Error> {
+        let levels = deserializer.deserialize_map(ReadTable { lists: true })?;
+        Ok(Vary { levels })
+    }
+}
+
+type Levels = BTreeMap<Key, Vec<Level>>;
+
+/// Reads a table of knobs, each with a level, or with a list of them.
+struct ReadTable {
+    lists: bool,
+}
+
+impl<'de> Visitor<'de> for ReadTable {
+    type Value = Levels;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table of knobs")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Levels, A::Error> {
+        let mut levels = Levels::new();
+        let mut seen = BTreeSet::new();
+        while let Some(at) = map.next_key_seed(ReadKey {
+            words: keys(),
+            field: true,
+        })? {
+            let read = ReadKnob {
+                at,
+                lists: self.lists,
+            };
+            levels.extend(map.next_value_seed(read)?);
+            if !seen.insert(at) {
+                return Err(A::Error::duplicate_field(KNOBS[at].key));
+            }
+        }
+        Ok(levels)
+    }
+}
+
+/// Reads a key that has to be one of these words, and gives its number.
+struct ReadKey {
+    words: &'static [&'static str],
+    /// Whether they are called fields.
+    field: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for ReadKey {
+    type Value = usize;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
+        deserializer.deserialize_identifier(self)
+    }
+}
+
+impl Visitor<'_> for ReadKey {
+    type Value = usize;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: Error>(self, key: &str) -> Result<usize, E> {
+        let found = self.words.iter().position(|word| *word == key);
+        found.ok_or_else(|| match self.field {
+            true => E::unknown_field(key, self.words),
+            false => E::unknown_variant(key, self.words),
+        })
+    }
+}
+
+/// Reads what a knob is set to.
+struct ReadKnob {
+    at: usize,
+    lists: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for ReadKnob {
+    type Value = Levels;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Levels, D::Error> {
+        let (at, takes) = (self.at, KNOBS[self.at].takes);
+        if takes.is_table() {
+            return deserializer.deserialize_map(self);
+        }
+        let lists = self.lists;
+        let levels = ReadLevels { takes, lists }.deserialize(deserializer)?;
+        let below = String::new();
+        Ok(Levels::from([(Key { at, below }, levels)]))
+    }
+}
+
+impl<'de> Visitor<'de> for ReadKnob {
+    type Value = Levels;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a table for `{}`", KNOBS[self.at].key)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Levels, A::Error> {
+        let mut all = Levels::new();
+        let (at, takes, lists) = (self.at, KNOBS[self.at].takes, self.lists);
+        loop {
+            let below = match takes {
+                Takes::Switches { words, .. } => {
+                    let read = ReadKey {
+                        words,
+                        field: false,
+                    };
+                    let at = map.next_key_seed(read)?;
+                    at.map(|at| words[at].to_string())
+                }
+                _ => map.next_key::<String>()?,
+            };
+            let Some(below) = below else { break };
+            let levels = map.next_value_seed(ReadLevels { takes, lists })?;
+            all.insert(Key { at, below }, levels);
+        }
+        Ok(all)
+    }
+}
+
+/// Reads one level, or a list of them.
+struct ReadLevels {
+    takes: Takes,
+    lists: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for ReadLevels {
+    type Value = Vec<Level>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<Level>, D::Error> {
+        match self.lists {
+            true => deserializer.deserialize_seq(self),
+            false => Ok(vec![ReadLevel(self.takes).deserialize(deserializer)?]),
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for ReadLevels {
+    type Value = Vec<Level>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of levels")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Level>, A::Error> {
+        let mut levels = Vec::new();
+        while let Some(level) = list.next_element_seed(ReadLevel(self.takes))? {
+            levels.push(level);
+        }
+        Ok(levels)
     }
 }

@@ -94,17 +94,7 @@ struct Table {
 }
 
 /// As an experiment file has it: a string, or a table.
-pub(super) fn from_toml<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Nft>, D::Error> {
-    Ok(Some(TomlNft::deserialize(d)?.0))
-}
-
-/// A list of those.
-pub(super) fn list_from_toml<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Nft>, D::Error> {
-    let list = Vec::<TomlNft>::deserialize(d)?;
-    Ok(list.into_iter().map(|n| n.0).collect())
-}
-
-struct TomlNft(Nft);
+pub(super) struct TomlNft(pub(super) Nft);
 
 impl<'de> Deserialize<'de> for TomlNft {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

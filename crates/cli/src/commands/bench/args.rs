@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::Args;
 use netplumb_engine::bench::Nics;
 use netplumb_model::bench::{
-    Bench, BenchArm, DataPath, Fault, FrameKind, FrameSize, Frames, Offered, Planted, rate_of,
+    Bench, BenchArm, DataPath, Fault, FrameKind, FrameSize, Frames, LOOKUPS_MOST, Offered, Planted,
+    rate_of,
 };
 use netplumb_model::class::{Family, Link};
-use netplumb_paths::LOOKUPS_MOST;
 
 use super::super::page::PageArgs;
 use super::Format;
@@ -333,6 +333,7 @@ pub(super) fn arms(bench: Bench, args: &BenchArgs) -> anyhow::Result<Vec<BenchAr
                             },
                             offered,
                             cores,
+                            queues: None,
                             batch: args.batch,
                             apart: args.apart,
                             stamped: args.latency,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::experiment::{Bytes, Experiment, Knobs};
+use crate::experiment::{Experiment, KNOBS, Kind, Recorded};
 
 /// The first arm of an experiment with these knobs.
 fn arm(knobs: &str) -> Arm {
@@ -256,29 +256,31 @@ fn evidence_beats_the_table() {
     assert!(of(nat, &["nf_nat_inet_fn", "nf_conntrack_in"]).is_empty());
 }
 
-/// Check that every knob of an arm is either in the table or changes the path itself, so
+/// Check that every knob of packets is either in the table or changes the path itself, so
 /// that none that is added later is forgotten.
 #[test]
 fn every_knob_is_judged() {
-    let all = Knobs {
-        mtu_bytes: Some(Bytes(9000)),
-        ..arm_of_everything()
-    };
-    let arm = all.arm("x".into());
-    let path_itself = ["cmdline", "kernel", "mitigations", "module", "seed"];
-    for key in arm.knobs.keys() {
-        let judged = settings(&arm).contains(setting(key));
-        assert!(judged != path_itself.contains(&key.as_str()), "{key}");
+    let path_itself = [
+        "bridge",
+        "cmdline",
+        "kernel",
+        "mitigations",
+        "module",
+        "seed",
+    ];
+    for knob in KNOBS {
+        let of_packets = knob.workloads.contains(&Kind::Packets);
+        if !of_packets || knob.recorded == Recorded::Field {
+            continue;
+        }
+        let key = match knob.takes.is_table() {
+            true => format!("{}.gro", knob.key),
+            false => knob.key.to_string(),
+        };
+        let judged = RULES.iter().any(|rule| covers(rule.0, setting(&key)));
+        assert!(judged != path_itself.contains(&knob.key), "{key}");
     }
     assert_eq!(called("offload.gro"), "gro");
     assert_eq!(called("sysctl.net.core.x"), "net.core.x");
     assert_eq!(called("mtu_bytes"), "mtu");
-}
-
-fn arm_of_everything() -> Knobs {
-    let text = "name = \"x\"\n[knobs]\nkernel = \"debian\"\nmitigations = \"off\"\n\
-                cmdline = \"quiet\"\nsysctl.\"a.b\" = \"1\"\noffload = { gro = \"on\" }\n\
-                nft = { rules = 1 }\nnft_in = \"tx\"\nqdisc = \"fq\"\nqdisc_in = \"tx\"\n\
-                module = \"x.ko\"\nseed = 2\n";
-    Experiment::parse(text).unwrap().knobs
 }

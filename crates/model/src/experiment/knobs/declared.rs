@@ -1,0 +1,582 @@
+//! Every knob, declared once. What reads one from a file or a command line, merges it,
+//! makes arms of its levels and names them, writes it into a recording, and says what it
+//! is in help and reference, goes by what stands here.
+
+use super::super::{Kind, Lab};
+use super::level::Takes;
+use super::{Offload, Within};
+use crate::bench::{
+    Bench, DataPath, Fault, FrameKind, FrameSize, LOOKUPS_MOST, rate_of, rate_word,
+};
+use crate::class::{Family, Link, Proto};
+
+/// A knob.
+#[derive(Debug, Clone, Copy)]
+pub struct Knob {
+    /// What a file calls it, and a recording.
+    pub key: &'static str,
+    /// How the command line has it.
+    pub flag: Flag,
+    /// What it takes.
+    pub takes: Takes,
+    /// What it is where nothing is said.
+    pub default: Default,
+    /// In which labs it can be.
+    pub labs: &'static [Lab],
+    /// With which workloads.
+    pub workloads: &'static [Kind],
+    /// How it stands in an arm's name.
+    pub said: Said,
+    /// How a recording has it.
+    pub recorded: Recorded,
+    /// Where it stands among knobs that vary together: the least changes slowest.
+    pub turn: u8,
+    /// What it is, in a line.
+    pub help: &'static str,
+}
+
+/// How the command line has a knob.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flag {
+    /// Not at all.
+    None,
+    /// Given, it is on.
+    Switch(&'static str),
+    /// Levels with commas.
+    List(&'static str),
+    /// Again for each level.
+    Again(&'static str),
+    /// Again for each, with `KEY=LEVEL`.
+    Pairs(&'static str),
+}
+
+impl Flag {
+    /// Its long name.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Flag::None => None,
+            Flag::Switch(name) | Flag::List(name) | Flag::Again(name) | Flag::Pairs(name) => {
+                Some(name)
+            }
+        }
+    }
+}
+
+/// What a knob is where nothing is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Default {
+    /// This level.
+    Level(&'static str),
+    /// None of its own: in words what is then.
+    Told(&'static str),
+}
+
+/// How a knob stands in an arm's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// Its level says itself.
+    Word,
+    /// `NAME=LEVEL`.
+    As(&'static str),
+    /// Of a table: `KEY=LEVEL`.
+    Below,
+    /// `NAME=LEVEL`, where nothing is `own` and of a path there is the last part.
+    OrOwn(&'static str),
+    /// As rules are called.
+    Rules,
+}
+
+/// How a recording has a knob.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// As a field of its arms.
+    Field,
+    /// Whatever it is set to.
+    Always,
+    /// If it is set.
+    IfSet,
+    /// If that other one is.
+    With(&'static str),
+    /// If both are set.
+    IfSetWith(&'static str),
+}
+
+const VM: &[Lab] = &[Lab::Vm];
+const OWN: &[Lab] = &[Lab::Vm, Lab::Netns];
+const ALL: &[Lab] = &[Lab::Vm, Lab::Netns, Lab::Host];
+
+const PACKETS: &[Kind] = &[Kind::Packets, Kind::Stream];
+const LINKS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command];
+const FRAMES: &[Kind] = &[Kind::Frames];
+const LINKS_AND_FRAMES: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command, Kind::Frames];
+
+/// What the others are made from: a switch of packets, with no flag.
+const SWITCH: Knob = Knob {
+    key: "",
+    flag: Flag::None,
+    takes: Takes::Switch,
+    default: Default::Level("off"),
+    labs: OWN,
+    workloads: LINKS,
+    said: Said::As(""),
+    recorded: Recorded::IfSet,
+    turn: 0,
+    help: "",
+};
+
+/// And a switch of frames.
+const OF_FRAMES: Knob = Knob {
+    labs: ALL,
+    workloads: FRAMES,
+    ..SWITCH
+};
+
+const STRING: Takes = Takes::Text {
+    what: "string",
+    parse: |text| Ok(text.to_string()),
+};
+
+const fn within(what: &'static str) -> Takes {
+    Takes::Word {
+        what,
+        words: Within::WORDS,
+    }
+}
+
+/// All of them, in the order in which they stand in an arm's name.
+pub const KNOBS: &[Knob] = &[
+    Knob {
+        key: "proto",
+        flag: Flag::List("proto"),
+        takes: Takes::Word {
+            what: "protocol",
+            words: Proto::WORDS,
+        },
+        default: Default::Level("udp"),
+        workloads: PACKETS,
+        said: Said::Word,
+        recorded: Recorded::Field,
+        turn: 14,
+        help: "what is sent: `raw` (ICMP echo, as ping sends), `udp`, `tcp`",
+        ..SWITCH
+    },
+    Knob {
+        key: "family",
+        flag: Flag::List("family"),
+        takes: Takes::Word {
+            what: "IP version",
+            words: Family::WORDS,
+        },
+        default: Default::Level("ipv4"),
+        labs: ALL,
+        workloads: LINKS_AND_FRAMES,
+        said: Said::Word,
+        recorded: Recorded::Field,
+        turn: 13,
+        help: "version of IP: `ipv4`, `ipv6`",
+    },
+    Knob {
+        key: "link",
+        flag: Flag::List("link"),
+        takes: Takes::Word {
+            what: "link",
+            words: Link::WORDS,
+        },
+        default: Default::Level("veth"),
+        workloads: LINKS_AND_FRAMES,
+        said: Said::Word,
+        recorded: Recorded::Field,
+        turn: 12,
+        help: "what joins the ends: `lo`, `veth`, or in a guest `virtio-net`, `e1000`, `usb-net` (wired to an e1000)",
+        ..SWITCH
+    },
+    Knob {
+        key: "forward",
+        flag: Flag::Switch("forward"),
+        said: Said::As("forward"),
+        recorded: Recorded::Field,
+        turn: 15,
+        help: "a router between the ends, with a link of that kind on each side; not with `lo`",
+        ..SWITCH
+    },
+    Knob {
+        key: "bridge",
+        flag: Flag::Switch("bridge"),
+        said: Said::As("bridge"),
+        turn: 16,
+        help: "a bridge between the ends; not with `lo`, nor with `forward`",
+        ..SWITCH
+    },
+    Knob {
+        key: "queues",
+        flag: Flag::List("queues"),
+        takes: Takes::Number { least: 1, most: 64 },
+        default: Default::Told("the device's; of frames `cores`"),
+        workloads: LINKS_AND_FRAMES,
+        said: Said::As("queues"),
+        turn: 17,
+        help: "queues of each veth device; 1 to 64",
+        ..SWITCH
+    },
+    Knob {
+        key: "size_bytes",
+        flag: Flag::List("size"),
+        takes: Takes::Bytes,
+        default: Default::Level("10"),
+        workloads: PACKETS,
+        said: Said::As("size"),
+        recorded: Recorded::Field,
+        turn: 18,
+        help: "payload of a packet, above the UDP, TCP or ICMP header; at most 65,507",
+        ..SWITCH
+    },
+    Knob {
+        key: "mtu_bytes",
+        flag: Flag::List("mtu"),
+        takes: Takes::Bytes,
+        default: Default::Told("the device's"),
+        said: Said::As("mtu"),
+        turn: 19,
+        help: "MTU of the links: 68 to 65,535, with `ipv6` from 1,280; a device may take less",
+        ..SWITCH
+    },
+    Knob {
+        key: "kernel",
+        flag: Flag::List("kernel"),
+        takes: STRING,
+        default: Default::Level("debian"),
+        labs: VM,
+        workloads: LINKS_AND_FRAMES,
+        said: Said::As("kernel"),
+        recorded: Recorded::Always,
+        turn: 0,
+        help: "the guest's kernel, one that `plumb kernel list` shows",
+    },
+    Knob {
+        key: "mitigations",
+        flag: Flag::List("mitigations"),
+        labs: VM,
+        said: Said::As("mitigations"),
+        recorded: Recorded::Always,
+        turn: 3,
+        help: "mitigations of CPU vulnerabilities",
+        ..SWITCH
+    },
+    Knob {
+        key: "cmdline",
+        flag: Flag::Again("cmdline"),
+        takes: STRING,
+        default: Default::Told("empty"),
+        labs: VM,
+        said: Said::As("cmdline"),
+        turn: 4,
+        help: "more words for the kernel's command line",
+        ..SWITCH
+    },
+    Knob {
+        key: "sysctl",
+        flag: Flag::Pairs("sysctl"),
+        takes: Takes::Settings,
+        default: Default::Told("empty"),
+        said: Said::Below,
+        turn: 20,
+        help: "settings below `/proc/sys`, with dots, as strings, set in every network namespace; what only the first namespace of a kernel has is set there",
+        ..SWITCH
+    },
+    Knob {
+        key: "offload",
+        flag: Flag::Pairs("offload"),
+        takes: Takes::Switches {
+            what: "offload",
+            words: Offload::WORDS,
+        },
+        default: Default::Told("the device's"),
+        said: Said::Below,
+        turn: 21,
+        help: "switches for `rx-checksum`, `tx-checksum`, `sg`, `tso`, `gso`, `gro`, of every device on the path",
+        ..SWITCH
+    },
+    Knob {
+        key: "nft",
+        takes: Takes::Rules,
+        default: Default::Told("none"),
+        workloads: PACKETS,
+        said: Said::Rules,
+        turn: 23,
+        help: "rules of nftables, see below; without, `nf_tables` is not even loaded",
+        ..SWITCH
+    },
+    Knob {
+        key: "nft_in",
+        takes: within("namespace"),
+        default: Default::Level("tx"),
+        workloads: PACKETS,
+        said: Said::As("nft_in"),
+        recorded: Recorded::With("nft"),
+        turn: 22,
+        help: "where the rules are: `tx` (the sender), `rx`, `both`, `router`",
+        ..SWITCH
+    },
+    Knob {
+        key: "qdisc",
+        flag: Flag::Again("qdisc"),
+        takes: Takes::Text {
+            what: "string",
+            parse: |text| Ok(super::qdisc::normal(text)),
+        },
+        default: Default::Told("the device's own"),
+        workloads: PACKETS,
+        said: Said::OrOwn("qdisc"),
+        turn: 25,
+        help: "a queueing discipline, as `tc qdisc replace dev DEVICE root` takes it; empty for the device's own",
+        ..SWITCH
+    },
+    Knob {
+        key: "qdisc_in",
+        flag: Flag::List("qdisc-in"),
+        takes: within("namespace"),
+        default: Default::Level("tx"),
+        workloads: PACKETS,
+        said: Said::As("qdisc_in"),
+        recorded: Recorded::IfSetWith("qdisc"),
+        turn: 24,
+        help: "on whose egress it is: `tx` (the sender), `rx`, `both`, `router` (towards the receiver)",
+        ..SWITCH
+    },
+    Knob {
+        key: "module",
+        takes: STRING,
+        default: Default::Told("the kernel's"),
+        labs: VM,
+        workloads: PACKETS,
+        said: Said::OrOwn("module"),
+        turn: 1,
+        help: "a module's file, from the experiment's folder, in place of the kernel's own of that name",
+        ..SWITCH
+    },
+    Knob {
+        key: "seed",
+        takes: Takes::Number {
+            least: 1,
+            most: u32::MAX,
+        },
+        default: Default::Level("1"),
+        labs: VM,
+        workloads: PACKETS,
+        said: Said::As("seed"),
+        turn: 2,
+        help: "where the guest's random numbers begin: hash keys, ports, layouts",
+        ..SWITCH
+    },
+    Knob {
+        key: "bench",
+        takes: Takes::Word {
+            what: "bench",
+            words: Bench::WORDS,
+        },
+        default: Default::Level("drop"),
+        recorded: Recorded::Always,
+        turn: 30,
+        help: "what is asked of the path: to `drop` every frame, or to `forward` it",
+        ..OF_FRAMES
+    },
+    Knob {
+        key: "path",
+        flag: Flag::List("path"),
+        takes: Takes::Word {
+            what: "path",
+            words: DataPath::WORDS,
+        },
+        default: Default::Told("the first that can"),
+        recorded: Recorded::Always,
+        turn: 31,
+        help: "what handles the frames: a path that can drop them, or one that can forward them",
+        ..OF_FRAMES
+    },
+    Knob {
+        key: "frames",
+        flag: Flag::List("frames"),
+        takes: Takes::Word {
+            what: "kind of frame",
+            words: FrameKind::WORDS,
+        },
+        default: Default::Level("udp"),
+        recorded: Recorded::Always,
+        turn: 32,
+        help: "what frames carry: `udp`, `tcp-syn`, `icmp`",
+        ..OF_FRAMES
+    },
+    Knob {
+        key: "size",
+        flag: Flag::List("size"),
+        takes: Takes::Text {
+            what: "frame size",
+            parse: |text| text.parse::<FrameSize>().map(|size| size.to_string()),
+        },
+        default: Default::Told(
+            "the shortest that holds all headers, and the stamp if there is one",
+        ),
+        recorded: Recorded::Always,
+        turn: 33,
+        help: "bytes of a frame without its checksum, 60 to 1,514, or `imix`",
+        ..OF_FRAMES
+    },
+    Knob {
+        key: "flows",
+        flag: Flag::List("flows"),
+        takes: Takes::Number {
+            least: 1,
+            most: 1_000_000,
+        },
+        default: Default::Level("1"),
+        recorded: Recorded::Always,
+        turn: 34,
+        help: "flows that the frames belong to; 1 to 1,000,000",
+        ..OF_FRAMES
+    },
+    Knob {
+        key: "cores",
+        flag: Flag::List("cores"),
+        takes: Takes::Number {
+            least: 1,
+            most: 1_024,
+        },
+        default: Default::Level("1"),
+        recorded: Recorded::Always,
+        turn: 35,
+        help: "CPUs that send, and handle what they sent; 1 to 1,024",
+        ..OF_FRAMES
+    },
+    Knob {
+        key: "rate",
+        flag: Flag::List("rate"),
+        takes: Takes::Text {
+            what: "rate",
+            parse: |text| rate_of(text).map(rate_word),
+        },
+        default: Default::Level("max"),
+        recorded: Recorded::Always,
+        turn: 36,
+        help: "packets a second that are offered, like `250k` or `1.5M`, or `max`",
+        ..OF_FRAMES
+    },
+    Knob {
+        key: "batch",
+        flag: Flag::List("batch"),
+        takes: Takes::Number {
+            least: 1,
+            most: 256,
+        },
+        default: Default::Level("64"),
+        recorded: Recorded::Always,
+        turn: 37,
+        help: "frames that are made at a time; 1 to 256",
+        ..OF_FRAMES
+    },
+    Knob {
+        key: "apart",
+        flag: Flag::Switch("apart"),
+        recorded: Recorded::Always,
+        turn: 38,
+        help: "CPUs for the path alone: what they do is then the path's",
+        ..OF_FRAMES
+    },
+    Knob {
+        key: "stamps",
+        flag: Flag::Switch("latency"),
+        recorded: Recorded::Always,
+        turn: 39,
+        help: "frames say when they were to be sent, so that it is known how long they took",
+        ..OF_FRAMES
+    },
+    Knob {
+        key: "swaps",
+        takes: Takes::Number {
+            least: 0,
+            most: 100_000,
+        },
+        default: Default::Level("0"),
+        turn: 40,
+        help: "how often the path's XDP program is replaced in each block; 0 to 100,000",
+        ..OF_FRAMES
+    },
+    Knob {
+        key: "sources",
+        flag: Flag::List("blocklist"),
+        takes: Takes::Number {
+            least: 0,
+            most: 10_000_000,
+        },
+        default: Default::Level("0"),
+        turn: 41,
+        help: "sources on a list of those to be dropped, which changes while packets run; for the path `xdp`",
+        ..OF_FRAMES
+    },
+    Knob {
+        key: "lookups",
+        flag: Flag::List("lookups"),
+        takes: Takes::Number {
+            least: 0,
+            most: LOOKUPS_MOST,
+        },
+        default: Default::Level("0"),
+        turn: 42,
+        help: "how often the program looks into a map for each packet, for nothing: what a lookup costs; for the paths `xdp` and `xdp-skb`",
+        ..OF_FRAMES
+    },
+    Knob {
+        key: "multi-buffer",
+        flag: Flag::Switch("multi-buffer"),
+        turn: 43,
+        help: "XDP programs take frames in several buffers, as they must on a device whose MTU is too large for one; for the paths `xdp`, `xdp-skb`, `xdp-tx`, `xdp-redirect` and `af-xdp`",
+        ..OF_FRAMES
+    },
+    Knob {
+        key: "fault",
+        flag: Flag::List("plant"),
+        takes: Takes::Word {
+            what: "fault",
+            words: Fault::WORDS,
+        },
+        default: Default::Told("none"),
+        labs: OWN,
+        turn: 44,
+        help: "the lab is broken on purpose, to see that no rate comes of it: `no-napi`, `full-ring`, `wrong-mac`, `ttl` or `mtu`",
+        ..OF_FRAMES
+    },
+    Knob {
+        key: "again",
+        flag: Flag::None,
+        turn: 45,
+        help: "the same arm once more: what differs between the same and the same is noise",
+        ..OF_FRAMES
+    },
+];
+
+impl Knob {
+    /// The knob of this key.
+    pub fn of(key: &str) -> Option<&'static Knob> {
+        KNOBS.iter().find(|knob| knob.key == key)
+    }
+
+    /// Its row in the reference of experiment files.
+    pub fn row(&self) -> String {
+        let default = match (self.default, self.takes) {
+            (Default::Told(words), _) => words.to_string(),
+            (Default::Level(level), Takes::Word { .. } | Takes::Text { .. }) => {
+                format!("`\"{level}\"`")
+            }
+            (Default::Level(level), _) => level.to_string(),
+        };
+        let list =
+            |words: &mut dyn Iterator<Item = &'static str>| words.collect::<Vec<_>>().join(", ");
+        format!(
+            "| `{}` | {} | {default} | {} | {} | {} |",
+            self.key,
+            self.takes.called(),
+            list(&mut self.labs.iter().map(|lab| lab.as_str())),
+            list(&mut self.workloads.iter().map(|kind| kind.as_str())),
+            self.help
+        )
+    }
+}
