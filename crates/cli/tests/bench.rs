@@ -462,17 +462,19 @@ fn as_root_a_file_with_figures() {
     let place = Place::new();
     let file = r#"
 name = "small"
+lab = "netns"
+[workload]
+kind = "frames"
 [blocks]
 count = 3
-time_ms = 100
-warmup_ms = 50
+time = "100ms"
+warmup = "50ms"
 [[figure]]
 name = "1"
 title = "Drops"
-bench = "drop"
-paths = ["xdp", "nft-conntrack"]
 x = "cores"
-y = "packets"
+y = "handled"
+vary.path = ["xdp", "nft-conntrack"]
 published = [{ label = "XDP elsewhere", x = 1, y = 24e6 }]
 [[claim]]
 kind = "faster"
@@ -483,7 +485,7 @@ than = "nft-conntrack"
 "#;
     place.write("wrong.toml", file.replace("\"xdp\", ", "\"route\", "));
     let wrong = place.run("run wrong.toml");
-    wrong.code(2).says(&["line 11", "route"]);
+    wrong.code(2).says(&["line 15", "route"]);
     place.write("small.toml", file);
     for flag in ["--resume", "--seeds 2", "--cold", "--tree", "--folded"] {
         let refused = place.run(&format!("run small.toml {flag}"));

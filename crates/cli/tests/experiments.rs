@@ -12,9 +12,8 @@ use std::path::{Path, PathBuf};
 
 use common::{Place, Ran, Running};
 use netplumb_kernel::layers::LAYERS;
-use netplumb_model::bench::BenchFile;
 use netplumb_model::class::{Context, Direction, Link, Proto, Softirq};
-use netplumb_model::experiment::Experiment;
+use netplumb_model::experiment::{Experiment, Kind, Lab};
 use netplumb_model::recording::{Arm, Recording, env};
 
 fn shipped(name: &str) -> PathBuf {
@@ -68,16 +67,14 @@ fn shipped_files() {
     for entry in fs::read_dir(shipped("")).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
-        if BenchFile::is(&text) {
-            let bench = BenchFile::parse(&text).unwrap_or_else(|e| panic!("{path:?}: {e}"));
-            assert_eq!(path.file_stem().unwrap(), bench.name.as_str());
-            assert!(!bench.title.is_empty() && bench.question.contains('?'));
-            assert!(!bench.claims.is_empty(), "{path:?}");
-            names.push(bench.name);
-            continue;
-        }
         let experiment = Experiment::parse(&text).unwrap_or_else(|e| panic!("{path:?}: {e}"));
         experiment.check_layers(&text, LAYERS).unwrap();
+        let written = experiment.to_toml().unwrap();
+        assert_eq!(
+            Experiment::parse(&written),
+            Ok(experiment.clone()),
+            "{written}"
+        );
         assert_eq!(path.file_stem().unwrap(), experiment.name.as_str());
         assert!(!experiment.title.is_empty() && experiment.question.contains('?'));
         let scans = experiment.scan.is_some();
@@ -88,6 +85,7 @@ fn shipped_files() {
     assert_eq!(
         names,
         [
+            "counts-and-times",
             "ip-layer",
             "ipv6",
             "kernels",
@@ -96,6 +94,8 @@ fn shipped_files() {
             "nft-rules",
             "packet-size",
             "sysctl-scan",
+            "veth-queues",
+            "veth-times",
             "xdp-paper"
         ]
     );
@@ -117,8 +117,7 @@ fn rules_that_never_match() {
     let packets = u64::from(
         Experiment::parse(&recording.experiment_toml)
             .unwrap()
-            .blocks
-            .count,
+            .block_count(),
     ) * recording.blocks[0].ledger.offered;
     let counts = [1_u64, 2, 10, 100, 1_000];
     let arms: Vec<BTreeMap<_, u64>> = counts
@@ -244,10 +243,17 @@ fn shipped_experiments_twice() {
     for entry in fs::read_dir(shipped("")).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
-        if BenchFile::is(&text) {
+        let experiment = Experiment::parse(&text).unwrap();
+        let counts = experiment.lab == Lab::Vm && experiment.workload.kind == Kind::Packets;
+        if !counts
+            || experiment
+                .instruments
+                .iter()
+                .flatten()
+                .any(|i| i != "exact")
+        {
             continue;
         }
-        let experiment = Experiment::parse(&text).unwrap();
         let missing = |k: &&str| !place.run(&format!("kernel show {k}")).status.success();
         let kernels = experiment.vary.get("kernel");
         if let Some(kernel) = kernels.into_iter().find(missing) {

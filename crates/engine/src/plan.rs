@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use netplumb_model::class::Link;
-use netplumb_model::experiment::{Experiment, Knobs, Lab, Qdisc, Ruleset, Scan, Vary, check_arm};
+use netplumb_model::experiment::{Experiment, Qdisc, Ruleset, Scan};
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Arm, env};
 
@@ -59,47 +59,13 @@ pub struct GuestPlan {
 }
 
 impl Plan {
-    /// A plan without a file: every combination of `vary`, over `fixed`.
-    ///
-    /// # Errors
-    /// What can't be run, in a sentence.
-    pub fn from_knobs(
-        fixed: &Knobs,
-        vary: &Vary,
-        packets: u32,
-        warmup_packets: u32,
-        blocks: u32,
-    ) -> Result<Plan, String> {
-        let combinations = vary.combinations(MAX_ARMS);
-        if combinations.len() > MAX_ARMS {
-            return Err(format!("more than {MAX_ARMS} combinations"));
-        }
-        let arms: Vec<Arm> = combinations
-            .iter()
-            .map(|c| c.over(fixed).arm(vary.describe(c), Lab::Vm))
-            .collect();
-        for (n, arm) in arms.iter().enumerate() {
-            check_arm(arm).map_err(|(_, why)| why)?;
-            if arms[..n].iter().any(|other| other.name == arm.name) {
-                return Err(format!("`{}` is asked for twice", arm.name));
-            }
-        }
-        Ok(Plan {
-            arms,
-            packets,
-            warmup_packets,
-            blocks,
-            scan: None,
-        })
-    }
-
     /// The plan of an experiment.
     pub fn of(experiment: &Experiment) -> Plan {
         Plan {
             arms: experiment.arms(),
-            packets: experiment.workload.packets,
-            warmup_packets: experiment.workload.warmup_packets,
-            blocks: experiment.blocks.count,
+            packets: experiment.workload.packets(),
+            warmup_packets: experiment.workload.warmup_packets(),
+            blocks: experiment.block_count(),
             scan: experiment.scan.clone(),
         }
     }
@@ -239,18 +205,14 @@ mod tests {
         assert_eq!(run.sysctl.get("net.core.x").map(String::as_str), Some("1"));
     }
 
-    /// Check that without a file there is an arm for every combination, named after
+    /// Check that there is an arm for every combination, named after
     /// what varies, and that a boot is shared by those that can.
     #[test]
     fn every_combination_is_an_arm() {
-        let vary = Vary::of([
-            ("proto", "udp"),
-            ("proto", "raw"),
-            ("link", "veth"),
-            ("link", "e1000"),
-        ])
-        .unwrap();
-        let plan = Plan::from_knobs(&Knobs::default(), &vary, 7, 8, 9).unwrap();
+        let plan = plan(
+            "name = \"x\"\n[vary]\nproto = [\"udp\", \"raw\"]\nlink = [\"veth\", \"e1000\"]\n\
+             [workload]\npackets = 7\nwarmup_packets = 8\n[blocks]\ncount = 9\n",
+        );
         let names: Vec<&str> = plan.arms.iter().map(|a| a.name.as_str()).collect();
         assert_eq!(names, ["udp veth", "raw veth", "udp e1000", "raw e1000"]);
         let boots: Vec<(Link, Vec<usize>)> = plan
@@ -268,7 +230,7 @@ mod tests {
     /// can change makes another guest.
     #[test]
     fn boots_are_told_apart() {
-        let plan = Plan::from_knobs(&Knobs::default(), &Vary::default(), 1, 0, 1).unwrap();
+        let plan = plan("name = \"x\"\n");
         assert_eq!(plan.guests().len(), 1);
         let mut arms = vec![plan.arms[0].clone(); 10];
         arms[1].forward = true;
@@ -369,26 +331,6 @@ mod tests {
                 .with_seeds(1_000)
                 .unwrap_err()
                 .contains("more than")
-        );
-    }
-
-    /// Check that what can't be run is refused in a sentence.
-    #[test]
-    fn impossible_plans() {
-        let refused =
-            |fixed: &Knobs, vary: &Vary| Plan::from_knobs(fixed, vary, 1, 0, 1).unwrap_err();
-        let router = Knobs::of([("forward", "on"), ("link", "lo")]).unwrap();
-        assert!(refused(&router, &Vary::default()).contains("two ends"));
-        let twice = Vary::of([("proto", "udp"), ("proto", "udp")]).unwrap();
-        assert_eq!(
-            refused(&Knobs::default(), &twice),
-            "`udp` is asked for twice"
-        );
-        let sizes = (0..=MAX_ARMS).map(|size| ("size_bytes", size.to_string()));
-        let many = Vary::of(sizes).unwrap();
-        assert_eq!(
-            refused(&Knobs::default(), &many),
-            "more than 1000 combinations"
         );
     }
 }

@@ -6,7 +6,6 @@
 
 mod arm;
 mod fault;
-mod file;
 mod limit;
 mod other;
 pub mod quantities;
@@ -15,7 +14,6 @@ mod stamp;
 
 pub use arm::{AGAIN, BenchArm, Planted, rate_of, rate_word};
 pub use fault::Fault;
-pub use file::{Axis, BenchBlocks, BenchClaim, BenchFile, Figure, Marked};
 pub use limit::{GENERATOR_BOUND, Limit};
 pub use other::Other;
 pub use record::{LATENCY, Measured, RING_FULL, Since};

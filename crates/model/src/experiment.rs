@@ -4,40 +4,44 @@
 //! docs/reference/experiment.md describes it for users.
 
 pub mod acting;
+mod arms;
 mod claim;
 mod error;
+mod figure;
 mod knobs;
 mod nft;
+mod old;
 mod qdisc;
 mod scan;
+mod time;
+mod workload;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub use acting::{Idle, Load};
 pub use claim::{Claim, Published, Relation};
 pub use error::ExperimentError;
+pub use figure::{Figure, Marked, number_of};
 pub use knobs::{
     Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, Offload, Recorded, Said, Takes, Vary,
     Within,
 };
 pub use nft::{Hook, Looks, MAX_RULESET_BYTES, NeverMatching, Nft, Ruleset, TABLE};
+pub use old::current;
 pub use qdisc::Qdisc;
 pub use scan::Scan;
+pub use time::{Share, Time};
+pub use workload::{Blocks, Filter, Functions, Nics, PACKETS, Probes, Workload};
 
 use crate::class::{Family, Link, Proto, words};
 use crate::recording::Arm;
 
 words! {
-    /// What measures.
-    Instrument, "instrument",
-    /// Instruction accounting in a QEMU guest.
-    Exact = "exact",
-}
-
-words! {
     /// Where the packets run.
+    #[derive(Default)]
     Lab, "lab",
     /// A QEMU guest.
+    #[default]
     Vm = "vm",
     /// Network namespaces of this machine.
     Netns = "netns",
@@ -47,8 +51,10 @@ words! {
 
 words! {
     /// What makes the packets.
+    #[derive(Default)]
     Kind, "kind of workload",
     /// Single packets, each when the one before has arrived.
+    #[default]
     Packets = "packets",
     /// Packets that are sent without waiting for each other.
     Stream = "stream",
@@ -61,7 +67,7 @@ words! {
 }
 
 /// An experiment, checked.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
     /// Short name: the recording is called after it.
@@ -72,90 +78,66 @@ pub struct Experiment {
     /// What it asks, in a sentence or two.
     #[serde(default)]
     pub question: String,
-    /// The instruments that measure; the first is the clock.
-    #[serde(default = "exact_only")]
-    pub instruments: Vec<Instrument>,
+    /// The instruments that measure, by their names; the first is the clock. None for
+    /// those of the lab and the workload.
+    #[serde(default)]
+    pub instruments: Option<Vec<String>>,
     /// The lab.
-    #[serde(default = "vm")]
+    #[serde(default)]
     pub lab: Lab,
     /// Only what this layer cost is the subject of the figures.
     #[serde(default)]
     pub layer: Option<String>,
-    /// What is sent.
+    /// What came of it, in a sentence: `{name}` stands for what the claim of that
+    /// name found.
+    #[serde(default)]
+    pub conclusion: Option<String>,
+    /// Whether it is also told why rates are what they are.
+    #[serde(default)]
+    pub explain: bool,
+    /// What makes the packets.
     #[serde(default)]
     pub workload: Workload,
     /// How often.
     #[serde(default)]
     pub blocks: Blocks,
+    /// Which packets are watched.
+    #[serde(default)]
+    pub filter: Filter,
+    /// Which functions are timed.
+    #[serde(default)]
+    pub functions: Functions,
+    /// What measuring may cost.
+    #[serde(default)]
+    pub probes: Probes,
+    /// Interfaces of the user's that frames run on.
+    #[serde(default)]
+    pub nics: Option<Nics>,
     /// Knobs that are the same in every arm.
     #[serde(default)]
     pub knobs: Knobs,
     /// Knobs that differ: one arm for every combination.
     #[serde(default)]
     pub vary: Vary,
-    /// Arms written out one by one, beside those of `vary`.
-    #[serde(default, rename = "arm")]
-    pub arms: Vec<NamedArm>,
-    /// What others published, to be shown beside.
-    #[serde(default)]
-    pub published: Vec<Published>,
-    /// What is tested.
-    #[serde(default, rename = "claim")]
-    pub claims: Vec<Claim>,
-    /// What came of it, in a sentence: `{name}` stands for what the claim of that
-    /// name found.
-    #[serde(default)]
-    pub conclusion: Option<String>,
     /// Settings to be changed one at a time, beside the arms.
     #[serde(default)]
     pub scan: Option<Scan>,
-}
-
-fn exact_only() -> Vec<Instrument> {
-    vec![Instrument::Exact]
-}
-
-fn vm() -> Lab {
-    Lab::Vm
-}
-
-/// What is sent in one block.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Workload {
-    /// Packets in a block.
-    pub packets: u32,
-    /// Packets sent before the first block and not counted.
-    pub warmup_packets: u32,
-}
-
-impl Default for Workload {
-    fn default() -> Self {
-        Workload {
-            packets: 200,
-            warmup_packets: 200,
-        }
-    }
-}
-
-/// The repetitions of an arm.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Blocks {
-    /// Blocks of each arm.
-    pub count: u32,
-    /// Random seeds under which every arm is run.
-    pub seeds: u32,
-}
-
-impl Default for Blocks {
-    fn default() -> Self {
-        Blocks { count: 5, seeds: 1 }
-    }
+    /// Arms written out one by one, beside those of `vary`.
+    #[serde(default, rename = "arm")]
+    pub arms: Vec<NamedArm>,
+    /// What others published of classes, to be shown beside.
+    #[serde(default)]
+    pub published: Vec<Published>,
+    /// What is drawn.
+    #[serde(default, rename = "figure")]
+    pub figures: Vec<Figure>,
+    /// What is tested.
+    #[serde(default, rename = "claim")]
+    pub claims: Vec<Claim>,
 }
 
 /// An arm of its own.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamedArm {
     /// What it is called.
@@ -165,11 +147,10 @@ pub struct NamedArm {
     pub knobs: Knobs,
 }
 
-/// Bounds that keep a mistyped file from asking for years.
-const MAX_PACKETS: u32 = 1_000_000;
-const MAX_BLOCKS: u32 = 10_000;
-const MAX_SEEDS: u32 = 1_000;
+/// A bound that keeps a mistyped file from asking for years.
 const MAX_ARMS: usize = 10_000;
+/// Frames are set up for each of their blocks.
+const MAX_ARMS_OF_FRAMES: usize = 1_000;
 /// Largest UDP payload over IPv4 (RFC 768: 65,535 less 8 of UDP and 20 of IP).
 const MAX_SIZE_BYTES: u32 = 65_507;
 
@@ -277,7 +258,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), (&'static str, String)> {
 }
 
 impl Experiment {
-    /// Read and check an experiment file.
+    /// Read and check an experiment file; one in a spelling of old is refused with the new one.
     ///
     /// # Errors
     /// The line, what is wrong with it, and the nearest thing that is right.
@@ -298,114 +279,187 @@ impl Experiment {
         let own = self.layer.iter().map(String::as_str);
         for layer in own.chain(self.claims.iter().flat_map(Claim::layers)) {
             if !layers.contains(&layer) {
-                return Err(ExperimentError::about_layer(text, layer, layers));
+                return Err(ExperimentError::about_word(text, "layer", layer, layers));
             }
         }
         Ok(())
     }
 
-    fn check(&self) -> Result<(), (&'static str, String)> {
-        let w = &self.workload;
-        if w.packets == 0 || w.packets > MAX_PACKETS {
-            return Err((
-                "packets",
-                format!("packets is {}: 1 to {MAX_PACKETS}", w.packets),
-            ));
+    /// Check that the instruments that it names are among these.
+    ///
+    /// # Errors
+    /// The line, and the nearest instrument that there is.
+    pub fn check_instruments(&self, text: &str, known: &[&str]) -> Result<(), ExperimentError> {
+        let named = self.instruments.iter().flatten();
+        match named.map(String::as_str).find(|name| !known.contains(name)) {
+            Some(name) => Err(ExperimentError::about_word(text, "instrument", name, known)),
+            None => Ok(()),
         }
-        if w.warmup_packets > MAX_PACKETS {
-            return Err((
-                "warmup_packets",
-                format!("warmup_packets is {}: 0 to {MAX_PACKETS}", w.warmup_packets),
-            ));
-        }
-        if self.blocks.count == 0 || self.blocks.count > MAX_BLOCKS {
-            return Err((
-                "count",
-                format!("count is {}: 1 to {MAX_BLOCKS}", self.blocks.count),
-            ));
-        }
-        if self.blocks.seeds == 0 || self.blocks.seeds > MAX_SEEDS {
-            return Err((
-                "seeds",
-                format!("seeds is {}: 1 to {MAX_SEEDS}", self.blocks.seeds),
-            ));
-        }
+    }
+
+    /// Check that it can be carried out, as far as that is known without a machine.
+    ///
+    /// # Errors
+    /// The key that says otherwise, and why.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        self.workload.check(self.lab)?;
+        self.blocks.check(self.lab, &self.workload)?;
+        self.functions.check()?;
         check_name(&self.name)?;
-        if self.instruments.is_empty() {
+        if self.instruments.as_ref().is_some_and(Vec::is_empty) {
             return Err((
                 "instruments",
                 "instruments is empty: nothing would measure".into(),
             ));
         }
-        if self.lab != Lab::Vm {
-            return Err(("lab", format!("lab is {}: so far it is vm", self.lab)));
-        }
         self.check_places()?;
+        for figure in &self.figures {
+            figure.check()?;
+        }
+        match self.workload.kind {
+            Kind::Frames => self.check_frames()?,
+            _ => self.check_arms()?,
+        }
+        if let Some(scan) = &self.scan {
+            scan.check()?;
+            if (self.lab, self.workload.kind) != (Lab::Vm, Kind::Packets) {
+                return Err(("scan", "a scan is of packets in the lab vm".into()));
+            }
+        }
+        self.check_claims()
+    }
+
+    fn check_arms(&self) -> Result<(), (&'static str, String)> {
+        if self.explain {
+            return Err(("explain", "explain is for a workload of kind frames".into()));
+        }
+        if self.nics.is_some() {
+            return Err(("nics", "nics are for a workload of kind frames".into()));
+        }
         let arms = self.arms();
         if arms.len() > MAX_ARMS {
             return Err(("vary", format!("{} arms: at most {MAX_ARMS}", arms.len())));
         }
         for (n, arm) in arms.iter().enumerate() {
             check_arm(arm)?;
+            if self.lab == Lab::Netns && !matches!(arm.link, Link::Lo | Link::Veth) {
+                return Err((
+                    "link",
+                    "the lab netns has lo and veth; other links are in the lab vm (--lab vm)"
+                        .into(),
+                ));
+            }
             if arms[..n].iter().any(|other| other.name == arm.name) {
-                return Err(("name", format!("two arms are called `{}`", arm.name)));
+                let name = &arm.name;
+                return Err((
+                    "name",
+                    format!("two arms are called `{name}`: is a level asked for twice?"),
+                ));
             }
         }
-        if let Some(scan) = &self.scan {
-            scan.check()?;
+        if self.workload.kind == Kind::Command && arms.len() > 1 {
+            return Err((
+                "vary",
+                "a command runs under one arm: compare recordings".into(),
+            ));
         }
-        self.check_claims()
+        Ok(())
+    }
+
+    fn check_frames(&self) -> Result<(), (&'static str, String)> {
+        if !self.arms.is_empty() {
+            return Err((
+                "arm",
+                "arms of frames are named after their levels: use [vary] or a [[figure]]".into(),
+            ));
+        }
+        let arms = self.bench_arms()?;
+        if arms.is_empty() || arms.len() > MAX_ARMS_OF_FRAMES {
+            let why = format!("{} arms: 1 to {MAX_ARMS_OF_FRAMES}", arms.len());
+            return Err((
+                if self.figures.is_empty() {
+                    "vary"
+                } else {
+                    "figure"
+                },
+                why,
+            ));
+        }
+        let first = arms[0].link;
+        if arms.iter().any(|arm| arm.link != first) {
+            return Err(("link", "frames go over one link: compare recordings".into()));
+        }
+        if first != Link::Veth && self.lab != Lab::Vm {
+            return Err((
+                "link",
+                "NICs that QEMU emulates are in guests: add --lab vm (lab = \"vm\"); your own are \
+                 named by --nic and --from ([nics])"
+                    .into(),
+            ));
+        }
+        if first != Link::Veth && self.explain {
+            return Err((
+                "explain",
+                "explain (--explain) counts over veth: leave link (--link) out, or run it once more \
+                 with it"
+                    .into(),
+            ));
+        }
+        if first != Link::Veth && arms.iter().any(|arm| arm.planted.fault.is_some()) {
+            return Err((
+                "fault",
+                "fault (--plant) breaks labs of veth: leave link (--link) out".into(),
+            ));
+        }
+        if self.vary.get("kernel").len() > 1 {
+            return Err((
+                "kernel",
+                "frames go in one kernel: compare recordings".into(),
+            ));
+        }
+        if self.nics.is_some() != (self.lab == Lab::Host) {
+            return Err((
+                "lab",
+                "frames on interfaces of this machine take lab = \"host\" and [nics]".into(),
+            ));
+        }
+        Ok(())
     }
 
     /// Check that every knob can be in the lab, and with the workload.
     fn check_places(&self) -> Result<(), (&'static str, String)> {
+        let kind = self.workload.kind;
+        // What explains rates is counted in guests.
+        let mut labs = vec![self.lab];
+        labs.extend(self.explain.then_some(Lab::Vm));
         let named = self.arms.iter().map(|arm| &arm.knobs);
-        let misplaced = std::iter::once(&self.knobs)
+        let knobs = std::iter::once(&self.knobs)
             .chain(named)
-            .find_map(|knobs| knobs.misplaced(self.lab, Kind::Packets));
-        match misplaced.or_else(|| self.vary.misplaced(self.lab, Kind::Packets)) {
-            Some(misplaced) => Err(misplaced),
-            None => Ok(()),
-        }
+            .chain(self.figures.iter().map(|figure| &figure.knobs));
+        let vary = std::iter::once(&self.vary).chain(self.figures.iter().map(|f| &f.vary));
+        let misplaced = knobs
+            .filter_map(|knobs| knobs.misplaced(&labs, kind))
+            .chain(vary.filter_map(|vary| vary.misplaced(&labs, kind)))
+            .next();
+        misplaced.map_or(Ok(()), Err)
     }
 
-    /// Every place that may name a file of rules, to be read.
-    pub fn rulesets_mut(&mut self) -> impl Iterator<Item = &mut Nft> {
-        let named = self.arms.iter_mut().map(|arm| &mut arm.knobs);
-        std::iter::once(&mut self.knobs)
-            .chain(named)
-            .flat_map(Knobs::rules_mut)
-            .chain(self.vary.rules_mut())
+    /// Blocks of each arm.
+    pub fn block_count(&self) -> u32 {
+        let default = match (self.workload.kind, self.lab) {
+            (Kind::Command | Kind::Traffic, _) => 1,
+            (Kind::Frames, _) | (_, Lab::Vm) => 5,
+            (_, Lab::Netns | Lab::Host) => 10,
+        };
+        self.blocks.count.unwrap_or(default)
     }
 
-    /// Every place that may name a module's file.
-    pub fn modules_mut(&mut self) -> impl Iterator<Item = &mut String> {
-        let named = self.arms.iter_mut().map(|arm| &mut arm.knobs);
-        std::iter::once(&mut self.knobs)
-            .chain(named)
-            .filter_map(|knobs| knobs.text_mut("module"))
-            .chain(self.vary.texts_mut("module"))
-    }
-
-    /// The arms, each with every knob set.
-    pub fn arms(&self) -> Vec<Arm> {
-        let mut arms = Vec::new();
-        let combinations = self.vary.combinations(MAX_ARMS);
-        if self.arms.is_empty() || !self.vary.is_empty() {
-            for combination in combinations {
-                let name = self.vary.describe(&combination);
-                arms.push(combination.over(&self.knobs).arm(name, self.lab));
-            }
-        }
-        for named in &self.arms {
-            arms.push(
-                named
-                    .knobs
-                    .over(&self.knobs)
-                    .arm(named.name.clone(), self.lab),
-            );
-        }
-        arms
+    /// As a file.
+    ///
+    /// # Errors
+    /// It can't be written as TOML.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(self)
     }
 }
 

@@ -2,11 +2,16 @@
 
 mod across;
 mod fit;
+mod samples;
+mod varying;
 
 pub(crate) use across::{changes, drawn, functions, steady};
+pub(crate) use samples::{CPU_USE, HANDLED, Samples, What};
 
+use netplumb_model::bench::INSTRUCTIONS;
 use netplumb_model::class::Class;
 use netplumb_model::experiment::{Claim, Experiment};
+use netplumb_model::recording::Recording;
 
 use crate::analysis::ClassView;
 use crate::number::{per_packet, percent, printable};
@@ -72,22 +77,57 @@ impl Outcome {
     }
 }
 
-/// Judge every claim of an experiment.
+/// Judge every claim of an experiment: by equality where figures are the same in every run,
+/// and by intervals where they vary.
 pub fn judge(experiment: &Experiment, classes: &[ClassView<'_>]) -> Vec<Judged> {
     if experiment.claims.is_empty() {
         return Vec::new();
     }
+    let recording = classes.first().map(|view| view.recording);
+    if let Some(recording) = recording.filter(|recording| samples::varies(recording)) {
+        return judge_blocks(experiment, recording);
+    }
     let classes = seeds::typical(classes);
+    let samples = recording.map(Samples::of);
+    let of = |claim: &Claim| match &samples {
+        // Instructions are what costs are of; all else is of blocks.
+        Some(samples) if claim.quantity().is_some_and(|q| q != INSTRUCTIONS) => {
+            varying::outcome(experiment, claim, samples)
+        }
+        _ => outcome(claim, &classes),
+    };
     let claims = experiment.claims.iter();
-    claims.map(|claim| judge_one(claim, &classes)).collect()
+    claims.map(|claim| judged(claim, of(claim))).collect()
 }
 
-fn judge_one(claim: &Claim, classes: &[ClassView<'_>]) -> Judged {
+/// Judge every claim of an experiment, whatever its recording is of; `classes` are those of
+/// costs.
+pub fn judge_all(
+    experiment: &Experiment,
+    recording: &Recording,
+    classes: &[ClassView<'_>],
+) -> Vec<Judged> {
+    match samples::varies(recording) {
+        true => judge_blocks(experiment, recording),
+        false => judge(experiment, classes),
+    }
+}
+
+/// The same by the blocks of a recording whose figures vary: of times, or of a bench.
+pub fn judge_blocks(experiment: &Experiment, recording: &Recording) -> Vec<Judged> {
+    let samples = Samples::of(recording);
+    let claims = experiment.claims.iter();
+    claims
+        .map(|claim| judged(claim, varying::outcome(experiment, claim, &samples)))
+        .collect()
+}
+
+fn judged(claim: &Claim, outcome: Outcome) -> Judged {
     let Outcome {
         verdict,
         because,
         finding,
-    } = outcome(claim, classes);
+    } = outcome;
     Judged {
         says: claim.says().to_string(),
         verdict,

@@ -1,6 +1,8 @@
 //! A paper's figures from our data: each function's share of a layer as bars,
 //! beside what was published.
 
+pub mod sweeps;
+
 use netplumb_model::experiment::{Experiment, Published};
 use netplumb_model::symbol::base_name;
 

@@ -5,7 +5,6 @@ mod columns;
 pub mod csv;
 pub mod diff;
 pub mod explain;
-pub mod figures;
 pub mod json;
 mod latency;
 pub mod page;
@@ -278,4 +277,4 @@ pub(crate) fn bound_share() -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -85,7 +85,7 @@ pub fn wrapped(line: &str, columns: usize) -> String {
 }
 
 /// A line, continued below its `indent`-th character.
-pub(crate) fn continued(line: &str, indent: usize, columns: usize) -> String {
+pub fn continued(line: &str, indent: usize, columns: usize) -> String {
     let key_bytes = line
         .char_indices()
         .nth(indent)

@@ -391,6 +391,7 @@ fn hostile_words_are_tamed_everywhere() {
     experiment.claims = vec![
         netplumb_model::experiment::Claim::Smaller {
             name: None,
+            quantity: None,
             arm: None,
             says,
             of: vec![layer.clone()],
@@ -400,6 +401,7 @@ fn hostile_words_are_tamed_everywhere() {
         },
         netplumb_model::experiment::Claim::Bottleneck {
             name: None,
+            quantity: None,
             arm: None,
             says: layer.clone(),
             layer: Some(layer.clone()),
@@ -407,6 +409,7 @@ fn hostile_words_are_tamed_everywhere() {
         },
         netplumb_model::experiment::Claim::Bottleneck {
             name: None,
+            quantity: None,
             arm: None,
             says: layer.clone(),
             layer: Some(format!("{layer}, other")),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use netplumb_model::bench::Hop;
+use netplumb_model::experiment::current;
 use netplumb_model::quantity::{Item, Of, Quantity, Scalar};
 use netplumb_model::recording::{
     Arm, Block, BlockHop, Cost, Function, Ledger, LineCost, Loss, Node, Recording, SourceLine,
@@ -37,7 +38,7 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
     each(c, "recording", "key, value", "key", |_, r| {
         match name(r, 0)?.as_str() {
             "complete" => recording.complete = text(r, 1)? == "yes",
-            "experiment" => recording.experiment_toml = text(r, 1)?,
+            "experiment" => recording.experiment_toml = current(&text(r, 1)?),
             _ => {}
         }
         Ok(())

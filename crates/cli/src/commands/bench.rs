@@ -5,7 +5,6 @@ mod verify;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Subcommand;
 use netplumb_engine::Progress;
@@ -13,16 +12,18 @@ use netplumb_engine::bench::{
     self, BenchEvent, BenchOptions, BenchPlan, BesidePlan, ExplainPlan, GuestLab,
 };
 use netplumb_engine::live::random_seed;
-use netplumb_model::bench::{Bench, BenchArm, BenchFile, DataPath};
+use netplumb_model::bench::Bench;
 use netplumb_model::class::Link;
+use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
-use netplumb_report::rates;
+use netplumb_report::{claims, figures, printable, rates, terminal};
 
-use args::{BenchArgs, BenchLab, SwapArgs, arms};
+use args::{BenchArgs, OutArgs, SwapArgs};
 
+use super::experiment::{self, How, Shown};
 use super::page::PageArgs;
-use super::report::{ShowArgs, columns, print};
-use crate::exit::{CannotHere, Usage};
+use super::report::{columns, print};
+use crate::exit::CannotHere;
 use crate::recorder::{Outcome, RunOptions, record_by};
 
 /// What there is to be measured.
@@ -43,21 +44,21 @@ pub(crate) enum BenchCommand {
 }
 
 /// What guests are for.
-#[derive(Debug, Clone, Copy, Default)]
-struct Guests<'a> {
+#[derive(Debug, Clone)]
+pub(super) struct Guests {
     /// Rates are measured in one.
-    rates: bool,
+    pub(super) rates: bool,
     /// Instructions are counted in some.
-    explain: bool,
+    pub(super) explain: bool,
     /// Over what packets run there.
-    link: Option<Link>,
+    pub(super) link: Link,
     /// What they boot.
-    kernel: &'a str,
+    pub(super) kernel: String,
 }
 
 /// As what a bench is shown.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Format {
+pub(crate) enum Format {
     /// A table; details of every arm, or of those that lost packets or are invalid.
     Text {
         /// Of every arm.
@@ -109,89 +110,57 @@ const NO_ROOT: &str = "a bench makes network namespaces and loads programs into 
                        takes root: run it with sudo";
 
 fn measure(bench: Bench, args: &BenchArgs, cache: &Path) -> anyhow::Result<ExitCode> {
-    args.out.page.check()?;
-    let plan = BenchPlan {
-        arms: arms(bench, args)?,
-        blocks: args.blocks,
-        window: args.time,
-        warmup: args.warmup,
-        search: args.search,
-        nics: args.nics.nics(bench)?,
+    let experiment = args.experiment(bench)?;
+    let nics = &args.nics;
+    let how = How {
+        yes_change: &nics.yes_change,
+        even_default_route: nics.even_default_route,
+        ..how(&args.out)
     };
-    let guests = Guests {
-        rates: args.lab == BenchLab::Vm,
-        explain: args.explain,
-        link: Some(args.link()?),
-        kernel: &args.kernel,
-    };
-    let name = format!("bench-{bench}");
-    let outcome = record(&plan, &name, "", guests, &args.out.options(), cache)?;
-    finish(outcome, args.out.format(), &args.out.page)
+    experiment::run(&experiment, how, cache)
 }
 
 /// Replace programs under load.
 fn swap(args: &SwapArgs, cache: &Path) -> anyhow::Result<ExitCode> {
-    args.out.page.check()?;
-    let bench = match args.path {
-        DataPath::Xdp | DataPath::XdpSkb => Bench::Drop,
-        DataPath::XdpTx | DataPath::XdpRedirect => Bench::Forward,
-        other => {
-            return Err(Usage(format!(
-                "`{other}` has no program that is replaced: it takes xdp, xdp-skb, xdp-tx or \
-                 xdp-redirect"
-            ))
-            .into());
-        }
-    };
-    let plan = BenchPlan {
-        arms: vec![BenchArm {
-            cores: args.cores,
-            swaps: args.swaps,
-            ..BenchArm::plain(bench, args.path)
-        }],
-        blocks: args.blocks,
-        window: args.time,
-        warmup: Duration::from_millis(100),
-        search: false,
-        nics: None,
-    };
-    let (name, options) = ("bench-swap", args.out.options());
-    let outcome = record(&plan, name, "", Guests::default(), &options, cache)?;
-    finish(outcome, args.out.format(), &args.out.page)
+    experiment::run(&args.experiment()?, how(&args.out), cache)
 }
 
-/// Run the file of a bench.
+fn how(out: &OutArgs) -> How<'_> {
+    How {
+        text: "",
+        shown: Shown::Rates(out.format()),
+        page: &out.page,
+        options: out.options(),
+        watch: false,
+        stdin: false,
+        yes_change: &[],
+        even_default_route: false,
+    }
+}
+
+/// Measure frames, and show rates.
 ///
 /// # Errors
 /// What kept it from measuring.
-pub(super) fn run_file(
-    file: &BenchFile,
-    text: &str,
-    show_args: &ShowArgs,
-    page: &PageArgs,
-    options: &RunOptions,
+pub(super) fn run_plan(
+    plan: &BenchPlan,
+    guests: &Guests,
+    name: &str,
+    how: &How<'_>,
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
-    page.check()?;
-    let (window, warmup) = file.times();
-    let plan = BenchPlan {
-        // Checked when it was read.
-        arms: file.arms().unwrap_or_default(),
-        blocks: file.blocks.count,
-        window,
-        warmup,
-        search: false,
-        nics: None,
+    let Shown::Rates(format) = how.shown else {
+        return Err(anyhow::Error::msg("frames have rates alone"));
     };
-    let outcome = record(&plan, &file.name, text, Guests::default(), options, cache)?;
-    finish(outcome, show_args.bench_format(), page)
+    let outcome = record(plan, name, how.text, guests, &how.options, cache)?;
+    finish(outcome, format, how.page)
 }
 
 fn record(
     plan: &BenchPlan,
     name: &str,
     text: &str,
-    guests: Guests<'_>,
+    guests: &Guests,
     options: &RunOptions,
     cache: &Path,
 ) -> anyhow::Result<Outcome> {
@@ -201,8 +170,8 @@ fn record(
     record_by(
         |engine, recording, save, teller| {
             let lab = GuestLab {
-                kernel: guests.kernel,
-                link: guests.link.unwrap_or(Link::Veth),
+                kernel: &guests.kernel,
+                link: guests.link,
                 options: engine,
                 tell: &|event| teller.tell(event),
             };
@@ -270,13 +239,25 @@ pub(super) fn show(recording: &Recording, format: Format) -> anyhow::Result<Exit
         Format::Text { all } => {
             let mut text = match recording.experiment_toml.as_str() {
                 "" => String::new(),
-                text => {
-                    rates::figures::render(&BenchFile::parse(text)?, recording, columns()) + "\n"
-                }
+                text => told(&Experiment::parse(text)?, recording),
             };
             text.push_str(&rates::terminal::render(recording, columns(), all));
             text
         }
     };
     print(&text)
+}
+
+/// The figures of a file, and its claims.
+fn told(experiment: &Experiment, recording: &Recording) -> String {
+    let mut text = figures::sweeps::render(experiment, recording, columns());
+    for judged in claims::judge_blocks(experiment, recording) {
+        let (verdict, says) = (judged.verdict.as_str(), printable(&judged.says, 300));
+        let because = printable(&judged.because, 1_000);
+        let line = format!("  {verdict}: {says}: {because}");
+        text.push_str(&terminal::continued(&line, 4, columns()));
+        text.push('\n');
+    }
+    text.push('\n');
+    text
 }

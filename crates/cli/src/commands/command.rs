@@ -9,16 +9,15 @@ use std::process::ExitCode;
 use clap::Args;
 use netplumb_engine::{CommandRun, EngineError, run_command};
 use netplumb_lab::bundle::{Bundle, Host, companions};
-use netplumb_model::class::{Direction, Family, Link};
+use netplumb_model::class::{Family, Link};
+use netplumb_model::experiment::{Experiment, Workload};
 use netplumb_model::message::{CommandEnd, Exit, Output};
 use netplumb_model::timing::TimingSpec;
 use netplumb_report::printable;
 
-use super::page::PageArgs;
-use super::path::finish;
-use super::report::ShowArgs;
+use super::experiment::{How, finish};
 use crate::exit::Usage;
-use crate::recorder::{RunOptions, record_by};
+use crate::recorder::record_by;
 
 /// Of each stream of a command so much is shown; it goes on writing into nothing.
 const OUTPUT_BYTES: u64 = 16 << 20;
@@ -57,14 +56,14 @@ impl CommandArgs {
         &self.command
     }
 
-    /// Whether files are to go with it.
-    pub(crate) fn with_files(&self) -> bool {
-        !self.with.is_empty()
+    /// Files that are to go with it.
+    pub(crate) fn with_files(&self) -> &[String] {
+        &self.with
     }
 
-    /// Whether something runs at the other end.
-    pub(crate) fn has_peer(&self) -> bool {
-        self.peer.is_some()
+    /// What runs at the other end.
+    pub(crate) fn peer(&self) -> Option<&str> {
+        self.peer.as_deref()
     }
 
     /// Whether our standard input is to be its own.
@@ -75,10 +74,10 @@ impl CommandArgs {
 
 /// The machine that it runs on.
 pub(crate) struct Machine {
-    pub(crate) link: Vec<Link>,
-    pub(crate) family: Vec<Family>,
+    pub(crate) link: Link,
+    pub(crate) family: Family,
     pub(crate) forward: bool,
-    pub(crate) kernel: Vec<String>,
+    pub(crate) kernel: String,
     pub(crate) mitigations: bool,
     pub(crate) cmdline: String,
     pub(crate) sysctl: BTreeMap<String, String>,
@@ -94,17 +93,12 @@ pub(crate) struct Machine {
 /// # Errors
 /// What kept it from being measured.
 pub(crate) fn run(
-    args: &CommandArgs,
+    experiment: &Experiment,
     machine: Machine,
-    show: &ShowArgs,
-    page: &PageArgs,
-    directions: &[Direction],
-    options: &RunOptions,
+    how: &How<'_>,
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
-    show.check()?;
-    page.check()?;
-    let run = prepare(args, machine)?;
+    let run = prepare(&experiment.workload, how.stdin, machine)?;
     let mut said = Said::default();
     let mut ends = Vec::new();
     let outcome = record_by(
@@ -119,19 +113,19 @@ pub(crate) fn run(
                 &mut ends,
             )
         },
-        "path",
-        "",
-        options,
+        &experiment.name,
+        how.text,
+        &how.options,
         cache,
     )?;
-    said.show(show.for_programs())?;
-    let failed = tell_ends(&run, args, &ends, &said);
+    said.show(how.for_programs())?;
+    let failed = tell_ends(&run, experiment.workload.with.len(), &ends, &said);
     match outcome.error {
         // Who asked knows what for.
         Some(error) if is_nothing_seen(&error) => return Err(error),
         _ => {}
     }
-    let code = finish(outcome, show, page, directions)?;
+    let code = finish(outcome, how)?;
     Ok(if code == ExitCode::SUCCESS && failed {
         ExitCode::FAILURE
     } else {
@@ -145,18 +139,9 @@ pub(crate) fn is_nothing_seen(error: &anyhow::Error) -> bool {
 }
 
 /// Everything that goes to the guest.
-fn prepare(args: &CommandArgs, machine: Machine) -> anyhow::Result<CommandRun> {
-    let one = |what: &str, n: usize| match n {
-        1 => Ok(()),
-        _ => Err(Usage(format!(
-            "a command runs over one {what}; give one, and compare recordings"
-        ))),
-    };
-    one("link", machine.link.len())?;
-    one("IP version", machine.family.len())?;
-    one("kernel", machine.kernel.len())?;
+fn prepare(workload: &Workload, stdin: bool, machine: Machine) -> anyhow::Result<CommandRun> {
     let mut bundle = Bundle::new(Host::here()?);
-    for with in &args.with {
+    for with in &workload.with {
         let (from, to) = match with.rsplit_once(':') {
             // A name may have a colon in it, too.
             Some((from, to)) if to.starts_with('/') && !Path::new(with).exists() => {
@@ -173,8 +158,8 @@ fn prepare(args: &CommandArgs, machine: Machine) -> anyhow::Result<CommandRun> {
         modules.extend(companions::add(&mut bundle, &path)?);
         Ok(path)
     };
-    let program = add(&args.command)?;
-    let peer = match &args.peer {
+    let program = add(&workload.command)?;
+    let peer = match &workload.peer {
         Some(line) => {
             let words = shell_words::split(line)
                 .ok()
@@ -190,18 +175,18 @@ fn prepare(args: &CommandArgs, machine: Machine) -> anyhow::Result<CommandRun> {
     modules.sort();
     modules.dedup();
     Ok(CommandRun {
-        kernel: machine.kernel.into_iter().next().unwrap_or_default(),
+        kernel: machine.kernel,
         mitigations: machine.mitigations,
         cmdline: machine.cmdline,
-        link: machine.link[0],
-        family: machine.family[0],
+        link: machine.link,
+        family: machine.family,
         forward: machine.forward,
         sysctl: machine.sysctl,
         program,
-        words: args.command.clone(),
+        words: workload.command.clone(),
         peer,
         folder: std::env::current_dir()?,
-        stdin: match args.stdin {
+        stdin: match stdin {
             true => Some(own_stdin()?),
             false => None,
         },
@@ -285,7 +270,7 @@ impl Said {
 }
 
 /// Say how it ended, where that is not well. Whether it did not.
-fn tell_ends(run: &CommandRun, args: &CommandArgs, ends: &[CommandEnd], said: &Said) -> bool {
+fn tell_ends(run: &CommandRun, files: usize, ends: &[CommandEnd], said: &Said) -> bool {
     let name = printable(run.words.first().map_or("", String::as_str), 80);
     let mut failed = false;
     let mut told = Vec::new();
@@ -356,7 +341,7 @@ fn tell_ends(run: &CommandRun, args: &CommandArgs, ends: &[CommandEnd], said: &S
             .iter()
             .skip(1)
             .find(|word| could_go_along(run, word));
-        if let Some(file) = missing.filter(|_| args.with.len() < 1000) {
+        if let Some(file) = missing.filter(|_| files < 1000) {
             let file = printable(file, 200);
             tell(format!(
                 "`{file}` is a file here and not in the guest: --with {file} takes it along"

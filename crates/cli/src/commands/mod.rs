@@ -4,6 +4,8 @@ pub(crate) mod bench;
 pub(crate) mod command;
 pub(crate) mod diff;
 pub(crate) mod doctor;
+pub(crate) mod experiment;
+pub(crate) mod flags;
 pub(crate) mod kernel;
 pub(crate) mod live;
 pub(crate) mod manual;

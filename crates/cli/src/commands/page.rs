@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
-use netplumb_model::bench::BenchFile;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
@@ -86,18 +85,14 @@ impl PageArgs {
         if !self.wanted() {
             return Ok(());
         }
-        if is_bench(recording) {
-            let file = match recording.experiment_toml.as_str() {
-                "" => None,
-                text => Some(BenchFile::parse(text)?),
-            };
-            let page = rates::page::of_recording(recording, file.as_ref());
-            return self.put(&html::render(&page));
-        }
         let experiment = match recording.experiment_toml.as_str() {
             "" => None,
             text => Some(Experiment::parse(text)?),
         };
+        if is_bench(recording) {
+            let page = rates::page::of_recording(recording, experiment.as_ref());
+            return self.put(&html::render(&page));
+        }
         if let [_, _, ..] = recording.instruments()[..] {
             return Err(super::report::several(&recording.instruments()));
         }

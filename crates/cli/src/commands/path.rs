@@ -1,52 +1,29 @@
 //! `plumb path`: what a packet's path costs.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
-use netplumb_engine::Plan;
-use netplumb_model::class::{Direction, Family, Link, Proto};
-use netplumb_model::experiment::{Bytes, Knobs, Vary, Within};
-use netplumb_model::text::counted;
-use netplumb_model::timing::TimingSpec;
+use netplumb_model::class::Direction;
+use netplumb_model::experiment::{
+    Blocks, Experiment, Filter, Functions, Kind, Knob, Knobs, Lab, Probes, Time, Vary, Workload,
+};
 
 use super::command::CommandArgs;
-use super::live::LiveArgs;
+use super::experiment::{self, How, Shown};
+use super::flags::{KnobArgs, OfPackets};
+use super::live::{LiveArgs, check, check_exact};
 use super::page::PageArgs;
-use super::report::{ShowArgs, show};
-use crate::exit::{Failure, Usage, told};
-use crate::recorder::{RunOptions, record};
+use super::report::ShowArgs;
+use crate::exit::Usage;
+use crate::recorder::RunOptions;
 
 /// Arguments of `plumb path`.
 #[derive(Debug, Args)]
 pub(crate) struct PathArgs {
-    /// What to send: raw (ICMP echo), udp, tcp; several with commas [default: udp; of the
-    /// host's own packets all]
-    #[arg(long, value_name = "PROTO", value_delimiter = ',')]
-    pub(crate) proto: Vec<Proto>,
-    /// ipv4 or ipv6 [default: ipv4; of the host's own packets both]
-    #[arg(long, value_name = "FAMILY", value_delimiter = ',')]
-    pub(crate) family: Vec<Family>,
-    /// lo, veth, virtio-net, e1000, usb-net; several with commas [default: veth]
-    #[arg(long, value_name = "LINK", value_delimiter = ',')]
-    pub(crate) link: Vec<Link>,
-    /// A router between the ends
-    #[arg(long)]
-    pub(crate) forward: bool,
-    /// Payload of a packet, like 1400 or 4K; several with commas [default: 10]
-    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
-    pub(crate) size: Vec<Bytes>,
-    /// MTU of the link, like 9000; several with commas
-    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
-    pub(crate) mtu: Vec<Bytes>,
-    /// A queueing discipline on the sender's egress, as `tc qdisc replace dev DEVICE root` takes
-    /// it, like 'netem delay 20us'; again for more, '' for the device's own
-    #[arg(long, value_name = "QDISC")]
-    pub(crate) qdisc: Vec<String>,
-    /// On whose egress it is instead: tx, rx, both, router
-    #[arg(long, value_name = "WHERE", requires = "qdisc")]
-    pub(crate) qdisc_in: Option<Within>,
+    #[command(flatten)]
+    pub(crate) knobs: KnobArgs<OfPackets>,
     /// Only these directions: tx, rx, forward, echo, ack; several with commas
     #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
     pub(crate) direction: Vec<Direction>,
@@ -60,19 +37,6 @@ pub(crate) struct PathArgs {
     /// Blocks of each kind [default: 5, of a command 1, in the lab netns 10]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) blocks: Option<u32>,
-    /// A kernel that `plumb kernel list` shows; several with commas [default: debian]
-    #[arg(long, value_name = "KERNEL", value_delimiter = ',')]
-    pub(crate) kernel: Vec<String>,
-    /// CPU vulnerability mitigations [default: off]
-    #[arg(long, value_name = "on|off", value_parser = ["on", "off"])]
-    pub(crate) mitigations: Option<String>,
-    /// More words for the kernel's command line
-    #[arg(long, value_name = "WORDS")]
-    pub(crate) cmdline: Option<String>,
-    /// A setting below /proc/sys in every namespace, like net.core.x=1; again for more, and with
-    /// another value of the same to compare them
-    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
-    pub(crate) sysctl: Vec<(String, String)>,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
     #[command(flatten)]
@@ -85,108 +49,28 @@ pub(crate) struct PathArgs {
     pub(crate) options: RunOptions,
 }
 
-fn key_value(text: &str) -> Result<(String, String), String> {
-    text.split_once('=')
-        .map(|(key, value)| (key.to_string(), value.to_string()))
-        .ok_or_else(|| "it takes KEY=VALUE".to_string())
-}
-
-/// Packets in a block, and before the first.
-pub(crate) const PACKETS: u32 = 200;
-/// Connections of a guest's own before a command.
-const COMMAND_WARMUP: u32 = 1;
-/// Blocks of each arm.
-pub(crate) const BLOCKS: u32 = 5;
-
-/// What was given, or else what is the default.
-fn or<T: Clone>(given: &[T], default: T) -> Vec<T> {
-    match given {
-        [] => vec![default],
-        given => given.to_vec(),
-    }
-}
+/// How long packets go in all in the lab netns where nothing is said.
+const DURATION: Duration = Duration::from_secs(5);
 
 impl PathArgs {
-    /// The arms, their packets and their blocks.
-    ///
-    /// # Errors
-    /// What can't be run, in a sentence.
-    pub(crate) fn plan(&self) -> Result<Plan, Usage> {
-        let on = |on: bool| if on { "on" } else { "off" }.to_string();
-        let mitigations = self.mitigations.clone().unwrap_or_else(|| on(false));
-        let mut fixed = vec![("forward", on(self.forward)), ("mitigations", mitigations)];
-        fixed.extend(self.cmdline.clone().map(|words| ("cmdline", words)));
-        fixed.extend(self.qdisc_in.map(|place| ("qdisc_in", place.to_string())));
-        if self.live.bridge {
-            fixed.push(("bridge", on(true)));
-        }
-        fixed.extend(self.live.queues.map(|n| ("queues", n.to_string())));
-        fn levels<T: ToString>(key: &str, all: &[T]) -> Vec<(String, String)> {
-            all.iter().map(|l| (key.into(), l.to_string())).collect()
-        }
-        let bytes = |all: &[Bytes]| all.iter().map(|b| b.0).collect::<Vec<_>>();
-        let mut vary = [
-            levels("proto", &or(&self.proto, Proto::Udp)),
-            levels("family", &or(&self.family, Family::V4)),
-            levels("link", &or(&self.link, Link::Veth)),
-            levels("size_bytes", &bytes(&or(&self.size, Bytes(10)))),
-            levels("mtu_bytes", &bytes(&self.mtu)),
-            levels("kernel", &or(&self.kernel, "debian".to_string())),
-            levels("qdisc", &self.qdisc),
-        ]
-        .concat();
-        // Settings of different names go together; levels of one are compared.
-        let pairs = |table: &str, all: &[(String, String)]| -> Vec<(String, String)> {
-            let each = all.iter();
-            each.map(|(key, level)| (format!("{table}.{key}"), level.clone()))
-                .collect()
-        };
-        vary.extend(pairs("offload", &self.live.offload));
-        vary.extend(pairs("sysctl", &self.sysctl));
-        let plan = Plan::from_knobs(
-            &Knobs::of(fixed).map_err(Usage)?,
-            &Vary::of(vary).map_err(Usage)?,
-            self.packets.unwrap_or(PACKETS),
-            self.warmup.unwrap_or(PACKETS),
-            self.blocks.unwrap_or(BLOCKS),
-        )
-        .map_err(Usage)?;
-        Ok(plan)
-    }
-
-    /// Which setting of a path has several levels, if one has.
-    fn compared(&self) -> Option<&'static str> {
-        let twice = |pairs: &[(String, String)]| {
-            let named: BTreeSet<&String> = pairs.iter().map(|(name, _)| name).collect();
-            named.len() < pairs.len()
-        };
-        [
-            ("--qdisc", self.qdisc.len() > 1),
-            ("--mtu", self.mtu.len() > 1),
-            ("--offload", twice(&self.live.offload)),
-            ("--sysctl", twice(&self.sysctl)),
-        ]
-        .into_iter()
-        .find_map(|(option, several)| several.then_some(option))
-    }
-
     /// What a command's packets are not asked.
-    pub(crate) fn check_command(&self) -> Result<(), Usage> {
+    fn check_command(&self) -> Result<(), Usage> {
         // Of a clock of time they are a filter, and choose tables.
         let exact = !self.live.wanted();
+        let knobs = &self.knobs;
         for (option, given) in [
-            ("--proto", exact && !self.proto.is_empty()),
-            ("--size", !self.size.is_empty()),
-            ("--mtu", !self.mtu.is_empty()),
-            ("--qdisc", !self.qdisc.is_empty()),
+            ("--proto", exact && knobs.has("proto")),
+            ("--size", knobs.has("size_bytes")),
+            ("--mtu", knobs.has("mtu_bytes")),
+            ("--qdisc", knobs.has("qdisc")),
             ("--direction", exact && !self.direction.is_empty()),
             ("--packets", self.packets.is_some()),
             ("--rate", self.live.rate.is_some()),
             ("--stream", self.live.stream),
             ("--resume", self.options.resume),
-            ("--bridge", self.live.bridge),
-            ("--queues", self.live.queues.is_some()),
-            ("--offload", !self.live.offload.is_empty()),
+            ("--bridge", knobs.has("bridge")),
+            ("--queues", knobs.has("queues")),
+            ("--offload", knobs.has("offload")),
         ] {
             if given {
                 return Err(Usage(format!(
@@ -197,6 +81,131 @@ impl PathArgs {
         }
         Ok(())
     }
+
+    /// What the knobs are in every arm, and what varies. An arm is called after what is sent
+    /// where nothing else tells it.
+    fn levels(&self, kind: Kind, lab: Lab) -> Result<(Knobs, Vary), String> {
+        let (mut fixed, mut vary) = (Vec::new(), Vec::new());
+        let given = self.knobs.given();
+        if kind == Kind::Packets && !self.knobs.has("proto") {
+            vary.push(("proto".to_string(), "udp".to_string()));
+        }
+        for (key, level) in given {
+            // Of what others send these two are a filter.
+            let filters = (key == "family" && lab == Lab::Host) || key == "proto";
+            if filters && kind != Kind::Packets {
+                continue;
+            }
+            let alone = given.iter().filter(|(other, _)| other == key).count() == 1;
+            let level = (key.clone(), level.clone());
+            match alone && key != "proto" {
+                true => fixed.push(level),
+                false => vary.push(level),
+            }
+        }
+        Ok((Knobs::of(fixed)?, Vary::of(vary)?))
+    }
+
+    /// What is asked, as an experiment.
+    ///
+    /// # Errors
+    /// A level that a knob does not take.
+    fn experiment(&self) -> Result<Experiment, String> {
+        let live = &self.live;
+        let (lab, command) = (live.lab, self.command.words());
+        let kind = match (command.is_empty(), lab) {
+            (false, _) => Kind::Command,
+            (true, Lab::Host) => Kind::Traffic,
+            (true, _) if live.stream => Kind::Stream,
+            (true, _) => Kind::Packets,
+        };
+        let sends = matches!(kind, Kind::Packets | Kind::Stream);
+        // A stream's arms are called as those of single packets.
+        let (knobs, vary) = self.levels(if sends { Kind::Packets } else { kind }, lab)?;
+        let is_guests_command = kind == Kind::Command && lab == Lab::Vm;
+        let mut experiment = Experiment {
+            name: "path".into(),
+            instruments: live.instrument().map(|name| vec![name]),
+            lab,
+            layer: self.show.layer().map(String::from),
+            workload: Workload {
+                kind,
+                packets: self.packets.filter(|_| sends),
+                warmup_packets: self.warmup.filter(|_| sends),
+                rate: live.rate.filter(|_| sends),
+                command: command.to_vec(),
+                with: self.command.with_files().to_vec(),
+                peer: self.command.peer().map(String::from),
+                connections: self.warmup.filter(|_| is_guests_command),
+                duration: live.duration.filter(|_| !sends),
+                window: None,
+            },
+            blocks: Blocks {
+                count: self.blocks,
+                seeds: self.options.seeds,
+                ..Blocks::default()
+            },
+            filter: self.filter(),
+            functions: Functions {
+                names: live.functions.clone(),
+                discover: live.discover,
+                recorded: live
+                    .from_recording
+                    .as_ref()
+                    .map(|path| path.display().to_string()),
+                most: live.max_functions,
+            },
+            probes: Probes {
+                max_overhead: live.max_overhead,
+                measure_cost: live.measure_cost,
+                one_packet: live.one_packet,
+            },
+            knobs,
+            vary,
+            ..Experiment::default()
+        };
+        // All blocks share what they are given together.
+        if sends && self.packets.is_none() && live.wanted() {
+            let of_all = match lab {
+                Lab::Vm => 1,
+                _ => experiment.arms().len() as u32,
+            };
+            let twice = if live.measure_cost { 2 } else { 1 };
+            let each = of_all * experiment.block_count() * twice;
+            let whole = match (live.duration, lab) {
+                (None, Lab::Vm) => None,
+                (None, _) => Some(DURATION),
+                (Some(Time(duration)), _) => Some(duration),
+            };
+            experiment.blocks.time = whole.map(|whole| Time(whole / each.max(1)));
+        }
+        Ok(experiment)
+    }
+
+    /// Which packets are watched: of a clock of time those that are asked for.
+    fn filter(&self) -> Filter {
+        let live = &self.live;
+        if !live.wanted() {
+            return Filter::default();
+        }
+        let words = |key: &str| self.knobs.levels(key).into_iter();
+        let families: Vec<&str> = words("family").collect();
+        Filter {
+            proto: words("proto")
+                .filter_map(|word| word.parse().ok())
+                .collect(),
+            family: match families[..] {
+                [one] => one.parse().ok(),
+                _ => None,
+            },
+            port: live.port,
+            address: live.address,
+            interface: live.interface.clone(),
+            netns: live.netns.clone(),
+            pid: live.pid,
+            cgroup: (live.cgroup.as_ref()).map(|path| path.display().to_string()),
+        }
+    }
 }
 
 /// Measure and show.
@@ -204,7 +213,7 @@ impl PathArgs {
 /// # Errors
 /// What kept it from measuring.
 pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
-    if args.live.lab == super::live::Lab::Host && !args.qdisc.is_empty() {
+    if args.live.lab == Lab::Host && args.knobs.has("qdisc") {
         return Err(Usage(
             "--qdisc: the lab host leaves this machine's devices as they are: use --lab netns, or \
              set it with tc yourself"
@@ -212,84 +221,37 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         )
         .into());
     }
-    if !args.command.is_empty()
-        && let Some(option) = args.compared()
+    match args.live.wanted() {
+        true => check(&args)?,
+        false => check_exact(&args)?,
+    }
+    if !args.command.is_empty() && args.live.lab == Lab::Vm {
+        args.check_command()?;
+    }
+    let experiment = args.experiment().map_err(Usage)?;
+    if experiment.workload.kind == Kind::Command
+        && let Some(knob) = experiment.vary.compared()
     {
-        return Err(Usage(format!("{option}: a command runs once: give one level")).into());
+        return Err(several(knob).into());
     }
-    if args.live.wanted() {
-        return super::live::run(args, cache);
-    }
-    super::live::check_exact(&args)?;
-    if !args.command.is_empty() {
-        return run_command(&args, None, cache);
-    }
-    let plan = args.plan()?;
-    args.show.check()?;
-    args.page.check()?;
-    let outcome = record(&plan, "path", "", &args.options, cache)?;
-    finish(outcome, &args.show, &args.page, &args.direction)
+    let how = How {
+        text: "",
+        shown: Shown::Report(&args.show, &args.direction),
+        page: &args.page,
+        options: args.options,
+        watch: args.live.watch,
+        stdin: args.command.takes_stdin(),
+        yes_change: &[],
+        even_default_route: false,
+    };
+    experiment::run(&experiment, how, cache)
 }
 
-/// Run a command in a guest, its instructions counted or timed as `timed` says.
-///
-/// # Errors
-/// What kept it from being measured.
-pub(crate) fn run_command(
-    args: &PathArgs,
-    timed: Option<TimingSpec>,
-    cache: &Path,
-) -> anyhow::Result<ExitCode> {
-    args.check_command()?;
-    let machine = super::command::Machine {
-        link: or(&args.link, Link::Veth),
-        family: or(&args.family, Family::V4),
-        forward: args.forward,
-        kernel: or(&args.kernel, "debian".to_string()),
-        mitigations: args.mitigations.as_deref() == Some("on"),
-        cmdline: args.cmdline.clone().unwrap_or_default(),
-        sysctl: args.sysctl.iter().cloned().collect(),
-        warmup: args.warmup.unwrap_or(COMMAND_WARMUP),
-        blocks: args.blocks.unwrap_or(1),
-        timed,
-    };
-    super::command::run(
-        &args.command,
-        machine,
-        &args.show,
-        &args.page,
-        &args.direction,
-        &args.options,
-        cache,
-    )
-}
-
-/// Show what was measured, and then tell what went wrong, if anything did.
-pub(crate) fn finish(
-    outcome: crate::recorder::Outcome,
-    show_args: &ShowArgs,
-    page: &PageArgs,
-    directions: &[Direction],
-) -> anyhow::Result<ExitCode> {
-    let shown = if outcome.recording.blocks.is_empty() {
-        Ok(ExitCode::SUCCESS)
-    } else {
-        show(&outcome.recording, show_args, directions).and_then(|code| {
-            page.write(&outcome.recording, directions, &show_args.arm)
-                .map(|()| code)
-        })
-    };
-    match outcome.error {
-        Some(error) => {
-            eprintln!("plumb: {}", told(&error));
-            if !outcome.recording.blocks.is_empty() {
-                eprintln!(
-                    "plumb: measured before that, and shown above: {}",
-                    counted(outcome.recording.blocks.len(), "block")
-                );
-            }
-            Ok(ExitCode::from(Failure::of(&error).code()))
-        }
-        None => shown,
-    }
+/// That a command has one level of each knob.
+fn several(knob: &Knob) -> Usage {
+    let flag = knob.flag.name().unwrap_or(knob.key);
+    Usage(format!(
+        "--{flag}: a command runs once, over one link in one kernel: give one level, and compare \
+         recordings"
+    ))
 }

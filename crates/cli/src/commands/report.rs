@@ -380,9 +380,11 @@ fn tables(
             .map(|text| text + "\n")
             .unwrap_or_default()
     };
-    let Some(experiment) =
-        experiment.filter(|e| !e.published.is_empty() || !e.claims.is_empty() || e.scan.is_some())
-    else {
+    let asks = |e: &&Experiment| {
+        let shows = !e.published.is_empty() || !e.figures.is_empty();
+        shows || !e.claims.is_empty() || e.scan.is_some()
+    };
+    let Some(experiment) = experiment.filter(asks) else {
         let mut out = compared + &terminal::render(recording, views, view);
         if !spread.is_empty() {
             out.push('\n');
@@ -426,6 +428,7 @@ fn tables(
             }
         }
     }
+    out.push_str(&figures::sweeps::render(experiment, recording, columns));
     if view.tree || view.layer.is_some() {
         out.push_str(&terminal::render(recording, views, view));
         out.push('\n');

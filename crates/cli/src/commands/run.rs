@@ -5,24 +5,29 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use netplumb_engine::Plan;
 use netplumb_kernel::layers::LAYERS;
-use netplumb_model::bench::BenchFile;
-use netplumb_model::experiment::{Experiment, ExperimentError, MAX_RULESET_BYTES, Nft};
+use netplumb_model::experiment::{Experiment, ExperimentError, Kind, MAX_RULESET_BYTES, Nft};
 use netplumb_report::printable;
 
+use super::experiment::{How, INSTRUMENTS, Shown};
 use super::page::PageArgs;
-use super::path::finish;
 use super::report::ShowArgs;
 use crate::exit::Usage;
 use crate::files;
-use crate::recorder::{RunOptions, record};
+use crate::recorder::RunOptions;
 
 /// Arguments of `plumb run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// The experiment, a TOML file
     experiment: PathBuf,
+    /// Of an experiment on interfaces of this machine: that these may be changed; without it,
+    /// what would be changed is told
+    #[arg(long, value_name = "NIC,NIC", value_delimiter = ',')]
+    yes_change: Vec<String>,
+    /// Even if the default route, or your session, is over one of them
+    #[arg(long)]
+    even_default_route: bool,
     #[command(flatten)]
     show: ShowArgs,
     #[command(flatten)]
@@ -38,7 +43,7 @@ const MAX_EXPERIMENT_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 /// What kept it from measuring.
-pub(crate) fn run(mut args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let path = &args.experiment;
     let text = files::read_text(path, MAX_EXPERIMENT_BYTES, "an experiment")?;
     let shown = |error: ExperimentError| {
@@ -53,22 +58,35 @@ pub(crate) fn run(mut args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
             false => error,
         }
     };
-    if BenchFile::is(&text) {
-        let file = BenchFile::parse(&text).map_err(shown)?;
-        args.show.check_for_bench()?;
-        args.options.check_for_bench()?;
-        return super::bench::run_file(&file, &text, &args.show, &args.page, &args.options, cache);
-    }
     let mut experiment = Experiment::parse(&text)
         .and_then(|e| e.check_layers(&text, LAYERS).map(|()| e))
         .map_err(shown)?;
+    experiment
+        .check_instruments(&text, INSTRUMENTS)
+        .map_err(shown)?;
     read_files(&mut experiment, path)?;
-    let plan = Plan::of(&experiment);
-    args.options.seeds.get_or_insert(experiment.blocks.seeds);
-    args.show.check()?;
-    args.page.check()?;
-    let outcome = record(&plan, &experiment.name, &text, &args.options, cache)?;
-    finish(outcome, &args.show, &args.page, &[])
+    if experiment.workload.kind == Kind::Frames {
+        args.options.check_for_bench()?;
+    }
+    // What the command line says is what is done.
+    experiment.blocks.seeds = args.options.seeds.or(experiment.blocks.seeds);
+    let how = How {
+        text: &text,
+        shown: match experiment.workload.kind {
+            Kind::Frames => {
+                args.show.check_for_bench()?;
+                Shown::Rates(args.show.bench_format())
+            }
+            _ => Shown::Report(&args.show, &[]),
+        },
+        page: &args.page,
+        options: args.options,
+        watch: false,
+        stdin: false,
+        yes_change: &args.yes_change,
+        even_default_route: args.even_default_route,
+    };
+    super::experiment::run(&experiment, how, cache)
 }
 
 /// Read the files that knobs name; their paths are from the experiment's folder.
@@ -85,6 +103,9 @@ fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
             rules,
             file: Some(name.clone()),
         };
+    }
+    if let Some(recorded) = &mut experiment.functions.recorded {
+        *recorded = folder.join(&*recorded).display().to_string();
     }
     for module in experiment.modules_mut().filter(|m| !m.is_empty()) {
         let file = std::path::absolute(folder.join(&*module))?;

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
+use netplumb_report::figures::sweeps;
 use netplumb_report::terminal::View;
 use netplumb_report::times::{TimedClass, as_costs, classes, csv, diff, json, terminal};
-use netplumb_report::{analysis, printable, tree};
+use netplumb_report::{analysis, claims, printable, tree};
 
 use super::report::{ShowArgs, around, columns, print};
 use crate::exit::Usage;
@@ -61,6 +62,12 @@ pub(super) fn show(
     } else {
         let mut text = diff::of_arms(recording, directions, view.columns).unwrap_or_default();
         text.push_str(&terminal::render(recording, &views, &view));
+        if let Some(experiment) = &experiment {
+            let judged = claims::judge_blocks(experiment, recording);
+            text.push('\n');
+            text.push_str(&sweeps::render(experiment, recording, view.columns));
+            text.push_str(&claims::render(&judged, view.columns));
+        }
         if args.tree {
             for class in &stacks {
                 text.push_str(&format!("\n{}, ns\n", class.class));

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use netplumb_kernel::layers::LAYERS;
-use netplumb_model::bench::BenchFile;
 use netplumb_model::experiment::{Experiment, KNOBS, Knob};
 
 use crate::markdown::{self, Document};
@@ -49,11 +48,6 @@ fn accepted_by_experiment(text: &str) -> BTreeSet<String> {
     accepted(&Experiment::parse(text).unwrap_err().to_string())
 }
 
-fn accepted_by_bench(text: &str) -> BTreeSet<String> {
-    assert!(BenchFile::is(text), "{text}");
-    accepted(&BenchFile::parse(text).unwrap_err().to_string())
-}
-
 fn set<const N: usize>(keys: [&str; N]) -> BTreeSet<String> {
     keys.map(str::to_string).into()
 }
@@ -65,10 +59,15 @@ fn every_key_is_in_the_reference() {
     let sections = set([
         "workload",
         "blocks",
+        "filter",
+        "functions",
+        "probes",
+        "nics",
         "knobs",
         "vary",
         "arm",
         "published",
+        "figure",
         "claim",
         "scan",
     ]);
@@ -80,6 +79,11 @@ fn every_key_is_in_the_reference() {
     for (heading, section) in [
         ("## `[workload]`", "[workload]"),
         ("## `[blocks]`", "[blocks]"),
+        ("## `[filter]`", "[filter]"),
+        ("## `[functions]`", "[functions]"),
+        ("## `[probes]`", "[probes]"),
+        ("## `[nics]`", "[nics]"),
+        ("## `[[figure]]`", "[[figure]]"),
         ("## `[knobs]`", "[knobs]"),
         ("## `[knobs]`", "[vary]"),
         ("## `[[arm]]`", "[[arm]]"),
@@ -122,12 +126,12 @@ fn every_claim_is_in_the_reference() {
     let reference = Document::read("docs/reference/experiment.md");
     let mut claims = rows(&reference, "## `[[claim]]`");
     claims.retain(|row| row[0].trim() != "`kind`");
-    assert!(claims.len() >= 9, "{claims:?}");
+    assert!(claims.len() >= 12, "{claims:?}");
     for row in &claims {
         let kind = quoted(&row[0]).remove(0);
         let said: BTreeSet<String> = quoted(row.last().unwrap()).into_iter().collect();
         // All take these, as the text below the tables says.
-        let said = &said | &set(["says", "classes", "name"]);
+        let said = &said | &set(["says", "quantity", "name"]);
         let text = format!("name = \"x\"\n[[claim]]\nkind = \"{kind}\"\nno-such-key = 1\n");
         assert_eq!(said, accepted_by_experiment(&text), "{kind}");
     }
@@ -139,45 +143,6 @@ fn every_claim_is_in_the_reference() {
         .into_iter()
         .collect();
     assert_eq!(kinds, there_are);
-}
-
-/// Check the same of benches.
-#[test]
-fn every_key_of_a_bench_is_in_the_reference() {
-    let reference = Document::read("docs/reference/experiment.md");
-    let rows = rows(&reference, "## Benches");
-    let of = |section: &str| -> BTreeSet<String> {
-        rows.iter()
-            .filter_map(|row| row[0].trim().strip_prefix(&format!("`{section}` ")))
-            .flat_map(quoted)
-            .collect()
-    };
-    const FIGURE: &str = "[[figure]]\nname = \"f\"\ntitle = \"t\"\nbench = \"drop\"\n\
-        paths = [\"xdp\"]\nx = \"cores\"\ny = \"packets\"\n";
-    for section in ["[frames]", "[blocks]"] {
-        let text = format!("name = \"x\"\n{section}\nno-such-key = 1\n{FIGURE}");
-        assert_eq!(of(section), accepted_by_bench(&text), "{section}");
-    }
-    let top = &set(["name", "title", "question"]) | &set(["frames", "blocks", "figure", "claim"]);
-    let text = format!("no-such-key = 1\nname = \"x\"\n{FIGURE}");
-    assert_eq!(top, accepted_by_bench(&text));
-    let of_figure: BTreeSet<String> = rows
-        .iter()
-        .filter(|row| row.len() == 3 && !row[0].starts_with(" `["))
-        .flat_map(|row| quoted(&row[0]))
-        .collect();
-    assert_eq!(
-        of_figure,
-        accepted_by_bench(&format!("name = \"x\"\n{FIGURE}no-such-key = 1\n"))
-    );
-    for row in rows.iter().filter(|row| row.len() == 2) {
-        let mut said = quoted(&row[0]);
-        let kind = said.remove(0);
-        let said: BTreeSet<String> = said.into_iter().collect();
-        let text = format!("name = \"x\"\n[[claim]]\nkind = \"{kind}\"\nno-such-key = 1\n{FIGURE}");
-        let accepted = accepted_by_bench(&text);
-        assert_eq!(&said | &set(["says", "figure"]), accepted, "{kind}");
-    }
 }
 
 /// Check that every example in TOML is an experiment, or lines of one.

@@ -10,7 +10,7 @@ use netplumb_lab::vm::process::{Extra, Guest, VmError};
 use netplumb_lab::vm::trial;
 use netplumb_model::bench::{BenchArm, Limit};
 use netplumb_model::class::Link;
-use netplumb_model::experiment::{Knobs, Vary};
+use netplumb_model::experiment::Experiment;
 use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_model::recording::env;
 
@@ -123,12 +123,14 @@ fn plan(kernel: &str, with_nft: bool) -> GuestPlan {
 
 /// There is nothing to prepare: each block has a ground of its own.
 fn nothing() -> Result<RunPlan, EngineError> {
-    let plan = Plan::from_knobs(&Knobs::default(), &Vary::default(), 0, 0, 0);
-    let plan = plan.map_err(EngineError::Guest)?;
+    let plan = Plan::of(&Experiment::default());
     let run = plan.arms.first().map(|arm| plan.run_plan(arm));
     let run = run.ok_or_else(|| EngineError::Guest("there is no arm to prepare for".into()))?;
     Ok(RunPlan {
         link: Link::Lo,
+        packets: 0,
+        warmup_packets: 0,
+        blocks: 0,
         ..run
     })
 }

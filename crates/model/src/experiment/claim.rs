@@ -1,8 +1,9 @@
 //! Claims about the outcome, and what others published.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::Experiment;
+use super::{Experiment, Kind, Knobs};
+use crate::bench::DataPath;
 use crate::class::{Class, words};
 
 words! {
@@ -12,14 +13,14 @@ words! {
     Less = "less",
     /// It is larger.
     More = "more",
-    /// It is the same, to the instruction.
+    /// It is the same: to the instruction, or as far as blocks can tell.
     Same = "same",
     /// It is not.
     Different = "different",
 }
 
 /// What somebody published for one class, in their unit.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
     /// The class that it is about ("raw tx").
@@ -34,54 +35,77 @@ pub struct Published {
     pub top_us: f64,
 }
 
-/// A statement that the data bear out or don't.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Claim {
+/// Declares the kinds, each with what all have.
+macro_rules! claims {
+    ($($(#[$doc:meta])* $kind:ident { $($(#[$of_field:meta])* $field:ident: $type:ty,)* })*) => {
+        /// A statement that the data bear out or don't.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+        pub enum Claim {
+            $($(#[$doc])* $kind {
+                /// What the conclusion calls it.
+                #[serde(default)]
+                name: Option<String>,
+                /// The statement.
+                says: String,
+                /// The quantity; none for the instrument's first.
+                #[serde(default)]
+                quantity: Option<String>,
+                $($(#[$of_field])* $field: $type,)*
+            },)*
+        }
+
+        impl Claim {
+            /// The statement.
+            pub fn says(&self) -> &str {
+                match self { $(Claim::$kind { says, .. } => says,)* }
+            }
+
+            /// What the conclusion calls it.
+            pub fn name(&self) -> Option<&str> {
+                match self { $(Claim::$kind { name, .. } => name,)* }.as_deref()
+            }
+
+            /// The quantity that it is about, where it is not the instrument's first.
+            pub fn quantity(&self) -> Option<&str> {
+                match self { $(Claim::$kind { quantity, .. } => quantity,)* }.as_deref()
+            }
+        }
+    };
+}
+
+claims! {
     /// A layer costs nearly the same in every class: largest over smallest is
     /// at most `within_ratio`.
     Alike {
-        /// What the conclusion calls it.
-        #[serde(default)]
-        name: Option<String>,
-        /// The statement.
-        says: String,
         /// The layer.
         layer: String,
         /// The classes.
+        #[serde(default)]
         classes: Vec<Class>,
         /// The largest ratio that still counts as alike.
         within_ratio: f64,
         /// The arm; none for the first that has the class.
         #[serde(default)]
         arm: Option<String>,
-    },
+    }
     /// A layer's cost differs between classes: largest over smallest is more
     /// than `beyond_ratio`.
     Unlike {
-        /// What the conclusion calls it.
-        #[serde(default)]
-        name: Option<String>,
-        /// The statement.
-        says: String,
         /// The layer.
         layer: String,
         /// The classes.
+        #[serde(default)]
         classes: Vec<Class>,
         /// The ratio that has to be passed.
         beyond_ratio: f64,
         /// The arm; none for the first that has the class.
         #[serde(default)]
         arm: Option<String>,
-    },
+    }
     /// In every class, the layers of `of` together cost at most `within_ratio` of
     /// what those of `than` do.
     Smaller {
-        /// What the conclusion calls it.
-        #[serde(default)]
-        name: Option<String>,
-        /// The statement.
-        says: String,
         /// The layers held to be small.
         of: Vec<String>,
         /// The layers held to be large.
@@ -89,36 +113,29 @@ pub enum Claim {
         /// The largest share of these that is still small: at most 1.
         within_ratio: f64,
         /// The classes.
+        #[serde(default)]
         classes: Vec<Class>,
         /// The arm; none for the first that has the class.
         #[serde(default)]
         arm: Option<String>,
-    },
+    }
     /// The function that costs most of a layer, in each class: asked, not held.
     Bottleneck {
-        /// What the conclusion calls it.
-        #[serde(default)]
-        name: Option<String>,
-        /// The question.
-        says: String,
         /// The layer; none for the whole path.
         #[serde(default)]
         layer: Option<String>,
         /// The classes.
+        #[serde(default)]
         classes: Vec<Class>,
         /// The arm; none for the first that has the class.
         #[serde(default)]
         arm: Option<String>,
-    },
+    }
     /// Over arms that differ in a knob that is a number, the cost is a line: a
     /// fixed part, and a part for each unit of the knob.
     Linear {
-        /// What the conclusion calls it.
-        #[serde(default)]
-        name: Option<String>,
-        /// The statement.
-        says: String,
         /// The classes.
+        #[serde(default)]
         classes: Vec<Class>,
         /// The knob, as a recording has it ("size_bytes", "nft.rules").
         knob: String,
@@ -128,9 +145,12 @@ pub enum Claim {
         /// The layer; none for the whole path.
         #[serde(default)]
         layer: Option<String>,
-        /// The function, with its own instructions; none for all.
+        /// The function, with its own cost; none for all.
         #[serde(default)]
         function: Option<String>,
+        /// The stage; none for all.
+        #[serde(default)]
+        stage: Option<String>,
         /// The arms; none for all that have the class.
         #[serde(default)]
         arms: Vec<String>,
@@ -144,15 +164,11 @@ pub enum Claim {
         /// all, to the instruction.
         #[serde(default)]
         within_percent: Option<f64>,
-    },
+    }
     /// An arm beside another.
     Compare {
-        /// What the conclusion calls it.
-        #[serde(default)]
-        name: Option<String>,
-        /// The statement.
-        says: String,
         /// The classes.
+        #[serde(default)]
         classes: Vec<Class>,
         /// The arm compared.
         arm: String,
@@ -162,40 +178,38 @@ pub enum Claim {
         /// The layer; none for the whole path.
         #[serde(default)]
         layer: Option<String>,
-        /// The function, with its own instructions; none for all.
+        /// The function, with its own cost; none for all.
         #[serde(default)]
         function: Option<String>,
+        /// The stage; none for all.
+        #[serde(default)]
+        stage: Option<String>,
         /// How it is to stand to the other; none to ask.
         #[serde(default)]
         is: Option<Relation>,
-    },
-    /// The cost is the same in all arms, to the instruction.
+    }
+    /// The cost is the same in all arms: to the instruction, or as far as blocks can tell.
     Unchanged {
-        /// What the conclusion calls it.
-        #[serde(default)]
-        name: Option<String>,
-        /// The statement.
-        says: String,
         /// The classes.
+        #[serde(default)]
         classes: Vec<Class>,
         /// The layer; none for the whole path.
         #[serde(default)]
         layer: Option<String>,
-        /// The function, with its own instructions; none for all.
+        /// The function, with its own cost; none for all.
         #[serde(default)]
         function: Option<String>,
+        /// The stage; none for all.
+        #[serde(default)]
+        stage: Option<String>,
         /// The arms; none for all that have the class.
         #[serde(default)]
         arms: Vec<String>,
-    },
+    }
     /// The functions by which an arm differs from another most: asked, not held.
     ChangedBy {
-        /// What the conclusion calls it.
-        #[serde(default)]
-        name: Option<String>,
-        /// The question.
-        says: String,
         /// The classes.
+        #[serde(default)]
         classes: Vec<Class>,
         /// The arm compared.
         arm: String,
@@ -205,59 +219,96 @@ pub enum Claim {
         /// How many functions.
         #[serde(default)]
         top: Option<usize>,
-    },
+    }
     /// The arms, the cheapest first: asked, not held.
     Ranking {
-        /// What the conclusion calls it.
-        #[serde(default)]
-        name: Option<String>,
-        /// The question.
-        says: String,
         /// The classes.
+        #[serde(default)]
         classes: Vec<Class>,
         /// The layer; none for the whole path.
         #[serde(default)]
         layer: Option<String>,
-        /// The function, with its own instructions; none for all.
+        /// The function, with its own cost; none for all.
         #[serde(default)]
         function: Option<String>,
+        /// The stage; none for all.
+        #[serde(default)]
+        stage: Option<String>,
         /// The arms; none for all that have the class.
         #[serde(default)]
         arms: Vec<String>,
-    },
-}
-
-/// Every kind has these.
-macro_rules! of_all {
-    ($claim:expr, $field:ident) => {
-        match $claim {
-            Claim::Alike { $field, .. }
-            | Claim::Unlike { $field, .. }
-            | Claim::Smaller { $field, .. }
-            | Claim::Bottleneck { $field, .. }
-            | Claim::Linear { $field, .. }
-            | Claim::Compare { $field, .. }
-            | Claim::Unchanged { $field, .. }
-            | Claim::ChangedBy { $field, .. }
-            | Claim::Ranking { $field, .. } => $field,
-        }
-    };
+    }
+    /// A path has more of a quantity than another one (packets handled, if none is named):
+    /// the interval on the ratio is above 1.
+    Faster {
+        /// The figure whose arms are compared; none for all arms.
+        #[serde(default)]
+        figure: Option<String>,
+        /// The path.
+        path: DataPath,
+        /// The one that it is compared with.
+        than: DataPath,
+        /// Only arms with these levels.
+        #[serde(default, rename = "where")]
+        levels: Knobs,
+    }
+    /// A path keeps its CPU busy in every arm.
+    Pinned {
+        /// The figure; none for all arms.
+        #[serde(default)]
+        figure: Option<String>,
+        /// The path.
+        path: DataPath,
+        /// Only arms with these levels.
+        #[serde(default, rename = "where")]
+        levels: Knobs,
+        /// At least so many CPUs are busy in every arm, less those of the generator.
+        at_least: f64,
+    }
+    /// A path's CPU use grows with what is offered: from the least to the most by a
+    /// factor.
+    Scales {
+        /// The figure; none for all arms.
+        #[serde(default)]
+        figure: Option<String>,
+        /// The path.
+        path: DataPath,
+        /// Only arms with these levels.
+        #[serde(default, rename = "where")]
+        levels: Knobs,
+        /// The least factor.
+        by: f64,
+    }
 }
 
 impl Claim {
-    /// The statement.
-    pub fn says(&self) -> &str {
-        of_all!(self, says)
-    }
-
-    /// What the conclusion calls it.
-    pub fn name(&self) -> Option<&str> {
-        of_all!(self, name).as_deref()
-    }
-
-    /// The classes it is about.
+    /// The classes it is about; none of a claim about paths.
     pub fn classes(&self) -> &[Class] {
-        of_all!(self, classes)
+        match self {
+            Claim::Alike { classes, .. }
+            | Claim::Unlike { classes, .. }
+            | Claim::Smaller { classes, .. }
+            | Claim::Bottleneck { classes, .. }
+            | Claim::Linear { classes, .. }
+            | Claim::Compare { classes, .. }
+            | Claim::Unchanged { classes, .. }
+            | Claim::ChangedBy { classes, .. }
+            | Claim::Ranking { classes, .. } => classes,
+            Claim::Faster { .. } | Claim::Pinned { .. } | Claim::Scales { .. } => &[],
+        }
+    }
+
+    /// The figure and the paths, of a claim about paths.
+    pub fn paths(&self) -> Option<(Option<&str>, Vec<DataPath>)> {
+        match self {
+            Claim::Faster {
+                figure, path, than, ..
+            } => Some((figure.as_deref(), vec![*path, *than])),
+            Claim::Pinned { figure, path, .. } | Claim::Scales { figure, path, .. } => {
+                Some((figure.as_deref(), vec![*path]))
+            }
+            _ => None,
+        }
     }
 
     /// The layers that it names.
@@ -270,7 +321,10 @@ impl Claim {
             | Claim::Compare { layer, .. }
             | Claim::Unchanged { layer, .. }
             | Claim::Ranking { layer, .. } => layer.iter().map(String::as_str).collect(),
-            Claim::ChangedBy { .. } => Vec::new(),
+            Claim::ChangedBy { .. }
+            | Claim::Faster { .. }
+            | Claim::Pinned { .. }
+            | Claim::Scales { .. } => Vec::new(),
         }
     }
 
@@ -288,7 +342,44 @@ impl Claim {
                 let against = against.iter().map(String::as_str);
                 std::iter::once(arm.as_str()).chain(against).collect()
             }
+            Claim::Faster { .. } | Claim::Pinned { .. } | Claim::Scales { .. } => Vec::new(),
         }
+    }
+
+    /// Ratios and shares that can be none.
+    fn check_numbers(&self) -> Result<(), (&'static str, String)> {
+        let ratio = match self {
+            Claim::Alike { within_ratio, .. } => Some(("within_ratio", *within_ratio)),
+            Claim::Unlike { beyond_ratio, .. } => Some(("beyond_ratio", *beyond_ratio)),
+            _ => None,
+        };
+        if let Claim::Smaller {
+            within_ratio: r, ..
+        } = self
+            && !(*r > 0.0 && *r <= 1.0)
+        {
+            return Err((
+                "within_ratio",
+                format!("a ratio of {r}: small over large is more than 0 and at most 1"),
+            ));
+        }
+        if let Some((key, r)) = ratio
+            && (!r.is_finite() || r < 1.0)
+        {
+            return Err((
+                key,
+                format!("a ratio of {r}: largest over smallest is 1 or more"),
+            ));
+        }
+        if let Claim::Linear {
+            within_percent: Some(percent),
+            ..
+        } = self
+            && !(percent.is_finite() && (0.0..=100.0).contains(percent))
+        {
+            return Err(("within_percent", format!("{percent} percent: 0 to 100")));
+        }
+        Ok(())
     }
 }
 
@@ -305,44 +396,20 @@ impl Experiment {
                 }
             }
         }
+        let sends = matches!(self.workload.kind, Kind::Packets | Kind::Stream);
         for claim in &self.claims {
-            if claim.classes().is_empty() {
+            if let Some((figure, paths)) = claim.paths() {
+                self.check_paths(figure, &paths)?;
+                continue;
+            }
+            // Frames have no classes: their arms are compared as they are.
+            if claim.classes().is_empty() && self.workload.kind != Kind::Frames {
                 return Err((
                     "classes",
                     format!("the claim \"{}\" is about no class", claim.says()),
                 ));
             }
-            let ratio = match claim {
-                Claim::Alike { within_ratio, .. } => Some(("within_ratio", *within_ratio)),
-                Claim::Unlike { beyond_ratio, .. } => Some(("beyond_ratio", *beyond_ratio)),
-                _ => None,
-            };
-            if let Claim::Smaller {
-                within_ratio: r, ..
-            } = claim
-                && !(*r > 0.0 && *r <= 1.0)
-            {
-                return Err((
-                    "within_ratio",
-                    format!("a ratio of {r}: small over large is more than 0 and at most 1"),
-                ));
-            }
-            if let Some((key, r)) = ratio
-                && (!r.is_finite() || r < 1.0)
-            {
-                return Err((
-                    key,
-                    format!("a ratio of {r}: largest over smallest is 1 or more"),
-                ));
-            }
-            if let Claim::Linear {
-                within_percent: Some(percent),
-                ..
-            } = claim
-                && !(percent.is_finite() && (0.0..=100.0).contains(percent))
-            {
-                return Err(("within_percent", format!("{percent} percent: 0 to 100")));
-            }
+            claim.check_numbers()?;
             // The arms of a scan are known when its settings are.
             for name in claim.arms().into_iter().filter(|_| self.scan.is_none()) {
                 if !arms.iter().any(|arm| arm.name == name) {
@@ -356,7 +423,7 @@ impl Experiment {
                     ));
                 }
             }
-            for class in claim.classes() {
+            for class in claim.classes().iter().filter(|_| sends) {
                 if !arms.iter().any(|arm| arm.proto == class.proto) {
                     return Err((
                         "classes",
@@ -377,6 +444,34 @@ impl Experiment {
             }
         }
         Ok(())
+    }
+
+    /// Check that a claim about paths is about some that are measured.
+    fn check_paths(
+        &self,
+        figure: Option<&str>,
+        paths: &[DataPath],
+    ) -> Result<(), (&'static str, String)> {
+        if self.workload.kind != Kind::Frames {
+            let why = "a claim about paths is about frames: [workload] kind = \"frames\"";
+            return Err(("path", why.into()));
+        }
+        let (of, arms) = match figure {
+            None => ("the experiment".into(), self.bench_arms()?),
+            Some(name) => match self.figures.iter().find(|f| f.name == name) {
+                Some(figure) => (format!("figure `{name}`"), self.bench_arms_of(figure)?),
+                None => {
+                    let names: Vec<&str> = self.figures.iter().map(|f| f.name.as_str()).collect();
+                    let there = names.join(", ");
+                    let why = format!("no figure is called `{name}`: there are {there}");
+                    return Err(("figure =", why));
+                }
+            },
+        };
+        match paths.iter().find(|p| !arms.iter().any(|a| a.path == **p)) {
+            Some(path) => Err(("path", format!("{of} has no path {path}"))),
+            None => Ok(()),
+        }
     }
 }
 

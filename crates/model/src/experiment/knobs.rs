@@ -2,17 +2,13 @@
 //! lab, link and load each can act stands in [`super::acting`].
 
 mod declared;
+mod file;
 mod level;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-
 pub use declared::{Default as KnobDefault, Flag, KNOBS, Knob, Recorded, Said};
-use level::ReadLevel;
 pub use level::{Bytes, Level, Takes};
 
 use super::nft::Nft;
@@ -273,9 +269,10 @@ impl Knobs {
         BenchArm::of(&|key| self.level(key))
     }
 
-    /// The knob, of those that are set, that can't be in a lab with a workload, and why.
-    pub(super) fn misplaced(&self, lab: Lab, kind: Kind) -> Option<(&'static str, String)> {
-        self.set_ones().find_map(|knob| misplaced(knob, lab, kind))
+    /// The knob, of those that are set, that can be in none of these labs with a workload,
+    /// and why.
+    pub(super) fn misplaced(&self, labs: &[Lab], kind: Kind) -> Option<(&'static str, String)> {
+        self.set_ones().find_map(|knob| misplaced(knob, labs, kind))
     }
 }
 
@@ -286,7 +283,7 @@ fn rules_of(level: &mut Level) -> Option<&mut Nft> {
     }
 }
 
-fn misplaced(knob: &'static Knob, lab: Lab, kind: Kind) -> Option<(&'static str, String)> {
+fn misplaced(knob: &'static Knob, given: &[Lab], kind: Kind) -> Option<(&'static str, String)> {
     let list = |words: Vec<&str>| words.join(" or ");
     if !knob.workloads.contains(&kind) {
         let kinds = knob.workloads.iter().map(|kind| kind.as_str()).collect();
@@ -297,10 +294,11 @@ fn misplaced(knob: &'static Knob, lab: Lab, kind: Kind) -> Option<(&'static str,
         );
         return Some((knob.key, why));
     }
-    if !knob.labs.contains(&lab) {
+    if !given.iter().any(|lab| knob.labs.contains(lab)) {
         let labs = knob.labs.iter().map(|lab| lab.as_str()).collect();
+        let here = given.first().map_or("", |lab| lab.as_str());
         let why = format!(
-            "{} is for the lab {}, and not for {lab}",
+            "{} is for the lab {}, and not for {here}",
             knob.key,
             list(labs)
         );
@@ -430,8 +428,8 @@ impl Vary {
         all
     }
 
-    pub(super) fn misplaced(&self, lab: Lab, kind: Kind) -> Option<(&'static str, String)> {
-        self.set_ones().find_map(|knob| misplaced(knob, lab, kind))
+    pub(super) fn misplaced(&self, labs: &[Lab], kind: Kind) -> Option<(&'static str, String)> {
+        self.set_ones().find_map(|knob| misplaced(knob, labs, kind))
     }
 }
 
@@ -463,179 +461,5 @@ impl Arm {
             let below = name.strip_prefix(key)?.strip_prefix('.')?;
             Some((below, level.as_str()))
         })
-    }
-}
-
-/// The keys that a file may have, for serde to list.
-fn keys() -> &'static [&'static str] {
-    static KEYS: std::sync::LazyLock<Vec<&'static str>> =
-        std::sync::LazyLock::new(|| KNOBS.iter().map(|knob| knob.key).collect());
-    &KEYS
-}
-
-impl<'de> Deserialize<'de> for Knobs {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Knobs, D::Error> {
-        let table = deserializer.deserialize_map(ReadTable { lists: false })?;
-        let mut levels = BTreeMap::new();
-        for (key, list) in table {
-            levels.extend(list.into_iter().map(|level| (key.clone(), level)));
-        }
-        Ok(Knobs { levels })
-    }
-}
-
-impl<'de> Deserialize<'de> for Vary {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Vary, D::Error> {
-        let levels = deserializer.deserialize_map(ReadTable { lists: true })?;
-        Ok(Vary { levels })
-    }
-}
-
-type Levels = BTreeMap<Key, Vec<Level>>;
-
-/// Reads a table of knobs, each with a level, or with a list of them.
-struct ReadTable {
-    lists: bool,
-}
-
-impl<'de> Visitor<'de> for ReadTable {
-    type Value = Levels;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a table of knobs")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Levels, A::Error> {
-        let mut levels = Levels::new();
-        let mut seen = BTreeSet::new();
-        while let Some(at) = map.next_key_seed(ReadKey {
-            words: keys(),
-            field: true,
-        })? {
-            let read = ReadKnob {
-                at,
-                lists: self.lists,
-            };
-            levels.extend(map.next_value_seed(read)?);
-            if !seen.insert(at) {
-                return Err(A::Error::duplicate_field(KNOBS[at].key));
-            }
-        }
-        Ok(levels)
-    }
-}
-
-/// Reads a key that has to be one of these words, and gives its number.
-struct ReadKey {
-    words: &'static [&'static str],
-    /// Whether they are called fields.
-    field: bool,
-}
-
-impl<'de> DeserializeSeed<'de> for ReadKey {
-    type Value = usize;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<usize, D::Error> {
-        deserializer.deserialize_identifier(self)
-    }
-}
-
-impl Visitor<'_> for ReadKey {
-    type Value = usize;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_str<E: Error>(self, key: &str) -> Result<usize, E> {
-        let found = self.words.iter().position(|word| *word == key);
-        found.ok_or_else(|| match self.field {
-            true => E::unknown_field(key, self.words),
-            false => E::unknown_variant(key, self.words),
-        })
-    }
-}
-
-/// Reads what a knob is set to.
-struct ReadKnob {
-    at: usize,
-    lists: bool,
-}
-
-impl<'de> DeserializeSeed<'de> for ReadKnob {
-    type Value = Levels;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Levels, D::Error> {
-        let (at, takes) = (self.at, KNOBS[self.at].takes);
-        if takes.is_table() {
-            return deserializer.deserialize_map(self);
-        }
-        let lists = self.lists;
-        let levels = ReadLevels { takes, lists }.deserialize(deserializer)?;
-        let below = String::new();
-        Ok(Levels::from([(Key { at, below }, levels)]))
-    }
-}
-
-impl<'de> Visitor<'de> for ReadKnob {
-    type Value = Levels;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a table for `{}`", KNOBS[self.at].key)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Levels, A::Error> {
-        let mut all = Levels::new();
-        let (at, takes, lists) = (self.at, KNOBS[self.at].takes, self.lists);
-        loop {
-            let below = match takes {
-                Takes::Switches { words, .. } => {
-                    let read = ReadKey {
-                        words,
-                        field: false,
-                    };
-                    let at = map.next_key_seed(read)?;
-                    at.map(|at| words[at].to_string())
-                }
-                _ => map.next_key::<String>()?,
-            };
-            let Some(below) = below else { break };
-            let levels = map.next_value_seed(ReadLevels { takes, lists })?;
-            all.insert(Key { at, below }, levels);
-        }
-        Ok(all)
-    }
-}
-
-/// Reads one level, or a list of them.
-struct ReadLevels {
-    takes: Takes,
-    lists: bool,
-}
-
-impl<'de> DeserializeSeed<'de> for ReadLevels {
-    type Value = Vec<Level>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<Level>, D::Error> {
-        match self.lists {
-            true => deserializer.deserialize_seq(self),
-            false => Ok(vec![ReadLevel(self.takes).deserialize(deserializer)?]),
-        }
-    }
-}
-
-impl<'de> Visitor<'de> for ReadLevels {
-    type Value = Vec<Level>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of levels")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Level>, A::Error> {
-        let mut levels = Vec::new();
-        while let Some(level) = list.next_element_seed(ReadLevel(self.takes))? {
-            levels.push(level);
-        }
-        Ok(levels)
     }
 }

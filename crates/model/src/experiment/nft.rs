@@ -186,6 +186,25 @@ impl Nft {
         }
     }
 
+    /// As a file has it.
+    pub(super) fn as_toml(&self) -> toml::Value {
+        let one =
+            |key: &str, value: toml::Value| toml::Table::from_iter([(key.to_string(), value)]);
+        match self {
+            Nft::Text { rules, file: None } => rules.as_str().into(),
+            Nft::Text {
+                file: Some(file), ..
+            }
+            | Nft::File(file) => one("file", file.as_str().into()).into(),
+            Nft::NeverMatching(n) => {
+                let mut table = one(if n.set { "set" } else { "rules" }, n.count.into());
+                table.insert("hook".into(), n.hook.as_str().into());
+                table.insert("match".into(), n.looks.as_str().into());
+                table.into()
+            }
+        }
+    }
+
     /// As an arm's knobs.
     pub(super) fn set_knobs(&self, knobs: &mut BTreeMap<String, String>) {
         let mut set = |key: &str, value: String| knobs.insert(key.into(), value);

@@ -1,10 +1,10 @@
 //! A scan: many settings, changed one at a time.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Which settings are changed. Each makes an arm of its own beside every arm that
 /// the experiment has.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scan {
     /// Settings below /proc/sys whose names begin with one of these.

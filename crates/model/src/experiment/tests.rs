@@ -357,3 +357,222 @@ fn scans_have_bounds() {
         assert!(error.line >= 3, "{scan}: {error}");
     }
 }
+
+const FRAMES: &str = r#"
+name = "small"
+lab = "netns"
+
+[workload]
+kind = "frames"
+
+[[figure]]
+name = "3"
+title = "by cores"
+x = "cores"
+y = "handled"
+vary = { path = ["xdp", "tc"], cores = [1, 2] }
+published = [{ label = "XDP", x = 1, y = 24e6 }]
+
+[[figure]]
+name = "4"
+title = "by load"
+x = "rate"
+y = "CPU use"
+knobs.apart = "on"
+vary = { path = ["xdp"], rate = ["100k", "1M"] }
+
+[[claim]]
+kind = "faster"
+says = "XDP is ahead"
+figure = "3"
+path = "xdp"
+than = "tc"
+where = { cores = 1 }
+"#;
+
+/// Check that every combination of a figure is an arm, once.
+#[test]
+fn figures_have_arms() {
+    let file = Experiment::parse(FRAMES).unwrap();
+    assert_eq!(file.arms().len(), 2 * 2 + 2);
+    let of = |n: usize| file.arms_of(&file.figures[n]);
+    let along: Vec<f64> = (of(1).iter())
+        .map(|arm| number_of("rate", &arm.told("rate").unwrap()).unwrap())
+        .collect();
+    assert_eq!(along, [100e3, 1e6]);
+    let arms = file.bench_arms().unwrap();
+    assert!(arms[5].apart && !arms[0].apart);
+    assert_eq!(of(0).len(), 4);
+    // A knob of the file is one of its figures, unless they set it otherwise.
+    let more = FRAMES.replace("[[claim]]", "[vary]\nqueues = [1, 2]\n[[claim]]");
+    let file = Experiment::parse(&more).unwrap();
+    assert_eq!(file.arms_of(&file.figures[1]).len(), 2 * 2);
+    assert_eq!(file.arms().len(), (2 * 2 + 2) * 2);
+}
+
+/// Check that what is wrong with an experiment of frames is told, with what is right.
+#[test]
+fn mistakes_of_frames() {
+    for (right, wrong, says) in [
+        (
+            "[\"xdp\", \"tc\"]",
+            "[\"xdp\", \"route\"]",
+            "no path of `drop`",
+        ),
+        ("cores = [1, 2]", "cores = [0]", "1 to 1024"),
+        (
+            "rate = [\"100k\", \"1M\"]",
+            "rate = [\"fast\"]",
+            "is no rate",
+        ),
+        (
+            "figure = \"3\"",
+            "figure = \"9\"",
+            "no figure is called `9`",
+        ),
+        ("than = \"tc\"", "than = \"dpdk\"", "has no path dpdk"),
+        ("x = \"cores\"", "x = \"core\"", "did you mean `cores`?"),
+        ("y = \"handled\"", "y = \"packets\"", "`handled`"),
+        ("name = \"small\"", "name = \"../x\"", "name is to be"),
+        ("knobs.apart", "knobs.apurt", "did you mean `apart`"),
+        (
+            "kind = \"frames\"",
+            "kind = \"frame\"",
+            "did you mean `frames`?",
+        ),
+        (
+            "kind = \"frames\"",
+            "kind = \"frames\"\nrate = 5",
+            "[knobs] rate",
+        ),
+        (
+            "kind = \"frames\"",
+            "kind = \"frames\"\n[knobs]\nsize_bytes = 5",
+            "packets or stream",
+        ),
+        ("lab = \"netns\"", "lab = \"host\"", "[nics]"),
+        ("where = { cores", "where = { core", "did you mean `cores`?"),
+    ] {
+        assert!(FRAMES.contains(right), "{right}");
+        let said = Experiment::parse(&FRAMES.replace(right, wrong)).unwrap_err();
+        assert!(said.to_string().contains(says), "{wrong}: {said}");
+    }
+}
+
+/// Check that labs, kinds of workload and what belongs to them fit together, or are
+/// refused by line with what is right.
+#[test]
+fn labs_and_workloads() {
+    let of = |lab: &str, rest: &str| {
+        Experiment::parse(&format!("name = \"x\"\nlab = \"{lab}\"\n{rest}\n"))
+    };
+    for (lab, rest) in [
+        ("netns", "instruments = [\"stages\", \"samples\"]"),
+        ("vm", "instruments = [\"exact\", \"functions\"]"),
+        (
+            "vm",
+            "[workload]\nkind = \"command\"\ncommand = [\"true\"]\npeer = \"nc -l\"",
+        ),
+        (
+            "netns",
+            "[workload]\nkind = \"stream\"\nrate = 500\n[blocks]\ntime = \"500ms\"",
+        ),
+        (
+            "host",
+            "[workload]\nkind = \"traffic\"\nduration = \"10s\"\n[filter]\nport = 80",
+        ),
+        (
+            "host",
+            "[workload]\nkind = \"frames\"\n[nics]\nnic = \"a\"\nfrom = \"b\"",
+        ),
+        (
+            "netns",
+            "[vary]\nbridge = [\"off\", \"on\"]\nqueues = [1, 2]",
+        ),
+    ] {
+        let experiment = of(lab, rest).unwrap_or_else(|e| panic!("{lab} {rest}: {e}"));
+        let written = experiment.to_toml().unwrap();
+        assert_eq!(Experiment::parse(&written), Ok(experiment), "{written}");
+    }
+    for (lab, rest, line, says) in [
+        ("moon", "", 2, "unknown variant"),
+        ("host", "", 1, "lab = \"netns\""),
+        ("vm", "[workload]\nkind = \"traffic\"", 4, "lab = \"host\""),
+        ("vm", "[workload]\nwindow = \"1s\"", 4, "kind traffic"),
+        ("vm", "[workload]\nkind = \"command\"", 4, "needs command"),
+        (
+            "netns",
+            "[workload]\nkind = \"command\"\ncommand = [\"x\"]\npeer = \"y\"",
+            6,
+            "vm",
+        ),
+        ("netns", "[knobs]\nkernel = \"debian\"", 4, "lab vm"),
+        ("netns", "[knobs]\nlink = \"e1000\"", 4, "lo and veth"),
+        ("netns", "[knobs]\ncores = 2", 4, "frames"),
+        ("netns", "[blocks]\ntime = \"soon\"", 4, "500ms"),
+        ("netns", "[blocks]\nseeds = 2", 4, "guests"),
+        ("netns", "[blocks]\nsearch = true", 4, "frames"),
+        ("vm", "instruments = []", 3, "is empty"),
+    ] {
+        let error = of(lab, rest).unwrap_err();
+        assert!(error.to_string().contains(says), "{lab} {rest}: {error}");
+        assert_eq!(error.line, line, "{lab} {rest}: {error}");
+    }
+    let text = "name = \"x\"\ninstruments = [\"exakt\"]\n";
+    let experiment = Experiment::parse(text).unwrap();
+    let error = experiment
+        .check_instruments(text, &["exact", "stages"])
+        .unwrap_err();
+    assert_eq!(
+        (error.line, error.hint.as_deref()),
+        (2, Some("did you mean `exact`?"))
+    );
+}
+
+/// Check that every knob is written as it is read, whatever it takes.
+#[test]
+fn knobs_are_written_as_they_are_read() {
+    let text = "name = \"x\"\n[knobs]\noffload = { gro = true, tso = \"off\" }\n\
+                sysctl.\"net.core.x\" = \"1\"\nnft = { set = 9, hook = \"input\" }\n\
+                mtu_bytes = \"9K\"\ncmdline = \"5\"\n[vary]\nsize_bytes = [10, \"1K\"]\n\
+                qdisc = [\"\", \"netem  delay 20us\"]\n";
+    let experiment = Experiment::parse(text).unwrap();
+    let written = experiment.to_toml().unwrap();
+    assert!(written.contains("size_bytes = [10, 1024]"), "{written}");
+    assert_eq!(Experiment::parse(&written), Ok(experiment), "{written}");
+}
+
+/// Check that no two knobs have one key or one flag for the same workload, that each default
+/// is a level, and that each takes its place among those that vary.
+#[test]
+fn declarations_of_knobs() {
+    for (n, knob) in KNOBS.iter().enumerate() {
+        for other in &KNOBS[..n] {
+            let together = other
+                .workloads
+                .iter()
+                .any(|kind| knob.workloads.contains(kind));
+            let flags = (knob.flag.name(), other.flag.name());
+            assert_ne!(knob.key, other.key);
+            assert!(
+                !together || flags.0.is_none() || flags.0 != flags.1,
+                "{}",
+                knob.key
+            );
+            assert_ne!(knob.turn, other.turn, "{} and {}", knob.key, other.key);
+        }
+        if let KnobDefault::Level(level) = knob.default {
+            assert_eq!(
+                knob.takes.parse(level),
+                Ok(Level::Text(level.into())),
+                "{}",
+                knob.key
+            );
+        }
+        assert!(
+            !knob.help.is_empty() && !knob.help.ends_with('.'),
+            "{}",
+            knob.key
+        );
+    }
+}

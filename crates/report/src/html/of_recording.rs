@@ -51,7 +51,7 @@ pub fn report_page(
         unit: unit(recording),
         facts: facts(recording),
         trust: footer(recording, views),
-        claims: experiment.map_or_else(Vec::new, |experiment| judged(experiment, views)),
+        claims: experiment.map_or_else(Vec::new, |experiment| judged(experiment, recording, views)),
         figures: experiment.map_or_else(Vec::new, |experiment| figure(experiment, views)),
         functions: functions(recording),
         classes: views
@@ -210,8 +210,12 @@ fn facts(recording: &Recording) -> Vec<Fact> {
     facts
 }
 
-fn judged(experiment: &Experiment, views: &[ClassView<'_>]) -> Vec<PageClaim> {
-    claims::judge(experiment, views)
+fn judged(
+    experiment: &Experiment,
+    recording: &Recording,
+    views: &[ClassView<'_>],
+) -> Vec<PageClaim> {
+    claims::judge_all(experiment, recording, views)
         .into_iter()
         .map(|claim| PageClaim {
             says: printable(&claim.says, TEXT_LETTERS),

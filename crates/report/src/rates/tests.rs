@@ -13,7 +13,7 @@ use netplumb_stats::judge::Verdict;
 use super::{arms, csv, diff, is_bench, json, terminal};
 
 /// A block of an arm in which so many packets came through in half a second.
-pub(super) fn block(packets: u64, lost: u64, limit_pps: Option<f64>) -> Measured {
+pub(crate) fn block(packets: u64, lost: u64, limit_pps: Option<f64>) -> Measured {
     let sent = packets + lost;
     let dropped = |cause: &str, n: u64| {
         let some = (n > 0).then(|| (cause.to_string(), n));

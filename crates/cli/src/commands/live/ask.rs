@@ -3,77 +3,26 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::Context;
 use netplumb_model::class::{Link, Proto};
-use netplumb_model::experiment::Offload;
+use netplumb_model::experiment::{Experiment, Lab};
 use netplumb_model::recording::Recording;
-use netplumb_model::timing::{Filter, Roles, Selection, TimingSpec};
+use netplumb_model::timing::{Clock, Filter, Selection, TimingSpec};
 use netplumb_report::printable;
 use netplumb_sys::netns::Namespace;
 
-use super::{EXACT, FUNCTIONS, Lab, MAX_FUNCTIONS, STAGES, TOLD_PACKETS};
+use super::{AskedClock, MAX_FUNCTIONS, TOLD_PACKETS};
 use crate::commands::path::PathArgs;
 use crate::exit::{CannotHere, Usage};
-
-/// A time: a number with a unit, or of seconds.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || {
-        format!(
-            "`{}` is no time: it takes 10s, 500ms or 2m",
-            printable(text, 40)
-        )
-    };
-    let at = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
-    let factor = match unit {
-        "" | "s" => 1.0,
-        "ms" => 1e-3,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(wrong()),
-    };
-    let seconds = number.trim().parse::<f64>().map_err(|_| wrong())? * factor;
-    match seconds {
-        s if !(0.01..=86_400.0).contains(&s) => Err("it takes from 10ms to 24h".to_string()),
-        s => Ok(Duration::from_secs_f64(s)),
-    }
-}
-
-/// A share: per cent, or a number up to 1.
-pub(super) fn share(text: &str) -> Result<f64, String> {
-    let (number, factor) = match text.strip_suffix('%') {
-        Some(number) => (number, 0.01),
-        None => (text, 1.0),
-    };
-    let share = number.trim().parse::<f64>().ok().map(|n| n * factor);
-    share
-        .filter(|s| *s > 0.0 && *s <= 1.0)
-        .ok_or_else(|| format!("`{}` is no share: it takes 5% or 0.05", printable(text, 40)))
-}
-
-/// An offload and its level.
-pub(super) fn offload(text: &str) -> Result<(String, String), String> {
-    let (name, level) = text
-        .split_once('=')
-        .ok_or("it takes NAME=on or NAME=off, like gro=on")?;
-    let name: Offload = name.parse().map_err(|e| format!("{e}"))?;
-    match level {
-        "on" | "off" => Ok((name.to_string(), level.to_string())),
-        other => Err(format!("`{}`: it takes on or off", printable(other, 40))),
-    }
-}
 
 /// What can't be asked for together.
 ///
 /// # Errors
 /// It is: what to do instead.
-pub(super) fn check(args: &PathArgs) -> anyhow::Result<()> {
+pub(crate) fn check(args: &PathArgs) -> anyhow::Result<()> {
     let live = &args.live;
-    if live.lab != Lab::Vm && live.clock.is(EXACT) {
+    if live.lab != Lab::Vm && live.clock == AskedClock::Exact {
         return Err(CannotHere(
             "`exact` counts the instructions of a guest, never of this machine: use --lab vm, or \
              here --clock functions or stages"
@@ -98,7 +47,7 @@ pub(super) fn check(args: &PathArgs) -> anyhow::Result<()> {
         return Err(Usage("--watch is for people: leave out --json or --csv".into()).into());
     }
     if live.lab != Lab::Host
-        && let Some(link) = args.link.iter().find(|l| **l == Link::Any)
+        && let Some(link) = args.knobs.levels("link").into_iter().find(is_any)
     {
         return Err(Usage(format!(
             "--link {link}: it takes lo, veth, virtio-net, e1000, usb-net"
@@ -106,6 +55,10 @@ pub(super) fn check(args: &PathArgs) -> anyhow::Result<()> {
         .into());
     }
     Ok(())
+}
+
+fn is_any(link: &&str) -> bool {
+    *link == Link::Any.as_str()
 }
 
 /// Options that can't be there, each with the reason if it is.
@@ -149,10 +102,9 @@ fn in_vm(args: &PathArgs) -> Clashes {
 fn in_netns(args: &PathArgs) -> Clashes {
     let live = &args.live;
     let mut clashes = of_this_kernel(args);
-    let nics = args
-        .link
-        .iter()
-        .any(|l| !matches!(l, Link::Lo | Link::Veth | Link::Any));
+    let links = args.knobs.levels("link");
+    let here = [Link::Lo, Link::Veth, Link::Any].map(Link::as_str);
+    let nics = links.iter().any(|link| !here.contains(link));
     let filtered = "the lab netns has namespaces of its own: it is for --lab host";
     clashes.extend([
         (
@@ -175,18 +127,18 @@ fn in_host(args: &PathArgs) -> Clashes {
                  traffic";
     let mut clashes = of_this_kernel(args);
     clashes.extend([
-        ("--link", (!args.link.is_empty()).then_some(sends)),
-        ("--forward", args.forward.then_some(sends)),
-        ("--bridge", live.bridge.then_some(sends)),
-        ("--queues", live.queues.is_some().then_some(sends)),
-        ("--offload", (!live.offload.is_empty()).then_some(sends)),
-        ("--size", (!args.size.is_empty()).then_some(sends)),
-        ("--mtu", (!args.mtu.is_empty()).then_some(sends)),
+        ("--link", args.knobs.has("link").then_some(sends)),
+        ("--forward", args.knobs.has("forward").then_some(sends)),
+        ("--bridge", args.knobs.has("bridge").then_some(sends)),
+        ("--queues", args.knobs.has("queues").then_some(sends)),
+        ("--offload", args.knobs.has("offload").then_some(sends)),
+        ("--size", args.knobs.has("size_bytes").then_some(sends)),
+        ("--mtu", args.knobs.has("mtu_bytes").then_some(sends)),
         ("--packets", args.packets.is_some().then_some(sends)),
         ("--warmup", args.warmup.is_some().then_some(sends)),
         ("--rate", live.rate.is_some().then_some(sends)),
         ("--stream", live.stream.then_some(sends)),
-        ("--sysctl", (!args.sysctl.is_empty()).then_some(sends)),
+        ("--sysctl", args.knobs.has("sysctl").then_some(sends)),
         (
             "--measure-cost",
             live.measure_cost
@@ -200,9 +152,9 @@ fn in_host(args: &PathArgs) -> Clashes {
 fn of_this_kernel(args: &PathArgs) -> Clashes {
     let guests = "it is for guests: use --lab vm";
     vec![
-        ("--kernel", (!args.kernel.is_empty()).then_some(guests)),
-        ("--mitigations", args.mitigations.is_some().then_some(guests)),
-        ("--cmdline", args.cmdline.is_some().then_some(guests)),
+        ("--kernel", args.knobs.has("kernel").then_some(guests)),
+        ("--mitigations", args.knobs.has("mitigations").then_some(guests)),
+        ("--cmdline", args.knobs.has("cmdline").then_some(guests)),
         ("--quick", args.options.quick.then_some(guests)),
         ("--cold", args.options.cold.then_some(guests)),
         ("--jobs", args.options.jobs.is_some().then_some(guests)),
@@ -211,15 +163,15 @@ fn of_this_kernel(args: &PathArgs) -> Clashes {
             "--resume",
             args.options.resume.then_some("a clock of time does not go on where it was: measure again, into another file with --output"),
         ),
-        ("--with", args.command.with_files().then_some(guests)),
-        ("--peer", args.command.has_peer().then_some("in the labs host and netns start it yourself, or use --lab vm")),
+        ("--with", (!args.command.with_files().is_empty()).then_some(guests)),
+        ("--peer", args.command.peer().is_some().then_some("in the labs host and netns start it yourself, or use --lab vm")),
         ("--stdin", args.command.takes_stdin().then_some("a command of the labs host and netns has our standard input anyhow")),
     ]
 }
 
 fn of_clock(args: &PathArgs) -> Clashes {
     let live = &args.live;
-    let stages = live.clock.is(STAGES);
+    let stages = live.clock == AskedClock::Stages;
     let selects = "stages have no functions to choose: use --clock functions";
     vec![
         (
@@ -282,17 +234,19 @@ pub(crate) fn check_exact(args: &PathArgs) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// A name that nothing here has, or a recording that can't be read.
-pub(super) fn spec(args: &PathArgs) -> anyhow::Result<TimingSpec> {
-    let live = &args.live;
+pub(crate) fn spec(experiment: &Experiment, clock: Option<Clock>) -> anyhow::Result<TimingSpec> {
+    let Experiment {
+        filter: asked,
+        functions,
+        probes,
+        ..
+    } = experiment;
     let mut filter = Filter {
-        protos: args.proto.clone(),
-        family: match args.family.as_slice() {
-            [one] => Some(*one),
-            _ => None,
-        },
-        port: live.port,
-        address: live.address,
-        pid: live.pid,
+        protos: asked.proto.clone(),
+        family: asked.family,
+        port: asked.port,
+        address: asked.address,
+        pid: asked.pid,
         ..Filter::default()
     };
     if filter.protos.contains(&Proto::Command) {
@@ -301,43 +255,42 @@ pub(super) fn spec(args: &PathArgs) -> anyhow::Result<TimingSpec> {
         )
         .into());
     }
-    if live.interface.is_some() || live.netns.is_some() {
-        let within = match &live.netns {
+    if asked.interface.is_some() || asked.netns.is_some() {
+        let within = match &asked.netns {
             Some(name) => namespace(name)?,
             None => Namespace::current().context("find the own network namespace")?,
         };
         filter.namespaces = vec![within.inode().context("number a network namespace")?];
-        if let Some(name) = &live.interface {
+        if let Some(name) = &asked.interface {
             filter.interface = Some(interface(name, &within)?);
         }
     }
-    if let Some(pid) = live.pid
+    if let Some(pid) = asked.pid
         && !Path::new(&format!("/proc/{pid}")).exists()
     {
         return Err(Usage(format!("--pid {pid}: there is no such process")).into());
     }
-    if let Some(path) = &live.cgroup {
-        filter.cgroup = Some(cgroup(path)?);
+    if let Some(path) = &asked.cgroup {
+        filter.cgroup = Some(cgroup(Path::new(path))?);
     }
-    let recorded = match &live.from_recording {
-        Some(path) => recorded(&netplumb_store::read(path)?),
+    let recorded = match &functions.recorded {
+        Some(path) => recorded(&netplumb_store::read(Path::new(path))?),
         None => Vec::new(),
     };
-    let layers: Vec<String> = args.show.layer().map(String::from).into_iter().collect();
+    let share = probes.max_overhead.map(|share| share.0);
     Ok(TimingSpec {
-        instrument: live.clock().unwrap_or(FUNCTIONS).into(),
-        roles: Roles::Calls,
+        clock: clock.unwrap_or(Clock::Functions),
         filter,
         selection: Selection {
-            discover: live.discover,
-            patterns: live.functions.clone(),
-            layers,
+            discover: functions.discover,
+            patterns: functions.names.clone(),
+            layers: experiment.layer.iter().cloned().collect(),
             recorded,
-            max_functions: live.max_functions.unwrap_or(MAX_FUNCTIONS),
-            max_overhead: live.max_overhead.filter(|share| *share < 1.0),
+            max_functions: functions.most.unwrap_or(MAX_FUNCTIONS),
+            max_overhead: share.filter(|share| *share < 1.0),
         },
         mechanism: None,
-        one_packet: if live.one_packet { TOLD_PACKETS } else { 0 },
+        one_packet: if probes.one_packet { TOLD_PACKETS } else { 0 },
     })
 }
 
@@ -413,31 +366,4 @@ fn recorded(recording: &Recording) -> Vec<String> {
         }
     }
     names
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check that times and shares are read with their units, and nothing else is.
-    #[test]
-    fn units() {
-        assert_eq!(duration("10"), Ok(Duration::from_secs(10)));
-        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-        for wrong in ["", "s", "10x", "-1", "0", "nan", "inf", "1e9h"] {
-            // What it takes: 10s, or from 10ms on.
-            assert!(duration(wrong).unwrap_err().contains("10"), "{wrong}");
-        }
-        assert_eq!(share("5%"), Ok(0.05));
-        assert_eq!(share("0.2"), Ok(0.2));
-        assert_eq!(share("100%"), Ok(1.0));
-        for wrong in ["", "%", "0", "101%", "2", "-5%"] {
-            assert!(share(wrong).unwrap_err().contains("5%"), "{wrong}");
-        }
-        assert!(offload("gro=on").is_ok());
-        assert!(offload("gro=1").unwrap_err().contains("on or off"));
-        assert!(offload("speed=on").unwrap_err().contains("gro"));
-    }
 }

@@ -2,9 +2,9 @@
 
 use std::fs;
 
+use netplumb_model::experiment::Lab;
 use netplumb_sys::proc;
 
-use super::Lab;
 use crate::exit::CannotHere;
 
 /// Numbers of include/uapi/linux/capability.h.
@@ -17,7 +17,7 @@ const BPF: (u32, &str) = (39, "CAP_BPF");
 ///
 /// # Errors
 /// It may not: which capabilities it lacks, and how to get them.
-pub(super) fn check(lab: Lab) -> Result<(), CannotHere> {
+pub(crate) fn check(lab: Lab) -> Result<(), CannotHere> {
     match missing(lab, effective().unwrap_or(0)).as_slice() {
         [] => Ok(()),
         missing => Err(CannotHere(told(lab, missing))),

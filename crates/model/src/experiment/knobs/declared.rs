@@ -390,7 +390,7 @@ pub const KNOBS: &[Knob] = &[
         default: Default::Told("the first that can"),
         recorded: Recorded::Always,
         turn: 31,
-        help: "what handles the frames: a path that can drop them, or one that can forward them",
+        help: "what handles the frames, of those that can do what is asked",
         ..OF_FRAMES
     },
     Knob {

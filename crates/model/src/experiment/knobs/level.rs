@@ -172,7 +172,7 @@ impl Takes {
     }
 
     /// Whether a number may stand for a level.
-    fn has_numbers(self) -> bool {
+    pub(super) fn has_numbers(self) -> bool {
         match self {
             Takes::Number { .. } | Takes::Bytes => true,
             Takes::Text { what, .. } => what != "string",

@@ -3,13 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netplumb_model::bench::{Axis, BenchFile, Figure, Offered, rate_of};
+use netplumb_model::experiment::{Experiment, Figure, number_of};
 use netplumb_model::recording::Recording;
 use netplumb_stats::welch::Mean;
 
 use super::arms::{latencies, rates};
 use super::costs::costs;
 use super::{Around, axis, chart, flow, ideal, log_axis, point, published, series};
+use crate::claims::{self, CPU_USE, HANDLED};
+use crate::figures::sweeps::{self, Point};
 use crate::html::report_page;
 use crate::number::{counted, printable};
 use crate::page::{
@@ -17,7 +19,6 @@ use crate::page::{
     PageSeriesKind,
 };
 use crate::rates::columns::share;
-use crate::rates::figures::{self, Point};
 use crate::rates::terminal::{footer, rate};
 use crate::rates::{ArmRates, arms, blocks, explain};
 
@@ -26,29 +27,24 @@ const TEXT_LETTERS: usize = 600;
 const FEW: usize = 3;
 /// Values that are further apart are on a scale of ratios.
 const RATIO: f64 = 30.0;
-/// What can be swept on the command line, and by which axis it is shown.
-const SWEPT: [(&str, Axis); 4] = [
-    ("cores", Axis::Cores),
-    ("rate", Axis::Rate),
-    ("size", Axis::Size),
-    ("flows", Axis::Flows),
-];
+/// Knobs of which there is a chart where they vary.
+const SWEPT: [&str; 5] = ["cores", "queues", "rate", "size", "flows"];
 
 /// The page of a recording. `file` is that of the experiment, if it was one.
-pub fn of_recording(recording: &Recording, file: Option<&BenchFile>) -> Page {
+pub fn of_recording(recording: &Recording, file: Option<&Experiment>) -> Page {
     // Of a search, blocks are trials, and lose packets on purpose.
     let (searched, arms): (Vec<_>, Vec<_>) =
         (arms(recording).into_iter()).partition(|a| !a.goals.is_empty());
     let figures = file.map_or_else(Vec::new, |file| {
         let all = file.figures.iter();
-        all.map(|f| figure(file, f, &arms)).collect()
+        all.map(|f| figure(file, f, recording)).collect()
     });
     let bench = PageBench {
         rates: rates(&arms, &searched),
         latency: latencies(&arms),
         charts: match file {
-            Some(_) => Vec::new(),
-            None => swept(&arms),
+            Some(file) if !file.figures.is_empty() => Vec::new(),
+            _ => swept(&arms),
         },
         flows: (invalid(recording, &searched).into_iter())
             .chain(arms.iter().flat_map(flows))
@@ -77,7 +73,7 @@ pub fn of_recording(recording: &Recording, file: Option<&BenchFile>) -> Page {
         facts: plain.facts,
         trust: footer(recording, &shown, &searched.iter().collect::<Vec<_>>()),
     };
-    let judged = file.map_or_else(Vec::new, |file| figures::judge(file, &arms));
+    let judged = file.map_or_else(Vec::new, |file| claims::judge_blocks(file, recording));
     Page {
         claims: judged
             .into_iter()
@@ -204,22 +200,25 @@ fn invalid(recording: &Recording, searched: &[ArmRates<'_>]) -> Vec<PageFlow> {
     found.into_values().collect()
 }
 
-fn figure(file: &BenchFile, figure: &Figure, arms: &[ArmRates<'_>]) -> PageChart {
-    let lines = figures::series(file, figure, arms);
+fn figure(file: &Experiment, figure: &Figure, recording: &Recording) -> PageChart {
+    let lines = sweeps::series(file, figure, recording);
     let mut all: Vec<PageSeries> = lines
         .iter()
         .map(|line| {
             let points = line.points.iter().filter_map(measured);
-            series(line.path.as_str(), PageSeriesKind::Line, points)
+            series(&line.name, PageSeriesKind::Line, points)
         })
         .collect();
-    if figure.x == Axis::Cores
-        && figure.y == Axis::Packets
+    if figure.x == "cores"
+        && figure.y == HANDLED
         && let Some(best) = all.iter().max_by(|a, b| one(a).total_cmp(&one(b)))
         && one(best) > 0.0
     {
         let name = format!("{}, if CPUs shared nothing", best.name);
-        all.push(ideal(&name, one(best), &figure.cores));
+        let mut cores: Vec<u32> = (best.points.iter()).map(|p| p.x as u32).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        all.push(ideal(&name, one(best), &cores));
     }
     if !figure.published.is_empty() {
         let marked = figure.published.iter();
@@ -231,7 +230,7 @@ fn figure(file: &BenchFile, figure: &Figure, arms: &[ArmRates<'_>]) -> PageChart
     }
     let title = format!("Figure {}: {}", figure.name, figure.title);
     let note = figure.note.trim().replace('\n', " ");
-    let axes = [axis_of(figure.x, &all), axis_of(figure.y, &[])];
+    let axes = [axis_of(&figure.x, &all), axis_of(&figure.y, &[])];
     chart(&title, &note, axes, all)
 }
 
@@ -258,14 +257,14 @@ fn one(series: &PageSeries) -> f64 {
 }
 
 /// An axis in its unit; along, on a scale of ratios where values are far apart.
-fn axis_of(which: Axis, along: &[PageSeries]) -> PageAxis {
+fn axis_of(which: &str, along: &[PageSeries]) -> PageAxis {
     let (label, unit) = match which {
-        Axis::Cores => ("CPUs that send", ""),
-        Axis::Rate => ("offered", "packets/s"),
-        Axis::Size => ("frame", "bytes"),
-        Axis::Flows => ("flows", ""),
-        Axis::Packets => ("handled", "packets/s"),
-        Axis::Cpu => ("CPUs busy", ""),
+        "cores" => ("CPUs that send", ""),
+        "rate" => ("offered", "packets/s"),
+        "size" => ("frame", "bytes"),
+        HANDLED => (HANDLED, "packets/s"),
+        CPU_USE => ("CPUs busy", ""),
+        other => (other, ""),
     };
     let all = along.iter().flat_map(|s| &s.points).map(|p| p.x);
     let (low, high) = all.fold((f64::INFINITY, 0.0_f64), |(l, h), x| (l.min(x), h.max(x)));
@@ -278,15 +277,11 @@ fn axis_of(which: Axis, along: &[PageSeries]) -> PageAxis {
 /// Without a file: a chart of packets by each setting that was varied.
 fn swept(arms: &[ArmRates<'_>]) -> Vec<PageChart> {
     let mut charts = Vec::new();
-    for (key, which) in SWEPT {
+    for key in SWEPT {
         let mut lines: BTreeMap<Vec<(&str, &str)>, Vec<PagePoint>> = BTreeMap::new();
         let mut values = BTreeSet::new();
         for arm in arms {
-            let at = arm
-                .arm
-                .knobs
-                .get(key)
-                .and_then(|value| number(which, value));
+            let at = arm.arm.knobs.get(key).and_then(|value| number(key, value));
             let (Some(x), Some(mean)) = (at, arm.handled_pps()) else {
                 continue;
             };
@@ -319,7 +314,7 @@ fn swept(arms: &[ArmRates<'_>]) -> Vec<PageChart> {
                 series(&words.join(" "), PageSeriesKind::Line, points)
             })
             .collect();
-        let axes = [axis_of(which, &all), axis_of(Axis::Packets, &[])];
+        let axes = [axis_of(key, &all), axis_of(HANDLED, &[])];
         charts.push(chart(&format!("Packets handled, by {key}"), "", axes, all));
     }
     charts
@@ -338,12 +333,9 @@ fn varied<'a>(lines: impl Iterator<Item = &'a Vec<(&'a str, &'a str)>>) -> BTree
 }
 
 /// A setting as a number; none of `imix` and `max`.
-fn number(which: Axis, value: &str) -> Option<f64> {
-    match which {
-        Axis::Rate => match rate_of(value) {
-            Ok(Offered::Pps(pps)) => Some(pps),
-            _ => None,
-        },
-        _ => value.parse().ok(),
+fn number(knob: &str, value: &str) -> Option<f64> {
+    match (knob, value) {
+        ("size", "imix") => None,
+        _ => number_of(knob, value),
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use netplumb_model::bench::BenchFile;
+use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Arm, Block, Ledger, Recording};
 use netplumb_testkit::golden;
 
@@ -372,32 +372,31 @@ const FILE: &str = r#"
 name = "small"
 title = "Small"
 question = "What?"
+lab = "netns"
+[workload]
+kind = "frames"
 [[figure]]
 name = "3"
 title = "By CPUs"
-bench = "drop"
-paths = ["xdp", "tc"]
+vary = { path = ["xdp", "tc"], cores = [1, 2] }
 x = "cores"
-y = "packets"
-cores = [1, 2]
+y = "handled"
 published = [{ label = "XDP", x = 1, y = 24e6 }]
 note = "Of\nnobody."
 [[figure]]
 name = "4"
 title = "By load"
-bench = "drop"
-paths = ["xdp"]
+vary = { path = ["xdp"], rate = ["1k", "1M"] }
 x = "rate"
-y = "cpu"
-rate = ["1k", "1M"]
+y = "CPU use"
 "#;
 
 /// A recording of every arm of a file, with two blocks each.
-fn of_file(file: &BenchFile) -> Recording {
+fn of_file(file: &Experiment) -> Recording {
     let mut all = recording();
     let (mut arms, mut measured) = (Vec::new(), Vec::new());
     for figure in &file.figures {
-        for arm in file.arms_of(figure).unwrap() {
+        for arm in file.bench_arms_of(figure).unwrap() {
             let number = arms.len() as u32;
             arms.push(Arm {
                 name: format!("arm {number}"),
@@ -436,7 +435,7 @@ fn of_file(file: &BenchFile) -> Recording {
 /// apart; and that the same arms without the file are charts of what was varied.
 #[test]
 fn figures_are_charts() {
-    let file = BenchFile::parse(FILE).unwrap();
+    let file = Experiment::parse(FILE).unwrap();
     let recording = of_file(&file);
     let page = of_recording(&recording, Some(&file));
     assert_eq!(

@@ -1,0 +1,284 @@
+//! Flags of knobs: made from the declarations, so that a knob that has one is on every
+//! command line that it belongs to.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use netplumb_model::experiment::{Flag, KNOBS, Kind, Knob, KnobDefault, Knobs, Recorded, Takes};
+
+/// Which knobs a command has.
+pub(crate) trait Shows: Clone + Send + Sync + 'static {
+    /// The heading of their help; none for that of the command.
+    const HEADING: Option<&'static str> = None;
+
+    /// Whether it has this one.
+    fn shows(knob: &Knob) -> bool;
+}
+
+/// Those of packets that plumb sends.
+#[derive(Debug, Clone)]
+pub(crate) struct OfPackets;
+
+impl Shows for OfPackets {
+    fn shows(knob: &Knob) -> bool {
+        knob.workloads.contains(&Kind::Packets)
+    }
+}
+
+/// Those of frames along a path.
+#[derive(Debug, Clone)]
+pub(crate) struct OfFrames;
+
+impl Shows for OfFrames {
+    fn shows(knob: &Knob) -> bool {
+        knob.workloads.contains(&Kind::Frames)
+    }
+}
+
+/// The levels that were given on a command line, knob by knob.
+#[derive(Clone)]
+pub(crate) struct KnobArgs<S> {
+    /// By what a recording calls the knob.
+    given: Vec<(String, String)>,
+    shows: PhantomData<S>,
+}
+
+impl<S> fmt::Debug for KnobArgs<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.given).finish()
+    }
+}
+
+impl<S> KnobArgs<S> {
+    /// All of them, by what a recording calls the knob.
+    pub(crate) fn given(&self) -> &[(String, String)] {
+        &self.given
+    }
+
+    /// The levels of a knob.
+    pub(crate) fn levels(&self, key: &str) -> Vec<&str> {
+        let of = self.given.iter().filter(|(name, _)| name == key);
+        of.map(|(_, level)| level.as_str()).collect()
+    }
+
+    /// Whether a knob was given, or one of a table.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        let table = format!("{key}.");
+        let mut names = self.given.iter().map(|(name, _)| name);
+        names.any(|name| name == key || name.starts_with(&table))
+    }
+}
+
+impl<S: Shows> KnobArgs<S> {
+    fn knobs() -> impl Iterator<Item = (&'static Knob, &'static str)> {
+        let shown = KNOBS.iter().filter(|knob| S::shows(knob));
+        shown.filter_map(|knob| Some((knob, knob.flag.name()?)))
+    }
+}
+
+/// What `all` stands for is known where it is asked for.
+pub(crate) const ALL: &str = "all";
+
+/// What a flag takes, as a recording has it: of a table with its key.
+fn level(knob: &Knob, text: &str) -> Result<String, String> {
+    if knob.key == "path" && text == ALL {
+        return Ok(text.into());
+    }
+    match knob.flag {
+        Flag::Pairs(_) => {
+            let takes = match knob.takes {
+                Takes::Settings => "it takes KEY=VALUE",
+                _ => "it takes NAME=on or NAME=off, like gro=on",
+            };
+            let (key, level) = text.split_once('=').ok_or(takes)?;
+            Knobs::of([(format!("{}.{key}", knob.key), level)])?;
+            Ok(text.into())
+        }
+        _ => {
+            let level = knob.takes.parse(text)?;
+            Ok(level.text().unwrap_or(text).to_string())
+        }
+    }
+}
+
+fn help(knob: &Knob) -> String {
+    let mut letters = knob.help.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string());
+    let mut help = first.unwrap_or_default() + letters.as_str();
+    // A long list of words is in no line of the reference.
+    if let Takes::Word { words, .. } = knob.takes
+        && !words.iter().any(|word| knob.help.contains(word))
+    {
+        help.push_str(&format!(" ({})", words.join(", ")));
+    }
+    help.push_str(match knob.flag {
+        Flag::List(_) => "; several with commas",
+        Flag::Again(_) => "; again for more",
+        Flag::Pairs(_) => "; again for more, and with another level of the same to compare them",
+        Flag::Switch(_) | Flag::None => "",
+    });
+    match (knob.key, knob.flag, knob.default) {
+        (_, Flag::Switch(_), _) => {}
+        ("path", ..) => help.push_str(" [default: all, which is those that can here]"),
+        (_, _, KnobDefault::Level(level) | KnobDefault::Told(level)) => {
+            help.push_str(&format!(" [default: {level}]"));
+        }
+    }
+    // Plain text has no marks for code.
+    help.replace('`', "")
+}
+
+fn value_name(knob: &Knob) -> &'static str {
+    match (knob.flag, knob.takes) {
+        (Flag::Pairs(_), Takes::Settings) => "KEY=VALUE",
+        (Flag::Pairs(_), _) => "NAME=on|off",
+        (_, Takes::Switch) => "on|off",
+        (_, Takes::Number { .. }) => "N",
+        (_, Takes::Bytes) => "BYTES",
+        (_, Takes::Text { what: "rate", .. }) => "PPS",
+        (_, Takes::Text { what: "string", .. }) => "TEXT",
+        (_, Takes::Text { .. }) => "SIZE",
+        _ => "NAME",
+    }
+}
+
+impl<S: Shows> Args for KnobArgs<S> {
+    fn augment_args(mut command: Command) -> Command {
+        for (knob, name) in Self::knobs() {
+            let mut arg = Arg::new(name).long(name).help(help(knob));
+            arg = match knob.flag {
+                Flag::Switch(_) => arg.action(ArgAction::SetTrue),
+                _ => arg
+                    .action(ArgAction::Append)
+                    .value_name(value_name(knob))
+                    .value_parser(move |text: &str| level(knob, text)),
+            };
+            if let Flag::List(_) = knob.flag {
+                arg = arg.value_delimiter(',');
+            }
+            if let Recorded::With(other) | Recorded::IfSetWith(other) = knob.recorded
+                && let Some(other) = Knob::of(other).and_then(|other| other.flag.name())
+            {
+                arg = arg.requires(other);
+            }
+            if let Some(heading) = S::HEADING {
+                arg = arg.help_heading(heading);
+            }
+            command = command.arg(arg);
+        }
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<S: Shows> FromArgMatches for KnobArgs<S> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut given = Vec::new();
+        for (knob, name) in Self::knobs() {
+            if let Flag::Switch(_) = knob.flag {
+                if matches.get_flag(name) {
+                    given.push((knob.key.to_string(), "on".to_string()));
+                }
+                continue;
+            }
+            for level in matches.get_many::<String>(name).into_iter().flatten() {
+                given.push(match (knob.flag, level.split_once('=')) {
+                    (Flag::Pairs(_), Some((key, level))) => {
+                        (format!("{}.{key}", knob.key), level.to_string())
+                    }
+                    _ => (knob.key.to_string(), level.clone()),
+                });
+            }
+        }
+        Ok(KnobArgs {
+            given,
+            shows: PhantomData,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse<S: Shows>(words: &[&str]) -> Result<Vec<(String, String)>, String> {
+        let command = KnobArgs::<S>::augment_args(Command::new("x").no_binary_name(true));
+        let matches = command.try_get_matches_from(words);
+        let matches = matches.map_err(|e| e.to_string())?;
+        let args = KnobArgs::<S>::from_arg_matches(&matches).map_err(|e| e.to_string())?;
+        Ok(args.given)
+    }
+
+    /// Check that every knob with a flag is on the command lines that it belongs to, and that
+    /// levels are read as files have them, or refused with what is right.
+    #[test]
+    fn flags_of_knobs() {
+        let all = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            let each = pairs.iter();
+            each.map(|(k, l)| (k.to_string(), l.to_string())).collect()
+        };
+        let given = parse::<OfPackets>(&[
+            "--size",
+            "10,4K",
+            "--offload",
+            "gro=on",
+            "--offload",
+            "gro=off",
+            "--forward",
+            "--queues",
+            "2",
+            "--qdisc",
+            "netem  delay 20us",
+            "--qdisc",
+            "",
+        ]);
+        let wanted = [
+            ("forward", "on"),
+            ("queues", "2"),
+            ("size_bytes", "10"),
+            ("size_bytes", "4096"),
+            ("offload.gro", "on"),
+            ("offload.gro", "off"),
+            ("qdisc", "netem delay 20us"),
+            ("qdisc", ""),
+        ];
+        assert_eq!(given, Ok(all(&wanted)));
+        let given = parse::<OfFrames>(&["--path", "xdp,all", "--rate", "0.25M", "--latency"]);
+        let wanted = [
+            ("path", "xdp"),
+            ("path", "all"),
+            ("rate", "250k"),
+            ("stamps", "on"),
+        ];
+        assert_eq!(given, Ok(all(&wanted)));
+        for (words, says) in [
+            (&["--link", "vet"][..], "veth"),
+            (&["--offload", "speed=on"], "gro"),
+            (&["--offload", "gro=1"], "on or off"),
+            (&["--offload", "gro"], "gro=on"),
+            (&["--sysctl", "net"], "KEY=VALUE"),
+            (&["--queues", "65"], "1 to 64"),
+            (&["--qdisc-in", "rx"], "--qdisc"),
+            (&["--cores", "1"], "--cores"),
+        ] {
+            let error = parse::<OfPackets>(words).unwrap_err();
+            assert!(error.contains(says), "{words:?}: {error}");
+        }
+        let shown = |knob: &&Knob| OfPackets::shows(knob) || OfFrames::shows(knob);
+        assert!(
+            KNOBS
+                .iter()
+                .filter(|k| k.flag.name().is_some())
+                .all(|k| shown(&k))
+        );
+    }
+}

@@ -1,0 +1,167 @@
+//! What an experiment compares: the arms of its file and of its figures.
+
+use super::{Experiment, Figure, Kind, Knobs, MAX_ARMS, Nft, Vary};
+use crate::bench::BenchArm;
+use crate::recording::Arm;
+
+impl Experiment {
+    /// All settings that are written out.
+    fn all_knobs_mut(&mut self) -> (Vec<&mut Knobs>, Vec<&mut Vary>) {
+        let mut knobs = vec![&mut self.knobs];
+        let mut vary = vec![&mut self.vary];
+        knobs.extend(self.arms.iter_mut().map(|arm| &mut arm.knobs));
+        for figure in &mut self.figures {
+            knobs.push(&mut figure.knobs);
+            vary.push(&mut figure.vary);
+        }
+        (knobs, vary)
+    }
+
+    /// Every place that may name a file of rules, to be read.
+    pub fn rulesets_mut(&mut self) -> impl Iterator<Item = &mut Nft> {
+        let (knobs, vary) = self.all_knobs_mut();
+        let fixed = knobs.into_iter().flat_map(Knobs::rules_mut);
+        fixed.chain(vary.into_iter().flat_map(Vary::rules_mut))
+    }
+
+    /// Every place that may name a module's file.
+    pub fn modules_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let (knobs, vary) = self.all_knobs_mut();
+        let fixed = knobs.into_iter().filter_map(|k| k.text_mut("module"));
+        fixed.chain(vary.into_iter().flat_map(|v| v.texts_mut("module")))
+    }
+
+    /// Whether there are arms beside those of figures: where a figure shows them, or there
+    /// is none, or they are written out.
+    fn has_arms(&self) -> bool {
+        let shown = self.figures.is_empty() || self.figures.iter().any(|f| !f.has_arms());
+        shown || !self.arms.is_empty()
+    }
+
+    /// What a figure varies, and what stands in it; what the file varies is in it as well,
+    /// unless the figure holds it.
+    fn sweep(&self, figure: &Figure) -> (Knobs, Vary) {
+        let fixed = figure.knobs.over(&self.knobs);
+        let vary = figure.vary.over(&self.vary.without(&figure.knobs));
+        (fixed, vary)
+    }
+
+    /// The arms, each with every knob set: those of the file, then those of figures that
+    /// are not among them.
+    pub fn arms(&self) -> Vec<Arm> {
+        if self.workload.kind == Kind::Frames {
+            let all = self.bench_arms().unwrap_or_default();
+            return all.iter().map(|arm| arm.arm(&all)).collect();
+        }
+        if self.workload.kind == Kind::Traffic {
+            return Vec::new();
+        }
+        let mut arms = match self.has_arms() {
+            true => self.own_arms(),
+            false => Vec::new(),
+        };
+        let same = |one: &Arm, other: &Arm| {
+            let name = String::new();
+            let unnamed = Arm {
+                name,
+                ..one.clone()
+            };
+            unnamed
+                == Arm {
+                    name: String::new(),
+                    ..other.clone()
+                }
+        };
+        for figure in self.figures.iter().filter(|figure| figure.has_arms()) {
+            for mut arm in self.made(&self.sweep(figure)) {
+                if arms.iter().any(|known| same(known, &arm)) {
+                    continue;
+                }
+                // Another figure's with other settings.
+                if arms.iter().any(|known| known.name == arm.name) {
+                    arm.name = format!("{}: {}", figure.name, arm.name);
+                }
+                arms.push(arm);
+            }
+        }
+        arms
+    }
+
+    fn own_arms(&self) -> Vec<Arm> {
+        let mut arms = Vec::new();
+        if self.arms.is_empty() || !self.vary.is_empty() {
+            arms = self.made(&(self.knobs.clone(), self.vary.clone()));
+        }
+        for named in &self.arms {
+            let knobs = named.knobs.over(&self.knobs);
+            arms.push(knobs.arm(named.name.clone(), self.lab));
+        }
+        arms
+    }
+
+    fn made(&self, (fixed, vary): &(Knobs, Vary)) -> Vec<Arm> {
+        let combinations = vary.combinations(MAX_ARMS).into_iter();
+        combinations
+            .map(|made| made.over(fixed).arm(vary.describe(&made), self.lab))
+            .collect()
+    }
+
+    /// The arms of a figure, as they are called among all.
+    pub fn arms_of(&self, figure: &Figure) -> Vec<Arm> {
+        if self.workload.kind == Kind::Frames {
+            let all = self.bench_arms().unwrap_or_default();
+            let arms = self.bench_arms_of(figure).unwrap_or_default();
+            return arms.iter().map(|arm| arm.arm(&all)).collect();
+        }
+        if !figure.has_arms() {
+            return self.own_arms();
+        }
+        let known = self.arms();
+        let same = |one: &Arm, other: &Arm| {
+            Arm {
+                name: other.name.clone(),
+                ..one.clone()
+            } == *other
+        };
+        let made = self.made(&self.sweep(figure)).into_iter();
+        made.filter_map(|arm| known.iter().find(|known| same(&arm, known)).cloned())
+            .collect()
+    }
+
+    /// The arms of frames, each once.
+    ///
+    /// # Errors
+    /// The knob, and what is wrong with its level.
+    pub fn bench_arms(&self) -> Result<Vec<BenchArm>, (&'static str, String)> {
+        let mut sweeps = Vec::new();
+        if self.has_arms() {
+            sweeps.push((self.knobs.clone(), self.vary.clone()));
+        }
+        let own = self.figures.iter().filter(|figure| figure.has_arms());
+        sweeps.extend(own.map(|figure| self.sweep(figure)));
+        let mut arms: Vec<BenchArm> = Vec::new();
+        for sweep in &sweeps {
+            for arm in bench_arms(sweep)? {
+                if !arms.contains(&arm) {
+                    arms.push(arm);
+                }
+            }
+        }
+        Ok(arms)
+    }
+
+    /// Those of a figure.
+    ///
+    /// # Errors
+    /// As [`Experiment::bench_arms`].
+    pub fn bench_arms_of(&self, figure: &Figure) -> Result<Vec<BenchArm>, (&'static str, String)> {
+        bench_arms(&self.sweep(figure))
+    }
+}
+
+fn bench_arms((fixed, vary): &(Knobs, Vary)) -> Result<Vec<BenchArm>, (&'static str, String)> {
+    let combinations = vary.combinations(MAX_ARMS).into_iter();
+    combinations
+        .map(|made| made.over(fixed).bench_arm())
+        .collect()
+}

@@ -1,0 +1,340 @@
+//! What each block of an arm had of a quantity: what claims and figures about anything that
+//! varies from block to block are made of.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::bench::{COUNTED, INSTRUCTIONS, Measured};
+use netplumb_model::class::Class;
+use netplumb_model::quantity::{Kind, Of, Repeats};
+use netplumb_model::recording::{Arm, Recording};
+use netplumb_model::symbol::base_name;
+use netplumb_model::timing::StageKind;
+
+use crate::number::printable;
+use crate::rates::terminal::rate;
+use crate::rates::{explain, is_bench};
+use crate::seeds;
+use crate::times::{self, TimedClass, is_timed};
+
+/// Packets handled, which a bench is about first.
+pub(crate) const HANDLED: &str = "handled";
+/// CPUs that were busy, without those that only send.
+pub(crate) const CPU_USE: &str = "CPU use";
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct What<'w> {
+    /// The quantity; none for the instrument's first.
+    pub(crate) quantity: Option<&'w str>,
+    /// Of this class, where the quantity is one of classes.
+    pub(crate) class: Option<Class>,
+    /// Of this layer.
+    pub(crate) layer: Option<&'w str>,
+    /// Of this function, its own.
+    pub(crate) function: Option<&'w str>,
+    /// Of this stage.
+    pub(crate) stage: Option<&'w str>,
+}
+
+/// The blocks of a recording.
+pub(crate) struct Samples<'r> {
+    recording: &'r Recording,
+    /// Of a bench, by block; none where a block does not count.
+    rates: Vec<Option<Measured>>,
+    times: Vec<TimedClass<'r>>,
+}
+
+/// Whether figures of a recording vary from block to block.
+pub(crate) fn varies(recording: &Recording) -> bool {
+    let repeats = recording.costs.first().and_then(|cost| {
+        let quantity = recording.quantities.get(cost.quantity as usize)?;
+        Some(quantity.repeats)
+    });
+    is_bench(recording)
+        || is_timed(recording)
+        || repeats.is_some_and(|repeats| repeats == Repeats::Statistically)
+}
+
+/// CPUs that were busy, without those that only send.
+pub(crate) fn busy_of_path(measured: &Measured) -> f64 {
+    let sends = |cpu: u32| {
+        measured
+            .generated
+            .iter()
+            .any(|g| g.cpu == cpu && g.frames > 0)
+    };
+    let handles = |cpu: u32| measured.handled.packets.get(&cpu).is_some_and(|n| *n > 0);
+    let cpus = measured.cpus.iter();
+    cpus.filter(|c| handles(c.cpu) || !sends(c.cpu))
+        .map(|c| c.busy)
+        .sum()
+}
+
+impl<'r> Samples<'r> {
+    /// Those of a recording.
+    pub(crate) fn of(recording: &'r Recording) -> Samples<'r> {
+        let rates = match is_bench(recording) {
+            true => (Measured::all_of(recording).into_iter())
+                .map(|measured| measured.invalid().is_none().then_some(measured))
+                .collect(),
+            false => Vec::new(),
+        };
+        let times = match is_timed(recording) {
+            true => times::classes(recording),
+            false => Vec::new(),
+        };
+        Samples {
+            recording,
+            rates,
+            times,
+        }
+    }
+
+    /// The arms that were measured as they were asked for: without repeats under other
+    /// seeds, without probes, and those that only say why.
+    pub(crate) fn arms(&self) -> impl Iterator<Item = (usize, &'r Arm)> {
+        let arms = self.recording.arms.iter().enumerate();
+        arms.filter(|(_, arm)| {
+            let bare = arm.knobs.get("probes").is_some_and(|on| on == "off");
+            !bare && !seeds::is_repeat(arm) && !explain::is_counted(arm)
+        })
+    }
+
+    /// The arm that an experiment asks for.
+    pub(crate) fn find(&self, wanted: &Arm) -> Option<usize> {
+        // Interfaces of the user's are of the machine, and in no experiment's arm.
+        let same = |arm: &Arm| {
+            let mut knobs = arm.knobs.clone();
+            knobs.remove("nics");
+            knobs == wanted.knobs && (is_bench(self.recording) || arm.name == wanted.name)
+        };
+        self.arms().find(|(_, arm)| same(arm)).map(|(n, _)| n)
+    }
+
+    /// What an arm is called.
+    pub(crate) fn name(&self, arm: usize) -> String {
+        printable(seeds::name(&self.recording.arms[arm]), 60)
+    }
+
+    /// The values of an arm's blocks.
+    ///
+    /// # Errors
+    /// Why there are none, as a part of a sentence.
+    pub(crate) fn values(&self, arm: usize, what: &What<'_>) -> Result<Vec<f64>, String> {
+        let found = match (what.quantity, self.rates.is_empty()) {
+            (None | Some(HANDLED), false) => self.rates_of(arm, Measured::handled_pps),
+            (Some(CPU_USE), false) => self.rates_of(arm, busy_of_path),
+            (Some(INSTRUCTIONS), false) => self.counted(arm),
+            (None, true) => self.costs(arm, what)?,
+            (Some(name), _) if self.is_of_costs(name) => self.costs(arm, what)?,
+            (Some(name), _) => self.scalars(arm, name)?,
+        };
+        match found.is_empty() {
+            true => Err(format!("{} was not measured", self.name(arm))),
+            false => Ok(found),
+        }
+    }
+
+    fn rates_of(&self, arm: usize, of: fn(&Measured) -> f64) -> Vec<f64> {
+        let blocks = self.recording.blocks.iter().zip(&self.rates);
+        let of_arm = blocks.filter(|(block, _)| block.arm as usize == arm);
+        of_arm.filter_map(|(_, m)| m.as_ref().map(of)).collect()
+    }
+
+    /// Kernel instructions of a packet along the path of an arm, where they were counted.
+    fn counted(&self, arm: usize) -> Vec<f64> {
+        let wanted = &self.recording.arms[arm].knobs;
+        let path = |key: &str| ["bench", "path", "frames", "family", "size"].contains(&key);
+        let is = |other: &Arm| {
+            other
+                .knobs
+                .get(COUNTED)
+                .is_some_and(|of| of == INSTRUCTIONS)
+                && (wanted.iter()).all(|(k, v)| !path(k) || other.knobs.get(k) == Some(v))
+        };
+        let counted = self.recording.arms.iter().position(is);
+        let blocks = self.recording.blocks.iter();
+        blocks
+            .filter(|block| Some(block.arm as usize) == counted && block.ledger.offered > 0)
+            .map(|block| block.kernel() as f64 / block.ledger.offered as f64)
+            .collect()
+    }
+
+    /// Whether a quantity is what costs are of, or times.
+    fn is_of_costs(&self, name: &str) -> bool {
+        let of = |quantity: u32| self.recording.quantities.get(quantity as usize);
+        let costs = self
+            .recording
+            .costs
+            .first()
+            .and_then(|cost| of(cost.quantity));
+        costs.is_some_and(|quantity| quantity.name == name)
+            || (!self.times.is_empty() && ["own time", "time"].contains(&name))
+    }
+
+    /// What the packets of a class cost, each, in each block.
+    fn costs(&self, arm: usize, what: &What<'_>) -> Result<Vec<f64>, String> {
+        let class = what
+            .class
+            .ok_or("the quantity is one of classes, and none is named")?;
+        let missing = || format!("there is no {class} of {} in the recording", self.name(arm));
+        if !self.times.is_empty() {
+            let mut views = self.times.iter();
+            let view = views.find(|view| view.arm == arm && view.class == class);
+            return timed(view.ok_or_else(missing)?, what);
+        }
+        let mut sums: BTreeMap<u32, u64> = (0..)
+            .zip(&self.recording.blocks)
+            .filter(|(_, block)| block.arm as usize == arm)
+            .map(|(n, _)| (n, 0))
+            .collect();
+        let is_part = |function: u32| {
+            let function = &self.recording.functions[function as usize];
+            match (what.function, what.layer) {
+                (Some(name), _) => base_name(&function.name) == name,
+                (None, Some(layer)) => function.layer.as_deref() == Some(layer),
+                (None, None) => true,
+            }
+        };
+        let is_class = self.recording.arms[arm].proto == class.proto;
+        for cost in self.recording.costs.iter().filter(|_| is_class) {
+            let node = &self.recording.nodes[cost.node as usize];
+            if let Some(sum) = sums.get_mut(&cost.block)
+                && cost.direction == class.direction
+                && is_part(node.function)
+            {
+                *sum += cost.own;
+            }
+        }
+        let each = |(block, sum): (u32, u64)| {
+            let packets = self.recording.blocks[block as usize].ledger.offered;
+            sum as f64 / packets.max(1) as f64
+        };
+        match is_class && sums.values().any(|sum| *sum > 0) {
+            true => Ok(sums.into_iter().map(each).collect()),
+            false => Err(missing()),
+        }
+    }
+
+    /// A quantity of blocks: a count by the second where blocks have a length.
+    fn scalars(&self, arm: usize, name: &str) -> Result<Vec<f64>, String> {
+        let quantities = self.recording.quantities.iter();
+        let known = quantities
+            .clone()
+            .position(|quantity| quantity.name == name);
+        let Some(id) = known else {
+            let mut names: Vec<&str> = quantities.map(|q| q.name.as_str()).collect();
+            names.dedup();
+            return Err(format!(
+                "no quantity is called `{}`: there are {}",
+                printable(name, 60),
+                printable(&names.join(", "), 400)
+            ));
+        };
+        let mut sums: BTreeMap<u32, f64> = BTreeMap::new();
+        for scalar in &self.recording.scalars {
+            let Of::Block(block) = scalar.of else {
+                continue;
+            };
+            let of = self.recording.blocks.get(block as usize);
+            let counts = self.rates.get(block as usize).is_none_or(Option::is_some);
+            if scalar.quantity as usize == id && counts && of.is_some_and(|b| b.arm as usize == arm)
+            {
+                *sums.entry(block).or_default() += scalar.value;
+            }
+        }
+        let is_count = self.recording.quantities[id].kind == Kind::Count;
+        let each = |(block, sum): (u32, f64)| {
+            let ns = self.recording.blocks[block as usize].duration_ns;
+            match is_count && ns > 0 {
+                true => sum * 1e9 / ns as f64,
+                false => sum,
+            }
+        };
+        Ok(sums.into_iter().map(each).collect())
+    }
+
+    /// A value in words.
+    pub(crate) fn told(&self, value: f64, what: &What<'_>) -> String {
+        match (what.quantity, self.rates.is_empty()) {
+            (None | Some(HANDLED), false) => format!("{}/s", rate(value)),
+            (Some(CPU_USE), _) => format!("{value:.2} CPUs"),
+            (Some(INSTRUCTIONS), _) => format!("{value:.1}"),
+            (quantity, _) => {
+                let quantities = self.recording.quantities.iter();
+                let known = quantities
+                    .clone()
+                    .find(|q| Some(q.name.as_str()) == quantity);
+                let unit = match known {
+                    Some(known) if known.kind == Kind::Count => format!("{}/s", known.unit),
+                    Some(known) => known.unit.clone(),
+                    None if self.times.is_empty() => String::new(),
+                    None => "ns".into(),
+                };
+                format!("{} {unit}", short(value)).trim_end().to_string()
+            }
+        }
+    }
+}
+
+/// A number to three digits or so.
+fn short(value: f64) -> String {
+    match value.abs() {
+        v if v >= 10_000.0 => rate(value),
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// Times of a class: a stage's mean over the packets of its way, or the own time of functions,
+/// or the whole way.
+fn timed(view: &TimedClass<'_>, what: &What<'_>) -> Result<Vec<f64>, String> {
+    if let Some(name) = what.stage {
+        let stage = view.stages.iter().find(|stage| stage.name == name);
+        let stage = stage.ok_or_else(|| {
+            let names: Vec<&str> = view.stages.iter().map(|s| s.name.as_str()).collect();
+            let there = match names.is_empty() {
+                true => "there are none".to_string(),
+                false => format!("there are {}", printable(&names.join(", "), 400)),
+            };
+            format!("no stage is called `{}`: {there}", printable(name, 60))
+        })?;
+        return Ok(stage.by_block.iter().flatten().copied().collect());
+    }
+    let functions = view.functions.iter().filter(|function| {
+        let of = &view.recording.functions[function.function as usize];
+        match (what.function, what.layer) {
+            (Some(name), _) => base_name(&of.name) == name,
+            (None, Some(layer)) => of.layer.as_deref() == Some(layer),
+            (None, None) => true,
+        }
+    });
+    let mut sums = vec![0.0; view.blocks.len()];
+    let mut seen = false;
+    for function in functions {
+        seen = true;
+        for (sum, own) in sums.iter_mut().zip(&function.self_by_block) {
+            *sum += own;
+        }
+    }
+    if seen {
+        let each = sums.iter().zip(&view.per_by_block);
+        return Ok(each.map(|(sum, per)| per.each(*sum)).collect());
+    }
+    if view.stages.is_empty() || what.function.is_some() || what.layer.is_some() {
+        return Err("no such function was timed".into());
+    }
+    // From the first to the last, where it is known of every packet.
+    let total = view.stages.iter().find(|s| s.kind == StageKind::Total);
+    if let Some(total) = total {
+        return Ok(total.by_block.iter().flatten().copied().collect());
+    }
+    let blocks = view.stages.iter().map(|stage| stage.by_block.len()).max();
+    let whole = |block: usize| -> Option<f64> {
+        let of = |stage: &times::Stage| stage.by_block.get(block).copied().flatten();
+        let times: Vec<f64> = view.stages.iter().filter_map(of).collect();
+        (!times.is_empty()).then(|| times.iter().sum())
+    };
+    Ok((0..blocks.unwrap_or(0)).filter_map(whole).collect())
+}

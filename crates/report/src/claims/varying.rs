@@ -1,0 +1,470 @@
+//! Claims about figures that vary from block to block: judged by intervals.
+
+use netplumb_model::bench::DataPath;
+use netplumb_model::class::Class;
+use netplumb_model::experiment::{Claim, Experiment, Knobs, Relation, number_of};
+use netplumb_model::recording::Arm;
+use netplumb_stats::ratio::{self, Interval};
+use netplumb_stats::welch::mean;
+
+use super::samples::{CPU_USE, HANDLED, Samples, What};
+use super::{Outcome, Verdict, holds, list};
+use crate::interval::told;
+
+/// Points that make a line worth a claim.
+const LEAST_POINTS: usize = 3;
+
+/// What the blocks say of a claim.
+pub(super) fn outcome(experiment: &Experiment, claim: &Claim, samples: &Samples<'_>) -> Outcome {
+    let found = match claim.paths() {
+        Some((figure, _)) => of_paths(experiment, claim, figure, samples),
+        None => of_arms(claim, samples),
+    };
+    match found {
+        Ok((verdict, because)) => Outcome {
+            verdict,
+            finding: because.clone(),
+            because,
+        },
+        Err(why) => Outcome::not_measured(why),
+    }
+}
+
+type Found = Result<(Verdict, String), String>;
+
+/// Class by class, or once where frames have none.
+fn of_arms(claim: &Claim, samples: &Samples<'_>) -> Found {
+    let within = match claim {
+        Claim::Alike { layer, .. } | Claim::Unlike { layer, .. } => {
+            return across_classes(claim, layer, samples);
+        }
+        Claim::Smaller { .. } => smaller,
+        Claim::Linear { .. } => linear,
+        Claim::Compare { .. } => compare,
+        Claim::Unchanged { .. } => unchanged,
+        Claim::Ranking { .. } => ranking,
+        _ => {
+            return Err("this kind of claim is about counts of instructions (`exact`)".into());
+        }
+    };
+    let classes: Vec<Option<Class>> = match claim.classes() {
+        [] => vec![None],
+        classes => classes.iter().copied().map(Some).collect(),
+    };
+    let mut verdict = Verdict::Holds;
+    let mut because = Vec::new();
+    for class in classes {
+        let (one, why) = within(claim, class, samples)?;
+        if one != Verdict::Holds {
+            verdict = one;
+        }
+        because.push(match class {
+            Some(class) => format!("{class}: {why}"),
+            None => why,
+        });
+    }
+    Ok((verdict, because.join("; ")))
+}
+
+/// What a claim is about, in a class.
+fn what(claim: &Claim, class: Option<Class>) -> What<'_> {
+    let (layer, function, stage) = match claim {
+        Claim::Linear {
+            layer,
+            function,
+            stage,
+            ..
+        }
+        | Claim::Compare {
+            layer,
+            function,
+            stage,
+            ..
+        }
+        | Claim::Unchanged {
+            layer,
+            function,
+            stage,
+            ..
+        }
+        | Claim::Ranking {
+            layer,
+            function,
+            stage,
+            ..
+        } => (layer.as_deref(), function.as_deref(), stage.as_deref()),
+        _ => (None, None, None),
+    };
+    What {
+        quantity: claim.quantity(),
+        class,
+        layer,
+        function,
+        stage,
+    }
+}
+
+/// The arms that a claim names, or all that have what it is about.
+fn arms(names: &[String], samples: &Samples<'_>, what: &What<'_>) -> Vec<(usize, Vec<f64>)> {
+    let named = |name: &str| names.is_empty() || names.iter().any(|known| known == name);
+    samples
+        .arms()
+        .filter(|(_, arm)| named(&arm.name))
+        .filter_map(|(n, _)| Some((n, samples.values(n, what).ok()?)))
+        .collect()
+}
+
+/// An arm by its name, or the first that has what a claim is about.
+fn arm(
+    name: Option<&str>,
+    samples: &Samples<'_>,
+    what: &What<'_>,
+) -> Result<(usize, Vec<f64>), String> {
+    match name {
+        Some(name) => {
+            let found = samples.arms().find(|(_, arm)| arm.name == name);
+            let (n, _) = found.ok_or_else(|| format!("there is no arm {name} in the recording"))?;
+            Ok((n, samples.values(n, what)?))
+        }
+        None => {
+            let mut why = "there is no arm in the recording".to_string();
+            for (n, _) in samples.arms() {
+                match samples.values(n, what) {
+                    Ok(values) => return Ok((n, values)),
+                    Err(because) => why = because,
+                }
+            }
+            Err(why)
+        }
+    }
+}
+
+fn interval(before: &[f64], after: &[f64]) -> Result<Interval, String> {
+    let found = ratio::ratio(before, after, [0.0; 2]);
+    found.ok_or_else(|| "it takes two blocks of each".to_string())
+}
+
+/// "1.24 times (1.20 to 1.28)".
+fn times(ratio: Interval) -> String {
+    let range = told(ratio, |end| format!("{end:.2}"));
+    format!("{:.2} times ({range})", ratio.value)
+}
+
+/// Whether one may be as the other.
+fn may_be_same(ratio: Interval) -> bool {
+    ratio.low <= 1.0 && ratio.high >= 1.0
+}
+
+fn compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
+    let Claim::Compare {
+        arm: name,
+        against,
+        is,
+        ..
+    } = claim
+    else {
+        return Err("it compares nothing".into());
+    };
+    let what = what(claim, class);
+    let (one, after) = arm(Some(name), samples, &what)?;
+    let (other, before) = arm(against.as_deref(), samples, &what)?;
+    let ratio = interval(&before, &after)?;
+    let verdict = match is {
+        None => Verdict::Answered,
+        Some(Relation::Less) => holds(ratio.high < 1.0),
+        Some(Relation::More) => holds(ratio.low > 1.0),
+        Some(Relation::Same) => holds(may_be_same(ratio)),
+        Some(Relation::Different) => holds(!may_be_same(ratio)),
+    };
+    let seen = match may_be_same(ratio) {
+        true => ": no difference seen",
+        false => "",
+    };
+    let because = format!(
+        "{} with {} against {} with {}, {}{seen}",
+        samples.told(mean(&after), &what),
+        samples.name(one),
+        samples.told(mean(&before), &what),
+        samples.name(other),
+        times(ratio)
+    );
+    Ok((verdict, because))
+}
+
+fn unchanged(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
+    let Claim::Unchanged { arms: names, .. } = claim else {
+        return Err("it is about no arms".into());
+    };
+    let what = what(claim, class);
+    let all = arms(names, samples, &what);
+    let [(first, before), rest @ ..] = &all[..] else {
+        return Err("no arm was measured".into());
+    };
+    if rest.is_empty() {
+        return Err("only one arm was measured".into());
+    }
+    let mut same = true;
+    let mut because = Vec::new();
+    for (n, after) in rest {
+        let ratio = interval(before, after)?;
+        same &= may_be_same(ratio);
+        because.push(format!("{} {}", samples.name(*n), times(ratio)));
+    }
+    let told = samples.told(mean(before), &what);
+    let of = samples.name(*first);
+    Ok((
+        holds(same),
+        format!("{told} with {of}; beside it {}", list(because.into_iter())),
+    ))
+}
+
+fn ranking(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
+    let Claim::Ranking { arms: names, .. } = claim else {
+        return Err("it is about no arms".into());
+    };
+    let what = what(claim, class);
+    let mut all = arms(names, samples, &what);
+    if all.is_empty() {
+        return Err("no arm was measured".into());
+    }
+    all.sort_by(|a, b| mean(&a.1).total_cmp(&mean(&b.1)));
+    let told: Vec<String> = all
+        .iter()
+        .map(|(n, values)| format!("{} {}", samples.name(*n), samples.told(mean(values), &what)))
+        .collect();
+    Ok((Verdict::Answered, told.join(", ")))
+}
+
+fn linear(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
+    let Claim::Linear {
+        knob,
+        unit,
+        arms: names,
+        from,
+        to,
+        within_percent,
+        ..
+    } = claim
+    else {
+        return Err("it is about no line".into());
+    };
+    let what = what(claim, class);
+    let within = from.map_or(f64::MIN, |n| n as f64)..=to.map_or(f64::MAX, |n| n as f64);
+    let of: std::collections::BTreeMap<usize, &Arm> = samples.arms().collect();
+    let points: Vec<(f64, f64)> = arms(names, samples, &what)
+        .into_iter()
+        .filter_map(|(n, values)| Some((number_of(knob, &of[&n].told(knob)?)?, mean(&values))))
+        .filter(|(x, _)| within.contains(x))
+        .collect();
+    if points.len() < LEAST_POINTS {
+        return Err(format!(
+            "a line takes {LEAST_POINTS} arms with a number for {knob}"
+        ));
+    }
+    let (fixed, each) = line(&points).ok_or("there is no line through these")?;
+    let off = |(x, y): &(f64, f64)| ((fixed + each * x - y) / y.abs().max(1e-9)).abs() * 100.0;
+    let worst = points.iter().map(off).fold(0.0, f64::max);
+    let because = format!(
+        "{} and {} for each {}, at worst {worst:.1}% off",
+        samples.told(fixed, &what),
+        samples.told(each, &what),
+        unit.as_deref().unwrap_or(knob),
+    );
+    let Some(percent) = within_percent else {
+        return Err(format!(
+            "{because}; figures that vary are on a line to within_percent only"
+        ));
+    };
+    Ok((holds(worst <= *percent), because))
+}
+
+/// The line of least squares: its height at nothing, and its slope.
+fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let n = points.len() as f64;
+    let (x, y) = (
+        points.iter().map(|p| p.0).sum::<f64>() / n,
+        points.iter().map(|p| p.1).sum::<f64>() / n,
+    );
+    let along: f64 = points.iter().map(|p| (p.0 - x).powi(2)).sum();
+    let up: f64 = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
+    (along > 0.0).then(|| (y - up / along * x, up / along))
+}
+
+/// A layer's part of every class of an arm: the largest over the smallest.
+fn across_classes(claim: &Claim, layer: &str, samples: &Samples<'_>) -> Found {
+    let mut all = Vec::new();
+    for class in claim.classes() {
+        let what = What {
+            layer: Some(layer),
+            ..what(claim, Some(*class))
+        };
+        let name = claim.arms().first().copied();
+        all.push((*class, arm(name, samples, &what)?.1));
+    }
+    all.sort_by(|a, b| mean(&a.1).total_cmp(&mean(&b.1)));
+    let (Some(least), Some(most)) = (all.first(), all.last()) else {
+        return Err("no class is named".into());
+    };
+    let ratio = interval(&least.1, &most.1)?;
+    let verdict = match claim {
+        Claim::Alike { within_ratio, .. } => holds(ratio.high <= *within_ratio),
+        Claim::Unlike { beyond_ratio, .. } => holds(ratio.low > *beyond_ratio),
+        _ => Verdict::NotMeasured,
+    };
+    Ok((
+        verdict,
+        format!("{} over {}: {}", most.0, least.0, times(ratio)),
+    ))
+}
+
+fn smaller(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
+    let Claim::Smaller {
+        of,
+        than,
+        within_ratio,
+        arm: name,
+        ..
+    } = claim
+    else {
+        return Err("it is about no layers".into());
+    };
+    let sum = |layers: &[String]| -> Result<Vec<f64>, String> {
+        let mut sums: Vec<f64> = Vec::new();
+        for layer in layers {
+            let what = What {
+                layer: Some(layer),
+                ..what(claim, class)
+            };
+            let (_, values) = arm(name.as_deref(), samples, &what)?;
+            sums.resize(values.len().max(sums.len()), 0.0);
+            sums.iter_mut().zip(values).for_each(|(sum, v)| *sum += v);
+        }
+        Ok(sums)
+    };
+    let ratio = interval(&sum(than)?, &sum(of)?)?;
+    let because = format!("{} of {}: {}", of.join("+"), than.join("+"), times(ratio));
+    Ok((holds(ratio.high <= *within_ratio), because))
+}
+
+/// An arm that was asked for, and what its blocks had, if they had anything.
+type Asked = (Arm, Result<Vec<f64>, String>);
+
+/// The arms of a path, in a figure or in all.
+fn of_path(
+    experiment: &Experiment,
+    figure: Option<&str>,
+    path: DataPath,
+    levels: &Knobs,
+    samples: &Samples<'_>,
+    what: &What<'_>,
+) -> Vec<Asked> {
+    let figure = figure.and_then(|name| experiment.figures.iter().find(|f| f.name == name));
+    let wanted = match figure {
+        Some(figure) => experiment.arms_of(figure),
+        None => experiment.arms(),
+    };
+    let is = |arm: &Arm| {
+        let mut set = levels.set_ones().map(|knob| knob.key);
+        arm.level("path") == Some(path.as_str()) && set.all(|key| arm.level(key) == levels.get(key))
+    };
+    let values = |arm: &Arm| match samples.find(arm) {
+        Some(n) => samples.values(n, what),
+        None => Err(format!("{} was not measured", arm.name)),
+    };
+    let wanted = wanted.into_iter().filter(is);
+    wanted
+        .map(|arm| {
+            let found = values(&arm);
+            (arm, found)
+        })
+        .collect()
+}
+
+fn of_paths(
+    experiment: &Experiment,
+    claim: &Claim,
+    figure: Option<&str>,
+    samples: &Samples<'_>,
+) -> Found {
+    let of = |path: &DataPath, levels: &Knobs, what: &What<'_>| {
+        of_path(experiment, figure, *path, levels, samples, what)
+    };
+    let by = |quantity| What {
+        quantity: Some(claim.quantity().unwrap_or(quantity)),
+        ..What::default()
+    };
+    match claim {
+        Claim::Faster {
+            path, than, levels, ..
+        } => {
+            let what = by(HANDLED);
+            let mut because = Vec::new();
+            let mut verdict = Verdict::Holds;
+            let pairs = of(path, levels, &what).into_iter();
+            for ((arm, one), (_, other)) in pairs.zip(of(than, levels, &what)) {
+                let ratio = interval(&other?, &one?)?;
+                if ratio.low <= 1.0 {
+                    verdict = Verdict::DoesNotHold;
+                }
+                because.push(format!("{} with {}", times(ratio), arm.name));
+            }
+            match because.is_empty() {
+                true => Err("no arm is meant".into()),
+                false => Ok((verdict, because.join(", "))),
+            }
+        }
+        Claim::Pinned {
+            path,
+            levels,
+            at_least,
+            ..
+        } => {
+            let what = by(CPU_USE);
+            let all = means(of(path, levels, &what))?;
+            let least = all
+                .iter()
+                .map(|(_, mean)| *mean)
+                .fold(f64::INFINITY, f64::min);
+            let told = samples.told(least, &what);
+            Ok((
+                holds(least >= *at_least),
+                format!("{told} busy at the least"),
+            ))
+        }
+        Claim::Scales {
+            path,
+            levels,
+            by: factor,
+            ..
+        } => {
+            let what = by(CPU_USE);
+            let mut all = means(of(path, levels, &what))?;
+            all.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let ends = all.first().zip(all.last()).filter(|_| all.len() > 1);
+            let ((_, least), (_, most)) = ends.ok_or("it takes two rates")?;
+            let because = format!(
+                "{} busy at the least rate, {} at the greatest",
+                samples.told(*least, &what),
+                samples.told(*most, &what)
+            );
+            Ok((holds(*most >= factor * least), because))
+        }
+        _ => Err("it is about no path".into()),
+    }
+}
+
+/// The mean of each arm, by what it was offered.
+fn means(all: Vec<Asked>) -> Result<Vec<(f64, f64)>, String> {
+    let mut means = Vec::new();
+    for (arm, values) in all {
+        let offered = arm.level("rate").and_then(|rate| number_of("rate", rate));
+        means.push((offered.unwrap_or(f64::INFINITY), mean(&values?)));
+    }
+    match means.is_empty() {
+        true => Err("no arm is meant".into()),
+        false => Ok(means),
+    }
+}
+
+#[cfg(test)]
+mod tests;

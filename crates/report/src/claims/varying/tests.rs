@@ -1,0 +1,181 @@
+use netplumb_model::experiment::Experiment;
+use netplumb_model::recording::{Block, Ledger, Recording, env};
+
+use crate::claims::{Judged, Verdict, judge_blocks};
+use crate::figures::sweeps;
+use crate::rates::tests::block;
+use crate::times::tests::recording::{functions, functions_scaled, stages, stages_scaled};
+
+/// Two recordings of one arm each as one of two.
+fn beside(mut before: Recording, after: Recording) -> Recording {
+    let (arms, blocks) = (before.arms.len() as u32, before.blocks.len() as u32);
+    before.arms[0].name = "before".into();
+    before.arms.extend(after.arms);
+    before.arms[arms as usize].name = "after".into();
+    before
+        .blocks
+        .extend(after.blocks.into_iter().map(|block| Block {
+            arm: block.arm + arms,
+            ..block
+        }));
+    before
+        .stages
+        .extend(after.stages.into_iter().map(|mut stage| {
+            stage.block += blocks;
+            stage
+        }));
+    before
+        .timed
+        .extend(after.timed.into_iter().map(|mut timed| {
+            timed.block += blocks;
+            timed
+        }));
+    before
+}
+
+fn judged(recording: &Recording, claim: &str) -> Judged {
+    let text = format!(
+        "name = \"x\"\nlab = \"netns\"\n[[arm]]\nname = \"before\"\n[[arm]]\nname = \"after\"\n\
+         [[claim]]\nsays = \"?\"\nclasses = [\"udp tx\"]\n{claim}\n"
+    );
+    let experiment = Experiment::parse(&text).unwrap();
+    judge_blocks(&experiment, recording).remove(0)
+}
+
+const COMPARED: &str = "kind = \"compare\"\narm = \"after\"\nagainst = \"before\"";
+
+/// Check that claims about a stage are judged by intervals: a planted change is one, and the
+/// same against the same is none.
+#[test]
+fn stages_compared() {
+    let slower = beside(stages(), stages_scaled(&[("qdisc", 5_000)]));
+    let same = beside(stages(), stages());
+    let of = |recording, is: &str| {
+        let claim = format!("{COMPARED}\nstage = \"qdisc\"\nis = \"{is}\"");
+        judged(recording, &claim).verdict
+    };
+    assert_eq!(of(&slower, "more"), Verdict::Holds);
+    assert_eq!(of(&slower, "less"), Verdict::DoesNotHold);
+    assert_eq!(of(&slower, "same"), Verdict::DoesNotHold);
+    assert_eq!(of(&same, "same"), Verdict::Holds);
+    assert_eq!(of(&same, "different"), Verdict::DoesNotHold);
+    let told = judged(&same, COMPARED);
+    assert_eq!(told.verdict, Verdict::Answered);
+    assert!(told.because.contains("no difference seen"), "{told:?}");
+    let gone = judged(&same, &format!("{COMPARED}\nstage = \"nowhere\""));
+    assert_eq!(gone.verdict, Verdict::NotMeasured);
+    assert!(gone.because.contains("qdisc"), "{gone:?}");
+}
+
+/// Check the same of functions and layers, and that what only counts can say is not said.
+#[test]
+fn functions_compared() {
+    let name = functions().functions[0].name.clone();
+    let slower = beside(functions(), functions_scaled(&[(&name, 2.0)]));
+    let same = beside(functions(), functions());
+    let kind = |recording, claim: &str| judged(recording, claim).verdict;
+    let of = format!("{COMPARED}\nfunction = \"{name}\"\nis = \"more\"");
+    assert_eq!(kind(&slower, &of), Verdict::Holds);
+    assert_eq!(kind(&same, &of), Verdict::DoesNotHold);
+    assert_eq!(kind(&same, "kind = \"unchanged\""), Verdict::Holds);
+    let order = judged(&slower, "kind = \"ranking\"");
+    assert!(
+        order.because.contains("before") && order.because.contains("after"),
+        "{order:?}"
+    );
+    let counts = kind(&same, "kind = \"changed-by\"\narm = \"after\"");
+    assert_eq!(counts, Verdict::NotMeasured);
+}
+
+const FRAMES: &str = r#"
+name = "x"
+lab = "netns"
+[workload]
+kind = "frames"
+[[figure]]
+name = "1"
+x = "queues"
+y = "handled"
+vary = { path = ["xdp", "tc"], queues = [1, 2] }
+[[claim]]
+kind = "faster"
+says = "faster"
+figure = "1"
+path = "xdp"
+than = "tc"
+[[claim]]
+kind = "compare"
+says = "a second queue"
+arm = "xdp queues=2"
+against = "xdp queues=1"
+is = "same"
+[[claim]]
+kind = "pinned"
+says = "busy"
+path = "tc"
+where = { queues = 2 }
+at_least = 0.9
+[[claim]]
+kind = "faster"
+says = "the other way round"
+path = "tc"
+than = "xdp"
+"#;
+
+/// Check that a sweep by queues is drawn and judged: of paths, and of arms by their names.
+#[test]
+fn frames_by_queues() {
+    let experiment = Experiment::parse(FRAMES).unwrap();
+    let mut recording = Recording {
+        environment: [(env::CLOCK.to_string(), "rates".to_string())].into(),
+        arms: experiment.arms(),
+        complete: true,
+        ..Recording::default()
+    };
+    let names: Vec<&str> = recording.arms.iter().map(|a| a.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["xdp queues=1", "xdp queues=2", "tc queues=1", "tc queues=2"]
+    );
+    for (arm, packets) in [
+        (0, 2_000_000),
+        (1, 2_000_000),
+        (2, 1_000_000),
+        (3, 1_000_000),
+    ] {
+        for index in 0..3 {
+            let measured = block(packets + 1_000 * u64::from(index), 0, None);
+            let at = recording.blocks.len() as u32;
+            recording.blocks.push(Block {
+                arm,
+                index,
+                ledger: Ledger::default(),
+                totals: Vec::new(),
+                entered: 0,
+                returned: 0,
+                duration_ns: measured.window_ns,
+            });
+            measured.add_to(&mut recording, at);
+        }
+    }
+    let verdicts: Vec<Verdict> = (judge_blocks(&experiment, &recording).iter())
+        .map(|judged| judged.verdict)
+        .collect();
+    use Verdict::{DoesNotHold, Holds};
+    assert_eq!(verdicts, [Holds, Holds, Holds, DoesNotHold]);
+    let lines = sweeps::series(&experiment, &experiment.figures[0], &recording);
+    let drawn: Vec<(&str, Vec<f64>)> = (lines.iter())
+        .map(|l| (l.name.as_str(), l.points.iter().map(|p| p.x).collect()))
+        .collect();
+    assert_eq!(drawn, [("xdp", vec![1.0, 2.0]), ("tc", vec![1.0, 2.0])]);
+    assert!(
+        lines
+            .iter()
+            .all(|line| line.points.iter().all(|p| p.y.is_some()))
+    );
+    let text = sweeps::render(&experiment, &recording, 100);
+    assert!(
+        text.contains("handled by queues") && text.contains("2 queues"),
+        "{text}"
+    );
+}

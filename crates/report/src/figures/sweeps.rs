@@ -1,0 +1,197 @@
+//! The figures of an experiment: a quantity by a knob, with a line for each level of
+//! another, beside what others published.
+
+use comfy_table::Cell;
+use netplumb_model::experiment::{Experiment, Figure, Kind, number_of};
+use netplumb_model::recording::{Arm, Recording};
+use netplumb_stats::welch::Mean;
+
+use crate::claims::{CPU_USE, HANDLED, Samples, What};
+use crate::number::printable;
+use crate::rates::terminal::rate;
+use crate::rates::{ArmRates, arms};
+use crate::terminal::{continued, right, table, trimmed};
+
+/// A point of a line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// Along.
+    pub x: f64,
+    /// Up; none where nothing was measured.
+    pub y: Option<Mean>,
+    /// Why there is nothing, or what is to be doubted.
+    pub note: Option<String>,
+}
+
+/// A line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// The level that it is of: a path.
+    pub name: String,
+    /// Its points, along.
+    pub points: Vec<Point>,
+}
+
+/// The lines of a figure.
+pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -> Vec<Series> {
+    let samples = Samples::of(recording);
+    let rates = arms(recording);
+    let lines = figure.lines.as_deref().unwrap_or(by_default(experiment));
+    let what = What {
+        quantity: Some(&figure.y),
+        class: figure.class,
+        layer: figure.layer.as_deref(),
+        function: figure.function.as_deref(),
+        stage: None,
+    };
+    let mut all: Vec<Series> = Vec::new();
+    for arm in experiment.arms_of(figure) {
+        let level = arm.told(&figure.x);
+        let Some(x) = level.and_then(|level| number_of(&figure.x, &level)) else {
+            continue;
+        };
+        let found = samples.find(&arm);
+        let values = match found {
+            Some(n) => samples.values(n, &what),
+            None => Err("it was not measured".to_string()),
+        };
+        let point = Point {
+            x,
+            note: match (found.and_then(|n| remark(recording, n, &rates)), &values) {
+                (Some(remark), _) => Some(remark),
+                (None, Err(why)) => Some(why.clone()),
+                (None, Ok(_)) => None,
+            },
+            y: values.ok().and_then(|values| Mean::of(&values)),
+        };
+        let name = arm.told(lines).unwrap_or_else(|| arm.name.clone());
+        match all.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => all.push(Series {
+                name,
+                points: vec![point],
+            }),
+        }
+    }
+    all
+}
+
+/// The knob that has a line for each of its levels where nothing is said.
+fn by_default(experiment: &Experiment) -> &'static str {
+    match experiment.workload.kind {
+        Kind::Frames => "path",
+        _ => "proto",
+    }
+}
+
+/// Why an arm of a bench has no figure, or what is to be doubted.
+fn remark(recording: &Recording, arm: usize, rates: &[ArmRates<'_>]) -> Option<String> {
+    let wanted: &Arm = &recording.arms[arm];
+    let arm = rates.iter().find(|rates| std::ptr::eq(rates.arm, wanted))?;
+    if let Some(why) = arm.failed {
+        return Some(why.to_string());
+    }
+    if arm.valid.is_empty() {
+        return arm.invalid.keys().next().cloned();
+    }
+    arm.is_generator_bound().then(|| "generator-bound".into())
+}
+
+/// Every figure as a table.
+pub fn render(experiment: &Experiment, recording: &Recording, columns: usize) -> String {
+    let mut out = String::new();
+    for figure in &experiment.figures {
+        let heading = format!("figure {}: {}", figure.name, figure.title);
+        out.push_str(&printable(&heading, 400));
+        out.push('\n');
+        out.push_str(&one(experiment, figure, recording, columns));
+        for marked in &figure.published {
+            let line = format!(
+                "  published: {}: {} at {}",
+                printable(&marked.label, 120),
+                up(figure, marked.y),
+                along(figure, marked.x)
+            );
+            out.push_str(&continued(&line, 4, columns));
+            out.push('\n');
+        }
+        if !figure.note.is_empty() {
+            let note = printable(&figure.note.replace('\n', " "), 800);
+            out.push_str(&continued(&format!("  {note}"), 2, columns));
+            out.push('\n');
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn one(experiment: &Experiment, figure: &Figure, recording: &Recording, columns: usize) -> String {
+    let all = series(experiment, figure, recording);
+    let mut table = table(columns);
+    let corner = format!("{} by {}", figure.y, figure.x);
+    let mut heading = vec![Cell::new(printable(&corner, 60))];
+    let mut xs: Vec<f64> = all.iter().flat_map(|s| &s.points).map(|p| p.x).collect();
+    xs.sort_by(f64::total_cmp);
+    xs.dedup();
+    heading.extend(xs.iter().map(|x| right(along(figure, *x))));
+    table.set_header(heading);
+    let mut remarks: Vec<String> = Vec::new();
+    for series in &all {
+        let name = printable(&series.name, 60);
+        let mut row = vec![Cell::new(&name)];
+        for x in &xs {
+            let point = series.points.iter().find(|p| p.x == *x);
+            let text = match point {
+                Some(Point { y: Some(mean), .. }) => {
+                    let reach = mean.high.map_or(String::new(), |high| {
+                        format!(
+                            " ±{:.0} %",
+                            (high - mean.value) / mean.value.max(1e-9) * 100.0
+                        )
+                    });
+                    format!("{}{reach}", up(figure, mean.value))
+                }
+                _ => "-".into(),
+            };
+            row.push(right(text));
+            if let Some(note) = point.and_then(|p| p.note.as_ref()) {
+                let remark = format!("  {name}: {}", printable(note, 300));
+                if !remarks.contains(&remark) {
+                    remarks.push(remark);
+                }
+            }
+        }
+        table.add_row(row);
+    }
+    let mut out = trimmed(&table);
+    for remark in remarks {
+        out.push_str(&continued(&remark, 4, columns));
+        out.push('\n');
+    }
+    out
+}
+
+/// A value of the axis that is along, in words.
+pub(crate) fn along(figure: &Figure, x: f64) -> String {
+    match figure.x.as_str() {
+        "cores" if x == 1.0 => "1 core".into(),
+        "cores" => format!("{x} cores"),
+        "flows" if x == 1.0 => "1 flow".into(),
+        "flows" => format!("{x} flows"),
+        "queues" if x == 1.0 => "1 queue".into(),
+        "queues" => format!("{x} queues"),
+        "size" | "size_bytes" | "mtu_bytes" => format!("{x:.0} bytes"),
+        "rate" => rate(x),
+        _ => format!("{x}"),
+    }
+}
+
+/// A value of the axis that is up, in words.
+pub(crate) fn up(figure: &Figure, y: f64) -> String {
+    match figure.y.as_str() {
+        CPU_USE => format!("{y:.2}"),
+        HANDLED => rate(y),
+        _ if y.abs() >= 10_000.0 => rate(y),
+        _ => format!("{y:.1}"),
+    }
+}
