@@ -76,7 +76,7 @@ pub fn of(
     // Without a sentence of its own it would be a list, which the claims are already.
     let concluded = experiment
         .filter(|e| e.conclusion.is_some())
-        .and_then(|e| conclusion(e, &claims::judge(e, views)));
+        .and_then(|e| conclusion(e, &claims::judge_all(e, recording, views)));
     let all = scanned.into_iter().chain(concluded);
     all.map(|text| printable(&text, MAX_CHARACTERS)).collect()
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_store::{Output, StoreError, Writer, read};
 use tempfile::TempDir;
@@ -33,6 +34,25 @@ fn names(folder: &TempDir) -> Vec<String> {
     let mut names: Vec<String> = entries.map(|entry| name(entry.unwrap())).collect();
     names.sort();
     names
+}
+
+/// Check that the text of a bench in the spelling of old is read in today's, and any other as
+/// it was written.
+#[test]
+fn experiments_of_old() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("x.plumb");
+    let old = "name = \"x\"\n[blocks]\ntime_ms = 100\n[[figure]]\nname = \"1\"\n\
+               title = \"t\"\nbench = \"drop\"\npaths = [\"xdp\", \"tc\"]\nx = \"cores\"\n\
+               y = \"packets\"\n";
+    record(&path, old);
+    let experiment = Experiment::parse(&text(&path)).unwrap();
+    let names: Vec<String> = experiment.arms().into_iter().map(|arm| arm.name).collect();
+    assert_eq!(names, ["xdp", "tc"]);
+    assert_eq!(experiment.figures[0].y, "handled");
+    let new = "# As it is.\nname = \"x\"\n";
+    record(&path, new);
+    assert_eq!(text(&path), new);
 }
 
 /// Check that a recording of the same name is kept, the last as NAME.old, and every one

@@ -16,7 +16,7 @@ use netplumb_model::bench::Bench;
 use netplumb_model::class::Link;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
-use netplumb_report::{claims, figures, printable, rates, terminal};
+use netplumb_report::{claims, conclusions, figures, printable, rates, terminal};
 
 use args::{BenchArgs, OutArgs, SwapArgs};
 
@@ -251,12 +251,16 @@ pub(super) fn show(recording: &Recording, format: Format) -> anyhow::Result<Exit
 /// The figures of a file, and its claims.
 fn told(experiment: &Experiment, recording: &Recording) -> String {
     let mut text = figures::sweeps::render(experiment, recording, columns());
-    for judged in claims::judge_blocks(experiment, recording) {
+    let all = claims::judge_blocks(experiment, recording);
+    for judged in &all {
         let (verdict, says) = (judged.verdict.as_str(), printable(&judged.says, 300));
         let because = printable(&judged.because, 1_000);
         let line = format!("  {verdict}: {says}: {because}");
         text.push_str(&terminal::continued(&line, 4, columns()));
         text.push('\n');
+    }
+    if experiment.conclusion.is_some() {
+        text.push_str(&conclusions::render(experiment, &all, None, columns()));
     }
     text.push('\n');
     text

@@ -147,7 +147,7 @@ fn instrument(experiment: &Experiment) -> anyhow::Result<Option<&str>> {
         [one] => one.as_str(),
         several => {
             return Err(CannotHere(format!(
-                "several instruments in one run are not there yet: of {} leave in one",
+                "one instrument measures in a run so far, and this experiment names {}: leave one",
                 several.join(", ")
             ))
             .into());

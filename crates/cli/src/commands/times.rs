@@ -8,7 +8,7 @@ use netplumb_model::recording::Recording;
 use netplumb_report::figures::sweeps;
 use netplumb_report::terminal::View;
 use netplumb_report::times::{TimedClass, as_costs, classes, csv, diff, json, terminal};
-use netplumb_report::{analysis, claims, printable, tree};
+use netplumb_report::{analysis, claims, conclusions, printable, tree};
 
 use super::report::{ShowArgs, around, columns, print};
 use crate::exit::Usage;
@@ -67,6 +67,12 @@ pub(super) fn show(
             text.push('\n');
             text.push_str(&sweeps::render(experiment, recording, view.columns));
             text.push_str(&claims::render(&judged, view.columns));
+            text.push_str(&conclusions::render(
+                experiment,
+                &judged,
+                None,
+                view.columns,
+            ));
         }
         if args.tree {
             for class in &stacks {

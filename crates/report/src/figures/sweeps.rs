@@ -2,14 +2,14 @@
 //! another, beside what others published.
 
 use comfy_table::Cell;
-use netplumb_model::experiment::{Experiment, Figure, Kind, number_of};
+use netplumb_model::experiment::{Experiment, Figure, Kind, Knob, Takes, number_of};
 use netplumb_model::recording::{Arm, Recording};
 use netplumb_stats::welch::Mean;
 
 use crate::claims::{CPU_USE, HANDLED, Samples, What};
 use crate::number::printable;
 use crate::rates::terminal::rate;
-use crate::rates::{ArmRates, arms};
+use crate::rates::{ArmRates, arms, is_bench};
 use crate::terminal::{continued, right, table, trimmed};
 
 /// A point of a line.
@@ -35,7 +35,10 @@ pub struct Series {
 /// The lines of a figure.
 pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -> Vec<Series> {
     let samples = Samples::of(recording);
-    let rates = arms(recording);
+    let rates = match is_bench(recording) {
+        true => arms(recording),
+        false => Vec::new(),
+    };
     let lines = figure.lines.as_deref().unwrap_or(by_default(experiment));
     let what = What {
         quantity: Some(&figure.y),
@@ -64,7 +67,10 @@ pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -
             },
             y: values.ok().and_then(|values| Mean::of(&values)),
         };
-        let name = arm.told(lines).unwrap_or_else(|| arm.name.clone());
+        let name = match arm.told(lines) {
+            Some(level) => called(lines, level),
+            None => arm.name.clone(),
+        };
         match all.iter_mut().find(|series| series.name == name) {
             Some(series) => series.points.push(point),
             None => all.push(Series {
@@ -74,6 +80,15 @@ pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -
         }
     }
     all
+}
+
+/// What a line is called: by its level, where that says itself.
+fn called(knob: &str, level: String) -> String {
+    let declared = Knob::of(knob).map(|knob| knob.takes);
+    match declared {
+        Some(Takes::Word { .. }) => level,
+        _ => format!("{knob}={level}"),
+    }
 }
 
 /// The knob that has a line for each of its levels where nothing is said.

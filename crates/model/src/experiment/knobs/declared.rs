@@ -227,7 +227,7 @@ pub const KNOBS: &[Knob] = &[
         said: Said::As("size"),
         recorded: Recorded::Field,
         turn: 18,
-        help: "payload of a packet, above the UDP, TCP or ICMP header; at most 65,507",
+        help: "payload of a packet, above its UDP, TCP or ICMP header, like 1400 or 4K; at most 65,507",
         ..SWITCH
     },
     Knob {
@@ -414,7 +414,7 @@ pub const KNOBS: &[Knob] = &[
             parse: |text| text.parse::<FrameSize>().map(|size| size.to_string()),
         },
         default: Default::Told(
-            "the shortest that holds all headers, and the stamp if there is one",
+            "the shortest that holds all headers, and the stamp: 60 over IPv4, 62 over IPv6, more of tcp-syn",
         ),
         recorded: Recorded::Always,
         turn: 33,
