@@ -109,6 +109,19 @@ fn is_root() -> bool {
 const NO_ROOT: &str = "a bench makes network namespaces and loads programs into the kernel, which \
                        takes root: run it with sudo";
 
+#[cfg(test)]
+impl BenchCommand {
+    /// What is asked, as an experiment; none of the verifier.
+    pub(super) fn experiment(&self) -> Option<anyhow::Result<Experiment>> {
+        match self {
+            BenchCommand::Drop(args) => Some(args.experiment(Bench::Drop)),
+            BenchCommand::Forward(args) => Some(args.experiment(Bench::Forward)),
+            BenchCommand::Swap(args) => Some(args.experiment()),
+            BenchCommand::Verify { .. } => None,
+        }
+    }
+}
+
 fn measure(bench: Bench, args: &BenchArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let experiment = args.experiment(bench)?;
     let nics = &args.nics;

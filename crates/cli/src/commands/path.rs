@@ -110,7 +110,7 @@ impl PathArgs {
     ///
     /// # Errors
     /// A level that a knob does not take.
-    fn experiment(&self) -> Result<Experiment, String> {
+    pub(super) fn experiment(&self) -> Result<Experiment, String> {
         let live = &self.live;
         let (lab, command) = (live.lab, self.command.words());
         let kind = match (command.is_empty(), lab) {
