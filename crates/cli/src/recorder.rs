@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use clap::Args;
 use netplumb_engine::run::Save;
-use netplumb_engine::{EngineError, GuestRun, Options, Plan};
+use netplumb_engine::{EngineError, GuestRun, Options};
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::recording::{Recording, env};
 use netplumb_store::{Output, Writer};
@@ -139,23 +139,27 @@ fn taken_up(
     Ok(Some(recording))
 }
 
-/// Run a plan.
+/// Run in guests.
 ///
 /// # Errors
 /// Only what keeps it from starting: later errors are in the outcome, beside what
 /// was measured before.
 pub(crate) fn record(
-    plan: &Plan,
+    run: &GuestRun,
     name: &str,
     experiment_toml: &str,
     options: &RunOptions,
     cache: &Path,
 ) -> anyhow::Result<Outcome> {
-    let plan =
-        &(plan.clone().with_seeds(options.seeds.unwrap_or(1))).map_err(crate::exit::Usage)?;
+    let plan = run.plan.clone();
+    let plan = plan.with_seeds(options.seeds.unwrap_or(1));
+    let run = &GuestRun {
+        plan: plan.map_err(crate::exit::Usage)?,
+        ..run.clone()
+    };
+    let plan = &run.plan;
     let measure = |engine: &Options, recording: &mut Recording, save: Save<'_>, teller: &Teller| {
-        let run = GuestRun::exact(plan.clone());
-        netplumb_engine::run_in_guests(&run, engine, recording, save, &|event| teller.tell(event))
+        netplumb_engine::run_in_guests(run, engine, recording, save, &|event| teller.tell(event))
     };
     let outcome = record_by(measure, name, experiment_toml, options, cache)?;
     let more = plan.arms.len() > 1 && !outcome.recording.blocks.is_empty();

@@ -86,5 +86,10 @@ fn kinds(window: &Window, asked: Option<Family>) -> BTreeSet<(Proto, Family)> {
             kinds.insert((proto, asked.unwrap_or(Family::V4)));
         }
     }
+    // What tells no protocols is about whatever ran.
+    let has_costs = |window: &Window| window.costs.as_ref().is_some_and(|c| !c.costs.is_empty());
+    if kinds.is_empty() && has_costs(window) {
+        kinds.insert((Proto::Command, asked.unwrap_or(Family::V4)));
+    }
     kinds
 }

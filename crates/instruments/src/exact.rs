@@ -60,16 +60,18 @@ impl Instrument for Declaration {
         ALL
     }
 
+    fn unavailable(&self, lab: Lab) -> Option<(&'static str, &'static str)> {
+        let why = "it counts the instructions of a guest, never of this machine";
+        (lab != Lab::Vm).then_some((why, "use --lab vm"))
+    }
+
     fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
-        match (lab, tried.verdict("qemu-plugin")) {
-            (Lab::Vm, no @ Verdict::No { .. }) => no,
-            (Lab::Vm, _) => {
+        match (self.unavailable(lab), tried.verdict("qemu-plugin")) {
+            (Some((why, remedy)), _) => Verdict::no(why, remedy),
+            (None, no @ Verdict::No { .. }) => no,
+            (None, _) => {
                 Verdict::yes("instructions of every kernel function; needs no root and no KVM")
             }
-            (Lab::Netns | Lab::Host, _) => Verdict::no(
-                "it counts the instructions of a guest, never of this machine",
-                "use the vm lab",
-            ),
         }
     }
 

@@ -24,6 +24,11 @@ pub trait Instrument: Debug + Sync {
     /// What it measures, as data. What its costs or times are in comes first.
     fn quantities(&self) -> &'static [Declared];
 
+    /// Why it never measures in a lab, whatever the machine, and what to do instead.
+    fn unavailable(&self, _lab: Lab) -> Option<(&'static str, &'static str)> {
+        None
+    }
+
     /// Whether it can measure in a lab, by what was tried on this machine.
     fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Verdict;
 

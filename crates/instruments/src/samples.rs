@@ -70,17 +70,24 @@ impl Instrument for Declaration {
         ALL
     }
 
-    fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
+    fn unavailable(&self, lab: Lab) -> Option<(&'static str, &'static str)> {
         match lab {
-            Lab::Vm => Verdict::no(
+            Lab::Vm => Some((
                 "a guest's clock counts instructions, and `exact` counts all of them",
-                "use `exact`, or the lab netns",
-            ),
-            Lab::Netns => by_clock(tried),
-            Lab::Host => Verdict::no(
+                "use --clock exact, or --lab netns",
+            )),
+            Lab::Netns => None,
+            Lab::Host => Some((
                 "work for packets of others is not told from other work",
-                "use the lab netns",
-            ),
+                "use --lab netns",
+            )),
+        }
+    }
+
+    fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
+        match self.unavailable(lab) {
+            Some((why, remedy)) => Verdict::no(why, remedy),
+            None => by_clock(tried),
         }
     }
 

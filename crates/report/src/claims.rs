@@ -8,10 +8,10 @@ mod varying;
 pub(crate) use across::{changes, drawn, functions, steady};
 pub(crate) use samples::{CPU_USE, HANDLED, Samples, What};
 
-use netplumb_model::bench::INSTRUCTIONS;
 use netplumb_model::class::Class;
 use netplumb_model::experiment::{Claim, Experiment};
 use netplumb_model::recording::Recording;
+use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::analysis::ClassView;
 use crate::number::{per_packet, percent, printable};
@@ -91,7 +91,7 @@ pub fn judge(experiment: &Experiment, classes: &[ClassView<'_>]) -> Vec<Judged> 
     let samples = recording.map(Samples::of);
     let of = |claim: &Claim| match &samples {
         // Instructions are what costs are of; all else is of blocks.
-        Some(samples) if claim.quantity().is_some_and(|q| q != INSTRUCTIONS) => {
+        Some(samples) if claim.quantity().is_some_and(|q| q != INSTRUCTIONS.name) => {
             varying::outcome(experiment, claim, samples)
         }
         _ => outcome(claim, &classes),

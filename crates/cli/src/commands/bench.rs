@@ -49,7 +49,9 @@ pub(super) struct Guests {
     /// Rates are measured in one.
     pub(super) rates: bool,
     /// Instructions are counted in some.
-    pub(super) explain: bool,
+    pub(super) count: bool,
+    /// Whether it is told where the time went, too, in blocks of their own; in no guest.
+    pub(super) beside: bool,
     /// Over what packets run there.
     pub(super) link: Link,
     /// What they boot.
@@ -189,14 +191,14 @@ fn record(
                 tell: &|event| teller.tell(event),
             };
             // What is missing is told before anything is measured.
-            if guests.rates || guests.explain {
+            if guests.rates || guests.count {
                 lab.check()?;
             }
             let options = BenchOptions {
                 cancel: &engine.cancel,
                 seed: random_seed(),
                 guest: guests.rates.then_some(&lab),
-                beside: guests.explain.then_some(BesidePlan {
+                beside: guests.beside.then_some(BesidePlan {
                     blocks: EXPLAIN.blocks,
                     layers: &engine.layers,
                 }),
@@ -207,7 +209,7 @@ fn record(
                     BenchEvent::Block(_, done, all) => Progress::Blocks(done, all),
                 });
             })?;
-            match guests.explain {
+            match guests.count {
                 true => bench::explain(&plan.arms, EXPLAIN, &lab, recording, save),
                 false => Ok(()),
             }

@@ -5,26 +5,25 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use netplumb_engine::Plan;
 use netplumb_engine::bench::{BenchPlan, Nics};
-use netplumb_engine::live::{GuestTiming, LivePlan, PacketPlan, Source, TrafficPlan};
+use netplumb_engine::live::{LivePlan, PacketPlan, Source, TrafficPlan};
+use netplumb_engine::{GuestRun, Plan};
+use netplumb_instruments::instrument::Instrument;
+use netplumb_instruments::registry;
 use netplumb_model::bench::BenchArm;
 use netplumb_model::class::{Direction, Link};
 use netplumb_model::experiment::{Experiment, Filter, Functions, Kind, Lab, Probes};
 use netplumb_model::recording::Arm;
 use netplumb_model::text::counted;
-use netplumb_model::timing::{Clock, TimingSpec};
+use netplumb_model::timing::TimingSpec;
 
 use super::bench::{Format, Guests};
 use super::command::Machine;
-use super::live;
+use super::live::{self, EXACT, FUNCTIONS, STAGES};
 use super::page::PageArgs;
 use super::report::{ShowArgs, show};
 use crate::exit::{CannotHere, Failure, Usage, told};
 use crate::recorder::{Outcome, RunOptions, record};
-
-/// What there is to measure with.
-pub(crate) const INSTRUMENTS: &[&str] = &["exact", "functions", "stages", "samples", "rates"];
 
 /// How long packets go in all in the lab netns, and traffic is watched, where nothing is said.
 const DURATION: Duration = Duration::from_secs(5);
@@ -95,101 +94,131 @@ pub(crate) fn run(
     let (lab, kind) = (experiment.lab, experiment.workload.kind);
     how.check()?;
     how.options.seeds = experiment.blocks.seeds;
-    let instrument = instrument(experiment)?;
+    let asked = instruments_of(experiment)?;
     if kind == Kind::Frames {
-        let (plan, guests) = (frames(experiment, &how)?, guests(experiment)?);
+        let (plan, guests) = (frames(experiment, &how)?, guests(experiment, &asked)?);
         return super::bench::run_plan(&plan, &guests, &experiment.name, &how, cache);
     }
-    match (lab, clock(experiment, instrument)?) {
-        (Lab::Vm, None | Some(Clock::Exact)) => {
-            check_exact(experiment)?;
-            if kind == Kind::Command {
-                let machine = machine(experiment, None)?;
-                return super::command::run(experiment, machine, &how, cache);
+    if lab == Lab::Vm {
+        return in_guests(experiment, &asked, &how, cache);
+    }
+    live::check_rights(lab)?;
+    let specs = match asked.as_slice() {
+        [] => vec![live::spec(experiment, FUNCTIONS)?],
+        asked => specs(experiment, asked)?,
+    };
+    let source = source(experiment, &how)?;
+    if let (Source::Traffic(_), [_, _, ..]) = (&source, specs.as_slice()) {
+        let why = "traffic of others is watched by one instrument at a time: leave one";
+        return Err(CannotHere(why.into()).into());
+    }
+    let by = (!asked.is_empty(), stages_share(experiment));
+    live::run(experiment, &LivePlan { specs, source }, by, &how, cache)
+}
+
+/// In guests: counted, timed, or both, each in guests of its own.
+fn in_guests(
+    experiment: &Experiment,
+    asked: &[&'static dyn Instrument],
+    how: &How<'_>,
+    cache: &Path,
+) -> anyhow::Result<ExitCode> {
+    let exact = asked.is_empty() || asked.iter().any(|i| i.name() == EXACT);
+    let others: Vec<_> = asked
+        .iter()
+        .copied()
+        .filter(|i| i.name() != EXACT)
+        .collect();
+    let timed = specs(experiment, &others)?;
+    if experiment.workload.kind == Kind::Command {
+        return match (exact, timed.as_slice()) {
+            (true, []) => {
+                check_exact(experiment)?;
+                super::command::run(experiment, machine(experiment, None)?, how, cache)
             }
-            let plan = Plan::of(experiment);
-            let outcome = record(&plan, &experiment.name, how.text, &how.options, cache)?;
-            finish(outcome, &how)
-        }
-        (Lab::Vm, clock) => {
-            let mut spec = live::spec(experiment, clock)?;
-            if spec.clock == Clock::Stages {
-                spec.selection.max_overhead = stages_share(experiment);
+            (false, [spec]) => {
+                let machine = machine(experiment, Some(spec.clone()))?;
+                live::command(experiment, machine, how, cache)
             }
-            if kind == Kind::Command {
-                let machine = machine(experiment, Some(spec))?;
-                return live::command(experiment, machine, &how, cache);
-            }
-            live::in_guests(experiment, &timing(experiment, spec), &how, cache)
-        }
-        (Lab::Netns | Lab::Host, clock) => {
-            live::check_rights(lab)?;
-            let spec = live::spec(experiment, clock)?;
-            let source = source(experiment, &how)?;
-            let share = stages_share(experiment);
-            live::run(
-                experiment,
-                &LivePlan { spec, source },
-                (clock, share),
-                &how,
-                cache,
+            _ => Err(CannotHere(
+                "a command is measured by one instrument at a time: leave one".into(),
             )
-        }
-    }
-}
-
-/// The instrument that is asked for, if it is not left to the lab.
-fn instrument(experiment: &Experiment) -> anyhow::Result<Option<&str>> {
-    let kind = experiment.workload.kind;
-    let names = experiment.instruments.as_deref().unwrap_or_default();
-    let name = match names {
-        [] => return Ok(None),
-        [one] => one.as_str(),
-        several => {
-            return Err(CannotHere(format!(
-                "one instrument measures in a run so far, and this experiment names {}: leave one",
-                several.join(", ")
-            ))
-            .into());
-        }
-    };
-    let frames = kind == Kind::Frames;
-    if name == "samples" {
-        return Err(
-            CannotHere("`samples` can't measure yet: use stages or functions".into()).into(),
-        );
-    }
-    if frames != (name == "rates") {
-        let why = match frames {
-            true => format!("`{name}` can't measure frames yet: they are for `rates`"),
-            false => format!("`rates` measures frames, and this workload is of kind {kind}"),
+            .into()),
         };
-        return Err(CannotHere(why).into());
     }
-    Ok(Some(name))
+    if exact {
+        check_exact(experiment)?;
+    }
+    let run = GuestRun {
+        exact,
+        timed,
+        ..timing(experiment)
+    };
+    match run.timed.is_empty() {
+        true => finish(
+            record(&run, &experiment.name, how.text, &how.options, cache)?,
+            how,
+        ),
+        false => live::in_guests(experiment, &run, how, cache),
+    }
 }
 
-/// The clock that is asked for, if it is not left to the lab.
-fn clock(experiment: &Experiment, instrument: Option<&str>) -> anyhow::Result<Option<Clock>> {
-    let clock = match instrument {
-        // Who chooses functions means that clock.
-        None if !experiment.functions.is_empty() => Some(Clock::Functions),
-        None => None,
-        Some(name) => name.parse().ok(),
+/// The instruments that are asked for; none if it is left to the lab.
+fn instruments_of(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn Instrument>> {
+    let (lab, kind) = (experiment.lab, experiment.workload.kind);
+    let names = experiment.instruments.as_deref().unwrap_or_default();
+    // Who chooses functions means that clock.
+    let functions = [FUNCTIONS.to_string()];
+    let names = match names {
+        [] if !experiment.functions.is_empty() && kind != Kind::Frames => &functions,
+        names => names,
     };
-    if clock == Some(Clock::Exact) && experiment.lab != Lab::Vm {
-        return Err(CannotHere(
-            "`exact` counts the instructions of a guest, never of this machine: use --lab vm, or \
-             here --clock functions or stages"
-                .into(),
-        )
-        .into());
+    let mut all: Vec<&'static dyn Instrument> = Vec::new();
+    for name in names {
+        // Files are checked for names where lines can be shown.
+        let found =
+            registry::find(name).ok_or_else(|| Usage(format!("`{name}` measures nothing")))?;
+        let cannot = match kind {
+            Kind::Frames => {
+                let looks_on = [EXACT, registry::BESIDE_RATES.name()].contains(&name.as_str());
+                let why = "`rates` measure frames, and `exact` and `samples` where their time goes";
+                (found.is_clock() && !looks_on).then_some(why.to_string())
+            }
+            _ if !found.is_clock() => Some(format!(
+                "`{name}` measures frames, and this workload is of kind {kind}"
+            )),
+            _ => found.unavailable(lab).map(|(why, remedy)| {
+                format!("`{name}` can't measure in the lab {lab}: {why}; {remedy}")
+            }),
+        };
+        if let Some(why) = cannot {
+            return Err(CannotHere(why).into());
+        }
+        if name == STAGES && !experiment.functions.is_empty() {
+            let why = "stages have no functions to choose: use --clock functions";
+            return Err(Usage(why.into()).into());
+        }
+        if all.iter().any(|one| one.name() == name) {
+            return Err(Usage(format!("`{name}` is named twice")).into());
+        }
+        all.push(found);
     }
-    if clock == Some(Clock::Stages) && !experiment.functions.is_empty() {
-        let why = "stages have no functions to choose: use --clock functions";
-        return Err(Usage(why.into()).into());
-    }
-    Ok(clock)
+    Ok(all)
+}
+
+/// What each instrument is to do.
+fn specs(
+    experiment: &Experiment,
+    asked: &[&'static dyn Instrument],
+) -> anyhow::Result<Vec<TimingSpec>> {
+    let spec = |instrument: &&'static dyn Instrument| {
+        let mut spec = live::spec(experiment, instrument.name())?;
+        if instrument.name() == STAGES {
+            spec.selection.max_overhead = stages_share(experiment);
+        }
+        Ok(spec)
+    };
+    asked.iter().map(spec).collect()
 }
 
 /// What only clocks of time take.
@@ -281,16 +310,15 @@ fn one_arm(experiment: &Experiment) -> anyhow::Result<Arm> {
     arm.ok_or_else(|| Usage("there is nothing to run".into()).into())
 }
 
-/// Packets in guests, under a clock of time.
-fn timing(experiment: &Experiment, spec: TimingSpec) -> GuestTiming {
+/// Packets in guests.
+fn timing(experiment: &Experiment) -> GuestRun {
     let time = experiment.blocks.time;
-    GuestTiming {
-        plan: Plan::of(experiment),
-        spec,
+    GuestRun {
         measure_cost: experiment.probes.measure_cost,
         rate_pps: experiment.workload.rate,
         stream: experiment.workload.kind == Kind::Stream,
         block_ns: time.map(|time| time.0.as_nanos() as u64),
+        ..GuestRun::exact(Plan::of(experiment))
     }
 }
 
@@ -348,11 +376,13 @@ fn frames(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<BenchPlan> {
 }
 
 /// What guests are for, where frames are measured.
-fn guests(experiment: &Experiment) -> anyhow::Result<Guests> {
+fn guests(experiment: &Experiment, asked: &[&'static dyn Instrument]) -> anyhow::Result<Guests> {
+    let asks = |name: &str| experiment.explain || asked.iter().any(|i| i.name() == name);
     let link = bench_arms(experiment)?.first().map(|arm| arm.link);
     Ok(Guests {
         rates: experiment.lab == Lab::Vm,
-        explain: experiment.explain,
+        count: asks(EXACT),
+        beside: asks(registry::BESIDE_RATES.name()),
         link: link.unwrap_or(Link::Veth),
         kernel: match experiment.vary.get("kernel").first() {
             Some(kernel) => kernel.to_string(),
@@ -459,17 +489,24 @@ mod tests {
     /// Check that an instrument that can't measure what is asked says so before anything runs.
     #[test]
     fn instruments_that_cannot() {
-        let refused = |instruments: &str, rest: &str| {
+        let found = |instruments: &str, rest: &str| {
             let text = format!("name = \"x\"\ninstruments = {instruments}\n{rest}");
             let experiment = Experiment::parse(&text).unwrap();
-            let found = instrument(&experiment).and_then(|name| clock(&experiment, name));
-            found.unwrap_err().to_string()
+            let found = instruments_of(&experiment);
+            found.map(|all| all.iter().map(|i| i.name()).collect::<Vec<_>>())
         };
-        assert!(refused("[\"exact\", \"functions\"]", "").contains("exact, functions"));
+        let refused =
+            |instruments: &str, rest: &str| found(instruments, rest).unwrap_err().to_string();
+        let both = found("[\"exact\", \"functions\"]", "").unwrap();
+        assert_eq!(both, ["exact", "functions"]);
+        let both = found("[\"stages\", \"samples\"]", "lab = \"netns\"").unwrap();
+        assert_eq!(both, ["stages", "samples"]);
         assert!(refused("[\"exact\"]", "lab = \"netns\"").contains("--lab vm"));
         assert!(refused("[\"rates\"]", "").contains("frames"));
+        assert!(refused("[\"exact\", \"exact\"]", "").contains("twice"));
         let frames = "lab = \"netns\"\n[workload]\nkind = \"frames\"";
         assert!(refused("[\"stages\"]", frames).contains("`rates`"));
+        assert!(found("[\"rates\", \"samples\"]", frames).is_ok());
         let chosen = "lab = \"netns\"\n[functions]\ndiscover = true";
         assert!(refused("[\"stages\"]", chosen).contains("no functions to choose"));
     }

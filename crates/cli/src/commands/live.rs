@@ -8,18 +8,22 @@ mod view;
 mod watch;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use netplumb_engine::EngineError;
-use netplumb_engine::live::{self, GuestTiming, LiveEvent, LiveOptions, LivePlan};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use netplumb_engine::live::{self, LiveEvent, LiveOptions, LivePlan};
+use netplumb_engine::{EngineError, GuestRun, run_in_guests};
+use netplumb_instruments::instrument::Instrument;
 use netplumb_instruments::live::{Live, LiveError};
+use netplumb_instruments::registry;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::experiment::{Experiment, Lab, Share, Time};
 use netplumb_model::message::Exit;
 use netplumb_model::text::counted;
-use netplumb_model::timing::{Clock, TimingSpec};
+use netplumb_model::timing::{INSTRUCTIONS, OWN_TIME, STAGE_TIME, TimingSpec};
 use netplumb_report::printable;
 
 use super::command::Machine;
@@ -29,18 +33,26 @@ pub(crate) use ask::{check, check_exact, spec};
 pub(crate) use rights::check as check_rights;
 use watch::Watcher;
 
-/// What is measured with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum AskedClock {
-    /// In the vm lab exact; elsewhere functions where the kernel lets them be timed, else stages
-    Auto,
-    /// Instructions of every kernel function; vm lab only
-    Exact,
-    /// Nanoseconds from a function's entry to its exit
-    Functions,
-    /// Nanoseconds from one tracepoint to the next
-    Stages,
+/// The instrument that is asked for; none where it is left to us.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AskedClock(Option<&'static dyn Instrument>);
+
+impl AskedClock {
+    /// As clap takes it: the names that there are, with a line of help each.
+    fn parser() -> impl TypedValueParser<Value = AskedClock> {
+        let auto = PossibleValue::new(AUTO).help(
+            "In the vm lab exact; elsewhere functions where the kernel lets them be timed, else \
+             stages",
+        );
+        let clocks = registry::ALL.into_iter().filter(|i| i.is_clock());
+        let clocks = clocks.map(|i| PossibleValue::new(i.name()).help(i.about()));
+        PossibleValuesParser::new([auto].into_iter().chain(clocks))
+            .map(|name| AskedClock(registry::find(&name)))
+    }
 }
+
+/// What leaves the choice to us.
+const AUTO: &str = "auto";
 
 /// The lab, its clock, and what only clocks of time take.
 #[derive(Debug, Args)]
@@ -49,9 +61,9 @@ pub(crate) struct LiveArgs {
     /// Where packets run
     #[arg(long, value_name = "LAB", default_value = "vm", value_parser = lab())]
     pub(crate) lab: Lab,
-    /// What is measured with
-    #[arg(long, value_enum, value_name = "CLOCK", default_value = "auto")]
-    pub(crate) clock: AskedClock,
+    /// What is measured with; several with commas, each in blocks of its own
+    #[arg(long, value_parser = AskedClock::parser(), value_name = "CLOCK", value_delimiter = ',', default_value = AUTO)]
+    pub(crate) clock: Vec<AskedClock>,
     /// How long to measure in all, like 10s or 500ms [default: 5s, of a command as long as it runs]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Time>,
@@ -112,24 +124,33 @@ pub(crate) struct LiveArgs {
 impl LiveArgs {
     /// Whether a clock of time is asked for.
     pub(crate) fn wanted(&self) -> bool {
-        self.lab != Lab::Vm || matches!(self.clock, AskedClock::Functions | AskedClock::Stages)
+        let named = self.clock.iter().filter_map(|clock| clock.0);
+        self.lab != Lab::Vm || named.into_iter().any(|i| i.name() != EXACT)
     }
 
-    /// The instrument that is meant, if it is not left to the machine.
-    pub(crate) fn instrument(&self) -> Option<String> {
-        let name = match self.clock {
-            AskedClock::Functions => "functions",
-            AskedClock::Stages => "stages",
-            AskedClock::Exact => "exact",
-            AskedClock::Auto => return None,
-        };
-        Some(name.into())
+    /// Whether one of this name is asked for.
+    pub(crate) fn asks(&self, name: &str) -> bool {
+        self.instruments()
+            .is_some_and(|all| all.iter().any(|one| one == name))
+    }
+
+    /// The instruments that are meant, if they are not left to the machine.
+    pub(crate) fn instruments(&self) -> Option<Vec<String>> {
+        let names = self
+            .clock
+            .iter()
+            .map(|clock| clock.0.map(|i| i.name().into()));
+        names.collect()
     }
 }
 
+/// Instruments of which something is to be said here.
+pub(crate) const EXACT: &str = INSTRUCTIONS.instrument;
+pub(crate) const FUNCTIONS: &str = OWN_TIME.instrument;
+pub(crate) const STAGES: &str = STAGE_TIME.instrument;
+
 /// Labs by their names, with what they are.
-fn lab() -> impl clap::builder::TypedValueParser<Value = Lab> {
-    use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+fn lab() -> impl TypedValueParser<Value = Lab> {
     let told = [
         (Lab::Host, "This machine's own traffic"),
         (
@@ -147,19 +168,19 @@ const TOLD_PACKETS: u32 = 1;
 /// Functions that are timed where nothing is said.
 const MAX_FUNCTIONS: u32 = 100;
 
-/// Measure on this machine, and show: by the clock that is asked for, or the best that there is;
-/// stages within a share of the work.
+/// Measure on this machine, and show: by the instruments that are asked for, or if it is left
+/// to us, the best that there is; stages within a share of the work.
 ///
 /// # Errors
 /// What kept it from measuring.
 pub(crate) fn run(
     experiment: &Experiment,
     plan: &LivePlan,
-    (asked, stages_share): (Option<Clock>, Option<f64>),
+    (is_asked, stages_share): (bool, Option<f64>),
     how: &How<'_>,
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
-    let chosen: Cell<Option<Clock>> = Cell::new(asked);
+    let chosen: Cell<Option<&'static str>> = Cell::new(None);
     let mut end = live::LiveEnd::default();
     let mut empty = None;
     let outcome = record_by(
@@ -168,33 +189,38 @@ pub(crate) fn run(
             let layer =
                 |name: &str, module: Option<&str>| layers.layer(name, module).map(String::from);
             let notes = RefCell::new(Vec::new());
-            let attach = |spec: &TimingSpec| -> Result<(Clock, Box<dyn Live>), LiveError> {
-                let by = |clock| {
+            let attach = |spec: &TimingSpec| -> Result<(&'static str, Box<dyn Live>), LiveError> {
+                let by = |instrument: &'static dyn Instrument| {
+                    let name = instrument.name();
                     let mut spec = TimingSpec {
-                        clock,
+                        instrument: name.into(),
                         ..spec.clone()
                     };
-                    if clock == Clock::Stages {
+                    if name == STAGES {
                         spec.selection.max_overhead = stages_share;
                     }
-                    netplumb_instruments::live::attach(&spec, &layer).map(|live| (clock, live))
+                    let attached = instrument.attach(&spec, &layer);
+                    chosen.set(Some(name));
+                    attached.map(|live| (name, live))
                 };
-                if let Some(clock) = chosen.get() {
-                    return by(clock);
+                let asked = match is_asked {
+                    true => Some(spec.instrument.as_str()),
+                    false => chosen.get(),
+                };
+                if let Some(instrument) = asked.and_then(registry::find) {
+                    return by(instrument);
                 }
-                match by(Clock::Functions) {
-                    Ok(attached) => {
-                        chosen.set(Some(Clock::Functions));
-                        Ok(attached)
-                    }
+                let [first, second] = registry::PREFERRED;
+                match by(first) {
                     Err(LiveError::CannotRun { reason, .. }) => {
                         notes.borrow_mut().push(format!(
-                            "the clock is `stages`: functions can't be timed here: {reason}"
+                            "the clock is `{}`: {} can't be timed here: {reason}",
+                            second.name(),
+                            first.name()
                         ));
-                        chosen.set(Some(Clock::Stages));
-                        by(Clock::Stages)
+                        by(second)
                     }
-                    Err(error) => Err(error),
+                    attached => attached,
                 }
             };
             let options = LiveOptions {
@@ -204,7 +230,7 @@ pub(crate) fn run(
                 seed: live::random_seed(),
             };
             let mut watcher = Watcher::start(how.watch, &engine.cancel, teller);
-            let mut told_arm = false;
+            let mut told = BTreeSet::new();
             let result = live::run_live(plan, &options, recording, &mut *save, &mut |event| {
                 for note in notes.borrow_mut().drain(..) {
                     watcher.note(teller, &note);
@@ -215,7 +241,7 @@ pub(crate) fn run(
                         watcher.note(teller, &format!("namespaces: {run}-*, for `ip netns exec`"));
                     }
                     LiveEvent::Attached(attached) => {
-                        if !std::mem::replace(&mut told_arm, true) {
+                        if told.insert(chosen.get()) {
                             watcher.note(teller, &attached_line(chosen.get(), attached));
                         }
                     }
@@ -275,7 +301,7 @@ pub(crate) fn run(
 }
 
 /// What stands, in a line.
-fn attached_line(clock: Option<Clock>, attached: &netplumb_model::timing::Attached) -> String {
+fn attached_line(clock: Option<&str>, attached: &netplumb_model::timing::Attached) -> String {
     let clock = clock.map_or_else(String::new, |c| format!("the clock is `{c}`"));
     let ms = attached.attach_ns as f64 / 1e6;
     match attached.functions.len() {
@@ -293,13 +319,13 @@ fn attached_line(clock: Option<Clock>, attached: &netplumb_model::timing::Attach
 /// What kept it from measuring.
 pub(crate) fn in_guests(
     experiment: &Experiment,
-    timing: &GuestTiming,
+    timing: &GuestRun,
     how: &How<'_>,
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
     let outcome = record_by(
         |engine, recording, save, teller| {
-            live::run_in_guests(timing, engine, recording, save, &|event| {
+            run_in_guests(timing, engine, recording, save, &|event| {
                 teller.tell(event);
             })
         },

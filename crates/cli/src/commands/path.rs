@@ -125,7 +125,7 @@ impl PathArgs {
         let is_guests_command = kind == Kind::Command && lab == Lab::Vm;
         let mut experiment = Experiment {
             name: "path".into(),
-            instruments: live.instrument().map(|name| vec![name]),
+            instruments: live.instruments(),
             lab,
             layer: self.show.layer().map(String::from),
             workload: Workload {

@@ -5,11 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use netplumb_instruments::instrument::Instrument;
+use netplumb_instruments::registry;
 use netplumb_kernel::layers::LAYERS;
 use netplumb_model::experiment::{Experiment, ExperimentError, Kind, MAX_RULESET_BYTES, Nft};
 use netplumb_report::printable;
 
-use super::experiment::{How, INSTRUMENTS, Shown};
+use super::experiment::{How, Shown};
 use super::page::PageArgs;
 use super::report::ShowArgs;
 use crate::exit::Usage;
@@ -62,7 +64,7 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         .and_then(|e| e.check_layers(&text, LAYERS).map(|()| e))
         .map_err(shown)?;
     experiment
-        .check_instruments(&text, INSTRUMENTS)
+        .check_instruments(&text, &registry::ALL.map(Instrument::name))
         .map_err(shown)?;
     read_files(&mut experiment, path)?;
     if experiment.workload.kind == Kind::Frames {

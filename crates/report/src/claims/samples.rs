@@ -3,19 +3,21 @@
 
 use std::collections::BTreeMap;
 
-use netplumb_model::bench::{COUNTED, INSTRUCTIONS, Measured};
+use netplumb_model::bench::Measured;
 use netplumb_model::class::Class;
 use netplumb_model::quantity::{Kind, Of, Repeats};
 use netplumb_model::recording::{Arm, Recording};
 use netplumb_model::symbol::base_name;
-use netplumb_model::timing::StageKind;
+use netplumb_model::timing::{INSTRUCTIONS, StageKind};
 
 use crate::number::printable;
 use crate::rates::terminal::rate;
-use crate::rates::{explain, is_bench};
+use crate::rates::{RATES, explain, is_bench};
 use crate::seeds;
 use crate::times::{self, TimedClass, is_timed};
 
+/// Instructions of a packet.
+pub(crate) const INSNS: &str = INSTRUCTIONS.name;
 /// Packets handled, which a bench is about first.
 pub(crate) const HANDLED: &str = "handled";
 /// CPUs that were busy, without those that only send.
@@ -96,8 +98,17 @@ impl<'r> Samples<'r> {
         let arms = self.recording.arms.iter().enumerate();
         arms.filter(|(_, arm)| {
             let bare = arm.knobs.get("probes").is_some_and(|on| on == "off");
-            !bare && !seeds::is_repeat(arm) && !explain::is_counted(arm)
+            !bare && !seeds::is_repeat(arm) && !self.only_explains(arm)
         })
+    }
+
+    /// Whether an arm of a bench has no rates, and only says why others are as they are.
+    fn only_explains(&self, arm: &Arm) -> bool {
+        let recording = self.recording;
+        let of_arm = |at: u32| std::ptr::eq(&recording.arms[at as usize], arm);
+        let mut blocks = recording.blocks.iter();
+        let has_rates = blocks.any(|b| b.instrument == RATES && of_arm(b.arm));
+        is_bench(recording) && !has_rates && explain::is_of_others(recording, arm)
     }
 
     /// The arm that an experiment asks for.
@@ -124,7 +135,7 @@ impl<'r> Samples<'r> {
         let found = match (what.quantity, self.rates.is_empty()) {
             (None | Some(HANDLED), false) => self.rates_of(arm, Measured::handled_pps),
             (Some(CPU_USE), false) => self.rates_of(arm, busy_of_path),
-            (Some(INSTRUCTIONS), false) => self.counted(arm),
+            (Some(INSNS), false) => self.counted(arm),
             (None, true) => self.costs(arm, what)?,
             (Some(name), _) if self.is_of_costs(name) => self.costs(arm, what)?,
             (Some(name), _) => self.scalars(arm, name)?,
@@ -137,7 +148,8 @@ impl<'r> Samples<'r> {
 
     fn rates_of(&self, arm: usize, of: fn(&Measured) -> f64) -> Vec<f64> {
         let blocks = self.recording.blocks.iter().zip(&self.rates);
-        let of_arm = blocks.filter(|(block, _)| block.arm as usize == arm);
+        let of_arm =
+            blocks.filter(|(block, _)| block.arm as usize == arm && block.instrument == RATES);
         of_arm.filter_map(|(_, m)| m.as_ref().map(of)).collect()
     }
 
@@ -145,17 +157,13 @@ impl<'r> Samples<'r> {
     fn counted(&self, arm: usize) -> Vec<f64> {
         let wanted = &self.recording.arms[arm].knobs;
         let path = |key: &str| ["bench", "path", "frames", "family", "size"].contains(&key);
-        let is = |other: &Arm| {
-            other
-                .knobs
-                .get(COUNTED)
-                .is_some_and(|of| of == INSTRUCTIONS)
-                && (wanted.iter()).all(|(k, v)| !path(k) || other.knobs.get(k) == Some(v))
-        };
-        let counted = self.recording.arms.iter().position(is);
+        let is =
+            |other: &Arm| (wanted.iter()).all(|(k, v)| !path(k) || other.knobs.get(k) == Some(v));
         let blocks = self.recording.blocks.iter();
         blocks
-            .filter(|block| Some(block.arm as usize) == counted && block.ledger.offered > 0)
+            .filter(|block| block.instrument == INSTRUCTIONS.instrument)
+            .filter(|block| is(&self.recording.arms[block.arm as usize]))
+            .filter(|block| block.ledger.offered > 0)
             .map(|block| block.kernel() as f64 / block.ledger.offered as f64)
             .collect()
     }
@@ -259,7 +267,7 @@ impl<'r> Samples<'r> {
         match (what.quantity, self.rates.is_empty()) {
             (None | Some(HANDLED), false) => format!("{}/s", rate(value)),
             (Some(CPU_USE), _) => format!("{value:.2} CPUs"),
-            (Some(INSTRUCTIONS), _) => format!("{value:.1}"),
+            (Some(INSNS), _) => format!("{value:.1}"),
             (quantity, _) => {
                 let quantities = self.recording.quantities.iter();
                 let known = quantities

@@ -42,7 +42,7 @@ const BY: [(&str, Unit); 2] = [
 ];
 
 /// Whether another instrument measured an arm, or failed to.
-pub(super) fn is_of_others(recording: &Recording, arm: &Arm) -> bool {
+pub(crate) fn is_of_others(recording: &Recording, arm: &Arm) -> bool {
     let all = 0..recording.arms.len();
     let mut is = all.filter(|at| std::ptr::eq(&recording.arms[*at], arm));
     is.any(|at| BY.iter().any(|(by, _)| is_by(recording, at, by)))

@@ -8,11 +8,11 @@ use anyhow::Context;
 use netplumb_model::class::{Link, Proto};
 use netplumb_model::experiment::{Experiment, Lab};
 use netplumb_model::recording::Recording;
-use netplumb_model::timing::{Clock, Filter, Selection, TimingSpec};
+use netplumb_model::timing::{Filter, Roles, Selection, TimingSpec};
 use netplumb_report::printable;
 use netplumb_sys::netns::Namespace;
 
-use super::{AskedClock, MAX_FUNCTIONS, TOLD_PACKETS};
+use super::{EXACT, MAX_FUNCTIONS, STAGES, TOLD_PACKETS};
 use crate::commands::path::PathArgs;
 use crate::exit::{CannotHere, Usage};
 
@@ -22,7 +22,7 @@ use crate::exit::{CannotHere, Usage};
 /// It is: what to do instead.
 pub(crate) fn check(args: &PathArgs) -> anyhow::Result<()> {
     let live = &args.live;
-    if live.lab != Lab::Vm && live.clock == AskedClock::Exact {
+    if live.lab != Lab::Vm && live.asks(EXACT) {
         return Err(CannotHere(
             "`exact` counts the instructions of a guest, never of this machine: use --lab vm, or \
              here --clock functions or stages"
@@ -171,7 +171,7 @@ fn of_this_kernel(args: &PathArgs) -> Clashes {
 
 fn of_clock(args: &PathArgs) -> Clashes {
     let live = &args.live;
-    let stages = live.clock == AskedClock::Stages;
+    let stages = live.asks(STAGES);
     let selects = "stages have no functions to choose: use --clock functions";
     vec![
         (
@@ -234,7 +234,7 @@ pub(crate) fn check_exact(args: &PathArgs) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// A name that nothing here has, or a recording that can't be read.
-pub(crate) fn spec(experiment: &Experiment, clock: Option<Clock>) -> anyhow::Result<TimingSpec> {
+pub(crate) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<TimingSpec> {
     let Experiment {
         filter: asked,
         functions,
@@ -279,7 +279,8 @@ pub(crate) fn spec(experiment: &Experiment, clock: Option<Clock>) -> anyhow::Res
     };
     let share = probes.max_overhead.map(|share| share.0);
     Ok(TimingSpec {
-        clock: clock.unwrap_or(Clock::Functions),
+        instrument: instrument.into(),
+        roles: Roles::Calls,
         filter,
         selection: Selection {
             discover: functions.discover,

@@ -148,6 +148,7 @@ fn frames_by_queues() {
             let at = recording.blocks.len() as u32;
             recording.blocks.push(Block {
                 arm,
+                instrument: "rates".into(),
                 index,
                 ledger: Ledger::default(),
                 totals: Vec::new(),
