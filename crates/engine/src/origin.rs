@@ -15,7 +15,7 @@ use netplumb_lab::vm::initramfs::{self, Module};
 use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_lab::vm::machine::Machine;
 use netplumb_lab::vm::process::{self, Extra, Guest, Start};
-use netplumb_lab::vm::saved::{self, About, Kept, Key, Saved, SavedStates};
+use netplumb_lab::vm::saved::{self, About, Content, Kept, Key, Saved, SavedStates};
 use netplumb_lab::vm::trial;
 use netplumb_model::class::Proto;
 use netplumb_model::message::{Reply, Request, RunPlan};
@@ -167,9 +167,16 @@ impl Boot<'_> {
     /// The hash of all that a state of this machine comes from.
     fn key(&self, machine: &Machine) -> Result<String, EngineError> {
         let mut key = Key::default();
-        let read = |path: &Path, what| std::fs::read(path).map_err(EngineError::host(what));
-        key.add("init", &read(&self.options.init, "read our own binary")?);
-        key.add("qemu", &read(self.qemu, "read QEMU")?);
+        let content = |path: &Path, what| Content::of(path).map_err(EngineError::host(what));
+        // Tens of megabytes each, while nothing else is to be done yet.
+        let (init, qemu) = std::thread::scope(|scope| {
+            let init = scope.spawn(|| content(&self.options.init, "read our own binary"));
+            let qemu = content(self.qemu, "read QEMU");
+            (init.join(), qemu)
+        });
+        let init = init.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        key.add_content("init", &init?);
+        key.add_content("qemu", &qemu?);
         key.add("kernel", self.kernel.hash.as_bytes());
         for module in machine.modules() {
             key.add("module", module.as_bytes());
@@ -193,7 +200,7 @@ impl Boot<'_> {
         }
         if !self.guest.module.is_empty() {
             let path = Path::new(&self.guest.module);
-            key.add("own module", &read(path, "read the module")?);
+            key.add_content("own module", &content(path, "read the module")?);
         }
         for word in machine.description() {
             key.add("machine", word.as_bytes());

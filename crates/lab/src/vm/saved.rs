@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -107,12 +107,42 @@ impl Key {
         }
     }
 
+    /// Add a file, by the hash of its content.
+    pub fn add_content(&mut self, name: &str, content: &Content) {
+        self.add(name, &content.0);
+    }
+
     /// In hex, half of it: enough for names.
     pub fn finish(self) -> String {
         self.0.finalize()[..16]
             .iter()
             .map(|b| format!("{b:02x}"))
             .collect()
+    }
+}
+
+/// The hash of a file's content.
+#[derive(Debug)]
+pub struct Content([u8; 32]);
+
+impl Content {
+    /// Of the file that is there. It is read through a buffer that stays in the CPU's cache:
+    /// to have all of a large program in memory takes longer than to hash it.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub fn of(path: &Path) -> io::Result<Content> {
+        let mut file = File::open(path)?;
+        let mut hash = Sha256::new();
+        let mut buffer = vec![0; PAGE_BYTES];
+        loop {
+            match file.read(&mut buffer) {
+                Ok(0) => return Ok(Content(hash.finalize().into())),
+                Ok(bytes) => hash.update(&buffer[..bytes]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 
@@ -409,5 +439,18 @@ mod tests {
         assert_eq!(key(&[("a", "b")]), key(&[("a", "b")]));
         assert_ne!(key(&[("a", "b")]), key(&[("ab", "")]));
         assert_ne!(key(&[("a", "b"), ("c", "")]), key(&[("a", "b")]));
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let with = |bytes: &[u8]| {
+            fs::write(&path, bytes).unwrap();
+            let mut key = Key::default();
+            key.add_content("a", &Content::of(&path).unwrap());
+            key.finish()
+        };
+        let long = vec![7; PAGE_BYTES + 1];
+        assert_eq!(with(&long), with(&long));
+        assert_ne!(with(&long), with(&long[1..]));
+        assert!(Content::of(&folder.path().join("none")).is_err());
     }
 }
