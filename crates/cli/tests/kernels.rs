@@ -186,7 +186,8 @@ fn interrupts_in_threads() {
                 rx.contexts
             );
         }
-        // The driver's watchdog has the device interrupt now and then without a packet.
+        // The driver's watchdog has the device interrupt without a packet, but not now: guests go
+        // on at a moment far from it.
         let mut handled: BTreeMap<Direction, u64> = BTreeMap::new();
         for cost in &recording.costs {
             let function = recording.nodes[cost.node as usize].function;
@@ -200,9 +201,10 @@ fn interrupts_in_threads() {
             }
         }
         let of = |direction| handled.get(&direction).copied().unwrap_or_default();
-        assert!(
-            of(Direction::Rx) >= 50 && of(Direction::Other) < 5,
-            "{kernel}: {handled:?}"
+        assert_eq!(
+            [of(Direction::Rx), of(Direction::Other)],
+            [50, 0],
+            "{kernel}"
         );
     }
 }

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -18,14 +19,19 @@ const DMA_READ: u32 = 2;
 const DMA_SELECT: u32 = 8;
 pub(super) const PAGE_BYTES: usize = 4096;
 
-/// Two pages that stay where they are: the request, and what is fetched. The ports
-/// are given back with them.
+/// Two pages that stay where they are, for the request and for what is fetched, and the right
+/// to use the ports.
 #[derive(Debug)]
 pub(super) struct Dma {
     memory: NonNull<u8>,
+    /// A pipe that has the pages in it.
+    pipe: [OwnedFd; 2],
     request: u64,
     data: u64,
 }
+
+// SAFETY: the mapping is this value's alone, and is used through `&mut self` or read.
+unsafe impl Send for Dma {}
 
 impl Dma {
     /// Ask for the ports and the pages.
@@ -33,10 +39,7 @@ impl Dma {
     /// # Errors
     /// The kernel does not give them.
     pub(super) fn open() -> io::Result<Dma> {
-        // SAFETY: the call takes numbers, and touches no memory of ours.
-        if unsafe { libc::ioperm(SELECTOR_PORT.into(), PORTS, 1) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let pipe = pipe()?;
         // SAFETY: a new mapping, of nothing that is ours.
         let memory = unsafe {
             libc::mmap(
@@ -56,16 +59,62 @@ impl Dma {
         };
         let mut dma = Dma {
             memory,
+            pipe,
             request: 0,
             data: 0,
         };
-        // Written to, so that they are pages of their own.
-        dma.memory_mut().fill(1);
-        let map = File::open("/proc/self/pagemap")?;
-        let first = memory.as_ptr() as usize;
-        dma.request = physical(&map, first)?;
-        dma.data = physical(&map, first + PAGE_BYTES)?;
+        dma.hold()?;
+        dma.take_ports()?;
         Ok(dma)
+    }
+
+    /// Have the pages stay where they are, and see where that is. The kernel moves pages that
+    /// are only locked, to have free ones beside each other; not those that something else
+    /// than a process refers to.
+    fn hold(&mut self) -> io::Result<()> {
+        // Written to, so that they are pages of their own.
+        self.memory_mut().fill(1);
+        let first = self.memory.as_ptr();
+        let bytes = 2 * PAGE_BYTES;
+        // So that a fork does not share them, and make a copy of what is written to then.
+        // SAFETY: the mapping is ours, and so long.
+        if unsafe { libc::madvise(first.cast(), bytes, libc::MADV_DONTFORK) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let pages = libc::iovec {
+            iov_base: first.cast(),
+            iov_len: bytes,
+        };
+        // SAFETY: as above; nobody reads the pipe.
+        let held = unsafe { libc::vmsplice(self.pipe[1].as_raw_fd(), &pages, 1, 0) };
+        match usize::try_from(held) {
+            Err(_) => return Err(io::Error::last_os_error()),
+            Ok(held) if held < bytes => return Err(io::Error::other("no room in a pipe")),
+            Ok(_) => {}
+        }
+        let map = File::open("/proc/self/pagemap")?;
+        self.request = physical(&map, first as usize)?;
+        self.data = physical(&map, first as usize + PAGE_BYTES)?;
+        Ok(())
+    }
+
+    /// Ask for the ports again, after [`Dma::give_ports`].
+    ///
+    /// # Errors
+    /// The kernel does not give them.
+    pub(super) fn take_ports(&mut self) -> io::Result<()> {
+        // SAFETY: the call takes numbers, and touches no memory of ours.
+        if unsafe { libc::ioperm(SELECTOR_PORT.into(), PORTS, 1) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Give the ports back, and keep the pages: a task that has ports is dearer to switch
+    /// to, and new pages are dear.
+    pub(super) fn give_ports(&mut self) {
+        // SAFETY: as above. There is nothing to do about an error.
+        unsafe { libc::ioperm(SELECTOR_PORT.into(), PORTS, 0) };
     }
 
     fn memory_mut(&mut self) -> &mut [u8] {
@@ -150,13 +199,21 @@ impl Dma {
 
 impl Drop for Dma {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`, which nothing refers to any more; and the
-        // ports of `open`. There is nothing to do about an error.
-        unsafe {
-            libc::munmap(self.memory.as_ptr().cast(), 2 * PAGE_BYTES);
-            libc::ioperm(SELECTOR_PORT.into(), PORTS, 0);
-        }
+        self.give_ports();
+        // SAFETY: the mapping of `open`, which nothing refers to any more. There is nothing
+        // to do about an error.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), 2 * PAGE_BYTES) };
     }
+}
+
+fn pipe() -> io::Result<[OwnedFd; 2]> {
+    let mut ends = [-1; 2];
+    // SAFETY: the call writes two numbers to our own memory.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: both are new, and nobody else has them.
+    Ok(ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) }))
 }
 
 fn out(port: u16, value: u32) {

@@ -127,9 +127,10 @@ fn rest(ports: Ports, rests: usize, alike: bool) -> io::Result<Vec<u8>> {
     if !alike {
         return ports.rest(rests);
     }
-    let moment = Moment::after_a_rest()?;
-    let requests = ports.rest(rests)?;
+    let moment = Moment::to_rest(rests)?;
     moment.wait()?;
+    let requests = ports.rest(rests)?;
+    moment.to_go_on()?.wait()?;
     random::renew()?;
     Ok(requests)
 }

@@ -40,6 +40,10 @@ struct Generator {
     physical: u64,
     item: u16,
     first: Option<[u8; KEY_BYTES]>,
+    /// Both are kept open. A guest that goes on from a saved state runs code that QEMU has
+    /// yet to translate, and what opens a file or makes pages takes it longer than the rest.
+    device: File,
+    dma: Dma,
 }
 
 /// There is one in a kernel.
@@ -58,7 +62,8 @@ pub(super) fn wanted() -> io::Result<bool> {
 /// # Errors
 /// This kernel's is another, or can't be found.
 pub(super) fn begin() -> io::Result<()> {
-    let (item, bytes) = Dma::open()?
+    let mut dma = Dma::open()?;
+    let (item, bytes) = dma
         .find(ITEM)?
         .ok_or_else(|| io::Error::other("the host gives no key"))?;
     if bytes != KEY_BYTES {
@@ -75,6 +80,8 @@ pub(super) fn begin() -> io::Result<()> {
         physical,
         item,
         first: None,
+        device: File::open(DEVICE)?,
+        dma,
     };
     generator.set()?;
     *lock() = Some(generator);
@@ -107,18 +114,25 @@ fn lock() -> std::sync::MutexGuard<'static, Option<Generator>> {
 impl Generator {
     /// Set the key, and see by what comes out that it was taken.
     fn set(&mut self) -> io::Result<()> {
-        let mut device = File::open(DEVICE)?;
-        let mut dma = Dma::open()?;
+        self.dma.take_ports()?;
+        let set = self.set_by_dma();
+        self.dma.give_ports();
+        set
+    }
+
+    fn set_by_dma(&mut self) -> io::Result<()> {
         for _ in 0..TRIES {
             // SAFETY: the request takes no argument.
-            if unsafe { libc::ioctl(device.as_raw_fd(), RNDRESEEDCRNG) } != 0 {
+            if unsafe { libc::ioctl(self.device.as_raw_fd(), RNDRESEEDCRNG) } != 0 {
                 return Err(io::Error::last_os_error());
             }
             // SAFETY: the kernel's key, where its symbols say, which it reads when it next
             // draws; there is one CPU, and it is here.
-            unsafe { dma.fetch_to(self.item, KEY_BYTES, self.physical)? };
+            unsafe {
+                self.dma.fetch_to(self.item, KEY_BYTES, self.physical)?;
+            }
             let mut drawn = [0; KEY_BYTES];
-            device.read_exact(&mut drawn)?;
+            self.device.read_exact(&mut drawn)?;
             if self.first.replace(drawn) == Some(drawn) {
                 return Ok(());
             }

@@ -9,8 +9,10 @@
 //! But the guest's clock may gain while it stops. QEMU takes a CPU that stops for an idle
 //! one and has its clock jump to the next timer, unless its main loop is first to see
 //! that the machine is to stop (`icount_start_warp_timer`, `cpu_stop_current`): two of its
-//! threads race for a lock. So the guest sleeps after a rest, to a moment that was set
-//! before, and by then it is the same time for all.
+//! threads race for a lock. So the guest sleeps for a little after a rest, to a moment that was
+//! set before, and by then it is the same time for all. Before a rest it sleeps for longer, so
+//! that boots of a little more or less work meet: a state is saved after that, and what starts
+//! from it does not sleep so again.
 
 use std::io;
 use std::time::Duration;
@@ -140,29 +142,52 @@ impl Drop for Ports {
     }
 }
 
-/// Moments at which guests go on are so far apart: boots of a little more or less work
-/// come to the same one.
+/// Guests come to a rest so far apart: boots of a little more or less work come to the same
+/// moment.
 const APART: Duration = Duration::from_secs(1);
-/// More than the clock gains in a rest, which is a tick of the slowest kernel's (HZ=100),
-/// and than it takes to read the usual requests.
-const LEAST: Duration = Duration::from_millis(50);
+/// And so long after a whole second of their clock, for each rest. What the kernel does at whole
+/// seconds is done (`round_jiffies`), and a watchdog that runs every second or two since its
+/// device went up, which is after the first rest, is not due soon after the last.
+const AFTER_THE_SECOND: [Duration; RESTS] =
+    [Duration::from_millis(600), Duration::from_millis(200)];
+/// How long a rest is to all of them. More than the clock gains, which is a tick of the slowest
+/// kernel's (HZ=100), and than it takes to read the usual requests.
+const PAUSE: Duration = Duration::from_millis(50);
 
-/// A moment to go on at, by the guest's own clock.
+/// A moment by the guest's own clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment(Duration);
 
 impl Moment {
-    /// One for after a rest that is to come now.
+    /// The next one for a rest, which counts from 0.
     ///
     /// # Errors
     /// The kernel has no clock.
-    pub(super) fn after_a_rest() -> io::Result<Moment> {
-        Ok(Moment::after(now()?))
+    pub(super) fn to_rest(rest: usize) -> io::Result<Moment> {
+        Ok(Moment::to_rest_after(now()?, rest))
     }
 
-    fn after(now: Duration) -> Moment {
-        let whole = (now + LEAST).as_nanos().div_ceil(APART.as_nanos());
-        Moment(APART * whole as u32)
+    fn to_rest_after(now: Duration, rest: usize) -> Moment {
+        Moment(AFTER_THE_SECOND[rest % RESTS]).next(now, APART)
+    }
+
+    /// The one to go on at from a rest at this one.
+    ///
+    /// # Errors
+    /// The kernel has no clock.
+    pub(super) fn to_go_on(self) -> io::Result<Moment> {
+        Ok(self.to_go_on_after(now()?))
+    }
+
+    fn to_go_on_after(self, now: Duration) -> Moment {
+        // Another than the next only with requests of megabytes.
+        self.next(now, PAUSE)
+    }
+
+    /// The first that is to come of moments so far apart, of which this is one.
+    fn next(self, now: Duration, apart: Duration) -> Moment {
+        let gone = now.saturating_sub(self.0).as_nanos() / apart.as_nanos();
+        Moment(self.0 + apart * (gone as u32 + 1))
     }
 
     /// Sleep until then, which takes the host no time.
@@ -170,11 +195,7 @@ impl Moment {
     /// # Errors
     /// The kernel does not let us sleep.
     pub(super) fn wait(self) -> io::Result<()> {
-        // Past it only with requests of megabytes.
-        let Moment(until) = match now()? {
-            now if now < self.0 => self,
-            now => Moment::after(now),
-        };
+        let Moment(until) = self;
         let until = libc::timespec {
             tv_sec: until.as_secs() as libc::time_t,
             tv_nsec: until.subsec_nanos().into(),
@@ -221,13 +242,19 @@ pub(super) fn item(entry: &[u8; 64], wanted: &str) -> Option<(u16, usize)> {
 mod tests {
     use super::*;
 
-    /// Check that guests whose clocks gained a tick or none go on at the same moment, and
-    /// boots of a little more or less work too; and that one is never past.
+    /// Check that boots of a little more or less work rest at the same moment, that guests whose
+    /// clocks gained a tick or none go on at the same one, and that one is never past.
     #[test]
     fn moments_are_the_same_for_all() {
-        let at = |ms| Moment::after(Duration::from_millis(ms)).0.as_millis();
-        assert_eq!([at(1_490), at(1_620)], [2_000; 2]);
-        assert_eq!([at(1_950), at(1_951), at(2_000)], [2_000, 3_000, 3_000]);
+        let ms = Duration::from_millis;
+        let rest = |at| Moment::to_rest_after(ms(at), 1).0.as_millis();
+        assert_eq!([rest(1_490), rest(1_620)], [2_200; 2]);
+        assert_eq!([rest(0), rest(200)], [1_200; 2]);
+        assert_eq!([rest(2_199), rest(2_200)], [2_200, 3_200]);
+        assert_eq!(Moment::to_rest_after(ms(2_200), 0).0, ms(2_600));
+        let go_on = |at| Moment(ms(2_200)).to_go_on_after(ms(at)).0.as_millis();
+        assert_eq!([go_on(2_200), go_on(2_211)], [2_250; 2]);
+        assert_eq!([go_on(2_250), go_on(2_333)], [2_300, 2_350]);
     }
 
     /// Check that the item is known by its whole name, and others are not taken.
