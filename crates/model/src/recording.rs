@@ -332,8 +332,8 @@ impl Recording {
         failed.get(instrument).map(String::as_str)
     }
 
-    /// The instruments that measured, in the order of their first blocks, and those that
-    /// should have.
+    /// The instruments that measured, and those that should have: first the one that was named
+    /// first, then by name.
     pub fn instruments(&self) -> Vec<&str> {
         let mut all: Vec<&str> = Vec::new();
         let failed = self.notes.values().flat_map(|notes| notes.failed.keys());
@@ -343,6 +343,8 @@ impl Recording {
                 all.push(name);
             }
         }
+        let first = self.environment.get(env::CLOCK);
+        all.sort_unstable_by_key(|name| (Some(*name) != first.map(String::as_str), *name));
         all
     }
 

@@ -99,6 +99,7 @@ pub(crate) fn run(
         let (plan, guests) = (frames(experiment, &how)?, guests(experiment, &asked)?);
         return super::bench::run_plan(&plan, &guests, &experiment.name, &how, cache);
     }
+<<<<<<< HEAD
     if lab == Lab::Vm {
         return in_guests(experiment, &asked, &how, cache);
     }
@@ -135,6 +136,17 @@ fn in_guests(
             (true, []) => {
                 check_exact(experiment)?;
                 super::command::run(experiment, machine(experiment, None)?, how, cache)
+=======
+    let clock = clock(experiment, instrument)?;
+    let counts = lab == Lab::Vm && matches!(clock, None | Some(Clock::Exact));
+    check_options(experiment, counts, &how.options)?;
+    match (lab, clock) {
+        (Lab::Vm, None | Some(Clock::Exact)) => {
+            check_exact(experiment)?;
+            if kind == Kind::Command {
+                let machine = machine(experiment, None)?;
+                return super::command::run(experiment, machine, &how, cache);
+>>>>>>> 67018ae (Refuse options of guests where an experiment boots none)
             }
             (false, [spec]) => {
                 let machine = machine(experiment, Some(spec.clone()))?;
@@ -219,6 +231,34 @@ fn specs(
         Ok(spec)
     };
     asked.iter().map(spec).collect()
+}
+
+/// What is asked of guests, or of counting, where there is none.
+fn check_options(
+    experiment: &Experiment,
+    counts: bool,
+    options: &RunOptions,
+) -> anyhow::Result<()> {
+    let guests = experiment.lab == Lab::Vm;
+    let again = "a clock of time does not go on where it was: measure again, into another file \
+                 with --output";
+    let counting = "it is for instructions (exact) in the lab vm";
+    for (flag, given, why) in [
+        ("--quick", options.quick && !guests, counting),
+        ("--cold", options.cold && !guests, counting),
+        ("--jobs", options.jobs.is_some() && !guests, counting),
+        ("--resume", options.resume && !counts, again),
+        (
+            "--seeds",
+            experiment.blocks.seeds() > 1 && !counts,
+            counting,
+        ),
+    ] {
+        if given {
+            return Err(Usage(format!("{flag}: {why}")).into());
+        }
+    }
+    Ok(())
 }
 
 /// What only clocks of time take.
