@@ -99,7 +99,8 @@ pub(crate) fn run(
         let (plan, guests) = (frames(experiment, &how)?, guests(experiment, &asked)?);
         return super::bench::run_plan(&plan, &guests, &experiment.name, &how, cache);
     }
-<<<<<<< HEAD
+    let counts = asked.is_empty() || asked.iter().any(|i| i.name() == EXACT);
+    check_options(experiment, lab == Lab::Vm && counts, &how.options)?;
     if lab == Lab::Vm {
         return in_guests(experiment, &asked, &how, cache);
     }
@@ -136,17 +137,6 @@ fn in_guests(
             (true, []) => {
                 check_exact(experiment)?;
                 super::command::run(experiment, machine(experiment, None)?, how, cache)
-=======
-    let clock = clock(experiment, instrument)?;
-    let counts = lab == Lab::Vm && matches!(clock, None | Some(Clock::Exact));
-    check_options(experiment, counts, &how.options)?;
-    match (lab, clock) {
-        (Lab::Vm, None | Some(Clock::Exact)) => {
-            check_exact(experiment)?;
-            if kind == Kind::Command {
-                let machine = machine(experiment, None)?;
-                return super::command::run(experiment, machine, &how, cache);
->>>>>>> 67018ae (Refuse options of guests where an experiment boots none)
             }
             (false, [spec]) => {
                 let machine = machine(experiment, Some(spec.clone()))?;
