@@ -38,11 +38,16 @@ export function emptyPage(more = {}) {
   };
 }
 
+/** The columns of a table of functions: those that it sums up itself. */
+const COLUMNS = ["function", "layer", "module", "self", "share", "inclusive", "inclusive_share", "calls"].map((key) => ({
+  key, title: key, hint: "", from_tree: true,
+}));
+
 /** A class with nothing in it but these trees. */
 export function classOf(more) {
   return {
     arm: "arm", class: "udp tx", per: "packet", sentence: "", packets: 100, packets_before: 0, contexts: [],
-    published: null, moves: [], ...more,
+    published: null, moves: [], columns: COLUMNS, ...more,
   };
 }
 

@@ -36,7 +36,7 @@ export interface PageBench {
 
 export interface PageRates {
   title: string;
-  columns: { title: string; hint: string }[];
+  columns: PageColumn[];
   arms: PageArm[];
   notes: { arms: string[]; text: string }[];
 }
@@ -50,7 +50,30 @@ export interface PageArm {
   high: number | null;
   lost: number;
   mark: string;
-  cells: { text: string; value: number | null }[];
+  cells: PageCell[];
+}
+
+/** A column of a table, as the report declares it. */
+export interface PageColumn {
+  key?: string;
+  title: string;
+  hint: string;
+  unit?: string;
+  /** Whether it is of words, not figures. */
+  words?: boolean;
+  /** Whether it is summed up here, over the tree that is shown; rows have no cell of it then. */
+  from_tree?: boolean;
+}
+
+export interface PageCell {
+  text: string;
+  value: number | null;
+}
+
+/** The row of a function: a cell for each column that is not from the tree. */
+export interface PageRow {
+  function: number;
+  cells: PageCell[];
 }
 
 export interface PageLatency {
@@ -142,6 +165,8 @@ export interface PageClass {
   contexts: PageTree[];
   published: PagePublished | null;
   moves: PageMove[];
+  columns?: PageColumn[];
+  rows?: PageRow[];
   count?: number | null;
   times?: PageTimes | null;
 }
@@ -298,7 +323,7 @@ export function check(page: Page): Page {
     group.per = short(group.per, WORD_LETTERS);
     // Where nobody counted packets: seconds.
     group.packets = group.count ?? group.packets;
-    for (const f of group.times?.functions ?? []) {
+    for (const f of [...(group.times?.functions ?? []), ...(group.rows ?? [])]) {
       if (!(f.function >= 0 && f.function < page.functions.length)) {
         throw new Error(`a function of ${group.class} is none of the page's`);
       }

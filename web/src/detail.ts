@@ -9,7 +9,7 @@ import { callGraph } from "./graph";
 import { changeCell } from "./classes";
 import type { Icicle } from "./icicle";
 import { changePercent, cost, ns, pathEnd, percent, share, short } from "./number";
-import { table, type Column } from "./table";
+import { columnsOf, declared, table, type Column } from "./table";
 import { stagesPart, timedFunctions } from "./times";
 import { sums, titleOf, treeOf, type FunctionSum, type Glance, type Tree } from "./tree";
 
@@ -55,7 +55,7 @@ export function detail(page: Page, glance: Glance, drawn: boolean): Detail {
     times && page.diff ? null : section("bars", page.diff ? "What changed most" : "Functions by share", page.diff ? changes(page, tree, all.functions, group.moves, pick) : barsPart(tree, glance, all.functions, pick)),
     section("frames", "Calling contexts", shown.element),
     section("graph", "Call graph", callGraph(tree, all, page.diff, pick)),
-    times ? null : section("functions", "Functions", functionTable(page, tree, all.functions, pick)),
+    times ? null : section("functions", "Functions", functionTable(page, group, tree, all.functions, pick)),
   );
   return { element, icicle: shown.icicle };
 }
@@ -145,60 +145,71 @@ function sourceCell(source: string | null): HTMLElement | null {
   return source ? h("span", { class: "code", title: short(source, 400) }, pathEnd(source, 32)) : null;
 }
 
-function functionTable(page: Page, tree: Tree, functions: FunctionSum[], pick: (fn: number) => void): HTMLElement {
+/** What the table of functions sums up over the tree that is shown, by the keys of the report's columns. */
+function fromTree(page: Page, tree: Tree, pick: (fn: number) => void): Record<string, Omit<Column<FunctionSum>, "title">> {
   const after = (n: number): number => n / tree.packets;
-  const before = (n: number): number => n / tree.packetsBefore;
   const whole = after(tree.inclusive[0]);
   const about = (f: FunctionSum) => page.functions[f.fn];
-  const columns: Column<FunctionSum>[] = [
-    { title: "function", value: (f) => about(f).name, show: (f) => functionCell(page, f.fn, pick), class: "name" },
-    { title: "layer", value: (f) => about(f).layer, show: (f) => short(about(f).layer, 24) },
-    { title: "module", value: (f) => about(f).module ?? "", show: (f) => short(about(f).module ?? "", 24) },
+  const figure = page.unit === "ns" ? ns : cost;
+  const part = (of: (f: FunctionSum) => number): Omit<Column<FunctionSum>, "title"> => ({
+    value: (f) => share(after(of(f)), whole),
+    show: (f) => percent(share(after(of(f)), whole)),
+  });
+  return {
+    function: { value: (f) => about(f).name, show: (f) => functionCell(page, f.fn, pick), class: "name" },
+    layer: { value: (f) => about(f).layer, show: (f) => short(about(f).layer, 24) },
+    module: { value: (f) => about(f).module ?? "", show: (f) => short(about(f).module ?? "", 24) },
+    source: { value: (f) => about(f).source ?? "", show: (f) => sourceCell(about(f).source) },
+    self: { value: (f) => after(f.self), show: (f) => figure(after(f.self)) },
+    share: part((f) => f.self),
+    inclusive: { value: (f) => after(f.inclusive), show: (f) => figure(after(f.inclusive)) },
+    inclusive_share: part((f) => f.inclusive),
+    calls: { value: (f) => after(f.calls), show: (f) => cost(after(f.calls)) },
+  };
+}
+
+/** The columns of a class's functions, as the report declares them. */
+function declaredColumns(page: Page, group: PageClass, tree: Tree, functions: FunctionSum[], pick: (fn: number) => void): Column<FunctionSum>[] {
+  const sums = fromTree(page, tree, pick);
+  const rows = new Map((group.rows ?? []).map((row) => [row.function, row.cells]));
+  const columns = group.columns ?? [];
+  const cells = columnsOf<FunctionSum>(columns.filter((c) => !c.from_tree), (f) => rows.get(f.fn) ?? []);
+  return columns.flatMap((column) => {
+    const own = column.from_tree ? sums[column.key ?? ""] : cells.shift();
+    // Where nothing is known, there is no column.
+    return own && (column.key !== "source" || functions.some((f) => own.value(f) !== "")) ? [{ ...own, ...declared(column) }] : [];
+  });
+}
+
+function changedColumns(page: Page, tree: Tree, functions: FunctionSum[], pick: (fn: number) => void): Column<FunctionSum>[] {
+  const after = (n: number): number => n / tree.packets;
+  const before = (n: number): number => n / tree.packetsBefore;
+  const { function: name, layer, module, source } = fromTree(page, tree, pick);
+  const self = (f: FunctionSum): [number, number] => [before(f.selfBefore), after(f.self)];
+  const incl = (f: FunctionSum): [number, number] => [before(f.inclusiveBefore), after(f.inclusive)];
+  return [
+    { title: "function", ...name },
+    { title: "layer", ...layer },
+    { title: "module", ...module },
+    ...(functions.some((f) => page.functions[f.fn].source) ? [{ title: "source", hint: "where it is defined", ...source }] : []),
+    { title: "before", hint: "self", value: (f) => self(f)[0], show: (f) => cost(self(f)[0]) },
+    { title: "after", hint: "self", value: (f) => self(f)[1], show: (f) => cost(self(f)[1]) },
+    { title: "change", hint: "of self", value: (f) => self(f)[1] - self(f)[0], show: (f) => changeCell(...self(f)) },
+    { title: "%", hint: "of self", value: (f) => ratio(...self(f)), show: (f) => changePercent(...self(f)) },
+    { title: "incl. before", value: (f) => incl(f)[0], show: (f) => cost(incl(f)[0]) },
+    { title: "incl. after", value: (f) => incl(f)[1], show: (f) => cost(incl(f)[1]) },
+    { title: "incl. change", value: (f) => incl(f)[1] - incl(f)[0], show: (f) => changeCell(...incl(f)) },
+    { title: "calls before", value: (f) => before(f.callsBefore), show: (f) => cost(before(f.callsBefore)) },
+    { title: "calls after", value: (f) => after(f.calls), show: (f) => cost(after(f.calls)) },
   ];
-  if (functions.some((f) => about(f).source)) {
-    columns.push({ title: "source", hint: "where it is defined", value: (f) => about(f).source ?? "", show: (f) => sourceCell(about(f).source) });
-  }
-  // That of the cost comes after what tells which function it is.
-  const sorted = columns.length + (page.diff ? 2 : 0);
-  if (page.diff) {
-    const self = (f: FunctionSum): [number, number] => [before(f.selfBefore), after(f.self)];
-    const incl = (f: FunctionSum): [number, number] => [before(f.inclusiveBefore), after(f.inclusive)];
-    columns.push(
-      { title: "before", hint: "self", value: (f) => self(f)[0], show: (f) => cost(self(f)[0]) },
-      { title: "after", hint: "self", value: (f) => self(f)[1], show: (f) => cost(self(f)[1]) },
-      { title: "change", hint: "of self", value: (f) => self(f)[1] - self(f)[0], show: (f) => changeCell(...self(f)) },
-      { title: "%", hint: "of self", value: (f) => ratio(...self(f)), show: (f) => changePercent(...self(f)) },
-      { title: "incl. before", value: (f) => incl(f)[0], show: (f) => cost(incl(f)[0]) },
-      { title: "incl. after", value: (f) => incl(f)[1], show: (f) => cost(incl(f)[1]) },
-      { title: "incl. change", value: (f) => incl(f)[1] - incl(f)[0], show: (f) => changeCell(...incl(f)) },
-      { title: "calls before", value: (f) => before(f.callsBefore), show: (f) => cost(before(f.callsBefore)) },
-      { title: "calls after", value: (f) => after(f.calls), show: (f) => cost(after(f.calls)) },
-    );
-  } else {
-    columns.push(
-      { title: "self", hint: "in its own code", value: (f) => after(f.self), show: (f) => cost(after(f.self)) },
-      {
-        title: "share %",
-        hint: "of self in the path",
-        value: (f) => share(after(f.self), whole),
-        show: (f) => percent(share(after(f.self), whole)),
-      },
-      {
-        title: "inclusive",
-        hint: "with all that it calls; recursion counts once",
-        value: (f) => after(f.inclusive),
-        show: (f) => cost(after(f.inclusive)),
-      },
-      {
-        title: "incl. %",
-        value: (f) => share(after(f.inclusive), whole),
-        show: (f) => percent(share(after(f.inclusive), whole)),
-      },
-      { title: "calls", hint: "entries", value: (f) => after(f.calls), show: (f) => cost(after(f.calls)) },
-    );
-  }
+}
+
+function functionTable(page: Page, group: PageClass, tree: Tree, functions: FunctionSum[], pick: (fn: number) => void): HTMLElement {
+  const about = (f: FunctionSum) => page.functions[f.fn];
+  const columns = page.diff ? changedColumns(page, tree, functions, pick) : declaredColumns(page, group, tree, functions, pick);
+  const sorted = columns.findIndex((column) => column.title === (page.diff ? "change" : "self"));
   return table({
-    caption: `Functions, ${page.unit || "cost"} per packet`,
+    caption: `Functions, ${page.unit || "cost"} per ${group.per}`,
     columns,
     rows: functions,
     sort: sorted,

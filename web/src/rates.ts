@@ -3,7 +3,7 @@ import type { PageArm, PageLatency, PageRates } from "./data";
 import { h } from "./dom";
 import { ns, plural, short, thousands } from "./number";
 import { amount } from "./plot";
-import { table, type Column } from "./table";
+import { columnsOf, table, type Column } from "./table";
 
 const NAME_LETTERS = 60;
 const MARK_LETTERS = 120;
@@ -87,12 +87,7 @@ function filterOf(arms: PageArm[], rows: HTMLElement[]): HTMLElement {
 export function rateTable(rates: PageRates): HTMLElement {
   const columns: Column<PageArm>[] = [
     { title: "arm", value: (arm) => arm.name, show: (arm) => short(arm.name, NAME_LETTERS), class: "name" },
-    ...rates.columns.map((column, at): Column<PageArm> => ({
-      title: short(column.title, 40),
-      hint: short(column.hint, 200),
-      value: (arm) => arm.cells[at]?.value ?? Number.NaN,
-      show: (arm) => short(arm.cells[at]?.text ?? "", 40),
-    })),
+    ...columnsOf<PageArm>(rates.columns, (arm) => arm.cells),
     { title: "note", value: (arm) => arm.mark, show: (arm) => short(arm.mark, MARK_LETTERS), class: "note" },
   ];
   return h(

@@ -1,5 +1,6 @@
 /** Tables that sort, filter, and copy as CSV. */
-import { plural, thousands } from "./number";
+import type { PageCell, PageColumn } from "./data";
+import { plural, short, thousands } from "./number";
 import { copy, field, h, type Child } from "./dom";
 
 export interface Column<Row> {
@@ -27,6 +28,24 @@ export interface Options<Row> {
   limit?: number;
   rowClass?: (row: Row) => string;
   current?: (row: Row) => boolean;
+}
+
+const TITLE_LETTERS = 40;
+const HINT_LETTERS = 200;
+const CELL_LETTERS = 60;
+
+/** What the report says of a column. */
+export function declared(column: PageColumn): { title: string; hint: string } {
+  return { title: short(column.title, TITLE_LETTERS), hint: short(column.hint, HINT_LETTERS) };
+}
+
+/** Columns that the report declares, of rows that have its cells. */
+export function columnsOf<Row>(columns: PageColumn[], cells: (row: Row) => PageCell[]): Column<Row>[] {
+  return columns.map((column, at): Column<Row> => ({
+    ...declared(column),
+    value: (row) => (column.words ? (cells(row)[at]?.text ?? "") : (cells(row)[at]?.value ?? Number.NaN)),
+    show: (row) => short(cells(row)[at]?.text ?? "", CELL_LETTERS),
+  }));
 }
 
 /** One cell for a spreadsheet: never a formula. */

@@ -34,7 +34,11 @@ for (const name of ["page.json", "page-diff.json"]) {
     page.claims.forEach((claim) => alike(claim, KEYS.claim));
     page.functions.forEach((f) => alike(f, KEYS.function));
     for (const group of page.classes) {
-      alike(group, KEYS.class);
+      // A comparison's tables have columns of their own.
+      alike(group, page.diff ? KEYS.class : [...KEYS.class, "columns"]);
+      for (const column of group.columns ?? []) {
+        assert.ok(column.title && column.from_tree);
+      }
       group.contexts.forEach((tree) => alike(tree, KEYS.tree));
       group.moves.forEach((move) => alike(move, KEYS.move));
       if (group.published) {

@@ -3,10 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use netplumb_model::class::{Class, Context, Direction};
-use netplumb_model::recording::{Arm, Cost, FunctionId, NodeId, Recording, env};
+use netplumb_model::class::{Class, Context, Direction, Proto};
+use netplumb_model::quantity::{Quantity, QuantityId, Repeats};
+use netplumb_model::recording::{Arm, Cost, FunctionId, NodeId, Recording};
+use netplumb_model::timing::{CPU_TIME, INSTRUCTIONS};
+use netplumb_stats::welch::Mean;
 
-use crate::number::printable;
+use crate::number::{per_packet, printable};
+use crate::per::{Per, offered};
+use crate::table::Value;
+use crate::times::{ns, rounded};
+
+/// Letters of a unit.
+const UNIT_LETTERS: usize = 40;
 
 /// What a function without a layer is listed under.
 pub const NO_LAYER: &str = "(no layer)";
@@ -20,16 +29,22 @@ pub struct ClassView<'a> {
     pub arm: usize,
     /// Protocol and direction.
     pub class: Class,
+    /// What its costs are of.
+    pub quantity: Quantity,
+    /// Its blocks.
+    pub blocks: Vec<u32>,
+    /// What its sums are shared by.
+    pub per: Per,
     /// Packets offered, over all blocks.
     pub packets: u64,
     /// Blocks whose packets are not all accounted for: figures of packets that went missing
     /// are of nothing.
     pub invalid: usize,
-    /// Instructions, over all blocks.
+    /// The cost, over all blocks.
     pub total: u64,
-    /// Instructions of each block.
+    /// That of each block.
     pub by_block: Vec<u64>,
-    /// Instructions by context.
+    /// By context.
     pub contexts: BTreeMap<Context, u64>,
     /// By layer, the largest first.
     pub layers: Vec<(String, u64)>,
@@ -37,6 +52,8 @@ pub struct ClassView<'a> {
     pub functions: Vec<FunctionView>,
     /// By node: calls, self, inclusive.
     pub nodes: BTreeMap<NodeId, NodeView>,
+    /// Of costs that vary: what each function itself cost in each block.
+    pub(crate) spread: BTreeMap<FunctionId, Vec<u64>>,
 }
 
 /// One function of a class.
@@ -80,6 +97,79 @@ impl ClassView<'_> {
     /// The name of a function.
     pub fn name(&self, function: FunctionId) -> &str {
         &self.recording.functions[function as usize].name
+    }
+
+    /// Whether the same costs the same in every run.
+    pub fn is_exact(&self) -> bool {
+        self.quantity.repeats == Repeats::Exactly
+    }
+
+    /// Whether it was sampled: calls are how many samples there are.
+    pub(crate) fn is_sampled(&self) -> bool {
+        self.quantity.is(&CPU_TIME)
+    }
+
+    /// A cost's share of one packet, run or second.
+    pub(crate) fn each(&self, sum: u64) -> Value {
+        match self.quantity.unit.as_str() {
+            _ if self.is_exact() => Value::Each(sum, self.packets),
+            "ns" => Value::Ns(self.per.each(sum as f64)),
+            _ => Value::Number(self.per.each(sum as f64)),
+        }
+    }
+
+    /// The same as text, without its unit.
+    pub(crate) fn told(&self, sum: u64) -> String {
+        match self.quantity.unit.as_str() {
+            _ if self.is_exact() => per_packet(sum, self.packets),
+            "ns" => ns(self.per.each(sum as f64)),
+            _ => rounded(self.per.each(sum as f64)),
+        }
+    }
+
+    /// The same with its unit.
+    pub(crate) fn with_unit(&self, sum: u64) -> String {
+        let text = self.told(sum);
+        match self.quantity.unit.as_str() {
+            // A long time has its unit already.
+            "ns" if text.ends_with('s') => text,
+            unit => format!("{text} {}", printable(unit, UNIT_LETTERS)),
+        }
+    }
+
+    /// Calls of each packet, run or second; samples in all.
+    pub(crate) fn calls(&self, calls: u64) -> Value {
+        match (self.is_sampled(), self.is_exact()) {
+            (true, _) => Value::Count(calls),
+            (_, true) => Value::Each(calls, self.packets),
+            _ => Value::Number(self.per.each(calls as f64)),
+        }
+    }
+
+    /// What each of its blocks is shared by.
+    pub(crate) fn per_by_block(&self) -> Vec<Per> {
+        let one = |block: &u32| {
+            let packets = match self.packets {
+                0 => 0,
+                _ => offered(self.recording, &[*block]),
+            };
+            Per::of(self.recording, self.class.proto, &[*block], packets)
+        };
+        self.blocks.iter().map(one).collect()
+    }
+
+    /// A cost of each of its blocks, as the mean over these, with its interval.
+    pub(crate) fn mean(&self, by_block: &[u64]) -> Option<Mean> {
+        let per = self.per_by_block();
+        let each: Vec<f64> = (per.iter().zip(by_block))
+            .map(|(per, sum)| per.each(*sum as f64))
+            .collect();
+        Mean::of(&each)
+    }
+
+    /// What a function itself cost: that mean; none of what does not vary.
+    pub(crate) fn mean_of(&self, function: FunctionId) -> Option<Mean> {
+        self.mean(self.spread.get(&function)?)
     }
 
     /// Instructions of a layer.
@@ -158,10 +248,7 @@ fn class_of<'a>(
     let blocks: Vec<u32> = (0..recording.blocks.len() as u32)
         .filter(|b| recording.blocks[*b as usize].arm as usize == arm)
         .collect();
-    let packets = blocks
-        .iter()
-        .map(|b| recording.blocks[*b as usize].ledger.offered)
-        .sum();
+    let packets = offered(recording, &blocks);
     let invalid = blocks
         .iter()
         .filter(|b| !recording.blocks[**b as usize].ledger.closes())
@@ -170,11 +257,24 @@ fn class_of<'a>(
     let mut contexts = BTreeMap::new();
     let mut nodes: BTreeMap<NodeId, NodeView> = BTreeMap::new();
     let mut total = 0;
-    for cost in costs.iter().filter(|c| c.direction == direction) {
+    let number = costs.first().map(|c| c.quantity);
+    let quantity = quantity_of(recording, number);
+    let is_exact = quantity.repeats == Repeats::Exactly;
+    let places: BTreeMap<u32, usize> = blocks.iter().enumerate().map(|(n, b)| (*b, n)).collect();
+    let mut spread: BTreeMap<FunctionId, Vec<u64>> = BTreeMap::new();
+    let is_of = |c: &&&Cost| c.direction == direction && Some(c.quantity) == number;
+    for cost in costs.iter().filter(is_of) {
         let Some(block) = by_block.get_mut(&cost.block) else {
             continue;
         };
         *block += cost.own;
+        if !is_exact {
+            let function = recording.nodes[cost.node as usize].function;
+            let of = spread
+                .entry(function)
+                .or_insert_with(|| vec![0; blocks.len()]);
+            of[places[&cost.block]] += cost.own;
+        }
         *contexts.entry(cost.context).or_default() += cost.own;
         total += cost.own;
         let node = nodes.entry(cost.node).or_default();
@@ -212,6 +312,13 @@ fn class_of<'a>(
             proto: recording.arms[arm].proto,
             direction,
         },
+        per: match is_exact {
+            true if recording.arms[arm].proto == Proto::Command => Per::Run(packets),
+            true => Per::Packet(packets),
+            false => Per::of(recording, recording.arms[arm].proto, &blocks, packets),
+        },
+        quantity,
+        blocks,
         packets,
         invalid,
         total,
@@ -220,6 +327,7 @@ fn class_of<'a>(
         layers,
         functions,
         nodes,
+        spread,
     }
 }
 
@@ -277,12 +385,20 @@ pub(crate) fn has_ancestor(recording: &Recording, node: NodeId, function: Functi
     false
 }
 
+/// What a recording's costs are of: the quantity of the first one.
+pub(crate) fn quantity(recording: &Recording) -> Quantity {
+    quantity_of(recording, recording.costs.first().map(|c| c.quantity))
+}
+
+/// A quantity of costs; instructions, which once were all, where there is none.
+fn quantity_of(recording: &Recording, number: Option<QuantityId>) -> Quantity {
+    let known = number.and_then(|n| recording.quantities.get(n as usize));
+    known.cloned().unwrap_or_else(|| (&INSTRUCTIONS).into())
+}
+
 /// What costs are in: instructions or nanoseconds.
 pub fn unit(recording: &Recording) -> String {
-    recording
-        .environment
-        .get(env::UNIT)
-        .map_or_else(|| "instructions".into(), |unit| printable(unit, 40))
+    printable(&quantity(recording).unit, UNIT_LETTERS)
 }
 
 /// What happened in the windows of an arm that was no packet's work, by context.

@@ -18,12 +18,11 @@ use std::fmt::Write;
 
 use netplumb_model::recording::{FunctionId, Recording, SourceLine, env};
 
-use crate::analysis::{ClassView, NO_LAYER};
+use crate::analysis::{ClassView, NO_LAYER, quantity};
 use crate::lines::{self, PATH_LETTERS};
 use crate::number::printable;
 use crate::profile::{Part, conditions, parts, tame};
 use crate::terminal::label;
-use crate::times::is_timed;
 
 /// KCachegrind takes no more than 13 events that are not computed.
 const MAX_CLASS_EVENTS: usize = 12;
@@ -201,11 +200,19 @@ impl Writer<'_> {
             let _ = writeln!(self.out, "desc: {line}");
         }
         self.out.push_str("\npositions: line\n");
-        let (event, meaning) = match is_timed(self.recording) {
-            false => ("Ir", "Kernel instructions, all blocks"),
-            true => ("Ns", "Nanoseconds, corrected, all blocks"),
+        let quantity = quantity(self.recording);
+        let (event, meaning) = match quantity.unit.as_str() {
+            "instructions" => ("Ir", "Kernel instructions".into()),
+            "ns" => (
+                "Ns",
+                format!("Nanoseconds of {}", printable(&quantity.name, 40)),
+            ),
+            unit => (
+                "Cost",
+                format!("{}, {}", printable(&quantity.name, 40), printable(unit, 40)),
+            ),
         };
-        let _ = writeln!(self.out, "event: {event} : {meaning}");
+        let _ = writeln!(self.out, "event: {event} : {meaning}, all blocks");
         let mut events = format!("events: {event}");
         if self.by_class {
             for (class, name) in classes.iter().zip(self::events(classes)) {

@@ -4,14 +4,18 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::experiment::Experiment;
-use netplumb_model::recording::{Arm, Block, Ledger, Loss, Recording};
+use netplumb_model::quantity::Repeats;
+use netplumb_model::recording::{Arm, Block, Loss, Recording};
+use netplumb_stats::welch::Mean;
 use serde::Serialize;
 
-use crate::analysis::{ClassView, has_ancestor, other_work};
+use crate::analysis::{ClassView, has_ancestor, other_work, quantity};
 use crate::claims::{self, Judged};
-use crate::lines;
+use crate::functions::{calls, suffix};
 use crate::number::json_text;
 use crate::scalars::{self, NotesOut, ScalarOut};
+use crate::table::{Column, Table, Value};
+use crate::{functions, layers};
 
 /// Version of the document.
 pub const SCHEMA: u32 = 2;
@@ -26,70 +30,11 @@ struct Document<'a> {
     unwatched: &'a BTreeMap<String, String>,
     scalars: Vec<ScalarOut<'a>>,
     arms: &'a [Arm],
-    blocks: Vec<BlockOut<'a>>,
-    classes: Vec<ClassOut<'a>>,
+    blocks: Vec<Value>,
+    classes: Vec<Value>,
     apart: Vec<Apart>,
     losses: &'a [Loss],
     claims: Vec<Judged>,
-}
-
-#[derive(Serialize)]
-struct ClassOut<'a> {
-    arm: &'a str,
-    class: String,
-    packets: u64,
-    insns: u64,
-    insns_per_packet: f64,
-    insns_by_block: &'a [u64],
-    contexts: BTreeMap<String, u64>,
-    layers: Vec<LayerOut<'a>>,
-    functions: Vec<FunctionOut<'a>>,
-    edges: Vec<EdgeOut<'a>>,
-}
-
-#[derive(Serialize)]
-struct LayerOut<'a> {
-    layer: &'a str,
-    insns: u64,
-    share: f64,
-}
-
-#[derive(Serialize)]
-struct FunctionOut<'a> {
-    name: &'a str,
-    module: Option<&'a str>,
-    layer: Option<&'a str>,
-    calls: u64,
-    self_insns: u64,
-    inclusive_insns: u64,
-    share: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<SourceOut<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    lines: Vec<LineOut<'a>>,
-}
-
-/// Where a function is defined.
-#[derive(Serialize)]
-struct SourceOut<'a> {
-    file: &'a str,
-    line: u32,
-}
-
-/// What a line of it cost.
-#[derive(Serialize)]
-struct LineOut<'a> {
-    file: &'a str,
-    line: u32,
-    insns: u64,
-}
-
-#[derive(Serialize)]
-struct EdgeOut<'a> {
-    caller: Option<&'a str>,
-    callee: &'a str,
-    calls: u64,
-    inclusive_insns: u64,
 }
 
 /// What happened in an arm's windows that was no packet's work.
@@ -97,32 +42,6 @@ struct EdgeOut<'a> {
 struct Apart {
     arm: String,
     contexts: BTreeMap<String, u64>,
-}
-
-/// A block under a clock that has no time: without its duration.
-#[derive(Serialize)]
-struct BlockOut<'a> {
-    arm: u32,
-    index: u32,
-    ledger: &'a Ledger,
-    valid: bool,
-    kernel_insns: u64,
-    user_insns: u64,
-    entered: u64,
-    returned: u64,
-}
-
-fn block_out(block: &Block) -> BlockOut<'_> {
-    BlockOut {
-        arm: block.arm,
-        index: block.index,
-        ledger: &block.ledger,
-        valid: block.ledger.closes(),
-        kernel_insns: block.kernel(),
-        user_insns: block.user(),
-        entered: block.entered,
-        returned: block.returned,
-    }
 }
 
 /// The document, pretty-printed.
@@ -140,8 +59,8 @@ pub fn render(
         unwatched: &recording.unwatched,
         scalars: scalars::all(recording),
         arms: &recording.arms,
-        blocks: recording.blocks.iter().map(block_out).collect(),
-        classes: classes.iter().map(class_out).collect(),
+        blocks: blocks(recording),
+        classes: self::classes(recording, classes),
         apart: (0..recording.arms.len())
             .map(|arm| Apart {
                 arm: recording.arms[arm].name.clone(),
@@ -159,38 +78,97 @@ fn named<K: ToString, V: Copy>(map: &BTreeMap<K, V>) -> BTreeMap<String, V> {
     map.iter().map(|(k, v)| (k.to_string(), *v)).collect()
 }
 
-fn class_out<'a>(class: &'a ClassView<'a>) -> ClassOut<'a> {
-    let share = |insns: u64| insns as f64 / class.total.max(1) as f64;
-    let recording = class.recording;
-    let mut lines = lines::of_class(class);
-    let functions = class
-        .functions
-        .iter()
-        .map(|f| {
-            let function = &class.recording.functions[f.function as usize];
-            FunctionOut {
-                name: &function.name,
-                module: function.module.as_deref(),
-                layer: function.layer.as_deref(),
-                calls: f.calls,
-                self_insns: f.self_insns,
-                inclusive_insns: f.inclusive_insns,
-                share: share(f.self_insns),
-                source: recording
-                    .source_of(f.function)
-                    .map(|(file, line)| SourceOut { file, line }),
-                lines: lines
-                    .remove(&f.function)
-                    .into_iter()
-                    .flatten()
-                    .filter_map(|(source, insns)| {
-                        let (file, line) = recording.source(source)?;
-                        Some(LineOut { file, line, insns })
-                    })
-                    .collect(),
-            }
+/// What each block had of what its costs are of; how long it was, where time is no figure
+/// of the clock's, is not told.
+fn blocks(recording: &Recording) -> Vec<Value> {
+    let quantity = quantity(recording);
+    let of = suffix(&quantity);
+    let exact = quantity.repeats == Repeats::Exactly;
+    let ledger = |block: &&Block| {
+        let dropped = block.ledger.dropped.iter();
+        let dropped = dropped.map(|(cause, count)| (cause.clone(), Value::Count(*count)));
+        Value::object([
+            ("offered", Value::Count(block.ledger.offered)),
+            ("delivered", Value::Count(block.ledger.delivered)),
+            ("dropped", Value::object(dropped)),
+        ])
+    };
+    let columns = vec![
+        Column::machine(|b: &&Block| Value::Count(b.arm.into())).json("arm"),
+        Column::machine(|b: &&Block| Value::Count(b.index.into())).json("index"),
+        Column::machine(ledger).json("ledger"),
+        Column::machine(|b: &&Block| Value::Flag(b.ledger.closes())).json("valid"),
+        Column::machine(|b: &&Block| Value::Count(b.kernel())).json(format!("kernel_{of}")),
+        Column::machine(|b: &&Block| Value::Count(b.user())).json(format!("user_{of}")),
+        Column::machine(|b: &&Block| Value::Count(b.entered)).json("entered"),
+        Column::machine(|b: &&Block| Value::Count(b.returned)).json("returned"),
+        Column::machine(|b: &&Block| match exact {
+            true => Value::Absent,
+            false => Value::Count(b.duration_ns),
         })
-        .collect();
+        .json("duration_ns"),
+    ];
+    Table::new(columns, &recording.blocks).json()
+}
+
+fn classes(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Value> {
+    let quantity = quantity(recording);
+    let of = suffix(&quantity);
+    let counts = |all: &[u64]| Value::List(all.iter().copied().map(Value::Count).collect());
+    let contexts = |c: &ClassView<'_>| {
+        let contexts = c.contexts.iter();
+        let contexts = contexts.map(|(context, sum)| (context.to_string(), Value::Count(*sum)));
+        // By name.
+        Value::object(contexts.collect::<BTreeMap<_, _>>())
+    };
+    let mut columns: Vec<Column<'_, &ClassView<'_>>> = vec![
+        Column::machine(|c: &&ClassView<'_>| Value::Text(c.arm().name.clone())).json("arm"),
+        Column::machine(|c: &&ClassView<'_>| Value::Text(c.class.to_string())).json("class"),
+        Column::machine(|c: &&ClassView<'_>| Value::Count(c.packets)).json("packets"),
+    ];
+    let total = Column::machine(|c: &&ClassView<'_>| Value::Count(c.total)).json(of.clone());
+    match quantity.repeats {
+        Repeats::Exactly => columns.extend([
+            total,
+            Column::machine(|c: &&ClassView<'_>| Value::Each(c.total, c.packets))
+                .json(format!("{of}_per_packet")),
+        ]),
+        Repeats::Statistically => {
+            let end = |c: &ClassView<'_>, end: fn(&Mean) -> Option<f64>| {
+                let mean = c.mean(&c.by_block);
+                mean.as_ref()
+                    .and_then(end)
+                    .map_or(Value::Missing, Value::Number)
+            };
+            columns.extend([
+                Column::machine(|c: &&ClassView<'_>| Value::Text(c.per.word().into())).json("per"),
+                Column::machine(|c: &&ClassView<'_>| Value::Number(c.per.count()))
+                    .json("per_count"),
+                total,
+                Column::machine(|c: &&ClassView<'_>| Value::Number(c.per.each(c.total as f64)))
+                    .json(format!("{of}_each")),
+                Column::machine(move |c: &&ClassView<'_>| end(c, |m| m.low))
+                    .json(format!("{of}_each_low")),
+                Column::machine(move |c: &&ClassView<'_>| end(c, |m| m.high))
+                    .json(format!("{of}_each_high")),
+            ]);
+        }
+    }
+    columns.extend([
+        Column::machine(move |c: &&ClassView<'_>| counts(&c.by_block))
+            .json(format!("{of}_by_block")),
+        Column::machine(move |c: &&ClassView<'_>| contexts(c)).json("contexts"),
+        Column::machine(|c: &&ClassView<'_>| Value::List(layers::json(c))).json("layers"),
+        Column::machine(|c: &&ClassView<'_>| Value::List(functions::json(c))).json("functions"),
+        Column::machine(|c: &&ClassView<'_>| Value::List(edges(c))).json("edges"),
+    ]);
+    Table::new(columns, classes).json()
+}
+
+/// A caller, a callee; calls, and what they cost with all that they called.
+type Edge<'a> = (Option<&'a str>, &'a str, u64, u64);
+
+fn edges(class: &ClassView<'_>) -> Vec<Value> {
     let mut edges: BTreeMap<(Option<u32>, u32), (u64, u64)> = BTreeMap::new();
     for (id, view) in &class.nodes {
         let node = class.recording.nodes[*id as usize];
@@ -204,32 +182,16 @@ fn class_out<'a>(class: &'a ClassView<'a>) -> ClassOut<'a> {
             edge.1 += view.inclusive_insns;
         }
     }
-    ClassOut {
-        arm: &class.arm().name,
-        class: class.class.to_string(),
-        packets: class.packets,
-        insns: class.total,
-        insns_per_packet: class.total as f64 / class.packets.max(1) as f64,
-        insns_by_block: &class.by_block,
-        contexts: named(&class.contexts),
-        layers: class
-            .layers
-            .iter()
-            .map(|(layer, insns)| LayerOut {
-                layer,
-                insns: *insns,
-                share: share(*insns),
-            })
-            .collect(),
-        functions,
-        edges: edges
-            .into_iter()
-            .map(|((caller, callee), (calls, insns))| EdgeOut {
-                caller: caller.map(|f| class.name(f)),
-                callee: class.name(callee),
-                calls,
-                inclusive_insns: insns,
-            })
-            .collect(),
-    }
+    let rows = edges.into_iter().map(|((caller, callee), (calls, cost))| {
+        let caller = caller.map(|f| class.name(f));
+        (caller, class.name(callee), calls, cost)
+    });
+    let columns = vec![
+        Column::machine(|e: &Edge<'_>| Value::words(e.0)).json("caller"),
+        Column::machine(|e: &Edge<'_>| Value::Text(e.1.into())).json("callee"),
+        Column::machine(|e: &Edge<'_>| Value::Count(e.2)).json(calls(&class.quantity)),
+        Column::machine(|e: &Edge<'_>| Value::Count(e.3))
+            .json(format!("inclusive_{}", suffix(&class.quantity))),
+    ];
+    Table::new(columns, rows).json()
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::Cell;
 use netplumb_model::class::Direction;
 use netplumb_model::recording::{FunctionId, Recording, SourceLine};
 
 use crate::analysis::ClassView;
-use crate::number::{per_packet, percent, printable};
-use crate::terminal::{label, right, table, trimmed};
+use crate::number::printable;
+use crate::table::{Column, Room, Table, Value};
+use crate::terminal::label;
 
 /// Letters of a path: longer ones are cut.
 pub(crate) const PATH_LETTERS: usize = 1_000;
@@ -83,31 +83,31 @@ pub fn render(class: &ClassView<'_>, function: FunctionId, columns: usize) -> St
         lines.sort_unstable();
     }
     let home = recording.functions[function as usize].source;
-    let mut table = table(columns);
-    table.set_header(vec![Cell::new("  line"), right("self"), right("share")]);
-    for (source, insns) in lines {
-        // Of its own file a number says it.
-        let place = match home {
+    let all = vec![
+        Column::text("line", |(source, _): &(SourceLine, u64)| match home {
+            // Of its own file a number says it.
             Some(home) if home.file == source.file => source.line.to_string(),
-            _ => place(recording, source),
-        };
-        table.add_row(vec![
-            Cell::new(format!("  {place}")),
-            right(per_packet(insns, class.packets)),
-            right(format!("{:.1}%", percent(insns, own.self_insns))),
-        ]);
-    }
-    out.push_str(&trimmed(&table));
+            _ => place(recording, *source),
+        })
+        .letters(PATH_LETTERS + 8)
+        .people(0),
+        Column::figure("self", |(_, insns): &(SourceLine, u64)| class.each(*insns)).people(1),
+        Column::figure("share", |(_, insns): &(SourceLine, u64)| {
+            Value::Share(*insns as f64 / own.self_insns.max(1) as f64)
+        })
+        .people(2),
+    ];
+    out.push_str(&Table::new(all, lines).terminal(Room::of(columns, 0)));
     if left_out > 0 {
         out.push_str(&format!(
             "  and {left_out} more lines with {}\n",
-            per_packet(rest, class.packets)
+            class.told(rest)
         ));
     }
     if known < own.self_insns {
         out.push_str(&format!(
             "  {} are of no line\n",
-            per_packet(own.self_insns - known, class.packets)
+            class.told(own.self_insns - known)
         ));
     }
     out

@@ -198,40 +198,11 @@ fn functions(class: &ClassView<'_>, view: &View, out: &mut String) {
     let layer = view.layer.as_deref();
     let of = layer.map_or_else(String::new, |l| format!(", {}", prose(l, 30)));
     out.push_str(&format!("## {}{of}\n\n", prose(&label(class), 80)));
-    let whole = layer.map_or(class.total, |l| class.layer_insns(l));
-    let all: Vec<_> = class.functions_of(layer).collect();
-    if all.is_empty() {
+    if class.functions_of(layer).next().is_none() {
         out.push_str("Nothing of it is in this layer.\n\n");
         return;
     }
-    let top = if view.top == 0 { all.len() } else { view.top };
-    let header = ["function", "layer", "self", "share", "inclusive", "calls"];
-    let mut table = Table::new(2, header.map(String::from).to_vec());
-    for f in all.iter().take(top) {
-        let module = &class.recording.functions[f.function as usize].module;
-        let name = match module {
-            Some(module) => format!("{} [{}]", class.name(f.function), printable(module, 20)),
-            None => class.name(f.function).to_string(),
-        };
-        table.rows.push(vec![
-            code(&name, NAME_LIMIT),
-            prose(class.layer(f.function), 30),
-            per_packet(f.self_insns, class.packets),
-            format!("{:.1}%", percent(f.self_insns, whole)),
-            per_packet(f.inclusive_insns, class.packets),
-            per_packet(f.calls, class.packets),
-        ]);
-    }
-    table.write(out);
-    if all.len() > top {
-        let rest: u64 = all[top..].iter().map(|f| f.self_insns).sum();
-        out.push_str(&format!(
-            "And {} more functions with {} ({:.1}%).\n\n",
-            all.len() - top,
-            per_packet(rest, class.packets),
-            percent(rest, whole)
-        ));
-    }
+    crate::functions::markdown(class, view, out);
 }
 
 /// Text that Markdown is to leave alone, on one line.

@@ -6,15 +6,17 @@
 //! times as large and as slow. `web/src/data.ts` says the same in TypeScript.
 
 mod bench;
+mod table;
 mod times;
 
 use serde::Serialize;
 
 pub use bench::{
-    PageArm, PageArmState, PageAxis, PageBench, PageCell, PageChart, PageColumn, PageCostFunction,
-    PageCostPart, PageCosts, PageFlow, PageHop, PageLatency, PageLatencyArm, PageNote, PagePoint,
-    PageRates, PageSeries, PageSeriesKind,
+    PageArm, PageArmState, PageAxis, PageBench, PageChart, PageCostFunction, PageCostPart,
+    PageCosts, PageFlow, PageHop, PageLatency, PageLatencyArm, PageNote, PagePoint, PageRates,
+    PageSeries, PageSeriesKind,
 };
+pub use table::{PageCell, PageColumn, PageRow};
 pub use times::{
     PageBoth, PageCalibration, PageCompared, PageCount, PageLedger, PageStage, PageTimed,
     PageTimedFunction, PageTimes,
@@ -123,6 +125,12 @@ pub struct PageClass {
     pub published: Option<PagePublished>,
     /// Of a comparison: cost that went from one function to another.
     pub moves: Vec<PageMove>,
+    /// The columns of the table of functions; none of a comparison.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<PageColumn>,
+    /// What the table has that the trees don't tell.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<PageRow>,
     /// What costs are divided by where that is no whole number: seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<f64>,

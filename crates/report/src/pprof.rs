@@ -12,11 +12,11 @@ use flate2::{Compression, GzBuilder};
 use netplumb_model::recording::{FunctionId, Recording, env};
 use prost::Message;
 
-use crate::analysis::{ClassView, NO_LAYER};
+use crate::analysis::{ClassView, NO_LAYER, quantity};
+use crate::functions::calls;
 use crate::lines::PATH_LETTERS;
 use crate::number::printable;
 use crate::profile::{ELIDED, conditions, parts, tame};
-use crate::times::is_timed;
 
 /// The messages of google/pprof's proto/profile.proto, without the fields that
 /// are not written here.
@@ -166,18 +166,19 @@ fn profile(recording: &Recording, classes: &[ClassView<'_>]) -> proto::Profile {
         numbers: HashMap::from([(String::new(), 0)]),
     };
     let count = strings.number("count");
-    let cost = match is_timed(recording) {
-        false => proto::ValueType {
-            r#type: strings.number("instructions"),
-            unit: count,
-        },
-        true => proto::ValueType {
+    let quantity = quantity(recording);
+    let cost = match quantity.unit.as_str() {
+        "ns" => proto::ValueType {
             r#type: strings.number("time"),
             unit: strings.number("nanoseconds"),
         },
+        unit => proto::ValueType {
+            r#type: strings.number(tame(unit)),
+            unit: count,
+        },
     };
     let calls = proto::ValueType {
-        r#type: strings.number("calls"),
+        r#type: strings.number(calls(&quantity)),
         unit: count,
     };
     let mut out = proto::Profile {

@@ -14,7 +14,6 @@ use crate::lines::PATH_LETTERS;
 use crate::number::printable;
 use crate::profile::{ELIDED, Frames, Part, parts, tame};
 use crate::terminal::label;
-use crate::times::is_timed;
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
@@ -115,9 +114,9 @@ pub fn render(classes: &[ClassView<'_>], title: &str, version: &str) -> String {
         .map(|class| Profile {
             kind: "evented",
             name: label(class),
-            unit: match is_timed(class.recording) {
-                true => "nanoseconds",
-                false => "none",
+            unit: match class.quantity.unit.as_str() {
+                "ns" => "nanoseconds",
+                _ => "none",
             },
             start_value: 0,
             end_value: 0,

@@ -7,15 +7,15 @@
 
 use netplumb_model::experiment::{Experiment, Published};
 use netplumb_model::recording::{Recording, env};
+use netplumb_model::timing::CPU_TIME;
 use svg::node::element::{
     Definitions, Group, Line, Pattern, Rectangle, Text as TextElement, Title,
 };
 
-use crate::analysis::{ClassView, unit};
+use crate::analysis::{ClassView, quantity, unit};
 use crate::figures::{is_function, is_successor};
-use crate::number::{per_packet, percent, printable};
+use crate::number::{percent, printable};
 use crate::terminal::label;
-use crate::times::is_timed;
 
 /// Width of a panel, which is that of a column.
 const PANEL_PT: f64 = 240.0;
@@ -107,7 +107,15 @@ pub fn render(
 /// Under which conditions, in a line.
 fn source(recording: &Recording) -> String {
     let fact = |key: &str| printable(recording.environment.get(key).map_or("?", |v| v), 40);
-    if is_timed(recording) {
+    let quantity = quantity(recording);
+    if quantity.is(&CPU_TIME) {
+        return format!(
+            "CPU time by function, by samples; Linux {}, plumb {}",
+            fact(env::KERNEL),
+            fact(env::PLUMB)
+        );
+    }
+    if quantity.unit == "ns" {
         return format!(
             "Time by function, less the probes' own cost; Linux {}, plumb {}",
             fact(env::KERNEL),
@@ -128,10 +136,9 @@ fn layers(class: &ClassView<'_>) -> Panel {
     Panel {
         heading: label(class),
         below: format!(
-            "{} {} per {}, by layer",
-            per_packet(class.total, class.packets),
-            unit(class.recording),
-            class.class.proto.unit()
+            "{} per {}, by layer",
+            class.with_unit(class.total),
+            class.per.word()
         ),
         bars: bars(&shares, class.total, None),
     }
@@ -149,12 +156,7 @@ fn functions(class: &ClassView<'_>, layer: Option<&str>, published: Option<&Publ
     };
     let mut panel = Panel {
         heading: label(class),
-        below: format!(
-            "{of}{} {} per {}",
-            per_packet(whole, class.packets),
-            unit(class.recording),
-            class.class.proto.unit()
-        ),
+        below: format!("{of}{} per {}", class.with_unit(whole), class.per.word()),
         bars: match published {
             Some(published) => bars_beside(&shares, whole, published),
             None => bars(&shares, whole, None),

@@ -1,14 +1,15 @@
 //! Tables for a terminal.
 
-use comfy_table::presets;
-use comfy_table::{Cell, CellAlignment, Table};
+use comfy_table::{Cell, CellAlignment, presets};
 use netplumb_model::class::{Link, Proto};
 use netplumb_model::recording::{Arm, Recording, THREAD_MODULE};
 
-use crate::analysis::{ClassView, NO_LAYER, unit};
+use crate::analysis::{ClassView, FunctionView, NO_LAYER};
 use crate::figures::first_of;
-use crate::number::{per_packet, percent, printable};
+use crate::number::{percent, printable};
+use crate::table::{Column, Room, Table, Value};
 use crate::trust::footer;
+use crate::{functions, layers};
 
 /// What to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,17 +35,13 @@ impl Default for View {
     }
 }
 
-/// A narrower terminal wraps by itself.
-const NARROWEST: usize = 60;
-/// From here on there is room for every column.
-const WIDE: usize = 80;
 /// Names are cut to what the columns beside them leave, and to this.
 const NAME_LIMIT: usize = 60;
 /// Likewise the names of modules and layers, which are a word.
 const WORD_LIMIT: usize = 16;
 
-pub(crate) fn table(columns: usize) -> Table {
-    let mut table = Table::new();
+pub(crate) fn table(columns: usize) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
     table
         .load_style(presets::NOTHING)
         .set_width(columns.clamp(40, 200) as u16);
@@ -177,26 +174,22 @@ fn threads(class: &ClassView<'_>, view: &View) -> String {
         })
         .collect();
     threads.sort_by_key(|f| (std::cmp::Reverse(f.inclusive_insns), class.name(f.function)));
-    let mut table = table(view.columns);
-    table.set_header(vec![
-        Cell::new("  thread"),
-        right("inclusive"),
-        right("share"),
-    ]);
-    for thread in threads.iter().take(THREADS) {
-        table.add_row(vec![
-            Cell::new(format!(
-                "  {}",
-                printable(class.name(thread.function), NAME_LIMIT)
-            )),
-            right(per_packet(thread.inclusive_insns, class.packets)),
-            right(format!(
-                "{:.1}%",
-                percent(thread.inclusive_insns, class.total)
-            )),
-        ]);
-    }
-    let mut out = trimmed(&table);
+    let columns = vec![
+        Column::code("thread", |f: &&FunctionView| {
+            Value::Name(class.name(f.function).into(), None)
+        })
+        .people(0),
+        Column::figure("inclusive", |f: &&FunctionView| {
+            class.each(f.inclusive_insns)
+        })
+        .people(1),
+        Column::figure("share", |f: &&FunctionView| {
+            Value::Share(f.inclusive_insns as f64 / class.total.max(1) as f64)
+        })
+        .people(2),
+    ];
+    let shown = threads.iter().copied().take(THREADS);
+    let mut out = Table::new(columns, shown).terminal(Room::of(view.columns, NAME_LIMIT));
     if threads.len() > THREADS {
         out.push_str(&format!("  and {} more threads\n", threads.len() - THREADS));
     }
@@ -204,18 +197,17 @@ fn threads(class: &ClassView<'_>, view: &View) -> String {
 }
 
 fn class_section(class: &ClassView<'_>, view: &View) -> String {
-    let packets = class.packets;
     let heading = format!(
-        "{}  {} instructions per {} ({})",
+        "{}  {} per {} ({})",
         label(class),
-        per_packet(class.total, packets),
-        class.class.proto.unit(),
+        class.with_unit(class.total),
+        class.per.word(),
         split(class)
     );
     let mut out = continued(&heading, 2, view.columns);
     out.push('\n');
     if view.layer.is_none() {
-        out.push_str(&layers(class, view));
+        out.push_str(&layers::terminal(layers::rows(class), view.columns));
         out.push('\n');
         if class.class.proto == Proto::Command {
             out.push_str(&threads(class, view));
@@ -230,13 +222,13 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
         out.push_str(&format!(
             "  {}: {} per {}, {:.1}% of the {}\n",
             printable(layer, WORD_LIMIT),
-            per_packet(shown_total, packets),
-            class.class.proto.unit(),
+            class.told(shown_total),
+            class.per.word(),
             percent(shown_total, class.total),
             whole_of(class)
         ));
     }
-    out.push_str(&functions(class, view, shown_total));
+    out.push_str(&functions::terminal(class, view));
     let bottleneck = format!("  {}", bottleneck(class, view.layer.as_deref()));
     out.push_str(&continued(&bottleneck, 2, view.columns));
     out.push('\n');
@@ -248,7 +240,7 @@ pub(crate) fn split(class: &ClassView<'_>) -> String {
     let parts: Vec<String> = class
         .contexts
         .iter()
-        .map(|(context, insns)| format!("{context} {}", per_packet(*insns, class.packets)))
+        .map(|(context, insns)| format!("{context} {}", class.told(*insns)))
         .collect();
     parts.join(" + ")
 }
@@ -263,75 +255,8 @@ pub(crate) fn bar(share: f64, width: usize) -> String {
     out
 }
 
-fn layers(class: &ClassView<'_>, view: &View) -> String {
-    let mut table = table(view.columns);
-    // A layer, a count and a share stand before it.
-    let bar_width = view.columns.saturating_sub(40).clamp(20, 30);
-    for (layer, insns) in &class.layers {
-        let share = percent(*insns, class.total);
-        table.add_row(vec![
-            Cell::new(format!("  {}", printable(layer, WORD_LIMIT))),
-            right(per_packet(*insns, class.packets)),
-            right(format!("{share:.1}%")),
-            Cell::new(bar(share, bar_width)),
-        ]);
-    }
-    trimmed(&table)
-}
-
-fn functions(class: &ClassView<'_>, view: &View, whole: u64) -> String {
-    let mut table = table(view.columns);
-    let wide = view.columns >= WIDE;
-    let mut header = vec![Cell::new("  function")];
-    if wide {
-        header.push(Cell::new("layer"));
-    }
-    header.extend(["self", "share", "inclusive", "calls"].map(right));
-    table.set_header(header);
-    // Beside the name: four numbers, the layer, and the blanks between.
-    let beside = if wide { 40 + WORD_LIMIT } else { 40 };
-    let name_limit = view
-        .columns
-        .saturating_sub(beside)
-        .clamp(NARROWEST - 40, NAME_LIMIT);
-    let all: Vec<_> = class.functions_of(view.layer.as_deref()).collect();
-    let top = if view.top == 0 { all.len() } else { view.top };
-    for function in all.iter().take(top) {
-        let module = class.recording.functions[function.function as usize]
-            .module
-            .as_deref();
-        let module =
-            module.map_or_else(String::new, |m| format!(" [{}]", printable(m, WORD_LIMIT)));
-        let room = name_limit.saturating_sub(module.chars().count()).max(8);
-        let name = printable(class.name(function.function), room);
-        let mut row = vec![Cell::new(format!("  {name}{module}"))];
-        if wide {
-            let layer = class.layer(function.function);
-            row.push(Cell::new(printable(layer, WORD_LIMIT)));
-        }
-        row.extend([
-            right(per_packet(function.self_insns, class.packets)),
-            right(format!("{:.1}%", percent(function.self_insns, whole))),
-            right(per_packet(function.inclusive_insns, class.packets)),
-            right(per_packet(function.calls, class.packets)),
-        ]);
-        table.add_row(row);
-    }
-    let mut out = trimmed(&table);
-    if all.len() > top {
-        let rest: u64 = all.iter().skip(top).map(|f| f.self_insns).sum();
-        out.push_str(&format!(
-            "  and {} more functions with {} ({:.1}%)\n",
-            all.len() - top,
-            per_packet(rest, class.packets),
-            percent(rest, whole)
-        ));
-    }
-    out
-}
-
 /// The table without the blanks at the ends of its lines.
-pub(crate) fn trimmed(table: &Table) -> String {
+pub(crate) fn trimmed(table: &comfy_table::Table) -> String {
     let mut out = String::new();
     for line in table.to_string().lines() {
         out.push_str(line.trim_end());
@@ -368,11 +293,10 @@ pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
         None => format!("of the {}", whole_of(class)),
     };
     let mut text = format!(
-        "{}: {name} with {} of {} {} ({share:.1}% {of})",
+        "{}: {name} with {} of {} ({share:.1}% {of})",
         first_of(share),
-        per_packet(top.self_insns, class.packets),
-        per_packet(whole, class.packets),
-        unit(class.recording),
+        class.told(top.self_insns),
+        class.with_unit(whole),
     );
     if layer.is_none()
         && let Some((largest, insns)) = class.layers.iter().find(|(name, _)| name != NO_LAYER)
@@ -380,7 +304,7 @@ pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
         text.push_str(&format!(
             "; the largest layer is {} with {} ({:.1}%)",
             printable(largest, WORD_LIMIT),
-            per_packet(*insns, class.packets),
+            class.told(*insns),
             percent(*insns, class.total)
         ));
     }
@@ -420,47 +344,55 @@ fn invalid(class: &ClassView<'_>) -> &'static str {
 
 /// One line for each class: the whole at a glance.
 pub fn summary(classes: &[ClassView<'_>], columns: usize) -> String {
-    let mut table = table(columns);
     let several = several_arms(classes);
-    table.set_header(vec![
-        Cell::new(if several { "  arm, class" } else { "  class" }),
-        right("instructions"),
-        right("network"),
-        Cell::new("largest layer"),
-        Cell::new("largest function"),
-    ]);
-    for class in classes {
-        let network = class.layer_insns("network");
-        let largest = class.layers.first().map_or("-", |(name, _)| name);
-        let top = class.functions.first();
-        table.add_row(vec![
-            Cell::new(if several {
-                format!(
-                    "  {}, {}{}",
-                    printable(&class.arm().name, 40),
-                    class.class,
-                    invalid(class)
-                )
-            } else {
-                format!("  {}{}", class.class, invalid(class))
-            }),
-            right(per_packet(class.total, class.packets)),
-            right(format!(
-                "{} ({:.0}%)",
-                per_packet(network, class.packets),
-                percent(network, class.total)
-            )),
-            Cell::new(printable(largest, WORD_LIMIT)),
-            Cell::new(top.map_or("-".into(), |f| {
-                format!(
-                    "{} {}",
-                    printable(class.name(f.function), 32),
-                    per_packet(f.self_insns, class.packets)
-                )
-            })),
-        ]);
-    }
-    trimmed(&table)
+    let title = match several {
+        true => "arm, class",
+        false => "class",
+    };
+    let unit = classes.first().map_or("cost", |c| &c.quantity.unit);
+    type Row<'r> = &'r ClassView<'r>;
+    let all = vec![
+        Column::text(title, |class: &Row<'_>| {
+            let invalid = invalid(class);
+            match several {
+                true => {
+                    let arm = printable(&class.arm().name, 40);
+                    format!("{arm}, {}{invalid}", class.class)
+                }
+                false => format!("{}{invalid}", class.class),
+            }
+        })
+        .letters(NAME_LIMIT * 2)
+        .people(0),
+        Column::figure(printable(unit, WORD_LIMIT), |class: &Row<'_>| {
+            class.each(class.total)
+        })
+        .people(1),
+        Column::figure("network", |class: &Row<'_>| {
+            let network = class.layer_insns("network");
+            let share = percent(network, class.total);
+            Value::Told(format!("{} ({share:.0}%)", class.told(network)), None)
+        })
+        .people(2),
+        Column::text("largest layer", |class: &Row<'_>| {
+            class
+                .layers
+                .first()
+                .map_or("-".into(), |(name, _)| name.clone())
+        })
+        .letters(WORD_LIMIT)
+        .people(3),
+        Column::text("largest function", |class: &Row<'_>| {
+            let top = class.functions.first();
+            top.map_or("-".into(), |f| {
+                let name = printable(class.name(f.function), 32);
+                format!("{name} {}", class.told(f.self_insns))
+            })
+        })
+        .letters(NAME_LIMIT)
+        .people(4),
+    ];
+    Table::new(all, classes).terminal(Room::of(columns, NAME_LIMIT))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use netplumb_testkit::golden;
 
 use crate::analysis::{ClassView, class, classes};
 use crate::terminal::{self, View, wrapped};
-use crate::{claims, csv, figures, json, tree, trust};
+use crate::{claims, figures, functions, json, tree, trust};
 use recording::{EXPERIMENT, LONG_LETTERS, small};
 
 /// Compare with testdata/`name`, which is spared the long name and what would
@@ -233,7 +233,7 @@ fn claims_are_judged() {
 fn csv_rows() {
     let recording = small();
     let views = classes(&recording);
-    let text = csv::render(&views, None);
+    let text = functions::csv(&views, None);
     check("functions.csv", &text);
     let mut reader = ::csv::Reader::from_reader(text.as_bytes());
     let functions: Vec<String> = reader
@@ -246,7 +246,7 @@ fn csv_rows() {
     assert!(functions.contains(&recording::HTML.to_string()));
     check(
         "functions-network.csv",
-        &csv::render(&views, Some("network")),
+        &functions::csv(&views, Some("network")),
     );
 }
 
@@ -348,7 +348,7 @@ fn nothing_measured() {
         terminal::summary(&views, 0);
         figures::render(&experiment(), &views);
         claims::render(&claims::judge(&experiment(), &views), 0);
-        assert_eq!(csv::render(&views, None).lines().count(), 1);
+        assert_eq!(functions::csv(&views, None).lines().count(), 1);
         assert!(json::render(&recording, &views, None).contains("\"classes\": []"));
         for arm in 0..recording.arms.len() {
             let class = class(&recording, arm, Direction::Tx);

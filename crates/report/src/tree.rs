@@ -2,22 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::Cell;
 use netplumb_model::recording::{FunctionId, NodeId};
 
 use crate::analysis::{ClassView, has_ancestor};
-use crate::number::{counted, per_packet, percent, printable};
-use crate::terminal::{label, right, table, trimmed};
+use crate::functions::calls;
+use crate::number::{counted, percent, printable};
+use crate::table::{Column, Room, Table, Value};
+use crate::terminal::label;
 
 /// Deeper than any kernel stack; a recording from elsewhere can't make us recurse
 /// without end.
 const MAX_DEPTH: usize = 200;
+/// Names are cut to this.
+const NAME_LETTERS: usize = 60;
 
 /// The tree of a class, without what is below `min_percent` of it. With a layer,
 /// only its functions, each under the nearest caller that is also in it. Nodes of
 /// one function under one parent are one line.
 pub fn render(class: &ClassView<'_>, layer: Option<&str>, min_percent: f64) -> String {
-    let mut out = String::from("   inclusive       self    calls  function\n");
+    let calls = calls(&class.quantity);
+    let mut out = format!("   inclusive       self {calls:>8}  function\n");
     let mut tree = TreeWriter {
         class,
         below: below(class),
@@ -119,9 +123,9 @@ impl TreeWriter<'_> {
         }
         out.push_str(&format!(
             "  {:>10} {:>10} {:>8}  {}{}{}\n",
-            per_packet(line.inclusive_insns, class.packets),
-            per_packet(line.self_insns, class.packets),
-            per_packet(line.calls, class.packets),
+            class.told(line.inclusive_insns),
+            class.told(line.self_insns),
+            class.calls(line.calls).told(),
             "  ".repeat(depth.min(40)),
             printable(class.name(line.function), 60),
             if line.tail { " (jump)" } else { "" }
@@ -183,6 +187,15 @@ pub fn focus(class: &ClassView<'_>, function: FunctionId) -> Focus {
     }
 }
 
+/// A line of it.
+struct Edge {
+    side: &'static str,
+    name: String,
+    calls: u64,
+    own: Option<u64>,
+    inclusive: u64,
+}
+
 /// The same, as text.
 pub fn render_focus(class: &ClassView<'_>, function: FunctionId, columns: usize) -> String {
     let Some(own) = class.functions.iter().find(|f| f.function == function) else {
@@ -192,43 +205,40 @@ pub fn render_focus(class: &ClassView<'_>, function: FunctionId, columns: usize)
             class.name(function)
         );
     };
-    let packets = class.packets;
     let around = focus(class, function);
-    let mut table = table(columns);
-    table.set_header(vec![
-        Cell::new(""),
-        Cell::new("function"),
-        right("calls"),
-        right("self"),
-        right("inclusive"),
-    ]);
-    for (caller, calls, insns) in &around.callers {
+    let edge = |side, name: &str, calls, inclusive| Edge {
+        side,
+        name: name.into(),
+        calls,
+        own: None,
+        inclusive,
+    };
+    let callers = around.callers.iter().map(|(caller, calls, insns)| {
         let name = caller.map_or("(a context begins)", |f| class.name(f));
-        table.add_row(vec![
-            Cell::new("  from"),
-            Cell::new(printable(name, 60)),
-            right(per_packet(*calls, packets)),
-            right(""),
-            right(per_packet(*insns, packets)),
-        ]);
-    }
-    table.add_row(vec![
-        Cell::new("  ->"),
-        Cell::new(printable(class.name(function), 60)),
-        right(per_packet(own.calls, packets)),
-        right(per_packet(own.self_insns, packets)),
-        right(per_packet(own.inclusive_insns, packets)),
-    ]);
-    for (callee, calls, insns) in &around.callees {
-        table.add_row(vec![
-            Cell::new("  to"),
-            Cell::new(printable(class.name(*callee), 60)),
-            right(per_packet(*calls, packets)),
-            right(""),
-            right(per_packet(*insns, packets)),
-        ]);
-    }
+        edge("from", name, *calls, *insns)
+    });
+    let itself = Edge {
+        own: Some(own.self_insns),
+        ..edge("->", class.name(function), own.calls, own.inclusive_insns)
+    };
+    let callees = around
+        .callees
+        .iter()
+        .map(|(callee, calls, insns)| edge("to", class.name(*callee), *calls, *insns));
+    let all = vec![
+        Column::text("", |e: &Edge| e.side.into()).people(0),
+        Column::code("function", |e: &Edge| Value::Name(e.name.clone(), None)).people(1),
+        Column::figure(calls(&class.quantity), |e: &Edge| class.calls(e.calls)).people(2),
+        Column::figure("self", |e: &Edge| {
+            e.own
+                .map_or(Value::Text(String::new()), |own| class.each(own))
+        })
+        .people(3),
+        Column::figure("inclusive", |e: &Edge| class.each(e.inclusive)).people(4),
+    ];
+    let table = Table::new(all, callers.chain([itself]).chain(callees));
     let place = crate::lines::definition(class.recording, function);
     let place = place.map_or_else(String::new, |place| format!("  defined at {place}"));
-    format!("{}{place}\n{}", label(class), trimmed(&table))
+    let table = table.terminal(Room::of(columns, NAME_LETTERS));
+    format!("{}{place}\n{table}", label(class))
 }

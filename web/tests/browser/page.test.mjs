@@ -184,7 +184,7 @@ test("copy as CSV", async (t) => {
   await page.locator("#functions").getByRole("button", { name: "Copied" }).waitFor();
   const copied = await page.evaluate(() => navigator.clipboard.readText());
   const [head, row, end] = copied.split("\r\n");
-  assert.equal(head, "function,layer,module,self,share %,inclusive,incl. %,calls");
+  assert.equal(head, "function,layer,module,self,share,inclusive,incl. share,calls");
   assert.match(row, /^udp_sendmsg,transport,,210,39\.1\d*,497,92\.5\d*,1$/);
   assert.equal(end, "");
 });

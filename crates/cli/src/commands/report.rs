@@ -15,8 +15,8 @@ use netplumb_model::symbol::base_name;
 use netplumb_report::analysis::{ClassView, classes};
 use netplumb_report::terminal::View;
 use netplumb_report::{
-    claims, conclusions, csv, diff, figures, json, lines, printable, rates, scan, seeds, terminal,
-    times, tree, trust,
+    claims, conclusions, diff, figures, functions, json, lines, printable, rates, scan, seeds,
+    terminal, times, tree, trust,
 };
 
 use super::bench::Format;
@@ -274,7 +274,7 @@ fn show_part(
     let text = if args.json {
         json::render(recording, &views, experiment.as_ref())
     } else if args.csv {
-        csv::render(&views, args.layer.as_deref())
+        functions::csv(&views, args.layer.as_deref())
     } else if let Some(name) = &args.focus {
         around(recording, &views, name, |class, function| {
             tree::render_focus(class, function, columns)

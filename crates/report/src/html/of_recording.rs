@@ -13,10 +13,11 @@ use crate::analysis::{ClassView, NO_LAYER, unit};
 use crate::claims;
 use crate::conclusions;
 use crate::lines;
-use crate::number::{counted, per_packet, percent, printable};
+use crate::number::{counted, percent, printable};
 use crate::page::{
     Fact, Page, PageClaim, PageClass, PageFunction, PagePublished, PageTree, SCHEMA,
 };
+use crate::per::Per;
 use crate::terminal::{bottleneck, label, sent};
 use crate::trust::footer;
 
@@ -121,29 +122,28 @@ fn headline(views: &[ClassView<'_>]) -> Vec<String> {
         "{}, {}: from {} ({}) to {} ({}) {} per {}",
         counted(arms.len(), "arm"),
         counted(views.len(), "class"),
-        per_packet(least.total, least.packets),
+        least.told(least.total),
         label(least),
-        per_packet(most.total, most.packets),
+        most.told(most.total),
         label(most),
         unit(most.recording),
-        most.class.proto.unit()
+        most.per.word()
     )]
 }
 
 /// A class in a sentence: what it costs, and where most of that is.
 fn sentence(view: &ClassView<'_>) -> String {
     let mut text = format!(
-        "{}: {} {} per {}",
+        "{}: {} per {}",
         label(view),
-        per_packet(view.total, view.packets),
-        unit(view.recording),
-        view.class.proto.unit()
+        view.with_unit(view.total),
+        view.per.word()
     );
     if let Some((layer, insns)) = view.layers.iter().find(|(layer, _)| layer != NO_LAYER) {
         text.push_str(&format!(
             "; most in layer {} with {} ({:.0}%)",
             printable(layer, 40),
-            per_packet(*insns, view.packets),
+            view.told(*insns),
             percent(*insns, view.total)
         ));
     }
@@ -151,7 +151,7 @@ fn sentence(view: &ClassView<'_>) -> String {
         text.push_str(&format!(
             ", in function {} with {} ({:.1}%)",
             printable(view.name(top.function), 60),
-            per_packet(top.self_insns, view.packets),
+            view.told(top.self_insns),
             percent(top.self_insns, view.total)
         ));
     }
@@ -263,15 +263,21 @@ fn page_class(view: &ClassView<'_>, costs: &Costs, experiment: Option<&Experimen
             top_us: published.top_us,
         })
     });
+    let (columns, rows) = crate::functions::page(view);
     PageClass {
         arm: printable(&view.arm().name, NAME_LETTERS),
         class: view.class.to_string(),
-        per: view.class.proto.unit().into(),
+        per: view.per.word().into(),
         sentence: format!("{} {}", described(view), bottleneck(view, None)),
         packets: view.packets,
-        packets_before: 0,
+        count: match view.per {
+            Per::Second(seconds) => Some(seconds),
+            Per::Packet(_) | Per::Run(_) => None,
+        },
         contexts,
         published,
+        columns,
+        rows,
         ..PageClass::default()
     }
 }
@@ -281,16 +287,18 @@ fn described(view: &ClassView<'_>) -> String {
     let contexts: Vec<String> = view
         .contexts
         .iter()
-        .map(|(context, insns)| format!("{context} {}", per_packet(*insns, view.packets)))
+        .map(|(context, insns)| format!("{context} {}", view.told(*insns)))
         .collect();
-    let each = view.class.proto.unit();
+    let each = view.per.word();
     format!(
-        "{}; {} {} per {each} ({}), over {}.",
+        "{}; {} per {each} ({}), over {}.",
         sent(view.arm()),
-        per_packet(view.total, view.packets),
-        unit(view.recording),
+        view.with_unit(view.total),
         contexts.join(" + "),
-        counted(view.packets as usize, each)
+        match view.per {
+            Per::Packet(n) | Per::Run(n) => counted(n as usize, each),
+            Per::Second(seconds) => format!("{seconds:.1} s"),
+        }
     )
 }
 

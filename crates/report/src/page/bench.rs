@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::table::{PageCell, PageColumn};
+
 /// Of a recording of benches.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageBench {
@@ -29,15 +31,6 @@ pub struct PageRates {
     pub arms: Vec<PageArm>,
     /// What there is to say of some of them.
     pub notes: Vec<PageNote>,
-}
-
-/// A column.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct PageColumn {
-    /// Its heading.
-    pub title: String,
-    /// What it is.
-    pub hint: String,
 }
 
 /// What came of an arm.
@@ -72,15 +65,6 @@ pub struct PageArm {
     pub mark: String,
     /// By column.
     pub cells: Vec<PageCell>,
-}
-
-/// A cell of a table.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct PageCell {
-    /// As it is shown.
-    pub text: String,
-    /// What it is sorted by.
-    pub value: Option<f64>,
 }
 
 /// A footnote.

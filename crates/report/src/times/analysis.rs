@@ -8,60 +8,24 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use netplumb_model::class::{Class, Context, Direction, Proto};
+use netplumb_model::class::{Class, Context, Direction};
 use netplumb_model::recording::{Arm, FunctionId, NodeId, Recording, Timed};
 use netplumb_model::timing::{FOLLOWED, Mechanism, StageKind, Times};
 use netplumb_stats::histogram;
 
 use crate::analysis::{NO_LAYER, has_ancestor};
+pub use crate::per::Per;
+use crate::per::offered;
 
-/// What times are shared by.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Per {
-    /// Packets that the workload offered or, of other programs' traffic, that were followed.
-    Packet(u64),
-    /// Runs of a command.
-    Run(u64),
-    /// Where nobody counted packets: seconds in which windows were open.
-    Second(f64),
-}
-
-impl Per {
-    /// A sum's share of one.
-    pub fn each(self, sum: f64) -> f64 {
-        match self {
-            Per::Packet(n) | Per::Run(n) => sum / n.max(1) as f64,
-            Per::Second(s) if s > 0.0 => sum / s,
-            Per::Second(_) => sum,
-        }
-    }
-
-    /// What one is called.
-    pub fn word(self) -> &'static str {
-        match self {
-            Per::Packet(_) => "packet",
-            Per::Run(_) => "run",
-            Per::Second(_) => "second",
-        }
-    }
-
-    /// Of some blocks of an arm.
-    fn of(recording: &Recording, arm: usize, blocks: &[u32], followed: &Followed) -> Per {
-        let numbers = blocks;
-        let blocks = || numbers.iter().map(|b| &recording.blocks[*b as usize]);
-        let offered = blocks().fold(0, |sum, b| b.ledger.offered.saturating_add(sum));
-        let packets = match offered {
-            0 => (numbers.iter()).fold(0, |sum: u64, b| {
-                sum.saturating_add(followed.get(b).copied().unwrap_or(0))
-            }),
-            offered => offered,
-        };
-        match recording.arms[arm].proto {
-            _ if packets > 0 && recording.arms[arm].proto != Proto::Command => Per::Packet(packets),
-            Proto::Command => Per::Run(blocks().count() as u64),
-            _ => Per::Second(blocks().map(|b| b.duration_ns as f64 / 1e9).sum()),
-        }
-    }
+/// What times of some blocks of an arm are shared by.
+fn per(recording: &Recording, arm: usize, blocks: &[u32], followed: &Followed) -> Per {
+    let packets = match offered(recording, blocks) {
+        0 => blocks.iter().fold(0, |sum: u64, b| {
+            sum.saturating_add(followed.get(b).copied().unwrap_or(0))
+        }),
+        offered => offered,
+    };
+    Per::of(recording, recording.arms[arm].proto, blocks, packets)
 }
 
 /// Packets that the instrument followed, by block, where nobody else counted them.
@@ -448,9 +412,9 @@ fn class<'a>(
             proto: recording.arms[arm].proto,
             direction,
         },
-        per: Per::of(recording, arm, &blocks, followed),
+        per: per(recording, arm, &blocks, followed),
         per_by_block: (blocks.iter())
-            .map(|b| Per::of(recording, arm, &[*b], followed))
+            .map(|b| per(recording, arm, &[*b], followed))
             .collect(),
         total_ns: contexts.values().sum(),
         raw_ns,

@@ -119,6 +119,8 @@ fn page_class(class: &TimedClass<'_>, costs: PageClass) -> PageClass {
         packets,
         count,
         times: Some(times(class)),
+        columns: Vec::new(),
+        rows: Vec::new(),
         ..costs
     }
 }

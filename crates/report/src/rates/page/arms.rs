@@ -30,6 +30,7 @@ pub(super) fn rates(arms: &[ArmRates<'_>], searched: &[ArmRates<'_>]) -> PageRat
             .map(|column| PageColumn {
                 title: column.title.into(),
                 hint: column.hint.into(),
+                ..PageColumn::default()
             })
             .collect(),
         arms: rows,

@@ -202,6 +202,7 @@ fn sample_rates() -> PageRates {
     let column = |title: &str, hint: &str| PageColumn {
         title: title.into(),
         hint: hint.into(),
+        ..PageColumn::default()
     };
     PageRates {
         title: "Packets handled each second, with the 95 % interval".into(),

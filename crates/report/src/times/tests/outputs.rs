@@ -181,7 +181,7 @@ fn as_costs_they_add_up() {
         assert_eq!(stack.packets, PACKETS * u64::from(BLOCKS));
     }
     assert_eq!(stacks.len(), 2, "what is no packet's is in none");
-    assert_eq!(analysis::unit(&costs), "nanoseconds");
+    assert_eq!(analysis::unit(&costs), "ns");
     assert_eq!(costs.losses, recording.losses);
 
     let tiny = recording
@@ -206,10 +206,10 @@ fn units_of_other_formats() {
     let speedscope = crate::speedscope::render(&stacks, "t", "1");
     assert!(speedscope.contains("\"nanoseconds\""));
     let svg = crate::svg::render(&costs, &stacks, None, None);
-    assert!(svg.contains("nanoseconds per packet") && !svg.contains("nstructions"));
+    assert!(svg.contains(" ns per packet") && !svg.contains("nstructions"));
     let page = crate::html::report_page(&costs, &stacks, None);
     let page = serde_json::to_string(&page).unwrap();
-    assert!(page.contains("nanoseconds") && !page.contains("instructions per"));
+    assert!(page.contains(" ns per packet") && !page.contains("instructions per"));
     assert!(!crate::pprof::render(&costs, &stacks).is_empty());
 }
 

@@ -1,0 +1,336 @@
+//! The table of a class's functions, whatever their costs are of: its columns, each
+//! declared once.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::quantity::{Quantity, Repeats};
+use netplumb_model::recording::{Function, SourceLine};
+use netplumb_model::timing::{CPU_TIME, INSTRUCTIONS};
+use netplumb_stats::welch::Mean;
+
+use crate::analysis::{ClassView, FunctionView, NO_LAYER};
+use crate::lines::of_class;
+use crate::number::{counted, percent};
+use crate::page::{PageColumn, PageRow};
+use crate::table::{Column, Room, Table, Value};
+use crate::terminal::View;
+
+/// Letters of modules and layers, which are a word.
+const WORD_LETTERS: usize = 16;
+/// From here on there is room for layers.
+const WIDE: usize = 80;
+/// And for intervals.
+const WIDER: usize = 96;
+/// The least and the most letters of a name.
+const NAME_LETTERS: [usize; 2] = [20, 60];
+
+/// A row.
+pub(crate) struct Row<'a> {
+    class: &'a ClassView<'a>,
+    function: &'a FunctionView,
+    /// What shares are of.
+    whole: u64,
+    /// What its lines cost.
+    lines: BTreeMap<SourceLine, u64>,
+}
+
+impl Row<'_> {
+    fn data(&self) -> &Function {
+        &self.class.recording.functions[self.function.function as usize]
+    }
+
+    /// The mean over blocks of what it cost itself.
+    fn mean(&self) -> Option<Mean> {
+        self.class.mean_of(self.function.function)
+    }
+}
+
+/// What a quantity is called in keys: `insns`, `ns`.
+pub(crate) fn suffix(quantity: &Quantity) -> String {
+    match quantity.unit.as_str() {
+        "instructions" => "insns".into(),
+        unit => {
+            let tame = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+            unit.chars().map(tame).collect()
+        }
+    }
+}
+
+/// What entries of functions are called: of samples, each is one.
+pub(crate) fn calls(quantity: &Quantity) -> &'static str {
+    match quantity.is(&CPU_TIME) {
+        true => "samples",
+        false => "calls",
+    }
+}
+
+/// What tells which function a row is of.
+fn of_function<'a>() -> Vec<Column<'a, Row<'a>>> {
+    vec![
+        Column::machine(|r: &Row<'a>| Value::Text(r.class.arm().name.clone())).csv("arm"),
+        Column::machine(|r: &Row<'a>| Value::Text(r.class.class.to_string())).csv("class"),
+        Column::machine(|r: &Row<'a>| Value::Count(r.class.packets)).csv("packets"),
+        Column::code("function", |r: &Row<'a>| {
+            Value::Name(r.data().name.clone(), r.data().module.clone())
+        })
+        .hint("its symbol, and the module that it is in")
+        .csv("function")
+        .json("name")
+        .people(0)
+        .page_tree("function"),
+        Column::machine(|r: &Row<'a>| Value::words(r.data().module.as_deref()))
+            .title("module")
+            .key("module")
+            .rank(2)
+            .page_tree("module"),
+        Column::machine(|r: &Row<'a>| Value::words(r.data().layer.as_deref())).key("layer"),
+        Column::text("layer", |r: &Row<'a>| {
+            r.data().layer.as_deref().unwrap_or(NO_LAYER).into()
+        })
+        .hint("the part of the network stack that it is in")
+        .people(1)
+        .from(WIDE)
+        .letters(WORD_LETTERS)
+        .page_tree("layer"),
+    ]
+}
+
+/// What it cost in all.
+fn sums<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
+    let of = suffix(quantity);
+    let calls = calls(quantity);
+    vec![
+        Column::machine(|r: &Row<'a>| Value::Count(r.function.calls)).key(calls),
+        Column::machine(|r: &Row<'a>| Value::Count(r.function.self_insns))
+            .key(format!("self_{of}")),
+        Column::machine(|r: &Row<'a>| Value::Count(r.function.inclusive_insns))
+            .key(format!("inclusive_{of}")),
+    ]
+}
+
+/// What it cost each packet, run or second.
+fn each<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
+    let unit = quantity.unit.clone();
+    let calls = calls(quantity);
+    let hint = match quantity.is(&CPU_TIME) {
+        true => "how often a sample found it running",
+        false => "entries",
+    };
+    vec![
+        Column::figure("self", |r: &Row<'a>| r.class.each(r.function.self_insns))
+            .hint("in its own code")
+            .unit(unit.clone())
+            .people(4)
+            .page_tree("self"),
+        Column::figure("inclusive", |r: &Row<'a>| {
+            r.class.each(r.function.inclusive_insns)
+        })
+        .hint("with all that it calls; recursion counts once")
+        .unit(unit)
+        .people(7)
+        .page_tree("inclusive"),
+        Column::figure(calls, |r: &Row<'a>| r.class.calls(r.function.calls))
+            .hint(hint)
+            .people(9)
+            .page_tree("calls"),
+    ]
+}
+
+/// By how much that varies, of what does.
+fn varying<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
+    let of = suffix(quantity);
+    let end = |r: &Row<'a>, end: fn(&Mean) -> Option<f64>| {
+        r.mean()
+            .as_ref()
+            .and_then(end)
+            .map_or(Value::Missing, Value::Number)
+    };
+    vec![
+        Column::machine(|r: &Row<'a>| {
+            Value::Number(r.class.per.each(r.function.self_insns as f64))
+        })
+        .key(format!("self_{of}_each"))
+        .digits(3),
+        Column::machine(move |r: &Row<'a>| end(r, |m| m.low))
+            .key(format!("self_{of}_low"))
+            .digits(3),
+        Column::machine(move |r: &Row<'a>| end(r, |m| m.high))
+            .key(format!("self_{of}_high"))
+            .digits(3),
+        Column::figure("95% interval", |r: &Row<'a>| {
+            let ends = r.mean().and_then(|m| Some((m.low?, m.high?)));
+            ends.map_or(Value::Missing, |(low, high)| Value::NsRange(low, high))
+        })
+        .hint("of self, by how much blocks differ")
+        .unit(quantity.unit.clone())
+        .people(5)
+        .from(WIDER)
+        .page("interval"),
+        Column::machine(|r: &Row<'a>| Value::Text(r.class.per.word().into())).csv("per"),
+    ]
+}
+
+/// All columns: what is added here is in every table of functions.
+fn columns<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
+    let mut columns = of_function();
+    columns.extend(sums(quantity));
+    match quantity.repeats {
+        Repeats::Statistically => columns.extend(varying(quantity)),
+        Repeats::Exactly => columns.push(
+            Column::machine(|r: &Row<'a>| Value::Each(r.function.self_insns, r.class.packets))
+                .csv(format!("self_{}_per_packet", suffix(quantity)))
+                .digits(4),
+        ),
+    }
+    columns.extend(each(quantity));
+    columns.extend([
+        Column::figure("share", |r: &Row<'a>| {
+            Value::Share(r.function.self_insns as f64 / r.whole.max(1) as f64)
+        })
+        .hint("of self in the path")
+        .key("share")
+        .digits(6)
+        .people(6)
+        .page_tree("share"),
+        Column::machine(source)
+            .title("source")
+            .hint("where it is defined")
+            .json("source")
+            .rank(3)
+            .page_tree("source"),
+        Column::machine(|r: &Row<'a>| {
+            Value::Share(r.function.inclusive_insns as f64 / r.whole.max(1) as f64)
+        })
+        .title("incl. share")
+        .hint("of inclusive in the path")
+        .rank(8)
+        .page_tree("inclusive_share"),
+        Column::machine(lines).json("lines"),
+        Column::machine(|r: &Row<'a>| Value::Count(r.class.invalid as u64)).csv("invalid_blocks"),
+    ]);
+    columns
+}
+
+/// Where a function is defined.
+fn source(row: &Row<'_>) -> Value {
+    let source = row.class.recording.source_of(row.function.function);
+    source.map_or(Value::Absent, |(file, line)| {
+        let (file, line) = (Value::Text(file.into()), Value::Count(line.into()));
+        Value::object([("file", file), ("line", line)])
+    })
+}
+
+/// What its lines cost.
+fn lines(row: &Row<'_>) -> Value {
+    let lines = row.lines.iter().filter_map(|(source, insns)| {
+        let (file, line) = row.class.recording.source(*source)?;
+        let (file, line) = (Value::Text(file.into()), Value::Count(line.into()));
+        let insns = Value::Count(*insns);
+        Some(Value::object([
+            ("file", file),
+            ("line", line),
+            ("insns", insns),
+        ]))
+    });
+    match lines.collect::<Vec<_>>() {
+        none if none.is_empty() => Value::Absent,
+        all => Value::List(all),
+    }
+}
+
+/// Functions of a class, or those of a layer, as shares of a whole.
+fn rows<'a>(
+    class: &'a ClassView<'a>,
+    layer: Option<&'a str>,
+    whole: u64,
+) -> impl Iterator<Item = Row<'a>> {
+    class.functions_of(layer).map(move |function| Row {
+        class,
+        function,
+        whole,
+        lines: BTreeMap::new(),
+    })
+}
+
+/// The functions of some classes, or those of one layer, as CSV (RFC 4180).
+pub fn csv(classes: &[ClassView<'_>], layer: Option<&str>) -> String {
+    let quantity = classes
+        .first()
+        .map_or_else(|| (&INSTRUCTIONS).into(), |c| c.quantity.clone());
+    let rows = classes.iter().flat_map(|c| rows(c, layer, c.total));
+    Table::new(columns(&quantity), rows).csv()
+}
+
+/// The functions of a class as JSON.
+pub(crate) fn json<'a>(class: &'a ClassView<'a>) -> Vec<Value> {
+    let mut lines = of_class(class);
+    let rows = rows(class, None, class.total).map(|mut row| {
+        row.lines = lines.remove(&row.function.function).unwrap_or_default();
+        row
+    });
+    Table::new(columns(&class.quantity), rows).json()
+}
+
+/// The first functions of a class, or of a layer of it, and what the others come to.
+struct First<'a> {
+    table: Table<'a, Row<'a>>,
+    /// How many more there are, their cost, and its share.
+    rest: Option<(usize, String, f64)>,
+}
+
+fn first<'a>(class: &'a ClassView<'a>, view: &'a View) -> First<'a> {
+    let layer = view.layer.as_deref();
+    let whole = layer.map_or(class.total, |l| class.layer_insns(l));
+    let mut all: Vec<Row<'_>> = rows(class, layer, whole).collect();
+    let top = if view.top == 0 { all.len() } else { view.top };
+    let rest = all.split_off(top.min(all.len()));
+    let cost: u64 = rest.iter().map(|r| r.function.self_insns).sum();
+    First {
+        table: Table::new(columns(&class.quantity), all),
+        rest: (!rest.is_empty()).then(|| (rest.len(), class.told(cost), percent(cost, whole))),
+    }
+}
+
+/// The functions of a class, or of the layer that is to be shown, for a terminal.
+pub(crate) fn terminal(class: &ClassView<'_>, view: &View) -> String {
+    let first = first(class, view);
+    // Beside the name: figures, the layer, and the blanks between.
+    let beside = match (
+        view.columns >= WIDE,
+        view.columns >= WIDER && !class.is_exact(),
+    ) {
+        (_, true) => 56 + WORD_LETTERS,
+        (true, _) => 40 + WORD_LETTERS,
+        _ => 40,
+    };
+    let [least, most] = NAME_LETTERS;
+    let name = view.columns.saturating_sub(beside).clamp(least, most);
+    let mut out = first.table.terminal(Room::of(view.columns, name));
+    if let Some((more, cost, share)) = first.rest {
+        let more = counted(more, "more function");
+        out.push_str(&format!("  and {more} with {cost} ({share:.1}%)\n"));
+    }
+    out
+}
+
+/// The same as Markdown.
+pub(crate) fn markdown(class: &ClassView<'_>, view: &View, out: &mut String) {
+    let first = first(class, view);
+    first.table.markdown(out);
+    if let Some((more, cost, share)) = first.rest {
+        let more = counted(more, "more function");
+        out.push_str(&format!("And {more} with {cost} ({share:.1}%).\n\n"));
+    }
+}
+
+/// The table of a class's functions on the page: its columns, and what its trees don't tell.
+pub(crate) fn page(class: &ClassView<'_>) -> (Vec<PageColumn>, Vec<PageRow>) {
+    let table = Table::new(columns(&class.quantity), rows(class, None, class.total));
+    let rows = table.page_rows().into_iter().zip(&class.functions);
+    let rows = rows.filter(|(cells, _)| !cells.is_empty());
+    let rows = rows.map(|(cells, function)| PageRow {
+        function: function.function,
+        cells,
+    });
+    (table.page_columns(), rows.collect())
+}

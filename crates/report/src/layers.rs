@@ -1,0 +1,67 @@
+//! The table of a class's layers, whatever its costs are of.
+
+use crate::analysis::ClassView;
+use crate::functions::suffix;
+use crate::table::{Column, Room, Table, Value};
+
+/// A layer is a word.
+const WORD_LETTERS: usize = 16;
+
+/// A row.
+pub(crate) struct Row {
+    pub(crate) layer: String,
+    /// Its share of one packet, run or second.
+    pub(crate) each: Value,
+    /// All of it.
+    pub(crate) sum: Value,
+    /// Of the whole, of 1.
+    pub(crate) share: f64,
+}
+
+/// The layers of a class, the largest first.
+pub(crate) fn rows(class: &ClassView<'_>) -> Vec<Row> {
+    let layers = class.layers.iter();
+    let row = |(layer, sum): &(String, u64)| Row {
+        layer: layer.clone(),
+        each: class.each(*sum),
+        sum: Value::Count(*sum),
+        share: *sum as f64 / class.total.max(1) as f64,
+    };
+    layers.map(row).collect()
+}
+
+fn table(rows: Vec<Row>, sum: String) -> Table<'static, Row> {
+    let columns = vec![
+        Column::text("layer", |r: &Row| r.layer.clone())
+            .hint("the part of the network stack")
+            .json("layer")
+            .people(0)
+            .letters(WORD_LETTERS),
+        Column::figure("self", |r: &Row| r.each.clone())
+            .hint("of its functions, together")
+            .people(1),
+        Column::machine(|r: &Row| r.sum.clone()).json(sum),
+        Column::figure("share", |r: &Row| Value::Share(r.share))
+            .hint("of the path")
+            .json("share")
+            .people(2),
+        Column::bars(|r: &Row| Value::Bar(r.share)),
+    ];
+    Table::new(columns, rows)
+}
+
+/// For a terminal, with bars.
+pub(crate) fn terminal(rows: Vec<Row>, columns: usize) -> String {
+    // A layer, a count and a share stand before it.
+    let bar = columns.saturating_sub(40).clamp(20, 30);
+    let room = Room {
+        bar,
+        ..Room::of(columns, 0)
+    };
+    table(rows, String::new()).headless().terminal(room)
+}
+
+/// The layers of a class as JSON.
+pub(crate) fn json(class: &ClassView<'_>) -> Vec<Value> {
+    table(rows(class), suffix(&class.quantity)).json()
+}

@@ -1,0 +1,42 @@
+//! Tables on the page.
+
+use serde::Serialize;
+
+/// A column, as it is declared.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageColumn {
+    /// What the data call it; empty where the page makes nothing of it by itself.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub key: String,
+    /// Its heading.
+    pub title: String,
+    /// What it is.
+    pub hint: String,
+    /// Of what it has so many; may be empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub unit: String,
+    /// Whether it is of words, not figures.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub words: bool,
+    /// Whether the page draws it from the tree that is shown, and rows have no cell of it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub from_tree: bool,
+}
+
+/// A cell.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageCell {
+    /// As it is shown.
+    pub text: String,
+    /// What it is sorted by; words by themselves.
+    pub value: Option<f64>,
+}
+
+/// The row of a function.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageRow {
+    /// Index of the function.
+    pub function: u32,
+    /// A cell for each column that is not drawn from the tree.
+    pub cells: Vec<PageCell>,
+}

@@ -1,0 +1,315 @@
+//! Tables: rows, and columns that are declared once.
+//!
+//! A [`Column`] has what every backend needs: what it is called by programs and by people,
+//! what it means, what stands in it of a row, and which backends show it. The terminal,
+//! CSV, JSON, Markdown and the page are backends, and know nothing of what a table is
+//! about. Names in a table are of whoever made the recording: each backend makes them
+//! harmless in its own way, and nothing else has to.
+
+mod csv;
+mod json;
+mod markdown;
+mod page;
+mod terminal;
+
+use std::borrow::Cow;
+
+pub(crate) use terminal::Room;
+
+use crate::number::{per_packet, thousands};
+use crate::times::{ns, rounded};
+
+/// What stands in a cell.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value {
+    /// Nothing: it was not measured, or there is no such thing. JSON has `null`.
+    Missing,
+    /// Nothing, and JSON has no such key.
+    Absent,
+    /// Words.
+    Text(String),
+    /// A symbol, and the module that it is in.
+    Name(String, Option<String>),
+    /// Yes or no.
+    Flag(bool),
+    /// How many.
+    Count(u64),
+    /// A figure without a unit of its own.
+    Number(f64),
+    /// Nanoseconds.
+    Ns(f64),
+    /// From so many nanoseconds to so many.
+    NsRange(f64, f64),
+    /// A sum, shared by so many packets.
+    Each(u64, u64),
+    /// A part of a whole, of 1.
+    Share(f64),
+    /// A figure that people see as it is told here.
+    Told(String, Option<f64>),
+    /// A part of a whole, of 1, drawn. Only on a terminal.
+    Bar(f64),
+    /// Several. Only in JSON.
+    List(Vec<Value>),
+    /// Several under names. Only in JSON.
+    Object(Vec<(Cow<'static, str>, Value)>),
+}
+
+impl Value {
+    /// Words that there may not be.
+    pub(crate) fn words(text: Option<&str>) -> Value {
+        text.map_or(Value::Missing, |text| Value::Text(text.into()))
+    }
+
+    /// Several under names.
+    pub(crate) fn object<K: Into<Cow<'static, str>>>(
+        all: impl IntoIterator<Item = (K, Value)>,
+    ) -> Value {
+        Value::Object(
+            all.into_iter()
+                .map(|(key, value)| (key.into(), value))
+                .collect(),
+        )
+    }
+
+    /// As people read it, where it is no words of a recording's.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Value::Missing | Value::Absent => "-".into(),
+            Value::Text(text) | Value::Name(text, _) | Value::Told(text, _) => text.clone(),
+            Value::Flag(true) => "yes".into(),
+            Value::Flag(false) => "no".into(),
+            Value::Count(count) => thousands(*count),
+            Value::Number(number) => rounded(*number),
+            Value::Ns(value) => ns(*value),
+            Value::NsRange(low, high) => format!("{} to {}", ns(*low), ns(*high)),
+            Value::Each(sum, packets) => per_packet(*sum, *packets),
+            Value::Share(share) if share.is_finite() => format!("{:.1}%", share * 100.0),
+            Value::Share(_) => "-".into(),
+            Value::Bar(..) | Value::List(_) | Value::Object(_) => String::new(),
+        }
+    }
+
+    /// The figure, if it is one.
+    fn figure(&self) -> Option<f64> {
+        let figure = match self {
+            Value::Count(count) => Some(*count as f64),
+            Value::Number(value) | Value::Ns(value) | Value::Share(value) => Some(*value),
+            Value::Each(sum, packets) => Some(*sum as f64 / (*packets).max(1) as f64),
+            Value::NsRange(low, high) => Some(high - low),
+            Value::Told(_, value) => *value,
+            _ => None,
+        };
+        figure.filter(|value| value.is_finite())
+    }
+}
+
+/// What stands in a column, by which it is aligned, and what it is for a reader of the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Names: code.
+    Code,
+    /// Words.
+    Text,
+    /// Figures.
+    Figure,
+    /// What is drawn.
+    Drawn,
+}
+
+/// What the page shows in a column.
+enum Page {
+    /// What stands in the cells of rows.
+    Cell(Cow<'static, str>),
+    /// What the page sums up over the part of a tree that is shown.
+    Tree(Cow<'static, str>),
+}
+
+/// Letters of words in a cell, unless a column has its own.
+const TEXT_LETTERS: usize = 60;
+
+/// A column: declared once, and all that there is to say of it.
+pub(crate) struct Column<'t, R> {
+    kind: Kind,
+    title: Cow<'static, str>,
+    hint: Cow<'static, str>,
+    unit: Cow<'static, str>,
+    csv: Option<Cow<'static, str>>,
+    json: Option<Cow<'static, str>>,
+    page: Option<Page>,
+    /// Terminals that are as wide have room for it.
+    terminal: Option<usize>,
+    markdown: bool,
+    /// Among those that people see: the smaller, the more to the left.
+    rank: u8,
+    digits: Option<usize>,
+    letters: usize,
+    value: Box<dyn Fn(&R) -> Value + 't>,
+}
+
+impl<'t, R> Column<'t, R> {
+    fn new(kind: Kind, title: Cow<'static, str>, value: Box<dyn Fn(&R) -> Value + 't>) -> Self {
+        Column {
+            kind,
+            title,
+            hint: "".into(),
+            unit: "".into(),
+            csv: None,
+            json: None,
+            page: None,
+            terminal: None,
+            markdown: false,
+            rank: 0,
+            digits: None,
+            letters: TEXT_LETTERS,
+            value,
+        }
+    }
+
+    /// Of names, which are code.
+    pub(crate) fn code(
+        title: impl Into<Cow<'static, str>>,
+        value: impl Fn(&R) -> Value + 't,
+    ) -> Self {
+        Column::new(Kind::Code, title.into(), Box::new(value))
+    }
+
+    /// Of words.
+    pub(crate) fn text(
+        title: impl Into<Cow<'static, str>>,
+        value: impl Fn(&R) -> String + 't,
+    ) -> Self {
+        let value = move |row: &R| Value::Text(value(row));
+        Column::new(Kind::Text, title.into(), Box::new(value))
+    }
+
+    /// Of figures.
+    pub(crate) fn figure(
+        title: impl Into<Cow<'static, str>>,
+        value: impl Fn(&R) -> Value + 't,
+    ) -> Self {
+        Column::new(Kind::Figure, title.into(), Box::new(value))
+    }
+
+    /// For programs alone.
+    pub(crate) fn machine(value: impl Fn(&R) -> Value + 't) -> Self {
+        Column::new(Kind::Figure, "".into(), Box::new(value))
+    }
+
+    /// Of bars.
+    pub(crate) fn bars(value: impl Fn(&R) -> Value + 't) -> Self {
+        let mut column = Column::new(Kind::Drawn, "".into(), Box::new(value));
+        column.terminal = Some(0);
+        column.rank = u8::MAX;
+        column
+    }
+
+    /// What people call it, where they see it.
+    pub(crate) fn title(mut self, title: impl Into<Cow<'static, str>>) -> Self {
+        self.title = title.into();
+        self
+    }
+
+    /// What it means, in a line.
+    pub(crate) fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    /// Of what it has so many.
+    pub(crate) fn unit(mut self, unit: impl Into<Cow<'static, str>>) -> Self {
+        self.unit = unit.into();
+        self
+    }
+
+    /// What CSV and JSON call it.
+    pub(crate) fn key(self, key: impl Into<Cow<'static, str>>) -> Self {
+        let key = key.into();
+        self.csv(key.clone()).json(key)
+    }
+
+    /// What CSV calls it.
+    pub(crate) fn csv(mut self, key: impl Into<Cow<'static, str>>) -> Self {
+        self.csv = Some(key.into());
+        self
+    }
+
+    /// What JSON calls it.
+    pub(crate) fn json(mut self, key: impl Into<Cow<'static, str>>) -> Self {
+        self.json = Some(key.into());
+        self
+    }
+
+    /// What the page's data call it.
+    pub(crate) fn page(mut self, key: impl Into<Cow<'static, str>>) -> Self {
+        self.page = Some(Page::Cell(key.into()));
+        self
+    }
+
+    /// The same, where the page draws it from the tree that it shows.
+    pub(crate) fn page_tree(mut self, key: impl Into<Cow<'static, str>>) -> Self {
+        self.page = Some(Page::Tree(key.into()));
+        self
+    }
+
+    /// For people, on terminals and in Markdown, in the order of `rank`.
+    pub(crate) fn people(mut self, rank: u8) -> Self {
+        self.terminal = Some(self.terminal.unwrap_or(0));
+        self.markdown = true;
+        self.rank = rank;
+        self
+    }
+
+    /// Its place among those that people see, where it is on the page alone.
+    pub(crate) fn rank(mut self, rank: u8) -> Self {
+        self.rank = rank;
+        self
+    }
+
+    /// On terminals of so many columns and more.
+    pub(crate) fn from(mut self, columns: usize) -> Self {
+        self.terminal = Some(columns);
+        self
+    }
+
+    /// Decimals in CSV; as many as there are, where none are named.
+    pub(crate) fn digits(mut self, digits: usize) -> Self {
+        self.digits = Some(digits);
+        self
+    }
+
+    /// Letters of words.
+    pub(crate) fn letters(mut self, letters: usize) -> Self {
+        self.letters = letters;
+        self
+    }
+}
+
+/// Rows of columns.
+pub(crate) struct Table<'t, R> {
+    columns: Vec<Column<'t, R>>,
+    rows: Vec<R>,
+    headless: bool,
+}
+
+impl<'t, R> Table<'t, R> {
+    pub(crate) fn new(columns: Vec<Column<'t, R>>, rows: impl IntoIterator<Item = R>) -> Self {
+        Table {
+            columns,
+            rows: rows.into_iter().collect(),
+            headless: false,
+        }
+    }
+
+    /// On a terminal, without a heading.
+    pub(crate) fn headless(mut self) -> Self {
+        self.headless = true;
+        self
+    }
+
+    /// The columns that people see somewhere, from left to right.
+    fn for_people(&self, shown: impl Fn(&Column<'t, R>) -> bool) -> Vec<&Column<'t, R>> {
+        let mut columns: Vec<_> = self.columns.iter().filter(|c| shown(c)).collect();
+        columns.sort_by_key(|c| c.rank);
+        columns
+    }
+}

@@ -1,0 +1,31 @@
+//! A table as JSON: an object for each row.
+
+use serde::{Serialize, Serializer};
+
+use super::{Table, Value};
+
+impl<R> Table<'_, R> {
+    /// The rows, each by the keys of its columns, in their order.
+    pub(crate) fn json(&self) -> Vec<Value> {
+        let row = |row: &R| {
+            let columns = self.columns.iter();
+            let cells = columns.filter_map(|c| Some((c.json.clone()?, (c.value)(row))));
+            Value::Object(cells.filter(|(_, v)| *v != Value::Absent).collect())
+        };
+        self.rows.iter().map(row).collect()
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Value::Text(text) | Value::Name(text, _) => serializer.serialize_str(text),
+            Value::Flag(flag) => serializer.serialize_bool(*flag),
+            Value::Count(count) => serializer.serialize_u64(*count),
+            Value::List(all) => serializer.collect_seq(all),
+            Value::Object(all) => serializer.collect_map(all.iter().map(|(k, v)| (k, v))),
+            Value::NsRange(low, high) => serializer.collect_seq([low, high]),
+            value => value.figure().serialize(serializer),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! A table as the page's data: what its columns are, and the cells of each row.
+
+use super::{Column, Kind, Page, Table, Value};
+use crate::number::printable;
+use crate::page::{PageCell, PageColumn};
+
+/// Letters of a name, or of words.
+const NAME_LETTERS: usize = 500;
+
+impl<R> Table<'_, R> {
+    /// The columns that the page has, as people see them from left to right.
+    pub(crate) fn page_columns(&self) -> Vec<PageColumn> {
+        let columns = self.for_people(|c| c.page.is_some());
+        columns.into_iter().filter_map(column).collect()
+    }
+
+    /// Their cells of each row, but for what the page draws from its trees.
+    pub(crate) fn page_rows(&self) -> Vec<Vec<PageCell>> {
+        let is_cell = |c: &Column<'_, R>| matches!(c.page, Some(Page::Cell(_)));
+        let columns = self.for_people(is_cell);
+        let cells = |row: &R| columns.iter().map(|c| cell(&(c.value)(row))).collect();
+        self.rows.iter().map(cells).collect()
+    }
+}
+
+fn column<R>(column: &Column<'_, R>) -> Option<PageColumn> {
+    let (key, from_tree) = match column.page.as_ref()? {
+        Page::Cell(key) => (key, false),
+        Page::Tree(key) => (key, true),
+    };
+    Some(PageColumn {
+        key: key.clone().into(),
+        title: column.title.clone().into(),
+        hint: column.hint.clone().into(),
+        unit: column.unit.clone().into(),
+        words: column.kind != Kind::Figure,
+        from_tree,
+    })
+}
+
+fn cell(value: &Value) -> PageCell {
+    PageCell {
+        text: printable(&value.told(), NAME_LETTERS),
+        value: value.figure(),
+    }
+}

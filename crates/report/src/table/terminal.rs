@@ -1,0 +1,81 @@
+//! A table for a terminal.
+
+use comfy_table::Cell;
+
+use super::{Column, Kind, Table, Value};
+use crate::number::printable;
+use crate::terminal::{bar, right, table, trimmed};
+
+/// Modules are a word.
+const MODULE_LETTERS: usize = 16;
+/// A name is never cut to less.
+const LEAST_LETTERS: usize = 8;
+
+/// What there is room for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// The terminal's columns.
+    pub(crate) columns: usize,
+    /// Letters of a name with its module.
+    pub(crate) name: usize,
+    /// Columns of a bar.
+    pub(crate) bar: usize,
+}
+
+impl Room {
+    /// Where names are not cut but for `name` letters, and nothing is drawn.
+    pub(crate) fn of(columns: usize, name: usize) -> Room {
+        Room {
+            columns,
+            name,
+            bar: 0,
+        }
+    }
+}
+
+impl<R> Table<'_, R> {
+    /// The table, indented by two blanks.
+    pub(crate) fn terminal(&self, room: Room) -> String {
+        let fits = |least: usize| room.columns >= least;
+        let columns = self.for_people(|c| c.terminal.is_some_and(fits));
+        let mut table = table(room.columns);
+        if !self.headless {
+            table.set_header((0..).zip(&columns).map(|(n, column)| {
+                let title = match n {
+                    0 => format!("  {}", column.title),
+                    _ => column.title.to_string(),
+                };
+                placed(column, title)
+            }));
+        }
+        for row in &self.rows {
+            table.add_row((0..).zip(&columns).map(|(n, column)| {
+                let text = text(column, row, room);
+                placed(column, if n == 0 { format!("  {text}") } else { text })
+            }));
+        }
+        trimmed(&table)
+    }
+}
+
+fn placed<R>(column: &Column<'_, R>, text: String) -> Cell {
+    match column.kind {
+        Kind::Figure => right(text),
+        Kind::Code | Kind::Text | Kind::Drawn => Cell::new(text),
+    }
+}
+
+fn text<R>(column: &Column<'_, R>, row: &R, room: Room) -> String {
+    match (column.value)(row) {
+        Value::Name(name, module) => {
+            let module = module.map_or_else(String::new, |m| {
+                format!(" [{}]", printable(&m, MODULE_LETTERS))
+            });
+            let left = room.name.saturating_sub(module.chars().count());
+            format!("{}{module}", printable(&name, left.max(LEAST_LETTERS)))
+        }
+        Value::Text(text) | Value::Told(text, _) => printable(&text, column.letters),
+        Value::Bar(share) => bar((share * 100.0).clamp(0.0, 100.0), room.bar),
+        value => value.told(),
+    }
+}
