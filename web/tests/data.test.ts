@@ -49,6 +49,18 @@ for (const name of ["page.json", "page-diff.json"]) {
   });
 }
 
+/** Check that a row has a cell for each column that the tree does not tell. */
+test("cells of page-samples.json", () => {
+  for (const group of check(fixture("page-samples.json")).classes) {
+    const own = (group.columns ?? []).filter((column) => !column.from_tree);
+    assert.deepEqual(own.map((column) => column.title), ["95% interval"]);
+    assert.ok(group.rows && group.rows.length > 0);
+    for (const row of group.rows ?? []) {
+      assert.equal(row.cells.length, own.length);
+    }
+  }
+});
+
 /** Check that what was packed is what comes out, byte for byte. */
 test("packed and unpacked", async () => {
   const packed = gzipSync(bytes("page.json")).toString("base64");

@@ -80,6 +80,7 @@ fn of_function<'a>() -> Vec<Column<'a, Row<'a>>> {
         .page_tree("function"),
         Column::machine(|r: &Row<'a>| Value::words(r.data().module.as_deref()))
             .title("module")
+            .hint("the module that it is in; of a command, the file")
             .key("module")
             .rank(2)
             .page_tree("module"),

@@ -25,6 +25,7 @@ pub mod rates;
 pub mod scalars;
 pub mod scan;
 pub mod seeds;
+pub mod shape;
 mod sheet;
 pub mod speedscope;
 pub mod svg;

@@ -6,9 +6,9 @@
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
 
-use crate::analysis::ClassView;
+use crate::analysis::{ClassView, quantity};
 use crate::claims;
-use crate::number::{per_packet, percent, printable};
+use crate::number::{percent, printable};
 use crate::terminal::{View, label, split};
 use crate::trust;
 
@@ -74,7 +74,7 @@ pub fn render(
     view: &View,
 ) -> String {
     let layer = view.layer.as_deref();
-    let mut out = heading(recording, experiment);
+    let mut out = heading(recording, classes, experiment);
     summary(classes, layer, &mut out);
     if classes.len() <= MAX_LAYERED {
         layers(classes, &mut out);
@@ -113,7 +113,11 @@ pub(crate) fn fenced(text: &str) -> String {
     format!("{fence}text\n{text}\n{fence}\n")
 }
 
-fn heading(recording: &Recording, experiment: Option<&Experiment>) -> String {
+fn heading(
+    recording: &Recording,
+    classes: &[ClassView<'_>],
+    experiment: Option<&Experiment>,
+) -> String {
     let title = match experiment.map(|e| e.title.trim()) {
         Some(title) if !title.is_empty() => prose(title, 200),
         _ => "What it costs in the kernel".into(),
@@ -125,9 +129,22 @@ fn heading(recording: &Recording, experiment: Option<&Experiment>) -> String {
         out.push_str(&format!("{}\n\n", prose(question, 2_000)));
     }
     let release = recording.environment.get(env::KERNEL);
+    let quantity = quantity(recording);
+    let of = match (quantity.unit.as_str(), classes.first()) {
+        ("instructions", class) => format!(
+            "Instructions per {}",
+            class.map_or("packet", |c| c.per.word())
+        ),
+        (unit, class) => {
+            let (name, unit) = (prose(&quantity.name, 40), prose(unit, 40));
+            format!(
+                "{name} in {unit} per {}",
+                class.map_or("packet", |c| c.per.word())
+            )
+        }
+    };
     out.push_str(&format!(
-        "Instructions per {}, Linux {}.\n\n",
-        recording.arms.first().map_or("packet", |a| a.proto.unit()),
+        "{of}, Linux {}.\n\n",
         code(release.map_or("?", |r| r), 80)
     ));
     out
@@ -136,20 +153,21 @@ fn heading(recording: &Recording, experiment: Option<&Experiment>) -> String {
 fn summary(classes: &[ClassView<'_>], layer: Option<&str>, out: &mut String) {
     let mut header = vec!["class".into(), "by context".into()];
     header.extend(["largest layer", "largest function"].map(String::from));
-    header.push("instructions".into());
+    let unit = classes.first().map_or("cost", |c| &c.quantity.unit);
+    header.push(prose(unit, 40));
     header.extend(layer.map(|l| prose(l, 30)));
     let mut table = Table::new(4, header);
     for class in classes {
         let largest = class.layers.first().map_or_else(String::new, |(name, n)| {
-            format!("{} {}", prose(name, 30), per_packet(*n, class.packets))
+            format!("{} {}", prose(name, 30), class.told(*n))
         });
         let top = class.functions_of(layer).next();
         let top = top.map_or_else(String::new, |f| {
-            let cost = per_packet(f.self_insns, class.packets);
+            let cost = class.told(f.self_insns);
             format!("{} {cost}", code(class.name(f.function), NAME_LIMIT))
         });
         let mut row = vec![prose(&label(class), 80), prose(&split(class), 200)];
-        row.extend([largest, top, per_packet(class.total, class.packets)]);
+        row.extend([largest, top, class.told(class.total)]);
         row.extend(layer.map(|l| cost(class.layer_insns(l), class)));
         table.rows.push(row);
     }
@@ -160,7 +178,7 @@ fn summary(classes: &[ClassView<'_>], layer: Option<&str>, out: &mut String) {
 fn cost(insns: u64, class: &ClassView<'_>) -> String {
     format!(
         "{} ({:.1}%)",
-        per_packet(insns, class.packets),
+        class.told(insns),
         percent(insns, class.total)
     )
 }

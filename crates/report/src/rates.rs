@@ -19,11 +19,6 @@ use netplumb_model::timing::Times;
 use netplumb_stats::histogram;
 use netplumb_stats::welch::Mean;
 
-/// Whether a recording has rates, or should have.
-pub fn is_bench(recording: &Recording) -> bool {
-    recording.instruments().contains(&RATES)
-}
-
 /// What measures rates.
 pub(crate) const RATES: &str = quantities::HANDLED.instrument;
 

@@ -8,6 +8,7 @@ use crate::analysis::{ClassView, FunctionView, NO_LAYER};
 use crate::figures::first_of;
 use crate::number::{percent, printable};
 use crate::table::{Column, Room, Table, Value};
+use crate::times::ns_range;
 use crate::trust::footer;
 use crate::{functions, layers};
 
@@ -203,7 +204,7 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
         class.with_unit(class.total),
         class.per.word(),
         split(class)
-    );
+    ) + &interval(class);
     let mut out = continued(&heading, 2, view.columns);
     out.push('\n');
     if view.layer.is_none() {
@@ -233,6 +234,15 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
     out.push_str(&continued(&bottleneck, 2, view.columns));
     out.push('\n');
     out
+}
+
+/// Where the mean over blocks is, of what varies.
+fn interval(class: &ClassView<'_>) -> String {
+    let mean = class.mean(&class.by_block).filter(|_| !class.is_exact());
+    match mean.and_then(|m| Some((m.low?, m.high?))) {
+        Some((low, high)) => format!("; 95% interval {}", ns_range(low, high)),
+        None => String::new(),
+    }
 }
 
 /// In which contexts.

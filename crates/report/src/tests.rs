@@ -2,6 +2,7 @@
 
 mod outputs;
 pub(crate) mod recording;
+mod samples;
 
 use std::path::Path;
 

@@ -21,22 +21,17 @@ use netplumb_model::timing::Clock;
 
 pub use costs::as_costs;
 
-use crate::rates::is_bench;
-
 pub use analysis::{Per, Stage, TimedClass, TimedFunction, classes};
 pub(crate) use number::{ns, ns_range, rounded};
 
-/// Whether a recording is one of times.
-pub fn is_timed(recording: &Recording) -> bool {
-    // What has costs, has totals beside them.
-    let has_costs = recording.blocks.iter().any(|b| !b.totals.is_empty());
-    let by_function = !recording.timed.is_empty() || !recording.stages.is_empty();
-    !is_bench(recording) && (by_function || !has_costs)
+/// What measured it: the first instrument of several.
+pub(crate) fn instrument(recording: &Recording) -> Option<&str> {
+    recording.instruments().first().copied()
 }
 
 /// What it was read from, if that is known here.
 pub fn clock(recording: &Recording) -> Option<Clock> {
-    recording.instruments().first()?.parse().ok()
+    instrument(recording)?.parse().ok()
 }
 
 #[cfg(test)]

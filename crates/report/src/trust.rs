@@ -1,6 +1,8 @@
 //! The trust footer: what the figures are, under which conditions, and what is
 //! missing from them.
 
+mod varying;
+
 use std::collections::BTreeMap;
 
 use netplumb_model::class::Proto;
@@ -9,12 +11,16 @@ use netplumb_model::recording::{Recording, env};
 use crate::acting;
 use crate::analysis::{ClassView, NO_LAYER, other_work};
 use crate::number::{counted, per_packet, percent, printable, thousands};
+use crate::shape::{Shape, shape, varying};
 use crate::times;
 
 /// Lines for under a result. `classes` are those that were shown.
 pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
-    if times::is_timed(recording) {
+    if shape(recording) == Shape::Times {
         return times::trust::footer(recording, &times::classes(recording));
+    }
+    if let Some(quantity) = varying(recording) {
+        return varying::footer(recording, &quantity, classes);
     }
     let fact = |key: &str| printable(recording.environment.get(key).map_or("?", |v| v), 120);
     let mut lines = Vec::new();
@@ -47,28 +53,43 @@ pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
         false => ledger(recording),
     });
     lines.push(blocks(classes));
-    let whole: u64 = classes.iter().map(|c| c.total).sum();
-    let unnamed: u64 = classes.iter().map(|c| c.layer_insns(NO_LAYER)).sum();
-    lines.push(format!(
-        "layers    {:.2}% of the instructions are in no layer",
-        percent(unnamed, whole)
-    ));
+    lines.push(layers(classes, "instructions"));
     if !commands(recording) {
         lines.push(others(recording, classes));
     }
     lines.extend(acting::footer(recording));
-    if recording.losses.is_empty() {
-        lines.push(
-            "loss      none: every call and return was matched, every instruction placed".into(),
-        );
-    }
-    for loss in &recording.losses {
-        lines.push(format!(
-            "loss      {} {}: {}",
-            thousands(loss.count),
-            printable(&loss.cause, 80),
-            printable(&loss.meaning, 160)
-        ));
+    lines.extend(lost(
+        recording,
+        "none: every call and return was matched, every instruction placed",
+    ));
+    lines
+}
+
+/// How much of some classes is in no layer.
+fn layers(classes: &[ClassView<'_>], what: &str) -> String {
+    let whole: u64 = classes.iter().map(|c| c.total).sum();
+    let unnamed: u64 = classes.iter().map(|c| c.layer_insns(NO_LAYER)).sum();
+    let verb = if what.ends_with('s') { "are" } else { "is" };
+    format!(
+        "layers    {:.2}% of the {what} {verb} in no layer",
+        percent(unnamed, whole)
+    )
+}
+
+/// What was lost, or that nothing was; and that the run was cut short, if it was.
+pub(crate) fn lost(recording: &Recording, nothing: &str) -> Vec<String> {
+    let mut lines: Vec<String> = (recording.losses.iter())
+        .map(|loss| {
+            format!(
+                "loss      {} {}: {}",
+                thousands(loss.count),
+                printable(&loss.cause, 80),
+                printable(&loss.meaning, 160)
+            )
+        })
+        .collect();
+    if lines.is_empty() {
+        lines.push(format!("loss      {nothing}"));
     }
     if !recording.complete {
         lines.push(

@@ -12,9 +12,10 @@ use netplumb_model::class::{Direction, Proto};
 use netplumb_model::recording::Recording;
 use netplumb_report::diff::arms::{self, ArmPair, Pairs};
 use netplumb_report::diff::{self, Diff, Sides};
-use netplumb_report::rates::{self, is_bench};
+use netplumb_report::rates;
+use netplumb_report::shape::{Shape, shape, varying};
 use netplumb_report::terminal::View;
-use netplumb_report::times::{diff as times, is_timed};
+use netplumb_report::times::diff as times;
 use netplumb_report::{html, printable};
 use netplumb_stats::judge::Verdict;
 
@@ -286,7 +287,10 @@ fn names(recording: &Recording) -> String {
 
 /// Benches: by what packets take.
 fn benches(args: &DiffArgs, sides: Sides<'_>, pairs: &Pairs) -> anyhow::Result<ExitCode> {
-    if !(is_bench(sides.before) && is_bench(sides.after)) {
+    if ![sides.before, sides.after]
+        .iter()
+        .all(|r| shape(r) == Shape::Rates)
+    {
         return Err(Usage(
             "one is a bench and the other is not: rates can't be compared with costs".into(),
         )
@@ -379,7 +383,8 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, pairs: Pairs) -> anyhow::Result<Ex
     }
     let own = [sides.before, sides.after].map(Recording::instruments);
     let one_each = own.iter().all(|own| own.len() < 2);
-    if one_each || is_bench(sides.before) || is_bench(sides.after) {
+    let rates = own_shapes(sides).contains(&Shape::Rates);
+    if one_each || rates {
         return compare_parts(args, sides, [sides.before, sides.after], pairs);
     }
     let both = own[0].iter().filter(|name| own[1].contains(name));
@@ -413,6 +418,11 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, pairs: Pairs) -> anyhow::Result<Ex
     Ok(code)
 }
 
+/// What both sides have.
+fn own_shapes(sides: Sides<'_>) -> [Shape; 2] {
+    [sides.before, sides.after].map(shape)
+}
+
 /// Compare parts of two recordings, which one instrument measured each.
 fn compare_parts(
     args: &DiffArgs,
@@ -433,10 +443,14 @@ fn compare_parts(
         args.proto.is_empty() || protos.iter().any(|p| args.proto.contains(p))
     };
     pairs.pairs.retain(asked);
-    if is_bench(sides.before) || is_bench(sides.after) {
+    let shapes = own_shapes(sides);
+    if shapes.contains(&Shape::Rates) {
         return benches(args, sides, &pairs);
     }
-    if is_timed(sides.before) || is_timed(sides.after) {
+    let vary = [sides.before, sides.after]
+        .iter()
+        .any(|r| varying(r).is_some());
+    if vary || shapes.contains(&Shape::Times) {
         return times(args, sides, &pairs);
     }
     if let Some(Limit::Ns(_)) = args.fail_if_worse {

@@ -7,8 +7,9 @@ use clap::Args;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
 use netplumb_report::analysis::ClassView;
+use netplumb_report::shape::{Shape, shape};
 use netplumb_report::terminal::View;
-use netplumb_report::times::{self, TimedClass, is_timed};
+use netplumb_report::times::{self, TimedClass};
 use netplumb_report::{callgrind, folded, markdown, pprof, speedscope, svg};
 
 use crate::exit::Usage;
@@ -134,7 +135,7 @@ impl OutputArgs {
                 speedscope::render(views, title, env!("CARGO_PKG_VERSION")).into_bytes()
             }
             Format::Svg => svg::render(recording, views, experiment, layer).into_bytes(),
-            Format::Markdown if is_timed(recording) => {
+            Format::Markdown if shape(recording) == Shape::Times => {
                 times::markdown::render(recording, times, view).into_bytes()
             }
             Format::Markdown => markdown::render(recording, views, experiment, view).into_bytes(),
@@ -148,10 +149,10 @@ impl OutputArgs {
 
 /// Whether there is anything to be written in a format.
 fn can_be(format: Format, recording: &Recording, views: &[ClassView<'_>]) -> anyhow::Result<()> {
-    let timed = is_timed(recording);
+    let timed = shape(recording) == Shape::Times;
     let why = match format {
         Format::OpenMetrics if !timed => {
-            "the recording has instructions and no times, so there is no histogram; `--csv` and `--json` have \
+            "the recording has costs and no times of calls, so there is no histogram; `--csv` and `--json` have \
              its figures"
         }
         Format::Perfetto if recording.steps.is_empty() => {

@@ -14,8 +14,8 @@ use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_report::html;
-use netplumb_report::rates::{self, is_bench};
-use netplumb_report::times::{self, is_timed};
+use netplumb_report::shape::{Shape, shape};
+use netplumb_report::{rates, times};
 use tempfile::Builder;
 
 use super::report::shown_classes;
@@ -89,14 +89,14 @@ impl PageArgs {
             "" => None,
             text => Some(Experiment::parse(text)?),
         };
-        if is_bench(recording) {
+        if shape(recording) == Shape::Rates {
             let page = rates::page::of_recording(recording, experiment.as_ref());
             return self.put(&html::render(&page));
         }
         if let [_, _, ..] = recording.instruments()[..] {
             return Err(super::report::several(&recording.instruments()));
         }
-        if is_timed(recording) {
+        if shape(recording) == Shape::Times {
             let views = super::times::asked(recording, directions, arms)?;
             let page = times::page::page(recording, &views, experiment.as_ref());
             return self.put(&html::render(&page));

@@ -13,10 +13,11 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_model::symbol::base_name;
 use netplumb_report::analysis::{ClassView, classes};
+use netplumb_report::shape::{Shape, shape, varying};
 use netplumb_report::terminal::View;
 use netplumb_report::{
-    claims, conclusions, diff, figures, functions, json, lines, printable, rates, scan, seeds,
-    terminal, times, tree, trust,
+    claims, conclusions, diff, figures, functions, json, lines, printable, scan, seeds, terminal,
+    times, tree, trust,
 };
 
 use super::bench::Format;
@@ -201,7 +202,7 @@ pub(crate) fn show(
     args: &ShowArgs,
     directions: &[Direction],
 ) -> anyhow::Result<ExitCode> {
-    if rates::is_bench(recording) {
+    if shape(recording) == Shape::Rates {
         args.check_for_bench()?;
         return super::bench::show(recording, args.bench_format());
     }
@@ -249,7 +250,7 @@ fn show_part(
         "" => None,
         text => Some(Experiment::parse(text)?),
     };
-    if times::is_timed(recording) {
+    if shape(recording) == Shape::Times {
         return super::times::show(recording, args, directions);
     }
     let mut views = shown_classes(recording, directions, &args.arm)?;
@@ -376,9 +377,11 @@ fn tables(
     let compared = if scan.is_some() || !spread.is_empty() {
         String::new()
     } else {
-        diff::of_arms(recording, &directions, columns)
-            .map(|text| text + "\n")
-            .unwrap_or_default()
+        match varying(recording) {
+            Some(_) => times::diff::of_arms(recording, &directions, columns),
+            None => diff::of_arms(recording, &directions, columns).map(|text| text + "\n"),
+        }
+        .unwrap_or_default()
     };
     let asks = |e: &&Experiment| {
         let shows = !e.published.is_empty() || !e.figures.is_empty();

@@ -10,7 +10,9 @@ use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
 use netplumb_model::timing::Times;
 use netplumb_stats::judge::Verdict;
 
-use super::{arms, csv, diff, is_bench, json, terminal};
+use crate::shape::{Shape, shape};
+
+use super::{arms, csv, diff, json, terminal};
 
 /// A block of an arm in which so many packets came through in half a second.
 pub(crate) fn block(packets: u64, lost: u64, limit_pps: Option<f64>) -> Measured {
@@ -151,7 +153,7 @@ fn golden(name: &str, text: &str) {
 #[test]
 fn outputs() {
     let recording = recording();
-    assert!(is_bench(&recording));
+    assert_eq!(shape(&recording), Shape::Rates);
     golden("wide.txt", &terminal::render(&recording, 120, false));
     golden("narrow.txt", &terminal::render(&recording, 80, false));
     golden("all.txt", &terminal::render(&recording, 100, true));

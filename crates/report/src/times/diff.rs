@@ -8,6 +8,7 @@ pub mod json;
 pub mod markdown;
 pub mod mixed;
 pub mod page;
+mod side;
 pub mod terminal;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +19,8 @@ use netplumb_model::recording::{FunctionId, Recording};
 use netplumb_model::timing::StageKind;
 use netplumb_stats::judge::{Judged, Pair, Verdict, judge};
 
-use super::analysis::{Per, TimedClass, TimedFunction, classes, percentile};
-use super::clock;
+use super::analysis::{Per, percentile};
+use super::instrument;
 use crate::acting;
 use crate::diff::Sides;
 use crate::diff::arms::{ArmPair, Pairs, pair_within};
@@ -28,6 +29,7 @@ use crate::diff::labels::labels;
 use crate::interval;
 use crate::number::printable;
 use crate::terminal::continued;
+use side::{Part, Side, sides};
 
 /// Half the width of a 95 % interval, in standard errors.
 const HALF_WIDTH: f64 = 1.96;
@@ -205,7 +207,7 @@ pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -
     let mut diff = TimesDiff {
         sides,
         differences: facts::facts(sides, &paired.pairs),
-        one_clock: clock(sides.before) == clock(sides.after),
+        one_clock: instrument(sides.before) == instrument(sides.after),
         classes: Vec::new(),
         both: Vec::new(),
         unpaired: Vec::new(),
@@ -225,7 +227,7 @@ pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -
         diff.both = mixed::both(sides, &paired.pairs, directions);
         return diff;
     }
-    let (before, after) = (classes(sides.before), classes(sides.after));
+    let (before, after) = (self::sides(sides.before), self::sides(sides.after));
     let several = paired.pairs.len() > 1 || std::ptr::eq(sides.before, sides.after);
     let labels = match several {
         true => labels(sides, &paired.pairs),
@@ -237,9 +239,9 @@ pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -
             if direction == Direction::Other || !asked {
                 continue;
             }
-            let of = |classes: &'_ [TimedClass<'a>], arm: usize| {
-                let is = |c: &&TimedClass<'a>| c.arm == arm && c.class.direction == direction;
-                classes.iter().find(is).cloned()
+            let of = |all: &'_ [Side<'a>], arm: usize| {
+                let is = |s: &&Side<'a>| s.arm == arm && s.class.direction == direction;
+                all.iter().find(is).cloned()
             };
             match (of(&before, pair.before), of(&after, pair.after)) {
                 (Some(was), Some(is)) => {
@@ -290,23 +292,16 @@ pub fn of_arms(recording: &Recording, directions: &[Direction], columns: usize) 
     Some(out)
 }
 
-fn alone(class: &TimedClass<'_>, name: &str) -> String {
-    format!(
-        "{}: only in {}",
-        super::terminal::label(class),
-        printable(name, 120)
-    )
+fn alone(class: &Side<'_>, name: &str) -> String {
+    format!("{}: only in {}", class.label, printable(name, 120))
 }
 
-fn class(
-    sides: Sides<'_>,
-    arms: ArmPair,
-    before: &TimedClass<'_>,
-    after: &TimedClass<'_>,
-) -> ClassDiff {
+fn class(sides: Sides<'_>, arms: ArmPair, before: &Side<'_>, after: &Side<'_>) -> ClassDiff {
     // Who counted no packets compares calls.
     let per = match (before.per, after.per) {
         (Per::Packet(_), Per::Packet(_)) | (Per::Run(_), Per::Run(_)) => before.per.word(),
+        // Samples are no calls.
+        (Per::Second(_), Per::Second(_)) if before.sees_all => before.per.word(),
         _ => "call",
     };
     let (idle, idle_alone) =
@@ -357,26 +352,15 @@ fn class(
 }
 
 /// A function by its name and module: ids are each recording's own.
-fn by_name<'s>(
-    class: &'s TimedClass<'_>,
-) -> BTreeMap<(&'s str, Option<&'s str>), &'s TimedFunction> {
+fn by_name<'s>(side: &'s Side<'_>) -> BTreeMap<(&'s str, Option<&'s str>), &'s Part> {
     let key = |id: FunctionId| {
-        let function = &class.recording.functions[id as usize];
+        let function = &side.recording.functions[id as usize];
         (function.name.as_str(), function.module.as_deref())
     };
-    class
-        .functions
-        .iter()
-        .map(|f| (key(f.function), f))
-        .collect()
+    side.parts.iter().map(|f| (key(f.function), f)).collect()
 }
 
-fn functions(
-    sides: Sides<'_>,
-    class: &mut ClassDiff,
-    before: &TimedClass<'_>,
-    after: &TimedClass<'_>,
-) {
+fn functions(sides: Sides<'_>, class: &mut ClassDiff, before: &Side<'_>, after: &Side<'_>) {
     let (was, is) = (by_name(before), by_name(after));
     let keys: BTreeSet<_> = was.keys().chain(is.keys()).copied().collect();
     let watched = |recording: &Recording, key: &(&str, Option<&str>)| {
@@ -393,59 +377,45 @@ fn functions(
     };
     for key in keys {
         let (a, b) = (was.get(&key).copied(), is.get(&key).copied());
-        let seen = |f: Option<&TimedFunction>, r: &Recording| f.is_some() || watched(r, &key);
-        if !seen(a, before.recording) || !seen(b, after.recording) {
+        let seen = |f: Option<&Part>, side: &Side<'_>| {
+            f.is_some() || side.sees_all || watched(side.recording, &key)
+        };
+        if !seen(a, before) || !seen(b, after) {
             class.one_side.push(printable(key.0, 80));
             continue;
         }
-        let side = |c: &TimedClass<'_>, f: Option<&TimedFunction>| by_block(c, f, class.per);
-        let shared = |c: &TimedClass<'_>, f: Option<&TimedFunction>| match f {
+        let shared = |side: &Side<'_>, f: Option<&Part>| match f {
             Some(f) if !one => {
                 let each = match class.per {
-                    "call" => f.uncertainty_ns / f.times.count.max(1) as f64,
-                    _ => c.per.each(f.uncertainty_ns),
+                    "call" => f.uncertainty / f.calls.max(1) as f64,
+                    _ => side.per.each(f.uncertainty),
                 };
                 each / HALF_WIDTH
             }
             _ => 0.0,
         };
         let pair = Pair {
-            before: side(before, a),
-            after: side(after, b),
+            before: before.by_block(a, class.per),
+            after: after.by_block(b, class.per),
             shared: [shared(before, a), shared(after, b)],
             apart: class.apart,
         };
         sum(&mut total, &pair);
-        if [a, b].iter().flatten().all(|f| f.too_small()) {
+        if [a, b].iter().flatten().all(|f| f.small) {
             class.small += 1;
             continue;
         }
-        let layer = match b.map(|f| after.layer(f.function)) {
+        let layer = match b.map(|f| after.layer(f)) {
             Some(layer) => layer,
-            None => a.map_or("", |f| before.layer(f.function)),
+            None => a.map_or("", |f| before.layer(f)),
         };
+        let timed = [a, b].map(|f| f.and_then(|f| f.timed.as_ref()));
         let row = Row::new(key.0, layer, pair)
-            .with_quantiles(|share| [a, b].map(|f| f.and_then(|f| f.percentile(share))));
+            .with_quantiles(|share| timed.map(|f| f.and_then(|f| f.percentile(share))));
         class.functions.push(row);
     }
     if class.per != "call" && !total.before.is_empty() && !total.after.is_empty() {
         class.total = Some(Row::new("all", "", total));
-    }
-}
-
-/// A function's own time per packet, run or call in each block of a class.
-fn by_block(class: &TimedClass<'_>, function: Option<&TimedFunction>, per: &str) -> Vec<f64> {
-    let blocks = class.blocks.iter().enumerate();
-    match (function, per) {
-        (None, "call") => Vec::new(),
-        (None, _) => vec![0.0; class.blocks.len()],
-        (Some(f), "call") => blocks
-            .filter(|(n, _)| f.calls_by_block[*n] > 0)
-            .map(|(n, _)| f.self_by_block[n] / f.calls_by_block[n] as f64)
-            .collect(),
-        (Some(f), _) => (class.per_by_block.iter().zip(&f.self_by_block))
-            .map(|(per, own)| per.each(*own))
-            .collect(),
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::Path;
 use netplumb_testkit::golden;
 
 use super::*;
+use crate::shape::{Shape, shape};
 use crate::terminal::View;
 use recording::{functions, stages};
 
@@ -143,7 +144,7 @@ fn a_sum_that_is_open() {
 fn nothing_was_seen() {
     let mut recording = stages();
     recording.stages.clear();
-    assert!(is_timed(&recording));
+    assert_eq!(shape(&recording), Shape::Times);
     let text = terminal::render(&recording, &classes(&recording), &view(100));
     assert!(text.contains("No packet was seen"), "{text}");
 }

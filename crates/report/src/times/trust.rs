@@ -11,9 +11,9 @@ use netplumb_model::timing::{Calibration, Clock, DROPPED, FOLLOWED, Mechanism, P
 use super::analysis::TimedClass;
 use super::{clock, ns, rounded};
 use crate::acting;
-use crate::number::{self, printable, thousands};
+use crate::number::{self, printable};
 use crate::scalars::{by_label, sum};
-use crate::trust::{ledger, levels};
+use crate::trust::{ledger, levels, lost};
 
 /// So many names in a line.
 const NAMES: usize = 3;
@@ -68,30 +68,16 @@ pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<String> 
     lines.extend(others(recording));
     lines.extend(refused(recording));
     lines.extend(acting::footer(recording));
-    if recording.losses.is_empty() {
-        lines.push(match has_gaps {
+    lines.extend(lost(
+        recording,
+        match has_gaps {
             true => {
-                "loss      none that was counted: no call was missed, no map was full; what is not \
-                     accounted for is in the gaps above"
-                    .into()
+                "none that was counted: no call was missed, no map was full; what is not accounted for is in \
+                 the gaps above"
             }
-            false => "loss      none: no call was missed, no map was full".into(),
-        });
-    }
-    for loss in &recording.losses {
-        lines.push(format!(
-            "loss      {} {}: {}",
-            thousands(loss.count),
-            printable(&loss.cause, 80),
-            printable(&loss.meaning, 160)
-        ));
-    }
-    if !recording.complete {
-        lines.push(
-            "torn      the run was cut short: what is here is whole blocks, others are missing"
-                .into(),
-        );
-    }
+            false => "none: no call was missed, no map was full",
+        },
+    ));
     lines
 }
 

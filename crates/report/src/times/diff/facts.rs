@@ -11,7 +11,8 @@ use crate::diff::Sides;
 use crate::diff::arms::ArmPair;
 use crate::diff::facts::{Difference, differences};
 use crate::number::printable;
-use crate::times::{clock, is_timed};
+use crate::shape::{Shape, shape};
+use crate::times::instrument;
 
 /// How the sides differ: what exact recordings are asked too, the lab, and by what
 /// functions were timed.
@@ -46,7 +47,7 @@ pub(super) fn facts(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
         let words: Vec<&str> = used.into_iter().map(Mechanism::as_str).collect();
         words.join(" and ")
     };
-    if clock(sides.before) == clock(sides.after) {
+    if instrument(sides.before) == instrument(sides.after) {
         add(
             "probes",
             by(sides.before),
@@ -70,7 +71,7 @@ pub(super) fn warnings(sides: Sides<'_>) -> Vec<String> {
             ));
         }
         let corrected = recording.attachments.is_empty() || !recording.calibration.is_empty();
-        if is_timed(recording) && !corrected {
+        if shape(recording) == Shape::Times && !corrected {
             warnings.push(format!(
                 "{name}: the probes' cost was not measured, so nothing is corrected"
             ));

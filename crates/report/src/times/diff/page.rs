@@ -1,6 +1,8 @@
 //! A comparison of times as the page's data: of functions the trees of both sides,
 //! with every verdict beside them.
 
+use std::borrow::Cow;
+
 use netplumb_model::recording::env;
 use netplumb_stats::judge::Verdict;
 
@@ -12,11 +14,16 @@ use crate::diff::{self, Sides};
 use crate::interval;
 use crate::number::printable;
 use crate::page::{Page, PageBoth, PageClass, PageCompared, PageTimed, PageTimes};
+use crate::shape::{Shape, shape};
 use crate::times::as_costs;
 
 /// What the page is given.
 pub fn page(diff: &TimesDiff<'_>) -> Page {
-    let (before, after) = (as_costs(diff.sides.before), as_costs(diff.sides.after));
+    let costs = |recording| match shape(recording) {
+        Shape::Times => Cow::Owned(as_costs(recording)),
+        Shape::Costs | Shape::Rates => Cow::Borrowed(recording),
+    };
+    let (before, after) = (costs(diff.sides.before), costs(diff.sides.after));
     let same = std::ptr::eq(diff.sides.before, diff.sides.after);
     let sides = Sides {
         before: &before,

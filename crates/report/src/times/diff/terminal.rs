@@ -9,6 +9,7 @@ use crate::acting;
 use crate::diff::sentence::words;
 use crate::interval;
 use crate::number::{plural, printable};
+use crate::shape::varying;
 use crate::terminal::{View, continued, right, table, trimmed};
 use crate::times::{ns, ns_range, rounded};
 
@@ -350,10 +351,18 @@ pub(super) fn trust(diff: &TimesDiff<'_>) -> Vec<String> {
              functions, stages or wholes being false, and the interval apart from no change",
             FALSE_RATE * 100.0
         ),
-        "interval  95% on the ratio of the means (Fieller's, over blocks); `and more` has no upper end, \
-         and `any` no end at all; what the corrections may be off by is in it where the sides were \
-         calibrated apart"
-            .into(),
+        format!(
+            "interval  95% on the ratio of the means (Fieller's, over blocks); `and more` has no upper \
+             end, and `any` no end at all{}",
+            // Nothing is taken off costs.
+            match varying(diff.sides.before) {
+                Some(_) => "",
+                None => {
+                    "; what the corrections may be off by is in it where the sides were calibrated \
+                     apart"
+                }
+            }
+        ),
         "smallest  what it could see: the smallest change that such a run finds in four of five tries".into(),
     ];
     for apart in [false, true] {

@@ -1,0 +1,37 @@
+//! What a recording, or the part of one that an instrument measured, has: it says which
+//! tables there are.
+
+use netplumb_model::quantity::{Quantity, Repeats};
+use netplumb_model::recording::Recording;
+
+use crate::analysis::quantity;
+use crate::rates::RATES;
+
+/// What there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Scalars of blocks: rates, and what else they have beside these.
+    Rates,
+    /// Times of functions or stages, with their distributions.
+    Times,
+    /// Costs on the calling-context tree.
+    Costs,
+}
+
+/// What a recording has. Rates may have costs beside them, that explain them.
+pub fn shape(recording: &Recording) -> Shape {
+    let has_times = !recording.timed.is_empty() || !recording.stages.is_empty();
+    // What has costs, has totals beside them.
+    let has_totals = recording.blocks.iter().any(|b| !b.totals.is_empty());
+    match () {
+        () if recording.instruments().contains(&RATES) => Shape::Rates,
+        () if has_times || !has_totals => Shape::Times,
+        () => Shape::Costs,
+    }
+}
+
+/// What its costs are of, where they vary and have to be judged by blocks.
+pub fn varying(recording: &Recording) -> Option<Quantity> {
+    let quantity = quantity(recording);
+    (quantity.repeats == Repeats::Statistically).then_some(quantity)
+}

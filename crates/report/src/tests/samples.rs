@@ -1,0 +1,309 @@
+//! Costs that vary: CPU time by samples, in every rendering.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
+use netplumb_model::quantity::Item;
+use netplumb_model::recording::{
+    Arm, Block, Cost, Function, Ledger, Loss, Node, NodeId, Recording, Total, env,
+};
+use netplumb_model::timing::{CPU_TIME, PERIOD};
+use netplumb_stats::judge::Verdict;
+use netplumb_testkit::golden;
+
+use super::{assert_tame, view};
+use crate::analysis::classes;
+use crate::diff::Sides;
+use crate::diff::arms::pair;
+use crate::page::Page;
+use crate::shape::{Shape, shape, varying};
+use crate::times::diff::{self, TimesDiff};
+use crate::{callgrind, folded, functions, html, json, markdown, pprof, speedscope, svg, terminal};
+
+const PERIOD_NS: u64 = 100_000;
+const BLOCKS: u32 = 5;
+const PACKETS: u64 = 10_000;
+
+/// A function below another, and how many samples of a block found it.
+type Part = (
+    &'static str,
+    Option<NodeId>,
+    &'static str,
+    Direction,
+    Context,
+    u64,
+);
+
+const NET_RX: Context = Context::Softirq(Softirq::NetRx);
+
+fn parts() -> [Part; 14] {
+    use Direction::{Other, Rx, Tx};
+    let task = Context::Task;
+    [
+        ("do_syscall_64", None, "syscall", Tx, task, 120),
+        ("udp_sendmsg", Some(0), "transport", Tx, task, 300),
+        ("ip_send_skb", Some(1), "network", Tx, task, 90),
+        ("ip_finish_output2", Some(2), "network", Tx, task, 150),
+        ("__dev_queue_xmit", Some(3), "link", Tx, task, 210),
+        ("veth_xmit", Some(4), "driver", Tx, task, 180),
+        ("kmem_cache_alloc", Some(1), "memory", Tx, task, 70),
+        ("__netif_receive_skb", None, "link", Rx, NET_RX, 160),
+        ("ip_rcv", Some(7), "network", Rx, NET_RX, 110),
+        ("udp_rcv", Some(8), "transport", Rx, NET_RX, 240),
+        ("evil\x1b[2J=1+1|<b>", Some(9), "", Rx, NET_RX, 40),
+        ("udp_recvmsg", None, "transport", Rx, task, 200),
+        ("rarely", Some(11), "copy", Rx, task, 0),
+        ("default_idle_call", None, "", Other, task, 400),
+    ]
+}
+
+/// Five blocks of UDP, sent and received, in the namespaces of this machine.
+fn samples() -> Recording {
+    samples_scaled(&[])
+}
+
+/// The same, with more or fewer samples in some functions.
+fn samples_scaled(planted: &[(&str, f64)]) -> Recording {
+    let mut recording = Recording {
+        environment: environment(),
+        arms: vec![Arm {
+            name: "udp".into(),
+            proto: Proto::Udp,
+            family: Family::V4,
+            link: Link::Veth,
+            forward: false,
+            size_bytes: 10,
+            knobs: BTreeMap::new(),
+        }],
+        losses: vec![Loss {
+            cause: "samples that there was no room for".into(),
+            count: 3,
+            meaning: "their time is missing".into(),
+        }],
+        complete: true,
+        ..Recording::default()
+    };
+    let quantity = recording.quantity(&CPU_TIME);
+    recording.set(&PERIOD, Item::ONLY, PERIOD_NS as f64);
+    for (n, (name, parent, layer, ..)) in (0..).zip(parts()) {
+        recording.functions.push(Function {
+            name: name.into(),
+            module: (name == "veth_xmit").then(|| "veth".into()),
+            layer: (!layer.is_empty()).then(|| layer.into()),
+            address: 0,
+            size_bytes: 0,
+            source: None,
+        });
+        recording.nodes.push(Node {
+            parent,
+            function: n,
+            tail: false,
+        });
+    }
+    for block in 0..BLOCKS {
+        let mut kernel = 0;
+        for (node, (name, _, _, direction, context, samples)) in (0..).zip(parts()) {
+            let factor = planted.iter().find(|(n, _)| *n == name);
+            let samples = (samples as f64 * factor.map_or(1.0, |(_, f)| *f)) as u64;
+            // Blocks differ by some percent; one function is found in one block alone.
+            let samples = match name {
+                "rarely" => u64::from(block == 2),
+                _ => samples * (98 + u64::from((block * 3 + node * 2) % 5)) / 100,
+            };
+            kernel += samples * PERIOD_NS;
+            recording.costs.push(Cost {
+                block,
+                quantity,
+                direction,
+                context,
+                node,
+                calls: samples,
+                own: samples * PERIOD_NS,
+            });
+        }
+        recording.blocks.push(Block {
+            arm: 0,
+            instrument: CPU_TIME.instrument.into(),
+            index: block,
+            ledger: Ledger {
+                offered: PACKETS,
+                delivered: PACKETS,
+                dropped: BTreeMap::new(),
+            },
+            totals: vec![Total {
+                quantity,
+                kernel,
+                user: 50 * PERIOD_NS,
+            }],
+            entered: 0,
+            returned: 0,
+            duration_ns: 1_000_000_000,
+        });
+    }
+    recording
+}
+
+/// The same of packets that nobody counted.
+fn of_others() -> Recording {
+    let mut recording = samples();
+    for block in &mut recording.blocks {
+        block.ledger = Ledger::default();
+    }
+    recording
+}
+
+fn environment() -> BTreeMap<String, String> {
+    let facts = [
+        (env::CLOCK, "samples"),
+        (env::LAB, "netns"),
+        (env::PLUMB, "0.1.0"),
+        (env::ARGV, "plumb path --lab netns --clock samples"),
+        (env::STARTED, "1700000000"),
+        (env::NAME, "path"),
+        (env::KERNEL, "6.1.0-42-amd64"),
+        (env::MITIGATIONS, "on"),
+    ];
+    facts.map(|(k, v)| (k.to_string(), v.to_string())).into()
+}
+
+fn compared<'a>(before: &'a Recording, after: &'a Recording) -> TimesDiff<'a> {
+    let all = |r: &Recording| (0..r.arms.len()).collect();
+    let pairs = pair((&before.arms, all(before)), (&after.arms, all(after)));
+    let sides = Sides {
+        before,
+        after,
+        before_name: "a.plumb",
+        after_name: "b.plumb",
+    };
+    diff::compare(sides, &pairs, &[])
+}
+
+#[track_caller]
+fn check(name: &str, text: &str) {
+    let text = text.replace('\x1b', "(ESC)");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/samples");
+    golden(&path.join(name), &text);
+}
+
+/// A page on lines short enough to compare; web/ is tested with the same file.
+fn check_page(name: &str, page: &Page) {
+    let text = serde_json::to_string(page).unwrap();
+    let text = text
+        .replace("},{", "},\n{")
+        .replace("\":[{", "\":[\n{")
+        .replace("],\"", "],\n\"");
+    check(name, &(text + "\n"));
+}
+
+/// Check what it looks like everywhere, that nothing is said of instructions there, nor
+/// that blocks were the same, and that names do nothing.
+#[test]
+fn as_shown() {
+    let recording = samples();
+    assert_eq!(shape(&recording), Shape::Costs);
+    assert!(varying(&recording).is_some());
+    let all = classes(&recording);
+    let mut shown = Vec::new();
+    for columns in [60, 80, 110] {
+        let text = terminal::render(&recording, &all, &view(columns));
+        assert_tame(&text, columns);
+        check(&format!("terminal-{columns}.txt"), &text);
+        shown.push(text);
+    }
+    let documents = [
+        ("functions.csv", functions::csv(&all, None)),
+        ("document.json", json::render(&recording, &all, None)),
+        (
+            "report.md",
+            markdown::render(&recording, &all, None, &view(100)),
+        ),
+        ("callgrind.out", callgrind::render(&recording, &all)),
+        ("stacks.folded", folded::render(&all)),
+        ("speedscope.json", speedscope::render(&all, "t", "1")),
+        ("figures.svg", svg::render(&recording, &all, None, None)),
+    ];
+    for (name, text) in documents {
+        check(name, &text);
+        shown.push(text);
+    }
+    check_page(
+        "../page-samples.json",
+        &html::report_page(&recording, &all, None),
+    );
+    assert!(!pprof::render(&recording, &all).is_empty());
+    for text in shown {
+        for word in ["instruction", "insn", "same count", "\x1b"] {
+            assert!(!text.contains(word), "{word}: {text}");
+        }
+    }
+    let text = functions::csv(&all, None);
+    let mut reader = ::csv::Reader::from_reader(text.as_bytes());
+    assert!(reader.records().all(|r| r.is_ok()));
+}
+
+/// Check that what nobody counted packets of is shared by seconds, and that one block has no
+/// interval.
+#[test]
+fn without_packets() {
+    let mut recording = of_others();
+    let text = terminal::render(&recording, &classes(&recording), &view(110));
+    check("terminal-of-others.txt", &text);
+    assert!(text.contains("per second") && !text.contains("per packet"));
+    recording.blocks.truncate(1);
+    recording.costs.retain(|c| c.block == 0);
+    let text = terminal::render(&recording, &classes(&recording), &view(110));
+    assert!(
+        !text.contains("; 95% interval") && !text.contains("NaN"),
+        "{text}"
+    );
+}
+
+/// Check an interval by hand: five blocks of 300 samples, and some percent more or less.
+#[test]
+fn intervals() {
+    let recording = samples();
+    let all = classes(&recording);
+    let function = all[0]
+        .functions
+        .iter()
+        .find(|f| all[0].name(f.function) == "udp_sendmsg");
+    let mean = all[0].mean_of(function.unwrap().function).unwrap();
+    // 100, 98, 101, 99 and 102 percent of 300 samples of 100 us, of 10,000 packets.
+    assert!((mean.value - 3_000.0).abs() < 1e-9, "{mean:?}");
+    // 2.776 (Student, 4 degrees of freedom) x 47.43 / sqrt 5.
+    let reach = mean.high.unwrap() - mean.value;
+    assert!((reach - 58.89).abs() < 0.01, "{reach}");
+    assert!((mean.value - mean.low.unwrap() - reach).abs() < 1e-9);
+}
+
+/// Check that a planted change is found where it is, at its size, and nowhere else; and
+/// none between a recording and itself.
+#[test]
+fn planted_changes() {
+    let (before, after) = (samples(), samples_scaled(&[("ip_finish_output2", 1.5)]));
+    let found = compared(&before, &after);
+    check("diff.txt", &diff::terminal::render(&found, &view(110)));
+    check("diff.csv", &diff::csv::render(&found, None));
+    check("diff.json", &diff::json::render(&found));
+    check("diff.md", &diff::markdown::render(&found, 12));
+    check_page("../page-samples-diff.json", &diff::page::page(&found));
+    assert!(found.one_clock);
+    let [tx, rx] = &found.classes[..] else {
+        panic!("{:?}", found.classes);
+    };
+    let changed: Vec<&str> = tx.changed().iter().map(|r| r.name.as_str()).collect();
+    assert_eq!(changed, ["ip_finish_output2"]);
+    let row = tx.changed()[0];
+    assert_eq!(row.judged.verdict, Verdict::Slower);
+    assert!((row.delta() - 750.0).abs() < 15.0, "{}", row.delta());
+    assert_eq!(tx.whole().unwrap().judged.verdict, Verdict::Slower);
+    assert!(rx.changed().is_empty());
+    // One sample in all blocks tells nothing.
+    assert_eq!(rx.small, 1);
+
+    let (one, other) = (of_others(), of_others());
+    let found = compared(&one, &other);
+    assert!(found.classes.iter().all(|c| c.changed().is_empty()));
+    assert_eq!(found.classes[0].per, "second");
+}

@@ -1,0 +1,166 @@
+//! The footer under costs that vary: what they are, how they came about, by how much they
+//! may be off.
+
+use std::collections::BTreeMap;
+
+use netplumb_model::class::Direction;
+use netplumb_model::quantity::Quantity;
+use netplumb_model::recording::{Block, Recording, env};
+use netplumb_model::timing::{CPU_TIME, PERIOD};
+
+use super::{layers, ledger, levels, lost};
+use crate::acting;
+use crate::analysis::{ClassView, class};
+use crate::number::{plural, printable, thousands};
+use crate::scalars::of_run;
+use crate::terminal::label;
+use crate::times::{ns, ns_range};
+
+/// Lines for under a result. `classes` are those that were shown.
+pub(super) fn footer(
+    recording: &Recording,
+    quantity: &Quantity,
+    classes: &[ClassView<'_>],
+) -> Vec<String> {
+    let mut lines = vec![clock(recording, quantity), kernel(recording)];
+    if quantity.is(&CPU_TIME) {
+        lines.push(samples(recording));
+    }
+    if recording.blocks.iter().any(|b| b.ledger.offered > 0) {
+        lines.push(ledger(recording));
+    }
+    lines.push(blocks(recording, classes));
+    lines.extend(intervals(classes));
+    lines.push(layers(classes, "cost"));
+    lines.extend(apart(classes));
+    lines.extend(acting::footer(recording));
+    lines.extend(lost(
+        recording,
+        "none: every sample has a stack, and there was room for all",
+    ));
+    lines
+}
+
+fn clock(recording: &Recording, quantity: &Quantity) -> String {
+    if !quantity.is(&CPU_TIME) {
+        let (name, unit) = (printable(&quantity.name, 60), printable(&quantity.unit, 40));
+        return format!("clock     {name}, in {unit}");
+    }
+    let every = match of_run(recording, &PERIOD) {
+        Some(period) => format!(", every {}", with_unit(period)),
+        None => String::new(),
+    };
+    format!(
+        "clock     CPU time of the running kernel, by samples of what each CPU did{every}; a function that no \
+         sample found is in no table; figures without a unit are nanoseconds"
+    )
+}
+
+fn with_unit(value: f64) -> String {
+    match ns(value) {
+        long if long.ends_with('s') => long,
+        short => format!("{short} ns"),
+    }
+}
+
+fn kernel(recording: &Recording) -> String {
+    let fact = |key: &str| recording.environment.get(key).map(|v| printable(v, 120));
+    let of = |knob: &str, key: &str| levels(recording, knob).or_else(|| fact(key));
+    let mut line = format!(
+        "kernel    {}",
+        of("kernel", env::KERNEL).unwrap_or("not known".into())
+    );
+    if let Some(mitigations) = of("mitigations", env::MITIGATIONS) {
+        line.push_str(&format!(", mitigations {mitigations}"));
+    }
+    let lab = fact(env::LAB).unwrap_or("vm".into());
+    line.push_str(&format!("; lab {lab}"));
+    line
+}
+
+/// How many samples there are, and of what.
+fn samples(recording: &Recording) -> String {
+    let samples: u64 = recording.costs.iter().map(|c| c.calls).sum();
+    let sum = |of: fn(&Block) -> u64| -> u64 { recording.blocks.iter().map(of).sum() };
+    let (kernel, user) = (sum(Block::kernel), sum(Block::user));
+    format!(
+        "samples   {} with a stack; {} of the kernel's time in all, {} of programs'",
+        thousands(samples),
+        with_unit(kernel as f64),
+        with_unit(user as f64)
+    )
+}
+
+fn blocks(recording: &Recording, classes: &[ClassView<'_>]) -> String {
+    let counts = || classes.iter().map(|c| c.blocks.len());
+    let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
+    let count = match least == most {
+        true => most.to_string(),
+        false => format!("{least} to {most}"),
+    };
+    let seconds: f64 = (recording.blocks.iter())
+        .map(|b| b.duration_ns as f64 / 1e9)
+        .sum();
+    let ranges: Vec<String> = (classes.iter().filter(|c| c.blocks.len() > 1))
+        .filter_map(|c| {
+            let per = c.per_by_block();
+            let each = per.iter().zip(&c.by_block);
+            let each = each.map(|(per, sum)| per.each(*sum as f64));
+            let low = each.clone().fold(f64::INFINITY, f64::min);
+            let high = each.fold(f64::NEG_INFINITY, f64::max);
+            low.is_finite()
+                .then(|| format!("{} {}", label(c), ns_range(low, high)))
+        })
+        .collect();
+    let mut line = format!("blocks    {count} of each class, {seconds:.1} s of windows in all");
+    if !ranges.is_empty() {
+        line.push_str(&format!("; from block to block: {}", ranges.join(", ")));
+    }
+    line
+}
+
+/// What the intervals are of.
+fn intervals(classes: &[ClassView<'_>]) -> Option<String> {
+    let few = classes.iter().filter(|c| c.blocks.len() < 2).count();
+    let told = classes.len() - few;
+    let mut line = String::from(
+        "interval  95%, of the mean over blocks (Student's): what varies within a block is in it",
+    );
+    if few > 0 {
+        let classes = plural(few, "class");
+        line.push_str(&format!("; {few} {classes} of one block have none"));
+    }
+    (told > 0).then_some(line)
+}
+
+/// Work in the windows that is no packet's.
+fn apart(classes: &[ClassView<'_>]) -> Option<String> {
+    let mut arms: Vec<usize> = classes.iter().map(|c| c.arm).collect();
+    arms.sort_unstable();
+    arms.dedup();
+    let recording = classes.first()?.recording;
+    let parts: Vec<String> = (arms.into_iter())
+        .filter_map(|arm| {
+            let other = class(recording, arm, Direction::Other);
+            let sums: BTreeMap<String, u64> = (other.contexts.iter())
+                .map(|(context, sum)| (context.to_string(), *sum))
+                .collect();
+            let of = sums
+                .iter()
+                .map(|(c, sum)| format!("{c} {}", other.told(*sum)));
+            let of: Vec<String> = of.collect();
+            let per = other.per.word();
+            (!of.is_empty()).then(|| {
+                let arm = printable(&recording.arms[arm].name, 60);
+                format!("{arm} {} per {per}", of.join(", "))
+            })
+        })
+        .collect();
+    Some(match parts.is_empty() {
+        true => "apart     nothing else ran in the windows".into(),
+        false => format!(
+            "apart     in the windows, but no packet's work (timers, idling, other tasks): {}",
+            parts.join("; ")
+        ),
+    })
+}
