@@ -40,7 +40,7 @@ export function emptyPage(more = {}) {
 
 /** The columns of a table of functions: those that it sums up itself. */
 const COLUMNS = ["function", "layer", "module", "self", "share", "inclusive", "inclusive_share", "calls"].map((key) => ({
-  key, title: key, hint: "", from_tree: true,
+  key, title: key, hint: "", own: true,
 }));
 
 /** A class with nothing in it but these trees. */

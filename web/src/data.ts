@@ -61,8 +61,8 @@ export interface PageColumn {
   unit?: string;
   /** Whether it is of words, not figures. */
   words?: boolean;
-  /** Whether it is summed up here, over the tree that is shown; rows have no cell of it then. */
-  from_tree?: boolean;
+  /** Whether it is drawn here, as by summing up over the tree that is shown; rows have no cell of it then. */
+  own?: boolean;
 }
 
 export interface PageCell {
@@ -220,16 +220,12 @@ export type Bucket = [number, number];
 
 export interface PageTimedFunction {
   function: number;
-  mechanism: string;
   small: boolean;
-  calls: number;
-  mean_ns: [number, number];
-  percentiles_ns: (number | null)[];
-  total_ns: [number, number];
   self_ns: number;
-  uncertainty_ns: number;
+  percentiles_ns: (number | null)[];
   shift_ns: number;
   buckets: Bucket[];
+  cells: PageCell[];
 }
 
 export interface PageStage {

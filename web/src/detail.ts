@@ -173,9 +173,9 @@ function declaredColumns(page: Page, group: PageClass, tree: Tree, functions: Fu
   const sums = fromTree(page, tree, pick);
   const rows = new Map((group.rows ?? []).map((row) => [row.function, row.cells]));
   const columns = group.columns ?? [];
-  const cells = columnsOf<FunctionSum>(columns.filter((c) => !c.from_tree), (f) => rows.get(f.fn) ?? []);
+  const cells = columnsOf<FunctionSum>(columns.filter((c) => !c.own), (f) => rows.get(f.fn) ?? []);
   return columns.flatMap((column) => {
-    const own = column.from_tree ? sums[column.key ?? ""] : cells.shift();
+    const own = column.own ? sums[column.key ?? ""] : cells.shift();
     // Where nothing is known, there is no column.
     return own && (column.key !== "source" || functions.some((f) => own.value(f) !== "")) ? [{ ...own, ...declared(column) }] : [];
   });

@@ -3,7 +3,7 @@ import type { Page, PageClass, PageCount, PageStage, PageTimed, PageTimedFunctio
 import { h, section, type Child } from "./dom";
 import { histogram, sparkline, span } from "./histogram";
 import { cost, ns, nsUnit, percent, plural, share, short, thousands } from "./number";
-import { table, type Column } from "./table";
+import { columnsOf, table, type Column } from "./table";
 import { titleOf, type Glance } from "./tree";
 
 const NAMES = ["p50", "p90", "p99", "p99.9", "max"];
@@ -155,27 +155,19 @@ export function timedFunctions(page: Page, group: PageClass, times: PageTimes): 
       h("button", { type: "button", class: "link code", title: short(about(r).name, 400), onclick: () => show(r) }, short(about(r).name, NAME_LETTERS)),
     class: "name",
   };
-  const layer: Column<Row> = { title: "layer", value: (r) => about(r).layer, show: (r) => short(about(r).layer, 24) };
   const each = group.per;
-  const calls: Column<Row> = { title: "calls", hint: `per ${each}`, value: (r) => r.calls, show: (r) => cost(r.calls) };
-  const self: Column<Row> = { title: "self", hint: `per ${each}, corrected, without the timed functions below`, value: (r) => r.self_ns, show: (r) => ns(r.self_ns) };
-  const off: Column<Row> = { title: "\u00b1", hint: "what the correction may make self be off by (95%)", value: (r) => r.uncertainty_ns, show: (r) => ns(r.uncertainty_ns) };
-  const columns: Column<Row>[] = [
-    name, layer,
-    ...(times.functions.some((f) => about(f).module) ? [{ title: "module", value: (r: Row) => about(r).module ?? "", show: (r: Row): Child => short(about(r).module ?? "", 24) }] : []),
-    calls, self, off,
-    { title: "share %", hint: "of self in all that was timed", value: (r) => share(r.self_ns, times.total_ns), show: (r) => percent(share(r.self_ns, times.total_ns)) },
-    ...percentiles<Row>((r) => r.percentiles_ns),
-    { title: "mean", hint: "of a call, corrected", value: (r) => r.mean_ns[1], show: (r) => ns(r.mean_ns[1]) },
-    { title: "as read", hint: "the mean of a call, with the probes' cost", value: (r) => r.mean_ns[0], show: (r) => ns(r.mean_ns[0]) },
-    { title: "total", hint: `per ${each}, with all that it called, corrected`, value: (r) => r.total_ns[1], show: (r) => ns(r.total_ns[1]) },
-    { title: "raw total", hint: "the same as read", value: (r) => r.total_ns[0], show: (r) => ns(r.total_ns[0]) },
-    { title: "distribution", value: () => "", show: (r) => sparkline(r.buckets, scale), class: "spark-cell" },
-  ];
-  const by = new Set(times.functions.map((f) => f.mechanism));
-  if (by.size > 1) {
-    columns.splice(-1, 0, { title: "by", hint: "by what it was timed", value: (r) => r.mechanism, show: (r) => short(r.mechanism, 24) });
-  }
+  const distribution: Column<Row> = { title: "distribution", value: () => "", show: (r) => sparkline(r.buckets, scale), class: "spark-cell" };
+  const drawn: Record<string, Column<Row>> = { function: name, distribution };
+  const declaredOnes = (group.columns ?? []).filter((column) => !column.own);
+  const cells = columnsOf<Row>(declaredOnes, (r) => r.cells);
+  const byKey = new Map(declaredOnes.map((column, at) => [column.key ?? "", cells[at]]));
+  // Words that are the same everywhere say nothing.
+  const tells = (key: string): boolean => !["module", "by"].includes(key) || new Set(times.functions.map((f) => byKey.get(key)?.value(f))).size > 1;
+  const shown = (keys: string[]): Column<Row>[] =>
+    keys.filter(tells).flatMap((key) => drawn[key] ?? byKey.get(key) ?? []);
+  const keys = (group.columns ?? []).map((column) => column.key ?? "");
+  const columns = shown(keys);
+  const self = byKey.get("self");
   if (ranked.length > 0) {
     show(ranked[0]);
   }
@@ -185,7 +177,7 @@ export function timedFunctions(page: Page, group: PageClass, times: PageTimes): 
     h("p", { class: "sum" }, `${nsUnit(times.total_ns)} per ${each} in the functions that were timed; ${nsUnit(times.raw_ns)} as read. Percentiles and mean are of a call.`),
     table({
       caption: `Functions of ${group.class}; ns, corrected for the probes' own cost; a name draws the histogram below`,
-      columns, rows: ranked, sort: columns.indexOf(self), limit: 50,
+      columns, rows: ranked, sort: columns.findIndex((column) => column === self), limit: 50,
       filter: (r) => `${about(r).name} ${about(r).layer} ${about(r).module ?? ""}`,
     }),
     holder,
@@ -195,7 +187,7 @@ export function timedFunctions(page: Page, group: PageClass, times: PageTimes): 
           { class: "small" },
           h("h3", {}, "Too small to rank"),
           h("p", { class: "dim" }, "Their own time is less than what the correction may be off by: which of them takes more can't be told."),
-          table({ caption: `Functions of ${group.class} that are too small to rank; ns per ${each}`, columns: [name, layer, calls, self, off, { title: "distribution", value: () => "", show: (r) => sparkline(r.buckets, scale), class: "spark-cell" }], rows: small, sort: 3, limit: 20 }),
+          table({ caption: `Functions of ${group.class} that are too small to rank; ns per ${each}`, columns: shown(["function", "layer", "calls", "self", "uncertainty", "distribution"]), rows: small, sort: 3, limit: 20 }),
         )
       : null,
   );

@@ -37,7 +37,7 @@ for (const name of ["page.json", "page-diff.json"]) {
       // A comparison's tables have columns of their own.
       alike(group, page.diff ? KEYS.class : [...KEYS.class, "columns"]);
       for (const column of group.columns ?? []) {
-        assert.ok(column.title && column.from_tree);
+        assert.ok(column.title && column.own);
       }
       group.contexts.forEach((tree) => alike(tree, KEYS.tree));
       group.moves.forEach((move) => alike(move, KEYS.move));
@@ -52,7 +52,7 @@ for (const name of ["page.json", "page-diff.json"]) {
 /** Check that a row has a cell for each column that the tree does not tell. */
 test("cells of page-samples.json", () => {
   for (const group of check(fixture("page-samples.json")).classes) {
-    const own = (group.columns ?? []).filter((column) => !column.from_tree);
+    const own = (group.columns ?? []).filter((column) => !column.own);
     assert.deepEqual(own.map((column) => column.title), ["95% interval"]);
     assert.ok(group.rows && group.rows.length > 0);
     for (const row of group.rows ?? []) {

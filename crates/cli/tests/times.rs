@@ -258,7 +258,7 @@ fn compared() {
     prints(&ran, &[sentence, "most of it in driver"]);
     prints(
         place.run("diff a.plumb b.plumb --markdown").code(0),
-        &["- **beware**: not interleaved", "| `driver` |", "slower |"],
+        &["- **beware**: not interleaved", "| `driver` |", "| slower"],
     );
     let ran = place.run("diff a.plumb b.plumb --csv");
     prints(

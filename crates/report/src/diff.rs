@@ -7,7 +7,6 @@
 //! see [`exact::Spread`].
 
 pub mod arms;
-pub mod csv;
 pub mod exact;
 pub mod facts;
 pub mod functions;
@@ -19,6 +18,7 @@ pub mod page;
 mod renames;
 pub mod sentence;
 mod side;
+mod table;
 pub mod terminal;
 pub mod tree;
 mod within;
@@ -72,8 +72,7 @@ pub struct Diff<'a> {
 }
 
 /// What a change is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Fewer instructions.
     Better,
@@ -118,6 +117,18 @@ impl Verdict {
             Verdict::Equal | Verdict::WithinSpread | Verdict::Negligible | Verdict::Luck => {
                 "no difference"
             }
+        }
+    }
+
+    /// For programs, in full.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Verdict::Better => "better",
+            Verdict::Worse => "worse",
+            Verdict::Equal => "equal",
+            Verdict::WithinSpread => "within_spread",
+            Verdict::Negligible => "negligible",
+            Verdict::Luck => "luck",
         }
     }
 
@@ -256,6 +267,12 @@ impl ClassDiff {
         let spread = !self.blocks_before.exact() || !self.blocks_after.exact();
         spread.then(|| self.blocks_before.blind(&self.blocks_after))
     }
+}
+
+/// As CSV (RFC 4180): one line for each class, context and function, or for the functions of
+/// one layer.
+pub fn csv(diff: &Diff<'_>, layer: Option<&str>) -> String {
+    table::csv(diff, layer)
 }
 
 /// Compare pairs of arms, in some directions or, if none is named, in all.

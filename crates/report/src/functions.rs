@@ -77,13 +77,13 @@ fn of_function<'a>() -> Vec<Column<'a, Row<'a>>> {
         .csv("function")
         .json("name")
         .people(0)
-        .page_tree("function"),
+        .page_own("function"),
         Column::machine(|r: &Row<'a>| Value::words(r.data().module.as_deref()))
             .title("module")
             .hint("the module that it is in; of a command, the file")
             .key("module")
             .rank(2)
-            .page_tree("module"),
+            .page_own("module"),
         Column::machine(|r: &Row<'a>| Value::words(r.data().layer.as_deref())).key("layer"),
         Column::text("layer", |r: &Row<'a>| {
             r.data().layer.as_deref().unwrap_or(NO_LAYER).into()
@@ -92,7 +92,7 @@ fn of_function<'a>() -> Vec<Column<'a, Row<'a>>> {
         .people(1)
         .from(WIDE)
         .letters(WORD_LETTERS)
-        .page_tree("layer"),
+        .page_own("layer"),
     ]
 }
 
@@ -122,18 +122,18 @@ fn each<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
             .hint("in its own code")
             .unit(unit.clone())
             .people(4)
-            .page_tree("self"),
+            .page_own("self"),
         Column::figure("inclusive", |r: &Row<'a>| {
             r.class.each(r.function.inclusive_insns)
         })
         .hint("with all that it calls; recursion counts once")
         .unit(unit)
         .people(7)
-        .page_tree("inclusive"),
+        .page_own("inclusive"),
         Column::figure(calls, |r: &Row<'a>| r.class.calls(r.function.calls))
             .hint(hint)
             .people(9)
-            .page_tree("calls"),
+            .page_own("calls"),
     ]
 }
 
@@ -192,20 +192,20 @@ fn columns<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
         .key("share")
         .digits(6)
         .people(6)
-        .page_tree("share"),
+        .page_own("share"),
         Column::machine(source)
             .title("source")
             .hint("where it is defined")
             .json("source")
             .rank(3)
-            .page_tree("source"),
+            .page_own("source"),
         Column::machine(|r: &Row<'a>| {
             Value::Share(r.function.inclusive_insns as f64 / r.whole.max(1) as f64)
         })
         .title("incl. share")
         .hint("of inclusive in the path")
         .rank(8)
-        .page_tree("inclusive_share"),
+        .page_own("inclusive_share"),
         Column::machine(lines).json("lines"),
         Column::machine(|r: &Row<'a>| Value::Count(r.class.invalid as u64)).csv("invalid_blocks"),
     ]);

@@ -2,7 +2,7 @@
 
 use crate::analysis::ClassView;
 use crate::functions::suffix;
-use crate::table::{Column, Room, Table, Value};
+use crate::table::{Column, Room, Shade, Table, Value};
 
 /// A layer is a word.
 const WORD_LETTERS: usize = 16;
@@ -45,7 +45,7 @@ fn table(rows: Vec<Row>, sum: String) -> Table<'static, Row> {
             .hint("of the path")
             .json("share")
             .people(2),
-        Column::bars(|r: &Row| Value::Bar(r.share)),
+        Column::bars(|r: &Row| Value::Bar(r.share, Shade::Full)),
     ];
     Table::new(columns, rows)
 }

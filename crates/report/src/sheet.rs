@@ -36,22 +36,6 @@ impl Sheet {
     }
 }
 
-/// The same of a table that was written by its type.
-pub(crate) fn tamed(csv: &[u8]) -> String {
-    let mut reader = csv::ReaderBuilder::new()
-        .has_headers(false)
-        .from_reader(csv);
-    let mut rows = reader.records().map_while(Result::ok);
-    let Some(heading) = rows.next() else {
-        return String::new();
-    };
-    let mut sheet = Sheet::new(&heading);
-    for row in rows {
-        sheet.row(&row);
-    }
-    sheet.finish()
-}
-
 fn cell(text: &str) -> String {
     let number = |text: &str| {
         text.strip_suffix('%')

@@ -30,6 +30,8 @@ pub(crate) enum Value {
     Text(String),
     /// A symbol, and the module that it is in.
     Name(String, Option<String>),
+    /// What a row sums up, by a word of ours.
+    Sum(&'static str),
     /// Yes or no.
     Flag(bool),
     /// How many.
@@ -47,11 +49,19 @@ pub(crate) enum Value {
     /// A figure that people see as it is told here.
     Told(String, Option<f64>),
     /// A part of a whole, of 1, drawn. Only on a terminal.
-    Bar(f64),
+    Bar(f64, Shade),
     /// Several. Only in JSON.
     List(Vec<Value>),
     /// Several under names. Only in JSON.
     Object(Vec<(Cow<'static, str>, Value)>),
+}
+
+/// How a bar is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shade {
+    Full,
+    /// Of what waits.
+    Light,
 }
 
 impl Value {
@@ -76,6 +86,7 @@ impl Value {
         match self {
             Value::Missing | Value::Absent => "-".into(),
             Value::Text(text) | Value::Name(text, _) | Value::Told(text, _) => text.clone(),
+            Value::Sum(word) => (*word).into(),
             Value::Flag(true) => "yes".into(),
             Value::Flag(false) => "no".into(),
             Value::Count(count) => thousands(*count),
@@ -120,8 +131,8 @@ enum Kind {
 enum Page {
     /// What stands in the cells of rows.
     Cell(Cow<'static, str>),
-    /// What the page sums up over the part of a tree that is shown.
-    Tree(Cow<'static, str>),
+    /// What the page draws by itself: from the part of a tree that is shown, or a picture.
+    Own(Cow<'static, str>),
 }
 
 /// Letters of words in a cell, unless a column has its own.
@@ -138,8 +149,9 @@ pub(crate) struct Column<'t, R> {
     page: Option<Page>,
     /// Terminals that are as wide have room for it.
     terminal: Option<usize>,
-    markdown: bool,
-    /// Among those that people see: the smaller, the more to the left.
+    /// Its place in Markdown: the smaller, the more to the left.
+    markdown: Option<u8>,
+    /// The same on terminals and the page.
     rank: u8,
     digits: Option<usize>,
     letters: usize,
@@ -157,7 +169,7 @@ impl<'t, R> Column<'t, R> {
             json: None,
             page: None,
             terminal: None,
-            markdown: false,
+            markdown: None,
             rank: 0,
             digits: None,
             letters: TEXT_LETTERS,
@@ -209,6 +221,12 @@ impl<'t, R> Column<'t, R> {
         self
     }
 
+    /// That it is of words, where people see it.
+    pub(crate) fn words(mut self) -> Self {
+        self.kind = Kind::Text;
+        self
+    }
+
     /// What it means, in a line.
     pub(crate) fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.hint = hint.into();
@@ -245,16 +263,16 @@ impl<'t, R> Column<'t, R> {
         self
     }
 
-    /// The same, where the page draws it from the tree that it shows.
-    pub(crate) fn page_tree(mut self, key: impl Into<Cow<'static, str>>) -> Self {
-        self.page = Some(Page::Tree(key.into()));
+    /// The same, where the page draws it by itself.
+    pub(crate) fn page_own(mut self, key: impl Into<Cow<'static, str>>) -> Self {
+        self.page = Some(Page::Own(key.into()));
         self
     }
 
     /// For people, on terminals and in Markdown, in the order of `rank`.
     pub(crate) fn people(mut self, rank: u8) -> Self {
         self.terminal = Some(self.terminal.unwrap_or(0));
-        self.markdown = true;
+        self.markdown = Some(rank);
         self.rank = rank;
         self
     }
@@ -268,6 +286,18 @@ impl<'t, R> Column<'t, R> {
     /// On terminals of so many columns and more.
     pub(crate) fn from(mut self, columns: usize) -> Self {
         self.terminal = Some(columns);
+        self
+    }
+
+    /// In Markdown, elsewhere than on terminals.
+    pub(crate) fn markdown_rank(mut self, rank: u8) -> Self {
+        self.markdown = Some(rank);
+        self
+    }
+
+    /// Not in Markdown.
+    pub(crate) fn not_in_markdown(mut self) -> Self {
+        self.markdown = None;
         self
     }
 
@@ -306,10 +336,11 @@ impl<'t, R> Table<'t, R> {
         self
     }
 
-    /// The columns that people see somewhere, from left to right.
-    fn for_people(&self, shown: impl Fn(&Column<'t, R>) -> bool) -> Vec<&Column<'t, R>> {
-        let mut columns: Vec<_> = self.columns.iter().filter(|c| shown(c)).collect();
-        columns.sort_by_key(|c| c.rank);
-        columns
+    /// The columns that are somewhere, from left to right by their places there.
+    fn placed(&self, place: impl Fn(&Column<'t, R>) -> Option<u8>) -> Vec<&Column<'t, R>> {
+        let columns = self.columns.iter();
+        let mut columns: Vec<_> = columns.filter_map(|c| Some((place(c)?, c))).collect();
+        columns.sort_by_key(|(place, _)| *place);
+        columns.into_iter().map(|(_, column)| column).collect()
     }
 }

@@ -4,7 +4,6 @@
 
 pub mod analysis;
 pub mod costs;
-pub mod csv;
 pub mod diff;
 mod gaps;
 pub mod json;
@@ -12,6 +11,7 @@ pub mod markdown;
 mod number;
 pub mod openmetrics;
 pub mod page;
+mod table;
 pub mod terminal;
 pub mod trace;
 pub mod trust;
@@ -23,6 +23,7 @@ pub use costs::as_costs;
 
 pub use analysis::{Per, Stage, TimedClass, TimedFunction, classes};
 pub(crate) use number::{ns, ns_range, rounded};
+pub use table::csv;
 
 /// What measured it: the first instrument of several.
 pub(crate) fn instrument(recording: &Recording) -> Option<&str> {

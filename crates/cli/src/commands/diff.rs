@@ -472,7 +472,7 @@ fn compare_parts(
     let text = if args.json {
         diff::json::render(&diff)
     } else if args.csv {
-        diff::csv::render(&diff, args.layer.as_deref())
+        diff::csv(&diff, args.layer.as_deref())
     } else if args.markdown {
         diff::markdown::render(&diff, args.top)
     } else if args.page.wanted() {
@@ -514,7 +514,7 @@ fn times(args: &DiffArgs, sides: Sides<'_>, pairs: &Pairs) -> anyhow::Result<Exi
     let text = if args.json {
         times::json::render(&diff)
     } else if args.csv {
-        times::csv::render(&diff, args.layer.as_deref())
+        times::csv(&diff, args.layer.as_deref())
     } else if args.markdown {
         times::markdown::render(&diff, args.top)
     } else if args.page.wanted() {

@@ -54,7 +54,7 @@ pub(super) fn show(
     let text = if args.json {
         json::render(recording, &views)
     } else if args.csv {
-        csv::render(&views, args.layer.as_deref())
+        csv(&views, args.layer.as_deref())
     } else if let Some(name) = &args.focus {
         around(&costs, &stacks, name, |class, function| {
             tree::render_focus(class, function, view.columns)

@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use super::facts::Difference;
 use super::sentence::sentence;
-use super::{Change, ClassDiff, Diff, FunctionChange, Verdict};
+use super::{Change, ClassDiff, Diff, table};
 use crate::diff::exact::Spread;
+use crate::table::Value;
 
 /// Version of the document.
 pub const SCHEMA: u32 = 1;
@@ -42,7 +43,7 @@ struct ClassOut<'a> {
     sentence: String,
     could_not_act: &'a [Idle],
     verdict: &'static str,
-    verdict_detail: Verdict,
+    verdict_detail: &'static str,
     packets: Both<u64>,
     insns: ChangeOut,
     certain_change_per_packet: f64,
@@ -50,7 +51,7 @@ struct ClassOut<'a> {
     blocks: Both<BlocksOut>,
     contexts: Vec<PartOut>,
     layers: Vec<PartOut>,
-    functions: Vec<FunctionOut<'a>>,
+    functions: Vec<Value>,
     moves: Vec<MoveOut<'a>>,
     calls_changed: Vec<BranchOut<'a>>,
 }
@@ -82,30 +83,6 @@ struct PartOut {
     insns: ChangeOut,
     #[serde(skip_serializing_if = "Option::is_none")]
     verdict: Option<&'static str>,
-}
-
-#[derive(Serialize)]
-struct FunctionOut<'a> {
-    name: &'a str,
-    name_before: Option<&'a str>,
-    same_because: Option<&'a str>,
-    module: Option<&'a str>,
-    layer: &'a str,
-    status: &'static str,
-    verdict: &'static str,
-    verdict_detail: Verdict,
-    calls: ChangeOut,
-    self_insns: ChangeOut,
-    inclusive_insns: ChangeOut,
-    contexts: Vec<ContextOut>,
-}
-
-#[derive(Serialize)]
-struct ContextOut {
-    context: String,
-    calls: ChangeOut,
-    self_insns: ChangeOut,
-    inclusive_insns: ChangeOut,
 }
 
 #[derive(Serialize)]
@@ -185,7 +162,7 @@ fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff) -> ClassOut<'a> {
         sentence: sentence(diff, class),
         could_not_act: &class.idle,
         verdict: class.verdict.as_str(),
-        verdict_detail: class.verdict,
+        verdict_detail: class.verdict.key(),
         packets: Both {
             before: class.total.before.packets,
             after: class.total.after.packets,
@@ -215,11 +192,7 @@ fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff) -> ClassOut<'a> {
                 verdict: None,
             })
             .collect(),
-        functions: class
-            .functions
-            .iter()
-            .map(|f| function_out(diff, f))
-            .collect(),
+        functions: table::json(diff, class),
         moves: class
             .moves
             .iter()
@@ -238,33 +211,6 @@ fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff) -> ClassOut<'a> {
                 callee: name(b.callee),
                 calls: (&b.calls).into(),
                 inclusive_insns: (&b.inclusive_insns).into(),
-            })
-            .collect(),
-    }
-}
-
-fn function_out<'a>(diff: &'a Diff<'_>, function: &'a FunctionChange) -> FunctionOut<'a> {
-    let joint = &diff.functions.joints[function.function as usize];
-    FunctionOut {
-        name: &joint.name,
-        name_before: joint.was.as_deref(),
-        same_because: joint.why.as_deref(),
-        module: joint.module.as_deref(),
-        layer: &joint.layer,
-        status: joint.status(),
-        verdict: function.verdict.as_str(),
-        verdict_detail: function.verdict,
-        calls: (&function.calls).into(),
-        self_insns: (&function.self_insns).into(),
-        inclusive_insns: (&function.inclusive_insns).into(),
-        contexts: function
-            .contexts
-            .iter()
-            .map(|(context, [calls, own, inclusive])| ContextOut {
-                context: context.to_string(),
-                calls: calls.into(),
-                self_insns: own.into(),
-                inclusive_insns: inclusive.into(),
             })
             .collect(),
     }

@@ -2,9 +2,9 @@
 //! sentences, one small table, and the rest folded away.
 
 use super::facts::trust;
-use super::sentence::{Style, figure, percent, sentence_in, signed};
+use super::sentence::{Style, figure, sentence_in};
 use super::terminal::notes_in;
-use super::{ClassDiff, Diff};
+use super::{ClassDiff, Diff, table};
 
 /// Functions in the table that is not folded away, over all classes.
 const FEW: usize = 5;
@@ -70,25 +70,11 @@ fn few(diff: &Diff<'_>) -> String {
     }
     let size = |d: super::Delta| d.value().abs();
     all.sort_by(|a, b| size(b.1.self_insns.delta()).total_cmp(&size(a.1.self_insns.delta())));
-    let mut out = String::from(
-        "| class | function | before | after | change | |\n|---|---|--:|--:|--:|--:|\n",
-    );
-    for (class, function) in all.iter().take(FEW) {
-        let joint = &diff.functions.joints[function.function as usize];
-        out.push_str(&format!(
-            "| {} | {} | {} | {} | {} | {} |\n",
-            Style::Markdown.text(&super::sentence::subject(class), 200),
-            Style::Markdown.name(&joint.name),
-            figure(function.self_insns.before),
-            figure(function.self_insns.after),
-            signed(&function.self_insns.delta()),
-            class.percent(diff, function)
-        ));
-    }
+    let mut out = String::new();
+    table::markdown_of_classes(diff, all.iter().copied().take(FEW), &mut out);
     if all.len() > FEW {
-        out.push_str(&format!("\n{} more changed, by less.\n", all.len() - FEW));
+        out.push_str(&format!("{} more changed, by less.\n\n", all.len() - FEW));
     }
-    out.push('\n');
     out
 }
 
@@ -101,50 +87,7 @@ fn details(diff: &Diff<'_>, class: &ClassDiff, top: usize) -> String {
         figure(class.total.before),
         figure(class.total.after)
     );
-    out.push_str("| function | layer | before | after | change | | inclusive | calls |\n");
-    out.push_str("|---|---|--:|--:|--:|--:|--:|--:|\n");
-    let changed: Vec<_> = class.changed().collect();
-    let shown = if top == 0 { changed.len() } else { top };
-    for function in changed.iter().take(shown) {
-        let joint = &diff.functions.joints[function.function as usize];
-        let (was, is) = (figure(function.calls.before), figure(function.calls.after));
-        out.push_str(&format!(
-            "| {} | {} | {} | {} | {} | {} | {} | {} |\n",
-            style.name(&joint.name),
-            style.text(&joint.layer, 40),
-            figure(function.self_insns.before),
-            figure(function.self_insns.after),
-            signed(&function.self_insns.delta()),
-            class.percent(diff, function),
-            signed(&function.inclusive_insns.delta()),
-            if was == is {
-                is
-            } else {
-                format!("{was} → {is}")
-            }
-        ));
-    }
-    let mut sum = |name: String, delta: super::Delta| {
-        out.push_str(&format!("| {name} | | | | {} | | | |\n", signed(&delta)));
-    };
-    if changed.len() > shown {
-        let rest = changed
-            .iter()
-            .skip(shown)
-            .fold(class.nothing(), |sum, f| sum.plus(&f.self_insns.delta()));
-        sum(format!("{} more", changed.len() - shown), rest);
-    }
-    let (count, unsure) = class.unsure();
-    if count > 0 {
-        sum(format!("{count} too small to tell"), unsure);
-    }
-    out.push_str(&format!(
-        "| **all** | | {} | {} | **{}** | {} | | |\n\n",
-        figure(class.total.before),
-        figure(class.total.after),
-        signed(&class.total.delta()),
-        percent(&class.total)
-    ));
+    table::markdown(diff, class, top, &mut out);
     for note in notes_in(diff, class, None, top == 0, style) {
         out.push_str(&item(&note));
     }

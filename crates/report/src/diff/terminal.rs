@@ -1,16 +1,11 @@
 //! A comparison for a terminal: the sentences, then tables.
 
-use comfy_table::Cell;
-
-use super::facts::trust;
-use super::sentence::{Style, figure, percent, sentence, signed, subject, told_apart};
-use super::{Change, ClassDiff, Diff, Verdict};
+use super::facts::{Difference, trust};
+use super::sentence::{Style, figure, sentence, signed, subject, told_apart};
+use super::{ClassDiff, Diff, Sides, Verdict, table};
 use crate::number::printable;
-use crate::terminal::{View, continued, right, table, trimmed};
+use crate::terminal::{View, continued};
 
-const NARROW: usize = 80;
-const NAME_LIMIT: usize = 60;
-const WORD_LIMIT: usize = 16;
 /// Notes of one kind, unless all are asked for.
 const MANY_NOTES: usize = 4;
 
@@ -35,30 +30,44 @@ pub fn render(diff: &Diff<'_>, view: &View) -> String {
 
 /// What is said before any table: differences, and a sentence for each class.
 pub fn head(diff: &Diff<'_>, columns: usize) -> String {
+    let sentences = diff.classes.iter().map(|class| sentence(diff, class));
+    let said = sentences.chain(diff.unpaired.iter().cloned());
+    head_of(
+        diff.sides,
+        (&diff.differences, &diff.warnings),
+        said,
+        columns,
+    )
+}
+
+/// The same of any comparison.
+pub(crate) fn head_of(
+    sides: Sides<'_>,
+    (differences, warnings): (&[Difference], &[String]),
+    said: impl Iterator<Item = String>,
+    columns: usize,
+) -> String {
     let mut out = String::new();
     let mut line = |text: &str, indent: usize| {
         out.push_str(&continued(text, indent, columns));
         out.push('\n');
     };
-    let [was, is] = [diff.sides.before_name, diff.sides.after_name].map(|n| printable(n, 200));
+    let [was, is] = [sides.before_name, sides.after_name].map(|n| printable(n, 200));
     if was == is {
         line(&format!("arms of   {was}"), 10);
     } else {
         line(&format!("before    {was}"), 10);
         line(&format!("after     {is}"), 10);
     }
-    for difference in &diff.differences {
+    for difference in differences {
         line(&format!("differs   {difference}"), 10);
     }
-    for warning in &diff.warnings {
+    for warning in warnings {
         line(&format!("beware    {warning}"), 10);
     }
     line("", 0);
-    for class in &diff.classes {
-        line(&sentence(diff, class), 2);
-    }
-    for text in &diff.unpaired {
-        line(text, 2);
+    for text in said {
+        line(&text, 2);
     }
     out
 }
@@ -86,10 +95,10 @@ fn section(diff: &Diff<'_>, class: &ClassDiff, view: &View) -> String {
     out.push('\n');
     if view.layer.is_none() {
         out.push('\n');
-        out.push_str(&layers(class, view));
+        out.push_str(&table::layers(diff, class, view));
     }
     out.push('\n');
-    out.push_str(&functions(diff, class, view));
+    out.push_str(&table::terminal(diff, class, view));
     let notes = notes(diff, class, view);
     if !notes.is_empty() {
         out.push('\n');
@@ -224,105 +233,4 @@ fn short(value: f64) -> String {
     } else {
         format!("{value:.0}")
     }
-}
-
-fn layers(class: &ClassDiff, view: &View) -> String {
-    let mut table = table(view.columns);
-    table.set_header(vec![
-        Cell::new("  layer"),
-        right("before"),
-        right("after"),
-        right("change"),
-        right(""),
-    ]);
-    for (layer, change) in &class.layers {
-        if change.delta().numerator != 0 {
-            table.add_row(row(format!("  {}", printable(layer, WORD_LIMIT)), change));
-        }
-    }
-    table.add_row(row("  all".into(), &class.total));
-    trimmed(&table)
-}
-
-fn row(name: String, change: &Change) -> Vec<Cell> {
-    vec![
-        Cell::new(name),
-        right(figure(change.before)),
-        right(figure(change.after)),
-        right(signed(&change.delta())),
-        right(percent(change)),
-    ]
-}
-
-fn functions(diff: &Diff<'_>, class: &ClassDiff, view: &View) -> String {
-    let wide = view.columns >= NARROW;
-    let mut table = table(view.columns);
-    let mut header = vec![
-        Cell::new("  function"),
-        right("before"),
-        right("after"),
-        right("change"),
-        right(""),
-    ];
-    if wide {
-        header.extend([right("inclusive"), right("calls"), Cell::new("layer")]);
-    }
-    table.set_header(header);
-    let of_layer = |joint: u32| {
-        view.layer
-            .as_ref()
-            .is_none_or(|layer| diff.functions.joints[joint as usize].layer == *layer)
-    };
-    let changed: Vec<_> = class.changed().filter(|f| of_layer(f.function)).collect();
-    let top = if view.top == 0 {
-        changed.len()
-    } else {
-        view.top
-    };
-    let room = view
-        .columns
-        .saturating_sub(if wide { 75 } else { 42 })
-        .clamp(16, NAME_LIMIT);
-    for function in changed.iter().take(top) {
-        let joint = &diff.functions.joints[function.function as usize];
-        let mut cells = row(
-            format!("  {}", printable(&joint.name, room)),
-            &function.self_insns,
-        );
-        cells[4] = right(class.percent(diff, function));
-        if wide {
-            let calls = &function.calls;
-            cells.push(right(signed(&function.inclusive_insns.delta())));
-            cells.push(right(if figure(calls.before) == figure(calls.after) {
-                figure(calls.after)
-            } else {
-                format!("{} → {}", figure(calls.before), figure(calls.after))
-            }));
-            cells.push(Cell::new(printable(&joint.layer, WORD_LIMIT)));
-        }
-        table.add_row(cells);
-    }
-    let mut sum = |name: String, delta: super::Delta| {
-        table.add_row(vec![
-            Cell::new(format!("  {name}")),
-            right(""),
-            right(""),
-            right(signed(&delta)),
-        ]);
-    };
-    if changed.len() > top {
-        let rest = changed
-            .iter()
-            .skip(top)
-            .fold(class.nothing(), |sum, f| sum.plus(&f.self_insns.delta()));
-        sum(format!("{} more", changed.len() - top), rest);
-    }
-    if view.layer.is_none() {
-        let (count, unsure) = class.unsure();
-        if count > 0 {
-            sum(format!("{count} too small to tell"), unsure);
-        }
-        table.add_row(row("  all".into(), &class.total));
-    }
-    trimmed(&table)
 }

@@ -18,9 +18,9 @@ pub struct PageColumn {
     /// Whether it is of words, not figures.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub words: bool,
-    /// Whether the page draws it from the tree that is shown, and rows have no cell of it.
+    /// Whether the page draws it by itself, and rows have no cell of it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub from_tree: bool,
+    pub own: bool,
 }
 
 /// A cell.
@@ -37,6 +37,6 @@ pub struct PageCell {
 pub struct PageRow {
     /// Index of the function.
     pub function: u32,
-    /// A cell for each column that is not drawn from the tree.
+    /// A cell for each column that the page does not draw by itself.
     pub cells: Vec<PageCell>,
 }

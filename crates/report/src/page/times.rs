@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::table::PageCell;
+
 /// Of a recording of times as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageTimed {
@@ -90,26 +92,18 @@ pub struct PageTimes {
 pub struct PageTimedFunction {
     /// Index of the function.
     pub function: u32,
-    /// By what it was timed.
-    pub mechanism: String,
     /// Whether its own time is less than the correction may be off by.
     pub small: bool,
-    /// Calls per packet.
-    pub calls: f64,
-    /// The mean of a call as read, and corrected.
-    pub mean_ns: [f64; 2],
-    /// Of calls, less the mean correction: p50, p90, p99, p99.9, max.
-    pub percentiles_ns: [Option<f64>; 5],
-    /// Per packet with all that it called, as read, and corrected.
-    pub total_ns: [f64; 2],
     /// Per packet, its own, corrected.
     pub self_ns: f64,
-    /// Half the width of the 95 % interval of that.
-    pub uncertainty_ns: f64,
+    /// Of calls, less the mean correction: p50, p90, p99, p99.9, max.
+    pub percentiles_ns: [Option<f64>; 5],
     /// What was taken from each call, on the average.
     pub shift_ns: f64,
     /// Its calls as read: bucket and count.
     pub buckets: Vec<(u16, u64)>,
+    /// Its row of the table, but for what the page draws by itself.
+    pub cells: Vec<PageCell>,
 }
 
 /// A stage.

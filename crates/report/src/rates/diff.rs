@@ -1,7 +1,6 @@
 //! Two benches, or two arms of one, compared: by the time that a packet takes, so that
 //! less is faster.
 
-use comfy_table::Cell;
 use netplumb_model::bench::Measured;
 use netplumb_stats::judge::{FALSE_RATE, Judged, Pair, judge};
 
@@ -11,11 +10,11 @@ use super::ArmRates;
 use super::terminal::rate;
 use crate::diff::json::SCHEMA;
 use crate::interval;
-use crate::markdown::{code, prose};
-use crate::number::{json_text, printable};
-use crate::sheet::tamed;
-use crate::terminal::{continued, right, table, trimmed};
-use crate::times::diff::json::word;
+use crate::markdown::prose;
+use crate::number::json_text;
+use crate::table::{Column, Room, Table, Value};
+use crate::terminal::continued;
+use crate::times::diff::table::{is_blind, of_judged, verdict};
 
 /// Names are cut to this.
 const NAME_LIMIT: usize = 44;
@@ -81,41 +80,69 @@ struct Document<'a> {
     schema: u32,
     document: &'a str,
     clock: &'a str,
-    rates: Vec<RowOut<'a>>,
+    rates: Vec<Value>,
 }
 
-#[derive(Serialize)]
-struct RowOut<'a> {
-    name: &'a str,
-    before_pps: f64,
-    after_pps: f64,
-    before_ns: f64,
-    after_ns: f64,
-    ratio: Option<f64>,
-    ratio_low: Option<f64>,
-    ratio_high: Option<f64>,
-    smallest_detectable: Option<f64>,
-    noise_hides_any_change: bool,
-    interleaved: bool,
-    verdict: &'a str,
-}
+/// A row, whose columns are each declared here.
+type Line<'a> = &'a Row;
 
-fn row_out(row: &Row) -> RowOut<'_> {
-    let judged = &row.judged;
-    RowOut {
-        name: &row.name,
-        before_pps: row.pps[0],
-        after_pps: row.pps[1],
-        before_ns: judged.before,
-        after_ns: judged.after,
-        ratio: judged.ratio.map(|r| r.value),
-        ratio_low: judged.ratio.map(|r| r.low),
-        ratio_high: judged.ratio.map(|r| r.high).filter(|high| high.is_finite()),
-        smallest_detectable: judged.smallest,
-        noise_hides_any_change: judged.is_blind(),
-        interleaved: !row.apart,
-        verdict: word(judged.verdict),
+/// What there is to be shown of rows.
+fn table(rows: &[Row]) -> Table<'_, Line<'_>> {
+    fn figure<'a>(key: &'static str, of: fn(&Row) -> f64) -> Column<'a, Line<'a>> {
+        Column::machine(move |row: &Line<'a>| Value::Number(of(row))).key(key)
     }
+    fn told<'a>(title: &'static str, of: fn(&Row) -> Option<String>) -> Column<'a, Line<'a>> {
+        Column::figure(title, move |row: &Line<'a>| {
+            of(row).map_or(Value::Missing, |text| Value::Told(text, None))
+        })
+    }
+    let mut columns: Vec<Column<'_, Line<'_>>> = vec![
+        Column::code("", |row: &Line<'_>| Value::Name(row.name.clone(), None))
+            .key("name")
+            .people(0),
+        figure("before_pps", |row| row.pps[0]),
+        figure("after_pps", |row| row.pps[1]),
+        figure("before_ns", |row| row.judged.before),
+        figure("after_ns", |row| row.judged.after),
+        told("packets/s before", |row| Some(rate(row.pps[0])))
+            .hint("that were handled")
+            .people(1),
+        told("after", |row| Some(rate(row.pps[1]))).people(2),
+        told("ns before", |row| Some(format!("{:.1}", row.judged.before)))
+            .hint("wall time of a packet")
+            .people(3),
+        told("after", |row| Some(format!("{:.1}", row.judged.after))).people(4),
+        told("ratio", |row| {
+            Some(format!("{:.3}", row.judged.ratio?.value))
+        })
+        .hint("of the ns of a packet")
+        .people(5),
+        told("95 % interval", |row| {
+            Some(interval::told(row.judged.ratio?, thousandths))
+        })
+        .hint("of the ratio")
+        .people(6),
+        told("could see", |row| {
+            let percent = row.judged.smallest? * 100.0;
+            Some(format!("{percent:.1} %"))
+        })
+        .hint("the smallest change that would be found in four of five such runs")
+        .people(7),
+        Column::text("verdict", |row: &Line<'_>| {
+            row.judged.verdict.as_str().into()
+        })
+        .people(8),
+    ];
+    fn judged<'l>(row: &'l Line<'_>) -> &'l Judged {
+        &row.judged
+    }
+    columns.extend(of_judged(judged, None));
+    columns.extend([
+        is_blind(judged).key("noise_hides_any_change"),
+        Column::machine(|row: &Line<'_>| Value::Flag(!row.apart)).key("interleaved"),
+        verdict(judged),
+    ]);
+    Table::new(columns, rows)
 }
 
 /// The comparison as JSON. docs/reference/json.md describes it.
@@ -124,7 +151,7 @@ pub fn json(rows: &[Row]) -> String {
         schema: SCHEMA,
         document: "diff",
         clock: "rates",
-        rates: rows.iter().map(row_out).collect(),
+        rates: table(rows).json(),
     };
     // Plain data with string keys always serializes.
     let mut out = json_text(serde_json::to_string_pretty(&document).unwrap_or_default());
@@ -134,34 +161,15 @@ pub fn json(rows: &[Row]) -> String {
 
 /// The comparison as CSV, a line for each pair.
 pub fn csv(rows: &[Row]) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    for row in rows {
-        // Writing to memory does not fail.
-        let _ = writer.serialize(row_out(row));
-    }
-    tamed(&writer.into_inner().unwrap_or_default())
+    table(rows).csv()
 }
 
 /// The comparison as a table of Markdown.
 pub fn markdown(rows: &[Row]) -> String {
-    let mut out = "| | packets/s before | after | ratio of ns a packet | 95 % interval | |\n\
-                   |---|--:|--:|--:|--:|---|\n"
-        .to_string();
-    for row in rows {
-        let judged = &row.judged;
-        let ratio = judged.ratio;
-        out.push_str(&format!(
-            "| {} | {} | {} | {} | {} | {} |\n",
-            code(&row.name, NAME_LIMIT),
-            rate(row.pps[0]),
-            rate(row.pps[1]),
-            ratio.map_or("-".into(), |r| format!("{:.3}", r.value)),
-            ratio.map_or("-".into(), |r| interval::told(r, thousandths)),
-            judged.verdict.as_str(),
-        ));
-    }
+    let mut out = String::new();
+    table(rows).markdown(&mut out);
     for text in noise(rows) {
-        out.push_str(&format!("\nBeware: {}.\n", prose(&text, PROSE_LIMIT)));
+        out.push_str(&format!("Beware: {}.\n", prose(&text, PROSE_LIMIT)));
     }
     out
 }
@@ -180,38 +188,7 @@ fn noise(rows: &[Row]) -> impl Iterator<Item = String> {
 
 /// The comparison as a table.
 pub fn render(rows: &[Row], columns: usize) -> String {
-    let mut table = table(columns);
-    table.set_header(vec![
-        Cell::new(""),
-        right("before"),
-        right("after"),
-        right("ns before"),
-        right("after"),
-        right("ratio"),
-        right("95 % interval"),
-        right("could see"),
-        Cell::new(""),
-    ]);
-    for row in rows {
-        let judged = &row.judged;
-        let ratio = judged.ratio;
-        table.add_row(vec![
-            Cell::new(printable(&row.name, NAME_LIMIT)),
-            right(rate(row.pps[0])),
-            right(rate(row.pps[1])),
-            right(format!("{:.1}", judged.before)),
-            right(format!("{:.1}", judged.after)),
-            right(ratio.map_or("-".into(), |r| format!("{:.3}", r.value))),
-            right(ratio.map_or("-".into(), |r| interval::told(r, thousandths))),
-            right(
-                judged
-                    .smallest
-                    .map_or("-".into(), |s| format!("{:.1} %", s * 100.0)),
-            ),
-            Cell::new(judged.verdict.as_str()),
-        ]);
-    }
-    let mut out = trimmed(&table);
+    let mut out = table(rows).terminal(Room::of(columns, NAME_LIMIT));
     let each = format!(
         "The ratio is of wall ns a packet (1/rate): below 1 is faster. Blocks are the unit; of the differences found, \
          at most {:.0} % are false.",

@@ -23,6 +23,7 @@ impl<R> Table<'_, R> {
 fn cell(value: &Value, digits: Option<usize>) -> String {
     match value {
         Value::Text(text) | Value::Name(text, _) => text.clone(),
+        Value::Sum(word) => (*word).into(),
         Value::Flag(flag) => flag.to_string(),
         Value::Count(count) => count.to_string(),
         value => match (value.figure(), digits) {

@@ -20,6 +20,7 @@ impl Serialize for Value {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Value::Text(text) | Value::Name(text, _) => serializer.serialize_str(text),
+            Value::Sum(word) => serializer.serialize_str(word),
             Value::Flag(flag) => serializer.serialize_bool(*flag),
             Value::Count(count) => serializer.serialize_u64(*count),
             Value::List(all) => serializer.collect_seq(all),

@@ -11,7 +11,7 @@ const MODULE_LETTERS: usize = 20;
 impl<R> Table<'_, R> {
     /// The table, with a heading and a line of nothing after it.
     pub(crate) fn markdown(&self, out: &mut String) {
-        let columns = self.for_people(|c| c.markdown);
+        let columns = self.placed(|c| c.markdown);
         let heading = columns.iter().map(|c| prose(&c.title, c.letters)).collect();
         let mut lines: Vec<Vec<String>> = vec![heading];
         for row in &self.rows {
@@ -55,6 +55,7 @@ fn cell<R>(column: &Column<'_, R>, row: &R) -> String {
             let module = printable(&module, MODULE_LETTERS);
             code(&format!("{name} [{module}]"), NAME_LETTERS)
         }
+        Value::Sum(word) => format!("**{word}**"),
         Value::Name(name, None) => code(&name, NAME_LETTERS),
         Value::Text(text) => prose(&text, column.letters),
         Value::Told(text, _) if column.kind == Kind::Text => prose(&text, column.letters),

@@ -10,23 +10,23 @@ const NAME_LETTERS: usize = 500;
 impl<R> Table<'_, R> {
     /// The columns that the page has, as people see them from left to right.
     pub(crate) fn page_columns(&self) -> Vec<PageColumn> {
-        let columns = self.for_people(|c| c.page.is_some());
+        let columns = self.placed(|c| c.page.is_some().then_some(c.rank));
         columns.into_iter().filter_map(column).collect()
     }
 
-    /// Their cells of each row, but for what the page draws from its trees.
+    /// Their cells of each row, but for what the page draws by itself.
     pub(crate) fn page_rows(&self) -> Vec<Vec<PageCell>> {
         let is_cell = |c: &Column<'_, R>| matches!(c.page, Some(Page::Cell(_)));
-        let columns = self.for_people(is_cell);
+        let columns = self.placed(|c| is_cell(c).then_some(c.rank));
         let cells = |row: &R| columns.iter().map(|c| cell(&(c.value)(row))).collect();
         self.rows.iter().map(cells).collect()
     }
 }
 
 fn column<R>(column: &Column<'_, R>) -> Option<PageColumn> {
-    let (key, from_tree) = match column.page.as_ref()? {
+    let (key, own) = match column.page.as_ref()? {
         Page::Cell(key) => (key, false),
-        Page::Tree(key) => (key, true),
+        Page::Own(key) => (key, true),
     };
     Some(PageColumn {
         key: key.clone().into(),
@@ -34,7 +34,7 @@ fn column<R>(column: &Column<'_, R>) -> Option<PageColumn> {
         hint: column.hint.clone().into(),
         unit: column.unit.clone().into(),
         words: column.kind != Kind::Figure,
-        from_tree,
+        own,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use comfy_table::Cell;
 
-use super::{Column, Kind, Table, Value};
+use super::{Column, Kind, Shade, Table, Value};
 use crate::number::printable;
 use crate::terminal::{bar, right, table, trimmed};
 
@@ -36,8 +36,8 @@ impl Room {
 impl<R> Table<'_, R> {
     /// The table, indented by two blanks.
     pub(crate) fn terminal(&self, room: Room) -> String {
-        let fits = |least: usize| room.columns >= least;
-        let columns = self.for_people(|c| c.terminal.is_some_and(fits));
+        let fits = |least: &usize| room.columns >= *least;
+        let columns = self.placed(|c| c.terminal.filter(fits).map(|_| c.rank));
         let mut table = table(room.columns);
         if !self.headless {
             table.set_header((0..).zip(&columns).map(|(n, column)| {
@@ -75,7 +75,14 @@ fn text<R>(column: &Column<'_, R>, row: &R, room: Room) -> String {
             format!("{}{module}", printable(&name, left.max(LEAST_LETTERS)))
         }
         Value::Text(text) | Value::Told(text, _) => printable(&text, column.letters),
-        Value::Bar(share) => bar((share * 100.0).clamp(0.0, 100.0), room.bar),
+        // Not a number is nothing, as a cast makes it.
+        Value::Bar(share, shade) => {
+            let drawn = bar((share * 100.0).clamp(0.0, 100.0), room.bar);
+            match shade {
+                Shade::Full => drawn,
+                Shade::Light => drawn.replace('█', "░"),
+            }
+        }
         value => value.told(),
     }
 }

@@ -284,7 +284,7 @@ fn planted_changes() {
     let (before, after) = (samples(), samples_scaled(&[("ip_finish_output2", 1.5)]));
     let found = compared(&before, &after);
     check("diff.txt", &diff::terminal::render(&found, &view(110)));
-    check("diff.csv", &diff::csv::render(&found, None));
+    check("diff.csv", &diff::csv(&found, None));
     check("diff.json", &diff::json::render(&found));
     check("diff.md", &diff::markdown::render(&found, 12));
     check_page("../page-samples-diff.json", &diff::page::page(&found));

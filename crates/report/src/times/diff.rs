@@ -2,13 +2,13 @@
 //! stage, each with an interval on its ratio and a verdict; or, where the sides read
 //! different clocks, side by side without one.
 
-pub mod csv;
 mod facts;
 pub mod json;
 pub mod markdown;
 pub mod mixed;
 pub mod page;
 mod side;
+pub(crate) mod table;
 pub mod terminal;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -258,6 +258,12 @@ pub fn compare<'a>(sides: Sides<'a>, paired: &Pairs, directions: &[Direction]) -
     judge_all(&mut diff.classes);
     diff.warnings.splice(0..0, facts::not_interleaved(&diff));
     diff
+}
+
+/// As CSV (RFC 4180): one line for each whole, stage and function, or for the functions of
+/// one layer; of two clocks, one for each function that both saw.
+pub fn csv(diff: &TimesDiff<'_>, layer: Option<&str>) -> String {
+    table::csv(diff, layer)
 }
 
 /// Sentences for a recording that has arms to compare. None if it has none.

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::recording::{Arm, Block, FunctionId, Ledger, Loss, Recording};
-use netplumb_model::timing::{Calibration, Times};
+use netplumb_model::timing::Calibration;
 use serde::Serialize;
 
-use super::analysis::{PERCENTILES, Per, Stage, TimedClass, TimedFunction, percentile};
+use super::analysis::TimedClass;
+use super::table;
 use crate::analysis::has_ancestor;
 use crate::json::SCHEMA;
 use crate::scalars::{self, NotesOut, ScalarOut};
+use crate::table::Value;
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -60,29 +62,10 @@ struct ClassOut<'a> {
     self_ns: f64,
     contexts: BTreeMap<String, f64>,
     layers: BTreeMap<&'a str, f64>,
-    functions: Vec<FunctionOut<'a>>,
+    functions: Vec<Value>,
     edges: Vec<EdgeOut<'a>>,
-    stages: Vec<StageOut<'a>>,
+    stages: Vec<Value>,
     stages_add_up: bool,
-}
-
-#[derive(Serialize)]
-struct FunctionOut<'a> {
-    name: &'a str,
-    module: Option<&'a str>,
-    layer: Option<&'a str>,
-    mechanism: Option<&'static str>,
-    calls: u64,
-    raw_ns: f64,
-    corrected_ns: f64,
-    self_ns: f64,
-    self_uncertainty_ns: f64,
-    too_small_to_rank: bool,
-    raw_ns_per_call: f64,
-    corrected_ns_per_call: f64,
-    self_ns_by_block: &'a [f64],
-    calls_by_block: &'a [u64],
-    times: Distribution<'a>,
 }
 
 /// Who called whom, of the functions that were timed.
@@ -93,38 +76,6 @@ struct EdgeOut<'a> {
     calls: u64,
     raw_ns: f64,
     corrected_ns: f64,
-}
-
-#[derive(Serialize)]
-struct StageOut<'a> {
-    name: &'a str,
-    kind: &'static str,
-    packets: u64,
-    passed_over: u64,
-    ns_per_packet: f64,
-    ns_per_packet_by_block: &'a [Option<f64>],
-    times: Distribution<'a>,
-}
-
-/// As read: nothing is taken from it.
-#[derive(Serialize)]
-struct Distribution<'a> {
-    min_ns: u64,
-    percentiles_ns: BTreeMap<&'static str, Option<f64>>,
-    max_ns: u64,
-    buckets: &'a [(u16, u64)],
-}
-
-fn distribution(times: &Times) -> Distribution<'_> {
-    Distribution {
-        min_ns: times.min_ns,
-        percentiles_ns: PERCENTILES
-            .iter()
-            .map(|(name, share)| (*name, percentile(times, *share)))
-            .collect(),
-        max_ns: times.max_ns,
-        buckets: &times.buckets,
-    }
 }
 
 /// The document, pretty-printed.
@@ -151,14 +102,12 @@ pub fn render(recording: &Recording, classes: &[TimedClass<'_>]) -> String {
 }
 
 fn class_out<'a>(class: &'a TimedClass<'a>) -> ClassOut<'a> {
+    let [functions, stages] = table::json(class);
     ClassOut {
         arm: &class.arm().name,
         class: class.class.to_string(),
         per: class.per.word(),
-        per_count: match class.per {
-            Per::Packet(n) | Per::Run(n) => n as f64,
-            Per::Second(s) => s,
-        },
+        per_count: class.per.count(),
         blocks: &class.blocks,
         raw_ns: class.raw_ns,
         self_ns: class.total_ns,
@@ -172,31 +121,10 @@ fn class_out<'a>(class: &'a TimedClass<'a>) -> ClassOut<'a> {
             .iter()
             .map(|(name, ns)| (name.as_str(), *ns))
             .collect(),
-        functions: class.functions.iter().map(|f| function(class, f)).collect(),
+        functions,
         edges: edges(class),
-        stages: class.stages.iter().map(stage).collect(),
+        stages,
         stages_add_up: class.closes(),
-    }
-}
-
-fn function<'a>(class: &'a TimedClass<'a>, function: &'a TimedFunction) -> FunctionOut<'a> {
-    let data = &class.recording.functions[function.function as usize];
-    FunctionOut {
-        name: &data.name,
-        module: data.module.as_deref(),
-        layer: data.layer.as_deref(),
-        mechanism: function.mechanism.map(|m| m.as_str()),
-        calls: function.times.count,
-        raw_ns: function.raw_ns,
-        corrected_ns: function.corrected_ns,
-        self_ns: function.self_ns,
-        self_uncertainty_ns: function.uncertainty_ns,
-        too_small_to_rank: function.too_small(),
-        raw_ns_per_call: function.raw_mean_ns(),
-        corrected_ns_per_call: function.mean_ns(),
-        self_ns_by_block: &function.self_by_block,
-        calls_by_block: &function.calls_by_block,
-        times: distribution(&function.times),
     }
 }
 
@@ -229,16 +157,4 @@ fn edges<'a>(class: &'a TimedClass<'a>) -> Vec<EdgeOut<'a>> {
         }
     }
     edges.into_values().collect()
-}
-
-fn stage(stage: &Stage) -> StageOut<'_> {
-    StageOut {
-        name: &stage.name,
-        kind: stage.kind.as_str(),
-        packets: stage.times.count,
-        passed_over: stage.passed_over,
-        ns_per_packet: stage.mean_ns(),
-        ns_per_packet_by_block: &stage.by_block,
-        times: distribution(&stage.times),
-    }
 }

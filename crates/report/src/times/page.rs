@@ -11,12 +11,12 @@ use netplumb_model::timing::{DROPPED, SEEN, StageKind, Times};
 use super::analysis::{PERCENTILES, Per, Stage, TimedClass, TimedFunction, percentile};
 use super::terminal::{bottleneck, label, share, shown, whole_ns};
 use super::trust::{SHED, footer};
-use super::{as_costs, diff, ns};
+use super::{as_costs, diff, ns, table};
 use crate::analysis;
 use crate::html::{functions, report_page};
 use crate::number::{counted, printable};
 use crate::page::{
-    Page, PageCalibration, PageClass, PageCount, PageLedger, PageStage, PageTimed,
+    Page, PageCalibration, PageCell, PageClass, PageCount, PageLedger, PageStage, PageTimed,
     PageTimedFunction, PageTimes,
 };
 use crate::scalars::by_label;
@@ -107,6 +107,7 @@ pub fn page(
 }
 
 fn page_class(class: &TimedClass<'_>, costs: PageClass) -> PageClass {
+    let (columns, cells) = table::page(class);
     let (packets, count) = match class.per {
         Per::Packet(n) | Per::Run(n) => (n, None),
         Per::Second(seconds) => (0, Some(seconds)),
@@ -118,8 +119,9 @@ fn page_class(class: &TimedClass<'_>, costs: PageClass) -> PageClass {
         sentence: format!("{}. {}", sent(class.arm()), sentence(class)),
         packets,
         count,
-        times: Some(times(class)),
-        columns: Vec::new(),
+        times: Some(times(class, cells)),
+        columns,
+        // The functions that were timed have theirs.
         rows: Vec::new(),
         ..costs
     }
@@ -183,7 +185,7 @@ fn hundredths(value: f64) -> f64 {
     }
 }
 
-fn times(class: &TimedClass<'_>) -> PageTimes {
+fn times(class: &TimedClass<'_>, cells: Vec<Vec<PageCell>>) -> PageTimes {
     let each = |sum: f64| hundredths(class.per.each(sum));
     let open = match (class.closes(), class.closure()) {
         (false, Some((total, parts))) => format!(
@@ -196,29 +198,31 @@ fn times(class: &TimedClass<'_>) -> PageTimes {
     PageTimes {
         raw_ns: each(class.raw_ns),
         total_ns: each(class.total_ns),
-        functions: class.functions.iter().map(|f| function(class, f)).collect(),
+        functions: (class.functions.iter().zip(cells))
+            .map(|(f, cells)| function(class, f, cells))
+            .collect(),
         stages: class.stages.iter().map(stage).collect(),
         open,
         ..PageTimes::default()
     }
 }
 
-fn function(class: &TimedClass<'_>, function: &TimedFunction) -> PageTimedFunction {
+fn function(
+    class: &TimedClass<'_>,
+    function: &TimedFunction,
+    cells: Vec<PageCell>,
+) -> PageTimedFunction {
     let each = |sum: f64| hundredths(class.per.each(sum));
     let [p50, p90, p99, p999] =
         PERCENTILES.map(|(_, share)| function.percentile(share).map(hundredths));
     PageTimedFunction {
         function: function.function,
-        mechanism: function.mechanism.map_or("", |m| m.as_str()).into(),
         small: function.too_small(),
-        calls: class.per.each(function.times.count as f64),
-        mean_ns: [function.raw_mean_ns(), function.mean_ns()].map(hundredths),
-        percentiles_ns: [p50, p90, p99, p999, Some(hundredths(function.max_ns()))],
-        total_ns: [each(function.raw_ns), each(function.corrected_ns)],
         self_ns: each(function.self_ns),
-        uncertainty_ns: each(function.uncertainty_ns),
+        percentiles_ns: [p50, p90, p99, p999, Some(hundredths(function.max_ns()))],
         shift_ns: hundredths(function.shift_ns),
         buckets: function.times.buckets.clone(),
+        cells,
     }
 }
 

@@ -1,24 +1,19 @@
 //! Times as tables for a terminal.
 
-use comfy_table::Cell;
 use netplumb_model::class::Direction;
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::StageKind;
 
-use super::analysis::{PERCENTILES, Stage, TimedClass, TimedFunction, percentile};
+use super::analysis::{Stage, TimedClass, TimedFunction};
 use super::trust::footer;
-use super::{ns, rounded};
+use super::{ns, table};
 use crate::figures::first_of;
+use crate::layers;
 use crate::number::{printable, thousands};
-use crate::terminal::{View, arm_heading, bar, continued, right, table, trimmed, wrapped};
+use crate::table::Value;
+use crate::terminal::{View, arm_heading, continued, wrapped};
 
-/// Room for everything.
-const WIDE: usize = 130;
-/// Room for most.
-const MEDIUM: usize = 96;
-/// Names are cut to what the columns beside them leave, and to this.
-const NAME_LIMIT: usize = 44;
-/// Likewise the names of modules, layers and stages.
+/// Names of layers are a word.
 const WORD_LIMIT: usize = 16;
 /// So many of those too small to rank are told by name.
 const SMALL_NAMES: usize = 6;
@@ -107,11 +102,12 @@ fn of_functions(class: &TimedClass<'_>, view: &View) -> String {
         out.push_str(&layers(class, view.columns));
         out.push('\n');
     }
-    let whole = match &view.layer {
-        Some(layer) => class.layer_ns(layer),
-        None => class.total_ns,
-    };
-    out.push_str(&functions(class, view, whole));
+    let (functions, small) = table::functions_terminal(class, view);
+    out.push_str(&functions);
+    if let Some(small) = small {
+        out.push_str(&continued(&format!("  {small}"), 2, view.columns));
+        out.push('\n');
+    }
     let told = format!("  {}", bottleneck(class, view.layer.as_deref()));
     out.push_str(&continued(&told, 2, view.columns));
     out.push('\n');
@@ -132,104 +128,19 @@ pub(super) fn share(part: f64, whole: f64) -> String {
     }
 }
 
+/// The layers of a class.
 fn layers(class: &TimedClass<'_>, columns: usize) -> String {
-    let mut table = table(columns);
-    let bar_width = columns.saturating_sub(40).clamp(20, 30);
-    for (layer, sum) in class.layers.iter().filter(|(_, sum)| *sum > 0.0) {
-        let percent = if class.total_ns > 0.0 {
-            sum * 100.0 / class.total_ns
-        } else {
-            0.0
-        };
-        table.add_row(vec![
-            Cell::new(format!("  {}", printable(layer, WORD_LIMIT))),
-            right(ns(class.per.each(*sum))),
-            right(share(*sum, class.total_ns)),
-            Cell::new(bar(percent.clamp(0.0, 100.0), bar_width)),
-        ]);
-    }
-    trimmed(&table)
-}
-
-/// Which columns there is room for.
-#[derive(Clone, Copy)]
-struct Room {
-    wide: bool,
-    medium: bool,
-    name: usize,
-}
-
-impl Room {
-    fn of(columns: usize) -> Room {
-        let (wide, medium) = (columns >= WIDE, columns >= MEDIUM);
-        let beside = match (wide, medium) {
-            (true, _) => 104,
-            (_, true) => 76,
-            _ => 48,
-        };
-        Room {
-            wide,
-            medium,
-            name: columns.saturating_sub(beside).clamp(16, NAME_LIMIT),
-        }
-    }
-}
-
-fn functions(class: &TimedClass<'_>, view: &View, whole: f64) -> String {
-    let room = Room::of(view.columns);
-    let mut table = table(view.columns);
-    let mut header = vec![Cell::new("  function")];
-    if room.wide {
-        header.push(Cell::new("layer"));
-    }
-    header.push(right("calls"));
-    if room.wide {
-        header.push(right("raw/call"));
-    }
-    if room.medium {
-        header.push(right("mean"));
-    }
-    for (name, _) in PERCENTILES {
-        if room.medium || ["p50", "p99"].contains(&name) {
-            header.push(right(name));
-        }
-    }
-    header.push(right("max"));
-    if room.wide {
-        header.push(right("raw"));
-    }
-    if room.medium {
-        header.push(right("total"));
-    }
-    header.extend(["self", "share"].map(right));
-    table.set_header(header);
-    let all: Vec<&TimedFunction> = class.functions_of(view.layer.as_deref()).collect();
-    let (small, ranked): (Vec<&TimedFunction>, Vec<&TimedFunction>) =
-        all.into_iter().partition(|f| f.too_small());
-    let top = if view.top == 0 {
-        ranked.len()
-    } else {
-        view.top
-    };
-    for function in ranked.iter().take(top) {
-        table.add_row(row(class, function, whole, room));
-    }
-    let mut out = trimmed(&table);
-    if ranked.len() > top {
-        let rest: f64 = ranked.iter().skip(top).map(|f| f.self_ns).sum();
-        out.push_str(&format!(
-            "  and {} more functions with {} ({})\n",
-            ranked.len() - top,
-            ns(class.per.each(rest)),
-            share(rest, whole)
-        ));
-    }
-    if !small.is_empty() {
-        let line = format!("  {}", too_small(class, &small));
-        out.push_str(&continued(&line, 2, view.columns));
-        out.push('\n');
-    }
-    out
+    let layers = class.layers.iter().filter(|(_, sum)| *sum > 0.0);
+    let rows = layers.map(|(layer, sum)| layers::Row {
+        layer: layer.clone(),
+        each: Value::Ns(class.per.each(*sum)),
+        sum: Value::Number(*sum),
+        share: match class.total_ns > 0.0 {
+            true => sum / class.total_ns,
+            false => f64::NAN,
+        },
+    });
+    layers::terminal(rows.collect(), columns)
 }
 
 /// One line for the functions whose own time is within the correction's error.
@@ -248,45 +159,6 @@ pub(crate) fn too_small(class: &TimedClass<'_>, small: &[&TimedFunction]) -> Str
         names.join(", "),
         ns(class.per.each(sum))
     )
-}
-
-fn row(class: &TimedClass<'_>, function: &TimedFunction, whole: f64, room: Room) -> Vec<Cell> {
-    let each = |sum: f64| right(ns(class.per.each(sum)));
-    let data = &class.recording.functions[function.function as usize];
-    let module = data
-        .module
-        .as_deref()
-        .map_or_else(String::new, |m| format!(" [{}]", printable(m, WORD_LIMIT)));
-    let left = room.name.saturating_sub(module.chars().count()).max(8);
-    let name = printable(&data.name, left);
-    let mut row = vec![Cell::new(format!("  {name}{module}"))];
-    if room.wide {
-        let layer = class.layer(function.function);
-        row.push(Cell::new(printable(layer, WORD_LIMIT)));
-    }
-    row.push(right(rounded(class.per.each(function.times.count as f64))));
-    if room.wide {
-        row.push(right(ns(function.raw_mean_ns())));
-    }
-    if room.medium {
-        row.push(right(ns(function.mean_ns())));
-    }
-    for (name, share) in PERCENTILES {
-        if room.medium || ["p50", "p99"].contains(&name) {
-            let value = function.percentile(share);
-            row.push(right(value.map_or("-".into(), ns)));
-        }
-    }
-    row.push(right(ns(function.max_ns())));
-    if room.wide {
-        row.push(each(function.raw_ns));
-    }
-    if room.medium {
-        row.push(each(function.corrected_ns));
-    }
-    row.push(each(function.self_ns));
-    row.push(right(share(function.self_ns, whole)));
-    row
 }
 
 /// Where to look first, in a sentence.
@@ -359,58 +231,7 @@ fn stages(class: &TimedClass<'_>, columns: usize) -> String {
     );
     let mut out = continued(&unit(&heading), 2, columns);
     out.push('\n');
-    let medium = columns >= MEDIUM;
-    let mut table = table(columns);
-    let mut header = vec![Cell::new("  stage"), Cell::new("")];
-    if medium {
-        header.push(right("packets"));
-    }
-    for (name, _) in PERCENTILES {
-        if medium || ["p50", "p99"].contains(&name) {
-            header.push(right(name));
-        }
-    }
-    header.push(right("max"));
-    header.extend(["mean", "share"].map(right));
-    header.push(Cell::new(""));
-    table.set_header(header);
-    for stage in &class.stages {
-        let mean = stage.mean_ns();
-        let kind = match stage.kind {
-            StageKind::Work | StageKind::Wait => stage.kind.as_str(),
-            StageKind::Unaccounted | StageKind::Total => "",
-        };
-        let mut row = vec![
-            Cell::new(format!("  {}", printable(&stage.name, 30))),
-            Cell::new(kind),
-        ];
-        if medium {
-            row.push(right(thousands(stage.times.count)));
-        }
-        for (name, share) in PERCENTILES {
-            if medium || ["p50", "p99"].contains(&name) {
-                let value = percentile(&stage.times, share);
-                row.push(right(value.map_or("-".into(), ns)));
-            }
-        }
-        row.push(right(stage.max_ns().map_or("-".into(), ns)));
-        row.push(right(ns(mean)));
-        row.push(right(share(mean, whole)));
-        let percent = if whole > 0.0 {
-            mean * 100.0 / whole
-        } else {
-            0.0
-        };
-        let width = columns.saturating_sub(100).clamp(8, 20);
-        let bar = bar(percent.clamp(0.0, 100.0), width);
-        row.push(Cell::new(match stage.kind {
-            StageKind::Total => String::new(),
-            StageKind::Wait => bar.replace('█', "░"),
-            StageKind::Work | StageKind::Unaccounted => bar,
-        }));
-        table.add_row(row);
-    }
-    out.push_str(&trimmed(&table));
+    out.push_str(&table::stages_terminal(class, columns));
     if let (false, Some((total, parts))) = (class.closes(), class.closure()) {
         let line = format!(
             "  INVALID: the stages come to {}, and the whole way to {}",

@@ -200,7 +200,7 @@ fn renderings_of_anything() {
         for text in [
             text,
             crate::diff::markdown::render(&diff, 5),
-            crate::diff::csv::render(&diff, None),
+            crate::diff::csv(&diff, None),
         ] {
             assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
         }

@@ -136,8 +136,8 @@ fn document() {
 fn lines() {
     let (before, after) = sides();
     let diff = diff(&before, &after);
-    check("functions.csv", &csv::render(&diff, None));
-    let transport = csv::render(&diff, Some("transport"));
+    check("functions.csv", &csv(&diff, None));
+    let transport = csv(&diff, Some("transport"));
     assert_eq!(transport.lines().count(), 2, "{transport}");
 }
 

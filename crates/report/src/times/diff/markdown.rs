@@ -2,12 +2,10 @@
 //! sentences, one table of what differs, and the rest folded away.
 
 use super::mixed::ClassBoth;
-use super::terminal::{percent, quantile, sentence, subject, trust};
-use super::{ClassDiff, QUANTILES, Row, TimesDiff};
+use super::terminal::{sentence, subject, trust};
+use super::{ClassDiff, Row, TimesDiff, table};
 use crate::diff::sentence::{Style, words};
-use crate::interval;
-use crate::markdown::{Table, code, prose};
-use crate::times::{ns, rounded};
+use crate::markdown::{code, prose};
 
 /// Rows in the table that is not folded away, over all classes.
 const FEW: usize = 5;
@@ -45,7 +43,7 @@ pub fn render(diff: &TimesDiff<'_>, top: usize) -> String {
         side_by_side(class, top, &mut out);
     }
     for class in &diff.classes {
-        details(class, top, &mut out);
+        details(diff, class, top, &mut out);
     }
     out.push_str("<details><summary>How it was measured</summary>\n\n");
     for line in trust(diff) {
@@ -54,35 +52,6 @@ pub fn render(diff: &TimesDiff<'_>, top: usize) -> String {
     }
     out.push_str("\n</details>\n");
     out
-}
-
-fn header(first: &[&str]) -> Vec<String> {
-    let figures = ["before", "after", "change", "95% interval", "could see"];
-    let mut header: Vec<String> = first
-        .iter()
-        .chain(&figures)
-        .map(|t| t.to_string())
-        .collect();
-    header.extend(QUANTILES.map(|(name, _)| name.to_string()));
-    header.push("verdict".into());
-    header
-}
-
-fn figures(row: &Row) -> Vec<String> {
-    let judged = &row.judged;
-    let none = || "-".to_string();
-    let mut cells = vec![
-        ns(judged.before),
-        ns(judged.after),
-        judged.ratio.map_or_else(none, |r| percent(r.value)),
-        (judged.ratio).map_or_else(none, |r| interval::told(r, percent)),
-        judged
-            .smallest
-            .map_or_else(none, |s| format!("{:.1}%", s * 100.0)),
-    ];
-    cells.extend(row.quantiles.map(quantile));
-    cells.push(judged.verdict.as_str().into());
-    cells
 }
 
 /// What differs most, of all classes.
@@ -96,19 +65,13 @@ fn few(diff: &TimesDiff<'_>, out: &mut String) {
         return;
     }
     all.sort_by(|a, b| b.1.delta().abs().total_cmp(&a.1.delta().abs()));
-    let mut table = Table::new(2, header(&["class", "what"]));
-    for (class, row) in all.iter().take(FEW) {
-        let mut cells = vec![prose(&subject(class), 200), code(&row.name, 60)];
-        cells.extend(figures(row));
-        table.rows.push(cells);
-    }
-    table.write(out);
+    table::markdown_of_classes(diff, all.iter().copied().take(FEW), out);
     if all.len() > FEW {
         out.push_str(&format!("{} more differ, by less.\n\n", all.len() - FEW));
     }
 }
 
-fn details(class: &ClassDiff, top: usize, out: &mut String) {
+fn details(diff: &TimesDiff<'_>, class: &ClassDiff, top: usize, out: &mut String) {
     // Not Markdown in here, but HTML.
     let heading = Style::Markdown.html(&subject(class));
     let per = class.per;
@@ -116,17 +79,8 @@ fn details(class: &ClassDiff, top: usize, out: &mut String) {
         "<details><summary>{heading}, ns per {per}</summary>\n\n"
     ));
     if !class.stages.is_empty() {
-        let mut table = Table::new(2, header(&["stage", "kind"]));
-        for row in class.stages.iter().chain(&class.way) {
-            let kind = match row.of.as_str() {
-                "unaccounted" | "total" => "",
-                of => of,
-            };
-            let mut cells = vec![prose(&row.name, 60), kind.into()];
-            cells.extend(figures(row));
-            table.rows.push(cells);
-        }
-        table.write(out);
+        let rows = class.stages.iter().chain(&class.way);
+        table::markdown(diff, class, "stage", rows, out);
     }
     if !class.functions.is_empty() {
         let (differ, same): (Vec<&Row>, Vec<&Row>) = class
@@ -134,18 +88,8 @@ fn details(class: &ClassDiff, top: usize, out: &mut String) {
             .iter()
             .partition(|r| r.judged.verdict.differs());
         let shown = if top == 0 { class.functions.len() } else { top };
-        let mut table = Table::new(2, header(&["function", "layer"]));
-        for row in differ.iter().chain(&same).take(shown) {
-            let mut cells = vec![code(&row.name, 60), prose(&row.of, 40)];
-            cells.extend(figures(row));
-            table.rows.push(cells);
-        }
-        if let Some(row) = &class.total {
-            let mut cells = vec!["**all**".to_string(), String::new()];
-            cells.extend(figures(row));
-            table.rows.push(cells);
-        }
-        table.write(out);
+        let rows = differ.into_iter().chain(same).take(shown);
+        table::markdown(diff, class, "function", rows.chain(&class.total), out);
         if class.functions.len() > shown {
             let rest = class.functions.len() - shown;
             out.push_str(&format!("and {rest} more functions\n\n"));
@@ -172,27 +116,5 @@ fn side_by_side(class: &ClassBoth, top: usize, out: &mut String) {
         words(class.class),
         class.per
     ));
-    let titles = [
-        "function",
-        "calls",
-        "own insns",
-        "all insns",
-        "calls timed",
-        "own ns",
-        "all ns",
-    ];
-    let mut table = Table::new(1, titles.map(String::from).to_vec());
-    let shown = if top == 0 { class.functions.len() } else { top };
-    for function in class.functions.iter().take(shown) {
-        table.rows.push(vec![
-            code(&function.name, 60),
-            rounded(function.calls),
-            rounded(function.self_insns),
-            rounded(function.inclusive_insns),
-            rounded(function.timed_calls),
-            ns(function.self_ns),
-            ns(function.total_ns),
-        ]);
-    }
-    table.write(out);
+    table::both_markdown(class, top, out);
 }

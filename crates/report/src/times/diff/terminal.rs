@@ -1,23 +1,17 @@
 //! A comparison of times for a terminal: the sentences, then tables.
 
-use comfy_table::Cell;
 use netplumb_stats::judge::{FALSE_RATE, MIN_BLOCKS, Verdict};
 
 use super::mixed::ClassBoth;
-use super::{BeforeAfter, ClassDiff, QUANTILES, Row, TimesDiff};
+use super::{BeforeAfter, ClassDiff, Row, TimesDiff, table};
 use crate::acting;
 use crate::diff::sentence::words;
+use crate::diff::terminal::head_of;
 use crate::interval;
 use crate::number::{plural, printable};
 use crate::shape::varying;
-use crate::terminal::{View, continued, right, table, trimmed};
-use crate::times::{ns, ns_range, rounded};
-
-/// Names are cut to this.
-const NAME_LIMIT: usize = 40;
-const WORD_LIMIT: usize = 16;
-/// From so many columns on, there is room for percentiles.
-const WITH_QUANTILES: usize = 132;
+use crate::terminal::{View, continued};
+use crate::times::{ns, ns_range};
 
 /// The whole.
 pub fn render(diff: &TimesDiff<'_>, view: &View) -> String {
@@ -28,7 +22,7 @@ pub fn render(diff: &TimesDiff<'_>, view: &View) -> String {
     }
     for class in &diff.classes {
         out.push('\n');
-        out.push_str(&section(class, view));
+        out.push_str(&section(diff, class, view));
     }
     out.push('\n');
     for line in trust(diff) {
@@ -40,35 +34,16 @@ pub fn render(diff: &TimesDiff<'_>, view: &View) -> String {
 
 /// What is said before any table: differences, and a sentence for each class.
 pub fn head(diff: &TimesDiff<'_>, columns: usize) -> String {
-    let mut out = String::new();
-    let mut line = |text: &str, indent: usize| {
-        out.push_str(&continued(text, indent, columns));
-        out.push('\n');
-    };
-    let [was, is] = [diff.sides.before_name, diff.sides.after_name].map(|n| printable(n, 200));
-    if was == is {
-        line(&format!("arms of   {was}"), 10);
-    } else {
-        line(&format!("before    {was}"), 10);
-        line(&format!("after     {is}"), 10);
-    }
-    for difference in &diff.differences {
-        line(&format!("differs   {difference}"), 10);
-    }
-    for warning in &diff.warnings {
-        line(&format!("beware    {warning}"), 10);
-    }
-    line("", 0);
-    if !diff.one_clock {
-        line(two_clocks(diff), 2);
-    }
-    for class in &diff.classes {
-        line(&sentence(class), 2);
-    }
-    for text in &diff.unpaired {
-        line(text, 2);
-    }
-    out
+    let clocks = (!diff.one_clock).then(|| two_clocks(diff).to_string());
+    let sentences = diff.classes.iter().map(sentence);
+    let said = clocks.into_iter().chain(sentences);
+    let said = said.chain(diff.unpaired.iter().cloned());
+    head_of(
+        diff.sides,
+        (&diff.differences, &diff.warnings),
+        said,
+        columns,
+    )
 }
 
 /// What can be said of sides that read different clocks.
@@ -183,11 +158,11 @@ pub(super) fn percent(ratio: f64) -> String {
     }
 }
 
-fn section(class: &ClassDiff, view: &View) -> String {
+fn section(diff: &TimesDiff<'_>, class: &ClassDiff, view: &View) -> String {
     let mut out = format!("{}\n", subject(class));
     if !class.stages.is_empty() && view.layer.is_none() {
-        let rows: Vec<&Row> = class.stages.iter().collect();
-        out.push_str(&rows_table("stage", &rows, class.way.as_ref(), view));
+        let rows = class.stages.iter().chain(&class.way);
+        out.push_str(&table::terminal(diff, class, "stage", rows, view));
     }
     let of_layer = |r: &&Row| view.layer.as_ref().is_none_or(|l| r.of == *l);
     let functions: Vec<&Row> = class.functions.iter().filter(of_layer).collect();
@@ -200,9 +175,10 @@ fn section(class: &ClassDiff, view: &View) -> String {
         // Those that differ first.
         let (differ, same): (Vec<&Row>, Vec<&Row>) =
             functions.iter().partition(|r| r.judged.verdict.differs());
-        let rows: Vec<&Row> = differ.iter().chain(&same).copied().take(top).collect();
+        let rows = differ.into_iter().chain(same).take(top);
         let total = class.total.as_ref().filter(|_| view.layer.is_none());
-        out.push_str(&rows_table("function", &rows, total, view));
+        let rows = rows.chain(total);
+        out.push_str(&table::terminal(diff, class, "function", rows, view));
         if functions.len() > top {
             let more = functions.len() - top;
             out.push_str(&format!("  and {more} more {}\n", plural(more, "function")));
@@ -226,56 +202,6 @@ fn section(class: &ClassDiff, view: &View) -> String {
     out
 }
 
-fn rows_table(what: &str, rows: &[&Row], total: Option<&Row>, view: &View) -> String {
-    let wide = view.columns >= 100;
-    let mut table = table(view.columns);
-    let mut header = vec![Cell::new(format!("  {what}"))];
-    if wide {
-        header.push(Cell::new(if what == "stage" { "" } else { "layer" }));
-    }
-    let quantiles = view.columns >= WITH_QUANTILES;
-    header.extend(["before", "after", "change", "95% interval"].map(right));
-    if wide {
-        header.push(right("could see"));
-    }
-    if quantiles {
-        header.extend(QUANTILES.map(|(name, _)| right(name)));
-    }
-    header.push(Cell::new("verdict"));
-    table.set_header(header);
-    for row in rows.iter().copied().chain(total) {
-        let judged = &row.judged;
-        let beside = if quantiles { 112 } else { 78 };
-        let room = view.columns.saturating_sub(beside).clamp(16, NAME_LIMIT);
-        let mut cells = vec![Cell::new(format!("  {}", printable(&row.name, room)))];
-        if wide {
-            let of = match row.of.as_str() {
-                // As they are called.
-                "unaccounted" | "total" => "",
-                of => of,
-            };
-            cells.push(Cell::new(printable(of, WORD_LIMIT)));
-        }
-        cells.push(right(ns(judged.before)));
-        cells.push(right(ns(judged.after)));
-        let none = || "-".to_string();
-        cells.push(right(judged.ratio.map_or_else(none, |r| percent(r.value))));
-        cells.push(right(
-            (judged.ratio).map_or_else(none, |r| interval::told(r, percent)),
-        ));
-        if wide {
-            let smallest = judged.smallest.map(|s| format!("{:.1}%", s * 100.0));
-            cells.push(right(smallest.unwrap_or_else(none)));
-        }
-        if quantiles {
-            cells.extend(row.quantiles.map(|sides| right(quantile(sides))));
-        }
-        cells.push(Cell::new(judged.verdict.as_str()));
-        table.add_row(cells);
-    }
-    trimmed(&table)
-}
-
 /// "1,002 → 1,181"; "-" of a sum.
 pub(super) fn quantile(sides: BeforeAfter) -> String {
     let told = |side: Option<f64>| side.map_or("-".into(), ns);
@@ -288,39 +214,8 @@ pub(super) fn quantile(sides: BeforeAfter) -> String {
 /// Instructions and nanoseconds in one row.
 fn side_by_side(class: &ClassBoth, view: &View) -> String {
     let mut out = format!("{}, per {}\n", words(class.class), class.per);
-    let mut table = table(view.columns);
-    table.set_header(vec![
-        Cell::new("  function"),
-        right("calls"),
-        right("own insns"),
-        right("all insns"),
-        right("calls timed"),
-        right("own ns"),
-        right("all ns"),
-        right("ns/insn"),
-    ]);
-    let top = if view.top == 0 {
-        class.functions.len()
-    } else {
-        view.top
-    };
-    for function in class.functions.iter().take(top) {
-        let each = match function.inclusive_insns > 0.0 {
-            true => format!("{:.2}", function.total_ns / function.inclusive_insns),
-            false => "-".into(),
-        };
-        table.add_row(vec![
-            Cell::new(format!("  {}", printable(&function.name, NAME_LIMIT))),
-            right(rounded(function.calls)),
-            right(rounded(function.self_insns)),
-            right(rounded(function.inclusive_insns)),
-            right(rounded(function.timed_calls)),
-            right(ns(function.self_ns)),
-            right(ns(function.total_ns)),
-            right(each),
-        ]);
-    }
-    out.push_str(&trimmed(&table));
+    out.push_str(&table::both_terminal(class, view));
+    let top = if view.top == 0 { usize::MAX } else { view.top };
     if class.functions.len() > top {
         out.push_str(&format!(
             "  and {} more functions\n",

@@ -40,7 +40,7 @@ fn planted_changes() {
     );
     check("diff-functions.json", &json::render(&found));
     check("diff-functions.md", &markdown::render(&found, 12));
-    check("diff-functions.csv", &csv::render(&found, None));
+    check("diff-functions.csv", &csv(&found, None));
     check_page("../page-times-diff.json", &page::page(&found));
     let tx = &found.classes[0];
     let changed: Vec<&str> = tx.changed().iter().map(|r| r.name.as_str()).collect();
@@ -59,7 +59,7 @@ fn planted_changes() {
     let found = diff(&before, &after);
     check("diff-stages.txt", &terminal::render(&found, &view(110)));
     check("diff-stages.md", &markdown::render(&found, 12));
-    check("diff-stages.csv", &csv::render(&found, None));
+    check("diff-stages.csv", &csv(&found, None));
     check_page("../page-stages-diff.json", &page::page(&found));
     let changed: Vec<&str> = found.classes[0]
         .changed()
@@ -165,12 +165,12 @@ fn two_clocks() {
     );
     let found = diff(&exact, &times);
     check("diff-clocks.md", &markdown::render(&found, 12));
-    check("diff-clocks.csv", &csv::render(&found, None));
+    check("diff-clocks.csv", &csv(&found, None));
     check_page("../page-clocks-diff.json", &page::page(&found));
     let (functions, stages) = (functions(), stages());
     let found = diff(&functions, &stages);
     assert!(markdown::render(&found, 12).contains("nothing to compare"));
-    assert_eq!(csv::render(&found, None).lines().count(), 1);
+    assert_eq!(csv(&found, None).lines().count(), 1);
     let text = terminal::render(&found, &view(110));
     assert!(text.contains("nothing to compare"), "{text}");
 }

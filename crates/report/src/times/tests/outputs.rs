@@ -15,7 +15,7 @@ fn as_written() {
     for (name, recording) in [("functions", functions()), ("stages", stages())] {
         let all = classes(&recording);
         check(&format!("{name}.json"), &json::render(&recording, &all));
-        check(&format!("{name}.csv"), &csv::render(&all, None));
+        check(&format!("{name}.csv"), &csv(&all, None));
         let text = markdown::render(&recording, &all, &view(100));
         check(&format!("{name}.md"), &text);
         let text = openmetrics::render(&recording, &all);
@@ -53,7 +53,7 @@ fn edges_are_all_calls() {
 #[test]
 fn csv_is_rectangular() {
     for recording in [functions(), stages()] {
-        let text = csv::render(&classes(&recording), None);
+        let text = csv(&classes(&recording), None);
         let mut reader = ::csv::Reader::from_reader(text.as_bytes());
         assert_eq!(reader.headers().unwrap().len(), 19);
         assert!(reader.records().all(|r| r.is_ok()));

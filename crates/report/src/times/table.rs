@@ -1,0 +1,510 @@
+//! The tables of times: of functions and of stages, each column declared once.
+
+use netplumb_model::timing::{StageKind, Times};
+
+use super::analysis::{PERCENTILES, Stage, TimedClass, TimedFunction, percentile};
+use super::terminal::{too_small, whole_ns};
+use super::{ns, terminal};
+use crate::analysis::NO_LAYER;
+use crate::number::counted;
+use crate::page::{PageCell, PageColumn};
+use crate::table::{Column, Room, Shade, Table, Value};
+use crate::terminal::View;
+
+/// Room for everything.
+const WIDE: usize = 130;
+/// Room for most.
+const MEDIUM: usize = 96;
+/// Letters of modules and layers, which are a word.
+const WORD_LETTERS: usize = 16;
+/// The least and the most letters of a function's name.
+const NAME_LETTERS: [usize; 2] = [16, 44];
+/// Letters of a stage's.
+const STAGE_LETTERS: usize = 30;
+
+/// A function or a stage.
+#[derive(Clone, Copy)]
+enum Of<'a> {
+    Function(&'a TimedFunction),
+    Stage(&'a Stage),
+}
+
+/// A row.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
+    class: &'a TimedClass<'a>,
+    of: Of<'a>,
+    /// What shares are of.
+    whole: f64,
+}
+
+impl<'a> Row<'a> {
+    /// What it is called, and the module that it is in.
+    fn name(&self) -> (&'a str, Option<&'a str>) {
+        match self.of {
+            Of::Function(f) => {
+                let data = &self.class.recording.functions[f.function as usize];
+                (&data.name, data.module.as_deref())
+            }
+            Of::Stage(stage) => (&stage.name, None),
+        }
+    }
+
+    fn layer(&self) -> Option<&'a str> {
+        match self.of {
+            Of::Function(f) => {
+                let data = &self.class.recording.functions[f.function as usize];
+                data.layer.as_deref()
+            }
+            Of::Stage(_) => None,
+        }
+    }
+
+    fn times(&self) -> &'a Times {
+        match self.of {
+            Of::Function(f) => &f.times,
+            Of::Stage(stage) => &stage.times,
+        }
+    }
+
+    /// The time that a share of calls or packets stays below.
+    fn percentile(&self, share: f64) -> Value {
+        known(match self.of {
+            Of::Function(f) => f.percentile(share),
+            Of::Stage(stage) => percentile(&stage.times, share),
+        })
+    }
+
+    fn max(&self) -> Value {
+        known(match self.of {
+            Of::Function(f) => Some(f.max_ns()),
+            Of::Stage(stage) => stage.max_ns(),
+        })
+    }
+
+    /// The mean of a call, or of a packet that went through: as read, and corrected.
+    fn mean(&self) -> [Value; 2] {
+        match self.of {
+            Of::Function(f) => [f.raw_mean_ns(), f.mean_ns()],
+            Of::Stage(stage) => {
+                let times = &stage.times;
+                [times.total_ns as f64 / times.count.max(1) as f64; 2]
+            }
+        }
+        .map(Value::Ns)
+    }
+
+    /// What it takes of each packet, run or second, by what of a function.
+    fn each(&self, of: fn(&TimedFunction) -> f64) -> f64 {
+        match self.of {
+            Of::Function(f) => self.class.per.each(of(f)),
+            Of::Stage(stage) => stage.mean_ns(),
+        }
+    }
+
+    fn share(&self) -> f64 {
+        // None of nothing.
+        match self.whole > 0.0 {
+            true => self.each(|f| f.self_ns) / self.whole,
+            false => f64::NAN,
+        }
+    }
+
+    /// All of a function's calls together.
+    fn sum(&self, of: fn(&TimedFunction) -> f64) -> Value {
+        match self.of {
+            Of::Function(f) => Value::Number(of(f)),
+            Of::Stage(_) => Value::Absent,
+        }
+    }
+
+    fn function(&self, of: impl Fn(&'a TimedFunction) -> Value) -> Value {
+        match self.of {
+            Of::Function(f) => of(f),
+            Of::Stage(_) => Value::Absent,
+        }
+    }
+
+    fn stage(&self, of: impl Fn(&'a Stage) -> Value) -> Value {
+        match self.of {
+            Of::Function(_) => Value::Absent,
+            Of::Stage(stage) => of(stage),
+        }
+    }
+}
+
+fn known(value: Option<f64>) -> Value {
+    value.map_or(Value::Missing, Value::Ns)
+}
+
+fn counts(all: &[u64]) -> Value {
+    Value::List(all.iter().copied().map(Value::Count).collect())
+}
+
+/// Percentiles, and the longest; of which there is room for the first and third anywhere.
+fn percentiles<'a>(rank: u8) -> Vec<Column<'a, Row<'a>>> {
+    let mut columns: Vec<Column<'a, Row<'a>>> = (PERCENTILES.iter())
+        .map(|(name, share)| {
+            let few = ["p50", "p99"].contains(name);
+            Column::figure(*name, |r: &Row<'a>| r.percentile(*share))
+                .hint(format!("{} of a hundred are shorter", &name[1..]))
+                .unit("ns")
+                .csv(format!("{}_ns", name.replace('.', "_")))
+                .digits(1)
+                .people(rank)
+                .from(if few { 0 } else { MEDIUM })
+                .page(*name)
+        })
+        .collect();
+    columns.push(
+        Column::figure("max", Row::max)
+            .hint("the longest")
+            .unit("ns")
+            .csv("max_ns")
+            .digits(1)
+            .people(rank)
+            .page("max"),
+    );
+    columns
+}
+
+/// As read: nothing is taken from it.
+fn distribution(row: &Row<'_>) -> Value {
+    let times = row.times();
+    let percentiles = PERCENTILES.iter().map(|(name, share)| {
+        let value = percentile(times, *share).map_or(Value::Missing, Value::Number);
+        (*name, value)
+    });
+    let bucket = |(bucket, count): &(u16, u64)| {
+        Value::List(vec![Value::Count(u64::from(*bucket)), Value::Count(*count)])
+    };
+    Value::object([
+        ("min_ns", Value::Count(times.min_ns)),
+        ("percentiles_ns", Value::object(percentiles)),
+        ("max_ns", Value::Count(times.max_ns)),
+        (
+            "buckets",
+            Value::List(times.buckets.iter().map(bucket).collect()),
+        ),
+    ])
+}
+
+/// What tells which function or stage a row is of.
+fn of_name<'a>() -> Vec<Column<'a, Row<'a>>> {
+    vec![
+        Column::machine(|r: &Row<'a>| Value::Text(r.class.arm().name.clone())).csv("arm"),
+        Column::machine(|r: &Row<'a>| Value::Text(r.class.class.to_string())).csv("class"),
+        Column::machine(|r: &Row<'a>| match r.of {
+            Of::Function(_) => Value::Text("function".into()),
+            Of::Stage(stage) => Value::Text(stage.kind.to_string()),
+        })
+        .csv("kind"),
+        Column::code("function", |r: &Row<'a>| {
+            let (name, module) = r.name();
+            Value::Name(name.into(), module.map(Into::into))
+        })
+        .hint("its symbol, and the module that it is in")
+        .csv("name")
+        .json("name")
+        .people(0)
+        .page_own("function"),
+        Column::machine(|r: &Row<'a>| Value::words(r.name().1))
+            .title("module")
+            .hint("the module that it is in")
+            .key("module")
+            .words()
+            .rank(2)
+            .page("module"),
+        Column::machine(|r: &Row<'a>| Value::words(r.layer())).key("layer"),
+        Column::text("layer", |r: &Row<'a>| r.layer().unwrap_or(NO_LAYER).into())
+            .hint("the part of the network stack that it is in")
+            .people(1)
+            .from(WIDE)
+            .letters(WORD_LETTERS)
+            .page("layer"),
+    ]
+}
+
+/// The columns of functions, which CSV has of stages too.
+fn functions<'a>() -> Vec<Column<'a, Row<'a>>> {
+    let mut columns = of_name();
+    columns.extend([
+        Column::machine(|r: &Row<'a>| {
+            r.function(|f| Value::words(f.mechanism.map(|m| m.as_str())))
+        })
+        .title("by")
+        .hint("by what it was timed")
+        .json("mechanism")
+        .words()
+        .rank(13)
+        .page("by"),
+        Column::machine(|r: &Row<'a>| Value::Count(r.times().count))
+            .csv("count")
+            .json("calls"),
+        Column::figure("calls", |r: &Row<'a>| {
+            Value::Number(r.class.per.each(r.times().count as f64))
+        })
+        .hint("per packet, run or second")
+        .people(3)
+        .page("calls"),
+        Column::machine(|r: &Row<'a>| r.sum(|f| f.raw_ns)).json("raw_ns"),
+        Column::machine(|r: &Row<'a>| r.sum(|f| f.corrected_ns)).json("corrected_ns"),
+        Column::machine(|r: &Row<'a>| r.sum(|f| f.self_ns)).json("self_ns"),
+        Column::machine(|r: &Row<'a>| r.sum(|f| f.uncertainty_ns)).json("self_uncertainty_ns"),
+        Column::machine(|r: &Row<'a>| r.function(|f| Value::Flag(f.too_small())))
+            .json("too_small_to_rank"),
+    ]);
+    columns.extend(percentiles(7));
+    columns.extend([
+        Column::figure("raw/call", |r: &Row<'a>| r.mean()[0].clone())
+            .hint("the mean of a call as read, with the probes' cost")
+            .unit("ns")
+            .key("raw_ns_per_call")
+            .digits(1)
+            .people(4)
+            .from(WIDE)
+            .not_in_markdown()
+            .page("raw_mean"),
+        Column::figure("mean", |r: &Row<'a>| r.mean()[1].clone())
+            .hint("of a call, corrected")
+            .unit("ns")
+            .key("corrected_ns_per_call")
+            .digits(1)
+            .people(5)
+            .from(MEDIUM)
+            .page("mean"),
+        Column::machine(|r: &Row<'a>| {
+            r.function(|f| {
+                let own = f.self_by_block.iter();
+                Value::List(own.copied().map(Value::Number).collect())
+            })
+        })
+        .json("self_ns_by_block"),
+        Column::machine(|r: &Row<'a>| r.function(|f| counts(&f.calls_by_block)))
+            .json("calls_by_block"),
+        Column::machine(distribution).json("times"),
+        Column::figure("raw", |r: &Row<'a>| Value::Ns(r.each(|f| f.raw_ns)))
+            .hint("with all that it called, as read")
+            .unit("ns")
+            .csv("raw_ns")
+            .digits(3)
+            .people(8)
+            .from(WIDE)
+            .page("raw"),
+        Column::figure("total", |r: &Row<'a>| Value::Ns(r.each(|f| f.corrected_ns)))
+            .hint("with all that it called, corrected")
+            .unit("ns")
+            .csv("corrected_ns")
+            .digits(3)
+            .people(9)
+            .from(MEDIUM)
+            .page("total"),
+        Column::figure("self", |r: &Row<'a>| Value::Ns(r.each(|f| f.self_ns)))
+            .hint("in its own code and what was not timed below it, corrected")
+            .unit("ns")
+            .csv("self_ns")
+            .digits(3)
+            .people(10)
+            .page("self"),
+        Column::machine(|r: &Row<'a>| {
+            r.function(|f| Value::Ns(r.class.per.each(f.uncertainty_ns)))
+        })
+        .title("\u{b1}")
+        .hint("what the correction may make self be off by (95%)")
+        .unit("ns")
+        .csv("self_uncertainty_ns")
+        .digits(3)
+        .rank(11)
+        .page("uncertainty"),
+        Column::figure("share", |r: &Row<'a>| Value::Share(r.share()))
+            .hint("of self in all that was timed")
+            .people(12)
+            .page("share"),
+        Column::machine(|r: &Row<'a>| match r.of {
+            Of::Function(_) => Value::Text(r.class.per.word().into()),
+            Of::Stage(_) => Value::Text("packet".into()),
+        })
+        .csv("per"),
+        Column::machine(|_: &Row<'a>| Value::Absent)
+            .title("distribution")
+            .hint("of calls as read: how many took how long")
+            .rank(14)
+            .page_own("distribution"),
+    ]);
+    columns
+}
+
+/// The columns of stages.
+fn stages<'a>() -> Vec<Column<'a, Row<'a>>> {
+    let mut columns: Vec<Column<'a, Row<'a>>> = vec![
+        Column::text("stage", |r: &Row<'a>| r.name().0.into())
+            .json("name")
+            .people(0)
+            .letters(STAGE_LETTERS),
+        Column::machine(|r: &Row<'a>| r.stage(|s| Value::Text(s.kind.to_string()))).json("kind"),
+        Column::text("kind", |r: &Row<'a>| match r.of {
+            Of::Stage(stage) if matches!(stage.kind, StageKind::Work | StageKind::Wait) => {
+                stage.kind.to_string()
+            }
+            // As they are called.
+            _ => String::new(),
+        })
+        .hint("whether a CPU is on it, or it lies somewhere")
+        .people(1),
+        Column::figure("packets", |r: &Row<'a>| Value::Count(r.times().count))
+            .hint("that went through it")
+            .json("packets")
+            .people(2)
+            .from(MEDIUM),
+        Column::machine(|r: &Row<'a>| r.stage(|s| Value::Count(s.passed_over))).json("passed_over"),
+        Column::machine(|r: &Row<'a>| r.stage(|s| Value::Number(s.mean_ns())))
+            .json("ns_per_packet"),
+        Column::machine(|r: &Row<'a>| {
+            let number = |mean: &Option<f64>| mean.map_or(Value::Missing, Value::Number);
+            r.stage(|s| Value::List(s.by_block.iter().map(number).collect()))
+        })
+        .json("ns_per_packet_by_block"),
+        Column::machine(distribution).json("times"),
+    ];
+    columns.extend(percentiles(3));
+    columns.extend([
+        Column::figure("mean", |r: &Row<'a>| Value::Ns(r.each(|f| f.self_ns)))
+            .hint("of all packets on the way; of those that passed it over, nothing")
+            .unit("ns")
+            .people(4),
+        Column::figure("share", |r: &Row<'a>| Value::Share(r.share())).people(5),
+        Column::bars(|r: &Row<'a>| match r.of {
+            Of::Stage(s) if s.kind == StageKind::Total => Value::Text(String::new()),
+            Of::Stage(s) if s.kind == StageKind::Wait => Value::Bar(r.share(), Shade::Light),
+            _ => Value::Bar(r.share(), Shade::Full),
+        }),
+    ]);
+    columns
+}
+
+fn rows_of_functions<'a>(
+    class: &'a TimedClass<'a>,
+    layer: Option<&'a str>,
+) -> impl Iterator<Item = Row<'a>> {
+    let whole = layer.map_or(class.total_ns, |l| class.layer_ns(l));
+    class.functions_of(layer).map(move |f| Row {
+        class,
+        of: Of::Function(f),
+        whole: class.per.each(whole),
+    })
+}
+
+fn rows_of_stages<'a>(class: &'a TimedClass<'a>) -> impl Iterator<Item = Row<'a>> {
+    class.stages.iter().map(move |stage| Row {
+        class,
+        of: Of::Stage(stage),
+        whole: whole_ns(class),
+    })
+}
+
+/// A line for each class and function and, unless it is of one layer, for each stage, as CSV.
+pub fn csv(classes: &[TimedClass<'_>], layer: Option<&str>) -> String {
+    let rows = classes.iter().flat_map(|class| {
+        let stages = layer.is_none().then(|| rows_of_stages(class));
+        rows_of_functions(class, layer).chain(stages.into_iter().flatten())
+    });
+    Table::new(functions(), rows).csv()
+}
+
+/// The functions and the stages of a class as JSON.
+pub(super) fn json(class: &TimedClass<'_>) -> [Vec<Value>; 2] {
+    [
+        Table::new(functions(), rows_of_functions(class, None)).json(),
+        Table::new(stages(), rows_of_stages(class)).json(),
+    ]
+}
+
+/// The first functions of a class, how many more there are and their time, and what there is
+/// to say of those too small to rank.
+struct First<'a> {
+    table: Table<'a, Row<'a>>,
+    rest: Option<(String, String)>,
+    small: Option<String>,
+}
+
+fn first<'a>(class: &'a TimedClass<'a>, view: &'a View) -> First<'a> {
+    let (small, mut ranked): (Vec<Row<'a>>, Vec<Row<'a>>) =
+        rows_of_functions(class, view.layer.as_deref()).partition(|r| match r.of {
+            Of::Function(f) => f.too_small(),
+            Of::Stage(_) => false,
+        });
+    let top = if view.top == 0 {
+        ranked.len()
+    } else {
+        view.top
+    };
+    let rest = ranked.split_off(top.min(ranked.len()));
+    let sum: f64 = rest.iter().map(|r| r.each(|f| f.self_ns)).sum();
+    let whole = rest.first().map_or(0.0, |r| r.whole);
+    let small: Vec<&TimedFunction> = (small.iter())
+        .filter_map(|r| match r.of {
+            Of::Function(f) => Some(f),
+            Of::Stage(_) => None,
+        })
+        .collect();
+    First {
+        table: Table::new(functions(), ranked),
+        rest: (!rest.is_empty()).then(|| {
+            let cost = format!("{} ({})", ns(sum), terminal::share(sum, whole));
+            (counted(rest.len(), "more function"), cost)
+        }),
+        small: (!small.is_empty()).then(|| too_small(class, &small)),
+    }
+}
+
+/// The functions of a class for a terminal, and what there is to say of those too small to
+/// rank.
+pub(super) fn functions_terminal(class: &TimedClass<'_>, view: &View) -> (String, Option<String>) {
+    let first = first(class, view);
+    let beside = match (view.columns >= WIDE, view.columns >= MEDIUM) {
+        (true, _) => 104,
+        (_, true) => 76,
+        _ => 48,
+    };
+    let [least, most] = NAME_LETTERS;
+    let name = view.columns.saturating_sub(beside).clamp(least, most);
+    let mut out = first.table.terminal(Room::of(view.columns, name));
+    if let Some((more, cost)) = first.rest {
+        out.push_str(&format!("  and {more} with {cost}\n"));
+    }
+    (out, first.small)
+}
+
+/// The same as Markdown.
+pub(super) fn functions_markdown(
+    class: &TimedClass<'_>,
+    view: &View,
+    out: &mut String,
+) -> Option<String> {
+    let first = first(class, view);
+    first.table.markdown(out);
+    if let Some((more, cost)) = first.rest {
+        out.push_str(&format!("And {more} with {cost}.\n\n"));
+    }
+    first.small
+}
+
+/// The stages of a class for a terminal.
+pub(super) fn stages_terminal(class: &TimedClass<'_>, columns: usize) -> String {
+    let room = Room {
+        bar: columns.saturating_sub(100).clamp(8, 20),
+        ..Room::of(columns, 0)
+    };
+    Table::new(stages(), rows_of_stages(class)).terminal(room)
+}
+
+/// The same as Markdown.
+pub(super) fn stages_markdown(class: &TimedClass<'_>, out: &mut String) {
+    Table::new(stages(), rows_of_stages(class)).markdown(out);
+}
+
+/// The table of functions on the page: its columns, and the cells of each.
+pub(super) fn page(class: &TimedClass<'_>) -> (Vec<PageColumn>, Vec<Vec<PageCell>>) {
+    let table = Table::new(functions(), rows_of_functions(class, None));
+    (table.page_columns(), table.page_rows())
+}
