@@ -319,6 +319,7 @@ pub(crate) struct Table<'t, R> {
     columns: Vec<Column<'t, R>>,
     rows: Vec<R>,
     headless: bool,
+    indent: &'static str,
 }
 
 impl<'t, R> Table<'t, R> {
@@ -327,12 +328,19 @@ impl<'t, R> Table<'t, R> {
             columns,
             rows: rows.into_iter().collect(),
             headless: false,
+            indent: "  ",
         }
     }
 
     /// On a terminal, without a heading.
     pub(crate) fn headless(mut self) -> Self {
         self.headless = true;
+        self
+    }
+
+    /// On a terminal, from the first column on.
+    pub(crate) fn flush(mut self) -> Self {
+        self.indent = "";
         self
     }
 

@@ -5,112 +5,70 @@ use netplumb_model::bench::CpuUse;
 
 use super::ArmRates;
 use super::terminal::rate;
+use crate::table::{Column, Value};
 
-/// A column.
-pub(super) struct Column {
-    /// Its heading.
-    pub title: &'static str,
-    /// What it is, for who asks.
-    pub hint: &'static str,
-    /// What stands in it of an arm.
-    pub cell: fn(&ArmRates<'_>) -> Cell,
+/// A row.
+type Row<'r> = &'r ArmRates<'r>;
+
+/// In the order in which they stand; the arm's name comes before them.
+pub(super) fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
+    let column = |title: &'static str, cell: fn(&ArmRates<'_>) -> Value| {
+        Column::figure(title, move |arm: &Row<'r>| cell(arm))
+            .people(1)
+            .page("")
+    };
+    vec![
+        column("packets/s", handled)
+            .hint("dropped as asked, or through: the mean of the blocks that count"),
+        column("95 % interval", interval).hint("of that mean, by how much blocks differ"),
+        column("CPU ns/packet", cpu_ns).hint(
+            "how long CPUs were busy, all together, for each packet handled: CPUs busy / packets/s",
+        ),
+        column("lost", lost).hint(
+            "of the packets that were sent, those that neither came through nor were dropped as asked",
+        ),
+        column("CPUs busy", busy).hint(
+            "1 - (idle + iowait) / wall, all CPUs together; `?` where two ways of telling disagree",
+        ),
+    ]
 }
 
-/// What stands in a cell.
-pub(super) struct Cell {
-    /// As it is shown.
-    pub text: String,
-    /// What it is sorted by; none where there is nothing.
-    pub value: Option<f64>,
-}
-
-/// In the order in which they stand.
-pub(super) const COLUMNS: [Column; 5] = [
-    Column {
-        title: "packets/s",
-        hint: "dropped as asked, or through: the mean of the blocks that count",
-        cell: handled,
-    },
-    Column {
-        title: "95 % interval",
-        hint: "of that mean, by how much blocks differ",
-        cell: interval,
-    },
-    Column {
-        title: "CPU ns/packet",
-        hint: "how long CPUs were busy, all together, for each packet handled: CPUs busy / packets/s",
-        cell: cpu_ns,
-    },
-    Column {
-        title: "lost",
-        hint: "of the packets that were sent, those that neither came through nor were dropped as asked",
-        cell: lost,
-    },
-    Column {
-        title: "CPUs busy",
-        hint: "1 - (idle + iowait) / wall, all CPUs together; `?` where two ways of telling disagree",
-        cell: busy,
-    },
-];
-
-fn none() -> Cell {
-    Cell {
-        text: "-".into(),
-        value: None,
-    }
-}
-
-fn handled(arm: &ArmRates<'_>) -> Cell {
+fn handled(arm: &ArmRates<'_>) -> Value {
     match arm.handled_pps() {
-        Some(mean) => Cell {
-            text: rate(mean.value),
-            value: Some(mean.value),
-        },
-        None => Cell {
-            text: if arm.invalid.is_empty() {
-                "-"
-            } else {
-                "invalid"
-            }
-            .into(),
-            value: None,
-        },
+        Some(mean) => Value::Told(rate(mean.value), Some(mean.value)),
+        None if arm.invalid.is_empty() => Value::Missing,
+        None => Value::Told("invalid".into(), None),
     }
 }
 
-fn interval(arm: &ArmRates<'_>) -> Cell {
+fn interval(arm: &ArmRates<'_>) -> Value {
     let Some(mean) = arm.handled_pps() else {
-        return none();
+        return Value::Missing;
     };
     match (mean.low, mean.high) {
-        (Some(low), Some(high)) => Cell {
-            text: format!("{} to {}", rate(low.max(0.0)), rate(high)),
-            value: Some(high - low),
-        },
-        _ => Cell {
-            text: "one block".into(),
-            value: None,
-        },
+        (Some(low), Some(high)) => {
+            let text = format!("{} to {}", rate(low.max(0.0)), rate(high));
+            Value::Told(text, Some(high - low))
+        }
+        _ => Value::Told("one block".into(), None),
     }
 }
 
-fn cpu_ns(arm: &ArmRates<'_>) -> Cell {
-    arm.cpu_ns_per_packet().map_or_else(none, |ns| Cell {
-        text: format!("{ns:.0}"),
-        value: Some(ns),
+fn cpu_ns(arm: &ArmRates<'_>) -> Value {
+    let ns = arm.cpu_ns_per_packet();
+    ns.map_or(Value::Missing, |ns| {
+        Value::Told(format!("{ns:.0}"), Some(ns))
     })
 }
 
-fn lost(arm: &ArmRates<'_>) -> Cell {
-    arm.lost().map_or_else(none, |lost| Cell {
-        text: share(lost),
-        value: Some(lost),
-    })
+fn lost(arm: &ArmRates<'_>) -> Value {
+    let lost = arm.lost();
+    lost.map_or(Value::Missing, |lost| Value::Told(share(lost), Some(lost)))
 }
 
-fn busy(arm: &ArmRates<'_>) -> Cell {
+fn busy(arm: &ArmRates<'_>) -> Value {
     if arm.valid.is_empty() {
-        return none();
+        return Value::Missing;
     }
     let cpus = arm.cpus();
     let busy: f64 = cpus.iter().map(|c| c.busy).sum();
@@ -119,10 +77,7 @@ fn busy(arm: &ArmRates<'_>) -> Cell {
     } else {
         ""
     };
-    Cell {
-        text: format!("{busy:.2}{doubt}"),
-        value: Some(busy),
-    }
+    Value::Told(format!("{busy:.2}{doubt}"), Some(busy))
 }
 
 /// A share in percent: nothing is `0`, and what is little is not rounded to that.

@@ -1,72 +1,105 @@
 //! A bench as CSV: a line for each block.
 
+use netplumb_model::bench::Measured;
 use netplumb_model::recording::Recording;
 
 use super::blocks;
 use super::explain::{Unit, explained};
-use crate::sheet::Sheet;
+use crate::table::{Column, Table, Value};
 
-const HEADING: [&str; 17] = [
-    "arm",
-    "block",
-    "valid",
-    "why_not",
-    "window_ns",
-    "offered_pps",
-    "sent_pps",
-    "handled_pps",
-    "handled_bytes_per_s",
-    "cpu_ns_per_packet",
-    "wall_ns_per_packet",
-    "loss",
-    "busy_cpus",
-    "limit_pps",
-    "generator_bound",
-    "path_insns_per_packet",
-    "path_ns_per_packet",
-];
+/// A block.
+struct Line {
+    arm: String,
+    block: usize,
+    of: Of,
+}
+
+/// What is told of it.
+enum Of {
+    /// Its rates.
+    Rates(Box<Measured>),
+    /// What a packet costs along its path, and nothing else.
+    Own(Unit, f64),
+}
+
+impl Line {
+    /// Of rates.
+    fn rates(&self, of: impl Fn(&Measured) -> Value) -> Value {
+        match &self.of {
+            Of::Rates(measured) => of(measured),
+            Of::Own(..) => Value::Missing,
+        }
+    }
+
+    fn own(&self, unit: Unit) -> Value {
+        match self.of {
+            Of::Own(of, own) if of == unit => Value::Number(own),
+            _ => Value::Missing,
+        }
+    }
+}
+
+/// A figure, with three decimals.
+fn figure<'t>(key: &'static str, of: fn(&Measured) -> f64) -> Column<'t, Line> {
+    known(key, move |m| Some(of(m)))
+}
+
+/// The same of what may not be known.
+fn known<'t>(key: &'static str, of: impl Fn(&Measured) -> Option<f64> + 't) -> Column<'t, Line> {
+    let value = move |line: &Line| line.rates(|m| of(m).map_or(Value::Missing, Value::Number));
+    Column::machine(value).csv(key).digits(3)
+}
+
+fn columns<'t>() -> Vec<Column<'t, Line>> {
+    let is_valid = |line: &Line| match &line.of {
+        Of::Rates(measured) => measured.invalid().is_none(),
+        Of::Own(..) => true,
+    };
+    let bound = |m: &Measured| m.is_generator_bound().map_or(Value::Missing, Value::Flag);
+    vec![
+        Column::machine(|l: &Line| Value::Text(l.arm.clone())).csv("arm"),
+        Column::machine(|l: &Line| Value::Count(l.block as u64)).csv("block"),
+        Column::machine(move |l: &Line| Value::Flag(is_valid(l))).csv("valid"),
+        Column::machine(|l: &Line| l.rates(|m| Value::words(m.invalid().as_deref())))
+            .csv("why_not"),
+        Column::machine(|l: &Line| l.rates(|m| Value::Count(m.window_ns))).csv("window_ns"),
+        figure("offered_pps", Measured::offered_pps),
+        figure("sent_pps", Measured::sent_pps),
+        figure("handled_pps", Measured::handled_pps),
+        known("handled_bytes_per_s", Measured::handled_bytes_per_s),
+        known("cpu_ns_per_packet", Measured::cpu_ns_per_packet),
+        known("wall_ns_per_packet", Measured::wall_ns_per_packet),
+        figure("loss", Measured::loss).digits(9),
+        figure("busy_cpus", Measured::busy_cpus).digits(4),
+        known("limit_pps", Measured::limit_pps),
+        Column::machine(move |l: &Line| l.rates(bound)).csv("generator_bound"),
+        Column::machine(|l: &Line| l.own(Unit::Instructions))
+            .csv("path_insns_per_packet")
+            .digits(3),
+        Column::machine(|l: &Line| l.own(Unit::Nanoseconds))
+            .csv("path_ns_per_packet")
+            .digits(3),
+    ]
+}
 
 /// The table, with a heading.
 pub fn render(recording: &Recording) -> String {
-    let mut sheet = Sheet::new(HEADING);
-    for (block, m) in blocks(recording) {
+    let rates = blocks(recording).map(|(block, measured)| {
         let arm = recording.arms.get(block.arm as usize);
-        let invalid = m.invalid();
-        let some = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.3}"));
-        sheet.row([
-            arm.map_or_else(String::new, |a| a.name.clone()),
-            block.index.to_string(),
-            invalid.is_none().to_string(),
-            invalid.unwrap_or_default(),
-            m.window_ns.to_string(),
-            format!("{:.3}", m.offered_pps()),
-            format!("{:.3}", m.sent_pps()),
-            format!("{:.3}", m.handled_pps()),
-            some(m.handled_bytes_per_s()),
-            some(m.cpu_ns_per_packet()),
-            some(m.wall_ns_per_packet()),
-            format!("{:.9}", m.loss()),
-            format!("{:.4}", m.busy_cpus()),
-            some(m.limit_pps()),
-            (m.is_generator_bound()).map_or_else(String::new, |bound| bound.to_string()),
-            String::new(),
-            String::new(),
-        ]);
-    }
-    // Blocks of which it is told what a packet costs have nothing else.
-    for path in explained(recording) {
-        let column = match path.unit {
-            Unit::Instructions => HEADING.len() - 2,
-            Unit::Nanoseconds => HEADING.len() - 1,
-        };
-        for (block, own) in path.own_of_blocks.iter().enumerate() {
-            let mut line = vec![String::new(); HEADING.len()];
-            line[0].clone_from(&path.path);
-            line[1] = block.to_string();
-            line[2] = "true".into();
-            line[column] = format!("{own:.3}");
-            sheet.row(line);
+        Line {
+            arm: arm.map_or_else(String::new, |a| a.name.clone()),
+            block: block.index as usize,
+            of: Of::Rates(Box::new(measured)),
         }
-    }
-    sheet.finish()
+    });
+    let explained = explained(recording);
+    let costs = explained.iter().flat_map(|path| {
+        let own = path.own_of_blocks.iter().enumerate();
+        own.map(|(block, own)| Line {
+            arm: path.path.clone(),
+            block,
+            of: Of::Own(path.unit, *own),
+        })
+    });
+    Table::new(columns(), rates.chain(costs)).csv()
 }

@@ -188,7 +188,7 @@ fn noise(rows: &[Row]) -> impl Iterator<Item = String> {
 
 /// The comparison as a table.
 pub fn render(rows: &[Row], columns: usize) -> String {
-    let mut out = table(rows).terminal(Room::of(columns, NAME_LIMIT));
+    let mut out = table(rows).flush().terminal(Room::of(columns, NAME_LIMIT));
     let each = format!(
         "The ratio is of wall ns a packet (1/rate): below 1 is faster. Blocks are the unit; of the differences found, \
          at most {:.0} % are false.",

@@ -34,7 +34,7 @@ impl Room {
 }
 
 impl<R> Table<'_, R> {
-    /// The table, indented by two blanks.
+    /// The table, indented by two blanks unless it is flush.
     pub(crate) fn terminal(&self, room: Room) -> String {
         let fits = |least: &usize| room.columns >= *least;
         let columns = self.placed(|c| c.terminal.filter(fits).map(|_| c.rank));
@@ -42,7 +42,7 @@ impl<R> Table<'_, R> {
         if !self.headless {
             table.set_header((0..).zip(&columns).map(|(n, column)| {
                 let title = match n {
-                    0 => format!("  {}", column.title),
+                    0 => format!("{}{}", self.indent, column.title),
                     _ => column.title.to_string(),
                 };
                 placed(column, title)
@@ -51,7 +51,8 @@ impl<R> Table<'_, R> {
         for row in &self.rows {
             table.add_row((0..).zip(&columns).map(|(n, column)| {
                 let text = text(column, row, room);
-                placed(column, if n == 0 { format!("  {text}") } else { text })
+                let indent = if n == 0 { self.indent } else { "" };
+                placed(column, format!("{indent}{text}"))
             }));
         }
         trimmed(&table)

@@ -7,10 +7,11 @@ use netplumb_model::bench::CpuUse;
 use super::{NAME_LETTERS, TEXT_LETTERS};
 use crate::number::{printable, thousands};
 use crate::page::{
-    PageArm, PageArmState, PageCell, PageColumn, PageLatency, PageLatencyArm, PageNote, PageRates,
+    PageArm, PageArmState, PageCell, PageLatency, PageLatencyArm, PageNote, PageRates,
 };
-use crate::rates::columns::{COLUMNS, share};
+use crate::rates::columns::{columns, share};
 use crate::rates::{ArmRates, bound_share, latency};
+use crate::table::Table;
 
 /// The rates of some arms, and of those that were searched what the search found.
 pub(super) fn rates(arms: &[ArmRates<'_>], searched: &[ArmRates<'_>]) -> PageRates {
@@ -26,13 +27,7 @@ pub(super) fn rates(arms: &[ArmRates<'_>], searched: &[ArmRates<'_>]) -> PageRat
             true => "Packets handled each second, with the 95 % interval".into(),
             false => "The largest load that is carried (RFC 9971)".into(),
         },
-        columns: (COLUMNS.iter())
-            .map(|column| PageColumn {
-                title: column.title.into(),
-                hint: column.hint.into(),
-                ..PageColumn::default()
-            })
-            .collect(),
+        columns: Table::new(columns(), []).page_columns(),
         arms: rows,
         notes: notes.all,
     }
@@ -69,15 +64,10 @@ fn of_arm(arm: &ArmRates<'_>) -> PageArm {
         high: mean.and_then(|m| m.high),
         lost,
         mark: mark(arm, state, lost),
-        cells: (COLUMNS.iter())
-            .map(|column| {
-                let cell = (column.cell)(arm);
-                PageCell {
-                    text: cell.text,
-                    value: cell.value,
-                }
-            })
-            .collect(),
+        cells: Table::new(columns(), [arm])
+            .page_rows()
+            .pop()
+            .unwrap_or_default(),
     }
 }
 

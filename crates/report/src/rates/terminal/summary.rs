@@ -1,20 +1,28 @@
 //! Tables of all arms of a bench.
 
-use comfy_table::Cell;
-
 use super::NAME_LIMIT;
-use crate::number::{printable, thousands};
+use crate::number::thousands;
 use crate::rates::ArmRates;
-use crate::rates::columns::COLUMNS;
+use crate::rates::columns::columns as of_rates;
 use crate::rates::latency::{TITLES, percentiles};
-use crate::terminal::{bar, right, table, trimmed};
+use crate::table::{Column, Room, Table, Value};
+use crate::terminal::bar;
 
 /// With fewer columns there are no bars: so many, and more if there is one of valid blocks.
 const ROOM_FOR_BARS: usize = 100;
 const ROOM_FOR_VALID: usize = 15;
+/// Columns of a bar.
+const BAR: usize = 20;
+
+/// A row.
+type Row<'r> = &'r ArmRates<'r>;
+
+fn name<'r>() -> Column<'r, Row<'r>> {
+    Column::code("", |arm: &Row<'r>| Value::Name(arm.arm.name.clone(), None)).people(0)
+}
 
 /// A line for each arm, those with losses and without a block that counts first.
-pub(super) fn rates(arms: &[&ArmRates<'_>], columns: usize) -> String {
+pub(super) fn rates<'r>(arms: &[Row<'r>], columns: usize) -> String {
     let mut arms = arms.to_vec();
     arms.sort_by(|a, b| a.by_trouble(b));
     let some_invalid = arms.iter().any(|a| !a.invalid.is_empty());
@@ -22,47 +30,28 @@ pub(super) fn rates(arms: &[&ArmRates<'_>], columns: usize) -> String {
         .filter_map(|a| a.handled_pps())
         .map(|m| m.value)
         .fold(0.0, f64::max);
-    let mut table = table(columns);
-    let mut heading = vec![Cell::new("")];
-    heading.extend(COLUMNS.iter().map(|column| right(column.title)));
+    let mut all = vec![name()];
+    all.extend(of_rates());
     if some_invalid {
-        heading.push(right("valid blocks"));
+        let valid = Column::figure("valid blocks", |arm: &Row<'r>| {
+            Value::Told(valid_blocks(arm), None)
+        });
+        all.push(valid.people(2));
     }
     let room = ROOM_FOR_BARS + if some_invalid { ROOM_FOR_VALID } else { 0 };
-    let bars = columns >= room;
-    if bars {
-        heading.push(Cell::new(""));
-    }
-    table.set_header(heading);
-    for arm in &arms {
-        let mut row = vec![Cell::new(printable(&arm.arm.name, NAME_LIMIT))];
-        let mut cells = COLUMNS.iter().map(|column| (column.cell)(arm).text);
-        match arm.handled_pps() {
-            Some(mean) => {
-                row.extend(cells.map(right));
-                if some_invalid {
-                    row.push(right(valid_blocks(arm)));
-                }
-                if bars {
-                    let mut text = bar(mean.value * 100.0 / most.max(1.0), 20);
-                    if arm.is_generator_bound() {
-                        text.push_str(" generator-bound");
-                    }
-                    row.push(Cell::new(text));
-                }
-            }
-            // The first says that there is none; of the others nothing is known.
-            None => {
-                row.extend(cells.next().map(right));
-                if some_invalid {
-                    row.extend(cells.map(|_| Cell::new("")));
-                    row.push(right(valid_blocks(arm)));
-                }
-            }
+    let bars = Column::text("", move |arm: &Row<'r>| {
+        let Some(mean) = arm.handled_pps() else {
+            return String::new();
+        };
+        let mut text = bar(mean.value * 100.0 / most.max(1.0), BAR);
+        if arm.is_generator_bound() {
+            text.push_str(" generator-bound");
         }
-        table.add_row(row);
-    }
-    trimmed(&table)
+        text
+    });
+    all.push(bars.people(3).from(room));
+    let room = Room::of(columns, NAME_LIMIT);
+    Table::new(all, arms).flush().terminal(room)
 }
 
 fn valid_blocks(arm: &ArmRates<'_>) -> String {
@@ -71,20 +60,25 @@ fn valid_blocks(arm: &ArmRates<'_>) -> String {
 }
 
 /// How long packets took.
-pub(super) fn latencies(arms: &[&ArmRates<'_>], columns: usize) -> String {
-    let mut table = table(columns);
-    let mut heading = vec![Cell::new(""), right("packets")];
-    heading.extend(TITLES.map(right));
-    table.set_header(heading);
-    for arm in arms {
-        let Some(times) = arm.latency() else { continue };
-        let mut row = vec![
-            Cell::new(printable(&arm.arm.name, NAME_LIMIT)),
-            right(thousands(times.count)),
-        ];
-        let figure = |ns: Option<f64>| ns.map_or("-".into(), |ns| thousands(ns.round() as u64));
-        row.extend(percentiles(&times).map(|ns| right(figure(ns))));
-        table.add_row(row);
-    }
-    trimmed(&table)
+pub(super) fn latencies<'r>(arms: &[Row<'r>], columns: usize) -> String {
+    let mut all = vec![
+        name(),
+        Column::figure("packets", |arm: &Row<'r>| {
+            let times = arm.latency();
+            times.map_or(Value::Missing, |times| Value::Count(times.count))
+        })
+        .people(1),
+    ];
+    all.extend((0..).zip(TITLES).map(|(n, title): (usize, _)| {
+        Column::figure(title, move |arm: &Row<'r>| {
+            let ns = arm.latency().and_then(|times| percentiles(&times)[n]);
+            ns.map_or(Value::Missing, |ns| {
+                Value::Told(thousands(ns.round() as u64), Some(ns))
+            })
+        })
+        .people(1)
+    }));
+    let arms = arms.iter().copied().filter(|arm| arm.latency().is_some());
+    let room = Room::of(columns, NAME_LIMIT);
+    Table::new(all, arms).flush().terminal(room)
 }
