@@ -198,7 +198,7 @@ fn renderings() {
     let markdown = place.run("diff a.plumb b.plumb --markdown");
     prints(
         markdown.code(0),
-        &["all of it in `nft_do_chain`", "<details>", "| **all** |"],
+        &["all of it in `nft_do_chain`", "<details>", "| **all** "],
     );
     let ran = place.run("diff a.plumb b.plumb --html d.html");
     ran.code(0).says(&["the page is d.html"]);

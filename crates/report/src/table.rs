@@ -352,3 +352,6 @@ impl<'t, R> Table<'t, R> {
         columns.into_iter().map(|(_, column)| column).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -88,9 +88,13 @@ fn details(diff: &Diff<'_>, class: &ClassDiff, top: usize) -> String {
         figure(class.total.after)
     );
     table::markdown(diff, class, top, &mut out);
-    for note in notes_in(diff, class, None, top == 0, style) {
-        out.push_str(&item(&note));
+    let notes = notes_in(diff, class, None, top == 0, style);
+    for note in &notes {
+        out.push_str(&item(note));
     }
-    out.push_str("\n</details>\n\n");
+    if !notes.is_empty() {
+        out.push('\n');
+    }
+    out.push_str("</details>\n\n");
     out
 }
