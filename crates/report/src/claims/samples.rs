@@ -12,9 +12,10 @@ use netplumb_model::timing::{INSTRUCTIONS, StageKind};
 
 use crate::number::printable;
 use crate::rates::terminal::rate;
-use crate::rates::{RATES, explain, is_bench};
+use crate::rates::{RATES, explain};
 use crate::seeds;
-use crate::times::{self, TimedClass, is_timed};
+use crate::shape::{Shape, shape};
+use crate::times::{self, TimedClass};
 
 /// Instructions of a packet.
 pub(crate) const INSNS: &str = INSTRUCTIONS.name;
@@ -52,8 +53,8 @@ pub(crate) fn varies(recording: &Recording) -> bool {
         let quantity = recording.quantities.get(cost.quantity as usize)?;
         Some(quantity.repeats)
     });
-    is_bench(recording)
-        || is_timed(recording)
+    shape(recording) == Shape::Rates
+        || shape(recording) == Shape::Times
         || repeats.is_some_and(|repeats| repeats == Repeats::Statistically)
 }
 
@@ -75,13 +76,13 @@ pub(crate) fn busy_of_path(measured: &Measured) -> f64 {
 impl<'r> Samples<'r> {
     /// Those of a recording.
     pub(crate) fn of(recording: &'r Recording) -> Samples<'r> {
-        let rates = match is_bench(recording) {
+        let rates = match shape(recording) == Shape::Rates {
             true => (Measured::all_of(recording).into_iter())
                 .map(|measured| measured.invalid().is_none().then_some(measured))
                 .collect(),
             false => Vec::new(),
         };
-        let times = match is_timed(recording) {
+        let times = match shape(recording) == Shape::Times {
             true => times::classes(recording),
             false => Vec::new(),
         };
@@ -108,7 +109,7 @@ impl<'r> Samples<'r> {
         let of_arm = |at: u32| std::ptr::eq(&recording.arms[at as usize], arm);
         let mut blocks = recording.blocks.iter();
         let has_rates = blocks.any(|b| b.instrument == RATES && of_arm(b.arm));
-        is_bench(recording) && !has_rates && explain::is_of_others(recording, arm)
+        shape(recording) == Shape::Rates && !has_rates && explain::is_of_others(recording, arm)
     }
 
     /// The arm that an experiment asks for.
@@ -117,7 +118,8 @@ impl<'r> Samples<'r> {
         let same = |arm: &Arm| {
             let mut knobs = arm.knobs.clone();
             knobs.remove("nics");
-            knobs == wanted.knobs && (is_bench(self.recording) || arm.name == wanted.name)
+            knobs == wanted.knobs
+                && (shape(self.recording) == Shape::Rates || arm.name == wanted.name)
         };
         self.arms().find(|(_, arm)| same(arm)).map(|(n, _)| n)
     }

@@ -9,7 +9,8 @@ use netplumb_stats::welch::Mean;
 use crate::claims::{CPU_USE, HANDLED, Samples, What};
 use crate::number::printable;
 use crate::rates::terminal::rate;
-use crate::rates::{ArmRates, arms, is_bench};
+use crate::rates::{ArmRates, arms};
+use crate::shape::{Shape, shape};
 use crate::terminal::{continued, right, table, trimmed};
 
 /// A point of a line.
@@ -35,7 +36,7 @@ pub struct Series {
 /// The lines of a figure.
 pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -> Vec<Series> {
     let samples = Samples::of(recording);
-    let rates = match is_bench(recording) {
+    let rates = match shape(recording) == Shape::Rates {
         true => arms(recording),
         false => Vec::new(),
     };
