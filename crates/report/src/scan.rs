@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use comfy_table::Cell;
 use netplumb_model::class::Class;
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::INSTRUCTIONS;
@@ -12,7 +11,8 @@ use crate::acting;
 use crate::analysis::ClassView;
 use crate::claims::{changes, steady};
 use crate::number::{counted, printable, thousands};
-use crate::terminal::{continued, right, table, trimmed};
+use crate::table::{Column, Room, Table, Value};
+use crate::terminal::continued;
 
 /// Rows of one class.
 const MAX_ROWS: usize = 40;
@@ -252,30 +252,30 @@ pub fn render(scan: &Scan, columns: usize) -> String {
             "Settings that change {}\n",
             printable(class, NAME_CHARACTERS)
         ));
-        let mut rows = table(columns);
-        rows.set_header(vec![
-            Cell::new("  setting"),
-            right("change"),
-            right("share"),
-            Cell::new("most in"),
-        ]);
-        for effect in effects.iter().take(MAX_ROWS) {
-            let functions: Vec<String> = effect
-                .functions
-                .iter()
-                .map(|(name, change)| format!("{} {change:+.1}", printable(name, 32)))
-                .collect();
-            rows.add_row(vec![
-                Cell::new(format!("  {}", printable(&effect.setting, NAME_CHARACTERS))),
-                right(format!("{:+.1}", effect.change)),
-                right(format!(
-                    "{:+.1}%",
-                    effect.change * 100.0 / effect.before.max(1.0)
-                )),
-                Cell::new(functions.join(", ")),
-            ]);
-        }
-        out.push_str(&trimmed(&rows));
+        let all = vec![
+            Column::text("setting", |e: &&Effect| e.setting.clone())
+                .letters(NAME_CHARACTERS)
+                .people(0),
+            Column::figure("change", |e: &&Effect| {
+                Value::Told(format!("{:+.1}", e.change), Some(e.change))
+            })
+            .people(1),
+            Column::figure("share", |e: &&Effect| {
+                let percent = e.change * 100.0 / e.before.max(1.0);
+                Value::Told(format!("{percent:+.1}%"), Some(percent))
+            })
+            .people(2),
+            Column::text("most in", |e: &&Effect| {
+                let functions = e.functions.iter();
+                let told =
+                    functions.map(|(name, change)| format!("{} {change:+.1}", printable(name, 32)));
+                told.collect::<Vec<_>>().join(", ")
+            })
+            .letters(usize::MAX)
+            .people(3),
+        ];
+        let rows = effects.iter().take(MAX_ROWS);
+        out.push_str(&Table::new(all, rows).terminal(Room::of(columns, 0)));
         if effects.len() > MAX_ROWS {
             out.push_str(&format!(
                 "  and {} more by less\n",

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::Cell;
 use netplumb_model::recording::{Arm, Recording, env};
 
 use crate::analysis::ClassView;
 use crate::claims::functions;
 use crate::number::printable;
-use crate::terminal::{continued, right, table, trimmed};
+use crate::table::{Column, Room, Table, Value};
+use crate::terminal::continued;
 
 /// Functions named for each class.
 const TOP: usize = 6;
@@ -119,21 +119,20 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>], columns: usize) 
         _ => String::new(),
     };
     let mut out = format!("Instructions per packet under {seeds}{cut} random seeds\n");
-    let mut rows = table(columns);
-    let mut header = vec![Cell::new("  class")];
-    header.extend(["least", "median", "most", "spread"].map(right));
-    rows.set_header(header);
-    for spread in &spreads {
-        let (least, most) = (spread.at(0.0), spread.at(1.0));
-        rows.add_row(vec![
-            Cell::new(format!("  {}", printable(&spread.of, 60))),
-            right(format!("{least:.1}")),
-            right(format!("{:.1}", spread.at(0.5))),
-            right(format!("{most:.1}")),
-            right(format!("{:.2}%", (most - least) * 100.0 / least.max(1.0))),
-        ]);
-    }
-    out.push_str(&trimmed(&rows));
+    let tenths = |value: f64| Value::Told(format!("{value:.1}"), Some(value));
+    let all = vec![
+        Column::text("class", |s: &&Spread| s.of.clone()).people(0),
+        Column::figure("least", |s: &&Spread| tenths(s.at(0.0))).people(1),
+        Column::figure("median", |s: &&Spread| tenths(s.at(0.5))).people(2),
+        Column::figure("most", |s: &&Spread| tenths(s.at(1.0))).people(3),
+        Column::figure("spread", |s: &&Spread| {
+            let (least, most) = (s.at(0.0), s.at(1.0));
+            let percent = (most - least) * 100.0 / least.max(1.0);
+            Value::Told(format!("{percent:.2}%"), Some(percent))
+        })
+        .people(4),
+    ];
+    out.push_str(&Table::new(all, &spreads).terminal(Room::of(columns, 0)));
     for spread in &spreads {
         let of = printable(&spread.of, 60);
         let line = match spread.functions.as_slice() {
