@@ -17,7 +17,7 @@ use crate::timing::{Attached, TimingSpec, Window};
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 14;
+pub const PROTOCOL_VERSION: u32 = 15;
 
 /// From the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -84,7 +84,7 @@ pub const THREAD_MODULE: &str = "(thread)";
 
 /// Keys of [`Recording::environment`] that more than one place needs.
 pub mod env {
-    /// The instrument, which is the clock: a [`Clock`](crate::timing::Clock).
+    /// The instrument that was asked for, the first of several.
     pub const CLOCK: &str = "clock";
     /// What one unit of cost is: "instructions" or "nanoseconds".
     pub const UNIT: &str = "clock.unit";

@@ -14,19 +14,6 @@ use crate::quantity::{Declared, Figure, Kind, Quantity};
 use crate::recording::Loss;
 
 words! {
-    /// What a figure was read from.
-    Clock, "clock",
-    /// Instructions, counted by a QEMU plugin.
-    Exact = "exact",
-    /// Nanoseconds from a function's entry to its exit.
-    Functions = "functions",
-    /// Nanoseconds from one tracepoint to the next.
-    Stages = "stages",
-    /// Packets a second: a bench.
-    Rates = "rates",
-}
-
-words! {
     /// By what a function or a stage is watched, the best first.
     Mechanism, "mechanism",
     /// One program, many functions, entry and exit, from Linux 7.

@@ -17,7 +17,6 @@ pub mod trace;
 pub mod trust;
 
 use netplumb_model::recording::Recording;
-use netplumb_model::timing::Clock;
 
 pub use costs::as_costs;
 
@@ -28,11 +27,6 @@ pub use table::csv;
 /// What measured it: the first instrument of several.
 pub(crate) fn instrument(recording: &Recording) -> Option<&str> {
     recording.instruments().first().copied()
-}
-
-/// What it was read from, if that is known here.
-pub fn clock(recording: &Recording) -> Option<Clock> {
-    instrument(recording)?.parse().ok()
 }
 
 #[cfg(test)]

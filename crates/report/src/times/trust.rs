@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use netplumb_model::class::Direction;
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Recording, env};
-use netplumb_model::timing::{Calibration, Clock, DROPPED, FOLLOWED, Mechanism, PAUSED, SEEN};
+use netplumb_model::timing::{Calibration, DROPPED, FOLLOWED, Mechanism, PAUSED, SEEN, STAGE_TIME};
 
 use super::analysis::TimedClass;
-use super::{clock, ns, rounded};
+use super::{instrument, ns, rounded};
 use crate::acting;
 use crate::number::{self, printable};
 use crate::scalars::{by_label, sum};
@@ -25,13 +25,13 @@ const MAX_OVERHEAD: &str = "stages.max_overhead";
 pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<String> {
     let fact = |key: &str| recording.environment.get(key).map(|v| printable(v, 120));
     let mut lines = Vec::new();
-    lines.push(match clock(recording) {
-        Some(Clock::Stages) => {
+    lines.push(match instrument(recording) == Some(STAGE_TIME.instrument) {
+        true => {
             "clock     nanoseconds of the running kernel, from one tracepoint to the next, as read; \
              figures without a unit are nanoseconds"
                 .into()
         }
-        _ => "clock     nanoseconds of the running kernel, from a function's entry to its exit; \
+        false => "clock     nanoseconds of the running kernel, from a function's entry to its exit; \
               what interrupted a call is not in it; figures without a unit are nanoseconds"
             .to_string(),
     });

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::{Class, Direction};
-use netplumb_model::timing::Clock;
+use netplumb_model::timing::{INSTRUCTIONS, OWN_TIME};
 
 use crate::analysis;
 use crate::diff::Sides;
 use crate::diff::arms::ArmPair;
 use crate::number::printable;
 use crate::times::analysis::classes;
-use crate::times::clock;
+use crate::times::instrument;
 
 /// A class that both sides have.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -49,10 +49,12 @@ pub(super) fn both(
     pairs: &[ArmPair],
     directions: &[Direction],
 ) -> Vec<ClassBoth> {
-    let flipped = match (clock(sides.before), clock(sides.after)) {
-        (Some(Clock::Exact), Some(Clock::Functions)) => false,
-        (Some(Clock::Functions), Some(Clock::Exact)) => true,
-        _ => return Vec::new(),
+    let own = [sides.before, sides.after].map(|side| instrument(side).unwrap_or_default());
+    let (counts, times) = (INSTRUCTIONS.instrument, OWN_TIME.instrument);
+    let flipped = match () {
+        () if own == [counts, times] => false,
+        () if own == [times, counts] => true,
+        () => return Vec::new(),
     };
     let (counted, timed) = match flipped {
         false => (sides.before, sides.after),
