@@ -356,6 +356,8 @@ impl Recording {
             return Cow::Borrowed(self);
         }
         let mut part = self.without_blocks();
+        part.environment
+            .insert(env::CLOCK.into(), instrument.into());
         let mut numbers = Vec::with_capacity(self.blocks.len());
         for block in &self.blocks {
             numbers.push(is_of(block).then_some(part.blocks.len() as u32));
@@ -585,4 +587,47 @@ pub struct Loss {
     pub count: u64,
     /// What it means for the figures.
     pub meaning: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timing::{DELIVERED, FOLLOWED};
+
+    /// Check that a part has the blocks of one instrument and those of none, with all that is
+    /// theirs under their new numbers, and that a recording of one instrument is its own part.
+    #[test]
+    fn parts() {
+        let mut recording = Recording::default();
+        recording
+            .environment
+            .insert(env::CLOCK.into(), "stages".into());
+        for (index, instrument) in (0..).zip(["samples", "stages", "", "samples", "stages"]) {
+            recording.blocks.push(Block {
+                arm: 0,
+                instrument: instrument.into(),
+                index,
+                ledger: Ledger::default(),
+                totals: Vec::new(),
+                entered: 0,
+                returned: 0,
+                duration_ns: 1,
+            });
+            let value = f64::from(index);
+            recording.add(Of::Block(index), &DELIVERED, Item::ONLY, value);
+        }
+        recording.add(Of::Run, &FOLLOWED, Item::ONLY, 7.0);
+        let failed = &mut recording.notes_of(0).failed;
+        failed.insert("functions".into(), "not here".into());
+        assert_eq!(recording.instruments(), ["stages", "functions", "samples"]);
+        let part = recording.part("samples");
+        let indices: Vec<u32> = part.blocks.iter().map(|b| b.index).collect();
+        assert_eq!(indices, [0, 2, 3]);
+        assert_eq!(part.environment[env::CLOCK], "samples");
+        let scalars: Vec<(Of, f64)> = part.scalars.iter().map(|s| (s.of, s.value)).collect();
+        let of_blocks = (0..).zip([0.0, 2.0, 3.0]).map(|(n, v)| (Of::Block(n), v));
+        let wanted: Vec<(Of, f64)> = of_blocks.chain([(Of::Run, 7.0)]).collect();
+        assert_eq!(scalars, wanted);
+        assert!(matches!(part.part("samples"), Cow::Borrowed(_)));
+    }
 }
