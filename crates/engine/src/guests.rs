@@ -169,7 +169,11 @@ pub fn run_in_guests(
     let mut index = Index::of(recording);
     thread::scope(|scope| {
         let mut site = Guests {
-            at_once: options.jobs.clamp(1, turns.len().max(1)),
+            // A clock that is the machine's own runs on while others have its CPUs.
+            at_once: match options.quick && !run.timed.is_empty() {
+                true => 1,
+                false => options.jobs.clamp(1, turns.len().max(1)),
+            },
             scope,
             shared: &shared,
             channel: channel(),
@@ -351,7 +355,7 @@ impl Site for Guests<'_, '_, '_> {
             }
             Ok((origin, Seen::Timed(told, error))) => {
                 self.timed(&ran.turn, ran.first, &origin, &told, keeper.recording);
-                error.map_or(Ok(Ended::Measured), Err)
+                error.map_or(Ok(Ended::Measured), |error| self.ended_by(error))
             }
             Err(error) => Err(error),
         };
@@ -373,17 +377,12 @@ impl Guests<'_, '_, '_> {
         let facts = origin.facts.clone().into_iter().chain(measured.facts);
         recording.environment.extend(facts.filter(of_namespaces));
         let symbols = origin.symbols.as_deref().or_else(|| measured.symbols.get());
-        if first {
-            // Arms that were done before have noted what is the same as well.
-            for notes in recording.notes.values_mut() {
-                let facts = &recording.environment;
-                (notes.facts).retain(|key, value| facts.get(key) != Some(value));
-            }
-        } else {
-            extras::note(recording, turn.arm, &origin.facts);
+        match first {
+            true => forget_what_is_common(recording),
+            false => extras::note(recording, turn.arm, &origin.facts),
         }
         extras::note(recording, turn.arm, &measured.notes);
-        let Shared { plan, options, .. } = self.shared;
+        let options = self.shared.options;
         if let Some(symbols) = symbols {
             let mut translation = Translation::default();
             let nodes = &measured.nodes;
@@ -395,13 +394,14 @@ impl Guests<'_, '_, '_> {
         }
         add_losses(recording, &measured.losses);
         recording.set_most(&QEMU_PEAK, measured.qemu_peak_bytes as f64);
-        match measured.error {
-            // In a scan, that a setting breaks the path is a finding.
-            Some(error) if plan.scan.is_some() && error.is_the_guests() => {
-                Ok(Ended::CannotHere(extras::in_a_line(&error)))
-            }
-            Some(error) => Err(error),
-            None => Ok(Ended::Measured),
+        (measured.error).map_or(Ok(Ended::Measured), |error| self.ended_by(error))
+    }
+
+    /// In a scan, that a setting breaks the path is a finding.
+    fn ended_by(&self, error: EngineError) -> Result<Ended, EngineError> {
+        match self.shared.plan.scan.is_some() && error.is_the_guests() {
+            true => Ok(Ended::CannotHere(extras::in_a_line(&error))),
+            false => Err(error),
         }
     }
 
@@ -416,6 +416,7 @@ impl Guests<'_, '_, '_> {
     ) {
         if first {
             recording.environment.extend(origin.facts.clone());
+            forget_what_is_common(recording);
         } else {
             extras::note(recording, turn.arm, &origin.facts);
         }
@@ -454,6 +455,14 @@ impl Guests<'_, '_, '_> {
                 _ => {}
             }
         }
+    }
+}
+
+/// Arms that were over before the first one have noted as their own what is common to all.
+fn forget_what_is_common(recording: &mut Recording) {
+    for notes in recording.notes.values_mut() {
+        let facts = &recording.environment;
+        (notes.facts).retain(|key, value| facts.get(key) != Some(value));
     }
 }
 

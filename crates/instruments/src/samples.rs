@@ -134,6 +134,17 @@ impl Sampling {
                 "samples are of CPUs, and follow no packet: leave out --one-packet".into(),
             ));
         }
+        let filter = &spec.filter;
+        let narrow = filter.port.is_some()
+            || filter.address.is_some()
+            || filter.interface.is_some()
+            || filter.pid.is_some()
+            || filter.cgroup.is_some();
+        if narrow {
+            return Err(LiveError::Asked(
+                "samples are of all that CPUs do: leave out what chooses packets or tasks".into(),
+            ));
+        }
         let cpus = cpus::online().map_err(system("read which CPUs are online"))?;
         let cpus: Vec<u32> = cpus.into_iter().collect();
         let sampler = Sampler::load(&cpus)?;

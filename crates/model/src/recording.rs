@@ -352,7 +352,7 @@ impl Recording {
     /// measured, with all that is theirs. The recording itself if there is no other.
     pub fn part(&self, instrument: &str) -> Cow<'_, Recording> {
         let is_of = |block: &Block| block.instrument.is_empty() || block.instrument == instrument;
-        if self.blocks.iter().all(is_of) {
+        if matches!(self.instruments()[..], [] | [_]) {
             return Cow::Borrowed(self);
         }
         let mut part = self.without_blocks();
@@ -383,6 +383,21 @@ impl Recording {
         take!(stages);
         take!(hops);
         take!(line_costs);
+        for notes in part.notes.values_mut() {
+            notes.failed.retain(|by, _| by == instrument);
+        }
+        if part.timed.is_empty() {
+            part.attachments.clear();
+            part.calibration.clear();
+        }
+        // What its costs are in; times are in nanoseconds.
+        let totals = part.blocks.iter().find_map(|block| block.totals.first());
+        let quantity = totals.and_then(|t| self.quantities.get(t.quantity as usize));
+        let unit = match quantity.map(|quantity| quantity.unit.as_str()) {
+            None | Some("ns") => "nanoseconds",
+            Some(unit) => unit,
+        };
+        part.environment.insert(env::UNIT.into(), unit.into());
         for scalar in &self.scalars {
             let of = match scalar.of {
                 Of::Block(block) => number(block).map(Of::Block),

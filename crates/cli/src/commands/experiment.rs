@@ -72,6 +72,15 @@ impl How<'_> {
         }
     }
 
+    /// Whether it is shown in a form that one instrument's figures have alone.
+    fn is_one_output(&self) -> bool {
+        let written = match self.shown {
+            Shown::Report(show, _) => show.outputs.wanted(),
+            Shown::Rates(_) => false,
+        };
+        written || self.for_programs() || self.page.wanted()
+    }
+
     fn check(&self) -> anyhow::Result<()> {
         self.page.check()?;
         match self.shown {
@@ -95,6 +104,11 @@ pub(crate) fn run(
     how.check()?;
     how.options.seeds = experiment.blocks.seeds;
     let asked = instruments_of(experiment)?;
+    if asked.len() > 1 && kind != Kind::Frames && how.is_one_output() {
+        let why = "several instruments have no such output together: leave it out, and take it of \
+                   one of them afterwards, with `plumb report FILE --clock CLOCK`";
+        return Err(Usage(why.into()).into());
+    }
     if kind == Kind::Frames {
         let (plan, guests) = (frames(experiment, &how)?, guests(experiment, &asked)?);
         return super::bench::run_plan(&plan, &guests, &experiment.name, &how, cache);
@@ -151,6 +165,10 @@ fn in_guests(
     if exact {
         check_exact(experiment)?;
     }
+    if !timed.is_empty() && experiment.blocks.seeds() > 1 {
+        let why = "seeds are for `exact` alone: leave out the other instruments, or the seeds";
+        return Err(Usage(why.into()).into());
+    }
     let run = GuestRun {
         exact,
         timed,
@@ -184,21 +202,22 @@ fn instruments_of(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn In
             Kind::Frames => {
                 let looks_on = [EXACT, registry::BESIDE_RATES.name()].contains(&name.as_str());
                 let why = "`rates` measure frames, and `exact` and `samples` where their time goes";
-                (found.is_clock() && !looks_on).then_some(why.to_string())
+                match found.unavailable(lab).filter(|_| looks_on && name != EXACT) {
+                    Some((why, remedy)) => Some(cannot_in(name, lab, why, remedy)),
+                    None => (found.is_clock() && !looks_on).then_some(why.to_string()),
+                }
             }
             _ if !found.is_clock() => Some(format!(
                 "`{name}` measures frames, and this workload is of kind {kind}"
             )),
-            _ => found.unavailable(lab).map(|(why, remedy)| {
-                format!("`{name}` can't measure in the lab {lab}: {why}; {remedy}")
-            }),
+            _ => (found.unavailable(lab)).map(|(why, remedy)| cannot_in(name, lab, why, remedy)),
         };
         if let Some(why) = cannot {
             return Err(CannotHere(why).into());
         }
-        if name == STAGES && !experiment.functions.is_empty() {
-            let why = "stages have no functions to choose: use --clock functions";
-            return Err(Usage(why.into()).into());
+        if ![EXACT, FUNCTIONS].contains(&name.as_str()) && !experiment.functions.is_empty() {
+            let why = format!("{name} have no functions to choose: use --clock functions");
+            return Err(Usage(why).into());
         }
         if all.iter().any(|one| one.name() == name) {
             return Err(Usage(format!("`{name}` is named twice")).into());
@@ -206,6 +225,10 @@ fn instruments_of(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn In
         all.push(found);
     }
     Ok(all)
+}
+
+fn cannot_in(name: &str, lab: Lab, why: &str, remedy: &str) -> String {
+    format!("`{name}` can't measure in the lab {lab}: {why}; {remedy}")
 }
 
 /// What each instrument is to do.
@@ -318,7 +341,9 @@ fn source(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<Source> {
     let arms = experiment.arms();
     let blocks = experiment.block_count();
     let probes = &experiment.probes;
-    let each = arms.len() as u32 * blocks * if probes.measure_cost { 2 } else { 1 };
+    let instruments = experiment.instruments.as_ref().map_or(1, Vec::len) as u32;
+    let turns = instruments.max(1) + u32::from(probes.measure_cost);
+    let each = arms.len() as u32 * blocks * turns;
     let time = experiment.blocks.time.map(|time| time.0);
     Ok(Source::Packets(PacketPlan {
         arms,

@@ -13,7 +13,7 @@ use netplumb_model::experiment::{
 use super::command::CommandArgs;
 use super::experiment::{self, How, Shown};
 use super::flags::{KnobArgs, OfPackets};
-use super::live::{LiveArgs, check, check_exact};
+use super::live::{EXACT, LiveArgs, check, check_exact};
 use super::page::PageArgs;
 use super::report::ShowArgs;
 use crate::exit::Usage;
@@ -170,8 +170,12 @@ impl PathArgs {
                 Lab::Vm => 1,
                 _ => experiment.arms().len() as u32,
             };
-            let twice = if live.measure_cost { 2 } else { 1 };
-            let each = of_all * experiment.block_count() * twice;
+            let instruments = match lab {
+                Lab::Vm => 1,
+                _ => experiment.instruments.as_ref().map_or(1, Vec::len) as u32,
+            };
+            let turns = instruments + u32::from(live.measure_cost);
+            let each = of_all * experiment.block_count() * turns;
             let whole = match (live.duration, lab) {
                 (None, Lab::Vm) => None,
                 (None, _) => Some(DURATION),
@@ -190,12 +194,15 @@ impl PathArgs {
         }
         let words = |key: &str| self.knobs.levels(key).into_iter();
         let families: Vec<&str> = words("family").collect();
+        // Where all is counted as well, the arms say it.
+        let counts = live.lab == Lab::Vm && live.asks(EXACT);
         Filter {
             proto: words("proto")
+                .filter(|_| !counts)
                 .filter_map(|word| word.parse().ok())
                 .collect(),
             family: match families[..] {
-                [one] => one.parse().ok(),
+                [one] if !counts => one.parse().ok(),
                 _ => None,
             },
             port: live.port,

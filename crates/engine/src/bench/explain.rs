@@ -10,7 +10,7 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_model::bench::BenchArm;
 use netplumb_model::class::Link;
 use netplumb_model::message::{CountPlan, Reply, Request};
-use netplumb_model::recording::{Ledger, Recording, env};
+use netplumb_model::recording::{Arm, Ledger, Recording, env};
 use netplumb_model::timing::INSTRUCTIONS;
 
 use super::guest::{GuestLab, in_guest};
@@ -87,10 +87,17 @@ pub fn explain(
             facts(key, value.clone());
         }
     }
-    let arms: Vec<u32> = (paths.iter())
-        .map(|path| arm_of(recording, path, &paths))
-        .collect();
-    let turns: Vec<Turn> = (arms.iter())
+    // By the numbers that their arms have, or get when it is their turn.
+    let mut new = recording.arms.len() as u32;
+    let mut numbered: BTreeMap<u32, (BenchArm, Arm)> = BTreeMap::new();
+    for path in &paths {
+        let arm = path.arm(&paths);
+        let known = recording.arms.iter().position(|a| a.knobs == arm.knobs);
+        let number = known.map_or(new, |at| at as u32);
+        new += u32::from(known.is_none());
+        numbered.insert(number, (*path, arm));
+    }
+    let turns: Vec<Turn> = (numbered.keys())
         .map(|arm| Turn {
             arm: *arm as usize,
             by: 0,
@@ -101,7 +108,7 @@ pub fn explain(
     let mut index = Index::of(recording);
     let mut keeper = Keeper::new(recording, save, &options.cancel);
     let mut site = OneAtATime::new(Counting {
-        paths: arms.into_iter().zip(paths).collect(),
+        paths: numbered,
         plan,
         lab,
         origin: &origin,
@@ -118,8 +125,8 @@ pub fn explain(
 
 /// Guests that count what frames cost along a path each.
 struct Counting<'a> {
-    /// By the numbers of their arms.
-    paths: BTreeMap<u32, BenchArm>,
+    /// By the numbers of their arms, which come in this order where they are new.
+    paths: BTreeMap<u32, (BenchArm, Arm)>,
     plan: ExplainPlan,
     lab: &'a GuestLab<'a>,
     origin: &'a Origin,
@@ -131,9 +138,12 @@ impl Alone for Counting<'_> {
     fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
         let recording = &mut *keeper.recording;
         let arm = turn.arm as u32;
-        let Some(path) = self.paths.get(&arm) else {
+        let Some((path, new)) = self.paths.get(&arm) else {
             return Ok(Ended::Measured);
         };
+        if recording.arms.len() == turn.arm {
+            recording.arms.push(new.clone());
+        }
         (self.lab.tell)(Progress::Arm(recording.arms[turn.arm].name.clone()));
         let request = CountPlan {
             arm: *path,
@@ -162,17 +172,6 @@ impl Alone for Counting<'_> {
             None => Ended::Measured,
         })
     }
-}
-
-/// The number of the arm that a path is, which may be among those whose rates there are.
-fn arm_of(recording: &mut Recording, path: &BenchArm, paths: &[BenchArm]) -> u32 {
-    let arm = path.arm(paths);
-    let known = recording.arms.iter().position(|a| a.knobs == arm.knobs);
-    let at = known.unwrap_or_else(|| {
-        recording.arms.push(arm);
-        recording.arms.len() - 1
-    });
-    at as u32
 }
 
 /// One guest, and what it told.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use netplumb_model::bench::Measured;
 use netplumb_model::class::Class;
 use netplumb_model::quantity::{Kind, Of, Repeats};
-use netplumb_model::recording::{Arm, Recording};
+use netplumb_model::recording::{Arm, Block, Recording};
 use netplumb_model::symbol::base_name;
 use netplumb_model::timing::{INSTRUCTIONS, StageKind};
 
@@ -193,9 +193,22 @@ impl<'r> Samples<'r> {
             let view = views.find(|view| view.arm == arm && view.class == class);
             return timed(view.ok_or_else(missing)?, what);
         }
+        // Of a bench, blocks of another instrument have costs of another quantity.
+        let known = |name: &str| {
+            self.recording
+                .quantities
+                .iter()
+                .position(|q| q.name == name)
+        };
+        let id = what.quantity.and_then(known).map(|id| id as u32);
+        let is_of = |quantity: u32| id.is_none_or(|id| id == quantity);
+        let has = |block: &Block| {
+            block.totals.is_empty() || block.totals.iter().any(|t| is_of(t.quantity))
+        };
         let mut sums: BTreeMap<u32, u64> = (0..)
             .zip(&self.recording.blocks)
-            .filter(|(_, block)| block.arm as usize == arm)
+            .filter(|(_, block)| block.arm as usize == arm && has(block))
+            .filter(|(_, block)| self.rates.is_empty() || !block.totals.is_empty())
             .map(|(n, _)| (n, 0))
             .collect();
         let is_part = |function: u32| {
@@ -207,7 +220,8 @@ impl<'r> Samples<'r> {
             }
         };
         let is_class = self.recording.arms[arm].proto == class.proto;
-        for cost in self.recording.costs.iter().filter(|_| is_class) {
+        let costs = self.recording.costs.iter();
+        for cost in costs.filter(|cost| is_class && is_of(cost.quantity)) {
             let node = &self.recording.nodes[cost.node as usize];
             if let Some(sum) = sums.get_mut(&cost.block)
                 && cost.direction == class.direction
@@ -248,6 +262,9 @@ impl<'r> Samples<'r> {
             };
             let of = self.recording.blocks.get(block as usize);
             let counts = self.rates.get(block as usize).is_none_or(Option::is_some);
+            // What another instrument looked at was held up by it.
+            let counts =
+                counts && (self.rates.is_empty() || of.is_some_and(|b| b.instrument == RATES));
             if scalar.quantity as usize == id && counts && of.is_some_and(|b| b.arm as usize == arm)
             {
                 *sums.entry(block).or_default() += scalar.value;

@@ -18,7 +18,13 @@ const ICOUNT_SHIFT: &str = "vm.icount_shift.";
 
 /// Print it.
 pub(super) fn tell(recording: &Recording, for_programs: bool) {
-    let text = render(recording);
+    let instruments = recording.instruments();
+    let text: String = match instruments[..] {
+        [_, _, ..] => (instruments.iter())
+            .map(|name| format!("{name}: {}", render(&recording.part(name))))
+            .collect(),
+        _ => render(recording),
+    };
     if for_programs {
         // Standard output is for what programs read; the counters are in there.
         eprint!("{text}");

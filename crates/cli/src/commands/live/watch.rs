@@ -1,6 +1,7 @@
 //! The live view: draws what there is after each block, and ends the run at a key.
 //! Where there is no terminal, a line every second.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,11 +97,11 @@ impl Watcher {
             Mode::Lines { last } => {
                 if last.is_none_or(|last| last.elapsed() >= LINE_EVERY) {
                     *last = Some(Instant::now());
-                    eprintln!("{}", View::of(recording, TOP).line());
+                    eprintln!("{}", View::of(&of_last(recording), TOP).line());
                 }
             }
             Mode::Screen(screen) => {
-                let view = View::of(recording, TOP);
+                let view = View::of(&of_last(recording), TOP);
                 // A terminal that is gone shows nothing: the run goes on.
                 let _ = screen.terminal.draw(|frame| view.render(frame));
             }
@@ -189,5 +190,14 @@ fn wait_for_key(over: &AtomicBool, ended: &AtomicBool, cancel: &AtomicBool) {
             cancel.store(true, Ordering::Relaxed);
             return;
         }
+    }
+}
+
+/// Of several instruments, what the one measured that had the last turn.
+fn of_last(recording: &Recording) -> Cow<'_, Recording> {
+    let mut names = recording.blocks.iter().rev().map(|b| b.instrument.as_str());
+    match names.find(|name| !name.is_empty()) {
+        Some(name) => recording.part(name),
+        None => Cow::Borrowed(recording),
     }
 }
