@@ -14,7 +14,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use common::{Place, Running, skip};
-use netplumb_model::recording::env;
+use netplumb_model::class::Direction;
+use netplumb_model::recording::{Cost, env};
 
 /// Whether instruments can be attached and namespaces made here; says so if not.
 fn is_root() -> bool {
@@ -175,6 +176,68 @@ fn a_run_between_namespaces() {
     assert!(namespaces(&run_name(&ran.stderr)).is_empty());
     assert!(ran.stdout.contains("udp"), "{}", ran.stdout);
     place.run("report run.plumb").code(0);
+}
+
+/// Check that several instruments measure the same arms, each in blocks of its own; that the
+/// report has a part for each, and other forms one that is chosen; and that samples are costs in
+/// nanoseconds that add up, of what is sent and of what is received.
+#[test]
+fn several_instruments() {
+    if !is_root() {
+        return;
+    }
+    let place = Place::new();
+    let both = "path --lab netns --clock stages,samples --duration 4s --blocks 5 --stream";
+    let ran = place.run(&format!("{both} -o both.plumb"));
+    if ran.status.code() == Some(3) {
+        skip(&format!("no such instruments here: {}", ran.stderr.trim()));
+        return;
+    }
+    ran.code(0);
+    let parts = ["Instrument stages", "Instrument samples"];
+    let found = parts.map(|part| ran.stdout.find(part));
+    assert!(found[0] < found[1] && found[0].is_some(), "{}", ran.stdout);
+    let recording = place.recording("both.plumb");
+    assert_eq!((recording.arms.len(), recording.blocks.len()), (1, 10));
+    let samples = recording.part("samples");
+    assert!(samples.stages.is_empty() && samples.blocks.len() == 5);
+    let quantity = &recording.quantities[samples.costs[0].quantity as usize];
+    assert_eq!(
+        (quantity.name.as_str(), quantity.unit.as_str()),
+        ("CPU time", "ns")
+    );
+    for (number, block) in (0..).zip(&samples.blocks) {
+        let of_block = samples.costs.iter().filter(|cost| cost.block == number);
+        let sum: u64 = of_block.map(|cost| cost.own).sum();
+        assert_eq!(block.kernel(), sum, "block {number}");
+    }
+    for direction in [Direction::Tx, Direction::Rx] {
+        let is = |cost: &&Cost| cost.direction == direction;
+        assert!(samples.costs.iter().any(|cost| is(&cost)), "no {direction}");
+    }
+    assert!(recording.part("stages").costs.is_empty());
+    let refused = place.run("report both.plumb --csv");
+    refused.code(2);
+    assert!(refused.stderr.contains("--clock"), "{}", refused.stderr);
+    for form in [
+        "--csv",
+        "--json",
+        "--folded",
+        "--callgrind",
+        "--pprof p.gz",
+        "--html p.html",
+    ] {
+        place
+            .run(&format!("report both.plumb --clock samples {form}"))
+            .code(0);
+    }
+    let early = place.run(&format!("{both} --json"));
+    early.code(2);
+    assert!(
+        early.stderr.contains("several instruments"),
+        "{}",
+        early.stderr
+    );
 }
 
 /// Check that without a terminal the live view is lines.
