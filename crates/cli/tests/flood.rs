@@ -129,21 +129,24 @@ fn softirqs_are_not_the_senders() {
         );
     }
     assert!(judged.len() >= MIN_FUNCTIONS, "only {}", judged.len());
+    let mut far_off = Vec::new();
     for (name, of) in seen.functions.keys().zip(&judged) {
-        let off_by = (of.after - of.before).abs();
         let [before, after] = seen.interruptions[name];
         let calls = f64::from(BLOCKS * PACKETS);
         let ways_in = INTO_HANDLER_INSNS * after.saturating_sub(before) as f64 / calls;
         // What is certain of a difference is no more than the ways into handlers explain.
         let ratio = of.ratio.unwrap();
         let certain = (ratio.low - 1.0).max(1.0 - ratio.high).max(0.0) * of.before;
-        assert!(
-            !of.verdict.differs() || certain <= ways_in,
-            "{name}: {of:?}"
-        );
+        let is_explained = !of.verdict.differs() || certain <= ways_in;
+        assert!(is_explained, "{name}: {of:?}");
         let bound = BOUND_INSNS.max(BOUND_SHARE * of.before);
-        assert!(off_by <= bound, "{name} is off by {off_by}: {of:?}");
+        if (of.after - of.before).abs() > bound {
+            far_off.push(format!("{name}: {of:?}"));
+        }
     }
+    // One call in thousands whose softirq was missed moves one mean; softirqs that are not cut
+    // out move them all.
+    assert!(far_off.len() <= 1, "{far_off:#?}");
     // They were really interrupted, over and above the softirq that receives their packet.
     let [alone, flooded] = seen.interruptions["__x64_sys_sendto"];
     assert!(flooded > alone + 100, "{alone} and {flooded} interruptions");
