@@ -107,7 +107,7 @@ pub fn run_in_guests(
     note_instrument(recording, names.first().copied().unwrap_or_default());
 
     let guests = plan.guests();
-    // Found before the first boot: a wrong name is told at once.
+    // Found before the first boot: a wrong name is an error at once.
     let kernels: Vec<KernelEntry> = guests
         .iter()
         .map(|g| store.find(&g.kernel))
@@ -466,7 +466,7 @@ fn forget_what_is_common(recording: &mut Recording) {
     }
 }
 
-/// Add what a guest told of a block to the blocks that it is in the recording.
+/// Add what a guest reported of a block to the blocks that it is in the recording.
 fn add_told(
     recording: &mut Recording,
     index: &mut Index,

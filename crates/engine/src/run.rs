@@ -1,4 +1,4 @@
-//! How runs go: what they are told beside what is measured, and what they tell.
+//! How runs go: their options, and the progress that they report.
 
 use std::path::PathBuf;
 use std::time::Duration;

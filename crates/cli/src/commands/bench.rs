@@ -50,7 +50,7 @@ pub(super) struct Guests {
     pub(super) rates: bool,
     /// Instructions are counted in some.
     pub(super) count: bool,
-    /// Whether it is told where the time went, too, in blocks of their own; in no guest.
+    /// Whether blocks of their own show where the time went; not in a guest.
     pub(super) beside: bool,
     /// Over what packets run there.
     pub(super) link: Link,

@@ -87,7 +87,7 @@ impl Sampler {
         open.set_constants(settings.as_flattened())
             .map_err(LiveError::programs(SAMPLES))?;
         let object = open.load().map_err(LiveError::programs(SAMPLES))?;
-        // What can't be sampled is told at once.
+        // What can't be sampled is an error at once.
         for cpu in cpus {
             event(*cpu)?;
         }
