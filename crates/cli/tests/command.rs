@@ -91,7 +91,7 @@ fn to_the_instruction() {
         );
         let recording = place.recording("x.plumb");
         check_sums(&recording);
-        assert_eq!(recording.losses, []);
+        assert!(recording.losses.is_empty(), "{:?}", recording.losses);
         assert_eq!(recording.arms[0].proto, Proto::Command);
         let view = class(&recording, 0, Direction::Run);
         assert_eq!(cost(&view, "spin", Some(name)).0, 400_001);
@@ -170,7 +170,7 @@ fn lines() {
         assert_eq!(spin["self_insns"], 400_001, "{name}");
         let recording = place.recording("x.plumb");
         check_sums(&recording);
-        assert_eq!(recording.losses, []);
+        assert!(recording.losses.is_empty(), "{:?}", recording.losses);
         let report = |words: &str| {
             let ran = place.run(&format!("report {words} spin x.plumb"));
             ran.code(0);

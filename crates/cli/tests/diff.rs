@@ -27,6 +27,7 @@ fn arm(name: &str, proto: Proto, rules: u32) -> Arm {
             ("kernel".into(), "debian".into()),
             ("nft.rules".into(), rules.to_string()),
         ]),
+        made: None,
     }
 }
 

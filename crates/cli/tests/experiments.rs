@@ -14,7 +14,7 @@ use common::{Place, Ran, Running};
 use netplumb_kernel::layers::LAYERS;
 use netplumb_model::class::{Context, Direction, Link, Proto, Softirq};
 use netplumb_model::experiment::{Experiment, Kind, Lab};
-use netplumb_model::recording::{Arm, Recording, env};
+use netplumb_model::recording::{Arm, Recording};
 
 fn shipped(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -431,7 +431,7 @@ fn other_seeds() {
     );
     let recording = place.recording("path.plumb");
     assert_eq!(recording.arms.len(), 2);
-    assert_eq!(recording.arms[1].knobs[env::SEED_OF], "udp");
+    assert_eq!(recording.arms[1].repeats(), Some("udp"));
     place.run("path --seeds 0").code(2);
 }
 

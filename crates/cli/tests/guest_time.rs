@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use common::{Place, Ran, Running, prints};
 use netplumb_model::class::{Direction, Family, Proto};
 use netplumb_model::recording::{Recording, env};
-use netplumb_model::timing::StageKind;
+use netplumb_model::span::StageKind;
 
 /// Datagrams that `ask` sends, each of which is answered.
 const ASKED: u64 = 3;
@@ -80,9 +80,9 @@ fn timed(place: &Place, words: &str, command: &[&str]) -> Ran {
 
 /// Packets of each direction that went all their way, in a block.
 fn ways(recording: &Recording, block: u32) -> Vec<(Direction, u64)> {
-    let of = |s: &&netplumb_model::recording::Stage| s.block == block && s.kind == StageKind::Total;
-    let ways = recording.stages.iter().filter(of);
-    ways.map(|s| (s.direction, s.times.count)).collect()
+    let all = recording.stages();
+    let ways = all.filter(|(s, stage)| s.block == block && stage.kind == StageKind::Total);
+    ways.map(|(s, _)| (s.direction, s.times.count)).collect()
 }
 
 /// Check that the packets of a command and its peer are followed from its start to its end,
@@ -130,8 +130,10 @@ fn packets_of_a_command_in_functions() {
             let function = recording.nodes[node as usize].function;
             recording.functions[function as usize].name == name
         };
-        let all = recording.timed.iter();
-        all.filter(|t| of(t.node)).map(|t| t.times.count).sum()
+        let all = recording.calls();
+        all.filter(|(_, call)| of(call.node))
+            .map(|(span, _)| span.times.count)
+            .sum()
     };
     assert_eq!(calls("udp_sendmsg"), PACKETS);
     assert_eq!(calls("ip_rcv"), PACKETS);
@@ -196,9 +198,7 @@ fn what_measuring_costs() {
             assert_eq!((block.ledger.offered, block.ledger.delivered), (50, 50));
             assert!(block.duration_ns > 0);
         }
-        let seen: BTreeSet<u32> = (recording.stages.iter().map(|s| s.block))
-            .chain(recording.timed.iter().map(|t| t.block))
-            .collect();
+        let seen: BTreeSet<u32> = recording.spans.iter().map(|span| span.block).collect();
         assert_eq!(seen, BTreeSet::from([0, 3, 4]));
         // The guest's clock counts instructions: probes are some, in every run.
         let latency = |block: u32| {

@@ -42,7 +42,7 @@ fn add(place: &Place, kernels: &[&str]) -> bool {
 #[track_caller]
 fn check_whole(recording: &Recording) {
     assert!(recording.complete);
-    assert_eq!(recording.losses, []);
+    assert!(recording.losses.is_empty(), "{:?}", recording.losses);
     for (id, block) in recording.blocks.iter().enumerate() {
         let arm = &recording.arms[block.arm as usize].name;
         assert!(block.ledger.closes(), "{arm}: {:?}", block.ledger);

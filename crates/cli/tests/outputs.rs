@@ -56,6 +56,7 @@ fn arm(name: &str, proto: Proto) -> Arm {
         forward: false,
         size_bytes: 10,
         knobs: BTreeMap::new(),
+        made: None,
     }
 }
 

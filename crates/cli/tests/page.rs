@@ -37,6 +37,7 @@ fn recording() -> Recording {
             forward: false,
             size_bytes: 10,
             knobs: BTreeMap::new(),
+            made: None,
         }],
         blocks: vec![Block {
             arm: 0,

@@ -55,7 +55,7 @@ fn all_arms(link: &str) {
 /// functions is their sum.
 fn check_sums(recording: &Recording) {
     assert!(recording.complete);
-    assert_eq!(recording.losses, []);
+    assert!(recording.losses.is_empty(), "{:?}", recording.losses);
     assert!(!recording.blocks.is_empty());
     for (id, block) in recording.blocks.iter().enumerate() {
         let arm = &recording.arms[block.arm as usize].name;

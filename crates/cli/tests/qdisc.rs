@@ -31,11 +31,11 @@ fn path(place: &Place, words: &str, qdiscs: &[&str]) -> Ran {
 /// The mean of each stage in each block of an arm, by direction and name.
 fn means(recording: &Recording, arm: u32) -> Vec<BTreeMap<(Direction, String), f64>> {
     let mut blocks = vec![BTreeMap::new(); BLOCKS as usize];
-    for stage in recording.stages.iter().filter(|s| s.times.count > 0) {
-        let block = &recording.blocks[stage.block as usize];
+    for (span, stage) in recording.stages().filter(|(s, _)| s.times.count > 0) {
+        let block = &recording.blocks[span.block as usize];
         if block.arm == arm {
-            let mean_ns = stage.times.total_ns as f64 / stage.times.count as f64;
-            let key = (stage.direction, stage.name.clone());
+            let mean_ns = span.times.total_ns as f64 / span.times.count as f64;
+            let key = (span.direction, stage.name.clone());
             blocks[block.index as usize].insert(key, mean_ns);
         }
     }
@@ -253,8 +253,9 @@ fn as_root_between_namespaces() {
     let recording = place.recording("run.plumb");
     let waited = |arm: u32| -> u64 {
         let of_arm = |block: u32| recording.blocks[block as usize].arm == arm;
-        let waits = (recording.stages.iter()).filter(|s| s.name == "qdisc wait" && of_arm(s.block));
-        waits.map(|s| s.times.count).sum()
+        let waits =
+            (recording.stages()).filter(|(s, of)| of.name == "qdisc wait" && of_arm(s.block));
+        waits.map(|(s, _)| s.times.count).sum()
     };
     assert_eq!(waited(0), 0);
     assert!(waited(1) > 0);

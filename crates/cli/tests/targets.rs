@@ -31,6 +31,7 @@ fn place() -> Place {
             forward: false,
             size_bytes: 10,
             knobs: BTreeMap::new(),
+            made: None,
         }],
         blocks: vec![Block {
             arm: 0,

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use common::{Place, prints};
 use netplumb_model::class::{Direction, Family, Link, Proto};
 use netplumb_model::quantity::{Item, Of};
-use netplumb_model::recording::{Arm, Block, Ledger, Recording, Stage, env};
-use netplumb_model::timing::{FOLLOWED, SEEN, StageKind, Times};
+use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
+use netplumb_model::span::{Span, SpanOf, Stage, StageKind, Times};
+use netplumb_model::timing::{FOLLOWED, SEEN};
 use netplumb_stats::histogram::bucket_of;
 use netplumb_store::Writer;
 
@@ -35,6 +36,7 @@ fn stages(driver_ns: u64) -> Recording {
             forward: false,
             size_bytes: 10,
             knobs: BTreeMap::new(),
+            made: None,
         }],
         complete: true,
         ..Recording::default()
@@ -63,12 +65,15 @@ fn stages(driver_ns: u64) -> Recording {
         ];
         let each = [parts[0], parts[1], parts[0] + parts[1]];
         for (order, ((name, kind), ns)) in names.into_iter().zip(each).enumerate() {
-            recording.stages.push(Stage {
+            recording.spans.push(Span {
                 block: index,
                 direction: Direction::Tx,
-                order: order as u16,
-                name: name.into(),
-                kind,
+                of: SpanOf::Stage(Stage {
+                    order: order as u16,
+                    name: name.into(),
+                    kind,
+                    passed_over: 0,
+                }),
                 times: Times {
                     count: PACKETS,
                     total_ns: ns * PACKETS,
@@ -76,7 +81,6 @@ fn stages(driver_ns: u64) -> Recording {
                     max_ns: ns,
                     buckets: vec![(bucket_of(ns), PACKETS)],
                 },
-                passed_over: 0,
             });
         }
     }
@@ -87,15 +91,15 @@ fn stages(driver_ns: u64) -> Recording {
 fn wild(driver_ns: [u64; 3]) -> Recording {
     let mut recording = stages(600);
     recording.blocks.truncate(3);
-    recording.stages.retain(|s| s.block < 3);
-    for stage in &mut recording.stages {
-        let own_ns = driver_ns[stage.block as usize];
-        let ns = match stage.name.as_str() {
-            "driver" => own_ns,
-            "total" => 1_200 + own_ns,
+    recording.spans.retain(|s| s.block < 3);
+    for span in &mut recording.spans {
+        let own_ns = driver_ns[span.block as usize];
+        let ns = match span.stage().map(|stage| stage.name.as_str()) {
+            Some("driver") => own_ns,
+            Some("total") => 1_200 + own_ns,
             _ => 1_200,
         };
-        stage.times = Times {
+        span.times = Times {
             count: PACKETS,
             total_ns: ns * PACKETS,
             min_ns: ns,

@@ -15,8 +15,9 @@ use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::process::{self, Guest, VmError};
 use netplumb_lab::vm::trial;
 use netplumb_model::class::{Family, Link, Proto};
+use netplumb_model::loss::Loss;
 use netplumb_model::message::{CommandEnd, CommandPlan, Output, Reply, Request, RunPlan};
-use netplumb_model::recording::{Arm, Loss, Recording};
+use netplumb_model::recording::{Arm, Recording};
 use netplumb_model::symbol::is_part;
 use netplumb_model::timing::{INSTRUCTIONS, TimingSpec};
 
@@ -189,6 +190,7 @@ impl CommandRun {
             forward: self.forward,
             size_bytes: 0,
             knobs,
+            made: None,
         }
     }
 
@@ -333,34 +335,25 @@ fn modules(
 }
 
 /// Add what the runs themselves lost. `cut` are those that the instrument saw end early.
-fn add_command_losses(recording: &mut Recording, cut: u64, ends: &[CommandEnd]) {
-    add_loss(
-        recording,
-        "runs cut short",
-        cut + ends.iter().filter(|e| e.stopped).count() as u64,
-        "the command was killed when its time was over: its costs are those until then",
-    );
-    let left = ends.iter().map(|e| e.left.len() as u64).sum();
-    add_loss(
-        recording,
-        "orphaned processes",
-        left,
-        "they were still running when the command had ended, and were killed: what they did then is not counted",
-    );
-    add_loss(
-        recording,
-        "bytes of output not kept",
-        ends.iter().map(|e| e.unkept_bytes).sum(),
-        "the command was not stopped for it, and its costs are whole",
-    );
-}
-
-fn add_loss(recording: &mut Recording, cause: &str, count: u64, meaning: &str) {
-    if count > 0 {
-        recording.losses.push(Loss {
-            cause: cause.into(),
-            count,
-            meaning: meaning.into(),
-        });
+fn add_command_losses(recording: &mut Recording, instrument: &str, cut: u64, ends: &[CommandEnd]) {
+    for (cause, count, meaning) in [
+        (
+            "runs cut short",
+            cut + ends.iter().filter(|e| e.stopped).count() as u64,
+            "the command was killed when its time was over: its costs are those until then",
+        ),
+        (
+            "orphaned processes",
+            ends.iter().map(|e| e.left.len() as u64).sum(),
+            "they were still running when the command had ended, and were killed: what they did \
+             then is not counted",
+        ),
+        (
+            "bytes of output not kept",
+            ends.iter().map(|e| e.unkept_bytes).sum(),
+            "the command was not stopped for it, and its costs are whole",
+        ),
+    ] {
+        recording.add_loss(instrument, Loss::new(cause, count, meaning));
     }
 }

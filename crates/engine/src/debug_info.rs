@@ -11,7 +11,9 @@ use netplumb_instruments::exact::{
     self, FIRST_USER_SYMBOL, Images, Lines, LinesError, Symbol, UserCode, UserSymbol, Window,
 };
 use netplumb_lab::bundle::{Bundle, Entry, Kind};
-use netplumb_model::recording::{FunctionId, LineCost, Loss, Recording, SourceFileId, SourceLine};
+use netplumb_model::loss::Loss;
+use netplumb_model::recording::{FunctionId, LineCost, Recording, SourceFileId, SourceLine};
+use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::collect::Translation;
 
@@ -143,11 +145,9 @@ pub(crate) fn add_lines(
     }
     recording.source_files = sources.files;
     if let Some(why) = failed.first() {
-        recording.losses.push(Loss {
-            cause: "files without lines".into(),
-            count: failed.len() as u64,
-            meaning: format!("{why}; their functions have names, and all costs are right"),
-        });
+        let meaning = format!("{why}; their functions have names, and all costs are right");
+        let loss = Loss::new("files without lines", failed.len() as u64, meaning);
+        recording.add_loss(INSTRUCTIONS.instrument, loss);
     }
 }
 

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use netplumb_instruments::functions::correct::correct;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_model::class::{Context, Direction, Family, Proto};
+use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Declared, Item, Of};
 use netplumb_model::recording::{
-    Attachment, Cost, Function, FunctionId, Loss, Node, NodeId, Recording, Stage, Timed, Total,
+    Attachment, Cost, Function, FunctionId, Node, NodeId, Recording, Total,
 };
+use netplumb_model::span::{Call, Span, SpanOf, Stage, Times};
 use netplumb_model::timing::{
-    ATTACH, Attached, Buckets, Costs, DROPPED, INTERRUPTIONS, OWN_CPU, PAUSED, SEEN, Step, Times,
-    Window,
+    ATTACH, Attached, Costs, DROPPED, INTERRUPTIONS, OWN_CPU, PAUSED, SEEN, Step, Window,
 };
 
 use crate::index::{Index, known};
@@ -22,6 +23,7 @@ const MAX_REFUSED: usize = 100;
 /// One attachment's numbers, as the recording's. Another attachment numbers anew.
 #[derive(Debug)]
 pub(crate) struct Gatherer {
+    instrument: String,
     attached: Attached,
     layers: LayerRules,
     functions: Vec<FunctionId>,
@@ -29,8 +31,9 @@ pub(crate) struct Gatherer {
 }
 
 impl Gatherer {
-    /// Note what is attached.
+    /// Note what an instrument has attached.
     pub(crate) fn new(
+        instrument: &str,
         recording: &mut Recording,
         index: &mut Index,
         layers: &LayerRules,
@@ -71,8 +74,13 @@ impl Gatherer {
         for figure in &attached.figures {
             recording.set_figure(figure.clone());
         }
-        for (name, why) in attached.refused.iter().take(MAX_REFUSED) {
-            recording.unwatched.insert(name.clone(), why.clone());
+        let refused = attached.refused.iter().take(MAX_REFUSED);
+        let mut refused = refused
+            .map(|(name, why)| (name.clone(), why.clone()))
+            .peekable();
+        if refused.peek().is_some() {
+            let unwatched = recording.unwatched.entry(instrument.into()).or_default();
+            unwatched.extend(refused);
         }
         if !attached.shed.is_empty() {
             let shed = attached.shed.join(" ");
@@ -91,16 +99,14 @@ impl Gatherer {
             ),
         ] {
             // The same at each attachment.
-            let noted = recording.losses.iter().any(|l| l.cause == cause);
-            if count > 0 && !noted {
-                recording.losses.push(Loss {
-                    cause: cause.into(),
-                    count: count as u64,
-                    meaning: meaning.into(),
-                });
+            let known = recording.losses.get(instrument);
+            if known.is_some_and(|known| known.iter().any(|loss| loss.cause == cause)) {
+                continue;
             }
+            recording.add_loss(instrument, Loss::new(cause, count as u64, meaning));
         }
         Gatherer {
+            instrument: instrument.into(),
             attached: attached.clone(),
             layers: layers.clone(),
             functions,
@@ -132,7 +138,7 @@ impl Gatherer {
             self.nodes.push(index.node(recording, new));
         }
         self.add_functions(recording, blocks, window);
-        add_stages(recording, blocks, window);
+        self.add_stages(recording, blocks, window);
         let Some(&first) = blocks.first() else {
             return;
         };
@@ -160,7 +166,7 @@ impl Gatherer {
             count(&INTERRUPTIONS, Item::ONLY, interruptions as f64);
         }
         for loss in &window.losses {
-            add_loss(recording, loss);
+            recording.add_loss(&self.instrument, loss.clone());
         }
         // Each window counts its packets from 0: in the recording each is one of its own.
         let told = recording.steps.iter().map(|s| s.packet.saturating_add(1));
@@ -252,50 +258,50 @@ impl Gatherer {
             };
             let key = (block, direction, node.context, id);
             let sum = sums.entry(key).or_default();
-            add_times(&mut sum.0, &of.times);
+            sum.0.add(&of.times);
             sum.1 += corrected_ns;
             sum.2 += uncertainty_ns;
         }
         let added = sums.into_iter().map(
-            |((block, direction, context, node), (times, corrected_ns, uncertainty_ns))| Timed {
+            |((block, direction, context, node), (times, corrected_ns, uncertainty_ns))| Span {
                 block,
                 direction,
-                context,
-                node,
+                of: SpanOf::Call(Call {
+                    context,
+                    node,
+                    corrected_ns,
+                    uncertainty_ns,
+                }),
                 times,
-                corrected_ns,
-                uncertainty_ns,
             },
         );
-        recording.timed.extend(added);
+        recording.spans.extend(added);
     }
-}
 
-fn add_stages(recording: &mut Recording, blocks: &[u32], window: &Window) {
-    let mut strange = 0;
-    for stage in &window.stages {
-        match block_of(recording, blocks, stage.proto, Some(stage.family)) {
-            Some(block) => recording.stages.push(Stage {
-                block,
-                direction: stage.direction,
-                order: stage.order,
-                name: stage.name.clone(),
-                kind: stage.kind,
-                times: stage.times.clone(),
-                passed_over: stage.passed_over,
-            }),
-            None => strange = strange.max(stage.times.count),
+    fn add_stages(&self, recording: &mut Recording, blocks: &[u32], window: &Window) {
+        let mut others = 0;
+        for stage in &window.stages {
+            match block_of(recording, blocks, stage.proto, Some(stage.family)) {
+                Some(block) => recording.spans.push(Span {
+                    block,
+                    direction: stage.direction,
+                    of: SpanOf::Stage(Stage {
+                        order: stage.order,
+                        name: stage.name.clone(),
+                        kind: stage.kind,
+                        passed_over: stage.passed_over,
+                    }),
+                    times: stage.times.clone(),
+                }),
+                None => others = others.max(stage.times.count),
+            }
         }
-    }
-    if strange > 0 {
-        add_loss(
-            recording,
-            &Loss {
-                cause: "packets of other kinds than were asked for".into(),
-                count: strange,
-                meaning: "their stages are in no table".into(),
-            },
+        let loss = Loss::new(
+            "packets of other kinds than were asked for",
+            others,
+            "their stages are in no table",
         );
+        recording.add_loss(&self.instrument, loss);
     }
 }
 
@@ -319,34 +325,4 @@ fn block_of(
         })
     };
     blocks.iter().find(of).copied()
-}
-
-/// Add up two distributions.
-fn add_times(sum: &mut Times, more: &Times) {
-    if more.count == 0 {
-        return;
-    }
-    sum.min_ns = match sum.count {
-        0 => more.min_ns,
-        _ => sum.min_ns.min(more.min_ns),
-    };
-    sum.max_ns = sum.max_ns.max(more.max_ns);
-    sum.count += more.count;
-    sum.total_ns += more.total_ns;
-    let mut buckets: BTreeMap<u16, u64> = sum.buckets.iter().copied().collect();
-    for (bucket, count) in &more.buckets {
-        *buckets.entry(*bucket).or_default() += count;
-    }
-    sum.buckets = buckets.into_iter().collect::<Buckets>();
-}
-
-/// Add a loss to those of its cause.
-pub(crate) fn add_loss(recording: &mut Recording, loss: &Loss) {
-    if loss.count == 0 {
-        return;
-    }
-    match recording.losses.iter_mut().find(|l| l.cause == loss.cause) {
-        Some(known) => known.count += loss.count,
-        None => recording.losses.push(loss.clone()),
-    }
 }

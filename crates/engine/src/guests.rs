@@ -429,7 +429,7 @@ impl Guests<'_, '_, '_> {
             match reply {
                 Reply::Attached(attached) => {
                     let layers = &options.layers;
-                    let new = Gatherer::new(recording, self.index, layers, attached);
+                    let new = Gatherer::new(instrument, recording, self.index, layers, attached);
                     gatherer = Some(new);
                 }
                 Reply::Facts(notes) => extras::note(recording, turn.arm, notes),
@@ -511,7 +511,8 @@ impl<'a> CommandWindows<'a> {
     pub(crate) fn take(&mut self, recording: &mut Recording, layers: &LayerRules, reply: &Reply) {
         match reply {
             Reply::Attached(attached) => {
-                let gatherer = Gatherer::new(recording, &mut self.index, layers, attached);
+                let (by, index) = (&self.instrument, &mut self.index);
+                let gatherer = Gatherer::new(by, recording, index, layers, attached);
                 self.gatherer = Some(gatherer);
             }
             Reply::TimedBlock(told) => {

@@ -238,7 +238,7 @@ impl Probes<'_, '_> {
         }
         (self.tell.borrow_mut())(LiveEvent::Attached(live.attached()));
         let (index, layers) = (&mut self.index, self.options.layers);
-        let gatherer = Gatherer::new(recording, index, layers, live.attached());
+        let gatherer = Gatherer::new(name, recording, index, layers, live.attached());
         self.attached = Some(Probe {
             by,
             name,

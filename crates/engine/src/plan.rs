@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use netplumb_model::class::Link;
 use netplumb_model::experiment::{Experiment, Qdisc, Ruleset, Scan};
 use netplumb_model::message::RunPlan;
-use netplumb_model::recording::{Arm, env};
+use netplumb_model::recording::{Arm, Made, MadeBy};
 
 /// More would not end within a day.
 const MAX_ARMS: usize = 1000;
@@ -97,7 +97,10 @@ impl Plan {
                 let mut repeat = arm.clone();
                 repeat.name = format!("{} seed={seed}", arm.name);
                 repeat.knobs.insert("seed".into(), seed.to_string());
-                repeat.knobs.insert(env::SEED_OF.into(), arm.name.clone());
+                repeat.made = Some(Made {
+                    from: arm.name.clone(),
+                    by: MadeBy::Seed,
+                });
                 self.arms.push(repeat);
             }
         }
@@ -320,7 +323,7 @@ mod tests {
                 "tcp seed=3"
             ]
         );
-        assert_eq!(seeded.arms[5].knobs[env::SEED_OF], "tcp");
+        assert_eq!(seeded.arms[5].repeats(), Some("tcp"));
         let seeds: Vec<u32> = seeded.guests().iter().map(|g| g.seed).collect();
         assert_eq!(seeds, [1, 2, 3]);
         assert_eq!(plan(two).with_seeds(1).unwrap(), plan(two));

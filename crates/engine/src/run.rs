@@ -8,7 +8,8 @@ use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::vm::machine;
 use netplumb_lab::vm::process::Cancel;
 use netplumb_model::class::Link;
-use netplumb_model::recording::{Loss, Recording, env};
+use netplumb_model::loss::Loss;
+use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::INSTRUCTIONS;
 
 /// This program, which is its guests' init as well.
@@ -118,21 +119,7 @@ pub(crate) fn add_losses(recording: &mut Recording, losses: &Losses) {
             "deeper than a kernel stack can be: inclusive costs end there",
         ),
     ] {
-        add_loss(recording, cause, count, meaning);
-    }
-}
-
-/// Add to a recording's losses of a cause.
-pub(crate) fn add_loss(recording: &mut Recording, cause: &str, count: u64, meaning: &str) {
-    if count == 0 {
-        return;
-    }
-    match recording.losses.iter_mut().find(|l| l.cause == cause) {
-        Some(loss) => loss.count += count,
-        None => recording.losses.push(Loss {
-            cause: cause.into(),
-            count,
-            meaning: meaning.into(),
-        }),
+        let loss = Loss::new(cause, count, meaning);
+        recording.add_loss(INSTRUCTIONS.instrument, loss);
     }
 }

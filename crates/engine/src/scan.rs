@@ -8,7 +8,7 @@ use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::process::Extra;
 use netplumb_model::experiment::Scan;
 use netplumb_model::message::{Reply, Request, Setting};
-use netplumb_model::recording::{Arm, Recording, env};
+use netplumb_model::recording::{Arm, Made, MadeBy, Recording};
 
 use crate::error::EngineError;
 use crate::origin::Boot;
@@ -116,13 +116,15 @@ fn arms(base: &[Arm], scan: &Scan, settings: &[Setting]) -> Vec<Arm> {
             format!("{}: {} to {value}", setting.key, setting.value)
         };
         new.name = format!("{}, {told}", arm.name);
-        let mut knob = |key: &str, value: &str| new.knobs.insert(key.into(), value.into());
-        knob(&format!("sysctl.{}", setting.key), value);
-        knob(env::SCAN_SETTING, &told);
-        knob(env::SCAN_BASE, &arm.name);
-        if control {
-            knob(env::SCAN_CONTROL, "yes");
-        }
+        let knob = format!("sysctl.{}", setting.key);
+        new.knobs.insert(knob, value.into());
+        new.made = Some(Made {
+            from: arm.name.clone(),
+            by: MadeBy::Scan {
+                setting: told,
+                control,
+            },
+        });
         new
     };
     for arm in base {
@@ -180,7 +182,7 @@ mod tests {
         );
         assert_eq!(arms.len(), 2 + 2 * 4);
         assert_eq!(arms[5].knobs["sysctl.net.c"], "600");
-        assert_eq!(arms[5].knobs[env::SCAN_BASE], "udp");
+        assert_eq!(arms[5].scanned().map(|(base, ..)| base), Some("udp"));
         assert_eq!(
             skipped(&scan, &settings),
             [

@@ -195,8 +195,7 @@ pub(crate) fn take_up(
     if recording.arms != arms {
         return Err(EngineError::OtherPlan("other arms than this run"));
     }
-    if let Some(other) = (recording.instruments().iter()).find(|name| !names.contains(name)) {
-        let _ = other;
+    if (recording.instruments().iter()).any(|name| !names.contains(name)) {
         return Err(EngineError::OtherPlan("figures of another instrument"));
     }
     let mut done = BTreeSet::new();
@@ -235,13 +234,21 @@ pub(crate) fn take_up(
             });)*
         };
     }
-    retain!(costs, timed, stages, hops, line_costs);
-    // What came of the arms that are run again is forgotten, figures of theirs as well.
-    let whole = |arm: u32| names.iter().all(|name| is_done(arm, name));
-    recording.notes.retain(|arm, _| whole(*arm));
+    retain!(costs, spans, hops, line_costs);
+    // What came of the arms that are run again is forgotten, figures of theirs as well; of an
+    // arm that is run again by some instruments, what came of it by these.
+    let any = |arm: u32| names.iter().any(|name| is_done(arm, name));
+    recording.notes.retain(|arm, notes| {
+        notes.failed.retain(|by, _| is_done(*arm, by));
+        any(*arm) && !notes.is_empty()
+    });
+    let quantities = &recording.quantities;
     recording.scalars.retain_mut(|scalar| match &mut scalar.of {
         Of::Run => true,
-        Of::Arm(arm) => whole(*arm),
+        Of::Arm(arm) => {
+            let quantity = quantities.get(scalar.quantity as usize);
+            quantity.is_some_and(|of| is_done(*arm, &of.instrument))
+        }
         Of::Block(block) => match number(*block) {
             Some(now) => {
                 *block = now;

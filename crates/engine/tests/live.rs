@@ -21,9 +21,10 @@ use netplumb_lab::vm::process::VmError;
 use netplumb_model::class::{Context, Direction, Family, Link, Proto};
 use netplumb_model::message::Exit;
 use netplumb_model::recording::{Arm, Recording, env};
+use netplumb_model::span::{StageKind, Times};
 use netplumb_model::timing::{
-    Attached, BUSY, DELIVERED, Filter, LATENCY_P99, Mechanism, NodeTimes, Selection, StageKind,
-    StageTimes, TimedFunctionInfo, TimedNode, Times, TimingSpec, Window,
+    Attached, BUSY, DELIVERED, Filter, LATENCY_P99, Mechanism, NodeTimes, Selection, StageTimes,
+    TimedFunctionInfo, TimedNode, TimingSpec, Window,
 };
 
 /// What happens to an instrument, told by the test's own.
@@ -161,6 +162,7 @@ fn arm(proto: Proto) -> Arm {
         forward: false,
         size_bytes: 10,
         knobs: Default::default(),
+        made: None,
     }
 }
 
@@ -298,18 +300,18 @@ fn arms_are_interleaved_and_saved_block_by_block() {
     assert_eq!(diary.attached[0].filter.namespaces.len(), 2);
     assert_eq!(diary.attached[0].filter.protos, [Proto::Udp, Proto::Tcp]);
     // What is not of a block's protocol is no part of its way.
-    for timed in &recording.timed {
-        let own = recording.blocks[timed.block as usize].arm == 0;
+    for (span, _) in recording.calls() {
+        let own = recording.blocks[span.block as usize].arm == 0;
         let wanted = if own { Direction::Tx } else { Direction::Other };
-        assert_eq!(timed.direction, wanted);
+        assert_eq!(span.direction, wanted);
     }
-    assert_eq!(recording.timed.len(), 16);
-    assert_eq!(recording.stages.len(), 4);
+    assert_eq!(recording.calls().count(), 16);
+    assert_eq!(recording.stages().count(), 4);
     assert_eq!(recording.functions[1].layer.as_deref(), Some("network"));
     assert_eq!(recording.nodes[1].parent, Some(0));
     assert_eq!(recording.attachments.len(), 2);
     assert_eq!(recording.environment[env::LAB], "netns");
-    assert_eq!(recording.unwatched["ip_rcv"], "inlined");
+    assert_eq!(recording.all_unwatched()["ip_rcv"], "inlined");
     gone(&ran.named);
 }
 
@@ -337,9 +339,8 @@ fn cost_is_measured_against_blocks_without_probes() {
     assert_eq!(ran.diary.borrow().windows.get(), 3);
     assert!(
         recording
-            .timed
-            .iter()
-            .all(|t| recording.blocks[t.block as usize].arm == 0)
+            .calls()
+            .all(|(t, _)| recording.blocks[t.block as usize].arm == 0)
     );
     for quantity in [&DELIVERED, &BUSY, &LATENCY_P99] {
         let of = recording.scalars_of(quantity);

@@ -30,8 +30,8 @@ use std::time::Instant;
 
 use netplumb_model::capability::Verdict;
 use netplumb_model::experiment::Lab;
+use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Declared, Figure};
-use netplumb_model::recording::Loss;
 use netplumb_model::timing::{
     ATTACH_EACH, ATTACH_ONLY, Attached, CALIBRATION, INTERRUPTIONS, OUTSIDE, OWN_TIME, RELEASE,
     Step, TimingSpec, Window,

@@ -18,8 +18,8 @@ use netplumb_kernel::path_rules::PathRules;
 use netplumb_model::capability::Verdict;
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::experiment::Lab;
+use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Declared, Figure, Kind};
-use netplumb_model::recording::Loss;
 use netplumb_model::timing::{
     Attached, CPU_TIME, Costs, Met, NodeCost, PERIOD, Roles, TimingSpec, Window,
 };

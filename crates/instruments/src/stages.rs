@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{Object, RingBufferBuilder};
 use netplumb_model::capability::Verdict;
 use netplumb_model::experiment::Lab;
+use netplumb_model::loss::Loss;
 use netplumb_model::quantity::Declared;
-use netplumb_model::recording::Loss;
 use netplumb_model::timing::{
     Attached, DROPPED, FOLLOWED, Mechanism, SEEN, STAGE_TIME, TimingSpec, Window,
 };

@@ -26,7 +26,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::class::{Family, words};
-use crate::timing::Times;
+use crate::span::Times;
 
 words! {
     /// What is asked of a path.

@@ -14,6 +14,7 @@ mod old;
 mod qdisc;
 mod scan;
 mod time;
+mod within;
 mod workload;
 
 use serde::{Deserialize, Serialize};
@@ -24,13 +25,13 @@ pub use error::ExperimentError;
 pub use figure::{Figure, Marked, number_of};
 pub use knobs::{
     Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, Offload, Recorded, Said, Takes, Vary,
-    Within,
 };
 pub use nft::{Hook, Looks, MAX_RULESET_BYTES, NeverMatching, Nft, Ruleset, TABLE};
 pub use old::current;
 pub use qdisc::Qdisc;
 pub use scan::Scan;
 pub use time::{Share, Time};
+pub use within::Within;
 pub use workload::{Blocks, Filter, Functions, Nics, PACKETS, Probes, Workload};
 
 use crate::class::{Family, Link, Proto, words};

@@ -27,6 +27,25 @@ words! {
     Statistically = "statistically",
 }
 
+words! {
+    /// What the calls of a quantity's costs count.
+    Calls, "kind of calls",
+    /// How often functions were entered.
+    Entries = "entries",
+    /// Samples that were taken in them.
+    Samples = "samples",
+}
+
+impl Calls {
+    /// What they are called in tables: `calls` or `samples`.
+    pub fn title(self) -> &'static str {
+        match self {
+            Calls::Entries => "calls",
+            Calls::Samples => "samples",
+        }
+    }
+}
+
 /// A quantity, as an instrument declares it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Declared {
@@ -40,6 +59,8 @@ pub struct Declared {
     pub kind: Kind,
     /// Whether it is the same in every run.
     pub repeats: Repeats,
+    /// What the calls of its costs count.
+    pub calls: Calls,
     /// What the number of an [`Item`] is: `CPU`, `queue`.
     pub number: Option<&'static str>,
     /// What the label of an [`Item`] is: `cause`, `place`.
@@ -60,6 +81,7 @@ impl Declared {
             unit,
             kind,
             repeats: Repeats::Statistically,
+            calls: Calls::Entries,
             number: None,
             label: None,
         }
@@ -69,6 +91,13 @@ impl Declared {
     #[must_use]
     pub const fn exactly(mut self) -> Declared {
         self.repeats = Repeats::Exactly;
+        self
+    }
+
+    /// Its costs are those of samples.
+    #[must_use]
+    pub const fn sampled(mut self) -> Declared {
+        self.calls = Calls::Samples;
         self
     }
 
@@ -100,6 +129,8 @@ pub struct Quantity {
     pub kind: Kind,
     /// Whether it is the same in every run.
     pub repeats: Repeats,
+    /// What the calls of its costs count.
+    pub calls: Calls,
     /// What the number of an [`Item`] is.
     pub number: Option<String>,
     /// What the label of an [`Item`] is.
@@ -121,6 +152,7 @@ impl From<&Declared> for Quantity {
             unit: declared.unit.into(),
             kind: declared.kind,
             repeats: declared.repeats,
+            calls: declared.calls,
             number: declared.number.map(Into::into),
             label: declared.label.map(Into::into),
         }

@@ -6,15 +6,18 @@
 //! sum over the subtrees of its outermost nodes, an edge the nodes of a function
 //! under those of another. Ids are dense and start at 0.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::bench::Hop;
 use crate::class::{Context, Direction, Family, Link, Proto};
+use crate::loss::Loss;
 use crate::quantity::{Declared, Figure, Item, Of, Quantity, QuantityId, Scalar};
-use crate::timing::{Calibration, Mechanism, StageKind, Step, Times};
+use crate::span::{Call, Span, Stage};
+use crate::timing::{Calibration, Mechanism, Step};
+
+mod part;
 
 /// Index into [`Recording::functions`].
 pub type FunctionId = u32;
@@ -47,11 +50,9 @@ pub struct Recording {
     pub nodes: Vec<Node>,
     /// What each node cost in each block, direction and context.
     pub costs: Vec<Cost>,
-    /// What each node took in each block, direction and context, where the clock is
-    /// one of nanoseconds.
-    pub timed: Vec<Timed>,
-    /// What each stage took.
-    pub stages: Vec<Stage>,
+    /// Times from one event to the next: of functions, each in its calling context, and of the
+    /// stages of a packet's path.
+    pub spans: Vec<Span>,
     /// By what functions were timed.
     pub attachments: Vec<Attachment>,
     /// What the probes cost.
@@ -64,10 +65,11 @@ pub struct Recording {
     pub steps: Vec<Step>,
     /// What single lines of user code cost, of functions whose lines are known.
     pub line_costs: Vec<LineCost>,
-    /// Everything that was lost, missed or could not be attributed.
-    pub losses: Vec<Loss>,
-    /// Functions and tracepoints that could not be watched, each with the reason.
-    pub unwatched: BTreeMap<String, String>,
+    /// Everything that was lost, missed or could not be attributed, by instrument.
+    pub losses: BTreeMap<String, Vec<Loss>>,
+    /// Functions and tracepoints that an instrument could not watch, by instrument, each with
+    /// the reason.
+    pub unwatched: BTreeMap<String, BTreeMap<String, String>>,
     /// Settings that a scan did not try, each with the reason.
     pub untried: BTreeMap<String, String>,
     /// Whether the run reached its end. If not, what is here is still right.
@@ -125,17 +127,6 @@ pub mod env {
     pub const TC_FILES: &str = "files.tc";
     /// Under how many random seeds every arm was to be run.
     pub const SEEDS: &str = "plumb.seeds";
-
-    // Keys of an arm's knobs that are no knobs.
-
-    /// The arm that this one repeats under another seed.
-    pub const SEED_OF: &str = "seed_of";
-    /// Of a scan: the setting, with its values before and after.
-    pub const SCAN_SETTING: &str = "scan.setting";
-    /// Of a scan: the arm that this one is to be compared with.
-    pub const SCAN_BASE: &str = "scan.base";
-    /// Of a scan: nothing is changed in this arm but the writing of a setting.
-    pub const SCAN_CONTROL: &str = "scan.control";
 }
 
 /// One combination of knob levels.
@@ -156,6 +147,51 @@ pub struct Arm {
     pub size_bytes: u32,
     /// Every other knob, by name, as set.
     pub knobs: BTreeMap<String, String>,
+    /// What it is made from, if it is not one of the experiment's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<Made>,
+}
+
+/// How an arm was made from another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    /// The name of the arm that it is compared with.
+    pub from: String,
+    /// By what.
+    pub by: MadeBy,
+}
+
+/// What makes an arm from another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MadeBy {
+    /// Another random seed.
+    Seed,
+    /// A scan, which changes one setting.
+    Scan {
+        /// The setting, with its values before and after.
+        setting: String,
+        /// Whether the setting is written with the value that it has: what is seen then is the
+        /// writing.
+        control: bool,
+    },
+}
+
+impl Arm {
+    /// The arm that this one repeats under another seed.
+    pub fn repeats(&self) -> Option<&str> {
+        let made = self.made.as_ref()?;
+        matches!(made.by, MadeBy::Seed).then_some(made.from.as_str())
+    }
+
+    /// Of an arm of a scan: the arm that it is compared with, the setting, and whether only
+    /// the writing is seen.
+    pub fn scanned(&self) -> Option<(&str, &str, bool)> {
+        let made = self.made.as_ref()?;
+        match &made.by {
+            MadeBy::Seed => None,
+            MadeBy::Scan { setting, control } => Some((&made.from, setting, *control)),
+        }
+    }
 }
 
 /// One measured repetition of one arm.
@@ -348,89 +384,40 @@ impl Recording {
         all
     }
 
-    /// What one instrument measured, as a recording: its blocks and those that none
-    /// measured, with all that is theirs. The recording itself if there is no other.
-    pub fn part(&self, instrument: &str) -> Cow<'_, Recording> {
-        let is_of = |block: &Block| block.instrument.is_empty() || block.instrument == instrument;
-        if matches!(self.instruments()[..], [] | [_]) {
-            return Cow::Borrowed(self);
-        }
-        let mut part = self.without_blocks();
-        part.environment
-            .insert(env::CLOCK.into(), instrument.into());
-        let mut numbers = Vec::with_capacity(self.blocks.len());
-        for block in &self.blocks {
-            numbers.push(is_of(block).then_some(part.blocks.len() as u32));
-            if is_of(block) {
-                part.blocks.push(block.clone());
-            }
-        }
-        let number = |block: u32| numbers.get(block as usize).copied().flatten();
-        macro_rules! take {
-            ($list:ident) => {
-                for one in &self.$list {
-                    if let Some(block) = number(one.block) {
-                        part.$list.push(one.clone());
-                        if let Some(last) = part.$list.last_mut() {
-                            last.block = block;
-                        }
-                    }
-                }
-            };
-        }
-        take!(costs);
-        take!(timed);
-        take!(stages);
-        take!(hops);
-        take!(line_costs);
-        for notes in part.notes.values_mut() {
-            notes.failed.retain(|by, _| by == instrument);
-        }
-        if part.timed.is_empty() {
-            part.attachments.clear();
-            part.calibration.clear();
-        }
-        // What its costs are in; times are in nanoseconds.
-        let totals = part.blocks.iter().find_map(|block| block.totals.first());
-        let quantity = totals.and_then(|t| self.quantities.get(t.quantity as usize));
-        let unit = match quantity.map(|quantity| quantity.unit.as_str()) {
-            None | Some("ns") => "nanoseconds",
-            Some(unit) => unit,
-        };
-        part.environment.insert(env::UNIT.into(), unit.into());
-        for scalar in &self.scalars {
-            let of = match scalar.of {
-                Of::Block(block) => number(block).map(Of::Block),
-                of => Some(of),
-            };
-            part.scalars.extend(of.map(|of| Scalar {
-                of,
-                ..scalar.clone()
-            }));
-        }
-        Cow::Owned(part)
+    /// The times of functions.
+    pub fn calls(&self) -> impl Iterator<Item = (&Span, &Call)> {
+        let call = |span| Some((span, Span::call(span)?));
+        self.spans.iter().filter_map(call)
     }
 
-    /// The same without its blocks and what is theirs.
-    fn without_blocks(&self) -> Recording {
-        Recording {
-            environment: self.environment.clone(),
-            experiment_toml: self.experiment_toml.clone(),
-            quantities: self.quantities.clone(),
-            arms: self.arms.clone(),
-            notes: self.notes.clone(),
-            functions: self.functions.clone(),
-            source_files: self.source_files.clone(),
-            nodes: self.nodes.clone(),
-            attachments: self.attachments.clone(),
-            calibration: self.calibration.clone(),
-            steps: self.steps.clone(),
-            losses: self.losses.clone(),
-            unwatched: self.unwatched.clone(),
-            untried: self.untried.clone(),
-            complete: self.complete,
-            ..Recording::default()
+    /// The times of stages.
+    pub fn stages(&self) -> impl Iterator<Item = (&Span, &Stage)> {
+        let stage = |span| Some((span, Span::stage(span)?));
+        self.spans.iter().filter_map(stage)
+    }
+
+    /// Everything that was lost, whichever instrument lost it.
+    pub fn all_losses(&self) -> impl Iterator<Item = &Loss> {
+        self.losses.values().flatten()
+    }
+
+    /// Add to the losses of an instrument by their cause. Nothing lost is no loss.
+    pub fn add_loss(&mut self, instrument: &str, loss: Loss) {
+        if loss.count == 0 {
+            return;
         }
+        let losses = self.losses.entry(instrument.into()).or_default();
+        match losses.iter_mut().find(|known| known.cause == loss.cause) {
+            Some(known) => known.count = known.count.saturating_add(loss.count),
+            None => losses.push(loss),
+        }
+    }
+
+    /// All that could not be watched with its reason, whichever instrument tried.
+    pub fn all_unwatched(&self) -> BTreeMap<&str, &str> {
+        let each = self.unwatched.values().flatten();
+        each.map(|(name, why)| (name.as_str(), why.as_str()))
+            .collect()
     }
 
     /// The path and number of a line.
@@ -527,45 +514,6 @@ pub struct Cost {
     pub own: u64,
 }
 
-/// What one node took in one block, direction and context.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Timed {
-    /// Index into [`Recording::blocks`].
-    pub block: u32,
-    /// What was done with the packet.
-    pub direction: Direction,
-    /// Whose time it was.
-    pub context: Context,
-    /// The node.
-    pub node: NodeId,
-    /// Inclusive times of its calls, as read; what interrupted them is cut out.
-    pub times: Times,
-    /// Their sum, less the probes' own cost: the reading's bias for each call, and
-    /// a pair's cost for each timed call below it.
-    pub corrected_ns: f64,
-    /// Half the width of the 95 % interval of that, from the calibration's.
-    pub uncertainty_ns: f64,
-}
-
-/// What one stage took in one block.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Stage {
-    /// Index into [`Recording::blocks`].
-    pub block: u32,
-    /// `tx`, `rx` or `forward`.
-    pub direction: Direction,
-    /// Its place on the way, from 0.
-    pub order: u16,
-    /// What it is called.
-    pub name: String,
-    /// Work or wait.
-    pub kind: StageKind,
-    /// Of the packets that went through it.
-    pub times: Times,
-    /// Of all packets on this way, those that did not meet it.
-    pub passed_over: u64,
-}
-
 /// By what a function was timed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
@@ -591,58 +539,4 @@ pub struct LineCost {
     pub source: SourceLine,
     /// Instructions executed.
     pub insns: u64,
-}
-
-/// Something that was lost, missed or could not be attributed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Loss {
-    /// What happened, in a few words.
-    pub cause: String,
-    /// How often.
-    pub count: u64,
-    /// What it means for the figures.
-    pub meaning: String,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::timing::{DELIVERED, FOLLOWED};
-
-    /// Check that a part has the blocks of one instrument and those of none, with all that is
-    /// theirs under their new numbers, and that a recording of one instrument is its own part.
-    #[test]
-    fn parts() {
-        let mut recording = Recording::default();
-        recording
-            .environment
-            .insert(env::CLOCK.into(), "stages".into());
-        for (index, instrument) in (0..).zip(["samples", "stages", "", "samples", "stages"]) {
-            recording.blocks.push(Block {
-                arm: 0,
-                instrument: instrument.into(),
-                index,
-                ledger: Ledger::default(),
-                totals: Vec::new(),
-                entered: 0,
-                returned: 0,
-                duration_ns: 1,
-            });
-            let value = f64::from(index);
-            recording.add(Of::Block(index), &DELIVERED, Item::ONLY, value);
-        }
-        recording.add(Of::Run, &FOLLOWED, Item::ONLY, 7.0);
-        let failed = &mut recording.notes_of(0).failed;
-        failed.insert("functions".into(), "not here".into());
-        assert_eq!(recording.instruments(), ["stages", "functions", "samples"]);
-        let part = recording.part("samples");
-        let indices: Vec<u32> = part.blocks.iter().map(|b| b.index).collect();
-        assert_eq!(indices, [0, 2, 3]);
-        assert_eq!(part.environment[env::CLOCK], "samples");
-        let scalars: Vec<(Of, f64)> = part.scalars.iter().map(|s| (s.of, s.value)).collect();
-        let of_blocks = (0..).zip([0.0, 2.0, 3.0]).map(|(n, v)| (Of::Block(n), v));
-        let wanted: Vec<(Of, f64)> = of_blocks.chain([(Of::Run, 7.0)]).collect();
-        assert_eq!(scalars, wanted);
-        assert!(matches!(part.part("samples"), Cow::Borrowed(_)));
-    }
 }

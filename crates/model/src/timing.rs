@@ -10,8 +10,9 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::class::{Context, Direction, Family, Proto, words};
+use crate::loss::Loss;
 use crate::quantity::{Declared, Figure, Kind, Quantity};
-use crate::recording::Loss;
+use crate::span::{StageKind, Times};
 
 words! {
     /// By what a function or a stage is watched, the best first.
@@ -99,34 +100,6 @@ pub struct TimingSpec {
     pub mechanism: Option<Mechanism>,
     /// So many packets are to be told one by one, with the time of each step.
     pub one_packet: u32,
-}
-
-/// Sub-buckets of an octave, as a power of two.
-pub const SUB_BITS: u32 = 4;
-/// Buckets of a histogram: times below 16 ns have one each, above that each octave
-/// has 16, up to 2^35 - 1 ns, 34 s.
-pub const BUCKETS: usize = 512;
-
-/// A log-linear histogram of nanoseconds: counts by bucket, ascending, none zero.
-///
-/// Bucket `b` below 16 is the value `b`. Above, with `o = b / 16 + 3` and
-/// `s = b % 16`, it holds `(16 + s) << (o - 4)` up to the next bucket's first. The
-/// last bucket also takes what is longer.
-pub type Buckets = Vec<(u16, u64)>;
-
-/// How a distribution of times is summed up.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Times {
-    /// How many.
-    pub count: u64,
-    /// Their sum, as read.
-    pub total_ns: u64,
-    /// The shortest; 0 where there are none.
-    pub min_ns: u64,
-    /// The longest.
-    pub max_ns: u64,
-    /// All of them, as read.
-    pub buckets: Buckets,
 }
 
 /// A function in one calling context. A parent comes before its children.
@@ -251,19 +224,6 @@ pub struct NodeTimes {
     pub interruptions: u64,
 }
 
-words! {
-    /// What a stage is.
-    StageKind, "kind of stage",
-    /// The CPU works on the packet.
-    Work = "work",
-    /// It waits for something.
-    Wait = "wait",
-    /// What no stage explains.
-    Unaccounted = "unaccounted",
-    /// The whole way, which the others add up to.
-    Total = "total",
-}
-
 /// One stage of the way of packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StageTimes {
@@ -361,7 +321,7 @@ pub const OWN_TIME: Declared = Declared::new("functions", "own time", "ns", Kind
 pub const INSTRUCTIONS: Declared =
     Declared::new("exact", "instructions", "instructions", Kind::Count).exactly();
 /// CPU time, by samples of what CPUs did.
-pub const CPU_TIME: Declared = Declared::new("samples", "CPU time", "ns", Kind::Duration);
+pub const CPU_TIME: Declared = Declared::new("samples", "CPU time", "ns", Kind::Duration).sampled();
 
 /// A way of packets by the places of [`Window::ledger`], whose names come after the
 /// protocol's there.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use libbpf_sys as sys;
 use netplumb_model::bench::Handled;
-use netplumb_model::timing::Times;
+use netplumb_model::span::Times;
 use netplumb_sys::bpf::{BpfError, Opened, raw};
 use netplumb_sys::netns::Namespace;
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use netplumb_model::bench::FrameKind;
-use netplumb_model::timing::{BUCKETS, Times};
+use netplumb_model::span::{BUCKETS, Times};
 
 use crate::Site;
 

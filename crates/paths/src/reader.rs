@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use netplumb_model::timing::{BUCKETS, SUB_BITS, Times};
+use netplumb_model::span::{BUCKETS, SUB_BITS, Times};
 
 use crate::error::PathError;
 use crate::layout;

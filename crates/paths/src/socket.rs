@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use netplumb_model::bench::{FrameKind, Handled, Stamp};
-use netplumb_model::timing::Times;
+use netplumb_model::span::Times;
 use netplumb_sys::cpus;
 use netplumb_sys::proc::counters::Counters;
 use netplumb_workload::mark::{self, mark};

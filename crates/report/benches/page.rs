@@ -55,6 +55,7 @@ fn recording() -> Recording {
             forward: false,
             size_bytes: 10,
             knobs: BTreeMap::new(),
+            made: None,
         }],
         blocks: vec![Block {
             arm: 0,

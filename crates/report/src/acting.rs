@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::experiment::Idle;
 use netplumb_model::experiment::acting::{called, setting};
-use netplumb_model::recording::{Recording, env};
+use netplumb_model::recording::Recording;
 
 use crate::number::printable;
 use crate::seeds::is_repeat;
@@ -35,11 +35,10 @@ fn idle(recording: &Recording, arm: usize) -> BTreeMap<String, Idle> {
 pub(crate) fn footer(recording: &Recording) -> Vec<String> {
     const ARMS: usize = 4;
     let arms = 0..recording.arms.len();
-    let knobs = |arm: usize| &recording.arms[arm].knobs;
     let shown: Vec<usize> = arms
         .filter(|arm| {
-            let scanned = knobs(*arm).contains_key(env::SCAN_SETTING);
-            !scanned && !is_repeat(&recording.arms[*arm])
+            let arm = &recording.arms[*arm];
+            arm.scanned().is_none() && !is_repeat(arm)
         })
         .collect();
     let mut found: BTreeMap<Idle, Vec<usize>> = BTreeMap::new();
@@ -68,8 +67,7 @@ pub(crate) fn footer(recording: &Recording) -> Vec<String> {
 
 /// What of the settings of a scan's arm could not act; nothing where one could.
 pub(crate) fn of_scanned(recording: &Recording, arm: usize) -> Option<String> {
-    let arm_knobs = &recording.arms[arm].knobs;
-    let setting = arm_knobs.get(env::SCAN_SETTING)?;
+    let (_, setting, _) = recording.arms[arm].scanned()?;
     let idle = idle(recording, arm);
     let of_setting = |key: &str| {
         let key = key.strip_prefix("sysctl.").unwrap_or(key);

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::{Class, Context, Direction, Proto};
-use netplumb_model::quantity::{Quantity, QuantityId, Repeats};
+use netplumb_model::quantity::{Calls, Quantity, QuantityId, Repeats};
 use netplumb_model::recording::{Arm, Cost, FunctionId, NodeId, Recording};
-use netplumb_model::timing::{CPU_TIME, INSTRUCTIONS};
+use netplumb_model::timing::INSTRUCTIONS;
 use netplumb_stats::welch::Mean;
 
 use crate::number::{per_packet, printable};
@@ -106,7 +106,7 @@ impl ClassView<'_> {
 
     /// Whether it was sampled: calls are how many samples there are.
     pub(crate) fn is_sampled(&self) -> bool {
-        self.quantity.is(&CPU_TIME)
+        self.quantity.calls == Calls::Samples
     }
 
     /// A cost's share of one packet, run or second.

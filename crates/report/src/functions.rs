@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use netplumb_model::quantity::{Quantity, Repeats};
+use netplumb_model::quantity::{Calls, Quantity, Repeats};
 use netplumb_model::recording::{Function, SourceLine};
-use netplumb_model::timing::{CPU_TIME, INSTRUCTIONS};
+use netplumb_model::timing::INSTRUCTIONS;
 use netplumb_stats::welch::Mean;
 
 use crate::analysis::{ClassView, FunctionView, NO_LAYER};
@@ -56,14 +56,6 @@ pub(crate) fn suffix(quantity: &Quantity) -> String {
     }
 }
 
-/// What entries of functions are called: of samples, each is one.
-pub(crate) fn calls(quantity: &Quantity) -> &'static str {
-    match quantity.is(&CPU_TIME) {
-        true => "samples",
-        false => "calls",
-    }
-}
-
 /// What tells which function a row is of.
 fn of_function<'a>() -> Vec<Column<'a, Row<'a>>> {
     vec![
@@ -99,7 +91,7 @@ fn of_function<'a>() -> Vec<Column<'a, Row<'a>>> {
 /// What it cost in all.
 fn sums<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
     let of = suffix(quantity);
-    let calls = calls(quantity);
+    let calls = quantity.calls.title();
     vec![
         Column::machine(|r: &Row<'a>| Value::Count(r.function.calls)).key(calls),
         Column::machine(|r: &Row<'a>| Value::Count(r.function.self_insns))
@@ -112,10 +104,10 @@ fn sums<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
 /// What it cost each packet, run or second.
 fn each<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
     let unit = quantity.unit.clone();
-    let calls = calls(quantity);
-    let hint = match quantity.is(&CPU_TIME) {
-        true => "how often a sample found it running",
-        false => "entries",
+    let calls = quantity.calls.title();
+    let hint = match quantity.calls {
+        Calls::Samples => "how often a sample found it running",
+        Calls::Entries => "entries",
     };
     vec![
         Column::figure("self", |r: &Row<'a>| r.class.each(r.function.self_insns))

@@ -4,14 +4,15 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::experiment::Experiment;
+use netplumb_model::loss::Loss;
 use netplumb_model::quantity::Repeats;
-use netplumb_model::recording::{Arm, Block, Loss, Recording};
+use netplumb_model::recording::{Arm, Block, Recording};
 use netplumb_stats::welch::Mean;
 use serde::Serialize;
 
 use crate::analysis::{ClassView, has_ancestor, other_work, quantity};
 use crate::claims::{self, Judged};
-use crate::functions::{calls, suffix};
+use crate::functions::suffix;
 use crate::number::json_text;
 use crate::scalars::{self, NotesOut, ScalarOut};
 use crate::table::{Column, Table, Value};
@@ -27,13 +28,13 @@ struct Document<'a> {
     environment: &'a BTreeMap<String, String>,
     notes: Vec<NotesOut<'a>>,
     untried: &'a BTreeMap<String, String>,
-    unwatched: &'a BTreeMap<String, String>,
+    unwatched: BTreeMap<&'a str, &'a str>,
     scalars: Vec<ScalarOut<'a>>,
     arms: &'a [Arm],
     blocks: Vec<Value>,
     classes: Vec<Value>,
     apart: Vec<Apart>,
-    losses: &'a [Loss],
+    losses: Vec<&'a Loss>,
     claims: Vec<Judged>,
 }
 
@@ -56,7 +57,7 @@ pub fn render(
         environment: &recording.environment,
         notes: scalars::notes(recording),
         untried: &recording.untried,
-        unwatched: &recording.unwatched,
+        unwatched: recording.all_unwatched(),
         scalars: scalars::all(recording),
         arms: &recording.arms,
         blocks: blocks(recording),
@@ -67,7 +68,7 @@ pub fn render(
                 contexts: named(&other_work(recording, arm)),
             })
             .collect(),
-        losses: &recording.losses,
+        losses: recording.all_losses().collect(),
         claims: experiment.map_or_else(Vec::new, |e| claims::judge(e, classes)),
     };
     // Strings, numbers and lists: nothing in it that JSON could not hold.
@@ -189,7 +190,7 @@ fn edges(class: &ClassView<'_>) -> Vec<Value> {
     let columns = vec![
         Column::machine(|e: &Edge<'_>| Value::words(e.0)).json("caller"),
         Column::machine(|e: &Edge<'_>| Value::Text(e.1.into())).json("callee"),
-        Column::machine(|e: &Edge<'_>| Value::Count(e.2)).json(calls(&class.quantity)),
+        Column::machine(|e: &Edge<'_>| Value::Count(e.2)).json(class.quantity.calls.title()),
         Column::machine(|e: &Edge<'_>| Value::Count(e.3))
             .json(format!("inclusive_{}", suffix(&class.quantity))),
     ];

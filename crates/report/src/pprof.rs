@@ -13,7 +13,6 @@ use netplumb_model::recording::{FunctionId, Recording, env};
 use prost::Message;
 
 use crate::analysis::{ClassView, NO_LAYER, quantity};
-use crate::functions::calls;
 use crate::lines::PATH_LETTERS;
 use crate::number::printable;
 use crate::profile::{ELIDED, conditions, parts, tame};
@@ -178,7 +177,7 @@ fn profile(recording: &Recording, classes: &[ClassView<'_>]) -> proto::Profile {
         },
     };
     let calls = proto::ValueType {
-        r#type: strings.number(calls(&quantity)),
+        r#type: strings.number(quantity.calls.title()),
         unit: count,
     };
     let mut out = proto::Profile {

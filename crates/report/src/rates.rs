@@ -15,8 +15,7 @@ use std::collections::BTreeMap;
 
 use netplumb_model::bench::{CpuUse, GENERATOR_BOUND, Hop, Measured, quantities};
 use netplumb_model::recording::{Arm, Block, Recording};
-use netplumb_model::timing::Times;
-use netplumb_stats::histogram;
+use netplumb_model::span::Times;
 use netplumb_stats::welch::Mean;
 
 /// What measures rates.
@@ -224,23 +223,11 @@ impl ArmRates<'_> {
 
     /// Latencies of all blocks that count.
     pub fn latency(&self) -> Option<Times> {
-        let mut all: Option<Times> = None;
+        let mut all = Times::default();
         for times in self.valid.iter().filter_map(|m| m.handled.latency.as_ref()) {
-            if times.count == 0 {
-                continue;
-            }
-            match &mut all {
-                None => all = Some(times.clone()),
-                Some(sum) => {
-                    sum.count += times.count;
-                    sum.total_ns += times.total_ns;
-                    sum.min_ns = sum.min_ns.min(times.min_ns);
-                    sum.max_ns = sum.max_ns.max(times.max_ns);
-                    histogram::merge(&mut sum.buckets, &times.buckets);
-                }
-            }
+            all.add(times);
         }
-        all
+        (all.count > 0).then_some(all)
     }
 
     /// Whether frames were stamped, and nobody read the stamps.

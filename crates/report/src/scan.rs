@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::class::Class;
-use netplumb_model::recording::{Recording, env};
+use netplumb_model::recording::Recording;
 use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::acting;
@@ -59,20 +59,19 @@ pub struct Scan {
 
 /// Find what came of it. None if the recording is of no scan.
 pub fn scan(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Scan> {
-    let knob = |arm: usize, key: &str| recording.arms[arm].knobs.get(key).map(String::as_str);
     let mut scan = Scan::default();
     for (setting, why) in &recording.untried {
         let of = scan.skipped.entry(why.clone()).or_default();
         of.push(setting.clone());
     }
     let arms: Vec<usize> = (0..recording.arms.len())
-        .filter(|arm| knob(*arm, env::SCAN_SETTING).is_some())
+        .filter(|arm| recording.arms[*arm].scanned().is_some())
         .collect();
     if arms.is_empty() && scan.skipped.is_empty() {
         return None;
     }
     let base = |view: &ClassView<'_>| {
-        let name = knob(view.arm, env::SCAN_BASE)?;
+        let (name, ..) = view.arm().scanned()?;
         classes
             .iter()
             .find(|v| v.class == view.class && v.arm().name == name)
@@ -80,7 +79,7 @@ pub fn scan(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Scan> {
     let mut by_class: BTreeMap<(usize, Class), Vec<(usize, Effect)>> = BTreeMap::new();
     let mut noise: BTreeMap<(usize, Class), f64> = BTreeMap::new();
     for view in classes {
-        let (Some(setting), Some(before)) = (knob(view.arm, env::SCAN_SETTING), base(view)) else {
+        let (Some((_, setting, control)), Some(before)) = (view.arm().scanned(), base(view)) else {
             continue;
         };
         if !got_through(recording, view.arm) {
@@ -89,7 +88,7 @@ pub fn scan(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Scan> {
         let mean = |v: &ClassView<'_>| steady(v) as f64 / v.packets.max(1) as f64;
         let change = mean(view) - mean(before);
         let of = (before.arm, view.class);
-        if knob(view.arm, env::SCAN_CONTROL).is_some() {
+        if control {
             let most = noise.entry(of).or_default();
             *most = most.max(change.abs());
         } else if change != 0.0 {
@@ -124,10 +123,9 @@ pub fn scan(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Scan> {
     let mut idle: BTreeMap<&str, String> = BTreeMap::new();
     let mut broken: BTreeMap<String, String> = BTreeMap::new();
     for arm in arms {
-        if knob(arm, env::SCAN_CONTROL).is_some() {
+        let Some((of, setting, false)) = recording.arms[arm].scanned() else {
             continue;
-        }
-        let setting = knob(arm, env::SCAN_SETTING).unwrap_or_default();
+        };
         settings.insert(setting);
         match acting::of_scanned(recording, arm) {
             Some(why) => drop(idle.insert(setting, why)),
@@ -135,7 +133,6 @@ pub fn scan(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Scan> {
         }
         match trouble(recording, arm) {
             Some(Trouble::Broken(why)) => {
-                let of = knob(arm, env::SCAN_BASE).unwrap_or_default();
                 let told = broken.entry(setting.to_string()).or_default();
                 if !told.is_empty() {
                     told.push_str("; ");

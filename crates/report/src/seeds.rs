@@ -15,12 +15,12 @@ const TOP: usize = 6;
 
 /// Whether an arm repeats another under another seed.
 pub fn is_repeat(arm: &Arm) -> bool {
-    arm.knobs.contains_key(env::SEED_OF)
+    arm.repeats().is_some()
 }
 
 /// The name of an arm, or of the one that it repeats.
 pub(crate) fn name(arm: &Arm) -> &str {
-    arm.knobs.get(env::SEED_OF).unwrap_or(&arm.name)
+    arm.repeats().unwrap_or(&arm.name)
 }
 
 /// Of every arm and class the view under the seed with the median cost: what is typical,
@@ -73,8 +73,7 @@ pub fn spreads(classes: &[ClassView<'_>]) -> Vec<Spread> {
     for first in classes.iter().filter(|view| !is_repeat(view.arm())) {
         let mut views = vec![first];
         views.extend(classes.iter().filter(|view| {
-            view.class == first.class
-                && view.arm().knobs.get(env::SEED_OF) == Some(&first.arm().name)
+            view.class == first.class && view.arm().repeats() == Some(&first.arm().name)
         }));
         if views.len() < 2 {
             continue;

@@ -20,7 +20,7 @@ pub enum Shape {
 
 /// What a recording has. Rates may have costs beside them, that explain them.
 pub fn shape(recording: &Recording) -> Shape {
-    let has_times = !recording.timed.is_empty() || !recording.stages.is_empty();
+    let has_times = !recording.spans.is_empty();
     // What has costs has totals beside them, also where they are none.
     let has_costs = !recording.costs.is_empty();
     let has_totals = recording.blocks.iter().any(|b| !b.totals.is_empty());

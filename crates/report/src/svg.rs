@@ -6,8 +6,8 @@
 //! colour-blind can tell apart; what was published is hatched besides.
 
 use netplumb_model::experiment::{Experiment, Published};
+use netplumb_model::quantity::Calls;
 use netplumb_model::recording::{Recording, env};
-use netplumb_model::timing::CPU_TIME;
 use svg::node::element::{
     Definitions, Group, Line, Pattern, Rectangle, Text as TextElement, Title,
 };
@@ -108,9 +108,10 @@ pub fn render(
 fn source(recording: &Recording) -> String {
     let fact = |key: &str| printable(recording.environment.get(key).map_or("?", |v| v), 40);
     let quantity = quantity(recording);
-    if quantity.is(&CPU_TIME) {
+    if quantity.calls == Calls::Samples {
         return format!(
-            "CPU time by function, by samples; Linux {}, plumb {}",
+            "{} by function, by samples; Linux {}, plumb {}",
+            printable(&quantity.name, 60),
             fact(env::KERNEL),
             fact(env::PLUMB)
         );

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use netplumb_model::recording::{FunctionId, NodeId};
 
 use crate::analysis::{ClassView, has_ancestor};
-use crate::functions::calls;
 use crate::number::{counted, percent, printable};
 use crate::table::{Column, Room, Table, Value};
 use crate::terminal::label;
@@ -20,7 +19,7 @@ const NAME_LETTERS: usize = 60;
 /// only its functions, each under the nearest caller that is also in it. Nodes of
 /// one function under one parent are one line.
 pub fn render(class: &ClassView<'_>, layer: Option<&str>, min_percent: f64) -> String {
-    let calls = calls(&class.quantity);
+    let calls = class.quantity.calls.title();
     let mut out = format!("   inclusive       self {calls:>8}  function\n");
     let mut tree = TreeWriter {
         class,
@@ -228,7 +227,10 @@ pub fn render_focus(class: &ClassView<'_>, function: FunctionId, columns: usize)
     let all = vec![
         Column::text("", |e: &Edge| e.side.into()).people(0),
         Column::code("function", |e: &Edge| Value::Name(e.name.clone(), None)).people(1),
-        Column::figure(calls(&class.quantity), |e: &Edge| class.calls(e.calls)).people(2),
+        Column::figure(class.quantity.calls.title(), |e: &Edge| {
+            class.calls(e.calls)
+        })
+        .people(2),
         Column::figure("self", |e: &Edge| {
             e.own
                 .map_or(Value::Text(String::new()), |own| class.each(own))

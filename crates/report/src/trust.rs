@@ -78,7 +78,7 @@ fn layers(classes: &[ClassView<'_>], what: &str) -> String {
 
 /// What was lost, or that nothing was; and that the run was cut short, if it was.
 pub(crate) fn lost(recording: &Recording, nothing: &str) -> Vec<String> {
-    let mut lines: Vec<String> = (recording.losses.iter())
+    let mut lines: Vec<String> = (recording.all_losses())
         .map(|loss| {
             format!(
                 "loss      {} {}: {}",

@@ -11,9 +11,8 @@ mod times;
 use std::collections::BTreeSet;
 
 use netplumb_model::bench::{Measured, quantities as rates};
-use netplumb_model::quantity::{Kind, Of, Quantity};
+use netplumb_model::quantity::{Calls, Item, Kind, Of, Quantity};
 use netplumb_model::recording::{Block, Recording};
-use netplumb_model::timing::CPU_TIME;
 
 /// Frames above a node. A kernel's stack has room for some hundreds; of deeper ones the
 /// accounting gives up at 4,096.
@@ -125,7 +124,9 @@ fn texts(recording: &Recording) -> Result<(), String> {
     let notes = recording.notes.values();
     let of_arms = notes.flat_map(|notes| notes.facts.iter().chain(&notes.inert));
     let facts = recording.environment.iter().chain(of_arms);
-    let facts = facts.chain(&recording.unwatched).chain(&recording.untried);
+    let facts = facts
+        .chain(recording.unwatched.values().flatten())
+        .chain(&recording.untried);
     let bytes: usize = facts.map(|(key, value)| key.len() + value.len()).sum();
     if bytes > ENVIRONMENT_BYTES {
         return Err(format!(
@@ -161,12 +162,11 @@ fn texts(recording: &Recording) -> Result<(), String> {
                 .sum::<u64>(),
         ),
         (
-            "timed",
-            recording.timed.len(),
+            "span",
+            recording.spans.len(),
             recording
-                .timed
-                .iter()
-                .map(|t| of_node[t.node as usize])
+                .calls()
+                .map(|(_, call)| of_node[call.node as usize])
                 .sum(),
         ),
         (
@@ -190,7 +190,7 @@ fn texts(recording: &Recording) -> Result<(), String> {
 
 /// Sums of whole columns, which reports form in 64 bits: they fit with a bit to spare.
 fn totals(recording: &Recording) -> Result<(), String> {
-    let (blocks, stages) = (&recording.blocks, &recording.stages);
+    let blocks = &recording.blocks;
     let dropped = || {
         blocks
             .iter()
@@ -216,27 +216,20 @@ fn totals(recording: &Recording) -> Result<(), String> {
         "insns",
         recording.line_costs.iter().map(|c| c.insns),
     )?;
-    let timed = || recording.timed.iter().map(|t| &t.times);
-    let staged = || stages.iter().map(|s| &s.times);
-    fits("timed", "calls", timed().map(|t| t.count))?;
-    fits("timed", "total_ns", timed().map(|t| t.total_ns))?;
+    let times = || recording.spans.iter().map(|span| &span.times);
+    let passed_over = recording.stages().map(|(_, stage)| stage.passed_over);
+    let counts = times().map(|t| t.count).chain(passed_over);
+    fits("span", "count and passed_over", counts)?;
+    fits("span", "total_ns", times().map(|t| t.total_ns))?;
     fits(
-        "timed_bucket",
-        "calls",
-        timed().flat_map(|t| t.buckets.iter().map(|b| b.1)),
-    )?;
-    let packets = stages.iter().flat_map(|s| [s.times.count, s.passed_over]);
-    fits("stage", "packets and passed_over", packets)?;
-    fits("stage", "total_ns", staged().map(|t| t.total_ns))?;
-    fits(
-        "stage_bucket",
-        "packets",
-        staged().flat_map(|t| t.buckets.iter().map(|b| b.1)),
+        "span_bucket",
+        "count",
+        times().flat_map(|t| t.buckets.iter().map(|b| b.1)),
     )?;
     let steps = recording.steps.iter();
     let ends = steps.map(|s| s.begin_ns.saturating_add(s.duration_ns));
     fits("step", "begin_ns and duration_ns", ends.max().into_iter())?;
-    fits("loss", "count", recording.losses.iter().map(|l| l.count))
+    fits("loss", "count", recording.all_losses().map(|l| l.count))
 }
 
 fn fits(table: &str, columns: &str, mut counts: impl Iterator<Item = u64>) -> Result<(), String> {
@@ -256,7 +249,7 @@ fn fits(table: &str, columns: &str, mut counts: impl Iterator<Item = u64>) -> Re
 fn is_sampled(recording: &Recording, block: &Block) -> bool {
     let quantity = block.total().quantity as usize;
     let quantity = recording.quantities.get(quantity);
-    !block.totals.is_empty() && quantity.is_some_and(|q| q.is(&CPU_TIME))
+    !block.totals.is_empty() && quantity.is_some_and(|q| q.calls == Calls::Samples)
 }
 
 /// Quantities are declared once, and those that this program knows as it declares them: what
@@ -302,6 +295,18 @@ fn scalars(recording: &Recording) -> Result<(), String> {
         let Some(quantity) = recording.quantities.get(scalar.quantity as usize) else {
             return Err(missing("quantity", scalar.quantity));
         };
+        let Item { number, label } = &scalar.item;
+        for (item, has, what) in [
+            ("number", number.is_some(), &quantity.number),
+            ("label", label.is_some(), &quantity.label),
+        ] {
+            if has && what.is_none() {
+                return Err(format!(
+                    "table scalar, row {row}: it has a {item}, and `{}` has one figure",
+                    quantity.name.escape_debug()
+                ));
+            }
+        }
         // NULL: not known.
         if quantity.kind != Kind::Count || scalar.value.is_nan() {
             continue;

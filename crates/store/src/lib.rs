@@ -13,8 +13,8 @@ mod open;
 mod output;
 mod read;
 mod row;
+mod span;
 pub mod target;
-mod timed;
 mod write;
 
 pub use error::StoreError;

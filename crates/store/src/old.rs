@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 
 use netplumb_model::bench::{Hop, quantities as rates};
 use netplumb_model::quantity::{Declared, Item, Kind, Of};
-use netplumb_model::recording::{Arm, Block, BlockHop, Cost, Ledger, Recording, Total, env};
+use netplumb_model::recording::{
+    Arm, Block, BlockHop, Cost, Ledger, Made, MadeBy, Recording, Total, env,
+};
+use netplumb_model::span::{Call, Span, SpanOf, Stage};
 use netplumb_model::timing::{
     ATTACH, ATTACH_EACH, ATTACH_ONLY, BUSY, CALIBRATION, CPU_TIME, DELIVERED, DROPPED, FOLLOWED,
     INSTRUCTIONS, INTERRUPTIONS, LATENCY_P50, LATENCY_P99, Mechanism, OUTSIDE, OWN_CPU, PAUSED,
@@ -18,7 +21,8 @@ use netplumb_model::timing::{
 use rusqlite::Connection;
 
 use crate::read::of;
-use crate::row::{Wrong, count, each, finite, get, name, numbered, rows, word};
+use crate::row::{Wrong, count, each, finite, get, known, name, numbered, rows, word};
+use crate::span::times;
 
 /// The schema of version 3, but for what [`TIMED`] adds.
 pub(crate) const SCHEMA_3: &str = include_str!("old/schema-3.sql");
@@ -118,8 +122,7 @@ const BARE: (&str, &str) = ("probes", "off");
 /// Name the instrument of each block: until version 3 there was one of each recording, but for
 /// those of arms that were counted or sampled. What was sampled goes to the arm that it is of.
 pub(crate) fn instruments(recording: &mut Recording) {
-    let clock = recording.environment.get(env::CLOCK).cloned();
-    let clock = clock.unwrap_or_else(|| INSTRUCTIONS.instrument.into());
+    let clock = first_instrument(recording);
     let mut arms: Vec<Arm> = Vec::new();
     // The number that each arm has now, and the instrument of its blocks.
     let mut now: Vec<(u32, String)> = Vec::new();
@@ -206,6 +209,89 @@ pub(crate) fn costs(c: &Connection, recording: &mut Recording) -> Result<(), Wro
     Ok(())
 }
 
+/// Times, which were in two tables: of functions, and of stages.
+pub(crate) fn spans(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    let columns = "block, direction, context, node, calls, total_ns, min_ns, max_ns, \
+                   corrected_ns, uncertainty_ns";
+    let mut calls = numbered(c, "timed", columns, |r| {
+        let call = Call {
+            context: word(r, 3)?,
+            node: get(r, 4)?,
+            corrected_ns: known(r, 9)?,
+            uncertainty_ns: known(r, 10)?,
+        };
+        Ok(Span {
+            block: get(r, 1)?,
+            direction: word(r, 2)?,
+            of: SpanOf::Call(call),
+            times: times(r, 5)?,
+        })
+    })?;
+    let (columns, order) = ("timed, bucket, calls", "timed, bucket");
+    each(c, "timed_bucket", columns, order, |_, r| {
+        let span = of(&mut calls, get(r, 0)?, "a time")?;
+        span.times.buckets.push((get(r, 1)?, count(r, 2)?));
+        Ok(())
+    })?;
+    let columns = "block, direction, place, name, packets, total_ns, min_ns, max_ns, kind, \
+                   passed_over";
+    let mut stages = numbered(c, "stage", columns, |r| {
+        let stage = Stage {
+            order: get(r, 3)?,
+            name: name(r, 4)?,
+            kind: word(r, 9)?,
+            passed_over: count(r, 10)?,
+        };
+        Ok(Span {
+            block: get(r, 1)?,
+            direction: word(r, 2)?,
+            of: SpanOf::Stage(stage),
+            times: times(r, 5)?,
+        })
+    })?;
+    let (columns, order) = ("stage, bucket, packets", "stage, bucket");
+    each(c, "stage_bucket", columns, order, |_, r| {
+        let span = of(&mut stages, get(r, 0)?, "a stage")?;
+        span.times.buckets.push((get(r, 1)?, count(r, 2)?));
+        Ok(())
+    })?;
+    recording.spans = calls;
+    recording.spans.append(&mut stages);
+    Ok(())
+}
+
+/// What arms were made from was among their knobs.
+pub(crate) fn made(arm: &mut Arm) {
+    let repeats = arm.knobs.remove("seed_of");
+    let setting = arm.knobs.remove("scan.setting");
+    let base = arm.knobs.remove("scan.base");
+    let control = arm.knobs.remove("scan.control").is_some();
+    arm.made = match (repeats, base) {
+        (Some(from), _) => Some(Made {
+            from,
+            by: MadeBy::Seed,
+        }),
+        (None, Some(from)) => Some(Made {
+            from,
+            by: MadeBy::Scan {
+                setting: setting.unwrap_or_default(),
+                control,
+            },
+        }),
+        (None, None) => None,
+    };
+}
+
+/// The instrument that measured first: until version 3 what was lost was nobody's in
+/// particular.
+pub(crate) fn first_instrument(recording: &Recording) -> String {
+    let first = recording.environment.get(env::CLOCK);
+    first.map_or(INSTRUMENT_THEN.into(), String::clone)
+}
+
+/// The one that there was before there were others.
+const INSTRUMENT_THEN: &str = INSTRUCTIONS.instrument;
+
 /// A figure that was a fact: the key that the environment had, the quantity, and what makes
 /// the quantity's unit of it.
 const FIGURES: &[(&str, Declared, f64)] = &[
@@ -286,7 +372,9 @@ fn take(
             Some(())
         }
         "not_watched" => {
-            recording.unwatched.insert(rest.into(), value.into());
+            let instrument = first_instrument(recording);
+            let unwatched = recording.unwatched.entry(instrument).or_default();
+            unwatched.insert(rest.into(), value.into());
             Some(())
         }
         "functions" => {

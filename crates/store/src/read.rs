@@ -4,16 +4,17 @@ use std::path::Path;
 
 use netplumb_model::bench::Hop;
 use netplumb_model::experiment::current;
+use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Item, Of, Quantity, Scalar};
 use netplumb_model::recording::{
-    Arm, Block, BlockHop, Cost, Function, Ledger, LineCost, Loss, Node, Recording, SourceLine,
-    Total,
+    Arm, Block, BlockHop, Cost, Function, Ledger, LineCost, Made, MadeBy, Node, Recording,
+    SourceLine, Total,
 };
 use rusqlite::Connection;
 
 use crate::error::{damaged, reading};
 use crate::row::{Wrong, count, each, get, known, name, name_if_any, numbered, rows, text, word};
-use crate::{StoreError, VERSION, check, old, open, timed};
+use crate::{StoreError, VERSION, check, old, open, span};
 
 /// Read a recording.
 ///
@@ -43,9 +44,11 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
         }
         Ok(())
     })?;
-    recording.environment = pairs(c, "environment", "key, value", "key")?;
+    let pair = |r: &rusqlite::Row<'_>| Ok((text(r, 0)?, text(r, 1)?));
+    let environment = rows(c, "environment", "key, value", "key", pair)?;
+    recording.environment = environment.into_iter().collect();
     if now {
-        let columns = "instrument, name, unit, kind, repeats, number, label";
+        let columns = "instrument, name, unit, kind, repeats, calls, number, label";
         recording.quantities = numbered(c, "quantity", columns, |r| {
             Ok(Quantity {
                 instrument: name(r, 1)?,
@@ -53,28 +56,13 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
                 unit: name(r, 3)?,
                 kind: word(r, 4)?,
                 repeats: word(r, 5)?,
-                number: name_if_any(r, 6)?,
-                label: name_if_any(r, 7)?,
+                calls: word(r, 6)?,
+                number: name_if_any(r, 7)?,
+                label: name_if_any(r, 8)?,
             })
         })?;
     }
-    let columns = "name, proto, family, link, forward, size_bytes";
-    recording.arms = numbered(c, "arm", columns, |r| {
-        Ok(Arm {
-            name: text(r, 1)?,
-            proto: word(r, 2)?,
-            family: word(r, 3)?,
-            link: word(r, 4)?,
-            forward: get(r, 5)?,
-            size_bytes: get(r, 6)?,
-            knobs: Default::default(),
-        })
-    })?;
-    each(c, "knob", "arm, name, value", "arm, name", |_, r| {
-        let arm = of(&mut recording.arms, get(r, 0)?, "an arm")?;
-        arm.knobs.insert(name(r, 1)?, text(r, 2)?);
-        Ok(())
-    })?;
+    arms(c, &mut recording, now)?;
     match now {
         true => {
             notes(c, &mut recording)?;
@@ -122,12 +110,15 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
             costs(c, &mut recording)?;
             scalars(c, &mut recording)?;
             hops(c, &mut recording)?;
-            recording.unwatched = pairs(c, "unwatched", "name, reason", "name")?;
-            recording.untried = pairs(c, "untried", "setting, reason", "setting")?;
+            unwatched(c, &mut recording)?;
+            let untried = rows(c, "untried", "setting, reason", "setting", pair)?;
+            recording.untried = untried.into_iter().collect();
+            span::spans(c, &mut recording)?;
         }
         false => {
             old::costs(c, &mut recording)?;
             old::counters(c, &mut recording)?;
+            old::spans(c, &mut recording)?;
             old::instruments(&mut recording);
         }
     }
@@ -146,25 +137,83 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
             insns: count(r, 4)?,
         })
     })?;
-    timed::load(c, &mut recording)?;
-    recording.losses = rows(c, "loss", "cause, count, meaning", "cause", |r| {
-        Ok(Loss {
-            cause: name(r, 0)?,
-            count: count(r, 1)?,
-            meaning: name(r, 2)?,
-        })
-    })?;
+    span::load(c, &mut recording)?;
+    losses(c, &mut recording, now)?;
     Ok(recording)
 }
 
-fn pairs(
-    c: &Connection,
-    table: &str,
-    columns: &str,
-    order: &str,
-) -> Result<std::collections::BTreeMap<String, String>, Wrong> {
-    let pair = |r: &rusqlite::Row<'_>| Ok((text(r, 0)?, text(r, 1)?));
-    Ok(rows(c, table, columns, order, pair)?.into_iter().collect())
+fn arms(c: &Connection, recording: &mut Recording, now: bool) -> Result<(), Wrong> {
+    let columns = match now {
+        true => "name, proto, family, link, forward, size_bytes, made_from, setting, control",
+        false => "name, proto, family, link, forward, size_bytes",
+    };
+    recording.arms = numbered(c, "arm", columns, |r| {
+        Ok(Arm {
+            name: text(r, 1)?,
+            proto: word(r, 2)?,
+            family: word(r, 3)?,
+            link: word(r, 4)?,
+            forward: get(r, 5)?,
+            size_bytes: get(r, 6)?,
+            knobs: Default::default(),
+            made: match now {
+                true => made(r)?,
+                false => None,
+            },
+        })
+    })?;
+    each(c, "knob", "arm, name, value", "arm, name", |_, r| {
+        let arm = of(&mut recording.arms, get(r, 0)?, "an arm")?;
+        arm.knobs.insert(name(r, 1)?, text(r, 2)?);
+        Ok(())
+    })?;
+    if !now {
+        recording.arms.iter_mut().for_each(old::made);
+    }
+    Ok(())
+}
+
+fn made(r: &rusqlite::Row<'_>) -> Result<Option<Made>, Wrong> {
+    let Some(from) = name_if_any(r, 7)? else {
+        return Ok(None);
+    };
+    let by = match name_if_any(r, 8)? {
+        None => MadeBy::Seed,
+        Some(setting) => MadeBy::Scan {
+            setting,
+            control: get::<Option<bool>>(r, 9)?.unwrap_or_default(),
+        },
+    };
+    Ok(Some(Made { from, by }))
+}
+
+fn unwatched(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    let (columns, order) = ("instrument, name, reason", "instrument, name");
+    each(c, "unwatched", columns, order, |_, r| {
+        let unwatched = recording.unwatched.entry(name(r, 0)?).or_default();
+        unwatched.insert(text(r, 1)?, text(r, 2)?);
+        Ok(())
+    })
+}
+
+fn losses(c: &Connection, recording: &mut Recording, now: bool) -> Result<(), Wrong> {
+    let (columns, order) = match now {
+        true => ("cause, count, meaning, instrument", "instrument, cause"),
+        false => ("cause, count, meaning", "cause"),
+    };
+    each(c, "loss", columns, order, |_, r| {
+        let instrument = match now {
+            true => name(r, 3)?,
+            false => old::first_instrument(recording),
+        };
+        let loss = Loss {
+            cause: name(r, 0)?,
+            count: count(r, 1)?,
+            meaning: name(r, 2)?,
+        };
+        recording.losses.entry(instrument).or_default().push(loss);
+        Ok(())
+    })
 }
 
 /// What came of arms beside their figures.

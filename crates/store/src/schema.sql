@@ -20,6 +20,7 @@ CREATE TABLE quantity (
   unit       TEXT NOT NULL,          -- instructions, ns, packets/s ...
   kind       TEXT NOT NULL,          -- count, duration, rate, share
   repeats    TEXT NOT NULL,          -- exactly, statistically
+  calls      TEXT NOT NULL,          -- what cost.calls are: entries, samples
   number     TEXT,                   -- what scalar.number is: CPU, queue, goal
   label      TEXT                    -- what scalar.label is: cause, place
 ) STRICT;
@@ -31,7 +32,11 @@ CREATE TABLE arm (
   family     TEXT NOT NULL,          -- ipv4, ipv6
   link       TEXT NOT NULL,          -- lo, veth, virtio-net, e1000, usb-net
   forward    INTEGER NOT NULL,       -- 1 if a router stands between the ends
-  size_bytes INTEGER NOT NULL        -- payload of one packet
+  size_bytes INTEGER NOT NULL,       -- payload of one packet
+  made_from  TEXT,                   -- the arm that it is compared with, of an arm that was
+                                     -- added: under another seed, or with a setting of a scan
+  setting    TEXT,                   -- of a scan: its values before and after
+  control    INTEGER                 -- of a scan: 1 if it is written with the value it has
 ) STRICT;
 
 CREATE TABLE knob (
@@ -150,16 +155,21 @@ CREATE TABLE line_cost (
   PRIMARY KEY (block, function, file, line)
 ) STRICT, WITHOUT ROWID;
 
+-- What an instrument lost, missed or could not attribute.
 CREATE TABLE loss (
-  cause   TEXT NOT NULL PRIMARY KEY,
-  count   INTEGER NOT NULL,
-  meaning TEXT NOT NULL
+  instrument TEXT NOT NULL,
+  cause      TEXT NOT NULL,
+  count      INTEGER NOT NULL,
+  meaning    TEXT NOT NULL,
+  PRIMARY KEY (instrument, cause)
 ) STRICT;
 
--- Functions and tracepoints that could not be watched.
+-- Functions and tracepoints that an instrument could not watch.
 CREATE TABLE unwatched (
-  name   TEXT NOT NULL PRIMARY KEY,
-  reason TEXT NOT NULL
+  instrument TEXT NOT NULL,
+  name       TEXT NOT NULL,
+  reason     TEXT NOT NULL,
+  PRIMARY KEY (instrument, name)
 ) STRICT;
 
 -- Settings that a scan did not try.
@@ -168,48 +178,34 @@ CREATE TABLE untried (
   reason  TEXT NOT NULL
 ) STRICT;
 
--- What a node took in a block, direction and context.
-CREATE TABLE timed (
+-- Times from one event to the next: of a function, from entry to exit, in a calling context
+-- (node), or of a stage of the path of packets (place, name). As read.
+CREATE TABLE span (
   id             INTEGER NOT NULL PRIMARY KEY,
   block          INTEGER NOT NULL REFERENCES block(id),
   direction      TEXT NOT NULL,      -- as in cost
-  context        TEXT NOT NULL,
-  node           INTEGER NOT NULL REFERENCES node(id),
-  calls          INTEGER NOT NULL,   -- that returned in the window
-  total_ns       INTEGER NOT NULL,   -- entry to exit, as read, less what interrupted
+  context        TEXT,               -- of a function, as in cost
+  node           INTEGER REFERENCES node(id),
+  corrected_ns   REAL,               -- of a function: total_ns less the probes' own cost, if known
+  uncertainty_ns REAL,               -- half the width of its 95 % interval
+  place          INTEGER,            -- of a stage: on the path, from 0
+  name           TEXT,
+  kind           TEXT,               -- work, wait, unaccounted, total
+  passed_over    INTEGER,            -- packets on this path, but not through it
+  count          INTEGER NOT NULL,   -- calls that returned in the window; packets
+  total_ns       INTEGER NOT NULL,   -- of a function: what interrupted it is not in it
   min_ns         INTEGER NOT NULL,
   max_ns         INTEGER NOT NULL,
-  corrected_ns   REAL,               -- total_ns less the probes' own cost; NULL: not known
-  uncertainty_ns REAL                -- half the width of its 95 % interval
+  CHECK ((node IS NULL) = (context IS NULL) AND (node IS NULL) <> (name IS NULL)
+    AND (name IS NULL) = (place IS NULL) AND (name IS NULL) = (kind IS NULL)
+    AND (name IS NULL) = (passed_over IS NULL))
 ) STRICT;
 
-CREATE TABLE timed_bucket (
-  timed  INTEGER NOT NULL REFERENCES timed(id),
+CREATE TABLE span_bucket (
+  span   INTEGER NOT NULL REFERENCES span(id),
   bucket INTEGER NOT NULL,           -- see bucket_bounds
-  calls  INTEGER NOT NULL,
-  PRIMARY KEY (timed, bucket)
-) STRICT, WITHOUT ROWID;
-
--- What a stage took in a block.
-CREATE TABLE stage (
-  id          INTEGER NOT NULL PRIMARY KEY,
-  block       INTEGER NOT NULL REFERENCES block(id),
-  direction   TEXT NOT NULL,
-  place       INTEGER NOT NULL,      -- on the way, from 0
-  name        TEXT NOT NULL,
-  kind        TEXT NOT NULL,         -- work, wait, unaccounted, total
-  packets     INTEGER NOT NULL,      -- that went through it
-  passed_over INTEGER NOT NULL,      -- on this way, but not through it
-  total_ns    INTEGER NOT NULL,
-  min_ns      INTEGER NOT NULL,
-  max_ns      INTEGER NOT NULL
-) STRICT;
-
-CREATE TABLE stage_bucket (
-  stage   INTEGER NOT NULL REFERENCES stage(id),
-  bucket  INTEGER NOT NULL,
-  packets INTEGER NOT NULL,
-  PRIMARY KEY (stage, bucket)
+  count  INTEGER NOT NULL,
+  PRIMARY KEY (span, bucket)
 ) STRICT, WITHOUT ROWID;
 
 -- By what functions were timed.
@@ -316,11 +312,11 @@ FROM each;
 -- those within another call of the same function too.
 CREATE VIEW function_time AS
 SELECT t.block, b.arm, a.proto || ' ' || t.direction AS class, t.context,
-       f.id AS function, f.name, f.module, f.layer, sum(t.calls) AS calls,
-       sum(t.total_ns) * 1.0 / sum(t.calls) AS raw_ns_per_call,
-       sum(t.corrected_ns) / sum(t.calls) AS corrected_ns_per_call,
+       f.id AS function, f.name, f.module, f.layer, sum(t.count) AS calls,
+       sum(t.total_ns) * 1.0 / sum(t.count) AS raw_ns_per_call,
+       sum(t.corrected_ns) / sum(t.count) AS corrected_ns_per_call,
        max(t.max_ns) AS max_ns
-FROM timed t
+FROM span t
 JOIN block b ON b.id = t.block
 JOIN arm a ON a.id = b.arm
 JOIN node n ON n.id = t.node
@@ -331,14 +327,14 @@ GROUP BY t.block, t.direction, t.context, f.id;
 CREATE VIEW function_self_time AS
 WITH below AS (
   SELECT t.block, t.direction, t.context, n.parent AS node, sum(t.corrected_ns) AS ns
-  FROM timed t JOIN node n ON n.id = t.node
+  FROM span t JOIN node n ON n.id = t.node
   WHERE n.parent IS NOT NULL
   GROUP BY t.block, t.direction, t.context, n.parent
 )
 SELECT t.block, b.arm, a.proto || ' ' || t.direction AS class, t.context,
-       f.id AS function, f.name, f.module, f.layer, sum(t.calls) AS calls,
+       f.id AS function, f.name, f.module, f.layer, sum(t.count) AS calls,
        sum(t.corrected_ns - coalesce(below.ns, 0)) AS self_ns
-FROM timed t
+FROM span t
 JOIN block b ON b.id = t.block
 JOIN arm a ON a.id = b.arm
 JOIN node n ON n.id = t.node
@@ -350,9 +346,9 @@ GROUP BY t.block, t.direction, t.context, f.id;
 -- How the times of a function are distributed.
 CREATE VIEW function_histogram AS
 SELECT t.block, b.arm, a.proto || ' ' || t.direction AS class, t.context,
-       f.id AS function, f.name, h.bucket, bounds.from_ns, bounds.to_ns, sum(h.calls) AS calls
-FROM timed_bucket h
-JOIN timed t ON t.id = h.timed
+       f.id AS function, f.name, h.bucket, bounds.from_ns, bounds.to_ns, sum(h.count) AS calls
+FROM span_bucket h
+JOIN span t ON t.id = h.span
 JOIN block b ON b.id = t.block
 JOIN arm a ON a.id = b.arm
 JOIN node n ON n.id = t.node
@@ -364,8 +360,9 @@ GROUP BY t.block, t.direction, t.context, f.id, h.bucket;
 -- none, so the stages of a way add up to its total.
 CREATE VIEW stage_time AS
 SELECT s.block, b.arm, a.proto || ' ' || s.direction AS class, s.place, s.name, s.kind,
-       s.packets, s.passed_over,
-       s.total_ns * 1.0 / (s.packets + s.passed_over) AS ns_per_packet, s.max_ns
-FROM stage s
+       s.count AS packets, s.passed_over,
+       s.total_ns * 1.0 / (s.count + s.passed_over) AS ns_per_packet, s.max_ns
+FROM span s
 JOIN block b ON b.id = s.block
-JOIN arm a ON a.id = b.arm;
+JOIN arm a ON a.id = b.arm
+WHERE s.name IS NOT NULL;

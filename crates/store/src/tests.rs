@@ -4,11 +4,11 @@ use std::fs;
 use netplumb_model::bench::Hop;
 use netplumb_model::bench::quantities::GOAL_LOWER;
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
+use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Item, Of, Quantity};
 use netplumb_model::recording::*;
-use netplumb_model::timing::{
-    ATTACH, BUCKETS, BUSY, Calibration, INSTRUCTIONS, Mechanism, SEEN, StageKind, Step, Times,
-};
+use netplumb_model::span::{BUCKETS, Call, Span, SpanOf, Stage, StageKind, Times};
+use netplumb_model::timing::{ATTACH, BUSY, Calibration, INSTRUCTIONS, Mechanism, SEEN, Step};
 
 use super::*;
 
@@ -25,6 +25,7 @@ fn small() -> Recording {
             forward: false,
             size_bytes: 10,
             knobs: BTreeMap::from([("kernel".into(), "debian".into())]),
+            made: None,
         }],
         blocks: vec![Block {
             arm: 0,
@@ -101,11 +102,7 @@ fn small() -> Recording {
                 own: 2,
             },
         ],
-        losses: vec![Loss {
-            cause: "c".into(),
-            count: 3,
-            meaning: "m".into(),
-        }],
+        losses: [("exact".to_string(), vec![Loss::new("c", 3, "m")])].into(),
         complete: true,
         ..Recording::default()
     }
@@ -272,7 +269,10 @@ fn a_killed_writer() {
     connection.execute_batch("BEGIN").unwrap();
     for n in 1..2000 {
         connection
-            .execute("INSERT INTO loss VALUES (?, 1, 'm')", [format!("loss {n}")])
+            .execute(
+                "INSERT INTO loss VALUES ('exact', ?, 1, 'm')",
+                [format!("loss {n}")],
+            )
             .unwrap();
     }
     let torn = folder.path().join("torn.plumb");
@@ -304,26 +304,30 @@ fn timed() -> Recording {
     }];
     recording.costs.clear();
     recording.line_costs.clear();
-    recording.timed = [(0, 10, 9_000.0), (1, 4, 3_000.0)]
-        .map(|(node, count, corrected_ns)| Timed {
+    recording.spans = [(0, 10, 9_000.0), (1, 4, 3_000.0)]
+        .map(|(node, count, corrected_ns)| Span {
             block: 0,
             direction: Direction::Rx,
-            context: Context::Softirq(Softirq::NetRx),
-            node,
+            of: SpanOf::Call(Call {
+                context: Context::Softirq(Softirq::NetRx),
+                node,
+                corrected_ns,
+                uncertainty_ns: 12.5,
+            }),
             times: times(count),
-            corrected_ns,
-            uncertainty_ns: 12.5,
         })
         .into();
-    recording.stages = vec![Stage {
+    recording.spans.push(Span {
         block: 0,
         direction: Direction::Tx,
-        order: 2,
-        name: "qdisc".into(),
-        kind: StageKind::Wait,
+        of: SpanOf::Stage(Stage {
+            order: 2,
+            name: "qdisc".into(),
+            kind: StageKind::Wait,
+            passed_over: 2,
+        }),
         times: times(8),
-        passed_over: 2,
-    }];
+    });
     recording.attachments = vec![Attachment {
         function: 0,
         mechanism: Mechanism::KprobeSession,
@@ -365,7 +369,8 @@ fn timed() -> Recording {
     notes.inert.insert("mtu_bytes".into(), "never cut".into());
     notes.irregular.insert(1, "given up".into());
     let why = "inlined".to_string();
-    recording.unwatched.insert("ip_rcv".into(), why);
+    let unwatched = recording.unwatched.entry("functions".into());
+    unwatched.or_default().insert("ip_rcv".into(), why);
     let why = "its value is a word".to_string();
     recording.untried.insert("net.x".into(), why);
     recording.steps = vec![Step {
@@ -388,7 +393,7 @@ fn times_round_trip() {
     let path = folder.path().join("a.plumb");
     let mut writer = Writer::create(&path).unwrap();
     let mut growing = timed();
-    growing.timed.pop();
+    growing.spans.pop();
     growing.calibration.pop();
     growing.steps.pop();
     writer.save(&growing).unwrap();
@@ -397,12 +402,15 @@ fn times_round_trip() {
     assert_eq!(read(&path).unwrap(), timed());
     // A correction that is not known is kept as such, and the run with it.
     let mut unknown = timed();
-    unknown.timed[0].corrected_ns = f64::NAN;
+    if let SpanOf::Call(call) = &mut unknown.spans[0].of {
+        call.corrected_ns = f64::NAN;
+    }
     unknown.scalars[1].value = f64::NAN;
     let path = folder.path().join("b.plumb");
     Writer::create(&path).unwrap().save(&unknown).unwrap();
     let found = read(&path).unwrap();
-    assert!(found.timed[0].corrected_ns.is_nan() && found.scalars[1].value.is_nan());
+    let corrected_ns = found.spans[0].call().unwrap().corrected_ns;
+    assert!(corrected_ns.is_nan() && found.scalars[1].value.is_nan());
 }
 
 /// Check that what times say is answered by the views, and that their buckets are
@@ -450,7 +458,7 @@ fn a_dump_of_version_1() {
     let mut blocks = small().blocks;
     blocks[0].duration_ns = 0;
     assert_eq!(recording.blocks, blocks);
-    assert!(recording.timed.is_empty() && recording.stages.is_empty());
+    assert!(recording.spans.is_empty());
     assert_eq!(fs::read(&path).unwrap(), before, "the file is not changed");
 }
 
@@ -458,7 +466,7 @@ fn a_dump_of_version_1() {
 #[test]
 fn times_of_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    for table in ["timed", "stage", "scalar", "hop"] {
+    for table in ["span", "scalar", "hop"] {
         let path = folder.path().join(table);
         Writer::create(&path).unwrap().save(&timed()).unwrap();
         let connection = rusqlite::Connection::open(&path).unwrap();

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, params};
 
 use crate::error::writing;
 use crate::read::{DIAGNOSIS, FACT, FAILED, INERT, IRREGULAR};
-use crate::{APPLICATION_ID, Output, SCHEMA, StoreError, VERSION, timed};
+use crate::{APPLICATION_ID, Output, SCHEMA, StoreError, VERSION, span};
 
 /// Writes what is new in a recording each time it is asked to.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ struct Written {
     costs: usize,
     line_costs: usize,
     hops: usize,
-    timed: timed::Written,
+    spans: span::Written,
 }
 
 impl Writer {
@@ -108,7 +108,7 @@ impl Written {
             costs: recording.costs.len(),
             line_costs: recording.line_costs.len(),
             hops: recording.hops.len(),
-            timed: timed::Written::of(recording),
+            spans: span::Written::of(recording),
         }
     }
 }
@@ -135,7 +135,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
     for (key, value) in &recording.environment {
         put.execute([key, value])?;
     }
-    let mut put = to.prepare("INSERT INTO quantity VALUES (?, ?, ?, ?, ?, ?, ?, ?)")?;
+    let mut put = to.prepare("INSERT INTO quantity VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     let quantities = recording.quantities.iter().enumerate();
     for (id, quantity) in quantities.skip(before.quantities) {
         put.execute(params![
@@ -145,11 +145,12 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             quantity.unit,
             quantity.kind.as_str(),
             quantity.repeats.as_str(),
+            quantity.calls.as_str(),
             quantity.number,
             quantity.label
         ])?;
     }
-    let mut put = to.prepare("INSERT INTO arm VALUES (?, ?, ?, ?, ?, ?, ?)")?;
+    let mut put = to.prepare("INSERT INTO arm VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     let mut put_knob = to.prepare("INSERT INTO knob VALUES (?, ?, ?)")?;
     for (id, arm) in recording.arms.iter().enumerate().skip(before.arms) {
         put.execute(params![
@@ -159,7 +160,10 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             arm.family.as_str(),
             arm.link.as_str(),
             arm.forward,
-            arm.size_bytes
+            arm.size_bytes,
+            arm.made.as_ref().map(|made| &made.from),
+            arm.scanned().map(|(_, setting, _)| setting),
+            arm.scanned().map(|(_, _, control)| control)
         ])?;
         for (name, value) in &arm.knobs {
             put_knob.execute(params![id, name, value])?;
@@ -262,25 +266,23 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
     }
     scalars(to, recording)?;
     hops(to, recording, before.hops)?;
-    timed::add(to, recording, before.timed)?;
-    for (sql, pairs) in [
-        (
-            "INSERT OR REPLACE INTO unwatched VALUES (?, ?)",
-            &recording.unwatched,
-        ),
-        (
-            "INSERT OR REPLACE INTO untried VALUES (?, ?)",
-            &recording.untried,
-        ),
-    ] {
-        let mut put = to.prepare(sql)?;
-        for (name, reason) in pairs {
-            put.execute([name, reason])?;
+    span::add(to, recording, before.spans)?;
+    let mut put = to.prepare("INSERT OR REPLACE INTO unwatched VALUES (?, ?, ?)")?;
+    for (instrument, all) in &recording.unwatched {
+        for (name, reason) in all {
+            put.execute([instrument, name, reason])?;
         }
     }
-    let mut put = to.prepare("INSERT OR REPLACE INTO loss VALUES (?, ?, ?)")?;
-    for loss in &recording.losses {
-        put.execute(params![loss.cause, loss.count as i64, loss.meaning])?;
+    let mut put = to.prepare("INSERT OR REPLACE INTO untried VALUES (?, ?)")?;
+    for (setting, reason) in &recording.untried {
+        put.execute([setting, reason])?;
+    }
+    let mut put = to.prepare("INSERT OR REPLACE INTO loss VALUES (?, ?, ?, ?)")?;
+    for (instrument, losses) in &recording.losses {
+        for loss in losses {
+            let count = loss.count as i64;
+            put.execute(params![instrument, loss.cause, count, loss.meaning])?;
+        }
     }
     Ok(())
 }

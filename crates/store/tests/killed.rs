@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use netplumb_model::recording::{Loss, Recording};
+use netplumb_model::loss::Loss;
+use netplumb_model::recording::Recording;
 use netplumb_store::{Output, Writer, read};
 
 /// Where a process of ours is to write until it is killed.
@@ -28,7 +29,8 @@ fn write_until_killed(path: &Path) {
                 count: n,
                 meaning: "m".repeat(100),
             };
-            recording.losses.extend((0..200).map(loss));
+            let losses = recording.losses.entry("exact".into()).or_default();
+            losses.extend((0..200).map(loss));
             recording.complete = piece == 2;
             writer.save(&recording).unwrap();
         }

@@ -193,7 +193,10 @@ fn killed_within(path: &Path) {
         .unwrap();
     for n in 1..2000 {
         connection
-            .execute("INSERT INTO loss VALUES (?, 1, 'm')", [format!("loss {n}")])
+            .execute(
+                "INSERT INTO loss VALUES ('exact', ?, 1, 'm')",
+                [format!("loss {n}")],
+            )
             .unwrap();
     }
     fs::copy(&first, path).unwrap();

@@ -8,7 +8,7 @@ use super::common::Place;
 use super::{FORMATS, bounded, made, plumb};
 
 /// The tables of a recording.
-const TABLES: [&str; 26] = [
+const TABLES: [&str; 25] = [
     "arm",
     "arm_note",
     "attachment",
@@ -28,10 +28,9 @@ const TABLES: [&str; 26] = [
     "recording",
     "scalar",
     "source_file",
-    "stage",
-    "stage_bucket",
+    "span",
+    "span_bucket",
     "step",
-    "timed",
     "total",
     "untried",
     "unwatched",
@@ -40,7 +39,7 @@ const TABLES: [&str; 26] = [
 /// Columns of a table that has them all, whatever is asked.
 const ENDLESS: &str = "WITH RECURSIVE c(id) AS (SELECT 0 UNION ALL SELECT id + 1 FROM c) SELECT \
     id, id AS block, id AS arm, 'x' AS name, 'udp' AS proto, 'ipv4' AS family, 'lo' AS link, \
-    0 AS forward, 0 AS size_bytes, 'k' AS key, 'v' AS value, 'c' AS cause, 1 AS packets, \
+    0 AS forward, 0 AS size_bytes, 'k' AS key, 'v' AS value, 'c' AS cause, 1 AS packets, 'exact' AS instrument, \
     'tx' AS direction, 'task' AS context, 0 AS node, 0 AS quantity, 1 AS calls, 1 AS own, \
     1 AS kernel, 0 AS user, 1 AS count, 'failed' AS kind, 't' AS text, \
     0 AS place, 1 AS entered, 1 AS \"left\", 'r' AS reason, 's' AS setting, \
@@ -49,7 +48,7 @@ const ENDLESS: &str = "WITH RECURSIVE c(id) AS (SELECT 0 UNION ALL SELECT id + 1
 /// What else is done, and whether the recording can be read all the same.
 const OTHERS: &[(&str, bool)] = &[
     (
-        "DROP TABLE loss; CREATE VIRTUAL TABLE loss USING fts5(cause, count, meaning)",
+        "DROP TABLE loss; CREATE VIRTUAL TABLE loss USING fts5(instrument, cause, count, meaning)",
         false,
     ),
     (
@@ -65,27 +64,30 @@ const OTHERS: &[(&str, bool)] = &[
         true,
     ),
     (
-        "DROP TABLE loss; CREATE TABLE loss (cause TEXT NOT NULL PRIMARY KEY, \
-         count INTEGER NOT NULL AS (7), meaning TEXT NOT NULL) STRICT",
-        false,
-    ),
-    (
-        "DROP TABLE loss; CREATE TABLE loss (cause TEXT NOT NULL PRIMARY KEY, \
-         count INTEGER NOT NULL, meaning TEXT NOT NULL, more BLOB AS (zeroblob(1000000000))) \
+        "DROP TABLE loss; CREATE TABLE loss (instrument TEXT NOT NULL, cause TEXT NOT NULL, \
+         count INTEGER NOT NULL AS (7), meaning TEXT NOT NULL, PRIMARY KEY (instrument, cause)) \
          STRICT",
         false,
     ),
     (
-        "DROP TABLE loss; CREATE TABLE loss (cause TEXT NOT NULL PRIMARY KEY, \
+        "DROP TABLE loss; CREATE TABLE loss (instrument TEXT NOT NULL, cause TEXT NOT NULL, \
+         count INTEGER NOT NULL, meaning TEXT NOT NULL, more BLOB AS (zeroblob(1000000000)), \
+         PRIMARY KEY (instrument, cause)) STRICT",
+        false,
+    ),
+    (
+        "DROP TABLE loss; CREATE TABLE loss (instrument TEXT NOT NULL, cause TEXT NOT NULL, \
          count INTEGER NOT NULL, meaning TEXT NOT NULL, \
+         PRIMARY KEY (instrument, cause), \
          CHECK (length(hex(zeroblob(count * 100000000))) >= 0)) STRICT; \
-         INSERT INTO loss VALUES ('a', 0, 'b'); \
+         INSERT INTO loss VALUES ('exact', 'a', 0, 'b'); \
          PRAGMA ignore_check_constraints = 1; UPDATE loss SET count = 9",
         true,
     ),
     (
-        "DROP TABLE loss; CREATE TABLE loss (cause TEXT NOT NULL PRIMARY KEY, count INTEGER NOT \
-         NULL, meaning TEXT NOT NULL); INSERT INTO loss VALUES ('c', 'many', 'm')",
+        "DROP TABLE loss; CREATE TABLE loss (instrument TEXT NOT NULL, cause TEXT NOT NULL, count INTEGER NOT \
+         NULL, meaning TEXT NOT NULL, PRIMARY KEY (instrument, cause)); \
+         INSERT INTO loss VALUES ('exact', 'c', 'many', 'm')",
         false,
     ),
     (
@@ -102,12 +104,9 @@ const OTHERS: &[(&str, bool)] = &[
         true,
     ),
     ("DROP VIEW function_cost; DROP VIEW edge", true),
-    ("DROP TABLE stage", false),
-    (
-        "DROP VIEW stage_time; ALTER TABLE stage DROP COLUMN passed_over",
-        false,
-    ),
-    ("ALTER TABLE stage ADD COLUMN more TEXT", false),
+    ("DROP TABLE span", false),
+    ("ALTER TABLE hop DROP COLUMN entered", false),
+    ("ALTER TABLE span ADD COLUMN more TEXT", false),
     ("ALTER TABLE block RENAME TO blocks", false),
     ("PRAGMA user_version = 2", false),
     ("PRAGMA user_version = 1", false),
@@ -121,9 +120,9 @@ const OTHERS: &[(&str, bool)] = &[
     ),
     ("PRAGMA journal_mode = WAL", false),
     (
-        "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET sql = 'CREATE VIEW loss(cause, \
-         count, meaning) AS WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n FROM c) \
-         SELECT n, n, n FROM c' WHERE name = 'loss'",
+        "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET sql = 'CREATE VIEW loss(instrument, \
+         cause, count, meaning) AS WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n FROM c) \
+         SELECT n, n, n, n FROM c' WHERE name = 'loss'",
         false,
     ),
     (
@@ -194,7 +193,7 @@ const OTHERS: &[(&str, bool)] = &[
     ),
     (
         "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 300000) \
-         INSERT INTO loss SELECT 'cause ' || n, n, 'm' FROM c",
+         INSERT INTO loss SELECT 'exact', 'cause ' || n, n, 'm' FROM c",
         true,
     ),
 ];
@@ -254,7 +253,7 @@ fn hostile_journals() {
     for n in 1..2000 {
         let row = [format!("loss {n}")];
         connection
-            .execute("INSERT INTO loss VALUES (?, 1, 'm')", row)
+            .execute("INSERT INTO loss VALUES ('exact', ?, 1, 'm')", row)
             .unwrap();
     }
     for suffix in ["", "-journal"] {

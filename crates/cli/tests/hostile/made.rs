@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
+use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::{
-    Arm, Block, Cost, Function, Ledger, LineCost, Loss, Node, Recording, SourceLine, Stage, Timed,
-    Total, env,
+    Arm, Block, Cost, Function, Ledger, LineCost, Node, Recording, SourceLine, Total, env,
 };
-use netplumb_model::timing::{INSTRUCTIONS, SEEN, StageKind, Step, Times};
+use netplumb_model::span::{Call, Span, SpanOf, Stage, StageKind, Times};
+use netplumb_model::timing::{INSTRUCTIONS, SEEN, Step};
 use netplumb_stats::histogram::bucket_of;
 use netplumb_store::Writer;
 
@@ -25,6 +26,7 @@ fn arm(name: &str, proto: Proto) -> Arm {
         forward: false,
         size_bytes: 10,
         knobs: BTreeMap::from([("kernel".into(), "debian".into())]),
+        made: None,
     }
 }
 
@@ -59,11 +61,14 @@ fn base(clock: &str, unit: &str) -> Recording {
                 tail: n == 3,
             })
             .collect(),
-        losses: vec![Loss {
-            cause: "calls without an address".into(),
-            count: 3,
-            meaning: "they are where they were called".into(),
-        }],
+        losses: BTreeMap::from([(
+            "exact".to_string(),
+            vec![Loss::new(
+                "calls without an address",
+                3,
+                "they are where they were called",
+            )],
+        )]),
         complete: true,
         ..Recording::default()
     }
@@ -137,14 +142,16 @@ pub(super) fn timed() -> Recording {
         new.duration_ns = 1_000_000_000;
         recording.blocks.push(new);
         for node in 0..4 {
-            recording.timed.push(Timed {
+            recording.spans.push(Span {
                 block: n,
                 direction: Direction::Tx,
-                context: Context::Task,
-                node,
+                of: SpanOf::Call(Call {
+                    context: Context::Task,
+                    node,
+                    corrected_ns: 90_000.0,
+                    uncertainty_ns: 12.5,
+                }),
                 times: times(u64::from(4_000 - 900 * node)),
-                corrected_ns: 90_000.0,
-                uncertainty_ns: 12.5,
             });
         }
         let stages = [
@@ -153,14 +160,16 @@ pub(super) fn timed() -> Recording {
             ("total", StageKind::Total, 1_000),
         ];
         for (order, (name, kind, ns)) in (0..).zip(stages) {
-            recording.stages.push(Stage {
+            recording.spans.push(Span {
                 block: n,
                 direction: Direction::Tx,
-                order,
-                name: name.into(),
-                kind,
+                of: SpanOf::Stage(Stage {
+                    order,
+                    name: name.into(),
+                    kind,
+                    passed_over: 0,
+                }),
                 times: times(ns),
-                passed_over: 0,
             });
         }
         let place = Item::label("udp tx xmit");

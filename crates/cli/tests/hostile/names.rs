@@ -1,6 +1,7 @@
 //! Names that do something in a terminal, a spreadsheet or a document.
 
 use netplumb_model::recording::Recording;
+use netplumb_model::span::SpanOf;
 
 use super::common::Place;
 use super::{FORMATS, made, plumb};
@@ -28,13 +29,15 @@ fn evil(mut recording: Recording) -> Recording {
     for block in &mut recording.blocks {
         block.ledger.dropped = [(ACTIVE.to_string(), 1)].into();
     }
-    for stage in &mut recording.stages {
-        stage.name = format!("{ACTIVE}{}", stage.name);
+    for span in &mut recording.spans {
+        if let SpanOf::Stage(stage) = &mut span.of {
+            stage.name = format!("{ACTIVE}{}", stage.name);
+        }
     }
     for step in &mut recording.steps {
         (step.name, step.command) = (ACTIVE.into(), ACTIVE.into());
     }
-    for loss in &mut recording.losses {
+    for loss in recording.losses.values_mut().flatten() {
         (loss.cause, loss.meaning) = (ACTIVE.into(), ACTIVE.into());
     }
     for scalar in &mut recording.scalars {
@@ -42,9 +45,12 @@ fn evil(mut recording: Recording) -> Recording {
     }
     for quantity in &mut recording.quantities {
         (quantity.unit, quantity.number) = (ACTIVE.into(), Some(ACTIVE.into()));
+        quantity.label = Some(ACTIVE.into());
     }
     let named = || ACTIVE.to_string();
-    recording.unwatched.insert(named(), named());
+    let unwatched = recording.instruments().concat();
+    let unwatched = recording.unwatched.entry(unwatched).or_default();
+    unwatched.insert(named(), named());
     recording.untried.insert(named(), named());
     let by = recording.instruments().concat();
     let notes = recording.notes_of(0);

@@ -94,7 +94,7 @@ const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
         &["table knob", "arm 77"],
     ),
     (
-        "INSERT INTO loss VALUES ('c', -1, 'm')",
+        "INSERT INTO loss VALUES ('exact', 'c', -1, 'm')",
         &["table loss", "count", "never negative"],
     ),
     (
@@ -115,52 +115,52 @@ const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
 /// The same of times.
 const OF_TIMES: &[(&str, &[&str])] = &[
     (
-        "UPDATE timed SET calls = 2 * calls WHERE id = 0",
-        &["table timed, row 0", "buckets"],
+        "UPDATE span SET count = 2 * count WHERE id = 0",
+        &["table span, row 0", "buckets"],
     ),
     (
-        "UPDATE timed SET total_ns = 40 * total_ns WHERE id = 0",
-        &["table timed, row 0", "add up to"],
+        "UPDATE span SET total_ns = 40 * total_ns WHERE id = 0",
+        &["table span, row 0", "add up to"],
     ),
     (
-        "UPDATE timed SET min_ns = max_ns + 1 WHERE id = 1",
-        &["table timed, row 1", "the shortest"],
+        "UPDATE span SET min_ns = max_ns + 1 WHERE id = 1",
+        &["table span, row 1", "the shortest"],
     ),
     (
-        "UPDATE timed SET max_ns = -1",
-        &["table timed, row 0, max_ns", "never negative"],
+        "UPDATE span SET max_ns = -1",
+        &["table span, row 0, max_ns", "never negative"],
     ),
     (
-        "UPDATE timed SET corrected_ns = 9e999",
+        "UPDATE span SET corrected_ns = 9e999 WHERE node IS NOT NULL",
         &["corrected_ns", "a number is finite"],
     ),
     (
-        "UPDATE timed SET node = 44 WHERE id = 0",
-        &["table timed, row 0", "node 44"],
+        "UPDATE span SET node = 44 WHERE id = 0",
+        &["table span, row 0", "node 44"],
     ),
     (
-        "UPDATE timed_bucket SET bucket = 600",
-        &["table timed, row 0", "bucket 600"],
+        "UPDATE span_bucket SET bucket = 600",
+        &["table span, row 0", "bucket 600"],
     ),
     (
-        "UPDATE timed_bucket SET calls = -calls",
-        &["table timed_bucket", "never negative"],
+        "UPDATE span_bucket SET count = -count",
+        &["table span_bucket", "never negative"],
     ),
     (
-        "INSERT INTO timed_bucket VALUES (999, 1, 1)",
-        &["table timed_bucket", "a time 999"],
+        "INSERT INTO span_bucket VALUES (999, 1, 1)",
+        &["table span_bucket", "a span 999"],
     ),
     (
-        "DELETE FROM stage WHERE id = 2",
-        &["table stage", "its id is 3"],
+        "DELETE FROM span WHERE id = 5",
+        &["table span", "its id is 6"],
     ),
     (
-        "UPDATE stage SET packets = 2 * packets WHERE id = 3",
-        &["table stage, row 3", "buckets"],
+        "UPDATE span SET count = 2 * count WHERE id = 4",
+        &["table span, row 4", "buckets"],
     ),
     (
-        "UPDATE stage SET kind = 'idle'",
-        &["table stage, row 0, kind", "idle"],
+        "UPDATE span SET kind = 'idle' WHERE name IS NOT NULL",
+        &["table span, row 4, kind", "idle"],
     ),
     (
         "UPDATE scalar SET value = -5",
@@ -175,7 +175,7 @@ const OF_TIMES: &[(&str, &[&str])] = &[
         &["table scalar", "counts add up to"],
     ),
     (
-        "INSERT INTO quantity SELECT id + 1, instrument, name, unit, kind, repeats, number, label \
+        "INSERT INTO quantity SELECT id + 1, instrument, name, unit, kind, repeats, calls, number, label \
          FROM quantity",
         &["table quantity, row 1", "declared twice"],
     ),

@@ -172,7 +172,7 @@ fn a_run_between_namespaces() {
             "{block:?}"
         );
     }
-    assert!(!recording.stages.is_empty() || !recording.timed.is_empty());
+    assert!(!recording.spans.is_empty());
     assert!(namespaces(&run_name(&ran.stderr)).is_empty());
     assert!(ran.stdout.contains("udp"), "{}", ran.stdout);
     place.run("report run.plumb").code(0);
@@ -200,7 +200,7 @@ fn several_instruments() {
     let recording = place.recording("both.plumb");
     assert_eq!((recording.arms.len(), recording.blocks.len()), (1, 10));
     let samples = recording.part("samples");
-    assert!(samples.stages.is_empty() && samples.blocks.len() == 5);
+    assert!(samples.spans.is_empty() && samples.blocks.len() == 5);
     let quantity = &recording.quantities[samples.costs[0].quantity as usize];
     assert_eq!(
         (quantity.name.as_str(), quantity.unit.as_str()),

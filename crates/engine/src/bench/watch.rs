@@ -79,7 +79,13 @@ impl Seen {
         });
         // How busy CPUs were in this very window, and how many packets it had.
         measured.add_to(recording, block);
-        let mut gatherer = Gatherer::new(recording, index, layers, &self.attached);
+        let mut gatherer = Gatherer::new(
+            BESIDE_RATES.name(),
+            recording,
+            index,
+            layers,
+            &self.attached,
+        );
         gatherer.add(recording, index, &[block], &self.window);
     }
 }

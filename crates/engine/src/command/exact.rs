@@ -14,11 +14,12 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::vm::bulk;
 use netplumb_lab::vm::process::Guest;
+use netplumb_model::loss::Loss;
 use netplumb_model::message::{Reply, Request};
 use netplumb_model::recording::Ledger;
 use netplumb_model::timing::{INSTRUCTIONS, QEMU_PEAK};
 
-use super::{Base, CommandRun, Said, add_command_losses, add_loss, facts, runs, watched};
+use super::{Base, CommandRun, Said, add_command_losses, facts, runs, watched};
 use crate::collect::Translation;
 use crate::debug_info::{self, Ran};
 use crate::error::EngineError;
@@ -143,19 +144,22 @@ pub(super) fn measure(
         );
     }
     add_losses(recording, &told.losses);
-    add_loss(
-        recording,
-        "call paths merged",
-        told.losses.ways_cut,
-        "deeper, or more, than are kept: those calls are below the root of their thread",
-    );
-    add_loss(
-        recording,
-        "instructions in code of no file",
-        told.losses.insns_without_file,
-        "made while it ran, or in a file that was not taken along: they are in [unknown]",
-    );
-    add_command_losses(recording, told.losses.windows_cut, said.ends);
+    for (cause, count, meaning) in [
+        (
+            "call paths merged",
+            told.losses.ways_cut,
+            "deeper, or more, than are kept: those calls are below the root of their thread",
+        ),
+        (
+            "instructions in code of no file",
+            told.losses.insns_without_file,
+            "made while it ran, or in a file that was not taken along: they are in [unknown]",
+        ),
+    ] {
+        recording.add_loss(INSTRUCTIONS.instrument, Loss::new(cause, count, meaning));
+    }
+    let by = INSTRUCTIONS.instrument;
+    add_command_losses(recording, by, told.losses.windows_cut, said.ends);
     let (got, wanted) = (told.windows.len(), said.ends.len());
     match (outcome, told.error) {
         (Ok(()), _) if got >= wanted => Ok(()),

@@ -78,7 +78,7 @@ pub(super) fn measure(
             }
         })
     })();
-    add_command_losses(recording, 0, said.ends);
+    add_command_losses(recording, &spec.instrument, 0, said.ends);
     match (outcome, said.ends.last()) {
         (Ok(()), Some(end)) if recording.blocks.is_empty() => Err(EngineError::NothingSeen {
             command: Some(end.exit),

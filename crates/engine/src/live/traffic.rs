@@ -92,6 +92,7 @@ pub(super) fn run(
         forward: false,
         size_bytes: 0,
         knobs: (traffic.within.as_ref()).map_or_else(Default::default, |arm| arm.knobs.clone()),
+        made: None,
     };
     let tell = probes.tell;
     let mut site = OneAtATime::new(Windows {

@@ -107,6 +107,7 @@ fn arms(count: usize) -> Vec<Arm> {
         forward: false,
         size_bytes: 10,
         knobs: Default::default(),
+        made: None,
     };
     (0..count).map(arm).collect()
 }

@@ -8,7 +8,8 @@ use netplumb_instruments::live::Live;
 use netplumb_instruments::registry::attach;
 use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_model::class::{Direction, Family, Link, Proto};
-use netplumb_model::timing::{Filter, Selection, StageKind, StageTimes, TimingSpec, Window};
+use netplumb_model::span::StageKind;
+use netplumb_model::timing::{Filter, Selection, StageTimes, TimingSpec, Window};
 pub(crate) use netplumb_testkit::skip;
 use netplumb_workload::ends::{Ends, Sockets};
 

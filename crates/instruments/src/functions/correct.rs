@@ -122,7 +122,8 @@ pub(super) fn own_ns(attached: &Attached, window: &Window) -> f64 {
 #[cfg(test)]
 mod tests {
     use netplumb_model::class::{Context, Direction};
-    use netplumb_model::timing::{NodeTimes, TimedFunctionInfo, TimedNode, Times};
+    use netplumb_model::span::Times;
+    use netplumb_model::timing::{NodeTimes, TimedFunctionInfo, TimedNode};
 
     use super::*;
 

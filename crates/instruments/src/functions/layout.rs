@@ -100,7 +100,7 @@ pub(super) const STACK_BYTES: u32 = size_of::<made::Stack>() as u32;
 pub(super) const CELL_HEAD: usize = offset_of!(made::Cell, buckets) / 8;
 /// Its words altogether.
 pub(super) const CELL_WORDS: usize = size_of::<made::Cell>() / 8;
-const _: () = assert!(CELL_WORDS - CELL_HEAD == netplumb_model::timing::BUCKETS);
+const _: () = assert!(CELL_WORDS - CELL_HEAD == netplumb_model::span::BUCKETS);
 /// Indices of its words.
 pub(super) mod cell {
     use std::mem::offset_of;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::{Context, Direction, Proto, Softirq};
-use netplumb_model::timing::{Attached, NodeTimes, TimedNode, Times};
+use netplumb_model::span::Times;
+use netplumb_model::timing::{Attached, NodeTimes, TimedNode};
 
 use super::layout::{CELL_HEAD, CELL_WORDS, NESTED, Node, cell, direction, node, proto};
 use super::runtime::{Memory, Shape};

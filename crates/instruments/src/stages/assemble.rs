@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::{Direction, Family, Proto};
-use netplumb_model::recording::Loss;
-use netplumb_model::timing::{StageKind, StageTimes, Times};
+use netplumb_model::loss::Loss;
+use netplumb_model::span::{StageKind, Times};
+use netplumb_model::timing::StageTimes;
 
 use super::layout::{CLASSES, Cpu, FAMILIES, LOSS_WORDS, PLACES, PROTOS, ROWS, TIMES_WORDS};
 

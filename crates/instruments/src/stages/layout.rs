@@ -1,7 +1,7 @@
 //! What stages.h declares, made of it when this is built, and the table of stages.
 
 use netplumb_model::class::{Direction, Proto};
-use netplumb_model::timing::{BUCKETS, StageKind};
+use netplumb_model::span::{BUCKETS, StageKind};
 
 mod made {
     #![allow(dead_code, reason = "not all that a header declares is used")]

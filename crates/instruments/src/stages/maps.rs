@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
 use netplumb_model::class::{Direction, Proto};
-use netplumb_model::timing::{Times, WAYS};
+use netplumb_model::span::Times;
+use netplumb_model::timing::WAYS;
 use netplumb_sys::plain::Plain;
 
 use super::assemble;

@@ -365,6 +365,7 @@ impl BenchArm {
             forward: self.bench == Bench::Forward,
             size_bytes: self.frames.size.mean_bytes().round() as u32,
             knobs,
+            made: None,
         }
     }
 }

@@ -13,8 +13,8 @@ use super::quantities as q;
 use super::{CpuUse, Generated, Handled, Hop, Limit};
 use crate::class::Direction;
 use crate::quantity::{Declared, Figure, Item, Of, Scalar};
-use crate::recording::{BlockHop, Ledger, Recording, Stage};
-use crate::timing::{StageKind, Times};
+use crate::recording::{BlockHop, Ledger, Recording};
+use crate::span::{Span, SpanOf, Stage, StageKind, Times};
 
 /// Name of the stage that latencies are.
 pub const LATENCY: &str = "one way";
@@ -256,14 +256,17 @@ impl Measured {
             .hops
             .extend(hops.map(|hop| BlockHop { block, hop }));
         if let Some(times) = &handled.latency {
-            recording.stages.push(Stage {
-                block,
-                direction: Direction::Forward,
+            let stage = Stage {
                 order: 0,
                 name: LATENCY.into(),
                 kind: StageKind::Total,
-                times: times.clone(),
                 passed_over: 0,
+            };
+            recording.spans.push(Span {
+                block,
+                direction: Direction::Forward,
+                of: SpanOf::Stage(stage),
+                times: times.clone(),
             });
         }
     }
@@ -296,9 +299,10 @@ impl Measured {
                 measured.hops.push(hop.clone());
             }
         }
-        for stage in recording.stages.iter().filter(|s| s.name == LATENCY) {
-            if let Some(measured) = all.get_mut(stage.block as usize) {
-                measured.handled.latency = Some(stage.times.clone());
+        for (span, stage) in recording.stages() {
+            let measured = all.get_mut(span.block as usize);
+            if let Some(measured) = measured.filter(|_| stage.name == LATENCY) {
+                measured.handled.latency = Some(span.times.clone());
             }
         }
         all

@@ -7,9 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::knobs::{Offload, Within};
+use super::knobs::Offload;
 use super::nft::{Hook, Nft, Ruleset};
 use super::qdisc::Qdisc;
+use super::within::Within;
 use crate::class::{Family, Link, Proto, words};
 use crate::recording::Arm;
 

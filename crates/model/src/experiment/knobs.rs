@@ -34,19 +34,6 @@ words! {
     Gro = "gro",
 }
 
-words! {
-    /// In which namespaces rules are applied, or on whose egress a queueing discipline is.
-    Within, "namespace",
-    /// The sender's.
-    Tx = "tx",
-    /// The receiver's.
-    Rx = "rx",
-    /// Both ends'.
-    Both = "both",
-    /// The router's.
-    Router = "router",
-}
-
 /// A knob by its number among [`KNOBS`], and of a table the key below it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
@@ -258,6 +245,7 @@ impl Knobs {
             forward: self.is_on("forward"),
             size_bytes: self.read("size_bytes").unwrap_or_default(),
             knobs,
+            made: None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::knobs::Within;
+use super::within::Within;
 use crate::class::{Family, Proto, words};
 use crate::recording::Arm;
 

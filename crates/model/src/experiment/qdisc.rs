@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::knobs::Within;
+use super::within::Within;
 use crate::recording::Arm;
 
 /// Longest text that is taken, in characters.

@@ -7,8 +7,9 @@ use netplumb_model::bench::Measured;
 use netplumb_model::class::Class;
 use netplumb_model::quantity::{Kind, Of, Repeats};
 use netplumb_model::recording::{Arm, Block, Recording};
+use netplumb_model::span::StageKind;
 use netplumb_model::symbol::base_name;
-use netplumb_model::timing::{INSTRUCTIONS, StageKind};
+use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::number::printable;
 use crate::rates::terminal::rate;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::experiment::{Nft, Ruleset};
-use netplumb_model::recording::{Arm, env};
+use netplumb_model::recording::Arm;
 
 /// Two arms to compare, by index, and what tells them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,14 +16,6 @@ pub struct ArmPair {
 
 /// The level of a knob that an arm says nothing of.
 const NOT_SET: &str = "not set";
-
-/// Keys of an arm's knobs that are no knobs.
-const NO_KNOBS: [&str; 4] = [
-    env::SEED_OF,
-    env::SCAN_SETTING,
-    env::SCAN_BASE,
-    env::SCAN_CONTROL,
-];
 
 /// A level of an arm.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +68,6 @@ impl Levels {
         let nft = Ruleset::of(arm).map(|ruleset| ruleset.nft);
         for (key, value) in &arm.knobs {
             let level = match (key.as_str(), &nft) {
-                (key, _) if NO_KNOBS.contains(&key) => continue,
                 ("nft.file", Some(Nft::Text { .. })) => continue,
                 (key, Some(_)) if Ruleset::is_default(key, value) => continue,
                 ("nft", Some(nft)) => Level {
@@ -185,10 +176,6 @@ pub struct Pairs {
     pub left_after: Vec<usize>,
 }
 
-/// The knob of an arm that repeats another under another random seed: it is of
-/// that arm's spread, and not there to be compared with it.
-const REPEAT_OF: &str = netplumb_model::recording::env::SEED_OF;
-
 /// The knob of an arm that is another once more.
 const AGAIN: &str = netplumb_model::bench::AGAIN;
 
@@ -198,7 +185,8 @@ const AGAIN: &str = netplumb_model::bench::AGAIN;
 /// and none with it.
 pub fn pair_within(arms: &[Arm]) -> Vec<ArmPair> {
     let mut pairs = Vec::new();
-    let repeat = |n: &usize| arms[*n].knobs.contains_key(REPEAT_OF);
+    // A repeat is one of its arm's seeds, and not to be compared with it.
+    let repeat = |n: &usize| arms[*n].repeats().is_some();
     let again = |n: &usize| arms[*n].knobs.contains_key(AGAIN);
     for after in (0..arms.len()).filter(|n| !repeat(n)) {
         let earlier: Vec<usize> = (0..after)

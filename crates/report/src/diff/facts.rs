@@ -268,7 +268,7 @@ pub fn trust(diff: &Diff<'_>) -> Vec<String> {
     let named = [(sides.before, "before"), (sides.after, "after")];
     let mut lost = false;
     for (recording, side) in named.iter().take(if same { 1 } else { 2 }) {
-        for loss in &recording.losses {
+        for loss in recording.all_losses() {
             lost = true;
             let of = if same {
                 String::new()

@@ -48,6 +48,7 @@ fn recording(recursive: bool) -> Recording {
             forward: false,
             size_bytes: 0,
             knobs: Default::default(),
+            made: None,
         }],
         blocks: vec![block(0), block(1)],
         functions: vec![

@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::bench::{Measured, Other};
 use netplumb_model::class::Direction;
+use netplumb_model::quantity::Calls;
 use netplumb_model::recording::{Arm, Block, FunctionId, NodeId, Recording};
-use netplumb_model::timing::{CPU_TIME, INSTRUCTIONS};
 use serde::Serialize;
 
-use super::ArmRates;
+use super::{ArmRates, RATES};
 use crate::analysis::{NO_LAYER, class, classes};
 
 pub(crate) use table::heading;
@@ -35,17 +35,29 @@ pub enum Unit {
     Nanoseconds,
 }
 
-/// Instruments that say what a packet costs, beside those that measure rates, with the unit.
-const BY: [(&str, Unit); 2] = [
-    (CPU_TIME.instrument, Unit::Nanoseconds),
-    (INSTRUCTIONS.instrument, Unit::Instructions),
-];
+/// Instruments that say what a packet costs, beside those that measure rates, with the unit:
+/// samples first.
+fn beside_rates(recording: &Recording) -> Vec<(&str, Unit)> {
+    let is_sampled = |by: &str| {
+        let mut quantities = recording.quantities.iter();
+        quantities.any(|q| q.instrument == by && q.calls == Calls::Samples)
+    };
+    let all = recording
+        .instruments()
+        .into_iter()
+        .filter(|by| *by != RATES);
+    let (sampled, counted): (Vec<_>, Vec<_>) = all.partition(|by| is_sampled(by));
+    let sampled = sampled.into_iter().map(|by| (by, Unit::Nanoseconds));
+    let counted = counted.into_iter().map(|by| (by, Unit::Instructions));
+    sampled.chain(counted).collect()
+}
 
 /// Whether another instrument measured an arm, or failed to.
 pub(crate) fn is_of_others(recording: &Recording, arm: &Arm) -> bool {
     let all = 0..recording.arms.len();
     let mut is = all.filter(|at| std::ptr::eq(&recording.arms[*at], arm));
-    is.any(|at| BY.iter().any(|(by, _)| is_by(recording, at, by)))
+    let others = beside_rates(recording);
+    is.any(|at| others.iter().any(|(by, _)| is_by(recording, at, by)))
 }
 
 /// Whether an instrument measured an arm, or failed to.
@@ -190,8 +202,9 @@ pub struct Part {
 /// All paths of which it is told what a packet costs, in their order.
 pub fn explained(recording: &Recording) -> Vec<Explained> {
     let rates = super::arms(recording);
-    BY.iter()
-        .flat_map(|(by, unit)| explained_by(recording, &rates, by, *unit))
+    beside_rates(recording)
+        .into_iter()
+        .flat_map(|(by, unit)| explained_by(recording, &rates, by, unit))
         .collect()
 }
 

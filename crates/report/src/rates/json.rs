@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::bench::{CpuUse, Hop, Measured};
-use netplumb_model::recording::{Arm, Loss, Recording};
-use netplumb_model::timing::Times;
+use netplumb_model::loss::Loss;
+use netplumb_model::recording::{Arm, Recording};
+use netplumb_model::span::Times;
 use netplumb_stats::welch::Mean;
 use serde::Serialize;
 
@@ -20,14 +21,14 @@ struct Document<'a> {
     environment: &'a BTreeMap<String, String>,
     notes: Vec<NotesOut<'a>>,
     untried: &'a BTreeMap<String, String>,
-    unwatched: &'a BTreeMap<String, String>,
+    unwatched: BTreeMap<&'a str, &'a str>,
     scalars: Vec<ScalarOut<'a>>,
     arms: Vec<ArmOut<'a>>,
     blocks: Vec<BlockOut>,
     /// What a packet costs along each path, if that was counted.
     explained: Vec<Explained>,
     differences: Vec<Difference>,
-    losses: &'a [Loss],
+    losses: Vec<&'a Loss>,
 }
 
 #[derive(Serialize)]
@@ -98,7 +99,7 @@ pub fn render(recording: &Recording) -> String {
         environment: &recording.environment,
         notes: scalars::notes(recording),
         untried: &recording.untried,
-        unwatched: &recording.unwatched,
+        unwatched: recording.all_unwatched(),
         scalars: scalars::of_no_block(recording),
         arms: arms.iter().map(arm_out).collect(),
         blocks: blocks(recording)
@@ -122,7 +123,7 @@ pub fn render(recording: &Recording) -> String {
             .collect(),
         differences: differences(&paths),
         explained: paths,
-        losses: &recording.losses,
+        losses: recording.all_losses().collect(),
     };
     // Plain data with string keys always serializes.
     let mut out =

@@ -1,6 +1,6 @@
 //! How long packets took: percentiles, and what is in them.
 
-use netplumb_model::timing::Times;
+use netplumb_model::span::Times;
 use netplumb_stats::histogram;
 
 use super::ArmRates;

@@ -7,7 +7,7 @@ use netplumb_model::bench::{CpuUse, Generated, Handled, Hop, Limit, Measured};
 use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::{Arm, Block, Ledger, Recording, env};
-use netplumb_model::timing::Times;
+use netplumb_model::span::Times;
 use netplumb_stats::judge::Verdict;
 
 use crate::shape::{Shape, shape};
@@ -82,6 +82,7 @@ pub(super) fn recording() -> Recording {
         forward: false,
         size_bytes: 60,
         knobs: BTreeMap::from([("path".into(), name.into())]),
+        made: None,
     };
     let mut recording = Recording {
         arms: ["xdp", "tc", "dpdk"].map(arm).into(),
@@ -281,7 +282,7 @@ fn compared() {
     recording.blocks.clear();
     recording.scalars.clear();
     recording.hops.clear();
-    recording.stages.clear();
+    recording.spans.clear();
     for (index, packets) in [(0, 4_000_000), (1, 4_040_000), (2, 3_980_000)] {
         for (arm, share) in [(0, 1), (1, 2)] {
             recording.blocks.push(Block {

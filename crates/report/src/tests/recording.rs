@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
+use netplumb_model::loss::Loss;
 use netplumb_model::recording::{
-    Arm, Block, Cost, Function, Ledger, Loss, Node, NodeId, Recording, SourceLine, env,
+    Arm, Block, Cost, Function, Ledger, Node, NodeId, Recording, SourceLine, env,
 };
 
 /// A name that would clear the screen and ring the bell.
@@ -313,6 +314,7 @@ fn arm(proto: Proto) -> Arm {
             ("kernel".into(), "debian".into()),
             ("mitigations".into(), "off".into()),
         ]),
+        made: None,
     }
 }
 
@@ -430,18 +432,23 @@ pub(crate) fn small() -> Recording {
             source_files: vec!["/src/net/ipv4/udp.c".into(), format!("/{CONTROL}/{HTML}")],
             nodes: Vec::new(),
             costs: Vec::new(),
-            losses: vec![
-                Loss {
-                    cause: "returns without a call".into(),
-                    count: 1_234,
-                    meaning: "calls that began before the window; their self cost is right".into(),
-                },
-                Loss {
-                    cause: "\x1b[31mred".into(),
-                    count: 1,
-                    meaning: "a cause from\na guest".into(),
-                },
-            ],
+            losses: [(
+                "exact".to_string(),
+                vec![
+                    Loss {
+                        cause: "returns without a call".into(),
+                        count: 1_234,
+                        meaning: "calls that began before the window; their self cost is right"
+                            .into(),
+                    },
+                    Loss {
+                        cause: "\x1b[31mred".into(),
+                        count: 1,
+                        meaning: "a cause from\na guest".into(),
+                    },
+                ],
+            )]
+            .into(),
             complete: false,
             ..Recording::default()
         },

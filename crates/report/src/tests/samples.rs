@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
+use netplumb_model::loss::Loss;
 use netplumb_model::quantity::Item;
 use netplumb_model::recording::{
-    Arm, Block, Cost, Function, Ledger, Loss, Node, NodeId, Recording, Total, env,
+    Arm, Block, Cost, Function, Ledger, Node, NodeId, Recording, Total, env,
 };
 use netplumb_model::timing::{CPU_TIME, PERIOD};
 use netplumb_stats::judge::Verdict;
@@ -75,12 +76,17 @@ fn samples_scaled(planted: &[(&str, f64)]) -> Recording {
             forward: false,
             size_bytes: 10,
             knobs: BTreeMap::new(),
+            made: None,
         }],
-        losses: vec![Loss {
-            cause: "samples that there was no room for".into(),
-            count: 3,
-            meaning: "their time is missing".into(),
-        }],
+        losses: [(
+            "samples".to_string(),
+            vec![Loss {
+                cause: "samples that there was no room for".into(),
+                count: 3,
+                meaning: "their time is missing".into(),
+            }],
+        )]
+        .into(),
         complete: true,
         ..Recording::default()
     };

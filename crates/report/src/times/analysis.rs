@@ -9,8 +9,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use netplumb_model::class::{Class, Context, Direction};
-use netplumb_model::recording::{Arm, FunctionId, NodeId, Recording, Timed};
-use netplumb_model::timing::{FOLLOWED, Mechanism, StageKind, Times};
+use netplumb_model::recording::{Arm, FunctionId, NodeId, Recording};
+use netplumb_model::span::{self, Call, Span};
+use netplumb_model::span::{StageKind, Times};
+use netplumb_model::timing::{FOLLOWED, Mechanism};
 use netplumb_stats::histogram;
 
 use crate::analysis::{NO_LAYER, has_ancestor};
@@ -241,20 +243,10 @@ pub fn percentile(times: &Times, share: f64) -> Option<f64> {
     histogram::quantile(&times.buckets, share, times.min_ns, times.max_ns)
 }
 
-/// Add up two distributions.
-pub(crate) fn add(sum: &mut Times, more: &Times) {
-    if more.count == 0 {
-        return;
-    }
-    sum.min_ns = match sum.count {
-        0 => more.min_ns,
-        _ => sum.min_ns.min(more.min_ns),
-    };
-    sum.max_ns = sum.max_ns.max(more.max_ns);
-    sum.count = sum.count.saturating_add(more.count);
-    sum.total_ns = sum.total_ns.saturating_add(more.total_ns);
-    histogram::merge(&mut sum.buckets, &more.buckets);
-}
+/// A function's times in one calling context, and what is its own of them.
+type Called<'r> = (&'r Span, &'r Call, Own);
+/// A stage's times in one block.
+type Staged<'r> = (&'r Span, &'r span::Stage);
 
 /// Where a time is of.
 type Key = (u32, Context, NodeId);
@@ -270,43 +262,46 @@ pub(crate) struct Own {
     pub(crate) calls_below: u64,
 }
 
-/// Of each entry of [`Recording::timed`].
+/// Of each of [`Recording::calls`].
 pub(crate) fn own(recording: &Recording) -> Vec<Own> {
     let mut places: HashMap<Key, Vec<(Direction, usize)>> = HashMap::new();
-    for (n, timed) in recording.timed.iter().enumerate() {
-        let key = (timed.block, timed.context, timed.node);
-        places.entry(key).or_default().push((timed.direction, n));
+    for (n, (span, call)) in recording.calls().enumerate() {
+        let key = (span.block, call.context, call.node);
+        places.entry(key).or_default().push((span.direction, n));
     }
-    let corrected = |t: &Timed| match t.corrected_ns.is_finite() {
-        true => t.corrected_ns,
-        // Not known: as read is nearer than nothing, and told in the footer.
-        false => t.times.total_ns as f64,
-    };
     let mut own: Vec<Own> = recording
-        .timed
-        .iter()
-        .map(|t| Own {
-            raw_ns: t.times.total_ns as f64,
-            corrected_ns: corrected(t),
+        .calls()
+        .map(|(span, call)| Own {
+            raw_ns: span.times.total_ns as f64,
+            corrected_ns: corrected(span, call),
             calls_below: 0,
         })
         .collect();
-    for timed in &recording.timed {
-        let Some(parent) = recording.nodes[timed.node as usize].parent else {
+    for (span, call) in recording.calls() {
+        let Some(parent) = recording.nodes[call.node as usize].parent else {
             continue;
         };
-        let Some(callers) = places.get(&(timed.block, timed.context, parent)) else {
+        let Some(callers) = places.get(&(span.block, call.context, parent)) else {
             continue;
         };
         let of = |d: Direction| callers.iter().find(|(direction, _)| *direction == d);
-        let caller = of(timed.direction).or_else(|| of(Direction::Other));
+        let caller = of(span.direction).or_else(|| of(Direction::Other));
         if let Some((_, n)) = caller {
-            own[*n].raw_ns -= timed.times.total_ns as f64;
-            own[*n].corrected_ns -= corrected(timed);
-            own[*n].calls_below = own[*n].calls_below.saturating_add(timed.times.count);
+            own[*n].raw_ns -= span.times.total_ns as f64;
+            own[*n].corrected_ns -= corrected(span, call);
+            own[*n].calls_below = own[*n].calls_below.saturating_add(span.times.count);
         }
     }
     own
+}
+
+/// A call's times less what the probes took.
+fn corrected(span: &Span, call: &Call) -> f64 {
+    match call.corrected_ns.is_finite() {
+        true => call.corrected_ns,
+        // Not known: as read is nearer than nothing, and the footer says so.
+        false => span.times.total_ns as f64,
+    }
 }
 
 /// Every arm and direction that has times; `other` last of its arm.
@@ -314,21 +309,23 @@ pub fn classes(recording: &Recording) -> Vec<TimedClass<'_>> {
     let own = own(recording);
     let followed = followed(recording);
     let arm_of = |block: u32| recording.blocks[block as usize].arm as usize;
-    let mut functions: BTreeMap<(usize, Direction), Vec<usize>> = BTreeMap::new();
-    for (n, timed) in recording.timed.iter().enumerate() {
-        let key = (arm_of(timed.block), timed.direction);
-        functions.entry(key).or_default().push(n);
+    let mut functions: BTreeMap<(usize, Direction), Vec<Called<'_>>> = BTreeMap::new();
+    for ((span, call), own) in recording.calls().zip(own) {
+        let key = (arm_of(span.block), span.direction);
+        functions.entry(key).or_default().push((span, call, own));
     }
-    let mut stages: BTreeMap<(usize, Direction), Vec<usize>> = BTreeMap::new();
-    for (n, stage) in recording.stages.iter().enumerate() {
-        let key = (arm_of(stage.block), stage.direction);
-        stages.entry(key).or_default().push(n);
+    let mut stages: BTreeMap<(usize, Direction), Vec<Staged<'_>>> = BTreeMap::new();
+    for (span, stage) in recording.stages() {
+        let key = (arm_of(span.block), span.direction);
+        stages.entry(key).or_default().push((span, stage));
     }
     // Blocks in which probes were there: nothing of a class in one is nothing.
     let mut probed: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
-    let timed = recording.timed.iter().map(|t| t.block);
-    for block in timed.chain(recording.stages.iter().map(|s| s.block)) {
-        probed.entry(arm_of(block)).or_default().push(block);
+    for span in &recording.spans {
+        probed
+            .entry(arm_of(span.block))
+            .or_default()
+            .push(span.block);
     }
     for blocks in probed.values_mut() {
         blocks.sort_unstable();
@@ -341,14 +338,13 @@ pub fn classes(recording: &Recording) -> Vec<TimedClass<'_>> {
     keys.into_iter()
         .filter_map(|key| {
             let blocks = probed.get(&key.0)?.clone();
-            let none = Vec::new();
-            let functions = functions.get(&key).unwrap_or(&none);
-            let stages = stages.get(&key).unwrap_or(&none);
+            let functions = functions.get(&key).map_or(&[][..], |all| all);
+            let stages = stages.get(&key).map_or(&[][..], |all| all);
             Some(class(
                 recording,
                 key,
                 blocks,
-                (&own, &followed),
+                &followed,
                 (functions, stages),
             ))
         })
@@ -359,8 +355,8 @@ fn class<'a>(
     recording: &'a Recording,
     (arm, direction): (usize, Direction),
     blocks: Vec<u32>,
-    (own, followed): (&[Own], &Followed),
-    (timed, stages): (&[usize], &[usize]),
+    followed: &Followed,
+    (calls, stages): (&[Called<'_>], &[Staged<'_>]),
 ) -> TimedClass<'a> {
     let at: HashMap<u32, usize> = blocks.iter().enumerate().map(|(n, b)| (*b, n)).collect();
     let mut found: BTreeMap<FunctionId, TimedFunction> = BTreeMap::new();
@@ -368,30 +364,26 @@ fn class<'a>(
     // Of all calls, those within another of the same function too.
     let mut taken: BTreeMap<FunctionId, f64> = BTreeMap::new();
     let mut raw_ns = 0.0;
-    for n in timed {
-        let (one, own) = (&recording.timed[*n], &own[*n]);
-        let id = recording.nodes[one.node as usize].function;
+    for (one, call, own) in calls {
+        let id = recording.nodes[call.node as usize].function;
         let function = found
             .entry(id)
             .or_insert_with(|| nothing(recording, id, blocks.len()));
-        let corrected = match one.corrected_ns.is_finite() {
-            true => one.corrected_ns,
-            false => one.times.total_ns as f64,
-        };
-        add(&mut function.times, &one.times);
+        let corrected = corrected(one, call);
+        function.times.add(&one.times);
         *taken.entry(id).or_default() += one.times.total_ns as f64 - corrected;
         function.self_ns += own.corrected_ns;
-        function.uncertainty_ns += uncertainty(recording, function, one, own);
+        function.uncertainty_ns += uncertainty(recording, function, (*one, *call), own);
         let block = at[&one.block];
         function.self_by_block[block] += own.corrected_ns;
         function.calls_by_block[block] += one.times.count;
         // Recursion counts once, where it began.
-        if !has_ancestor(recording, one.node, id) {
+        if !has_ancestor(recording, call.node, id) {
             function.raw_ns += one.times.total_ns as f64;
             function.corrected_ns += corrected;
             function.corrected_by_block[block] += corrected;
         }
-        *contexts.entry(one.context).or_default() += own.corrected_ns;
+        *contexts.entry(call.context).or_default() += own.corrected_ns;
         raw_ns += own.raw_ns;
     }
     for (id, taken) in taken {
@@ -421,7 +413,7 @@ fn class<'a>(
         contexts,
         layers: Vec::new(),
         functions,
-        stages: stages_of(recording, stages, &at),
+        stages: stages_of(stages, &at),
         blocks,
     };
     let mut layers: BTreeMap<&str, f64> = BTreeMap::new();
@@ -460,7 +452,12 @@ fn nothing(recording: &Recording, function: FunctionId, blocks: usize) -> TimedF
 /// What an entry's own time may be off by: the bias of each of its calls, and for
 /// each call below it that call's bias and the cost of its pair. Their errors are
 /// the calibration's, the same at every call, so they add up.
-fn uncertainty(recording: &Recording, function: &TimedFunction, one: &Timed, own: &Own) -> f64 {
+fn uncertainty(
+    recording: &Recording,
+    function: &TimedFunction,
+    (span, call): (&Span, &Call),
+    own: &Own,
+) -> f64 {
     let each = recording
         .calibration
         .iter()
@@ -470,18 +467,17 @@ fn uncertainty(recording: &Recording, function: &TimedFunction, one: &Timed, own
             Some(most.map_or(u, |most| most.max(u)))
         });
     match each {
-        Some(each) => each * (one.times.count as f64 + own.calls_below as f64),
-        None if one.uncertainty_ns.is_finite() => one.uncertainty_ns,
+        Some(each) => each * (span.times.count as f64 + own.calls_below as f64),
+        None if call.uncertainty_ns.is_finite() => call.uncertainty_ns,
         None => 0.0,
     }
 }
 
-fn stages_of(recording: &Recording, stages: &[usize], at: &HashMap<u32, usize>) -> Vec<Stage> {
+fn stages_of(stages: &[Staged<'_>], at: &HashMap<u32, usize>) -> Vec<Stage> {
     let mut found: BTreeMap<(u16, &str), Stage> = BTreeMap::new();
     // Of each block: time and packets.
     let mut sums: BTreeMap<(u16, &str), Vec<(u64, u64)>> = BTreeMap::new();
-    for n in stages {
-        let one = &recording.stages[*n];
+    for (span, one) in stages {
         let key = (one.order, one.name.as_str());
         let stage = found.entry(key).or_insert_with(|| Stage {
             order: one.order,
@@ -491,12 +487,12 @@ fn stages_of(recording: &Recording, stages: &[usize], at: &HashMap<u32, usize>) 
             passed_over: 0,
             by_block: Vec::new(),
         });
-        add(&mut stage.times, &one.times);
+        stage.times.add(&span.times);
         stage.passed_over = stage.passed_over.saturating_add(one.passed_over);
         let by_block = sums.entry(key).or_insert_with(|| vec![(0, 0); at.len()]);
-        let sum = &mut by_block[at[&one.block]];
-        sum.0 = sum.0.saturating_add(one.times.total_ns);
-        let packets = one.times.count.saturating_add(one.passed_over);
+        let sum = &mut by_block[at[&span.block]];
+        sum.0 = sum.0.saturating_add(span.times.total_ns);
+        let packets = span.times.count.saturating_add(one.passed_over);
         sum.1 = sum.1.saturating_add(packets);
     }
     for (key, by_block) in sums {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use netplumb_model::recording::{Cost, Loss, Recording, Total};
+use netplumb_model::loss::Loss;
+use netplumb_model::recording::{Cost, Recording, Total};
 use netplumb_model::timing::OWN_TIME;
 
 use super::analysis::own;
@@ -15,20 +16,20 @@ pub fn as_costs(recording: &Recording) -> Recording {
     let quantity = out.quantity(&OWN_TIME);
     let mut costs: BTreeMap<_, Cost> = BTreeMap::new();
     let mut below_nothing = 0.0;
-    for (timed, own) in recording.timed.iter().zip(own(recording)) {
+    for ((span, call), own) in recording.calls().zip(own(recording)) {
         below_nothing += (-own.corrected_ns).max(0.0);
         let cost = costs
-            .entry((timed.block, timed.direction, timed.context, timed.node))
+            .entry((span.block, span.direction, call.context, call.node))
             .or_insert(Cost {
-                block: timed.block,
+                block: span.block,
                 quantity,
-                direction: timed.direction,
-                context: timed.context,
-                node: timed.node,
+                direction: span.direction,
+                context: call.context,
+                node: call.node,
                 calls: 0,
                 own: 0,
             });
-        cost.calls += timed.times.count;
+        cost.calls += span.times.count;
         cost.own += own.corrected_ns.max(0.0).round() as u64;
     }
     for cost in costs.values() {
@@ -44,15 +45,11 @@ pub fn as_costs(recording: &Recording) -> Recording {
     }
     out.costs = costs.into_values().collect();
     let below_nothing = below_nothing.round() as u64;
-    if below_nothing > 0 {
-        out.losses.push(Loss {
-            cause: "ns of own time below nothing, set to nothing".into(),
-            count: below_nothing,
-            meaning:
-                "the correction of some functions is larger than their own time; sums are as much \
-                      too large"
-                    .into(),
-        });
-    }
+    let loss = Loss::new(
+        "ns of own time below nothing, set to nothing",
+        below_nothing,
+        "the correction of some functions is larger than their own time; sums are as much too large",
+    );
+    out.add_loss(OWN_TIME.instrument, loss);
     out
 }

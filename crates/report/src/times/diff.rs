@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use netplumb_model::class::{Class, Direction};
 use netplumb_model::experiment::Idle;
 use netplumb_model::recording::{FunctionId, Recording};
-use netplumb_model::timing::StageKind;
+use netplumb_model::span::StageKind;
 use netplumb_stats::judge::{Judged, Pair, Verdict, judge};
 
 use super::analysis::{Per, percentile};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use netplumb_model::recording::{Arm, Block, FunctionId, Ledger, Loss, Recording};
+use netplumb_model::loss::Loss;
+use netplumb_model::recording::{Arm, Block, FunctionId, Ledger, Recording};
 use netplumb_model::timing::Calibration;
 use serde::Serialize;
 
@@ -20,13 +21,13 @@ struct Document<'a> {
     environment: &'a BTreeMap<String, String>,
     notes: Vec<NotesOut<'a>>,
     untried: &'a BTreeMap<String, String>,
-    unwatched: &'a BTreeMap<String, String>,
+    unwatched: BTreeMap<&'a str, &'a str>,
     arms: &'a [Arm],
     blocks: Vec<BlockOut<'a>>,
     calibration: &'a [Calibration],
     times: Vec<ClassOut<'a>>,
     scalars: Vec<ScalarOut<'a>>,
-    losses: &'a [Loss],
+    losses: Vec<&'a Loss>,
 }
 
 #[derive(Serialize)]
@@ -86,13 +87,13 @@ pub fn render(recording: &Recording, classes: &[TimedClass<'_>]) -> String {
         environment: &recording.environment,
         notes: scalars::notes(recording),
         untried: &recording.untried,
-        unwatched: &recording.unwatched,
+        unwatched: recording.all_unwatched(),
         arms: &recording.arms,
         blocks: recording.blocks.iter().map(block_out).collect(),
         calibration: &recording.calibration,
         times: classes.iter().map(class_out).collect(),
         scalars: scalars::all(recording),
-        losses: &recording.losses,
+        losses: recording.all_losses().collect(),
     };
     // Plain data with string keys always serializes.
     let mut out =
@@ -132,12 +133,12 @@ fn class_out<'a>(class: &'a TimedClass<'a>) -> ClassOut<'a> {
 fn edges<'a>(class: &'a TimedClass<'a>) -> Vec<EdgeOut<'a>> {
     let recording = class.recording;
     let mut edges: BTreeMap<(Option<FunctionId>, FunctionId), EdgeOut<'a>> = BTreeMap::new();
-    for timed in &recording.timed {
-        let arm = recording.blocks[timed.block as usize].arm as usize;
-        if (arm, timed.direction) != (class.arm, class.class.direction) {
+    for (span, call) in recording.calls() {
+        let arm = recording.blocks[span.block as usize].arm as usize;
+        if (arm, span.direction) != (class.arm, class.class.direction) {
             continue;
         }
-        let node = recording.nodes[timed.node as usize];
+        let node = recording.nodes[call.node as usize];
         let caller = node.parent.map(|p| recording.nodes[p as usize].function);
         let edge = (edges.entry((caller, node.function))).or_insert_with(|| EdgeOut {
             caller: caller.map(|f| class.name(f)),
@@ -146,13 +147,13 @@ fn edges<'a>(class: &'a TimedClass<'a>) -> Vec<EdgeOut<'a>> {
             raw_ns: 0.0,
             corrected_ns: 0.0,
         });
-        edge.calls = edge.calls.saturating_add(timed.times.count);
-        if !has_ancestor(recording, timed.node, node.function) {
-            edge.raw_ns += timed.times.total_ns as f64;
+        edge.calls = edge.calls.saturating_add(span.times.count);
+        if !has_ancestor(recording, call.node, node.function) {
+            edge.raw_ns += span.times.total_ns as f64;
             // As for a function.
-            edge.corrected_ns += match timed.corrected_ns.is_finite() {
-                true => timed.corrected_ns,
-                false => timed.times.total_ns as f64,
+            edge.corrected_ns += match call.corrected_ns.is_finite() {
+                true => call.corrected_ns,
+                false => span.times.total_ns as f64,
             };
         }
     }

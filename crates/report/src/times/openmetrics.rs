@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use netplumb_model::recording::{Recording, env};
-use netplumb_model::timing::{StageKind, Times};
+use netplumb_model::span::{StageKind, Times};
 use netplumb_stats::histogram;
 
 use super::analysis::{TimedClass, TimedFunction};
@@ -96,7 +96,7 @@ pub fn render(recording: &Recording, classes: &[TimedClass<'_>]) -> String {
         let name = "plumb_lost";
         let help = "What was lost, missed or could not be attributed.";
         head(name, "counter", None, help, &mut out);
-        for loss in &recording.losses {
+        for loss in recording.all_losses() {
             let cause = escaped(&loss.cause);
             let _ = writeln!(out, "{name}_total{{cause=\"{cause}\"}} {}", loss.count);
         }

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Recording, env};
-use netplumb_model::timing::{DROPPED, SEEN, StageKind, Times};
+use netplumb_model::span::{StageKind, Times};
+use netplumb_model::timing::{DROPPED, SEEN};
 
 use super::analysis::{PERCENTILES, Per, Stage, TimedClass, TimedFunction, percentile};
 use super::terminal::{bottleneck, label, share, shown, whole_ns};
@@ -55,7 +56,7 @@ pub fn page(
     if page.title.starts_with("What a packet costs") {
         page.title = page.title.replacen(
             "What a packet costs",
-            match recording.stages.is_empty() {
+            match recording.stages().next().is_none() {
                 true => "What a packet's way takes, by function",
                 false => "What a packet's way takes, by stage",
             },
@@ -250,7 +251,7 @@ fn timed(recording: &Recording) -> PageTimed {
             .map(|(name, sum)| count(name, *sum, ""))
             .collect()
     };
-    let mut refused: Vec<[String; 2]> = (recording.unwatched.iter())
+    let mut refused: Vec<[String; 2]> = (recording.all_unwatched().into_iter())
         .map(|(name, why)| [printable(name, 120), printable(why, TEXT_LETTERS)])
         .collect();
     let shed = recording.environment.get(SHED).map_or("", |s| s);
@@ -266,8 +267,7 @@ fn timed(recording: &Recording) -> PageTimed {
         seen: counted(&SEEN),
         drops: counted(&DROPPED),
         losses: recording
-            .losses
-            .iter()
+            .all_losses()
             .map(|loss| count(&loss.cause, loss.count as f64, &loss.meaning))
             .collect(),
         refused,

@@ -1,6 +1,6 @@
 //! The tables of times: of functions and of stages, each column declared once.
 
-use netplumb_model::timing::{StageKind, Times};
+use netplumb_model::span::{StageKind, Times};
 
 use super::analysis::{PERCENTILES, Stage, TimedClass, TimedFunction, percentile};
 use super::terminal::{too_small, whole_ns};

@@ -2,7 +2,7 @@
 
 use netplumb_model::class::Direction;
 use netplumb_model::recording::Recording;
-use netplumb_model::timing::StageKind;
+use netplumb_model::span::StageKind;
 
 use super::analysis::{Stage, TimedClass, TimedFunction};
 use super::trust::footer;

@@ -6,6 +6,8 @@ pub(crate) mod recording;
 
 use std::path::Path;
 
+use netplumb_model::recording::Recording;
+use netplumb_model::span::{Span, SpanOf};
 use netplumb_testkit::golden;
 
 use super::*;
@@ -105,14 +107,20 @@ fn percentiles_are_shifted() {
 #[test]
 fn what_comes_afterwards() {
     let mut recording = stages();
-    let driver = recording.stages.iter().filter(|s| s.name == "driver");
-    let mut completions: Vec<_> = driver.cloned().collect();
-    for completion in &mut completions {
-        completion.name = "completion".into();
-        completion.order = 90;
-        completion.times.total_ns *= 1_000;
-    }
-    recording.stages.extend(completions);
+    let completions = recording.spans.clone().into_iter().filter_map(|mut span| {
+        let SpanOf::Stage(stage) = &mut span.of else {
+            return None;
+        };
+        if stage.name != "driver" {
+            return None;
+        }
+        stage.name = "completion".into();
+        stage.order = 90;
+        span.times.total_ns *= 1_000;
+        Some(span)
+    });
+    let completions: Vec<Span> = completions.collect();
+    recording.spans.extend(completions);
     let all = classes(&recording);
     assert!(all.iter().all(TimedClass::closes));
     let text = terminal::render(&recording, &all, &view(100));
@@ -123,16 +131,21 @@ fn what_comes_afterwards() {
     assert!(!all[0].parts().any(|s| s.name == "completion"));
 }
 
+/// Make the stages not add up: the wait in the queue is longer than the total has it.
+fn slow_queue(recording: &mut Recording) {
+    for span in &mut recording.spans {
+        if span.stage().is_some_and(|stage| stage.name == "qdisc") {
+            span.times.total_ns += 100_000 * span.times.count;
+        }
+    }
+}
+
 /// Check that stages that don't add up are said not to.
 #[test]
 fn a_sum_that_is_open() {
     let mut recording = stages();
     assert!(classes(&recording).iter().all(TimedClass::closes));
-    for stage in &mut recording.stages {
-        if stage.name == "qdisc" {
-            stage.times.total_ns += 100_000 * stage.times.count;
-        }
-    }
+    slow_queue(&mut recording);
     let all = classes(&recording);
     assert!(!all[0].closes());
     let text = terminal::render(&recording, &all, &view(100));
@@ -143,7 +156,7 @@ fn a_sum_that_is_open() {
 #[test]
 fn nothing_was_seen() {
     let mut recording = stages();
-    recording.stages.clear();
+    recording.spans.clear();
     assert_eq!(shape(&recording), Shape::Times);
     let text = terminal::render(&recording, &classes(&recording), &view(100));
     assert!(text.contains("No packet was seen"), "{text}");

@@ -244,7 +244,7 @@ fn way_by_block(class: &TimedClass<'_>) -> Vec<f64> {
     let total = class
         .stages
         .iter()
-        .find(|s| s.kind == netplumb_model::timing::StageKind::Total);
+        .find(|s| s.kind == netplumb_model::span::StageKind::Total);
     total.map_or_else(Vec::new, |s| s.by_block.iter().flatten().copied().collect())
 }
 
@@ -302,8 +302,8 @@ fn others(recording: &Recording) -> Vec<String> {
 /// What could not be watched, and what was left out.
 fn refused(recording: &Recording) -> Vec<String> {
     let refused: Vec<String> = recording
-        .unwatched
-        .iter()
+        .all_unwatched()
+        .into_iter()
         .map(|(name, why)| format!("{} ({})", printable(name, 60), printable(why, 120)))
         .collect();
     let mut lines = Vec::new();

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::Direction;
-use netplumb_model::quantity::Quantity;
+use netplumb_model::quantity::{Calls, Quantity};
 use netplumb_model::recording::{Block, Recording, env};
-use netplumb_model::timing::{CPU_TIME, PERIOD};
+use netplumb_model::timing::PERIOD;
 
 use super::{layers, ledger, levels, lost};
 use crate::acting;
@@ -23,7 +23,7 @@ pub(super) fn footer(
     classes: &[ClassView<'_>],
 ) -> Vec<String> {
     let mut lines = vec![clock(recording, quantity), kernel(recording)];
-    if quantity.is(&CPU_TIME) {
+    if quantity.calls == Calls::Samples {
         lines.push(samples(recording));
     }
     if recording.blocks.iter().any(|b| b.ledger.offered > 0) {
@@ -42,7 +42,7 @@ pub(super) fn footer(
 }
 
 fn clock(recording: &Recording, quantity: &Quantity) -> String {
-    if !quantity.is(&CPU_TIME) {
+    if quantity.calls == Calls::Entries {
         let (name, unit) = (printable(&quantity.name, 60), printable(&quantity.unit, 40));
         return format!("clock     {name}, in {unit}");
     }
@@ -51,8 +51,9 @@ fn clock(recording: &Recording, quantity: &Quantity) -> String {
         None => String::new(),
     };
     format!(
-        "clock     CPU time of the running kernel, by samples of what each CPU did{every}; a function that no \
-         sample found is in no table; figures without a unit are nanoseconds"
+        "clock     {} of the running kernel, by samples of what each CPU did{every}; a function that \
+         no sample found is in no table; figures without a unit are nanoseconds",
+        printable(&quantity.name, 60)
     )
 }
 

@@ -1,11 +1,11 @@
 //! Times, and their distributions.
 
 use netplumb_model::recording::Recording;
-use netplumb_model::timing::{BUCKETS, SUB_BITS, Times};
+use netplumb_model::span::{BUCKETS, SUB_BITS, Times};
 
 use super::{UNDER_WAY, UNDER_WAY_SHARE};
 
-/// What times, stages and attachments name is there.
+/// What spans and attachments name is there.
 pub(super) fn ids(recording: &Recording) -> Result<(), String> {
     let (blocks, nodes) = (recording.blocks.len(), recording.nodes.len());
     let check = |table: &str, row: usize, what: &str, id: u32, len: usize| {
@@ -16,12 +16,11 @@ pub(super) fn ids(recording: &Recording) -> Result<(), String> {
             "table {table}, row {row}: it names {what} {id}, which is not there"
         ))
     };
-    for (row, timed) in recording.timed.iter().enumerate() {
-        check("timed", row, "block", timed.block, blocks)?;
-        check("timed", row, "node", timed.node, nodes)?;
-    }
-    for (row, stage) in recording.stages.iter().enumerate() {
-        check("stage", row, "block", stage.block, blocks)?;
+    for (row, span) in recording.spans.iter().enumerate() {
+        check("span", row, "block", span.block, blocks)?;
+        if let Some(call) = span.call() {
+            check("span", row, "node", call.node, nodes)?;
+        }
     }
     let functions = recording.functions.len();
     for (row, attachment) in recording.attachments.iter().enumerate() {
@@ -38,11 +37,8 @@ pub(super) fn ids(recording: &Recording) -> Result<(), String> {
 
 /// A distribution is that of the times which were added up beside it.
 pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
-    for (row, timed) in recording.timed.iter().enumerate() {
-        distribution(&timed.times).map_err(|why| format!("table timed, row {row}: {why}"))?;
-    }
-    for (row, stage) in recording.stages.iter().enumerate() {
-        distribution(&stage.times).map_err(|why| format!("table stage, row {row}: {why}"))?;
+    for (row, span) in recording.spans.iter().enumerate() {
+        distribution(&span.times).map_err(|why| format!("table span, row {row}: {why}"))?;
     }
     Ok(())
 }

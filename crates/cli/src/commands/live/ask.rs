@@ -351,8 +351,8 @@ fn recorded(recording: &Recording) -> Vec<String> {
     for cost in &recording.costs {
         add(cost.node, cost.own as f64);
     }
-    for timed in &recording.timed {
-        add(timed.node, timed.corrected_ns);
+    for (_, call) in recording.calls() {
+        add(call.node, call.corrected_ns);
     }
     let mut named: Vec<(f64, &str)> = costs
         .into_iter()

@@ -7,8 +7,9 @@ use netplumb_kernel::layers::LAYERS;
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{NodeId, Recording, env};
+use netplumb_model::span::{StageKind, Times};
 use netplumb_model::text::counted;
-use netplumb_model::timing::{BUSY, FOLLOWED, OWN_CPU, StageKind, Times};
+use netplumb_model::timing::{BUSY, FOLLOWED, OWN_CPU};
 use netplumb_report::printable;
 use netplumb_stats::histogram;
 use ratatui::Frame;
@@ -91,7 +92,7 @@ impl View {
                 0.0
             },
             busy_cpus: (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64),
-            losses: (recording.losses.iter())
+            losses: (recording.all_losses())
                 .filter(|l| l.count > 0)
                 .map(|l| (l.cause.clone(), l.count))
                 .collect(),
@@ -104,15 +105,15 @@ impl View {
 
     fn add_stages(&mut self, recording: &Recording) {
         let mut stages: BTreeMap<(u32, Direction, u16, &str), (StageKind, Times)> = BTreeMap::new();
-        for stage in &recording.stages {
-            let Some(block) = recording.blocks.get(stage.block as usize) else {
+        for (span, stage) in recording.stages() {
+            let Some(block) = recording.blocks.get(span.block as usize) else {
                 continue;
             };
-            let key = (block.arm, stage.direction, stage.order, stage.name.as_str());
+            let key = (block.arm, span.direction, stage.order, stage.name.as_str());
             let sum = stages
                 .entry(key)
                 .or_insert_with(|| (stage.kind, Times::default()));
-            merge(&mut sum.1, &stage.times);
+            sum.1.add(&span.times);
         }
         let mut ways: BTreeMap<(u32, Direction), Vec<Row>> = BTreeMap::new();
         for ((arm, direction, _, name), (kind, times)) in stages {
@@ -139,14 +140,14 @@ impl View {
     fn add_functions(&mut self, recording: &Recording, top: usize) {
         type Key = (u32, Direction, Context, NodeId);
         let mut nodes: BTreeMap<Key, (Times, f64)> = BTreeMap::new();
-        for timed in &recording.timed {
-            let Some(block) = recording.blocks.get(timed.block as usize) else {
+        for (span, call) in recording.calls() {
+            let Some(block) = recording.blocks.get(span.block as usize) else {
                 continue;
             };
-            let key = (block.arm, timed.direction, timed.context, timed.node);
+            let key = (block.arm, span.direction, call.context, call.node);
             let sum = nodes.entry(key).or_default();
-            merge(&mut sum.0, &timed.times);
-            sum.1 += timed.corrected_ns;
+            sum.0.add(&span.times);
+            sum.1 += call.corrected_ns;
         }
         let mut own: BTreeMap<Key, f64> = nodes.iter().map(|(k, v)| (*k, v.1)).collect();
         for (&(arm, direction, context, node), (_, corrected_ns)) in &nodes {
@@ -178,7 +179,7 @@ impl View {
             of.1 += own_ns.max(0.0);
             if let Some((times, _)) = nodes.get(&key) {
                 sum.1 += times.count;
-                merge(&mut of.0, times);
+                of.0.add(times);
             }
         }
         for ((arm, direction), layers) in layers {
@@ -379,20 +380,6 @@ fn way_name(recording: &Recording, arm: u32, direction: Direction) -> String {
 
 fn figures(recording: &Recording, quantity: &Declared) -> impl Iterator<Item = f64> {
     recording.scalars_of(quantity).map(|s| s.value)
-}
-
-fn merge(sum: &mut Times, more: &Times) {
-    if more.count == 0 {
-        return;
-    }
-    sum.min_ns = match sum.count {
-        0 => more.min_ns,
-        _ => sum.min_ns.min(more.min_ns),
-    };
-    sum.max_ns = sum.max_ns.max(more.max_ns);
-    sum.count += more.count;
-    sum.total_ns += more.total_ns;
-    histogram::merge(&mut sum.buckets, &more.buckets);
 }
 
 /// Nanoseconds in a unit that people read at a glance.

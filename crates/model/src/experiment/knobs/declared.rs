@@ -3,12 +3,13 @@
 //! is in help and reference, goes by what stands here.
 
 use super::super::{Kind, Lab};
+use super::Offload;
 use super::level::Takes;
-use super::{Offload, Within};
 use crate::bench::{
     Bench, DataPath, Fault, FrameKind, FrameSize, LOOKUPS_MOST, rate_of, rate_word,
 };
 use crate::class::{Family, Link, Proto};
+use crate::experiment::within::Within;
 
 /// A knob.
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,9 @@ use std::collections::BTreeMap;
 
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
 use netplumb_model::experiment::Experiment;
-use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, env};
+use netplumb_model::recording::{
+    Arm, Block, Cost, Function, Ledger, Made, MadeBy, Node, Recording,
+};
 
 use crate::analysis::classes;
 use crate::claims::{Judged, Verdict, judge};
@@ -13,6 +15,25 @@ const FUNCTIONS: [&str; 3] = ["udp_sendmsg", "nft_do_chain", "udp_rcv"];
 
 /// An arm's name, its knobs, and what it spends in each of [`FUNCTIONS`] for a packet.
 type Spent<'a> = (&'a str, &'a [(&'a str, &'a str)], [u64; 3]);
+
+/// What stands among an arm's knobs here, and is what it was made from.
+const FROM: &str = "made from";
+const SETTING: &str = "setting";
+const CONTROL: &str = "control";
+
+fn made(knobs: &[(&str, &str)]) -> Option<Made> {
+    let knob = |name: &str| Some(knobs.iter().find(|(k, _)| *k == name)?.1);
+    Some(Made {
+        from: knob(FROM)?.into(),
+        by: match knob(SETTING) {
+            None => MadeBy::Seed,
+            Some(setting) => MadeBy::Scan {
+                setting: setting.into(),
+                control: knob(CONTROL).is_some(),
+            },
+        },
+    })
+}
 
 fn recording(arms: &[Spent<'_>]) -> Recording {
     let mut recording = Recording {
@@ -44,8 +65,10 @@ fn recording(arms: &[Spent<'_>]) -> Recording {
             size_bytes: 10,
             knobs: knobs
                 .iter()
+                .filter(|(k, _)| ![FROM, SETTING, CONTROL].contains(k))
                 .map(|(k, v)| (k.to_string(), v.to_string()))
                 .collect(),
+            made: made(knobs),
         });
         if *costs == [0; 3] {
             continue;
@@ -241,7 +264,7 @@ fn an_arm_is_missing() {
 /// luck, and are no arms to a claim.
 #[test]
 fn seeds_make_a_spread() {
-    let of = |seed| [("seed", seed), (env::SEED_OF, "udp")];
+    let of = |seed| [("seed", seed), (FROM, "udp")];
     let (two, three) = (of("2"), of("3"));
     let recording = recording(&[
         ("udp", &[], [100, 7, 50]),
@@ -290,11 +313,11 @@ fn seeds_make_a_spread() {
 /// noise, those that break the path and those that were not tried.
 #[test]
 fn a_scan_is_told() {
-    let of = |setting: &'static str| [(env::SCAN_SETTING, setting), (env::SCAN_BASE, "udp")];
+    let of = |setting: &'static str| [(SETTING, setting), (FROM, "udp")];
     let control = [
-        (env::SCAN_SETTING, "net.a=0 (as it was)"),
-        (env::SCAN_BASE, "udp"),
-        (env::SCAN_CONTROL, "yes"),
+        (SETTING, "net.a=0 (as it was)"),
+        (FROM, "udp"),
+        (CONTROL, "yes"),
     ];
     let (a, b, c, d) = (of("a"), of("b"), of("c"), of("d"));
     let mut recording = recording(&[

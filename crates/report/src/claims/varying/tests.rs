@@ -1,5 +1,6 @@
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Block, Ledger, Recording, env};
+use netplumb_model::span::Span;
 
 use crate::claims::{Judged, Verdict, judge_blocks};
 use crate::figures::sweeps;
@@ -19,16 +20,10 @@ fn beside(mut before: Recording, after: Recording) -> Recording {
             ..block
         }));
     before
-        .stages
-        .extend(after.stages.into_iter().map(|mut stage| {
-            stage.block += blocks;
-            stage
-        }));
-    before
-        .timed
-        .extend(after.timed.into_iter().map(|mut timed| {
-            timed.block += blocks;
-            timed
+        .spans
+        .extend(after.spans.into_iter().map(|span| Span {
+            block: span.block + blocks,
+            ..span
         }));
     before
 }

@@ -25,6 +25,7 @@ pub(super) fn arm(name: &str, proto: Proto) -> Arm {
         forward: false,
         size_bytes: 10,
         knobs: BTreeMap::from([("kernel".into(), "debian".into())]),
+        made: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::class::{Direction, Family, Link, Proto};
 use netplumb_model::experiment::Experiment;
-use netplumb_model::recording::{Arm, Recording, env};
+use netplumb_model::recording::{Arm, Recording};
 
 use super::build::{Build, arm, diff, paired};
 use super::properties::Random;
@@ -94,7 +94,6 @@ fn any_arms(random: &mut Random) -> Vec<Arm> {
                 ("cmdline", [&*format!("{long}a"), &*format!("{long}b"), ""]),
                 ("nft", ["add table ip t", "a\nb\tc", ""]),
                 ("sysctl.net.core.x", ["1\t2", "\u{1b}[2J", ""]),
-                (env::SCAN_BASE, ["a", "b", ""]),
             ] {
                 let level = pick(&levels);
                 if !level.is_empty() {

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use netplumb_model::class::{Direction, Proto};
-use netplumb_model::recording::{Loss, Recording, env};
+use netplumb_model::loss::Loss;
+use netplumb_model::recording::{Recording, env};
 use netplumb_testkit::golden;
 
 use super::build::{Build, RX, arm, diff, paired};
@@ -75,11 +76,8 @@ fn sides() -> (Recording, Recording) {
     let (before, mut after) = (make("6.1.0-42-amd64", false), make("6.2.0-1-amd64", true));
     after.environment.insert(env::QEMU.into(), "8.0".into());
     after.complete = false;
-    after.losses.push(Loss {
-        cause: "returns\nwithout a call".into(),
-        count: 12,
-        meaning: "calls that began before the window".into(),
-    });
+    let meaning = "calls that began before the window";
+    after.add_loss("exact", Loss::new("returns\nwithout a call", 12, meaning));
     (before, after)
 }
 

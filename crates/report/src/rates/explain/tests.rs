@@ -4,7 +4,7 @@ use netplumb_model::bench::{CpuUse, Measured, Other};
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
 use netplumb_model::quantity::Item;
 use netplumb_model::recording::{Arm, Block, Cost, Function, Ledger, Node, Recording, env};
-use netplumb_model::timing::PERIOD;
+use netplumb_model::timing::{CPU_TIME, PERIOD};
 
 use super::*;
 use crate::rates;
@@ -24,6 +24,7 @@ fn recording() -> Recording {
         forward: false,
         size_bytes: 60,
         knobs: BTreeMap::from([("path".to_string(), path.to_string())]),
+        made: None,
     };
     let function = |name: &str, layer: &str| Function {
         name: name.into(),
@@ -166,6 +167,7 @@ fn where_the_nanoseconds_went() {
     for block in &mut recording.blocks {
         block.instrument = "samples".into();
     }
+    recording.quantities = vec![(&CPU_TIME).into()];
     let period_ns = 500_000;
     let kernel = env::KERNEL.into();
     recording.environment.insert(kernel, "6.18.0".into());
@@ -223,6 +225,7 @@ fn sampled() -> Recording {
     recording.notes.clear();
     recording.blocks.truncate(1);
     recording.blocks[0].instrument = "samples".into();
+    recording.quantities = vec![(&CPU_TIME).into()];
     recording.costs.clear();
     for what in [Other::Task("cc1"), Other::Softirq("timer")] {
         let function = recording.functions.len() as u32;

@@ -132,7 +132,7 @@ pub(in crate::rates) fn footer(
         cpu.push_str(&format!("; accounting: {accounting}"));
     }
     lines.push(cpu);
-    for loss in &recording.losses {
+    for loss in recording.all_losses() {
         lines.push(format!(
             "not counted well: {} {}: {}",
             thousands(loss.count),

@@ -22,6 +22,7 @@ fn recording_of_many() -> Recording {
             forward: false,
             size_bytes: 60,
             knobs: BTreeMap::from([("path".into(), name.clone())]),
+            made: None,
         });
         if number >= 25 {
             let why = "dpdk-testpmd is not installed";

@@ -1,6 +1,7 @@
 //! Times, compared.
 
 use netplumb_model::recording::{Recording, env};
+use netplumb_model::span::Span;
 use netplumb_stats::judge::Verdict;
 
 use super::recording::{functions, functions_scaled, stages, stages_scaled};
@@ -99,7 +100,8 @@ fn the_same() {
 fn one_side_only() {
     let before = functions();
     let mut after = before.clone();
-    after.timed.retain(|t| t.node != 2 && t.node != 6);
+    let gone = |span: &Span| span.call().is_some_and(|call| [2, 6].contains(&call.node));
+    after.spans.retain(|span| !gone(span));
     let id = |name: &str| after.functions.iter().position(|f| f.name == name);
     let gone = id("ip_output").unwrap() as u32;
     after.attachments.retain(|a| a.function != gone);
@@ -125,7 +127,7 @@ fn differences_are_said() {
         attachment.mechanism = netplumb_model::timing::Mechanism::Fsession;
     }
     after.blocks.truncate(2);
-    after.timed.retain(|t| t.block < 2);
+    after.spans.retain(|span| span.block < 2);
     after.scalars.clear();
     let text = terminal::head(&diff(&before, &after), 110);
     for said in [
@@ -200,14 +202,11 @@ fn turns() {
             ..block.clone()
         });
     }
-    let later = planted
-        .timed
-        .iter()
-        .map(|t| netplumb_model::recording::Timed {
-            block: t.block + many,
-            ..t.clone()
-        });
-    both.timed.extend(later);
+    let later = planted.spans.iter().map(|span| Span {
+        block: span.block + many,
+        ..span.clone()
+    });
+    both.spans.extend(later);
     let mut turns = both.clone();
     let place = |block: u32| match block < many {
         true => 2 * block,
@@ -216,8 +215,8 @@ fn turns() {
     for (n, block) in both.blocks.iter().enumerate() {
         turns.blocks[place(n as u32) as usize] = block.clone();
     }
-    for timed in &mut turns.timed {
-        timed.block = place(timed.block);
+    for span in &mut turns.spans {
+        span.block = place(span.block);
     }
     let width = |recording: &Recording| {
         let sides = Sides {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use netplumb_model::span::SpanOf;
 use serde_json::Value;
 
 use super::recording::{BLOCKS, PACKETS, functions, stages};
-use super::{check, view};
+use super::{check, slow_queue, view};
 use crate::analysis;
 use crate::times::{as_costs, classes, csv, json, markdown, openmetrics, page, trace};
 
@@ -185,12 +186,16 @@ fn as_costs_they_add_up() {
     assert_eq!(costs.losses, recording.losses);
 
     let tiny = recording
-        .timed
+        .spans
         .iter_mut()
-        .find(|t| t.times.total_ns < 30_000);
-    tiny.unwrap().corrected_ns = -7_000.0;
-    let lost = as_costs(&recording).losses;
-    let told = lost.iter().find(|l| l.cause.contains("below nothing"));
+        .find(|span| span.call().is_some() && span.times.total_ns < 30_000);
+    if let SpanOf::Call(call) = &mut tiny.unwrap().of {
+        call.corrected_ns = -7_000.0;
+    }
+    let costs = as_costs(&recording);
+    let told = costs
+        .all_losses()
+        .find(|l| l.cause.contains("below nothing"));
     assert_eq!(told.unwrap().count, 7_000);
 }
 
@@ -252,11 +257,7 @@ fn pages() {
 #[test]
 fn pages_that_warn() {
     let mut recording = stages();
-    for stage in &mut recording.stages {
-        if stage.name == "qdisc" {
-            stage.times.total_ns += 100_000 * stage.times.count;
-        }
-    }
+    slow_queue(&mut recording);
     let open = page::page(&recording, &classes(&recording), None);
     assert!(open.warnings.iter().any(|w| w.contains("INVALID")));
     assert!(
@@ -267,7 +268,7 @@ fn pages_that_warn() {
             .open
             .contains("INVALID")
     );
-    recording.stages.clear();
+    recording.spans.clear();
     let nothing = page::page(&recording, &classes(&recording), None);
     assert!(nothing.headline[0].contains("No packet was seen"));
     assert!(nothing.classes.is_empty());

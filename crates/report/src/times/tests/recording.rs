@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::class::{Context, Direction, Family, Link, Proto, Softirq};
+use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::{
-    Arm, Attachment, Block, Function, Ledger, Loss, Node, NodeId, Recording, Stage, Timed, env,
+    Arm, Attachment, Block, Function, Ledger, Node, NodeId, Recording, env,
 };
-use netplumb_model::timing::{
-    BUSY, Calibration, DROPPED, Mechanism, OWN_CPU, SEEN, StageKind, Step, Times,
-};
+use netplumb_model::span::{Call, Span, SpanOf, Stage, StageKind, Times};
+use netplumb_model::timing::{BUSY, Calibration, DROPPED, Mechanism, OWN_CPU, SEEN, Step};
 use netplumb_stats::histogram;
 
 /// What a probe reads for nothing, and what a pair takes.
@@ -73,6 +73,7 @@ fn arm() -> Arm {
         forward: false,
         size_bytes: 10,
         knobs: BTreeMap::new(),
+        made: None,
     }
 }
 
@@ -199,14 +200,16 @@ pub(crate) fn functions_scaled(planted: &[(&str, f64)]) -> Recording {
             let taken = BIAS + PAIR * below.len() as u64;
             let times = spread(inclusive + taken, PACKETS, block);
             let corrected = times.total_ns as f64 - (taken * PACKETS) as f64;
-            recording.timed.push(Timed {
+            recording.spans.push(Span {
                 block,
                 direction: part.direction,
-                context: part.context,
-                node: n as NodeId,
+                of: SpanOf::Call(Call {
+                    context: part.context,
+                    node: n as NodeId,
+                    corrected_ns: corrected,
+                    uncertainty_ns: (PACKETS * (1 + below.len() as u64)) as f64,
+                }),
                 times,
-                corrected_ns: corrected,
-                uncertainty_ns: (PACKETS * (1 + below.len() as u64)) as f64,
             });
         }
         for (quantity, item, value) in [
@@ -251,16 +254,17 @@ pub(crate) fn functions_scaled(planted: &[(&str, f64)]) -> Recording {
         ),
         ("__napi_poll", "the kernel refused: Invalid argument"),
     ] {
-        recording.unwatched.insert(name.into(), why.into());
+        let unwatched = recording.unwatched.entry("functions".into());
+        unwatched.or_default().insert(name.into(), why.into());
     }
     recording
         .environment
         .insert("shed".into(), "skb_put skb_push skb_pull eth_header".into());
-    recording.losses.push(Loss {
-        cause: "calls deeper than 32".into(),
-        count: 1_234,
-        meaning: "their time is in their callers' own".into(),
-    });
+    let meaning = "their time is in their callers' own";
+    recording.add_loss(
+        "functions",
+        Loss::new("calls deeper than 32", 1_234, meaning),
+    );
     recording
 }
 
@@ -310,28 +314,32 @@ pub(crate) fn stages_scaled(planted: &[(&str, u64)]) -> Recording {
                 let passed_over = if *name == "qdisc" { PACKETS / 10 } else { 0 };
                 let times = spread(mean, PACKETS - passed_over, block);
                 total.total_ns += times.total_ns;
-                recording.stages.push(Stage {
+                recording.spans.push(Span {
                     block,
                     direction,
-                    order,
-                    name: name.to_string(),
-                    kind: *kind,
+                    of: SpanOf::Stage(Stage {
+                        order,
+                        name: name.to_string(),
+                        kind: *kind,
+                        passed_over,
+                    }),
                     times,
-                    passed_over,
                 });
                 order += 1;
             }
             let sum = total.total_ns;
             total = spread(sum / PACKETS, PACKETS, 0);
             total.total_ns = sum;
-            recording.stages.push(Stage {
+            recording.spans.push(Span {
                 block,
                 direction,
-                order,
-                name: "total".into(),
-                kind: StageKind::Total,
+                of: SpanOf::Stage(Stage {
+                    order,
+                    name: "total".into(),
+                    kind: StageKind::Total,
+                    passed_over: 0,
+                }),
                 times: total,
-                passed_over: 0,
             });
         }
     }

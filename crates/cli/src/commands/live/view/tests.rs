@@ -1,6 +1,8 @@
 use netplumb_model::class::{Family, Link, Proto};
+use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Item, Of};
-use netplumb_model::recording::{Arm, Block, Function, Ledger, Loss, Node, Stage, Timed};
+use netplumb_model::recording::{Arm, Block, Function, Ledger, Node};
+use netplumb_model::span::{Call, Span, SpanOf, Stage, StageKind, Times};
 use netplumb_model::timing::OWN_CPU;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -42,13 +44,10 @@ fn recording() -> Recording {
             forward: false,
             size_bytes: 10,
             knobs: Default::default(),
+            made: None,
         }],
         blocks: vec![block(0), block(1)],
-        losses: vec![Loss {
-            cause: "map full".into(),
-            count: 3,
-            meaning: String::new(),
-        }],
+        losses: [("stages".to_string(), vec![Loss::new("map full", 3, "")])].into(),
         ..Recording::default()
     };
     for (key, value) in [(env::CLOCK, "stages"), (env::LAB, "netns")] {
@@ -68,14 +67,16 @@ fn with_stages() -> Recording {
             (1, "in the qdisc", StageKind::Wait, 3_000),
             (2, "total", StageKind::Total, 4_000),
         ] {
-            recording.stages.push(Stage {
+            recording.spans.push(Span {
                 block,
                 direction: Direction::Tx,
-                order,
-                name: name.into(),
-                kind,
+                of: SpanOf::Stage(Stage {
+                    order,
+                    name: name.into(),
+                    kind,
+                    passed_over: 0,
+                }),
                 times: times(10, each_ns),
-                passed_over: 0,
             });
         }
     }
@@ -147,14 +148,16 @@ fn functions_and_layers() {
         },
     ];
     for (node, each_ns) in [(0, 1_000), (1, 900)] {
-        recording.timed.push(Timed {
+        recording.spans.push(Span {
             block: 0,
             direction: Direction::Tx,
-            context: Context::Task,
-            node,
+            of: SpanOf::Call(Call {
+                context: Context::Task,
+                node,
+                corrected_ns: 20.0 * each_ns as f64,
+                uncertainty_ns: 0.0,
+            }),
             times: times(20, each_ns),
-            corrected_ns: 20.0 * each_ns as f64,
-            uncertainty_ns: 0.0,
         });
     }
     let view = View::of(&recording, 5);

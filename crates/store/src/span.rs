@@ -1,7 +1,8 @@
-//! Times, stages and traces, written and read.
+//! Spans, what probes cost, and traces, written and read.
 
-use netplumb_model::recording::{Attachment, Recording, Stage, Timed};
-use netplumb_model::timing::{Buckets, Calibration, Step, Times};
+use netplumb_model::recording::{Attachment, Recording};
+use netplumb_model::span::{Buckets, Call, Span, SpanOf, Stage, Times};
+use netplumb_model::timing::{Calibration, Step};
 use rusqlite::{Connection, Row, Transaction, params};
 
 use crate::read::of;
@@ -10,8 +11,7 @@ use crate::row::{Wrong, count, each, finite, get, known, name, numbered, rows, w
 /// How much of each list is in the file.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Written {
-    timed: usize,
-    stages: usize,
+    spans: usize,
     attachments: usize,
     calibration: usize,
     steps: usize,
@@ -21,8 +21,7 @@ impl Written {
     /// All that the recording has.
     pub(crate) fn of(recording: &Recording) -> Written {
         Written {
-            timed: recording.timed.len(),
-            stages: recording.stages.len(),
+            spans: recording.spans.len(),
             attachments: recording.attachments.len(),
             calibration: recording.calibration.len(),
             steps: recording.steps.len(),
@@ -36,43 +35,29 @@ pub(crate) fn add(
     recording: &Recording,
     before: Written,
 ) -> rusqlite::Result<()> {
-    let mut put = to.prepare("INSERT INTO timed VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
-    let mut put_bucket = to.prepare("INSERT INTO timed_bucket VALUES (?, ?, ?)")?;
-    for (id, timed) in recording.timed.iter().enumerate().skip(before.timed) {
+    let sql = "INSERT INTO span VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    let mut put = to.prepare(sql)?;
+    let mut put_bucket = to.prepare("INSERT INTO span_bucket VALUES (?, ?, ?)")?;
+    for (id, span) in recording.spans.iter().enumerate().skip(before.spans) {
+        let (call, stage) = (span.call(), span.stage());
         put.execute(params![
             id,
-            timed.block,
-            timed.direction.as_str(),
-            timed.context.to_string(),
-            timed.node,
-            timed.times.count as i64,
-            timed.times.total_ns as i64,
-            timed.times.min_ns as i64,
-            timed.times.max_ns as i64,
-            timed.corrected_ns,
-            timed.uncertainty_ns
+            span.block,
+            span.direction.as_str(),
+            call.map(|c| c.context.to_string()),
+            call.map(|c| c.node),
+            call.map(|c| c.corrected_ns),
+            call.map(|c| c.uncertainty_ns),
+            stage.map(|s| s.order),
+            stage.map(|s| &s.name),
+            stage.map(|s| s.kind.as_str()),
+            stage.map(|s| s.passed_over as i64),
+            span.times.count as i64,
+            span.times.total_ns as i64,
+            span.times.min_ns as i64,
+            span.times.max_ns as i64
         ])?;
-        for (bucket, n) in &timed.times.buckets {
-            put_bucket.execute(params![id, bucket, *n as i64])?;
-        }
-    }
-    let mut put = to.prepare("INSERT INTO stage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
-    let mut put_bucket = to.prepare("INSERT INTO stage_bucket VALUES (?, ?, ?)")?;
-    for (id, stage) in recording.stages.iter().enumerate().skip(before.stages) {
-        put.execute(params![
-            id,
-            stage.block,
-            stage.direction.as_str(),
-            stage.order,
-            stage.name,
-            stage.kind.as_str(),
-            stage.times.count as i64,
-            stage.passed_over as i64,
-            stage.times.total_ns as i64,
-            stage.times.min_ns as i64,
-            stage.times.max_ns as i64
-        ])?;
-        for (bucket, n) in &stage.times.buckets {
+        for (bucket, n) in &span.times.buckets {
             put_bucket.execute(params![id, bucket, *n as i64])?;
         }
     }
@@ -107,46 +92,8 @@ pub(crate) fn add(
     Ok(())
 }
 
-/// Read them all into a recording.
+/// Read what probes cost, and traces.
 pub(crate) fn load(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
-    let columns = "block, direction, context, node, calls, total_ns, min_ns, max_ns, \
-                   corrected_ns, uncertainty_ns";
-    recording.timed = numbered(c, "timed", columns, |r| {
-        Ok(Timed {
-            block: get(r, 1)?,
-            direction: word(r, 2)?,
-            context: word(r, 3)?,
-            node: get(r, 4)?,
-            times: times(r, 5)?,
-            corrected_ns: known(r, 9)?,
-            uncertainty_ns: known(r, 10)?,
-        })
-    })?;
-    let (columns, order) = ("timed, bucket, calls", "timed, bucket");
-    each(c, "timed_bucket", columns, order, |_, r| {
-        let timed = of(&mut recording.timed, get(r, 0)?, "a time")?;
-        timed.times.buckets.push((get(r, 1)?, count(r, 2)?));
-        Ok(())
-    })?;
-    let columns = "block, direction, place, name, packets, total_ns, min_ns, max_ns, kind, \
-                   passed_over";
-    recording.stages = numbered(c, "stage", columns, |r| {
-        Ok(Stage {
-            block: get(r, 1)?,
-            direction: word(r, 2)?,
-            order: get(r, 3)?,
-            name: name(r, 4)?,
-            times: times(r, 5)?,
-            kind: word(r, 9)?,
-            passed_over: count(r, 10)?,
-        })
-    })?;
-    let (columns, order) = ("stage, bucket, packets", "stage, bucket");
-    each(c, "stage_bucket", columns, order, |_, r| {
-        let stage = of(&mut recording.stages, get(r, 0)?, "a stage")?;
-        stage.times.buckets.push((get(r, 1)?, count(r, 2)?));
-        Ok(())
-    })?;
     let columns = "function, mechanism, arguments";
     recording.attachments = rows(c, "attachment", columns, "rowid", |r| {
         Ok(Attachment {
@@ -182,8 +129,41 @@ pub(crate) fn load(c: &Connection, recording: &mut Recording) -> Result<(), Wron
     Ok(())
 }
 
+/// Read the spans.
+pub(crate) fn spans(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    let columns = "block, direction, context, node, corrected_ns, uncertainty_ns, place, name, \
+                   kind, passed_over, count, total_ns, min_ns, max_ns";
+    recording.spans = numbered(c, "span", columns, |r| {
+        Ok(Span {
+            block: get(r, 1)?,
+            direction: word(r, 2)?,
+            of: match get::<Option<u32>>(r, 4)? {
+                Some(node) => SpanOf::Call(Call {
+                    context: word(r, 3)?,
+                    node,
+                    corrected_ns: known(r, 5)?,
+                    uncertainty_ns: known(r, 6)?,
+                }),
+                None => SpanOf::Stage(Stage {
+                    order: get(r, 7)?,
+                    name: name(r, 8)?,
+                    kind: word(r, 9)?,
+                    passed_over: count(r, 10)?,
+                }),
+            },
+            times: times(r, 11)?,
+        })
+    })?;
+    let (columns, order) = ("span, bucket, count", "span, bucket");
+    each(c, "span_bucket", columns, order, |_, r| {
+        let span = of(&mut recording.spans, get(r, 0)?, "a span")?;
+        span.times.buckets.push((get(r, 1)?, count(r, 2)?));
+        Ok(())
+    })
+}
+
 /// Number, sum, shortest and longest, from four columns.
-fn times(row: &Row<'_>, first: usize) -> Result<Times, Wrong> {
+pub(crate) fn times(row: &Row<'_>, first: usize) -> Result<Times, Wrong> {
     Ok(Times {
         count: count(row, first)?,
         total_ns: count(row, first + 1)?,
