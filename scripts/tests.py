@@ -64,6 +64,7 @@ SOAK = [
     "netplumb/aa",
     "netplumb/aa_live",
     "netplumb/bench",
+    "netplumb/experiments",
     "netplumb/nics",
     "netplumb/states",
     "netplumb/targets",

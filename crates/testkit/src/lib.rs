@@ -30,6 +30,11 @@ pub fn tries(few: usize) -> usize {
     number("PLUMB_TRIES", few)
 }
 
+/// Whether tests are to repeat what they do many times over: `make soak`.
+pub fn is_soak() -> bool {
+    std::env::var_os("PLUMB_TRIES").is_some()
+}
+
 /// How many runs are killed: in `PLUMB_KILLS`, or `few`.
 ///
 /// # Panics
