@@ -13,12 +13,12 @@ fn main() {
     plugin(&root.join("../../plugins/qemu"), &out.join("exact.so"));
     for name in ["functions", "samples", "single", "stages"] {
         compile(name, name);
-    }
-    for name in ["functions", "samples", "stages"] {
         twins(name, &format!("{name}.h"), name);
     }
-    compile("rates", "busy");
-    compile("rates", "drops");
+    for name in ["busy", "drops"] {
+        compile("rates", name);
+        twins("rates", &format!("{name}.h"), name);
+    }
 }
 
 fn plugin(folder: &Path, out: &Path) {

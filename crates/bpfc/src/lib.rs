@@ -9,8 +9,10 @@ use std::{env, fs};
 
 /// Names the clang to use.
 const CLANG: &str = "CLANG";
-/// Headers of all programs: `kernel/` has the kernel's own structures, each once.
-const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sys/bpf");
+/// Headers of all programs, seen from the crate that is built: `kernel/` has the kernel's
+/// own structures, each once. Not from where this crate was compiled: cargo takes that as
+/// it is in a tree that was copied or moved with its target folder.
+const SHARED: &str = "../sys/bpf";
 
 /// Compile `src/FOLDER/NAME.bpf.c` of the crate that is built to `NAME.bpf.o` in its
 /// output folder; the programs' headers lie beside them, and those that all share in
@@ -85,8 +87,8 @@ fn declare(header: &Path, text: &str, prefix: &str) -> String {
 fn programs(source: &Path, out: &Path) {
     tell(&format!("rerun-if-env-changed={CLANG}"));
     let folder = source.parent().unwrap_or(Path::new("."));
-    let shared = Path::new(SHARED);
-    for folder in [folder, &shared.join("kernel")] {
+    let shared = variable("CARGO_MANIFEST_DIR").join(SHARED);
+    for folder in [folder, &shared, &shared.join("kernel")] {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             tell(&format!("rerun-if-changed={}", entry.path().display()));
         }
@@ -100,7 +102,7 @@ fn programs(source: &Path, out: &Path) {
     clang.arg("-Wno-unused-parameter");
     // bpf/bpf_helpers.h as of the libbpf that is linked in.
     clang.arg("-I").arg(variable("DEP_BPF_INCLUDE"));
-    clang.arg("-I").arg(shared);
+    clang.arg("-I").arg(&shared);
     // asm/types.h: for clang the target is BPF, so it does not look where the
     // distribution keeps the headers of this machine's kind.
     let machine = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();

@@ -15,12 +15,18 @@ use std::os::fd::AsFd;
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 use netplumb_sys::bpf::{BpfError, Opened, map, raw};
+use netplumb_sys::plain::Plain;
 
 /// The programs, compiled from single/single.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/single.bpf.o"));
 
-/// Words of `struct single_times`.
-const TIMES_WORDS: usize = 5;
+mod made {
+    #![allow(dead_code, reason = "not all that a header declares is used")]
+
+    use netplumb_sys::plain::Plain;
+
+    include!(concat!(env!("OUT_DIR"), "/single.rs"));
+}
 
 /// So many instructions less the probe costs in a call that is made within an RCU
 /// read section, where RCU is preemptible: the end of a section that is not the
@@ -76,20 +82,19 @@ pub struct Times {
 }
 
 impl Times {
-    /// Take in what another CPU has seen, as the words of its map entry.
-    fn add(&mut self, words: [u64; TIMES_WORDS]) {
-        let [calls, total_ns, min_ns, in_rcu, untimed] = words;
-        if calls > 0 {
+    /// Take in what another CPU has seen.
+    fn add(&mut self, cpu: &made::Times) {
+        if cpu.calls > 0 {
             self.min_ns = if self.calls == 0 {
-                min_ns
+                cpu.min_ns
             } else {
-                self.min_ns.min(min_ns)
+                self.min_ns.min(cpu.min_ns)
             };
         }
-        self.calls += calls;
-        self.total_ns += total_ns;
-        self.in_rcu += in_rcu;
-        self.untimed += untimed;
+        self.calls += cpu.calls;
+        self.total_ns += cpu.total_ns;
+        self.in_rcu += cpu.in_rcu;
+        self.untimed += cpu.untimed;
     }
 }
 
@@ -170,7 +175,8 @@ impl FunctionTimer {
     }
 
     fn clear(&self) -> Result<(), libbpf_rs::Error> {
-        let zeros = vec![vec![0; TIMES_WORDS * 8]; libbpf_rs::num_possible_cpus()?];
+        let none = made::Times::zeroed().bytes().to_vec();
+        let zeros = vec![none; libbpf_rs::num_possible_cpus()?];
         self.times
             .update_percpu(&0_u32.to_ne_bytes(), &zeros, MapFlags::ANY)
     }
@@ -186,12 +192,8 @@ impl FunctionTimer {
             .map_err(|source| self.error("read the times of", source))?
             .unwrap_or_default();
         let mut times = Times::default();
-        for bytes in cpus {
-            let mut words = [0; TIMES_WORDS];
-            for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-                *word = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
-            }
-            times.add(words);
+        for cpu in cpus.iter().filter_map(|cpu| made::Times::read(cpu)) {
+            times.add(&cpu);
         }
         times.untimed += self.misses()?.saturating_sub(self.misses_before);
         Ok(times)
@@ -239,15 +241,22 @@ mod tests {
         names.sort();
         assert_eq!(names, ["enter", "leave"]);
         let times = object.maps().find(|m| m.name() == "times").unwrap();
-        assert_eq!(times.value_size() as usize, TIMES_WORDS * 8);
+        assert_eq!(times.value_size() as usize, size_of::<made::Times>());
     }
 
     /// Check that CPUs which saw nothing do not take part in the shortest.
     #[test]
     fn cpus_are_merged() {
         let mut times = Times::default();
-        for words in [[0, 0, 0, 0, 1], [2, 30, 14, 1, 0], [0; 5], [1, 9, 9, 0, 0]] {
-            times.add(words);
+        for numbers in [[0, 0, 0, 0, 1], [2, 30, 14, 1, 0], [0; 5], [1, 9, 9, 0, 0]] {
+            let [calls, total_ns, min_ns, in_rcu, untimed] = numbers;
+            times.add(&made::Times {
+                calls,
+                total_ns,
+                min_ns,
+                in_rcu,
+                untimed,
+            });
         }
         assert_eq!(
             times,

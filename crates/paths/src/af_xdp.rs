@@ -17,6 +17,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use netplumb_model::bench::{Bench, Handled, STAMP_BYTES, Stamp};
 use netplumb_model::span::Times;
 use netplumb_sys::cpus;
+use netplumb_sys::plain::Plain;
 use netplumb_sys::proc::counters::Counters;
 use netplumb_workload::mark::{self, mark};
 

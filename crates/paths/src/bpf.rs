@@ -9,9 +9,10 @@ use netplumb_model::bench::Handled;
 use netplumb_model::span::Times;
 use netplumb_sys::bpf::{BpfError, Opened, raw};
 use netplumb_sys::netns::Namespace;
+use netplumb_sys::plain::Plain;
 
 use crate::error::{Doing, PathError};
-use crate::layout::{self, COUNT_WORDS, CPUS, Config, Counts};
+use crate::layout::{self, CPUS, Config, Counts, CpuTimes};
 
 /// The object has these maps; others are made only if asked for.
 const ALWAYS: &[&str] = &["latency", ".rodata", ".bss.counts", ".bss.lost"];
@@ -82,8 +83,8 @@ impl Load<'_> {
 
     /// Load the one program that is wanted.
     pub(crate) fn program(&self) -> Result<Program, PathError> {
-        let stamped = self.constants.len() == size_of::<Config>()
-            && self.constants[18..20].iter().any(|b| *b != 0);
+        let config = Config::read(self.constants);
+        let stamped = config.is_some_and(|config| config.stamp_offset != 0);
         Ok(Program {
             object: self.load()?,
             name: self.program.to_string(),
@@ -97,9 +98,9 @@ pub(crate) fn map(object: &Object, name: &str) -> Result<MapHandle, PathError> {
     netplumb_sys::bpf::map(object, name).doing(|| "find a program's maps".into())
 }
 
-/// What is in a section of variables right now, in 64-bit words.
-pub(crate) fn words(object: &Object, section: &str) -> Result<Vec<u64>, PathError> {
-    netplumb_sys::bpf::words(object, section).doing(|| "read a program's counters".into())
+/// What is in a section of variables right now.
+pub(crate) fn variables<T: Plain>(object: &Object, section: &str) -> Result<Vec<T>, PathError> {
+    netplumb_sys::bpf::variables(object, section).doing(|| "read a program's counters".into())
 }
 
 impl Program {
@@ -125,8 +126,7 @@ impl Program {
 
     /// What each CPU counted.
     pub(crate) fn counts(&self) -> Result<Vec<Counts>, PathError> {
-        let words = words(&self.object, ".bss.counts")?;
-        Ok(words.chunks(COUNT_WORDS).map(Counts::from_words).collect())
+        variables(&self.object, ".bss.counts")
     }
 
     /// What it handled.
@@ -151,7 +151,7 @@ impl Program {
                 .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
                 .doing(|| "read a program's times".into())?;
             let mut times = Times::default();
-            for cpu in cpus.unwrap_or_default() {
+            for cpu in cpus.iter().flatten().filter_map(|cpu| CpuTimes::read(cpu)) {
                 layout::add_times(&mut times, &cpu);
             }
             handled.latency = Some(times);

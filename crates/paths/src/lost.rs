@@ -6,11 +6,12 @@ use libbpf_rs::{Link, Object};
 use netplumb_sys::bpf::{Opened, types};
 use netplumb_sys::errno;
 use netplumb_sys::netns::Namespace;
+use netplumb_sys::plain::Plain;
 
 use crate::Device;
 use crate::bpf;
 use crate::error::{Doing, PathError};
-use crate::layout::ERRORS;
+use crate::layout::errors::{self, Config};
 
 static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/errors.bpf.o"));
 
@@ -34,8 +35,10 @@ impl Lost {
     pub(crate) fn watch(namespace: &Namespace, ingress: &Device) -> Result<Lost, PathError> {
         let doing = || "watch what devices refuse".to_string();
         let inode = namespace.inode().doing(doing)?;
-        let mut constants = ingress.index.to_ne_bytes().to_vec();
-        constants.extend(inode.to_ne_bytes());
+        let config = Config {
+            ingress_index: ingress.index,
+            namespace_inum: inode,
+        };
         let mut facts = BTreeMap::new();
         // Which tracepoints a kernel has differs.
         let btf = types::of_kernel();
@@ -53,7 +56,7 @@ impl Lost {
             }
             program.set_autoload(has(&name));
         }
-        open.set_constants(&constants).doing(doing)?;
+        open.set_constants(config.bytes()).doing(doing)?;
         let object = open.load().doing(doing)?;
         let mut links = Vec::new();
         for program in object.progs_mut() {
@@ -69,21 +72,23 @@ impl Lost {
     }
 
     pub(crate) fn frames(&self) -> Result<LostFrames, PathError> {
-        let words = bpf::words(&self.object, ".bss.lost")?;
+        let counted: Vec<errors::Lost> = bpf::variables(&self.object, ".bss.lost")?;
         let mut lost = LostFrames::default();
+        let Some(counted) = counted.first() else {
+            return Ok(lost);
+        };
         for (what, numbers) in [
-            ("the device did not take it", words.get(..ERRORS)),
-            ("not redirected", words.get(ERRORS..2 * ERRORS)),
+            ("the device did not take it", &counted.transmit),
+            ("not redirected", &counted.redirect),
         ] {
-            for (number, frames) in (0_i32..).zip(numbers.into_iter().flatten()) {
+            for (number, frames) in (0_i32..).zip(numbers) {
                 if *frames > 0 {
                     let cause = format!("{what}: {}", errno::of_frames(number));
                     *lost.by_cause.entry(cause).or_default() += frames;
                 }
             }
         }
-        let cpus = words.get(2 * ERRORS..).unwrap_or_default();
-        for (cpu, frames) in (0_u32..).zip(cpus) {
+        for (cpu, frames) in (0_u32..).zip(&counted.cpus) {
             if *frames > 0 {
                 lost.by_cpu.insert(cpu, *frames);
             }

@@ -6,7 +6,43 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use netplumb_model::span::{BUCKETS, SUB_BITS, Times};
 
 use crate::error::PathError;
-use crate::layout;
+use crate::layout::{self, CpuTimes};
+
+/// Times, as [`CpuTimes`] has them.
+#[derive(Debug)]
+struct Latency {
+    count: AtomicU64,
+    total_ns: AtomicU64,
+    min_ns: AtomicU64,
+    max_ns: AtomicU64,
+    buckets: [AtomicU64; BUCKETS],
+}
+
+impl Default for Latency {
+    fn default() -> Latency {
+        let [count, total_ns, min_ns, max_ns] = [const { AtomicU64::new(0) }; 4];
+        Latency {
+            count,
+            total_ns,
+            min_ns,
+            max_ns,
+            buckets: [const { AtomicU64::new(0) }; BUCKETS],
+        }
+    }
+}
+
+impl Latency {
+    fn read(&self) -> CpuTimes {
+        let now = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        CpuTimes {
+            count: now(&self.count),
+            total_ns: now(&self.total_ns),
+            min_ns: now(&self.min_ns),
+            max_ns: now(&self.max_ns),
+            buckets: self.buckets.each_ref().map(now),
+        }
+    }
+}
 
 /// What one reader has read. Written by it alone.
 #[derive(Debug)]
@@ -19,8 +55,7 @@ pub(crate) struct Read {
     /// Packets that it could not send on.
     pub(crate) lost: AtomicU64,
     pub(crate) unstamped: AtomicU64,
-    /// As `struct paths_times` has them.
-    times: Vec<AtomicU64>,
+    times: Latency,
 }
 
 impl Read {
@@ -32,21 +67,25 @@ impl Read {
             found: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             unstamped: AtomicU64::new(0),
-            times: (0..4 + BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+            times: Latency::default(),
         }
     }
 
     /// A time that a datagram took.
     pub(crate) fn time(&self, ns: u64) {
-        let [count, total, least, most, buckets @ ..] = &self.times[..] else {
-            return;
-        };
+        let Latency {
+            count,
+            total_ns,
+            min_ns,
+            max_ns,
+            buckets,
+        } = &self.times;
         let relaxed = Ordering::Relaxed;
-        if count.load(relaxed) == 0 || ns < least.load(relaxed) {
-            least.store(ns, relaxed);
+        if count.load(relaxed) == 0 || ns < min_ns.load(relaxed) {
+            min_ns.store(ns, relaxed);
         }
-        most.fetch_max(ns, relaxed);
-        bump(total, ns);
+        max_ns.fetch_max(ns, relaxed);
+        bump(total_ns, ns);
         bump(count, 1);
         if let Some(bucket) = buckets.get(bucket(ns)) {
             bump(bucket, 1);
@@ -57,11 +96,7 @@ impl Read {
 impl Read {
     /// Add its times to those of others.
     pub(crate) fn add_times(&self, times: &mut Times) {
-        let words = self.times.iter();
-        let value: Vec<u8> = words
-            .flat_map(|w| w.load(Ordering::Relaxed).to_ne_bytes())
-            .collect();
-        layout::add_times(times, &value);
+        layout::add_times(times, &self.times.read());
     }
 
     /// One counter of all readers.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::bench::{DataPath, Handled};
+use netplumb_sys::plain::Plain;
 
 use crate::bpf::{Attached, Load, Mode, Program};
 use crate::changes::Changes;

@@ -7,6 +7,7 @@ use std::os::fd::BorrowedFd;
 use libbpf_rs::{TC_INGRESS, TcHook, TcHookBuilder};
 use netplumb_knobs::{PRESENT, Setting};
 use netplumb_model::bench::Handled;
+use netplumb_sys::plain::Plain;
 
 use crate::bpf::{Attached, Load, Program};
 use crate::changes::Changes;

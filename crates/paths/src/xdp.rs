@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use netplumb_model::bench::{Bench, DataPath, Handled};
+use netplumb_sys::plain::Plain;
 
 use crate::bpf::{Attached, Load, Mode, Program};
 use crate::changes::Changes;

@@ -16,6 +16,8 @@ use libbpf_sys as sys;
 
 pub use log::quiet;
 
+use crate::plain::Plain;
+
 /// Room for what the verifier says of the program that it refuses.
 const LOG_BYTES: usize = 1 << 20;
 /// Lines of it that are kept.
@@ -254,12 +256,22 @@ pub fn map(object: &Object, name: &str) -> Result<MapHandle, BpfError> {
     Ok(MapHandle::try_from(&found.ok_or_else(|| missing(name))?)?)
 }
 
-/// What is in a section of variables right now, in 64-bit words: libbpf has the map in
-/// memory, so no system call is made.
+/// The structures that a section of variables is made of, as they are right now: libbpf has
+/// the map in memory, so no system call is made. They are of 64-bit words.
 ///
 /// # Errors
-/// There is none.
-pub fn words(object: &Object, section: &str) -> Result<Vec<u64>, BpfError> {
+/// There is no such section.
+pub fn variables<T: Plain>(object: &Object, section: &str) -> Result<Vec<T>, BpfError> {
+    const { assert!(size_of::<T>().is_multiple_of(8) && size_of::<T>() > 0) };
+    let words = words(object, section)?;
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    Ok(bytes
+        .chunks_exact(size_of::<T>())
+        .filter_map(T::read)
+        .collect())
+}
+
+fn words(object: &Object, section: &str) -> Result<Vec<u64>, BpfError> {
     let mut maps = object.maps();
     let found = maps.find(|m| m.name().to_string_lossy().ends_with(section));
     let mut bytes = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the programs and the Rust half (busy.rs) share.
+ * What the programs and the process agree on: busy.rs has it made into Rust.
  */
 #ifndef NETPLUMB_RATES_BUSY_H
 #define NETPLUMB_RATES_BUSY_H

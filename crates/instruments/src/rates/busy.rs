@@ -8,6 +8,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 use netplumb_sys::bpf::types::{self, has_tracepoint};
 use netplumb_sys::bpf::{Opened, map};
 use netplumb_sys::cpus;
+use netplumb_sys::plain::Plain;
 
 use super::{RATES, system};
 use crate::live::LiveError;
@@ -29,8 +30,13 @@ const NEEDED: &[&str] = &[
     "softirq_exit",
 ];
 
-/// struct busy_cpu of rates/busy.h: how much of it is read here.
-const CPU_WORDS: usize = 4;
+mod made {
+    #![allow(dead_code, reason = "not all that a header declares is used")]
+
+    use netplumb_sys::plain::Plain;
+
+    include!(concat!(env!("OUT_DIR"), "/busy.rs"));
+}
 
 /// The programs, attached for as long as it lives.
 #[derive(Debug)]
@@ -106,20 +112,14 @@ impl Busy {
             };
             // Half way between: the value was read in there.
             let at_ns = before_ns + (monotonic_ns() - before_ns) / 2;
-            let words: Vec<u64> = value
-                .chunks_exact(8)
-                .take(CPU_WORDS)
-                .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()))
-                .collect();
-            if let &[acc_ns, _, unsure_ns, known] = &words[..]
-                && known as u32 != 0
-            {
+            let seen = made::Cpu::read(&value).filter(|seen| seen.known != 0);
+            if let Some(seen) = seen {
                 ran.insert(
                     cpu,
                     Ran {
                         at_ns,
-                        busy_ns: busy_ns(acc_ns, at_ns),
-                        unsure_ns,
+                        busy_ns: busy_ns(seen.acc_ns, at_ns),
+                        unsure_ns: seen.unsure_ns,
                     },
                 );
             }

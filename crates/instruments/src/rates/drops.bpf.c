@@ -13,15 +13,7 @@
 #include "kernel/sock.h"
 #include "drops.h"
 
-/*
- * Whether kfree_skb tells why: c504e5c2f964 ("net: skb: introduce
- * kfree_skb_reason()", 5.17).
- */
-const volatile __u32 has_reasons = 1;
-/* Says that it is no drop, where the kernel has such a reason: SKB_CONSUMED. */
-const volatile __u32 reason_consumed = 0;
-/* Says nothing: SKB_DROP_REASON_NOT_SPECIFIED. */
-const volatile __u32 reason_unknown = 0;
+const volatile struct drops_config config = {};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -70,12 +62,13 @@ int drops_kfree_skb(__u64 *ctx)
 	struct net_device *dev;
 	struct sock *sk;
 
-	if (has_reasons) {
+	if (config.has_reasons) {
 		key.detail = ctx[2];
-		if (reason_consumed && key.detail == reason_consumed)
+		if (config.reason_consumed &&
+		    key.detail == config.reason_consumed)
 			return 0;
 	}
-	if (key.detail == reason_unknown)
+	if (key.detail == config.reason_unknown)
 		key.location = ctx[1];
 	/*
 	 * The device's place holds other things while a packet is in a

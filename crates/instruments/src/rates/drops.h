@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the programs and the Rust half (drops.rs) share.
+ * What the programs and the process agree on: drops.rs has it made into Rust.
  */
 #ifndef NETPLUMB_RATES_DROPS_H
 #define NETPLUMB_RATES_DROPS_H
@@ -18,6 +18,18 @@ enum drops_event {
 	DROPS_XDP_REDIRECT_ERR, /* detail: errno */
 	DROPS_XDP_CPUMAP_ENQUEUE,
 	DROPS_XDP_CPUMAP_KTHREAD,
+};
+
+struct drops_config {
+	/*
+	 * Whether kfree_skb has a reason: c504e5c2f964 ("net: skb: introduce
+	 * kfree_skb_reason()", 5.17).
+	 */
+	__u32 has_reasons;
+	/* SKB_CONSUMED, which is no drop; 0 where the kernel does not have it. */
+	__u32 reason_consumed;
+	/* SKB_DROP_REASON_NOT_SPECIFIED. */
+	__u32 reason_unknown;
 };
 
 struct drops_key {

@@ -15,6 +15,7 @@ use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_sys::bpf::types::{has_tracepoint, of_kernel};
 use netplumb_sys::bpf::{Opened, map};
 use netplumb_sys::errno;
+use netplumb_sys::plain::Plain;
 
 use super::{RATES, system};
 use crate::live::LiveError;
@@ -28,19 +29,24 @@ const PREFIX: &str = "drops_";
 /// Of old kernels only: none is missing where it is not there.
 const OLD: &str = "xdp_redirect_map_err";
 
-/// `enum drops_event` of rates/drops.h, from 1.
-const EVENTS: [&str; 7] = [
-    "kfree_skb",
-    "xdp_exception",
-    "xdp_bulk_tx",
-    "xdp_devmap_xmit",
-    "xdp_redirect_err",
-    "xdp_cpumap_enqueue",
-    "xdp_cpumap_kthread",
+mod made {
+    #![allow(dead_code, reason = "not all that a header declares is used")]
+
+    use netplumb_sys::plain::Plain;
+
+    include!(concat!(env!("OUT_DIR"), "/drops.rs"));
+}
+
+/// The tracepoints of events.
+const EVENTS: [(usize, &str); 7] = [
+    (made::KFREE_SKB, "kfree_skb"),
+    (made::XDP_EXCEPTION, "xdp_exception"),
+    (made::XDP_BULK_TX, "xdp_bulk_tx"),
+    (made::XDP_DEVMAP_XMIT, "xdp_devmap_xmit"),
+    (made::XDP_REDIRECT_ERR, "xdp_redirect_err"),
+    (made::XDP_CPUMAP_ENQUEUE, "xdp_cpumap_enqueue"),
+    (made::XDP_CPUMAP_KTHREAD, "xdp_cpumap_kthread"),
 ];
-/// struct drops_key: four numbers, a name, and an address.
-const KEY_NUMBERS: usize = 4;
-const NAME_BYTES: usize = 16;
 /// The reason that is none: then it is told where the packet was freed. An XDP program's
 /// XDP_DROP is such a one where a driver has made an skb before (veth_xdp_rcv_skb).
 const UNKNOWN: &str = "SKB_DROP_REASON_NOT_SPECIFIED";
@@ -106,13 +112,12 @@ impl Drops {
         }
         let reasons = Reasons::of(&btf);
         let has_reasons = btf.type_by_name::<types::Enum<'_>>("skb_drop_reason");
-        let settings = [
-            u32::from(has_reasons.is_some()),
-            reasons.number("SKB_CONSUMED").unwrap_or(0),
-            reasons.number(UNKNOWN).unwrap_or(0),
-        ];
-        let settings: Vec<u8> = settings.iter().flat_map(|n| n.to_ne_bytes()).collect();
-        open.set_constants(&settings)
+        let config = made::Config {
+            has_reasons: u32::from(has_reasons.is_some()),
+            reason_consumed: reasons.number("SKB_CONSUMED").unwrap_or(0),
+            reason_unknown: reasons.number(UNKNOWN).unwrap_or(0),
+        };
+        open.set_constants(config.bytes())
             .map_err(LiveError::programs(RATES))?;
         let object = open.load().map_err(LiveError::programs(RATES))?;
         let mut links = Vec::new();
@@ -163,6 +168,9 @@ impl Drops {
             let Some(frames) = value.as_deref().and_then(number) else {
                 continue;
             };
+            let Some(key) = made::Key::read(&key) else {
+                continue;
+            };
             let place = self.place(&key, &symbols);
             let known = place.namespace_inode;
             if known == 0 || namespaces.is_empty() || namespaces.contains(&known) {
@@ -187,29 +195,21 @@ impl Drops {
     }
 
     /// What a key stands for.
-    fn place(&self, key: &[u8], symbols: &OnceCell<SymbolTable>) -> Place {
-        let mut numbers = key
-            .chunks_exact(4)
-            .take(KEY_NUMBERS)
-            .map(|n| u32::from_ne_bytes(n.try_into().unwrap_or_default()));
-        let mut next = || numbers.next().unwrap_or_default();
-        let (event, detail, namespace_inode, interface) = (next(), next(), next(), next());
-        let rest = key.get(KEY_NUMBERS * 4..).unwrap_or_default();
-        let (name, location) = rest.split_at(NAME_BYTES.min(rest.len()));
-        let name = name.split(|b| *b == 0).next().unwrap_or_default();
-        let mut cause = cause(event, detail, &self.reasons);
-        if let Some(address) = number(location).filter(|address| *address != 0) {
+    fn place(&self, key: &made::Key, symbols: &OnceCell<SymbolTable>) -> Place {
+        let name = key.device.split(|b| *b == 0).next().unwrap_or_default();
+        let mut cause = cause(key.event, key.detail, &self.reasons);
+        if key.location != 0 {
             let symbols = symbols.get_or_init(|| {
                 let text = std::fs::read("/proc/kallsyms").unwrap_or_default();
                 SymbolTable::parse(&text).unwrap_or_default()
             });
-            if let Some(symbol) = symbols.lookup(address) {
+            if let Some(symbol) = symbols.lookup(key.location) {
                 cause = format!("{cause} in {}", symbol.name);
             }
         }
         Place {
-            namespace_inode,
-            interface,
+            namespace_inode: key.namespace_inum,
+            interface: key.ifindex,
             device: String::from_utf8_lossy(name).into_owned(),
             cause,
         }
@@ -221,7 +221,8 @@ fn number(bytes: &[u8]) -> Option<u64> {
 }
 
 fn cause(event: u32, detail: u32, reasons: &Reasons) -> String {
-    let Some(tracepoint) = EVENTS.get((event as usize).wrapping_sub(1)) else {
+    let found = EVENTS.iter().find(|(number, _)| *number == event as usize);
+    let Some((_, tracepoint)) = found else {
         return format!("event {event}");
     };
     match *tracepoint {

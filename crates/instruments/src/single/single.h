@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What single.bpf.c and its Rust half share. The twins of these structs are
- * in crates/instruments/src/single.rs.
+ * What single.bpf.c and the process agree on: single.rs has it made into Rust.
  */
 #ifndef NETPLUMB_SINGLE_H
 #define NETPLUMB_SINGLE_H

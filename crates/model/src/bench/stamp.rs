@@ -7,8 +7,7 @@ pub const STAMP_BYTES: u32 = 16;
 pub const STAMP_MAGIC: u32 = 0x504c_4d42;
 
 /// What a stamped frame carries right after the header of its protocol (UDP, TCP, ICMP).
-/// Its twins are `frames_stamp` (crates/workload/src/frames/stamp.h), which says more, and
-/// `paths_stamp` (crates/paths/src/programs/packet.h).
+/// BPF programs have it from crates/sys/bpf/stamp.h, which says more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Frames that this CPU made before it, modulo 2^32.

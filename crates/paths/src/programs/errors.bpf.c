@@ -8,28 +8,16 @@
 #include <bpf/bpf_tracing.h>
 
 #include "kernel/net.h"
+#include "errors.h"
 
-/* Error numbers end at 133; what is above is counted as the last one. */
-#define ERRORS_NUMBERS 256
+const volatile struct errors_config config = {};
 
-/* The device that packets come in by, and the namespace that it is in. */
-const volatile __u32 ingress_index = 0;
-const volatile __u32 namespace_inum = 0;
-
-/* As many as the counts have (packet.h). */
-#define ERRORS_CPUS 1024
-
-/* Frames lost, by the number of the error, and all of them by CPU. */
-struct {
-	__u64 transmit[ERRORS_NUMBERS];
-	__u64 redirect[ERRORS_NUMBERS];
-	__u64 cpus[ERRORS_CPUS];
-} lost SEC(".bss.lost") = {};
+struct errors_lost lost SEC(".bss.lost") = {};
 
 static __always_inline int is_ours(const struct net_device *dev)
 {
-	return dev && dev->ifindex == (int)ingress_index &&
-	       dev->nd_net.net->ns.inum == namespace_inum;
+	return dev && dev->ifindex == (int)config.ingress_index &&
+	       dev->nd_net.net->ns.inum == config.namespace_inum;
 }
 
 static __always_inline void add(__u64 *numbers, int err, __u64 frames)

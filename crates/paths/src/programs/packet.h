@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Which packets are ours, and what is counted of them. Rust's half of it is in
- * src/layout.rs.
+ * Which packets are ours, and what is counted of them.
  */
 #ifndef NETPLUMB_PATHS_PACKET_H
 #define NETPLUMB_PATHS_PACKET_H
@@ -10,20 +9,10 @@
 #include <bpf/bpf_helpers.h>
 
 #include "kernel/protocols.h"
+#include "paths.h"
+#include "stamp.h"
 
-/* More CPUs than this, and the loader refuses. */
-#define PATHS_CPUS 1024
-/* model::timing::BUCKETS: below 16 ns one each, above 16 to an octave. */
-#define PATHS_BUCKETS 512
 #define PATHS_MOST_NS ((1ULL << 35) - 1)
-/* As the generator has it: crates/workload/src/frames/stamp.h. */
-#define PATHS_STAMP_MAGIC 0x504c4d42
-
-struct paths_stamp {
-	__be32 magic;
-	__u32 sequence;
-	__u64 due_ns;
-} __attribute__((packed));
 
 #define ETH_BYTES 14
 #define V4_BYTES 20
@@ -32,45 +21,6 @@ struct paths_stamp {
 #define PROTO_TCP 6
 #define ICMP_ECHO 8
 #define ICMPV6_ECHO_REQUEST 128
-
-struct paths_config {
-	/* Of the destination; IPv4 has the first word. Big-endian. */
-	__u32 address[4];
-	/* Of the destination; not for ICMP. Big-endian. */
-	__u16 port;
-	/* From the beginning of the frame to the stamp; 0 where there is none. */
-	__u16 stamp_offset;
-	/* 4 or 6. */
-	__u8 family;
-	/* The number in the IP header. */
-	__u8 proto;
-	/* Of the frames that are sent on. */
-	__u16 next_mac[3];
-	__u16 own_mac[3];
-	/* In a map, for each packet, for nothing: what one costs. */
-	__u16 lookups;
-};
-
-/* Of one CPU; a cache line of its own. */
-struct paths_counts {
-	__u64 packets;
-	__u64 bytes;
-	__u64 foreign;
-	/* Stamped frames whose stamp was not there, or in the future. */
-	__u64 unstamped;
-	/* Sources that the list has, and those that it hasn't. */
-	__u64 listed;
-	__u64 unlisted;
-	__u64 pad[2];
-} __attribute__((aligned(64)));
-
-struct paths_times {
-	__u64 count;
-	__u64 total_ns;
-	__u64 min_ns;
-	__u64 max_ns;
-	__u64 buckets[PATHS_BUCKETS];
-};
 
 const volatile struct paths_config config = {};
 
@@ -155,14 +105,14 @@ static __always_inline __u32 bucket(__u64 ns)
 static __always_inline void time_it(struct paths_counts *c, const void *data,
 				    const void *data_end)
 {
-	const struct paths_stamp *stamp = data + config.stamp_offset;
+	const struct stamp *stamp = data + config.stamp_offset;
 	struct paths_times *t;
 	__u64 due_ns, now_ns;
 	__u32 zero = 0, b;
 
 	if ((const void *)(stamp + 1) > data_end)
 		goto none;
-	if (stamp->magic != __builtin_bswap32(PATHS_STAMP_MAGIC))
+	if (stamp->magic != __builtin_bswap32(STAMP_MAGIC))
 		goto none;
 	due_ns = stamp->due_ns;
 	now_ns = bpf_ktime_get_ns();

@@ -158,7 +158,7 @@ static __always_inline void vary(void *data, struct frames_slot *s,
 		next_flow(s);
 	}
 	if (config.stamped) {
-		struct frames_stamp *stamp = data + config.header_bytes;
+		struct stamp *stamp = data + config.header_bytes;
 		__u32 sequence = s->frames;
 
 		stamp->magic = bpf_htonl(STAMP_MAGIC);

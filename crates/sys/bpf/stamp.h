@@ -3,16 +3,16 @@
  * What a stamped frame carries right after the header of its protocol (UDP, TCP,
  * ICMP): from byte 42 on for UDP and ICMP over IPv4, 54 for TCP over IPv4, 62 for
  * UDP and ICMP over IPv6, 74 for TCP over IPv6, the link header's first byte being
- * byte 0. Whoever receives frames includes this
- * file; `Stamp` of the model is its twin. A frame with no stamp has zeros there.
+ * byte 0. What makes frames and what receives them include this file; `Stamp` of
+ * the model is the same in Rust. A frame with no stamp has zeros there.
  */
-#ifndef NETPLUMB_FRAMES_STAMP_H
-#define NETPLUMB_FRAMES_STAMP_H
+#ifndef NETPLUMB_STAMP_H
+#define NETPLUMB_STAMP_H
 
 /* "PLMB", in network byte order: the first byte on the wire is 'P'. */
 #define STAMP_MAGIC 0x504c4d42
 
-struct frames_stamp {
+struct stamp {
 	__be32 magic;
 	/*
 	 * Frames that this CPU gave to the device before this one, those that it
