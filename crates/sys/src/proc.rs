@@ -1,6 +1,7 @@
 //! Files below /proc: one reader of each.
 
 pub mod counters;
+pub mod sockets;
 pub mod stat;
 
 /// A field of a file that has a name and a value a line, such as /proc/meminfo,

@@ -21,6 +21,7 @@ use netplumb_model::quantity::Figure;
 use netplumb_model::recording::Ledger;
 use netplumb_model::timing::BUSY;
 use netplumb_sys::netns;
+use netplumb_sys::proc::sockets;
 use netplumb_workload::ends::Ends;
 use netplumb_workload::mark::{self, mark};
 
@@ -343,7 +344,7 @@ fn await_socket(peer: &mut Started, ends: &Ends) -> io::Result<bool> {
     use std::os::fd::AsFd;
     let began = Instant::now();
     while began.elapsed() < PEER_PATIENCE {
-        let open = netns::inside(ends.rx_namespace.as_fd(), || Ok(any_socket()))?;
+        let open = netns::inside(ends.rx_namespace.as_fd(), || Ok(sockets::any_open()))?;
         if open {
             return Ok(true);
         }
@@ -353,26 +354,6 @@ fn await_socket(peer: &mut Started, ends: &Ends) -> io::Result<bool> {
         thread::sleep(PEER_POLL);
     }
     Ok(false)
-}
-
-/// Whether a socket of this namespace listens, or takes datagrams from anybody.
-fn any_socket() -> bool {
-    const LISTEN: &str = "0A";
-    const UNCONNECTED: &str = "07";
-    [
-        ("tcp", LISTEN),
-        ("tcp6", LISTEN),
-        ("udp", UNCONNECTED),
-        ("udp6", UNCONNECTED),
-    ]
-    .iter()
-    .any(|(table, state)| {
-        let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"));
-        text.unwrap_or_default()
-            .lines()
-            .skip(1)
-            .any(|line| line.split_whitespace().nth(3) == Some(state))
-    })
 }
 
 /// Wait for a process to end, or for the host to say stop. Whether it ended.

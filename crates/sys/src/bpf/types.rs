@@ -21,15 +21,13 @@ pub fn has_tracepoint(kernel: &Btf<'_>, tracepoint: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
 
     /// Check that a tracepoint of every kernel is found, and one of none is not.
     #[test]
     fn tracepoints() {
         let Ok(kernel) = of_kernel() else {
-            let _ = writeln!(std::io::stderr(), "skipped: this kernel has no BTF");
+            netplumb_testkit::skip("this kernel has no BTF");
             return;
         };
         assert!(has_tracepoint(&kernel, "netif_receive_skb"));
