@@ -22,8 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use netplumb_instruments::registry::BESIDE_RATES;
+use netplumb_lab::cancel::Cancel;
 use netplumb_lab::netns::names;
-use netplumb_lab::vm::process::Cancel;
 use netplumb_model::bench::{Bench, BenchArm, Frames, Limit, Measured, quantities, rate_word};
 use netplumb_model::class::Link;
 use netplumb_model::experiment::Lab;

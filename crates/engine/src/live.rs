@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use netplumb_instruments::live::{Live, LiveError};
 use netplumb_kernel::layers::LayerRules;
+use netplumb_lab::cancel::Cancel;
 use netplumb_lab::netns::names;
-use netplumb_lab::vm::process::Cancel;
 use netplumb_model::message::Exit;
 use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::timing::{Attached, TimingSpec, Window};

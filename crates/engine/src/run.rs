@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use netplumb_instruments::exact::Losses;
 use netplumb_kernel::layers::LayerRules;
+use netplumb_lab::cancel::Cancel;
 use netplumb_lab::vm::machine;
-use netplumb_lab::vm::process::Cancel;
 use netplumb_model::class::Link;
 use netplumb_model::loss::Loss;
 use netplumb_model::recording::{Recording, env};

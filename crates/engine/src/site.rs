@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use netplumb_lab::vm::process::{Cancel, VmError};
+use netplumb_lab::cancel::Cancel;
+use netplumb_lab::vm::process::VmError;
 use netplumb_model::quantity::Of;
 use netplumb_model::recording::{Arm, Recording};
 

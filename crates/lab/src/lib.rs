@@ -2,6 +2,7 @@
 //! bytes; what they mean is others' business.
 
 pub mod bundle;
+pub mod cancel;
 pub mod channel;
 pub mod netns;
 pub mod vm;

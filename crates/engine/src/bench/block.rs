@@ -9,7 +9,8 @@ use netplumb_instruments::live::LiveError;
 use netplumb_instruments::rates::cpu::{self, CpuClock, Reading};
 use netplumb_instruments::rates::drops::Drops;
 use netplumb_knobs::Knobs;
-use netplumb_lab::vm::process::{Cancel, VmError};
+use netplumb_lab::cancel::Cancel;
+use netplumb_lab::vm::process::VmError;
 use netplumb_model::bench::{
     Bench, BenchArm, DataPath, Fault, Generated, Handled, Hop, Limit, Measured, Offered, Planted,
     Since, quantities as q,

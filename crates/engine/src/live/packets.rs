@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use netplumb_lab::cancel::Cancel;
 use netplumb_lab::netns::{Topology, TopologyPlan};
-use netplumb_lab::vm::process::Cancel;
 use netplumb_model::class::Proto;
 use netplumb_model::message::RunPlan;
 use netplumb_model::quantity::Of;

@@ -33,8 +33,7 @@ pub use entry::{AddedFrom, KernelEntry};
 pub use error::{ErrorKind, KernelStoreError};
 pub use source::KernelSource;
 
-use collect::{Collected, go_on};
-use entry::Package;
+use collect::{Collected, Package, go_on};
 use error::{read_failed, write_failed};
 use stage::Stage;
 

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -26,14 +26,12 @@ use super::qmp::Qmp;
 use super::rest::RESTS;
 use super::saved::Saved;
 use super::trial::QemuMissing;
+use crate::cancel::Cancel;
 use crate::channel::{self, Decoder};
 
 pub(super) const POLL: Duration = Duration::from_millis(50);
 
 pub use super::error::VmError;
-
-/// Set by a signal handler, seen by every wait.
-pub type Cancel = Arc<AtomicBool>;
 
 /// A guest that runs.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::{Value, json};
 
-use super::process::Cancel;
+use crate::cancel::Cancel;
 
 /// A control channel that QEMU has greeted on.
 #[derive(Debug)]

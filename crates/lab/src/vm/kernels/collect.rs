@@ -10,7 +10,6 @@ use netplumb_kernel::image::KernelImage;
 use netplumb_kernel::modules::ModuleTree;
 
 use super::KernelStoreError;
-use super::entry::Package;
 use super::error::{read_failed, write_failed};
 
 /// The lists that the kernel's build leaves beside its modules and that are of use.
@@ -19,6 +18,14 @@ const LISTS: [&str; 3] = [
     "modules.builtin.modinfo",
     "modules.order",
 ];
+
+/// A package that a kernel came in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Package {
+    pub(super) name: String,
+    pub(super) version: String,
+    pub(super) sha256: String,
+}
 
 /// What was put together.
 #[derive(Debug, Clone, PartialEq, Eq)]

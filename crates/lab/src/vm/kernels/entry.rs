@@ -9,7 +9,7 @@ use netplumb_kernel::modules::{ModuleError, ModuleTree};
 use serde::{Deserialize, Serialize};
 
 use super::KernelStoreError;
-use super::collect::{self, Collected};
+use super::collect::{self, Collected, Package};
 use super::error::{read_failed, write_failed};
 
 const FILE: &str = "kernel.toml";
@@ -32,14 +32,6 @@ pub struct AddedFrom {
     /// The hash of the package's file, by which it is known again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package_sha256: Option<String>,
-}
-
-/// A package that a kernel came in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Package {
-    pub(super) name: String,
-    pub(super) version: String,
-    pub(super) sha256: String,
 }
 
 impl AddedFrom {
