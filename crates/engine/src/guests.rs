@@ -376,7 +376,7 @@ impl Guests<'_, '_, '_> {
         let of_namespaces = |(key, _): &(String, String)| first || key.starts_with("net.");
         let facts = origin.facts.clone().into_iter().chain(measured.facts);
         recording.environment.extend(facts.filter(of_namespaces));
-        let symbols = origin.symbols.as_deref().or_else(|| measured.symbols.get());
+        let symbols = origin.table().or_else(|| measured.symbols.get());
         match first {
             true => forget_what_is_common(recording),
             false => extras::note(recording, turn.arm, &origin.facts),

@@ -24,6 +24,7 @@ mod scan;
 mod schedule;
 pub mod second_opinion;
 mod site;
+mod symbols;
 
 pub use command::{CommandRun, run_command};
 pub use error::{EngineError, NicError};

@@ -98,7 +98,7 @@ fn try_measure(
             if symbols_ready.recv().is_err() {
                 return Told::default();
             }
-            match origin.symbols.as_deref().or_else(|| late.get()) {
+            match origin.table().or_else(|| late.get()) {
                 Some(symbols) => follow(spooled, symbols, done),
                 None => Told::default(),
             }

@@ -25,8 +25,8 @@ use crate::error::EngineError;
 use crate::extras;
 use crate::facts;
 use crate::plan::GuestPlan;
-use crate::receive;
 use crate::run::{Options, Progress};
+use crate::symbols::Symbols;
 
 /// One kernel on one machine.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +43,7 @@ pub(crate) struct Boot<'a> {
 pub(crate) struct Origin {
     pub(crate) machine: Machine,
     /// The symbols, where they are known before the guest runs.
-    pub(crate) symbols: Option<Arc<SymbolTable>>,
+    pub(crate) symbols: Option<Symbols>,
     pub(crate) facts: BTreeMap<String, String>,
     from: From,
     /// What the guest is to prepare for.
@@ -70,6 +70,11 @@ impl Origin {
     pub(crate) fn release(&self) -> &str {
         let known = self.facts.get(env::KERNEL);
         known.map_or("of the guest", String::as_str)
+    }
+
+    /// The symbols, of a guest that was started from a saved state.
+    pub(crate) fn table(&self) -> Option<&SymbolTable> {
+        self.symbols.as_ref()?.table()
     }
 
     /// Start a guest of it that will carry out `requests`, and bring it to its
@@ -100,6 +105,9 @@ impl Origin {
         guest.wait_ready(limit).map_err(EngineError::of_start)?;
         if !matches!(self.from, From::Prepared(_)) {
             prepare(&mut guest, options)?;
+        }
+        if let Some(symbols) = &self.symbols {
+            symbols.wait()?;
         }
         Ok(guest)
     }
@@ -216,9 +224,9 @@ impl Boot<'_> {
     ) -> Result<Origin, EngineError> {
         let machine = self.machine();
         let plan = preparation(plan);
-        let of = |state: &Saved| -> Result<_, EngineError> {
-            let symbols = receive::symbols(&state.symbols, &self.kernel.release)?;
-            Ok((Some(Arc::new(symbols)), state.facts.clone()))
+        let of = |state: &Saved| {
+            let symbols = Symbols::begin(Arc::clone(&state.symbols), &self.kernel.release);
+            (Some(symbols), state.facts.clone())
         };
         let root = |machine: Machine, plan| -> Result<Origin, EngineError> {
             let initramfs = self.initramfs(&machine)?;
@@ -240,7 +248,7 @@ impl Boot<'_> {
         key.add("prepared", &frames(&[Request::Prepare(plan.clone())])?);
         let prepared = key.finish();
         if let Some(state) = states.open(&prepared) {
-            let (symbols, facts) = of(&state)?;
+            let (symbols, facts) = of(&state);
             return Ok(Origin {
                 machine,
                 symbols,
@@ -263,7 +271,7 @@ impl Boot<'_> {
                 }
             },
         };
-        let (symbols, facts) = of(&booted)?;
+        let (symbols, facts) = of(&booted);
         let mut origin = Origin {
             machine,
             symbols,
@@ -354,7 +362,7 @@ impl Boot<'_> {
         Ok(Some(Saved {
             memory: kept,
             devices,
-            symbols,
+            symbols: Arc::new(symbols),
             port,
             facts,
         }))
@@ -388,7 +396,7 @@ impl Boot<'_> {
         Ok(Saved {
             memory: kept,
             devices,
-            symbols: state.symbols.clone(),
+            symbols: Arc::clone(&state.symbols),
             port: state.port,
             facts,
         })

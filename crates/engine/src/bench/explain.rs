@@ -213,7 +213,7 @@ fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted,
             if counted.cannot.is_some() {
                 return Ok(());
             }
-            let table = match origin.symbols.as_deref() {
+            let table = match origin.table() {
                 Some(symbols) => symbols.with(&text)?,
                 None => {
                     let mut all = Vec::new();

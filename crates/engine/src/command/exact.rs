@@ -53,8 +53,12 @@ pub(super) fn measure(
         archive,
     } = run.base(&arm, options, keeper, progress)?;
     let recording = &mut *keeper.recording;
+    let saved = match &origin.symbols {
+        Some(symbols) => Some(symbols.wait()?),
+        None => None,
+    };
     // Loaded late, they are in no table that was saved.
-    let symbols = origin.symbols.clone().filter(|_| modules.is_empty());
+    let symbols = saved.filter(|_| modules.is_empty());
     let mut requests = vec![Request::Unpack { modules }, Request::ReadVdso];
     if symbols.is_none() {
         requests.push(Request::ReadFile("/proc/kallsyms".into()));
@@ -63,10 +67,7 @@ pub(super) fn measure(
         requests.push(Request::Describe);
     }
     // The kernel itself does not move: an address of another boot will do.
-    let watch = match &origin.symbols {
-        Some(symbols) => watched(symbols),
-        None => None,
-    };
+    let watch = saved.and_then(watched);
     requests.push(run.request(links, watch));
 
     let (stream, mut extra) = tap()?;
@@ -79,7 +80,7 @@ pub(super) fn measure(
     let (outcome, told, late) = thread::scope(|scope| {
         let mut guest = guest;
         let (ready, begin) = channel::<(SymbolTable, Images)>();
-        let known = symbols.as_deref();
+        let known = symbols;
         let blocks = run.blocks;
         let reader = scope.spawn(move || {
             // Not ready, and never will be: the guest ended first.
@@ -120,7 +121,7 @@ pub(super) fn measure(
         (outcome, told, late)
     });
 
-    if let Some(symbols) = symbols.as_deref().or(late.as_ref()) {
+    if let Some(symbols) = symbols.or(late.as_ref()) {
         let mut index = Index::of(recording);
         let mut translation = Translation::default();
         let user_symbols = told.user_symbols;

@@ -10,13 +10,14 @@
 //! ```
 //!
 //! A state is made under another name and renamed when it is whole. It may be
-//! removed while it is in use: whoever opened it holds its files.
+//! removed while it is in use: a process that opened it holds its files.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -43,7 +44,7 @@ pub struct Saved {
     /// Its devices.
     pub devices: Vec<u8>,
     /// Its symbols, as of /proc/kallsyms.
-    pub symbols: Vec<u8>,
+    pub symbols: Arc<Vec<u8>>,
     /// Which port its agent speaks on.
     pub port: usize,
     /// Facts of the guest, by dotted key.
@@ -151,7 +152,7 @@ impl Content {
 pub enum Kept {
     /// The one that was to be.
     Ours,
-    /// One that somebody else made meanwhile.
+    /// One that another process made meanwhile.
     Theirs,
 }
 
@@ -179,7 +180,7 @@ impl SavedStates {
         let saved = Saved {
             memory,
             devices: fs::read(folder.join("devices")).ok()?,
-            symbols: fs::read(folder.join("symbols")).ok()?,
+            symbols: Arc::new(fs::read(folder.join("symbols")).ok()?),
             port: description.port,
             facts: description.facts,
         };
@@ -203,7 +204,7 @@ impl SavedStates {
         let path = |name: &str| staging.path().join(name);
         copy_memory(&saved.memory, &File::create_new(path("memory"))?)?;
         fs::write(path("devices"), &saved.devices)?;
-        fs::write(path("symbols"), &saved.symbols)?;
+        fs::write(path("symbols"), &*saved.symbols)?;
         let description = Description {
             format: FORMAT,
             about: about.clone(),
@@ -347,7 +348,7 @@ mod tests {
         Saved {
             memory: file,
             devices: vec![1, 2, 3],
-            symbols: b"1000 T a".to_vec(),
+            symbols: Arc::new(b"1000 T a".to_vec()),
             port: 1,
             facts: [("kernel.release".to_string(), "6.1".to_string())].into(),
         }
