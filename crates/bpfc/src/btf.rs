@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-/// Before a macro's name in the enumeration that tells its value.
+/// Before a macro's name in the enumeration that has its value.
 pub(crate) const NUMBER: &str = "number_";
 
 /// What a type is.

@@ -129,12 +129,12 @@ fn fail(why: &str) -> ! {
     process::exit(1);
 }
 
-/// What cargo tells a build script, as a path.
+/// An environment variable that cargo sets for a build script, as a path.
 pub fn variable(name: &str) -> PathBuf {
     PathBuf::from(env::var_os(name).unwrap_or_default())
 }
 
-/// Tell cargo something: a build script's standard output is for that.
+/// Print a line for cargo: a build script's standard output is for that.
 #[expect(clippy::print_stdout, reason = "cargo reads it")]
 fn tell(what: &str) {
     println!("cargo::{what}");

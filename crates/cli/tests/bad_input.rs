@@ -207,7 +207,7 @@ fn a_guest_that_stops() {
     let failing = "#!/bin/sh\necho >&2 no luck today; exit 7\n";
     place.write("failing-qemu", failing);
     for (qemu, words) in [
-        ("qemu", &["the guest stopped by itself", "--cmdline"][..]),
+        ("qemu", &["the guest stopped early", "--cmdline"][..]),
         ("failing-qemu", &["QEMU failed", "7", "no luck today"]),
     ] {
         executable(&place, qemu);

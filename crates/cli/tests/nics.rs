@@ -541,7 +541,7 @@ fn as_root_what_has_to_be_agreed_to() {
     asked.code(2).says(&[
         "--yes-change v0,v1",
         "  v1\n",
-        "a program of XDP",
+        "an XDP program",
         "net.ipv4.conf.v1.rp_filter",
         "net.ipv4.conf.all.rp_filter",
         "198.18.2.1",
@@ -619,7 +619,7 @@ fn as_root_what_is_refused() {
         }
         let second = format!("bench drop {YES} --path tc {SHORT} -o second.plumb");
         let second = machine.run(&second);
-        second.code(3).says(&[said, "take another interface"]);
+        second.code(3).says(&[said, "another interface"]);
         first.signal(libc::SIGINT);
         first.finish().code(130);
     }

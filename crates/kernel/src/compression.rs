@@ -1,4 +1,4 @@
-//! The compressed forms a kernel, its modules and its package come in, told apart by their
+//! The compressed forms a kernel, its modules and its package come in, recognised by their
 //! first bytes and unpacked with a bound on what comes out.
 
 use std::fmt;
@@ -59,7 +59,7 @@ pub enum UnpackError {
         source: io::Error,
     },
     /// More comes out than is sane.
-    #[error("the {form} data unpacks to more than {limit_bytes} bytes, which is no kernel's size")]
+    #[error("the {form} data unpacks to more than {limit_bytes} bytes, more than any kernel has")]
     TooLarge {
         /// How it is compressed.
         form: Compression,

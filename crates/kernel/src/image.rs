@@ -37,7 +37,7 @@ pub enum ImageError {
     NotAKernel,
     /// It ends before its own header says.
     #[error(
-        "the kernel image is cut short: it has {have_bytes} bytes and its header asks for {need_bytes}; copy it again from where it came"
+        "the kernel image is cut short: it has {have_bytes} bytes and its header asks for {need_bytes}; copy it again from its source"
     )]
     Truncated {
         /// What is there.
@@ -47,7 +47,7 @@ pub enum ImageError {
     },
     /// A boot protocol before 2.08, from 2007.
     #[error(
-        "the kernel image speaks boot protocol {major}.{minor:02}, and 2.08 (Linux 2.6.26) is the oldest that names its payload"
+        "the kernel image uses boot protocol {major}.{minor:02}, and 2.08 (Linux 2.6.26) is the oldest that names its payload"
     )]
     TooOld {
         /// The protocol's major version.
@@ -57,7 +57,7 @@ pub enum ImageError {
     },
     /// The payload is compressed in no way that we know.
     #[error(
-        "the kernel image's payload opens with {magic:02x?}, which is no compression we know; the image is damaged or not for x86-64"
+        "the kernel image's payload opens with {magic:02x?}, an unknown compression; the image is damaged or not for x86-64"
     )]
     UnknownCompression {
         /// Its first bytes.
@@ -74,7 +74,7 @@ pub enum ImageError {
         /// What is wrong with it.
         reason: String,
     },
-    /// There is no release in it.
+    /// It has no release.
     #[error("the kernel image does not say which release it is; it is damaged")]
     NoRelease,
 }

@@ -18,7 +18,7 @@ pub enum KallsymsError {
         "the kernel hides its addresses (every one is zero): run as root, or with `sysctl kernel.kptr_restrict=0`"
     )]
     Hidden,
-    /// There is no function in it.
+    /// It has no functions.
     #[error("the symbol list has no functions: the kernel needs CONFIG_KALLSYMS=y")]
     Empty,
     /// A line is not in the format.

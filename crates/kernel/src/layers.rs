@@ -42,11 +42,11 @@ pub struct LayerRules {
 /// What is wrong with a file of rules.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
-    /// It is no such file.
+    /// It is not such a file.
     #[error("layer rules: {0}")]
     Syntax(String),
     /// A layer that there is not.
-    #[error("layer rules: `{name}` is no layer: they are {}", LAYERS.join(", "))]
+    #[error("layer rules: no such layer `{name}`; expected one of {}", LAYERS.join(", "))]
     NoSuchLayer {
         /// What was given.
         name: String,
@@ -301,7 +301,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .contains("`ip` is no layer: they are application, syscall"),
+                .contains("no such layer `ip`; expected one of application, syscall"),
             "{error}"
         );
     }

@@ -52,7 +52,7 @@ pub enum ModuleError {
         names: Vec<String>,
     },
     /// The file would not unpack.
-    #[error("cannot unpack {}: {source}; copy the module again from where it came", path.display())]
+    #[error("cannot unpack {}: {source}; copy the module again from its source", path.display())]
     Unpack {
         /// The module's file.
         path: PathBuf,
@@ -68,7 +68,7 @@ pub enum ModuleError {
         reason: String,
     },
     /// The file unpacks to something that is no module.
-    #[error("{} is not a kernel module: {reason}; copy it again from where it came", path.display())]
+    #[error("{} is not a kernel module: {reason}; copy it again from its source", path.display())]
     NotAModule {
         /// The module's file.
         path: PathBuf,

@@ -13,7 +13,7 @@ pub enum KnobError {
     },
     /// The kernel took it as something else.
     #[error(
-        "{what} was set to {asked} and reads back as {found}: the kernel or the driver does not let it be changed"
+        "{what} was set to {asked} but reads back as {found}: not supported by the kernel or the driver"
     )]
     ReadsBack {
         /// The setting.
@@ -23,14 +23,14 @@ pub enum KnobError {
         /// What it is.
         found: String,
     },
-    /// It is none of those that were announced, so it is not made.
+    /// It was not announced, so it is not made.
     #[error(
-        "{0} was to be changed, and had not been announced: nothing was done (this is a mistake of plumb's)"
+        "refused to change {0}, which was not announced; nothing was changed (this is a bug in plumb)"
     )]
     NotAnnounced(String),
     /// Another run is at the same interface.
     #[error(
-        "another run of plumb (process {pid}) is using {name}: wait for its end, or take another interface"
+        "{name} is in use by another run of plumb (process {pid}): wait for it to finish, or use another interface"
     )]
     InUse {
         /// The interface.
@@ -40,7 +40,7 @@ pub enum KnobError {
     },
     /// Somebody else has changed it meanwhile, so it stays as it is.
     #[error(
-        "{what} is {now} by now, neither what it was ({before}) nor what it was set to: left so"
+        "{what} is now {now}, neither what it was ({before}) nor what it was set to: left unchanged"
     )]
     Changed {
         /// The setting.

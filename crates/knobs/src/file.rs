@@ -1,5 +1,5 @@
 //! The journal's file: a line of JSON for each change, written before it is made, and one
-//! when it was put back.
+//! when it was restored.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -16,14 +16,14 @@ use crate::setting::Setting;
 
 /// Where journals are: gone with the next boot, as the settings are.
 pub(crate) const FOLDER: &str = "/run/netplumb";
-/// Held by whoever begins a journal, or goes through all of them.
+/// Held while a journal is begun, or all of them are read.
 pub(crate) const LOCK: &str = "knobs.lock";
 /// Names of journals begin and end so.
 pub(crate) const BEGINS: &str = "knobs-";
 pub(crate) const ENDS: &str = ".journal";
 /// Raised when older programs can't read it.
 pub(crate) const FORMAT: u32 = 1;
-/// No run changes that much; a longer file is none of ours.
+/// No run changes as much; a longer file is not a journal.
 const BYTES_MOST: u64 = 16 << 20;
 
 /// A namespace, as it is known for as long as the kernel runs.
@@ -66,7 +66,7 @@ pub(crate) struct Entry {
     pub(crate) after: Option<String>,
 }
 
-/// That a change was put back.
+/// That a change was restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) done: u32,
@@ -77,11 +77,11 @@ pub(crate) struct Done {
 pub(crate) struct Contents {
     /// None where the run was killed before the first line was whole: nothing was changed.
     pub(crate) header: Option<Header>,
-    /// What is to be put back, the first change first.
+    /// What is to be restored, the first change first.
     pub(crate) entries: Vec<Entry>,
     /// Numbers of lines that say nothing to us.
     pub(crate) unknown: Vec<usize>,
-    /// Bytes of the lines that are whole; what follows is torn.
+    /// Bytes of the complete lines; what follows is incomplete.
     pub(crate) whole_bytes: usize,
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn parse(text: &str) -> Contents {
     };
     let mut done = BTreeSet::new();
     let mut lines: Vec<&str> = text.split('\n').collect();
-    // After the last line's end there is nothing, or what is torn: the change that it was
+    // After the last line's end there is nothing, or an incomplete line: the change that it was
     // to announce was not made.
     lines.pop();
     for (number, line) in (1..).zip(lines) {
@@ -194,7 +194,7 @@ mod tests {
         String::from_utf8(of.concat()).unwrap()
     }
 
-    /// Check that what was written is read, in its order, without what was put back.
+    /// Check that what was written is read, in its order, without what was restored.
     #[test]
     fn lines() {
         let all = text(&[

@@ -1,4 +1,4 @@
-//! The journal of a run: what is to be put back, on disk before it is changed.
+//! The journal of a run: what is to be restored, on disk before it is changed.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +18,7 @@ use crate::setting::{Planned, Setting};
 const WORD_LENGTH: usize = 6;
 
 /// What a run has changed on interfaces of the user's. It is locked for as long as the run
-/// lives, and gone when all is put back.
+/// lives, and gone when all is restored.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -104,7 +104,7 @@ impl Journal {
         &self.word
     }
 
-    /// What could not be put back, and stays in the journal for the next start.
+    /// What could not be restored, and stays in the journal for the next start.
     pub fn failures(&self) -> Vec<String> {
         self.written().failures.clone()
     }
@@ -153,7 +153,7 @@ impl Journal {
         Ok(n)
     }
 
-    /// Write down that it was put back.
+    /// Write down that it was restored.
     pub(crate) fn done(&self, n: u32) {
         let mut written = self.written();
         written.open.remove(&n);
@@ -163,7 +163,7 @@ impl Journal {
         }
     }
 
-    /// Remember that it could not be put back.
+    /// Remember that it could not be restored.
     pub(crate) fn failed(&self, why: String) {
         self.written().failures.push(why);
     }
@@ -172,7 +172,7 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         if self.written().open.is_empty() {
-            // If it stays, the next start finds nothing to put back, and removes it.
+            // If it stays, the next start finds nothing to restore, and removes it.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -1,4 +1,4 @@
-//! Settings that are put back when their holder is dropped.
+//! Settings that are restored when their holder is dropped.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::journal::Journal;
 use crate::setting::Setting;
 
 /// What was changed in a namespace. Dropped, all is as it was, the last change first. With
-/// a journal, what can't be put back is in it; without, the namespace is going away anyhow.
+/// a journal, what can't be restored is in it; without, the namespace is going away anyhow.
 #[derive(Debug)]
 pub struct Knobs {
     namespace: Namespace,
@@ -168,7 +168,7 @@ impl Knobs {
         Ok(())
     }
 
-    /// Put the last change back; false if there is none.
+    /// Restore the last change; false if there is none.
     fn undo_last(&mut self) -> bool {
         let Some(last) = self.changed.pop() else {
             return false;

@@ -1,8 +1,8 @@
-//! Settings that are changed for a while: applied, read back, and put back in every case.
+//! Settings that are changed for a while: applied, read back, and restored in every case.
 //!
 //! Each is a [`Setting`] whose value is text, read and written in a namespace. [`Knobs`]
 //! holds what was changed, and puts it back when it is dropped, the last change first. On
-//! the user's own interfaces there is a [`Journal`] as well: what is to be put back is on
+//! the user's own interfaces there is a [`Journal`] as well: what is to be restored is on
 //! disk before anything is changed, so that [`recover()`] does it after a run that was
 //! killed.
 

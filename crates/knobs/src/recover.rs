@@ -1,4 +1,4 @@
-//! After a run that was killed: what it has changed is put back.
+//! Restores settings left by a killed run.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -17,10 +17,10 @@ use crate::setting::NONE;
 /// Where `ip netns` keeps names.
 const NAMES: &str = "/run/netns";
 
-/// What was put back.
+/// What was restored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// What was put back, the last change first.
+    /// What was restored, the last change first.
     pub put_back: Vec<String>,
     /// What could not be, or was not, and why.
     pub left: Vec<String>,
@@ -73,8 +73,7 @@ fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Resul
         None if contents.unknown.is_empty() => return Ok(true),
         _ => {
             recovered.left.push(format!(
-                "{file_name} is of another version of plumb: run that one, or restore by hand \
-                 what the file says and remove it"
+                "{file_name} was written by another version of plumb: run that version, or restore the settings in it by hand and remove the file"
             ));
             return Ok(false);
         }
@@ -92,7 +91,7 @@ fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Resul
         return Ok(true);
     };
     let mut journal = OpenOptions::new().append(true).open(path)?;
-    // What is torn announced a change that was not made.
+    // An incomplete line announced a change that was not made.
     journal.set_len(contents.whole_bytes as u64)?;
     let unknown = &contents.unknown;
     let mut all = true;
@@ -116,7 +115,7 @@ fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Resul
                 all = false;
                 recovered
                     .left
-                    .push(format!("{error}: to be tried again at the next start"));
+                    .push(format!("{error}: will be retried at the next start"));
                 continue;
             }
         }
@@ -124,8 +123,7 @@ fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Resul
     }
     if !unknown.is_empty() {
         recovered.left.push(format!(
-            "{file_name}: lines {unknown:?} are not of this version of plumb: restore by hand \
-             what they say, and remove the file"
+            "{file_name}: lines {unknown:?} were written by another version of plumb: restore their settings by hand, and remove the file"
         ));
     }
     Ok(all && unknown.is_empty())

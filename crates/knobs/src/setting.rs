@@ -78,7 +78,7 @@ pub enum Setting {
         /// The interrupt's number.
         irq: u32,
     },
-    /// A bridge of ours.
+    /// A bridge that plumb made.
     Bridge {
         /// Its name.
         name: String,
@@ -104,7 +104,7 @@ pub enum Setting {
         /// Whose.
         address: IpAddr,
     },
-    /// A table of nftables of ours.
+    /// An nftables table that plumb made.
     Table {
         /// Its family.
         family: String,
@@ -182,7 +182,7 @@ impl Setting {
             Setting::Route {
                 to, local: true, ..
             } => {
-                format!("a route that has packets to {to} taken in")
+                format!("a local route to {to}")
             }
             Setting::Route { to, .. } => format!("a route to {to}"),
             Setting::Neighbour { address, .. } => format!("the neighbour {address}"),

@@ -74,7 +74,7 @@ pub(crate) struct AfXdp {
 impl AfXdp {
     pub(crate) fn set_up(way: &Way, site: &Site) -> Result<AfXdp, PathError> {
         if way.cpus.is_empty() {
-            return Err(PathError::Asked("a reader takes a CPU: name one".into()));
+            return Err(PathError::Asked("no CPU given for the reader".into()));
         }
         let egress = match way.bench {
             Bench::Forward => Some(site.egress()?.clone()),
@@ -216,30 +216,29 @@ impl AfXdp {
 fn refused(error: io::Error, device: &str, queue: u32) -> PathError {
     match error.raw_os_error() {
         Some(libc::EAFNOSUPPORT) => PathError::cannot(
-            "this kernel has no AF_XDP",
+            "AF_XDP is not supported by this kernel",
             "use a kernel with CONFIG_XDP_SOCKETS=y, as distributions have it",
         ),
         Some(libc::EBUSY) => PathError::cannot(
-            format!("queue {queue} of {device} has a socket of AF_XDP already"),
+            format!("queue {queue} of {device} already has an AF_XDP socket"),
             "end the process that has it",
         ),
         Some(libc::EINVAL | libc::EOPNOTSUPP) => PathError::cannot(
-            format!("{device} takes no socket of AF_XDP at its queue {queue} ({error})"),
-            "it has to be up, with that queue; to send from one device what came in by another \
-             takes Linux 5.10",
+            format!("can't bind an AF_XDP socket to queue {queue} of {device} ({error})"),
+            "the device must be up and have that queue; forwarding between two devices needs Linux 5.10",
         ),
         Some(libc::ENOBUFS | libc::ENOMEM) => PathError::cannot(
-            "there is no memory for frames",
+            "not enough memory for frames",
             "raise the limit of locked memory (`ulimit -l`), or free some",
         ),
         _ => PathError::System {
-            doing: format!("open a socket of AF_XDP at queue {queue} of {device}"),
+            doing: format!("open an AF_XDP socket at queue {queue} of {device}"),
             source: error.into(),
         },
     }
 }
 
-/// See to some queues until told to stop.
+/// Serve some queues until asked to stop.
 fn work(wires: &mut [Wire], counts: &Read, stop: &AtomicBool) -> io::Result<()> {
     let mut descriptors = Vec::with_capacity(BATCH);
     let mut addresses = Vec::with_capacity(BATCH);

@@ -1,4 +1,4 @@
-//! A BPF program of ours: loaded, attached, its counters read.
+//! A BPF program of plumb's: loaded, attached, its counters read.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

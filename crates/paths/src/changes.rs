@@ -51,7 +51,7 @@ impl Changes {
         self.knobs.journal().map(AsRef::as_ref)
     }
 
-    /// A name for what is ours, which nobody else has on the user's own interfaces.
+    /// A name for what plumb makes, which is unique on the user's own interfaces.
     pub(crate) fn own_name(&self, name: &str) -> String {
         match self.journal() {
             Some(journal) => format!("{name}_{}", journal.word()),
@@ -59,7 +59,7 @@ impl Changes {
         }
     }
 
-    /// Change a setting, which is put back; whether it was otherwise.
+    /// Change a setting, which is restored; whether it was otherwise.
     pub(crate) fn set(&mut self, setting: Setting, to: &str) -> Result<bool, PathError> {
         Ok(self.knobs.set(setting, to)?)
     }
@@ -103,8 +103,7 @@ impl Changes {
         }
         self.note(
             format!("path.gro.{name}"),
-            "turned on, so that the device takes frames that XDP sends; it merges neither UDP \
-             nor SYNs",
+            "turned on, so that the device accepts frames that XDP sends; it merges neither UDP nor SYNs",
         );
         Ok(())
     }
@@ -116,8 +115,8 @@ impl Changes {
         let program = self.namespace.inside(|| bpf::xdp_id(index));
         if program.doing(|| format!("ask {name} for its XDP program"))? != 0 {
             return Err(PathError::cannot(
-                format!("{name} has an XDP program already"),
-                format!("detach it (`ip link set dev {name} xdp off`), or take another device"),
+                format!("{name} already has an XDP program"),
+                format!("detach it (`ip link set dev {name} xdp off`), or use another device"),
             ));
         }
         let states = self.namespace.device_states();

@@ -66,7 +66,7 @@ pub(crate) struct Dpdk {
 impl Dpdk {
     pub(crate) fn set_up(way: &Way, site: &Site) -> Result<Dpdk, PathError> {
         if way.cpus.is_empty() {
-            return Err(PathError::Asked("testpmd takes a CPU: name one".into()));
+            return Err(PathError::Asked("no CPU given for testpmd".into()));
         }
         let tool = tool()?;
         let egress = match way.bench {
@@ -134,8 +134,7 @@ fn queues(changes: &Changes, ingress: &Device, egress: Option<&Device>) -> Resul
     if queues < come.receive {
         return Err(PathError::cannot(
             format!(
-                "{} has {} queues to receive by, and testpmd takes {queues}: as many as each \
-                 device has, each way",
+                "{} has {} receive queues, but testpmd needs {queues}: as many as every device has, in both directions",
                 ingress.name, come.receive
             ),
             "give all devices as many queues (`ethtool -L`)",
@@ -252,7 +251,7 @@ impl Standing for Dpdk {
         let mut fact = |key: &str, value: String| facts.insert(format!("path.{key}"), value);
         let mut attached = format!("dpdk-testpmd, {}", self.driver.name());
         if let Some(why) = &self.instead {
-            attached = format!("{attached}: by AF_XDP it does not start ({why})");
+            attached = format!("{attached}: with AF_XDP it does not start ({why})");
         }
         fact("attached", attached);
         let pages = match has_huge_pages() {

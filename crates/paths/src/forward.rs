@@ -124,8 +124,7 @@ fn route(changes: &mut Changes, site: &Site, egress: &Device) -> Result<(), Path
                 .is_ok_and(|v| v == "1")
             {
                 return Err(PathError::cannot(
-                    "this machine does not forward IPv6, and before Linux 6.17 to turn that on \
-                     and off forgets default routes that routers told of",
+                    "IPv6 forwarding is off, and before Linux 6.17 toggling it removes default routes learnt from router advertisements",
                     format!("turn it on yourself: sysctl -w {FORWARDING_V6}=1"),
                 ));
             }
@@ -147,8 +146,8 @@ fn flow_table(
 ) -> Result<(), PathError> {
     if site.kind != FrameKind::Udp {
         return Err(PathError::cannot(
-            format!("frames of {} do not get into a flow table", site.kind),
-            "take frames of udp for the path `nft-flowtable`",
+            format!("flow tables do not take {} frames", site.kind),
+            "use udp frames with the path `nft-flowtable`",
         ));
     }
     let network = if site.source.is_ipv6() { 64 } else { 24 };
@@ -190,7 +189,7 @@ pub(crate) fn has_flow_tables() -> Result<(), PathError> {
         .map_err(|error| {
             PathError::cannot(
                 format!(
-                    "this kernel has no flow tables ({})",
+                    "flow tables are not supported by this kernel ({})",
                     error.to_string().lines().next().unwrap_or_default()
                 ),
                 "load the modules `nf_flow_table` and `nft_flow_offload`, or use a kernel with \
@@ -209,7 +208,7 @@ fn bridge(changes: &mut Changes, site: &Site, egress: &Device) -> Result<(), Pat
     changes.set(setting, PRESENT).map_err(|error| match error {
         PathError::System { source, .. } if errno::of(&*source) == Some(libc::EOPNOTSUPP) => {
             PathError::cannot(
-                "this kernel has no bridges",
+                "bridges are not supported by this kernel",
                 "load the module `bridge`, or use a kernel with CONFIG_BRIDGE",
             )
         }
@@ -232,8 +231,8 @@ fn bridge(changes: &mut Changes, site: &Site, egress: &Device) -> Result<(), Pat
     for port in [&site.ingress, egress] {
         if port.master(&changes.namespace)?.is_some() {
             return Err(PathError::cannot(
-                format!("{} is a port of a bridge already", port.name),
-                "take it out of that bridge, or take another device",
+                format!("{} is already a port of a bridge", port.name),
+                "remove it from that bridge, or use another device",
             ));
         }
         changes.set(Setting::Master { nic: port.nic() }, &name)?;
@@ -243,7 +242,7 @@ fn bridge(changes: &mut Changes, site: &Site, egress: &Device) -> Result<(), Pat
     namespace.set_up(bridge, None).doing(doing)?;
     namespace
         .add_forwarding(egress.index, site.next_mac)
-        .doing(|| "tell the bridge where packets are to go".into())
+        .doing(|| "add a forwarding entry to the bridge".into())
 }
 
 impl Device {

@@ -44,7 +44,7 @@ pub(crate) struct Iptables {
     site: Matched,
 }
 
-/// What the rule is told by.
+/// What the rule is recognised by.
 #[derive(Debug)]
 struct Matched {
     device: String,
@@ -104,11 +104,11 @@ impl Iptables {
         let Some(tools) = found else {
             return Err(match refused {
                 Some(PathError::System { source, .. }) => PathError::cannot(
-                    format!("this kernel has no table `raw` of iptables ({source})"),
-                    "load the module `iptable_raw`, or take the path `nft-raw`",
+                    format!("iptables' table `raw` is not supported by this kernel ({source})"),
+                    "load the module `iptable_raw`, or use the path `nft-raw`",
                 ),
                 Some(other) => other,
-                None => PathError::Asked("there is no iptables".into()),
+                None => PathError::Asked("no iptables".into()),
             });
         };
         changes.gro(&site.ingress)?;

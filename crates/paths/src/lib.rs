@@ -51,7 +51,7 @@ pub struct Device {
     pub index: u32,
     /// Its link-layer address.
     pub mac: [u8; 6],
-    /// The one that it was made with, where it tells.
+    /// The permanent address, where it reports one.
     pub permanent_mac: Option<[u8; 6]>,
 }
 
@@ -88,7 +88,7 @@ impl Site {
     }
 
     fn egress(&self) -> Result<&Device, PathError> {
-        let missing = || PathError::Asked("to send packets on takes a second device".into());
+        let missing = || PathError::Asked("forwarding needs a second device".into());
         self.egress.as_ref().ok_or_else(missing)
     }
 }
@@ -111,7 +111,7 @@ pub struct Way {
     /// For `xdp`: drop those whose source is on a list with room for so many, and let
     /// the others pass.
     pub blocklist: Option<u32>,
-    /// For `xdp` and `xdp-skb`: lookups in a map for each packet, for nothing, at most
+    /// For `xdp` and `xdp-skb`: needless map lookups for each packet, to see what they cost, at most
     /// [`LOOKUPS_MOST`].
     pub lookups: u32,
 }
@@ -158,7 +158,7 @@ pub trait Standing: Send {
     /// There is no program, or the kernel does not replace it.
     fn replace_program(&mut self) -> Result<(), PathError> {
         Err(PathError::Asked(
-            "only programs of XDP are replaced while they run".into(),
+            "only XDP programs can be replaced while they run".into(),
         ))
     }
 
@@ -185,7 +185,7 @@ pub use xdp::Blocklist;
 pub fn set_up(way: &Way, site: &Site) -> Result<Box<dyn Standing>, PathError> {
     if !DataPath::of(way.bench).contains(&way.path) {
         return Err(PathError::Asked(format!(
-            "`{}` does not {} packets: there are {}",
+            "invalid path `{}` for {}; expected one of {}",
             way.path,
             way.bench,
             DataPath::of(way.bench)

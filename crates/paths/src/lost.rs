@@ -15,7 +15,7 @@ use crate::layout::errors::{self, Config};
 
 static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/errors.bpf.o"));
 
-/// Counts them, as far as the kernel tells.
+/// Counts them, as far as the kernel reports them.
 #[derive(Debug)]
 pub(crate) struct Lost {
     _links: Vec<Link>,
@@ -51,7 +51,7 @@ impl Lost {
             let name = program.name().to_string_lossy().into_owned();
             // Older kernels alone report to it.
             if !has(&name) && name != "xdp_redirect_map_err" {
-                let why = "this kernel does not tell: what the device refuses is not counted";
+                let why = "no such tracepoint in this kernel: frames that the device refuses are not counted";
                 facts.insert(format!("path.tracepoint.{name}"), why.into());
             }
             program.set_autoload(has(&name));

@@ -5,7 +5,7 @@ use netplumb_model::bench::{Bench, DataPath};
 use crate::error::PathError;
 use crate::{af_xdp, dpdk, forward, iptables, nft};
 
-/// What keeps a path from running on this machine, as far as it can be told before it
+/// What keeps a path from running on this machine, as far as it is known before it
 /// is tried on a device.
 ///
 /// # Errors
@@ -14,15 +14,15 @@ pub fn needs(path: DataPath, _bench: Bench) -> Result<(), PathError> {
     // SAFETY: takes nothing, and always succeeds.
     if unsafe { libc::geteuid() } != 0 {
         return Err(PathError::cannot(
-            "this is not run by root",
-            "to change devices and load programs takes root's rights: use `sudo`",
+            "not root",
+            "changing devices and loading BPF programs needs root: use `sudo`",
         ));
     }
     match path {
         DataPath::NftRaw | DataPath::NftConntrack => nft::tool().map(drop),
         DataPath::AfXdp => af_xdp::supported().map_err(|error| {
             PathError::cannot(
-                format!("this kernel has no AF_XDP ({error})"),
+                format!("AF_XDP is not supported by this kernel ({error})"),
                 "use a kernel with CONFIG_XDP_SOCKETS=y, as distributions have it",
             )
         }),

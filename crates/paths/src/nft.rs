@@ -13,7 +13,7 @@ use crate::error::{Doing, PathError};
 use crate::tool::Tool;
 use crate::{Site, Standing};
 
-/// Our table; one of this name is in nobody else's way.
+/// Plumb's table, under a name of its own.
 pub(crate) const TABLE: &str = "netplumb_bench";
 /// The link header, which netfilter's counters leave out.
 pub(crate) const LINK_BYTES: u64 = 14;
@@ -86,7 +86,7 @@ impl Nft {
     }
 }
 
-/// Load a table of ours, and see to it that it goes; it is read back into the facts.
+/// Load a table, and have it deleted at the end; it is read back into the facts.
 pub(crate) fn load(
     nft: &Tool,
     changes: &mut Changes,
@@ -103,7 +103,7 @@ pub(crate) fn load(
     })?;
     if !made {
         return Err(PathError::cannot(
-            format!("there is a table {table} of nftables already"),
+            format!("an nftables table {table} exists already"),
             format!("remove it: nft delete table {family} {table}"),
         ));
     }

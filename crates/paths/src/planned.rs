@@ -1,5 +1,5 @@
 //! What a path is going to change on the user's own interfaces, for people to agree to
-//! before. A change that is not told here is not made there.
+//! before. A change that is not listed here is not made there.
 
 use std::net::IpAddr;
 
@@ -29,7 +29,7 @@ pub struct PlannedSite<'a> {
 pub(crate) fn can_on_own(path: DataPath, _v6: bool) -> Result<(), PathError> {
     let why = match path {
         DataPath::IptablesRaw => "iptables leaves its table `raw` behind, which plumb can't remove",
-        DataPath::Dpdk => "testpmd may leave a program of XDP behind, which plumb can't remove",
+        DataPath::Dpdk => "testpmd may leave an XDP program behind, which plumb can't remove",
         DataPath::NftFlowtable => "a flow table takes routes to whole networks",
         _ => return Ok(()),
     };
@@ -69,22 +69,22 @@ pub fn planned(
     use DataPath as P;
     match path {
         P::Xdp | P::XdpTx | P::XdpRedirect => {
-            all.push(program(ingress, "a program of XDP is attached"));
+            all.push(program(ingress, "an XDP program is attached"));
             if let (P::XdpRedirect, Some(egress)) = (path, site.egress) {
                 all.push(program(
                     egress,
-                    "a program of XDP that lets all pass is attached",
+                    "an XDP program that passes everything is attached",
                 ));
             }
         }
         P::XdpSkb => {
             all.push(gro(ingress).planned("on"));
-            all.push(program(ingress, "a program of XDP is attached (skb mode)"));
+            all.push(program(ingress, "an XDP program is attached (skb mode)"));
         }
         P::AfXdp => {
             all.push(program(
                 ingress,
-                "a program of XDP and sockets of AF_XDP are attached to all queues",
+                "an XDP program and AF_XDP sockets are attached to all queues",
             ));
         }
         P::Tc => {
@@ -127,7 +127,7 @@ pub fn planned(
     }
     if let (Bench::Forward, Some(sink)) = (bench, site.sink) {
         all.push(gro(sink).planned("on"));
-        all.push(program(sink, "a program of XDP that counts is attached"));
+        all.push(program(sink, "an XDP program that counts is attached"));
     }
     Ok(all)
 }

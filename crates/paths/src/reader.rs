@@ -127,8 +127,7 @@ pub(crate) fn bucket(ns: u64) -> usize {
 pub(crate) fn cpu_error(cpu: u32, error: io::Error) -> PathError {
     match error.raw_os_error() {
         Some(libc::EINVAL) => PathError::Asked(format!(
-            "there is no CPU {cpu}, or it is not for this process: `nproc` says how many there \
-             are, from 0"
+            "no such CPU {cpu}, or this process may not use it; CPUs are numbered from 0, and `nproc` prints how many this process may use"
         )),
         _ => PathError::System {
             doing: format!("stay on CPU {cpu}"),

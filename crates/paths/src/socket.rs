@@ -59,12 +59,12 @@ impl Socket {
     pub(crate) fn set_up(way: &Way, site: &Site) -> Result<Socket, PathError> {
         if site.kind != FrameKind::Udp {
             return Err(PathError::cannot(
-                format!("no socket reads frames of {}", site.kind),
-                "take frames of udp for the path `socket`",
+                format!("the path `socket` does not receive {} frames", site.kind),
+                "use udp frames with the path `socket`",
             ));
         }
         if way.cpus.is_empty() {
-            return Err(PathError::Asked("a reader takes a CPU: name one".into()));
+            return Err(PathError::Asked("no CPU given for the reader".into()));
         }
         let mut changes = Changes::at(site)?;
         changes.gro(&site.ingress)?;
@@ -77,7 +77,7 @@ impl Socket {
         let sockets = bound.map_err(|error| match error.raw_os_error() {
             Some(libc::EADDRINUSE) => PathError::cannot(
                 format!("the port {} is taken", site.port),
-                "another process has a socket there: end it, or take another port",
+                "another process has a socket there: end it, or use another port",
             ),
             _ => PathError::System {
                 doing: format!("open a socket at {to}"),
@@ -246,7 +246,7 @@ fn buffer_bytes(socket: &UdpSocket) -> i32 {
     value
 }
 
-/// Read until told to stop.
+/// Read until asked to stop.
 fn reads(socket: &UdpSocket, counts: &Read, stamped: bool, stop: &AtomicBool) -> io::Result<()> {
     let mut buffers = vec![[0_u8; COPIED_BYTES]; BATCH];
     let mut slices: Vec<libc::iovec> = buffers

@@ -85,18 +85,17 @@ fn filter(
     if !changes.set(clsact(device), PRESENT)? {
         return Err(PathError::cannot(
             format!(
-                "{} has a qdisc clsact already, with filters of its own",
+                "{} already has a clsact qdisc with other filters",
                 device.name
             ),
-            "remove it (`tc qdisc del dev DEVICE clsact`), take another device, or Linux 6.6, \
-             whose tcx leaves others' filters alone",
+            "remove it (`tc qdisc del dev DEVICE clsact`), use another device, or Linux 6.6, where tcx leaves other filters alone",
         ));
     }
     let mut ours = hook(program, device.index);
     let attached = changes
         .namespace
         .inside(|| ours.attach().map(drop).map_err(other));
-    attached.doing(|| "attach a filter of clsact (does the kernel have cls_bpf?)".into())
+    attached.doing(|| "attach a clsact filter (does the kernel have cls_bpf?)".into())
 }
 
 impl Standing for Tc {
@@ -108,7 +107,7 @@ impl Standing for Tc {
         let mut facts = self.changes.facts.clone();
         let by = match self.link {
             Some(_) => "tcx, ingress",
-            None => "a filter of clsact, ingress: this kernel has no tcx",
+            None => "a clsact filter at ingress: this kernel has no tcx",
         };
         facts.insert("path.attached".into(), by.into());
         if let Some(id) = self.program.id() {

@@ -1,4 +1,4 @@
-//! What the kernel's verifier says of programs, one by one.
+//! What the kernel's verifier says of each program.
 
 use netplumb_sys::bpf::Opened;
 
@@ -20,9 +20,9 @@ pub struct Offered {
 /// Offer the kernel each program of a compiled object (ELF); none stays.
 ///
 /// # Errors
-/// It is no object of BPF programs, or has none.
+/// It is not a BPF object, or has no programs.
 pub fn verify(object: &[u8]) -> Result<Vec<Offered>, PathError> {
-    let open = Opened::new(object).doing(|| "read it as an object of BPF programs".into())?;
+    let open = Opened::new(object).doing(|| "read it as a BPF object".into())?;
     let names = open
         .progs()
         .map(|p| p.name().to_string_lossy().into_owned());

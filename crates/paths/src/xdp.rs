@@ -41,7 +41,7 @@ impl Xdp {
     pub(crate) fn set_up(way: &Way, site: &Site) -> Result<Xdp, PathError> {
         if way.lookups > LOOKUPS_MOST {
             return Err(PathError::Asked(format!(
-                "at most {LOOKUPS_MOST} lookups for each packet, not {}",
+                "invalid number of lookups {}; expected at most {LOOKUPS_MOST} per packet",
                 way.lookups
             )));
         }
@@ -153,29 +153,32 @@ pub(crate) fn attach(
     // veth_xdp_set() in drivers/net/veth.c, dev_xdp_attach() in net/core/dev.c.
     Err(match error.raw_os_error() {
         Some(libc::ERANGE) => PathError::cannot(
-            format!("{name} takes no XDP program: its peer's MTU is too large for one buffer"),
-            "set the MTU of both ends to 1500, or ask for programs of several buffers (--multi-buffer)",
+            format!(
+                "no XDP program can be attached to {name}: its peer's MTU is too large for one buffer"
+            ),
+            "set the MTU of both ends to 1500, or use multi-buffer programs (--multi-buffer)",
         ),
         Some(libc::EOPNOTSUPP) => PathError::cannot(
-            format!("the driver of {name} has no XDP"),
+            format!("XDP is not supported by the driver of {name}"),
             "the path `xdp-skb` works on any device",
         ),
         Some(libc::ENOSPC) => PathError::cannot(
-            format!("{name} has too few queues for what its peer, or this machine's CPUs, send"),
-            "give it as many receive queues as its peer has queues to send by",
+            format!(
+                "{name} has too few receive queues for its peer's transmit queues, or this machine's CPUs"
+            ),
+            "give it as many receive queues as its peer has transmit queues",
         ),
         Some(libc::EBUSY | libc::EEXIST) => PathError::cannot(
-            format!("{name} has an XDP program already"),
-            format!("detach it (`ip link set dev {name} xdp off`), or take another device"),
+            format!("{name} already has an XDP program"),
+            format!("detach it (`ip link set dev {name} xdp off`), or use another device"),
         ),
         Some(libc::EINVAL) => PathError::cannot(
-            format!("the kernel does not attach XDP to {name} by a link"),
-            "Linux does from 5.9 on; on a device that is part of a bond it never does",
+            format!("the kernel can't attach an XDP link to {name}"),
+            "it needs Linux 5.9, and a device that is not part of a bond",
         ),
-        Some(libc::ENODEV | libc::ENOENT) => PathError::cannot(
-            format!("there is no device {name}"),
-            "`ip link` lists those that there are",
-        ),
+        Some(libc::ENODEV | libc::ENOENT) => {
+            PathError::cannot(format!("no such device {name}"), "`ip link` lists them")
+        }
         _ => match Err::<(), _>(error).doing(|| format!("attach a program to {name}")) {
             Err(told) => told,
             Ok(()) => unreachable!("an error stays one"),
@@ -233,7 +236,7 @@ impl Standing for Xdp {
     fn replace_program(&mut self) -> Result<(), PathError> {
         if self.way.blocklist.is_some() || self.way.path == DataPath::XdpRedirect {
             return Err(PathError::Asked(
-                "a program with maps of its own is not replaced: take `xdp` or `xdp-tx`".into(),
+                "a program with its own maps can't be replaced: use `xdp` or `xdp-tx`".into(),
             ));
         }
         let next = program(&self.way, &self.config)?;
@@ -341,7 +344,7 @@ impl Blocklist {
 
 /// E2BIG is what a full map says, and ENOMEM one that can't grow.
 fn full(error: &libbpf_rs::Error) -> io::Error {
-    io::Error::other(format!("the list of sources takes no more: {error}"))
+    io::Error::other(format!("can't add to the list of sources: {error}"))
 }
 
 /// As the program has it: the address, big-endian, IPv4 in the first four bytes.

@@ -135,7 +135,7 @@ impl Opened {
                 Ok(())
             }
             _ => Err(BpfError::Object(
-                "the settings of the compiled programs are not where they should be".into(),
+                "the compiled programs have no constants of that layout".into(),
             )),
         }
     }

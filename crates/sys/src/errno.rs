@@ -1,4 +1,4 @@
-//! What error numbers mean: one table, for whoever has to tell a person.
+//! What error numbers mean, for messages: one table.
 
 use std::error::Error;
 use std::io;
@@ -34,7 +34,7 @@ names! {
 /// What a device or the kernel means by an error where frames are concerned.
 const OF_FRAMES: &[(i32, &str)] = &[
     // veth_xdp_xmit() says so of an end without NAPI, and of one that is down.
-    (libc::ENXIO, "nobody takes them at the other end"),
+    (libc::ENXIO, "the other end does not accept XDP frames"),
     (libc::ENOSPC, "ring full"),
     (libc::ENETDOWN, "device down"),
     (libc::EMSGSIZE, "longer than the MTU"),
@@ -42,7 +42,7 @@ const OF_FRAMES: &[(i32, &str)] = &[
     // (veth_xdp_set, veth_set_features; __xdp_enqueue in devmap.c asks for it).
     (
         libc::EOPNOTSUPP,
-        "device takes none by XDP, or its veth peer has no NAPI",
+        "no XDP transmit on this device, or its veth peer has no NAPI",
     ),
     (libc::ENOBUFS, "device busy"),
     (libc::EINVAL, "no such device"),
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(of_frames(0), "ring full");
         assert_eq!(
             of_frames(libc::ENXIO),
-            "nobody takes them at the other end (ENXIO)"
+            "the other end does not accept XDP frames (ENXIO)"
         );
         assert_eq!(of_frames(libc::EIO), "input/output error (EIO)");
     }

@@ -1,4 +1,4 @@
-//! What ethtool's ioctl tells and sets of a device (include/uapi/linux/ethtool.h): its
+//! What ethtool's ioctl reports and sets (include/uapi/linux/ethtool.h): its
 //! driver and the driver's counters, its offloads, its features and its queues.
 
 use std::collections::BTreeMap;
@@ -108,7 +108,7 @@ impl Ethtool {
         }
     }
 
-    /// The driver of a device, if it has one that tells.
+    /// The driver of a device, if it reports one.
     pub fn driver(&self, device: &str) -> Option<String> {
         // struct ethtool_drvinfo: the command, then 32 bytes of the driver's name; 196
         // bytes in all.
@@ -197,7 +197,7 @@ impl Ethtool {
     /// How the queues of a device are shared out.
     ///
     /// # Errors
-    /// There is no such device, or it does not tell.
+    /// There is no such device, or it does not report it.
     pub fn channels(&self, device: &str) -> io::Result<Channels> {
         let data = self.ask_channels(device)?;
         Ok(Channels {
@@ -344,7 +344,7 @@ impl Namespace {
     /// How the queues of a device are shared out.
     ///
     /// # Errors
-    /// There is no such device, or it does not tell.
+    /// There is no such device, or it does not report it.
     pub fn channels(&self, device: &str) -> io::Result<Channels> {
         self.ethtool(|ethtool| ethtool.channels(device))
     }
@@ -394,8 +394,7 @@ impl Namespace {
                 Ok(())
             } else {
                 Err(io::Error::other(format!(
-                    "{which} of {device} reads back as it was: the driver does not let it be \
-                     changed"
+                    "{which} of {device} reads back unchanged: not supported by the driver"
                 )))
             }
         })

@@ -1,4 +1,4 @@
-//! Network devices: told of, made, joined, brought up and taken away, by rtnetlink.
+//! Network devices by rtnetlink: listed, created, joined, brought up and deleted.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -37,9 +37,9 @@ pub struct DeviceState {
     pub running: bool,
     /// Whether it takes frames that are to others.
     pub promiscuous: bool,
-    /// Whether its frames are Ethernet's, and it is no loopback.
+    /// Whether its frames are Ethernet's, and it is not a loopback.
     pub ethernet: bool,
-    /// The address that it was made with, where it tells.
+    /// Its permanent address, where it reports one.
     pub permanent_mac: Option<Vec<u8>>,
     /// The bridge, bond or team that it is a port of, by number.
     pub master: Option<u32>,
@@ -454,7 +454,7 @@ impl Namespace {
         found.ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::NotFound,
-                format!("there is no device {name}, or it has no Ethernet address"),
+                format!("no such device {name}, or it has no Ethernet address"),
             )
         })
     }

@@ -33,7 +33,7 @@ pub fn put_on(namespace: &Namespace, device: &str, on: &[u32]) -> io::Result<usi
         if begun.elapsed() > PATIENCE {
             return Err(io::Error::new(
                 ErrorKind::Unsupported,
-                format!("{device} has no thread that polls it: does it use NAPI?"),
+                format!("{device} has no NAPI thread: does its driver use NAPI?"),
             ));
         }
         thread::sleep(NAP);
@@ -82,7 +82,7 @@ fn with_sysfs<T: Send>(
     namespace.with_sysfs(f).map_err(|error| match error.kind() {
         ErrorKind::NotFound => io::Error::new(
             ErrorKind::Unsupported,
-            "the kernel has no threaded NAPI (Linux 5.12)",
+            "threaded NAPI is not supported by this kernel (Linux 5.12)",
         ),
         _ => error,
     })

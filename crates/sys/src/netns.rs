@@ -32,7 +32,7 @@ impl AsFd for Namespace {
 /// nothing, so a new process may call it before it executes its program.
 ///
 /// # Errors
-/// It is no namespace, or this process lacks CAP_SYS_ADMIN.
+/// It is not a namespace, or this process lacks CAP_SYS_ADMIN.
 pub fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: setns takes a descriptor, which is open, and a flag.
     match unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } {
@@ -132,7 +132,7 @@ impl Namespace {
     /// A namespace by its name, as `ip netns` knows it, by a process in it, or by a path.
     ///
     /// # Errors
-    /// There is none, or what is there is no namespace.
+    /// There is none, or it is not a namespace.
     pub fn find(name: &str) -> io::Result<Namespace> {
         let path = if name.contains('/') {
             name.to_string()

@@ -185,7 +185,7 @@ impl Namespace {
         Ok(answers.into_iter().filter_map(route).collect())
     }
 
-    /// Whether there is a route of ours.
+    /// Whether there is a route that plumb added.
     ///
     /// # Errors
     /// The kernel's.
@@ -204,7 +204,7 @@ impl Namespace {
             .map(drop)
     }
 
-    /// Take a route of ours away; one of others stays.
+    /// Delete a route that plumb added; others stay.
     ///
     /// # Errors
     /// There is none.

@@ -34,7 +34,7 @@ pub fn set(key: &str, value: &str) -> io::Result<()> {
     if !sane {
         return Err(io::Error::new(
             ErrorKind::InvalidInput,
-            format!("`{key}` is no name of a setting"),
+            format!("invalid sysctl name `{key}`; expected like net.core.rmem_max"),
         ));
     }
     fs::write(path(key), value).map_err(|e| told(&e))?;
@@ -61,9 +61,9 @@ pub fn get(key: &str) -> io::Result<String> {
 /// The system's reason, in words about settings.
 fn told(error: &io::Error) -> io::Error {
     let why = match error.kind() {
-        ErrorKind::NotFound => "this kernel has no such setting: a module may be missing",
+        ErrorKind::NotFound => "no such sysctl in this kernel: a module may be missing",
         ErrorKind::PermissionDenied => "it can't be written",
-        ErrorKind::InvalidInput => "the kernel does not take this value",
+        ErrorKind::InvalidInput => "the kernel rejected this value",
         _ => return io::Error::new(error.kind(), error.to_string()),
     };
     io::Error::new(error.kind(), why)
@@ -107,9 +107,12 @@ mod tests {
     fn names_of_settings() {
         for key in ["", "net..x", "net/../x", "net.//.x", "net.core.x y", "a\nb"] {
             let error = set(key, "1").unwrap_err();
-            assert!(error.to_string().contains("no name"), "{key}: {error}");
+            assert!(
+                error.to_string().contains("invalid sysctl name"),
+                "{key}: {error}"
+            );
         }
         let error = set("net.core.no_such_setting", "1").unwrap_err();
-        assert!(error.to_string().contains("no such setting"), "{error}");
+        assert!(error.to_string().contains("no such sysctl"), "{error}");
     }
 }

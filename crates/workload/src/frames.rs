@@ -128,8 +128,7 @@ impl Generator {
                 .map(|(tracepoint, why)| format!("{tracepoint}: {why}"))
                 .collect();
             sent = format!(
-                "not all of it is seen: without xdp_devmap_xmit it is told as if the device took \
-                 all, without xdp_redirect_err some refusals are missing ({})",
+                "incomplete: without xdp_devmap_xmit every frame counts as sent, without xdp_redirect_err some refusals are missing ({})",
                 why.join("; ")
             );
         }
@@ -219,7 +218,7 @@ impl Generator {
             if is_ready.recv().is_err() {
                 return self.end().and(Err(GeneratorError::System {
                     doing: format!("send from CPU {cpu}"),
-                    source: io::Error::other("the thread ended for no reason"),
+                    source: io::Error::other("the thread ended unexpectedly"),
                 }));
             }
         }
@@ -246,7 +245,7 @@ impl Generator {
             let failed = thread.failed.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(why) = failed.as_ref() {
                 return Err(io::Error::other(format!(
-                    "nothing is sent from CPU {} any more: {why}",
+                    "sending from CPU {} stopped: {why}",
                     thread.cpu
                 )));
             }
@@ -329,7 +328,7 @@ fn facts_of(plan: &GeneratorPlan, method: Method, why: &str) -> BTreeMap<String,
     if plan.frames.size == FrameSize::Imix && shortest > FRAME_BYTES_LEAST {
         tell(
             "imix",
-            format!("its shortest frames are of {shortest} bytes, which the headers need"),
+            format!("its shortest frames are {shortest} bytes, which the headers need"),
         );
     }
     facts

@@ -12,7 +12,7 @@ use netplumb_model::recording::Ledger;
 
 use crate::packets::{Asked, Traffic, now_ns, readable};
 
-/// Of so many packets the way there is remembered, one by one.
+/// The one-way time of so many packets is kept for each.
 const MAX_LATENCIES: usize = 1 << 20;
 /// How long a receiver of a stream looks for more, once the sender is done.
 const LINGER: Duration = Duration::from_millis(20);

@@ -8,7 +8,7 @@ use crate::compression::UnpackError;
 /// Why a package gave no kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum DebError {
-    /// Whoever asked for it wants it no more.
+    /// It was cancelled.
     #[error("cancelled")]
     Cancelled,
     /// The package could not be read.

@@ -10,7 +10,7 @@ use super::MAX_FILES;
 pub enum BundleError {
     /// No folder has it.
     #[error(
-        "there is no program `{0}` in $PATH: install it, or give its path (./{0}, if it is here)"
+        "no such program `{0}` in $PATH: install it, or give its path (./{0} if it is in this folder)"
     )]
     NotFound(String),
     /// The path leads nowhere.
@@ -24,9 +24,9 @@ pub enum BundleError {
     /// It may not be executed.
     #[error("{} is not executable: try chmod +x, or name the program that reads it", .0.display())]
     NotExecutable(PathBuf),
-    /// It is no program.
+    /// It is not a program.
     #[error(
-        "{} is no program: neither ELF nor a script that begins with `#!` and its interpreter",
+        "{} is not a program: neither ELF nor a script that begins with `#!` and its interpreter",
         .0.display()
     )]
     NotAProgram(PathBuf),
@@ -49,8 +49,7 @@ pub enum BundleError {
     },
     /// A library is not there.
     #[error(
-        "`{library}`, which {} needs, is not on this machine: install it, or take it along by \
-         --with FILE:/usr/lib/x86_64-linux-gnu/{library}",
+        "`{library}`, which {} needs, is not on this machine: install it, or copy it with --with FILE:/usr/lib/x86_64-linux-gnu/{library}",
         .needed_by.display()
     )]
     MissingLibrary {
@@ -60,7 +59,7 @@ pub enum BundleError {
         needed_by: PathBuf,
     },
     /// The program that is to run it is not there.
-    #[error("`{interpreter}`, which is to run {}, is not on this machine: install it",
+    #[error("`{interpreter}`, which runs {}, is not on this machine: install it",
         .needed_by.display())]
     MissingInterpreter {
         /// Its name.
@@ -69,7 +68,7 @@ pub enum BundleError {
         needed_by: PathBuf,
     },
     /// A script is run by a script, which is run by a script...
-    #[error("{} is run by a script that is run by a script, and so on", .0.display())]
+    #[error("{}: too many nested interpreters", .0.display())]
     ScriptsWithoutEnd(PathBuf),
     /// A device, a socket, a pipe.
     #[error("{} is neither a file nor a folder", .0.display())]
@@ -84,11 +83,11 @@ pub enum BundleError {
         own: &'static str,
     },
     /// Two things want to be in one place.
-    #[error("two different files are to be {} in the guest", .0.display())]
+    #[error("two different files would be {} in the guest", .0.display())]
     Clash(PathBuf),
     /// More than fits.
     #[error(
-        "the files to be taken along are {} MiB and {} may be: take less, largest are {}",
+        "the files to copy into the guest are {} MiB, more than the limit of {}; the largest are {}",
         .size_bytes.div_ceil(1 << 20), in_mib(*.limit_bytes), .largest
     )]
     TooLarge {
@@ -100,7 +99,7 @@ pub enum BundleError {
         largest: String,
     },
     /// More than makes sense.
-    #[error("more than {MAX_FILES} files are to be taken along: take a smaller folder")]
+    #[error("more than {MAX_FILES} files to copy into the guest: use a smaller folder")]
     TooMany,
 }
 

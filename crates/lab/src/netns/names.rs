@@ -3,7 +3,7 @@
 //!
 //! A namespace that has a name outlives the process that made it. So each run has an
 //! entry in the journal: a file whose name is that of the run and of its process. If
-//! that process is gone, whatever has the run's name is nobody's.
+//! that process is gone, what has the run's name is orphaned.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -177,7 +177,7 @@ fn sweep_places(places: &Places) -> io::Result<Vec<String>> {
     Ok(removed)
 }
 
-/// The process that a run is, told apart from a later one of the same number.
+/// The process of a run, as distinct from a later one with the same PID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Owner {
     pid: u32,
@@ -247,7 +247,7 @@ fn started(pid: u32) -> io::Result<Option<u64>> {
     })
 }
 
-/// Unmount and remove a name; what is not there is no error.
+/// Unmount and remove a name; that it does not exist is not an error.
 fn take_away(path: &Path) -> io::Result<()> {
     let target = c_path(path)?;
     // SAFETY: a string that ends with a zero and outlives the call, and a flag.

@@ -45,8 +45,7 @@ pub(super) fn set_all(
                     None => String::new(),
                 };
                 return Err(io::Error::other(format!(
-                    "{offload} of {name} is {} and reads back so after it was set {}: \
-                     the driver does not let it be changed{why}",
+                    "{offload} of {name} is still {} after it was set {}: not supported by the driver{why}",
                     word(now),
                     word(*on),
                 )));
@@ -54,7 +53,7 @@ pub(super) fn set_all(
             if before == *on {
                 notes.insert(
                     format!("no_effect.offload.{offload}.{name}"),
-                    format!("{offload} of {name} was {} anyhow", word(*on)),
+                    format!("{offload} of {name} was already {}", word(*on)),
                 );
             }
         }

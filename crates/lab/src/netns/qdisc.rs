@@ -77,9 +77,7 @@ fn refusal(said: &str, qdisc: &Qdisc) -> io::Error {
         return io::Error::new(
             ErrorKind::Unsupported,
             format!(
-                "this kernel has no queueing discipline `{kind}`: it is not built in, and there is \
-                 no module {module}; choose another, or measure with --lab vm, whose kernels \
-                 have most (tc says: {})",
+                "qdisc `{kind}` is not supported by this kernel: not built in, and no module {module}; use another qdisc, or --lab vm, whose kernels have most (tc says: {})",
                 said.trim()
             ),
         );

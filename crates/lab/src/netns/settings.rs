@@ -16,7 +16,7 @@ const MAX_VALUE_BYTES: usize = 4096;
 
 /// Every setting that a namespace has, or the kernel's first, which this thread is to
 /// be in, whose name begins with one of `prefixes` and with none of `skip`: with
-/// another value that the kernel takes, tried here and put back.
+/// another value that the kernel takes, tried here and restored.
 ///
 /// # Errors
 /// The namespace can't be entered.

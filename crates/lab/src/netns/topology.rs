@@ -304,7 +304,7 @@ fn neighbours(one: &End<'_>, other: &End<'_>) -> Result<(), TopologyError> {
                     let own = devices.iter().find(|d| d.name == end.name);
                     own.map_or(Ok(()), |own| netlink.add_neighbour(own.index, address, mac))
                 })
-                .doing(|| format!("tell {} of its neighbour", end.name))?;
+                .doing(|| format!("add the neighbour entry of {}", end.name))?;
         }
     }
     Ok(())

@@ -112,7 +112,7 @@ pub(super) fn wire(
                     let device = find(&mut netlink, &mac)?;
                     netlink.add_neighbour(device.index, peer, peer_mac)
                 })
-                .doing(|| format!("tell {} of its neighbour", end.name))?;
+                .doing(|| format!("add the neighbour entry of {}", end.name))?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A guest saved, loaded and told what to do, by QEMU's control channel.
+//! Saving, loading and controlling a guest by QEMU's control channel (QMP).
 
 use std::fs::File;
 use std::io::Read;
@@ -111,7 +111,7 @@ impl Guest {
             .map_err(|e| self.control_failed(e))
     }
 
-    /// A failed exchange, told by how QEMU ended if that is why.
+    /// The error of a failed exchange: how QEMU ended, if that is why.
     pub(super) fn control_failed(&mut self, error: QmpError) -> VmError {
         match error {
             QmpError::Interrupted => return VmError::Interrupted,

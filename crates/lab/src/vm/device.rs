@@ -1,4 +1,4 @@
-//! Devices of a guest, as values: what QEMU is told, and what drives them.
+//! Devices of a guest, as values: QEMU's arguments, and their drivers.
 
 use netplumb_model::class::Link;
 
@@ -94,7 +94,7 @@ impl Device {
         words
     }
 
-    /// What `device_add` is told, of a device that comes when the guest is up.
+    /// The arguments of `device_add`, of a device that comes when the guest is up.
     pub fn late(&self) -> Option<serde_json::Value> {
         match self {
             Device::Nic {
@@ -111,7 +111,7 @@ impl Device {
         }
     }
 
-    /// Modules that drive it; those built into a kernel are no loss.
+    /// Modules that drive it; those built into a kernel are not missed.
     pub fn modules(&self) -> &'static [&'static str] {
         match self {
             Device::Agent { .. } => &["virtio_pci", "virtio_console"],

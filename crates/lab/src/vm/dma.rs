@@ -232,7 +232,9 @@ fn physical(map: &File, address: usize) -> io::Result<u64> {
     map.read_exact_at(&mut entry, (address / PAGE_BYTES * 8) as u64)?;
     let entry = u64::from_le_bytes(entry);
     if entry & PRESENT == 0 || entry & FRAME == 0 {
-        return Err(io::Error::other("the kernel does not tell where a page is"));
+        return Err(io::Error::other(
+            "the kernel does not report where a page is",
+        ));
     }
     Ok((entry & FRAME) * PAGE_BYTES as u64)
 }

@@ -13,13 +13,13 @@ pub enum VmError {
     /// There is no QEMU.
     #[error(
         "{0}: `sudo apt-get install qemu-system-x86`, or name one in $PLUMB_QEMU \
-         (`plumb doctor` tells what else is needed)"
+         (`plumb doctor` lists what else is needed)"
     )]
     QemuMissing(QemuMissing),
     /// QEMU could not be run, or ended by itself.
     #[error(
         "QEMU failed ({status}){}{}",
-        indent("it said", stderr),
+        indent("its output", stderr),
         indent("last console lines", console)
     )]
     QemuFailed {
@@ -33,8 +33,7 @@ pub enum VmError {
     /// The guest reset or switched itself off. A kernel that fails before it has a
     /// console, or without the words of a panic, does that.
     #[error(
-        "the guest stopped by itself before it was done; it may be a kernel that can't \
-         run in {MEMORY_MIB} MiB, or words of --cmdline that it can't run with{}",
+        "the guest stopped early; its kernel may not run in {MEMORY_MIB} MiB, or not with these options of --cmdline{}",
         indent("last console lines", console)
     )]
     Stopped {
@@ -87,7 +86,7 @@ pub enum VmError {
         console: Vec<String>,
     },
     /// The guest's agent is of another version.
-    #[error("the guest's agent speaks protocol {0}, this program {PROTOCOL_VERSION}")]
+    #[error("the guest's agent uses protocol {0}, this program {PROTOCOL_VERSION}")]
     Protocol(u32),
     /// QEMU's control channel.
     #[error("{0}")]
@@ -95,7 +94,7 @@ pub enum VmError {
     /// Ctrl-C.
     #[error("interrupted")]
     Interrupted,
-    /// A system call of ours failed.
+    /// A system call failed.
     #[error("can't {what}: {source}")]
     Host {
         /// What we were to do.
@@ -138,7 +137,7 @@ impl VmError {
     }
 }
 
-/// Says what was to be done, where a system call of ours failed.
+/// Says what was being done, where a system call failed.
 pub(super) trait Doing<T> {
     /// Say it.
     fn doing(self, what: &'static str) -> Result<T, VmError>;

@@ -27,7 +27,7 @@ pub enum FilesError {
     /// It can't be taken along.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// A system call of ours failed.
+    /// A system call failed.
     #[error("can't pack a program for the guest: {0}")]
     Io(#[from] io::Error),
 }
@@ -132,7 +132,7 @@ fn archive(bundle: &Bundle, zeros: Option<(&str, usize)>) -> Result<Vec<u8>, Fil
 /// Why the kernel refused a module, in words, where its error says it.
 pub(super) fn why_not_loaded(error: &io::Error) -> String {
     let why = match error.raw_os_error() {
-        Some(libc::ENOEXEC) => "it is built for another kernel, or is none of this machine",
+        Some(libc::ENOEXEC) => "it is built for another kernel or another architecture",
         Some(libc::EKEYREJECTED | libc::ENOKEY | libc::EBADMSG) => {
             "its signature is bad or missing, and this kernel insists on one"
         }

@@ -75,7 +75,7 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
     // Without, or with a clock that is the host's, nothing is the same twice.
     let alike = random::wanted().unwrap_or(false);
     if alike && let Err(error) = random::begin() {
-        log(&format!("random numbers are the boot's: {error}"));
+        log(&format!("can't set the random numbers' key: {error}"));
     }
     let ports = Ports::open();
     if let Err(error) = &ports {

@@ -155,7 +155,7 @@ impl Qmp {
     fn message(&mut self) -> Result<Option<Value>, QmpError> {
         let room = LINE_MAX_BYTES.saturating_sub(self.line.len() as u64);
         if room == 0 {
-            let why = format!("it says {LINE_MAX_BYTES} bytes in a line");
+            let why = format!("a line of more than {LINE_MAX_BYTES} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidData, why).into());
         }
         match self.reader.by_ref().take(room).read_line(&mut self.line) {

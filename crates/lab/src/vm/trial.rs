@@ -32,7 +32,7 @@ const QEMU: &str = "qemu-system-x86_64";
 #[derive(Debug, thiserror::Error)]
 pub enum QemuMissing {
     /// The variable names a file that is not there.
-    #[error("{QEMU_VARIABLE} is set to {0}, and there is no such file")]
+    #[error("{QEMU_VARIABLE} is set to {0}: no such file")]
     Named(PathBuf),
     /// No folder of PATH has it.
     #[error("no {QEMU} in any folder of PATH")]
@@ -132,7 +132,7 @@ pub fn version(qemu: &Path) -> Result<String, String> {
         .find_map(|l| l.strip_prefix("QEMU emulator version "));
     let word = version.and_then(|v| v.split_whitespace().next());
     word.map(str::to_owned)
-        .ok_or_else(|| format!("it does not say its version: {}", first(&said)))
+        .ok_or_else(|| format!("it does not print its version: {}", first(&said)))
 }
 
 /// Boot the guest.

@@ -95,7 +95,9 @@ impl<T: Copy> Ring<T> {
                 .any(|at| at % 4 != 0 || *at + 4 > bytes as u64)
             || !offsets.desc.is_multiple_of(align_of::<T>() as u64)
         {
-            return Err(io::Error::other("the kernel's ring is not as it should be"));
+            return Err(io::Error::other(
+                "the kernel returned an invalid AF_XDP ring",
+            ));
         }
         Ok(Ring {
             map,

@@ -128,7 +128,7 @@ impl Process {
             if start.elapsed() > START {
                 let late = io::Error::from(io::ErrorKind::TimedOut);
                 return Err(late)
-                    .doing(|| format!("see dpdk-testpmd at work; it says: {}", self.told()));
+                    .doing(|| format!("start dpdk-testpmd; its output: {}", self.told()));
             }
             std::thread::sleep(NAP);
         }
@@ -151,7 +151,7 @@ impl Process {
             None => Ok(()),
             Some(how) => Err(PathError::System {
                 doing: "go on with dpdk-testpmd".into(),
-                source: format!("it has ended ({how}); it says: {}", self.told()).into(),
+                source: format!("it ended ({how}); its output: {}", self.told()).into(),
             }),
         }
     }

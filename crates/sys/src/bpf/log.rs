@@ -6,7 +6,7 @@ use std::sync::Once;
 use libbpf_rs::{PrintLevel, set_print};
 
 thread_local! {
-    /// Warnings of the call under way; none where nobody asked.
+    /// Warnings of the call under way; none where they are not captured.
     static SAID: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
@@ -55,7 +55,7 @@ pub(super) fn program(said: &[String]) -> String {
 mod tests {
     use super::*;
 
-    /// Check that what is said is kept for whoever asked, and for nobody else.
+    /// Check that what is said is kept for the caller that captures it alone.
     #[test]
     fn warnings_are_kept() {
         let say = |text: &str| keep(PrintLevel::Warn, text.into());

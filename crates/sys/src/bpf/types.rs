@@ -1,4 +1,4 @@
-//! The type information of the running kernel, as far as it says what there is.
+//! The type information (BTF) of the running kernel: which tracepoints there are.
 
 use libbpf_rs::btf::{Btf, types};
 

@@ -11,7 +11,7 @@ use super::live::{self, Live};
 use super::{headers, system};
 use crate::mark::{self, mark};
 
-/// Sends frames by test runs when it is told to.
+/// Sends frames by test runs when it is asked to.
 #[derive(Debug)]
 pub struct Bounded {
     live: Live,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why there is no generator, or no longer.
+/// Why there is no generator, or not any more.
 #[derive(Debug, thiserror::Error)]
 pub enum GeneratorError {
     /// What was asked for can't be meant: what is wrong, and what would be right.

@@ -61,7 +61,7 @@ impl Live {
         config.mode = mode as u32;
         config.device = plan.exit.device;
         config.net = inode(plan.exit.namespace.as_fd())
-            .map_err(doing("tell the generator's network namespace"))?;
+            .map_err(doing("identify the generator's network namespace"))?;
 
         let mut open = Opened::new(OBJECT).map_err(programs)?;
         let btf = bpf::types::of_kernel().ok();
@@ -199,7 +199,7 @@ impl Live {
                 if !causes.is_empty() {
                     return Err(GeneratorError::CannotRun {
                         reason: format!(
-                            "the device took none of some frames by XDP ({})",
+                            "the device refused frames sent by XDP ({})",
                             causes.join("; ")
                         ),
                         remedy: "use packet sockets".into(),
@@ -231,7 +231,7 @@ impl Live {
             0 | libc::EINTR => Ok(()),
             e @ (libc::EINVAL | libc::EOPNOTSUPP) => Err(GeneratorError::CannotRun {
                 reason: format!(
-                    "the kernel makes no test runs with live frames ({})",
+                    "XDP test runs with live frames are not supported by this kernel ({})",
                     io::Error::from_raw_os_error(e)
                 ),
                 remedy: "use Linux 5.18 or later, or packet sockets".into(),
@@ -304,7 +304,7 @@ pub(super) fn check_takes_xdp(plan: &GeneratorPlan) -> Result<(), GeneratorError
         return Ok(());
     }
     Err(GeneratorError::CannotRun {
-        reason: "the device sends no frames that XDP redirects to it".into(),
+        reason: "the device does not transmit frames that XDP redirects to it".into(),
         remedy: "attach an XDP program to the other end of a veth pair, or turn on GRO there; \
                  or use packet sockets"
             .into(),
@@ -369,7 +369,7 @@ fn refused(error: BpfError) -> GeneratorError {
     match error {
         BpfError::NotPermitted(_) => programs(error),
         _ => GeneratorError::CannotRun {
-            reason: format!("the kernel takes no frame generator ({error})"),
+            reason: format!("the kernel rejected the frame generator ({error})"),
             remedy: "use Linux 5.18 or later, or packet sockets".into(),
         },
     }

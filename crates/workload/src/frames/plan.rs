@@ -12,10 +12,10 @@ use netplumb_sys::cpus;
 use super::error::GeneratorError;
 use super::layout::PPS_LEAST;
 
-/// Frames that the kernel handles at a time, if nobody says how many: as many as a
+/// Frames that the kernel handles at a time by default: as many as a
 /// NAPI poll (NAPI_POLL_WEIGHT).
 pub const BATCH: u32 = 64;
-/// The TTL of a frame, if nobody says another: as the kernel's own (IPDEFTTL).
+/// The default TTL of a frame: as the kernel's own (IPDEFTTL).
 pub const TTL: u8 = 64;
 /// The most that it handles at a time (TEST_XDP_MAX_BATCH, net/bpf/test_run.c).
 pub const BATCH_MOST: u32 = 256;
@@ -163,8 +163,7 @@ impl GeneratorPlan {
         let family = |a: IpAddr| if a.is_ipv4() { Family::V4 } else { Family::V6 };
         if family(source) != self.frames.family || family(destination) != self.frames.family {
             return wrong(format!(
-                "frames over {} can't go from {source} to {destination}: give addresses of that \
-                 version",
+                "{} frames can't go from {source} to {destination}: use addresses of that version",
                 self.frames.family
             ));
         }
@@ -182,7 +181,7 @@ impl GeneratorPlan {
         }
         if self.batch == 0 || self.batch > BATCH_MOST {
             return wrong(format!(
-                "a batch takes 1 to {BATCH_MOST} frames, not {}",
+                "invalid batch {}; expected 1 to {BATCH_MOST} frames",
                 self.batch
             ));
         }
@@ -190,13 +189,12 @@ impl GeneratorPlan {
         if let (Offered::Pps(pps), Some(each)) = (self.offered, self.pps_each()) {
             if !pps.is_finite() || pps <= 0.0 {
                 return wrong(format!(
-                    "{pps} is no rate: it takes a number of frames a second above zero"
+                    "invalid rate {pps}; expected a number of frames per second above zero"
                 ));
             }
             if each < PPS_LEAST {
                 return wrong(format!(
-                    "{pps} frames a second are too few to pace: it takes at least {PPS_LEAST} on \
-                     each CPU"
+                    "invalid rate {pps}; expected at least {PPS_LEAST} frames per second on each CPU"
                 ));
             }
         }
@@ -207,7 +205,7 @@ impl GeneratorPlan {
         let wrong = |what: String| Err(GeneratorError::Input(what));
         let flows = self.frames.flows;
         if flows == 0 {
-            return wrong("no flows: it takes at least one".into());
+            return wrong("invalid number of flows 0; expected 1 or more".into());
         }
         let there = 65_536 - u32::from(self.exit.source_port);
         let ports = self.ports();
@@ -245,13 +243,11 @@ impl GeneratorPlan {
     /// Whether its CPUs can be had.
     pub(super) fn check_cpus(&self) -> Result<(), GeneratorError> {
         if self.cpus.is_empty() {
-            return Err(GeneratorError::Input(
-                "no CPU to send from: name one at least".into(),
-            ));
+            return Err(GeneratorError::Input("no CPU given to send from".into()));
         }
         if self.cpus.iter().collect::<BTreeSet<_>>().len() < self.cpus.len() {
             return Err(GeneratorError::Input(
-                "a CPU is named twice: each gets one thread".into(),
+                "a CPU is given twice: each gets one thread".into(),
             ));
         }
         // Where /sys is not mounted, binding a thread to it tells.
@@ -261,7 +257,7 @@ impl GeneratorPlan {
         match self.cpus.iter().find(|cpu| !online.contains(cpu)) {
             None => Ok(()),
             Some(cpu) => Err(GeneratorError::Input(format!(
-                "CPU {cpu} is not there or not online: this machine has {}",
+                "no such CPU {cpu}, or it is offline: this machine has {}",
                 online
                     .iter()
                     .map(u32::to_string)

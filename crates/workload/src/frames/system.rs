@@ -28,7 +28,7 @@ pub(super) fn cpus_room() -> u32 {
 pub(super) fn pin(cpu: u32) -> Result<(), GeneratorError> {
     cpus::pin(0, cpu).map_err(|e| match e.raw_os_error() {
         Some(libc::EINVAL) => GeneratorError::Input(format!(
-            "CPU {cpu} is not there, not online, or not among those that this process may use"
+            "no such CPU {cpu}, or it is offline, or this process may not use it"
         )),
         _ => doing(format!("bind a thread to CPU {cpu}"))(e),
     })
@@ -52,7 +52,7 @@ pub(super) fn answer_calls() -> Result<(), GeneratorError> {
             SigSet::empty(),
         );
         // SAFETY: the handler does nothing, which is safe in any state; the one that
-        // there was is put back if it was somebody's.
+        // there was is restored if it was somebody's.
         result = unsafe {
             sigaction(CALL_BACK, &action).and_then(|old| match old.handler() {
                 SigHandler::SigDfl | SigHandler::SigIgn => Ok(()),

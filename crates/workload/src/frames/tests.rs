@@ -283,13 +283,13 @@ fn wrong_input() {
     };
     let has = |what: String, part: &str| assert!(what.contains(part), "{what}");
     for pps in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-        has(said(&|p| p.offered = Offered::Pps(pps)), "is no rate");
+        has(said(&|p| p.offered = Offered::Pps(pps)), "invalid rate");
     }
     has(
         said(&|p| p.offered = Offered::Pps(0.5)),
-        "at least 1 on each CPU",
+        "at least 1 frames per second on each CPU",
     );
-    has(said(&|p| p.frames.flows = 0), "no flows");
+    has(said(&|p| p.frames.flows = 0), "number of flows 0");
     has(
         said(&|p| p.frames.size = FrameSize::Bytes(59)),
         "take 60 to 1514 bytes",
@@ -301,8 +301,8 @@ fn wrong_input() {
     has(said(&|p| p.batch = 0), "1 to 256");
     has(said(&|p| p.batch = 257), "1 to 256");
     has(said(&|p| p.cpus = vec![]), "no CPU");
-    has(said(&|p| p.cpus = vec![0, 0]), "named twice");
-    has(said(&|p| p.cpus = vec![0, 4095]), "CPU 4095 is not there");
+    has(said(&|p| p.cpus = vec![0, 0]), "given twice");
+    has(said(&|p| p.cpus = vec![0, 4095]), "no such CPU 4095");
     has(
         said(&|p| p.frames.family = Family::V6),
         "addresses of that version",

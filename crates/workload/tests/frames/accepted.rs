@@ -158,7 +158,7 @@ fn as_root_nobody_at_the_other_end() {
     let cause = counts[0].refused.keys().next().unwrap();
     assert_eq!(
         cause,
-        "device takes none by XDP, or its veth peer has no NAPI (EOPNOTSUPP)"
+        "no XDP transmit on this device, or its veth peer has no NAPI (EOPNOTSUPP)"
     );
 
     let before = pair.counter(Family::V4, "Udp.NoPorts");
@@ -166,7 +166,7 @@ fn as_root_nobody_at_the_other_end() {
     assert_eq!(generator.method(), Method::Sockets);
     let why = &generator.facts()["generator.method"];
     assert!(
-        why.contains("the device sends no frames that XDP redirects to it"),
+        why.contains("the device does not transmit frames that XDP redirects to it"),
         "{why}"
     );
     let_run(&generator, RUN);

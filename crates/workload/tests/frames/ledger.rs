@@ -124,7 +124,7 @@ fn as_root_dropped_and_calibrated() {
     let pair = Pair::new();
     let why = calibrate(&pair.plan(udp())).unwrap_err().to_string();
     assert!(
-        why.contains("were refused (device takes none by XDP, or its veth peer has no NAPI"),
+        why.contains("were refused (no XDP transmit on this device, or its veth peer has no NAPI"),
         "{why}"
     );
     let sink = Sink::new(&pair, XDP_DROP);

@@ -21,7 +21,7 @@ fn causes() {
     assert_eq!(cause(3, 0, &reasons), "xdp_bulk_tx");
     assert_eq!(
         cause(4, libc::ENXIO as u32, &reasons),
-        "xdp_devmap_xmit: nobody takes them at the other end (ENXIO)"
+        "xdp_devmap_xmit: the other end does not accept XDP frames (ENXIO)"
     );
     assert!(cause(5, 999, &reasons).ends_with("(errno 999)"));
     assert_eq!(cause(7, 0, &reasons), "xdp_cpumap_kthread");
@@ -121,9 +121,9 @@ fn as_root_the_other_end_takes_none() {
         let (device, cause) = match drops.read(&[sandbox.inode]).unwrap() {
             went if went.keys().any(|p| p.cause.contains("xmit")) => (
                 "plumb0",
-                "xdp_devmap_xmit: nobody takes them at the other end (ENXIO)",
+                "xdp_devmap_xmit: the other end does not accept XDP frames (ENXIO)",
             ),
-            _ => ("plumb1", "xdp_redirect_err: device takes none by XDP"),
+            _ => ("plumb1", "xdp_redirect_err: no XDP transmit on this device"),
         };
         all_went(&drops, &sandbox, device, cause);
     });
@@ -146,7 +146,7 @@ fn as_root_the_other_end_is_down() {
             &drops,
             &sandbox,
             "plumb0",
-            "xdp_devmap_xmit: nobody takes them at the other end (ENXIO)",
+            "xdp_devmap_xmit: the other end does not accept XDP frames (ENXIO)",
         );
     });
 }

@@ -25,7 +25,7 @@ pub enum ErrorKind {
 /// Why the catalogue could not do something.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelStoreError {
-    /// A signal, or whoever else set the flag, wants it no more.
+    /// A signal, or another thread that set the flag, cancelled it.
     #[error("interrupted: nothing was added")]
     Interrupted,
     /// A file could not be read.
@@ -47,7 +47,7 @@ pub enum KernelStoreError {
     /// The package gave no kernel.
     #[error("{text}{}", deb_hint(.0), text = .0)]
     Deb(#[from] DebError),
-    /// The image is no good.
+    /// The image is invalid.
     #[error("{}: {source}", path.display())]
     Image {
         /// The image.
@@ -74,15 +74,15 @@ pub enum KernelStoreError {
         /// The folder.
         path: PathBuf,
     },
-    /// The folder is no build tree, or nothing is built in it.
+    /// The folder is not a build tree, or nothing is built in it.
     #[error("{} holds neither arch/x86/boot/bzImage nor vmlinux: run `make` in it first, or give the folder that O= named", path.display())]
     NotBuilt {
         /// The folder.
         path: PathBuf,
     },
-    /// The source is none of those that there are.
+    /// The source is not a known one.
     #[error(
-        "{text:?} is no source of kernels, and no file or folder of that name is here: use debian, debian:VERSION, running, or the path of a .deb, a vmlinuz or a kernel's build folder"
+        "invalid source {text:?}, and no such file; expected debian, debian:VERSION, running, or the path of a .deb, a vmlinuz or a kernel's build folder"
     )]
     NoSuchSource {
         /// What was given.
@@ -95,7 +95,7 @@ pub enum KernelStoreError {
         text: String,
     },
     /// The version could not be a package's.
-    #[error("{version:?} is no version of a kernel package: write it as in debian:6.1.0-54")]
+    #[error("invalid kernel package version {version:?}; expected like debian:6.1.0-54")]
     BadVersion {
         /// What was given.
         version: String,
@@ -112,7 +112,7 @@ pub enum KernelStoreError {
     },
     /// apt does not know the package.
     #[error(
-        "apt knows no package {package}: run `sudo apt-get update`, or choose another{}",
+        "no such package {package} in apt's lists: run `sudo apt-get update`, or choose another{}",
         offered_text(offered)
     )]
     NoPackage {
@@ -158,7 +158,7 @@ pub enum KernelStoreError {
     },
     /// More than one kernel answers to the name.
     #[error(
-        "{name:?} could be more than one kernel; name one by its hash:\n{}",
+        "{name:?} is ambiguous; name one kernel by its hash:\n{}",
         table(kernels)
     )]
     Ambiguous {
@@ -169,7 +169,7 @@ pub enum KernelStoreError {
     },
     /// No kernel answers to the name.
     #[error(
-        "no kernel {name:?} is in the catalogue{}",
+        "no such kernel {name:?} in the catalogue{}",
         unknown_text(name, kernels)
     )]
     Unknown {

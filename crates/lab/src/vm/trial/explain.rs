@@ -29,7 +29,7 @@ pub(super) fn qemu(found: &Result<PathBuf, QemuMissing>) -> Verdict {
 
 /// What everything else answers when there is none.
 pub(super) fn no_qemu() -> Verdict {
-    Verdict::no("there is no QEMU that works", INSTALL)
+    Verdict::no("no working QEMU", INSTALL)
 }
 
 /// Why KVM need not be tried.
@@ -40,7 +40,7 @@ pub(super) fn no_kvm() -> Option<Verdict> {
         .open("/dev/kvm");
     let (reason, remedy) = match opened.err()?.kind() {
         io::ErrorKind::NotFound => (
-            "there is no /dev/kvm".to_owned(),
+            "no /dev/kvm".to_owned(),
             "switch on virtualisation in the firmware and load kvm_intel or kvm_amd; a virtual \
              machine needs nested virtualisation from its host",
         ),
@@ -131,10 +131,10 @@ pub(super) fn plugin(support: &PluginSupport) -> Verdict {
         } => {
             let reason = match (built_for, supported) {
                 (Some(built), Some(takes)) => format!(
-                    "our plugin speaks version {built} of QEMU's plugin interface, and this QEMU \
+                    "the plugin uses version {built} of QEMU's plugin interface, and this QEMU \
                      takes version {takes}"
                 ),
-                _ => format!("this QEMU speaks another version of the plugin interface: {said}"),
+                _ => format!("this QEMU has another version of the plugin interface: {said}"),
             };
             Verdict::no(
                 reason,

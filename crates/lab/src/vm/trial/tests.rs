@@ -46,7 +46,10 @@ fn another_program_is_not_qemu() {
     let boot = boot(Path::new("/bin/true"), Accelerator::Tcg);
     assert!(matches!(boot, Boot::Died { .. }), "{boot:?}");
     let error = version(Path::new("/bin/true")).unwrap_err();
-    assert!(error.starts_with("it does not say its version"), "{error}");
+    assert!(
+        error.starts_with("it does not print its version"),
+        "{error}"
+    );
     let gone = super::boot(Path::new("/nonexistent"), Accelerator::Tcg);
     assert!(matches!(gone, Boot::NotStarted { .. }), "{gone:?}");
 }
