@@ -53,6 +53,7 @@ FIRST = [
     "netplumb/states",
     "netplumb/qdisc",
     "netplumb/kernels",
+    "netplumb/explained",
     "netplumb/documents",
     "netplumb/truth",
     "netplumb/paths",

@@ -1,5 +1,5 @@
-//! `plumb bench` in guests: the instructions of a packet along each path, the same in
-//! every run, and rates in a guest of paths that this machine's kernel may lack.
+//! `plumb bench` in guests: rates of paths that this machine's kernel may lack; and where the
+//! time of a packet goes on this machine.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use common::{Place, Ran, has_guests, prints};
+use common::explained::{document, function};
+use common::{Place, has_guests, prints};
 use netplumb_testkit::mostly;
 use serde_json::Value;
 
@@ -17,17 +18,6 @@ use serde_json::Value;
 fn turn() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn document(ran: &Ran) -> Value {
-    serde_json::from_str(&ran.stdout).unwrap_or_else(|e| panic!("{e}: {ran:#?}"))
-}
-
-fn path<'a>(explained: &'a Value, name: &str) -> &'a Value {
-    let mut paths = explained.as_array().unwrap().iter();
-    paths
-        .find(|path| path["path"] == name)
-        .unwrap_or_else(|| panic!("no path {name}: {explained:#}"))
 }
 
 /// Work of somebody else, as long as it lives.
@@ -80,71 +70,6 @@ fn adds_up(path: &Value) {
         total + of(&wall["idle"]),
         of(&wall["cpus"]) * of(&wall["ns"]),
     );
-}
-
-/// What a function of a path costs for each packet.
-fn function(path: &Value, name: &str) -> f64 {
-    let functions = path["functions"].as_array().unwrap().iter();
-    functions
-        .filter(|f| f["name"] == name)
-        .map(|f| f["own"].as_f64().unwrap())
-        .sum()
-}
-
-/// Check that what a packet costs along XDP, rules and a socket is counted to the same
-/// instruction twice, that every packet is among it, and that the functions are theirs.
-#[test]
-fn explained_twice_is_the_same() {
-    if !has_guests() {
-        return;
-    }
-    let _turn = turn();
-    let place = Place::new();
-    // A batch that the socket's buffer has room for.
-    let words = "bench drop --path xdp,nft-raw,socket --batch 32 --lab vm --explain --blocks 1 \
-                 --time 100ms --warmup 50ms --quiet";
-    let runs: Vec<Value> = ["one", "two"]
-        .iter()
-        .map(|name| {
-            // How a short block of rates ends is not what this is about.
-            let ran = place.run(&format!("{words} --json --output {name}.plumb"));
-            document(&ran)["explained"].clone()
-        })
-        .collect();
-    assert_eq!(runs[0], runs[1]);
-    let mut insns = Vec::new();
-    for (name, of_it, of_others) in [
-        ("xdp", "xdp_drop", "nft_do_chain"),
-        ("nft-raw", "nft_do_chain", "xdp_drop"),
-        ("socket", "udp_queue_rcv_one_skb", "nft_do_chain"),
-    ] {
-        let path = path(&runs[0], name);
-        assert!(path["packets"].as_u64().unwrap() > 1_000, "{path:#}");
-        assert_eq!(path["packets"], path["handled"], "{path:#}");
-        assert!(function(path, of_it) > 5.0, "{path:#}");
-        assert_eq!(function(path, of_others), 0.0, "{path:#}");
-        let all = path["own"].as_f64().unwrap();
-        let layers = path["layers"].as_object().unwrap().values();
-        let layers: f64 = layers.map(|insns| insns.as_f64().unwrap()).sum();
-        assert!((layers - all).abs() < 1e-6, "{path:#}");
-        let unnamed = function(path, "[unknown]");
-        assert!(unnamed < all / 100.0, "{path:#}");
-        insns.push(all);
-    }
-    // What is read is read by system calls: their part is the path's.
-    assert!(function(path(&runs[0], "socket"), "udp_recvmsg") > 5.0);
-    assert!(
-        insns[0] * 2.0 < insns[1] && insns[1] < insns[2],
-        "{insns:?}"
-    );
-    let again = place.run("report one.plumb");
-    let words = [
-        "why: kernel instructions of each packet",
-        "nft-raw against xdp: +",
-    ];
-    prints(again.code(0), &words);
-    place.run("diff one.plumb two.plumb").code(0);
-    place.nothing_runs();
 }
 
 /// Check that samples tell where the time went on this machine: lookups into a map that a

@@ -5,6 +5,8 @@
 #![allow(dead_code)]
 #![allow(clippy::unwrap_used)]
 
+pub(crate) mod explained;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
