@@ -12,14 +12,20 @@ macro_rules! eprintln {
     };
 }
 
+mod args;
+#[cfg(test)]
+mod command_lines;
 mod commands;
 #[cfg(test)]
 mod documents;
 mod exit;
+mod experiment;
 mod files;
 mod memory;
+mod output;
 mod progress;
 mod recorder;
+mod rights;
 mod signals;
 
 use std::path::PathBuf;

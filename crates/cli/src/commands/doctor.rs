@@ -6,7 +6,6 @@
 mod labs;
 mod resources;
 
-use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -20,10 +19,12 @@ use netplumb_lab::vm::trial;
 use netplumb_model::capability::{Capability, Doctor};
 use netplumb_sys::threads::{self, Task};
 
+use crate::output::print::{columns, print};
+
 /// The exit code when no lab at all works here.
 const NO_LAB: u8 = 3;
 
-/// The columns to fill when output goes to no terminal, and the most that reads well on one.
+/// The most columns that read well.
 const COLUMNS: usize = 100;
 
 /// What `plumb doctor` takes.
@@ -61,8 +62,7 @@ fn clean() -> anyhow::Result<ExitCode> {
     if told.is_empty() {
         told += "no run left anything behind\n";
     }
-    io::stdout().write_all(told.as_bytes())?;
-    Ok(ExitCode::SUCCESS)
+    print(&told)
 }
 
 /// Examine this machine and print what was found. `cache` is where kernels are kept.
@@ -74,13 +74,9 @@ pub(crate) fn run(args: DoctorArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let text = if args.json {
         serde_json::to_string_pretty(&doctor).context("could not write the answer as JSON")? + "\n"
     } else {
-        netplumb_report::capability::render(&doctor, columns())
+        netplumb_report::capability::render(&doctor, columns().min(COLUMNS))
     };
-    match io::stdout().write_all(text.as_bytes()) {
-        // `plumb doctor | head` has read all that it wanted.
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => (),
-        written => written.context("could not write to standard output")?,
-    }
+    print(&text)?;
     Ok(if doctor.any_lab_works() {
         ExitCode::SUCCESS
     } else {
@@ -110,21 +106,5 @@ fn examine(cache: &Path, plugin: &[u8]) -> Doctor {
         capabilities,
         labs,
         took_ms,
-    }
-}
-
-/// How wide to print.
-fn columns() -> usize {
-    if !io::stdout().is_terminal() {
-        return COLUMNS;
-    }
-    // SAFETY: a structure of plain integers, for which zero is a value.
-    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
-    // SAFETY: the request fills a winsize, and ours outlives the call.
-    let asked = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    if asked < 0 || size.ws_col == 0 {
-        COLUMNS
-    } else {
-        usize::from(size.ws_col).min(COLUMNS)
     }
 }

@@ -14,6 +14,7 @@ use netplumb_lab::vm::kernels::{
 use netplumb_lab::vm::saved::SavedStates;
 use netplumb_report::{printable, printable_lines};
 
+use crate::output::print::print;
 use crate::signals;
 
 /// The exit code for what was tried and failed.
@@ -70,14 +71,7 @@ pub(crate) fn run(cmd: KernelCommand, cache: &Path) -> anyhow::Result<ExitCode> 
         KernelCommand::Rm { kernel } => remove(&store, &states, &kernel, &mut out),
     };
     match done {
-        Ok(()) => {
-            match io::stdout().lock().write_all(&out) {
-                // Whoever reads has seen enough.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-                result => result.context("cannot write to the standard output")?,
-            }
-            Ok(ExitCode::SUCCESS)
-        }
+        Ok(()) => print(&String::from_utf8_lossy(&out)),
         Err(error) => {
             let code = match error
                 .downcast_ref::<KernelStoreError>()

@@ -10,8 +10,8 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use netplumb_report::printable;
 
-use super::report::print;
 use crate::Cli;
+use crate::output::print::print;
 
 /// Arguments of `plumb completions`.
 #[derive(Debug, Args)]

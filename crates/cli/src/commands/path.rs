@@ -1,5 +1,7 @@
 //! `plumb path`: what a packet's path costs.
 
+mod check;
+
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,14 +12,15 @@ use netplumb_model::experiment::{
     Blocks, Experiment, Filter, Functions, Kind, Knob, Knobs, Lab, Probes, Time, Vary, Workload,
 };
 
-use super::command::CommandArgs;
-use super::experiment::{self, How, Shown};
-use super::flags::{KnobArgs, OfPackets};
-use super::live::{EXACT, LiveArgs, check, check_exact};
-use super::page::PageArgs;
-use super::report::ShowArgs;
+use crate::args::command::CommandArgs;
+use crate::args::knobs::{KnobArgs, OfPackets};
+use crate::args::live::{EXACT, LiveArgs};
+use crate::args::page::PageArgs;
+use crate::args::run::RunOptions;
+use crate::args::show::ShowArgs;
 use crate::exit::Usage;
-use crate::recorder::RunOptions;
+use crate::experiment::{self, How, Shown};
+use check::{check, check_exact};
 
 /// Arguments of `plumb path`.
 #[derive(Debug, Args)]
@@ -110,7 +113,7 @@ impl PathArgs {
     ///
     /// # Errors
     /// A level that a knob does not take.
-    pub(super) fn experiment(&self) -> Result<Experiment, String> {
+    pub(crate) fn experiment(&self) -> Result<Experiment, String> {
         let live = &self.live;
         let (lab, command) = (live.lab, self.command.words());
         let kind = match (command.is_empty(), lab) {

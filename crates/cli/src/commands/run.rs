@@ -11,12 +11,12 @@ use netplumb_kernel::layers::LAYERS;
 use netplumb_model::experiment::{Experiment, ExperimentError, Kind, MAX_RULESET_BYTES, Nft};
 use netplumb_report::printable;
 
-use super::experiment::{How, Shown};
-use super::page::PageArgs;
-use super::report::ShowArgs;
+use crate::args::page::PageArgs;
+use crate::args::run::RunOptions;
+use crate::args::show::ShowArgs;
 use crate::exit::Usage;
+use crate::experiment::{self, How, Shown};
 use crate::files;
-use crate::recorder::RunOptions;
 
 /// Arguments of `plumb run`.
 #[derive(Debug, Args)]
@@ -88,7 +88,7 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         yes_change: &args.yes_change,
         even_default_route: args.even_default_route,
     };
-    super::experiment::run(&experiment, how, cache)
+    experiment::run(&experiment, how, cache)
 }
 
 /// Read the files that knobs name; their paths are from the experiment's folder.

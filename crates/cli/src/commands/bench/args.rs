@@ -8,11 +8,11 @@ use netplumb_model::experiment::{
     Blocks, Experiment, Kind, Knob, Knobs, Lab, Nics, Time, Vary, Workload,
 };
 
-use super::super::flags::{ALL, KnobArgs, OfFrames, Shows};
-use super::super::page::PageArgs;
-use super::Format;
+use crate::args::knobs::{ALL, KnobArgs, OfFrames, Shows};
+use crate::args::page::PageArgs;
+use crate::args::run::RunOptions;
+use crate::args::show::RatesFormat;
 use crate::exit::Usage;
-use crate::recorder::RunOptions;
 
 /// Arguments of a bench. Each combination of lists is an arm; blocks of all arms are run in
 /// shuffled order.
@@ -155,8 +155,8 @@ pub(crate) struct OutArgs {
 }
 
 impl OutArgs {
-    pub(super) fn format(&self) -> Format {
-        Format::of(self.csv, self.json, self.all)
+    pub(super) fn format(&self) -> RatesFormat {
+        RatesFormat::of(self.csv, self.json, self.all)
     }
 
     pub(super) fn options(&self) -> RunOptions {

@@ -7,10 +7,10 @@ use anyhow::Context;
 use netplumb_paths::PathError;
 use netplumb_report::printable;
 
-use super::super::report::print;
-use super::{NO_ROOT, is_root};
 use crate::exit::CannotHere;
 use crate::files;
+use crate::output::print::print;
+use crate::rights::{NO_ROOT, is_root};
 
 /// Compiled programs are some kilobytes, with debug information some hundred.
 const MAX_OBJECT_BYTES: u64 = 64 << 20;

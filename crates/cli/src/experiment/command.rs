@@ -6,8 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
-use netplumb_engine::{CommandRun, EngineError, run_command};
+use netplumb_engine::{CommandRun, run_command};
 use netplumb_lab::bundle::{Bundle, Host, companions};
 use netplumb_model::class::{Family, Link};
 use netplumb_model::experiment::{Experiment, Workload};
@@ -15,7 +14,8 @@ use netplumb_model::message::{CommandEnd, Exit, Output};
 use netplumb_model::timing::TimingSpec;
 use netplumb_report::printable;
 
-use super::experiment::{How, finish};
+use super::how::{How, finish};
+use super::unseen::{is_nothing_seen, nothing_seen};
 use crate::exit::Usage;
 use crate::recorder::record_by;
 
@@ -27,72 +27,27 @@ const STDIN_BYTES: u64 = 16 << 20;
 /// are there twice while they are unpacked.
 const FILES_BYTES: u64 = 96 << 20;
 
-/// A command to be measured instead of packets, and what it needs.
-#[derive(Debug, Args)]
-pub(crate) struct CommandArgs {
-    /// A file or folder that the command needs, where it is or elsewhere in the guest; again for more
-    #[arg(long, value_name = "FILE[:GUESTPATH]", requires = "command")]
-    with: Vec<String>,
-    /// A command for the other end, started before: it is killed when the command has ended
-    #[arg(long, value_name = "COMMAND", requires = "command")]
-    peer: Option<String>,
-    /// Our standard input is the command's, up to 16 MiB; without it has none
-    #[arg(long, requires = "command")]
-    stdin: bool,
-    /// A command to be measured: itself, its libraries, and the kernel as it runs; under
-    /// clocks of time the packets that there are while it runs
-    #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<String>,
-}
-
-impl CommandArgs {
-    /// Whether no command was given.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.command.is_empty()
-    }
-
-    /// Its words.
-    pub(crate) fn words(&self) -> &[String] {
-        &self.command
-    }
-
-    /// Files that are to go with it.
-    pub(crate) fn with_files(&self) -> &[String] {
-        &self.with
-    }
-
-    /// What runs at the other end.
-    pub(crate) fn peer(&self) -> Option<&str> {
-        self.peer.as_deref()
-    }
-
-    /// Whether our standard input is to be its own.
-    pub(crate) fn takes_stdin(&self) -> bool {
-        self.stdin
-    }
-}
-
 /// The machine that it runs on.
-pub(crate) struct Machine {
-    pub(crate) link: Link,
-    pub(crate) family: Family,
-    pub(crate) forward: bool,
-    pub(crate) kernel: String,
-    pub(crate) mitigations: bool,
-    pub(crate) cmdline: String,
-    pub(crate) sysctl: BTreeMap<String, String>,
+pub(super) struct Machine {
+    pub(super) link: Link,
+    pub(super) family: Family,
+    pub(super) forward: bool,
+    pub(super) kernel: String,
+    pub(super) mitigations: bool,
+    pub(super) cmdline: String,
+    pub(super) sysctl: BTreeMap<String, String>,
     /// Connections of the guest's own before the first.
-    pub(crate) warmup: u32,
-    pub(crate) blocks: u32,
+    pub(super) warmup: u32,
+    pub(super) blocks: u32,
     /// What is to be timed meanwhile, if instructions are not counted.
-    pub(crate) timed: Option<TimingSpec>,
+    pub(super) timed: Option<TimingSpec>,
 }
 
 /// Measure a command and show what it cost.
 ///
 /// # Errors
 /// What kept it from being measured.
-pub(crate) fn run(
+pub(super) fn run(
     experiment: &Experiment,
     machine: Machine,
     how: &How<'_>,
@@ -121,8 +76,9 @@ pub(crate) fn run(
     said.show(how.for_programs())?;
     let failed = tell_ends(&run, experiment.workload.with.len(), &ends, &said);
     match outcome.error {
-        // Who asked knows what for.
-        Some(error) if is_nothing_seen(&error) => return Err(error),
+        Some(error) if is_nothing_seen(&error) => {
+            return Err(anyhow::Error::msg(nothing_seen(experiment)));
+        }
         _ => {}
     }
     let code = finish(outcome, how)?;
@@ -131,11 +87,6 @@ pub(crate) fn run(
     } else {
         code
     })
-}
-
-/// Whether a run ended with no packet seen.
-pub(crate) fn is_nothing_seen(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(EngineError::NothingSeen { .. }))
 }
 
 /// Everything that goes to the guest.

@@ -10,7 +10,10 @@ use netplumb_report::terminal::View;
 use netplumb_report::times::{TimedClass, as_costs, classes, csv, diff, json, terminal};
 use netplumb_report::{analysis, claims, conclusions, printable, tree};
 
-use super::report::{ShowArgs, around, columns, print};
+use super::focus::around;
+use super::formats;
+use super::print::{columns, print};
+use crate::args::show::ShowArgs;
 use crate::exit::Usage;
 
 /// Show a recording of times.
@@ -45,10 +48,8 @@ pub(super) fn show(
         let is = |v: &TimedClass<'_>| (v.arm, v.class.direction) == (s.arm, s.class.direction);
         views.iter().any(is)
     });
-    if args
-        .outputs
-        .write(&costs, &stacks, experiment.as_ref(), &view, &views)?
-    {
+    let formats = &args.formats;
+    if formats::write(formats, &costs, &stacks, experiment.as_ref(), &view, &views)? {
         return Ok(ExitCode::SUCCESS);
     }
     let text = if args.json {

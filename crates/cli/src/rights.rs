@@ -64,6 +64,16 @@ fn told(lab: Lab, missing: &[&str]) -> String {
     text
 }
 
+/// That a bench needs root.
+pub(crate) const NO_ROOT: &str = "a bench makes network namespaces and loads programs into the kernel, which \
+                       takes root: run it with sudo";
+
+/// Whether we are root.
+pub(crate) fn is_root() -> bool {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,64 @@
+//! What command lines ask for, as the experiments that they are short for.
+
+use std::time::Duration;
+
+use clap::Parser;
+use netplumb_model::experiment::Experiment;
+
+use crate::{Cli, Command};
+
+fn asked(line: &str) -> Experiment {
+    let words = std::iter::once("plumb").chain(line.split(' '));
+    match Cli::try_parse_from(words).unwrap().command {
+        Command::Path(args) => args.experiment().unwrap(),
+        Command::Bench(command) => command.experiment().unwrap().unwrap(),
+        _ => panic!("{line}: it asks for no experiment"),
+    }
+}
+
+/// Check that what command lines ask for is an experiment that can be written as a file,
+/// and that the file asks for the same.
+#[test]
+fn command_lines_are_experiments() {
+    for line in [
+        "path",
+        "path --proto udp,raw --size 10,1K --offload gro=on --offload gro=off --seeds 3",
+        "path --sysctl net.core.x=1 --mitigations on --cmdline quiet --qdisc fq --qdisc-in rx",
+        "path --lab netns --stream --rate 500 --duration 4s --bridge --queues 2",
+        "path --lab netns --clock functions --functions ip_*,udp_* --max-overhead 10%",
+        "path --lab host --proto tcp --port 80 --interface eth0 --duration 10s --one-packet",
+        "path --lab host -- ping -c 1 192.0.2.1",
+        "path --with data --peer nc --warmup 2 -- cat data",
+        "bench drop --path xdp,tc --cores 1,2 --queues 1,2 --rate 250k,max --latency",
+        "bench drop --lab vm --link e1000 --kernel debian --twice",
+        "bench forward --nic a --from b --to c --sink d --search --time 2s",
+        "bench drop --explain --kernel debian --plant ttl --frames icmp --family ipv6",
+        "bench swap --path xdp-tx --swaps 10 --cores 2",
+    ] {
+        let experiment = asked(line);
+        assert_eq!(experiment.check(), Ok(()), "{line}");
+        let text = experiment.to_toml().unwrap();
+        assert_eq!(Experiment::parse(&text), Ok(experiment), "{line}:\n{text}");
+    }
+}
+
+/// Check what lines are lowered to: arms and their names, blocks, and how long they are.
+#[test]
+fn what_is_lowered() {
+    let names = |line: &str| -> Vec<String> {
+        let arms = asked(line).arms();
+        arms.into_iter().map(|arm| arm.name).collect()
+    };
+    assert_eq!(names("path"), ["udp"]);
+    assert_eq!(names("path --link lo"), ["udp"]);
+    assert_eq!(names("path --proto udp,tcp --mtu 1400"), ["udp", "tcp"]);
+    assert_eq!(names("bench drop --path xdp --twice"), ["xdp", "xdp again"]);
+    let timed = asked("path --lab netns --proto udp,raw --duration 4s --measure-cost");
+    assert_eq!(timed.block_count(), 10);
+    let each = timed.blocks.time.map(|time| time.0);
+    assert_eq!(each, Some(Duration::from_millis(100)));
+    assert_eq!(timed.filter.proto.len(), 2);
+    let bench = asked("bench forward --path route");
+    assert_eq!(bench.block_count(), 5);
+    assert!(bench.arms()[0].forward);
+}

@@ -1,0 +1,75 @@
+//! What `plumb diff` takes.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use netplumb_model::class::{Direction, Proto};
+
+use crate::args::page::PageArgs;
+
+/// Arguments of `plumb diff`.
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// What was: a recording, or FILE:ARM
+    #[arg(value_name = "BEFORE")]
+    pub(super) before: OsString,
+    /// What is; without it, the arms of BEFORE are compared with each other
+    #[arg(value_name = "AFTER")]
+    pub(super) after: Option<OsString>,
+    /// Only these protocols: raw, udp, tcp; several with commas
+    #[arg(long, value_name = "PROTO", value_delimiter = ',')]
+    pub(super) proto: Vec<Proto>,
+    /// Only these directions: tx, rx, forward, echo, ack; several with commas
+    #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
+    pub(super) direction: Vec<Direction>,
+    /// One layer only: syscall, socket, transport, network ...
+    #[arg(long, value_name = "LAYER")]
+    pub(super) layer: Option<String>,
+    /// Functions in a table, 0 for all
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    pub(super) top: usize,
+    /// One line for each class, context and function, as CSV
+    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    pub(super) csv: bool,
+    /// Everything, as JSON
+    #[arg(long, conflicts_with = "markdown")]
+    pub(super) json: bool,
+    /// For a patch's cover letter or a comment
+    #[arg(long)]
+    pub(super) markdown: bool,
+    /// Of several instruments in the recordings, only this one
+    #[arg(long, value_name = "CLOCK")]
+    pub(super) clock: Option<String>,
+    #[command(flatten)]
+    pub(super) page: PageArgs,
+    /// Exit with 4 if any class got worse by more: 0.5%, 10insns or 10ns
+    #[arg(long, value_name = "LIMIT")]
+    pub(super) fail_if_worse: Option<Limit>,
+}
+
+/// By how much a class may get worse.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Limit {
+    Percent(f64),
+    Insns(f64),
+    Ns(f64),
+}
+
+impl std::str::FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, limit): (&str, fn(f64) -> Limit) =
+            match (text.strip_suffix("insns"), text.strip_suffix("ns")) {
+                (Some(number), _) => (number, Limit::Insns),
+                (None, Some(number)) => (number, Limit::Ns),
+                (None, None) => (text.strip_suffix('%').unwrap_or(text), Limit::Percent),
+            };
+        match number.trim().parse::<f64>() {
+            Ok(n) if n.is_finite() && n >= 0.0 => Ok(limit(n)),
+            _ => {
+                Err("it takes percent, like 0.5%, instructions per packet, like 10insns, or nanoseconds, like 10ns".into())
+            }
+        }
+    }
+}

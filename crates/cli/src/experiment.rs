@@ -1,0 +1,69 @@
+//! An experiment, carried out: whatever a file or a command line asks for comes here, and is
+//! lowered to what the engine takes. Nothing else knows the engine's plans.
+
+mod command;
+mod cost;
+mod frames;
+mod guests;
+mod how;
+mod instruments;
+mod live;
+mod lower;
+mod spec;
+mod unseen;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use netplumb_engine::live::{LivePlan, Source};
+use netplumb_model::experiment::{Experiment, Kind, Lab};
+
+use crate::args::live::{EXACT, FUNCTIONS};
+use crate::exit::{CannotHere, Usage};
+use crate::rights;
+pub(crate) use how::{How, Shown};
+
+/// Check, measure and show.
+///
+/// # Errors
+/// What can't be carried out, and what kept it from measuring.
+pub(crate) fn run(
+    experiment: &Experiment,
+    mut how: How<'_>,
+    cache: &Path,
+) -> anyhow::Result<ExitCode> {
+    experiment.check().map_err(|(_, why)| Usage(why))?;
+    let (lab, kind) = (experiment.lab, experiment.workload.kind);
+    how.check()?;
+    how.options.seeds = experiment.blocks.seeds;
+    let asked = instruments::chosen(experiment)?;
+    if asked.len() > 1 && kind != Kind::Frames && how.is_one_output() {
+        let why = "several instruments have no such output together: leave it out, and take it of \
+                   one of them afterwards, with `plumb report FILE --clock CLOCK`";
+        return Err(Usage(why.into()).into());
+    }
+    if kind == Kind::Frames {
+        let (plan, guests) = (
+            lower::frames(experiment, &how)?,
+            lower::beside_frames(experiment, &asked)?,
+        );
+        return frames::run(&plan, &guests, &experiment.name, &how, cache);
+    }
+    let counts = asked.is_empty() || asked.iter().any(|i| i.name() == EXACT);
+    instruments::check_options(experiment, lab == Lab::Vm && counts, &how.options)?;
+    if lab == Lab::Vm {
+        return guests::run(experiment, &asked, &how, cache);
+    }
+    rights::check(lab)?;
+    let specs = match asked.as_slice() {
+        [] => vec![spec::spec(experiment, FUNCTIONS)?],
+        asked => instruments::specs(experiment, asked)?,
+    };
+    let source = lower::source(experiment, &how)?;
+    if let (Source::Traffic(_), [_, _, ..]) = (&source, specs.as_slice()) {
+        let why = "traffic of others is watched by one instrument at a time: leave one";
+        return Err(CannotHere(why.into()).into());
+    }
+    let by = (!asked.is_empty(), instruments::stages_share(experiment));
+    live::run(experiment, &LivePlan { specs, source }, by, &how, cache)
+}

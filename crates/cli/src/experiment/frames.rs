@@ -1,0 +1,132 @@
+//! Frames, sent along data paths: the runner of `[workload] kind = "frames"`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use netplumb_engine::Progress;
+use netplumb_engine::bench::{
+    self, BenchEvent, BenchOptions, BenchPlan, BesidePlan, ExplainPlan, GuestLab,
+};
+use netplumb_engine::live::random_seed;
+use netplumb_model::class::Link;
+use netplumb_report::rates;
+
+use super::how::{How, Shown};
+use crate::args::page::PageArgs;
+use crate::args::run::RunOptions;
+use crate::args::show::RatesFormat;
+use crate::exit::CannotHere;
+use crate::output::{page, rates as rates_output};
+use crate::recorder::{Outcome, record_by};
+use crate::rights::{NO_ROOT, is_root};
+
+/// What guests are for.
+#[derive(Debug, Clone)]
+pub(super) struct Guests {
+    /// Rates are measured in one.
+    pub(super) rates: bool,
+    /// Instructions are counted in some.
+    pub(super) count: bool,
+    /// Whether blocks of their own show where the time went; not in a guest.
+    pub(super) beside: bool,
+    /// Over what packets run there.
+    pub(super) link: Link,
+    /// What they boot.
+    pub(super) kernel: String,
+}
+
+/// Batches of frames in a block whose instructions are counted, and such blocks.
+const EXPLAIN: ExplainPlan = ExplainPlan {
+    batches: 16,
+    blocks: 3,
+};
+
+/// Measure frames, and show rates.
+///
+/// # Errors
+/// What kept it from measuring.
+pub(super) fn run(
+    plan: &BenchPlan,
+    guests: &Guests,
+    name: &str,
+    how: &How<'_>,
+    cache: &Path,
+) -> anyhow::Result<ExitCode> {
+    let Shown::Rates(format) = how.shown else {
+        return Err(anyhow::Error::msg("frames have rates alone"));
+    };
+    let outcome = record(plan, name, how.text, guests, &how.options, cache)?;
+    finish(outcome, format, how.page)
+}
+
+fn record(
+    plan: &BenchPlan,
+    name: &str,
+    text: &str,
+    guests: &Guests,
+    options: &RunOptions,
+    cache: &Path,
+) -> anyhow::Result<Outcome> {
+    if !guests.rates && !is_root() {
+        return Err(CannotHere(format!("{NO_ROOT}, or in a guest (--lab vm)")).into());
+    }
+    record_by(
+        |engine, recording, save, teller| {
+            let lab = GuestLab {
+                kernel: &guests.kernel,
+                link: guests.link,
+                options: engine,
+                tell: &|event| teller.tell(event),
+            };
+            // What is missing is told before anything is measured.
+            if guests.rates || guests.count {
+                lab.check()?;
+            }
+            let options = BenchOptions {
+                cancel: &engine.cancel,
+                seed: random_seed(),
+                guest: guests.rates.then_some(&lab),
+                beside: guests.beside.then_some(BesidePlan {
+                    blocks: EXPLAIN.blocks,
+                    layers: &engine.layers,
+                }),
+            };
+            bench::run_bench(plan, &options, recording, &mut *save, &mut |event| {
+                teller.tell(match event {
+                    BenchEvent::Note(note) => Progress::Note(note),
+                    BenchEvent::Block(_, done, all) => Progress::Blocks(done, all),
+                });
+            })?;
+            match guests.count {
+                true => bench::explain(&plan.arms, EXPLAIN, &lab, recording, save),
+                false => Ok(()),
+            }
+        },
+        name,
+        text,
+        options,
+        cache,
+    )
+}
+
+fn finish(outcome: Outcome, format: RatesFormat, pages: &PageArgs) -> anyhow::Result<ExitCode> {
+    let recording = &outcome.recording;
+    let all = rates::arms(recording);
+    if !recording.blocks.is_empty() || all.iter().any(|a| a.failed.is_some()) {
+        rates_output::show(recording, format)?;
+        page::write(pages, recording, &[], &[])?;
+    }
+    if let Some(error) = outcome.error {
+        return Err(error);
+    }
+    if recording.blocks.is_empty() {
+        return Err(CannotHere("no path that was asked for can run here".into()).into());
+    }
+    let bad = all
+        .iter()
+        .filter(|a| a.failed.is_none() && a.valid.is_empty());
+    Ok(match bad.count() {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}

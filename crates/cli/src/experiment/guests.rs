@@ -1,0 +1,67 @@
+//! Packets and commands in guests.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use netplumb_engine::GuestRun;
+use netplumb_instruments::instrument::Instrument;
+use netplumb_model::experiment::{Experiment, Kind};
+
+use super::how::{How, finish};
+use super::instruments::{check_exact, specs};
+use super::{command, cost, lower};
+use crate::args::live::EXACT;
+use crate::exit::{CannotHere, Usage};
+use crate::recorder::record;
+
+/// Measure in guests, and show: counted, timed, or both, each in guests of its own.
+///
+/// # Errors
+/// What kept it from measuring.
+pub(super) fn run(
+    experiment: &Experiment,
+    asked: &[&'static dyn Instrument],
+    how: &How<'_>,
+    cache: &Path,
+) -> anyhow::Result<ExitCode> {
+    let exact = asked.is_empty() || asked.iter().any(|i| i.name() == EXACT);
+    let others: Vec<_> = asked
+        .iter()
+        .copied()
+        .filter(|i| i.name() != EXACT)
+        .collect();
+    let timed = specs(experiment, &others)?;
+    if experiment.workload.kind == Kind::Command {
+        return match (exact, timed.as_slice()) {
+            (true, []) => {
+                check_exact(experiment)?;
+                command::run(experiment, lower::machine(experiment, None)?, how, cache)
+            }
+            (false, [spec]) => {
+                let machine = lower::machine(experiment, Some(spec.clone()))?;
+                command::run(experiment, machine, how, cache)
+            }
+            _ => Err(CannotHere(
+                "a command is measured by one instrument at a time: leave one".into(),
+            )
+            .into()),
+        };
+    }
+    if exact {
+        check_exact(experiment)?;
+    }
+    if !timed.is_empty() && experiment.blocks.seeds() > 1 {
+        let why = "seeds are for `exact` alone: leave out the other instruments, or the seeds";
+        return Err(Usage(why.into()).into());
+    }
+    let run = GuestRun {
+        exact,
+        timed,
+        ..lower::guests(experiment)
+    };
+    let outcome = record(&run, &experiment.name, how.text, &how.options, cache)?;
+    if run.measure_cost && !outcome.recording.blocks.is_empty() {
+        cost::tell(&outcome.recording, how.for_programs());
+    }
+    finish(outcome, how)
+}

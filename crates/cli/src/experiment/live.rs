@@ -1,0 +1,190 @@
+//! Packets that the kernel of this machine sees: in namespaces, or its own traffic.
+
+mod view;
+mod watch;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::ExitCode;
+
+use netplumb_engine::EngineError;
+use netplumb_engine::live::{self, LiveEvent, LiveOptions, LivePlan};
+use netplumb_instruments::instrument::Instrument;
+use netplumb_instruments::live::{Live, LiveError};
+use netplumb_instruments::registry;
+use netplumb_lab::vm::process::VmError;
+use netplumb_model::experiment::{Experiment, Lab};
+use netplumb_model::message::Exit;
+use netplumb_model::text::counted;
+use netplumb_model::timing::TimingSpec;
+use netplumb_report::printable;
+
+use super::cost;
+use super::how::{How, finish};
+use super::unseen::nothing_seen;
+use crate::args::live::STAGES;
+use crate::recorder::record_by;
+use watch::Watcher;
+
+/// Measure on this machine, and show: by the instruments that are asked for, or if it is left
+/// to us, the best that there is; stages within a share of the work.
+///
+/// # Errors
+/// What kept it from measuring.
+pub(super) fn run(
+    experiment: &Experiment,
+    plan: &LivePlan,
+    (is_asked, stages_share): (bool, Option<f64>),
+    how: &How<'_>,
+    cache: &Path,
+) -> anyhow::Result<ExitCode> {
+    let chosen: Cell<Option<&'static str>> = Cell::new(None);
+    let mut end = live::LiveEnd::default();
+    let mut empty = None;
+    let outcome = record_by(
+        |engine, recording, save, teller| {
+            let layers = &engine.layers;
+            let layer =
+                |name: &str, module: Option<&str>| layers.layer(name, module).map(String::from);
+            let notes = RefCell::new(Vec::new());
+            let attach = |spec: &TimingSpec| -> Result<(&'static str, Box<dyn Live>), LiveError> {
+                let by = |instrument: &'static dyn Instrument| {
+                    let name = instrument.name();
+                    let mut spec = TimingSpec {
+                        instrument: name.into(),
+                        ..spec.clone()
+                    };
+                    if name == STAGES {
+                        spec.selection.max_overhead = stages_share;
+                    }
+                    let attached = instrument.attach(&spec, &layer);
+                    chosen.set(Some(name));
+                    attached.map(|live| (name, live))
+                };
+                let asked = match is_asked {
+                    true => Some(spec.instrument.as_str()),
+                    false => chosen.get(),
+                };
+                if let Some(instrument) = asked.and_then(registry::find) {
+                    return by(instrument);
+                }
+                let [first, second] = registry::PREFERRED;
+                match by(first) {
+                    Err(LiveError::CannotRun { reason, .. }) => {
+                        notes.borrow_mut().push(format!(
+                            "the clock is `{}`: {} can't be timed here: {reason}",
+                            second.name(),
+                            first.name()
+                        ));
+                        by(second)
+                    }
+                    attached => attached,
+                }
+            };
+            let options = LiveOptions {
+                layers,
+                attach: &attach,
+                cancel: &engine.cancel,
+                seed: live::random_seed(),
+            };
+            let mut watcher = Watcher::start(how.watch, &engine.cancel, teller);
+            let mut told = BTreeSet::new();
+            let result = live::run_live(plan, &options, recording, &mut *save, &mut |event| {
+                for note in notes.borrow_mut().drain(..) {
+                    watcher.note(teller, &note);
+                }
+                match event {
+                    LiveEvent::Note(note) => watcher.note(teller, &note),
+                    LiveEvent::Named(run) => {
+                        watcher.note(teller, &format!("namespaces: {run}-*, for `ip netns exec`"));
+                    }
+                    LiveEvent::Attached(attached) => {
+                        if told.insert(chosen.get()) {
+                            watcher.note(teller, &attached_line(chosen.get(), attached));
+                        }
+                    }
+                    LiveEvent::Block(recording, done, all) => {
+                        watcher.block(recording, done, all, teller);
+                    }
+                }
+            });
+            let ended_by_key = watcher.stop();
+            match result {
+                Err(EngineError::Vm(VmError::Interrupted))
+                    if ended_by_key
+                        && recording.blocks.is_empty()
+                        && experiment.lab == Lab::Host =>
+                {
+                    empty = Some(());
+                    Err(EngineError::NothingSeen { command: None })
+                }
+                // Who has seen enough ends it: that is no interruption.
+                Err(EngineError::Vm(VmError::Interrupted))
+                    if ended_by_key && !recording.blocks.is_empty() =>
+                {
+                    recording.complete = true;
+                    save(recording).map_err(EngineError::Save)
+                }
+                Ok(ended) => {
+                    end = ended;
+                    Ok(())
+                }
+                Err(EngineError::NothingSeen { command }) => {
+                    end.command = command;
+                    empty = Some(());
+                    Err(EngineError::NothingSeen { command })
+                }
+                Err(error) => Err(error),
+            }
+        },
+        &experiment.name,
+        how.text,
+        &how.options,
+        cache,
+    )?;
+    if empty.is_some() {
+        tell_end(experiment, end);
+        return Err(anyhow::Error::msg(nothing_seen(experiment)));
+    }
+    if experiment.probes.measure_cost && !outcome.recording.blocks.is_empty() {
+        cost::tell(&outcome.recording, how.for_programs());
+    }
+    let code = finish(outcome, how)?;
+    let failed = tell_end(experiment, end);
+    Ok(if code == ExitCode::SUCCESS && failed {
+        ExitCode::FAILURE
+    } else {
+        code
+    })
+}
+
+/// What stands, in a line.
+fn attached_line(clock: Option<&str>, attached: &netplumb_model::timing::Attached) -> String {
+    let clock = clock.map_or_else(String::new, |c| format!("the clock is `{c}`"));
+    let ms = attached.attach_ns as f64 / 1e6;
+    match attached.functions.len() {
+        0 => format!("{clock}, attached in {ms:.0} ms"),
+        n => format!(
+            "{clock}: {}, attached in {ms:.0} ms",
+            counted(n, "function")
+        ),
+    }
+}
+
+/// Say how the command ended, where that is not well. Whether it did not.
+fn tell_end(experiment: &Experiment, end: live::LiveEnd) -> bool {
+    let words = &experiment.workload.command;
+    let name = printable(words.first().map_or("", String::as_str), 80);
+    let how = match (end.command, end.stopped) {
+        (_, true) => {
+            eprintln!("plumb: {name} had not ended when its time was over, and was killed");
+            return false;
+        }
+        (None | Some(Exit::Code(0)), _) => return false,
+        (Some(Exit::Code(code)), _) => format!("ended with code {code}"),
+        (Some(Exit::Signal(signal)), _) => format!("was ended by signal {signal}"),
+    };
+    eprintln!("plumb: {name} {how}");
+    true
+}

@@ -1,0 +1,12 @@
+//! What is printed of a recording, or written for other programs. It knows of no command.
+
+mod browser;
+mod costs;
+mod focus;
+mod formats;
+pub(crate) mod page;
+pub(crate) mod part;
+pub(crate) mod print;
+pub(crate) mod rates;
+pub(crate) mod show;
+mod times;

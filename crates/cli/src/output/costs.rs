@@ -1,0 +1,217 @@
+//! Recordings of costs, printed.
+
+use std::process::ExitCode;
+
+use netplumb_model::class::Direction;
+use netplumb_model::experiment::Experiment;
+use netplumb_model::recording::Recording;
+use netplumb_report::analysis::{ClassView, classes};
+use netplumb_report::shape::varying;
+use netplumb_report::terminal::View;
+use netplumb_report::{
+    claims, conclusions, diff, figures, functions, json, lines, printable, scan, seeds, terminal,
+    times, tree, trust,
+};
+
+use super::focus::around;
+use super::formats;
+use super::print::{columns, print};
+use crate::args::show::ShowArgs;
+use crate::exit::Usage;
+
+/// Show a recording of costs.
+///
+/// # Errors
+/// Something was asked for that is not in it.
+pub(super) fn show(
+    recording: &Recording,
+    args: &ShowArgs,
+    directions: &[Direction],
+) -> anyhow::Result<ExitCode> {
+    let experiment = match recording.experiment_toml.as_str() {
+        "" => None,
+        text => Some(Experiment::parse(text)?),
+    };
+    let mut views = shown_classes(recording, directions, &args.arm)?;
+    let columns = columns();
+    let view = View {
+        layer: args.layer.clone(),
+        top: args.top,
+        tree: args.tree,
+        columns,
+    };
+    let formats = &args.formats;
+    if formats::write(formats, recording, &views, experiment.as_ref(), &view, &[])? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let spread = seeds::render(recording, &views, columns);
+    if !args.json && !args.csv {
+        // The other seeds are in the spread.
+        views = seeds::typical(&views);
+    }
+    let text = if args.json {
+        json::render(recording, &views, experiment.as_ref())
+    } else if args.csv {
+        functions::csv(&views, args.layer.as_deref())
+    } else if let Some(name) = &args.focus {
+        around(recording, &views, name, |class, function| {
+            tree::render_focus(class, function, columns)
+        })?
+    } else if let Some(name) = &args.lines {
+        around(recording, &views, name, |class, function| {
+            lines::render(class, function, columns)
+        })?
+    } else {
+        tables(recording, &views, &view, experiment.as_ref(), &spread)
+    };
+    print(&text)
+}
+
+/// The classes that are to be shown: those of some directions and arms, or all.
+///
+/// # Errors
+/// There are none.
+pub(super) fn shown_classes<'a>(
+    recording: &'a Recording,
+    directions: &[Direction],
+    arms: &[String],
+) -> anyhow::Result<Vec<ClassView<'a>>> {
+    let mut views = classes(recording);
+    if !directions.is_empty() {
+        views.retain(|v| directions.contains(&v.class.direction));
+        if views.is_empty() {
+            let words: Vec<&str> = directions.iter().map(|d| d.as_str()).collect();
+            return Err(Usage(format!(
+                "nothing in the recording is {}: it has {}",
+                words.join(" or "),
+                classes(recording)
+                    .iter()
+                    .map(|v| v.class.to_string())
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ))
+            .into());
+        }
+    }
+    only_arms(&mut views, arms)?;
+    Ok(views)
+}
+
+/// Keep the arms that were named, if any were.
+fn only_arms(views: &mut Vec<ClassView<'_>>, arms: &[String]) -> anyhow::Result<()> {
+    for arm in arms {
+        if !views.iter().any(|v| v.arm().name == *arm) {
+            let mut known: Vec<String> = Vec::new();
+            for view in views.iter() {
+                let name = printable(&view.arm().name, 80);
+                if known.last() != Some(&name) {
+                    known.push(name);
+                }
+            }
+            return Err(Usage(format!(
+                "no arm is called `{}`: there are {}",
+                printable(arm, 80),
+                known.join(", ")
+            ))
+            .into());
+        }
+    }
+    if !arms.is_empty() {
+        views.retain(|v| arms.contains(&v.arm().name));
+    }
+    Ok(())
+}
+
+fn tables(
+    recording: &Recording,
+    views: &[ClassView<'_>],
+    view: &View,
+    experiment: Option<&Experiment>,
+    spread: &str,
+) -> String {
+    let columns = view.columns;
+    let scan = scan::scan(recording, views);
+    let mut directions: Vec<Direction> = views.iter().map(|v| v.class.direction).collect();
+    directions.sort_unstable();
+    directions.dedup();
+    // Two arms of one recording are there to be compared; hundreds of a scan, and
+    // repeats under other seeds, have a table of their own.
+    let compared = if scan.is_some() || !spread.is_empty() {
+        String::new()
+    } else {
+        match varying(recording) {
+            Some(_) => times::diff::of_arms(recording, &directions, columns),
+            None => diff::of_arms(recording, &directions, columns).map(|text| text + "\n"),
+        }
+        .unwrap_or_default()
+    };
+    let asks = |e: &&Experiment| {
+        let shows = !e.published.is_empty() || !e.figures.is_empty();
+        shows || !e.claims.is_empty() || e.scan.is_some()
+    };
+    let Some(experiment) = experiment.filter(asks) else {
+        let mut out = compared + &terminal::render(recording, views, view);
+        if !spread.is_empty() {
+            out.push('\n');
+            out.push_str(spread.trim_end());
+            out.push('\n');
+        }
+        return out;
+    };
+    let mut out = String::new();
+    for text in [&experiment.title, &experiment.question] {
+        if !text.is_empty() {
+            for line in text.trim().lines() {
+                out.push_str(&printable(line, 1_000));
+                out.push('\n');
+            }
+            out.push('\n');
+        }
+    }
+    match &scan {
+        Some(scan) => out.push_str(&scan::render(scan, columns)),
+        None => {
+            out.push_str(&terminal::summary(views, columns));
+            out.push('\n');
+        }
+    }
+    out.push_str(&compared);
+    out.push_str(spread);
+    if !experiment.published.is_empty() {
+        out.push_str(&figures::render(experiment, views));
+        if let Some(layer) = &experiment.layer {
+            for class in views
+                .iter()
+                .filter(|v| experiment.published.iter().any(|p| p.class == v.class))
+            {
+                out.push_str(&format!(
+                    "Call graph of the {layer} layer, {}\n",
+                    class.class
+                ));
+                out.push_str(&tree::render(class, Some(layer), 0.0));
+                out.push('\n');
+            }
+        }
+    }
+    out.push_str(&figures::sweeps::render(experiment, recording, columns));
+    if view.tree || view.layer.is_some() {
+        out.push_str(&terminal::render(recording, views, view));
+        out.push('\n');
+    }
+    let judged = claims::judge(experiment, views);
+    out.push_str(&claims::render(&judged, columns));
+    out.push_str(&conclusions::knobs(recording, columns));
+    if !(view.tree || view.layer.is_some()) {
+        for line in trust::footer(recording, views) {
+            out.push_str(&terminal::wrapped(&line, columns));
+            out.push('\n');
+        }
+    }
+    out.push_str(&conclusions::render(
+        experiment,
+        &judged,
+        scan.as_ref(),
+        columns,
+    ));
+    out
+}

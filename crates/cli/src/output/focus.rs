@@ -1,0 +1,53 @@
+//! Functions by their name.
+
+use netplumb_model::recording::Recording;
+use netplumb_model::symbol::base_name;
+use netplumb_report::analysis::ClassView;
+use netplumb_report::printable;
+
+use crate::exit::Usage;
+
+/// What `render` tells of the functions of a name, in each class.
+///
+/// # Errors
+/// There is no such function.
+pub(super) fn around(
+    recording: &Recording,
+    views: &[ClassView<'_>],
+    name: &str,
+    render: impl Fn(&ClassView<'_>, u32) -> String,
+) -> anyhow::Result<String> {
+    let called = |is: &dyn Fn(&str) -> bool| -> Vec<u32> {
+        (0..recording.functions.len() as u32)
+            .filter(|f| is(&recording.functions[*f as usize].name))
+            .collect()
+    };
+    let mut matching = called(&|symbol| symbol == name);
+    if matching.is_empty() {
+        matching = called(&|symbol| base_name(symbol) == name);
+    }
+    if matching.is_empty() {
+        let mut near: Vec<(usize, &str)> = recording
+            .functions
+            .iter()
+            .map(|f| (strsim::damerau_levenshtein(name, &f.name), f.name.as_str()))
+            .collect();
+        near.sort_unstable();
+        near.dedup();
+        let near: Vec<String> = near.iter().take(3).map(|(_, n)| printable(n, 80)).collect();
+        return Err(Usage(format!(
+            "no packet got to a function `{}`; near it there are {}",
+            printable(name, 80),
+            near.join(", ")
+        ))
+        .into());
+    }
+    let mut out = String::new();
+    for function in matching {
+        for class in views {
+            out.push_str(&render(class, function));
+            out.push('\n');
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,97 @@
+//! The formats of other tools, written.
+
+use std::io::{self, IsTerminal};
+
+use netplumb_model::experiment::Experiment;
+use netplumb_model::recording::{Recording, env};
+use netplumb_report::analysis::ClassView;
+use netplumb_report::shape::{Shape, shape};
+use netplumb_report::terminal::View;
+use netplumb_report::times::{self, TimedClass};
+use netplumb_report::{callgrind, folded, markdown, pprof, speedscope, svg};
+
+use crate::args::formats::{Format, FormatArgs};
+use crate::exit::Usage;
+use crate::files::Out;
+
+/// What can be said to be wrong before anything is measured.
+///
+/// # Errors
+/// A binary format on a terminal, or a file that can't be written.
+pub(super) fn check(args: &FormatArgs) -> anyhow::Result<()> {
+    let Some((format, out)) = args.chosen() else {
+        return Ok(());
+    };
+    let out = Out::of(out)?;
+    if out.is_stdout() && format == Format::Pprof && io::stdout().is_terminal() {
+        return Err(Usage(
+            "a pprof profile is binary, and this is a terminal: give it a file, as in \
+                 `--pprof out.pb.gz`, or a pipe"
+                .into(),
+        )
+        .into());
+    }
+    out.try_out()
+}
+
+/// Write what was asked for; false if nothing was.
+///
+/// # Errors
+/// It can't be written.
+pub(super) fn write(
+    args: &FormatArgs,
+    recording: &Recording,
+    views: &[ClassView<'_>],
+    experiment: Option<&Experiment>,
+    view: &View,
+    times: &[TimedClass<'_>],
+) -> anyhow::Result<bool> {
+    let Some((format, out)) = args.chosen() else {
+        return Ok(false);
+    };
+    can_be(format, recording, views)?;
+    let layer = view.layer.as_deref();
+    let bytes = match format {
+        Format::Folded => folded::render(views).into_bytes(),
+        Format::Callgrind => callgrind::render(recording, views).into_bytes(),
+        Format::Pprof => pprof::render(recording, views),
+        Format::Speedscope => {
+            let name = recording.environment.get(env::NAME);
+            let title = match experiment.map(|e| e.title.as_str()) {
+                Some(title) if !title.is_empty() => title,
+                _ => name.map_or("plumb", |n| n),
+            };
+            speedscope::render(views, title, env!("CARGO_PKG_VERSION")).into_bytes()
+        }
+        Format::Svg => svg::render(recording, views, experiment, layer).into_bytes(),
+        Format::Markdown if shape(recording) == Shape::Times => {
+            times::markdown::render(recording, times, view).into_bytes()
+        }
+        Format::Markdown => markdown::render(recording, views, experiment, view).into_bytes(),
+        Format::OpenMetrics => times::openmetrics::render(recording, times).into_bytes(),
+        Format::Perfetto => times::trace::render(recording).into_bytes(),
+    };
+    Out::of(out)?.write(&bytes)?;
+    Ok(true)
+}
+/// Whether there is anything to be written in a format.
+fn can_be(format: Format, recording: &Recording, views: &[ClassView<'_>]) -> anyhow::Result<()> {
+    let timed = shape(recording) == Shape::Times;
+    let why = match format {
+        Format::OpenMetrics if !timed => {
+            "the recording has costs and no times of calls, so there is no histogram; `--csv` and `--json` have \
+             its figures"
+        }
+        Format::Perfetto if recording.steps.is_empty() => {
+            "the recording has no packet that was told one by one: `plumb path --one-packet` records some"
+        }
+        Format::Folded | Format::Callgrind | Format::Pprof | Format::Speedscope | Format::Svg
+            if timed && views.is_empty() =>
+        {
+            "the recording has no times of functions, and stages are no calls; `--openmetrics`, `--markdown`, \
+             `--csv` and `--json` have them"
+        }
+        _ => return Ok(()),
+    };
+    Err(Usage(why.into()).into())
+}

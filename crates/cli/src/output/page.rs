@@ -1,0 +1,128 @@
+//! `--html` and `--open`: a recording, or a comparison, as a page.
+
+use std::fs::Permissions;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use netplumb_model::class::Direction;
+use netplumb_model::experiment::Experiment;
+use netplumb_model::recording::Recording;
+use netplumb_report::html;
+use netplumb_report::shape::{Shape, shape};
+use netplumb_report::{rates, times};
+use tempfile::Builder;
+
+use super::browser::{browsers, open};
+use super::costs::shown_classes;
+use super::part;
+use crate::args::page::PageArgs;
+use crate::exit::Usage;
+use crate::files::Out;
+
+/// What can be said to be wrong before anything is measured.
+///
+/// # Errors
+/// A file that can't be written, or no browser.
+pub(crate) fn check(args: &PageArgs) -> anyhow::Result<()> {
+    if let Some(out) = &args.html {
+        target(args, out)?.try_out()?;
+    }
+    if args.open && browsers().is_empty() {
+        return Err(Usage(
+            "there is no browser here to --open the page with: name one in $BROWSER, or write \
+             the page with --html OUT and open it elsewhere"
+                .into(),
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// Where the page goes, which has to be a file if it is to be opened.
+fn target(args: &PageArgs, out: &Path) -> anyhow::Result<Out> {
+    let target = Out::of(out)?;
+    if args.open && !target.is_file() {
+        return Err(Usage(format!(
+            "--open: {} keeps nothing that a browser could open: name a file",
+            out.display()
+        ))
+        .into());
+    }
+    Ok(target)
+}
+
+/// Make the page of a recording, and say where it is.
+///
+/// # Errors
+/// It can't be written or opened, or nothing of what was asked for is in the
+/// recording.
+pub(crate) fn write(
+    args: &PageArgs,
+    recording: &Recording,
+    directions: &[Direction],
+    arms: &[String],
+) -> anyhow::Result<()> {
+    if !args.wanted() {
+        return Ok(());
+    }
+    let experiment = match recording.experiment_toml.as_str() {
+        "" => None,
+        text => Some(Experiment::parse(text)?),
+    };
+    if shape(recording) == Shape::Rates {
+        let page = rates::page::of_recording(recording, experiment.as_ref());
+        return put(args, &html::render(&page));
+    }
+    if let [_, _, ..] = recording.instruments()[..] {
+        return Err(part::several(&recording.instruments()));
+    }
+    if shape(recording) == Shape::Times {
+        let views = super::times::asked(recording, directions, arms)?;
+        let page = times::page::page(recording, &views, experiment.as_ref());
+        return put(args, &html::render(&page));
+    }
+    let views = shown_classes(recording, directions, arms)?;
+    let page = html::report_page(recording, &views, experiment.as_ref());
+    put(args, &html::render(&page))
+}
+
+/// Write a page, say where it is, and open it if that was asked for.
+///
+/// # Errors
+/// It can't be written or opened.
+pub(crate) fn put(args: &PageArgs, page: &str) -> anyhow::Result<()> {
+    let path = match &args.html {
+        Some(out) => {
+            let target = target(args, out)?;
+            target.write(page.as_bytes())?;
+            if target.is_stdout() {
+                eprintln!("the page is on the standard output");
+                return Ok(());
+            }
+            out.clone()
+        }
+        None => temporary(page)?,
+    };
+    eprintln!("the page is {}", path.display());
+    if args.open { open(&path) } else { Ok(()) }
+}
+
+/// The page in a file that only its owner can read, and that stays.
+fn temporary(page: &str) -> anyhow::Result<PathBuf> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute() && folder.is_dir());
+    let folder = runtime.unwrap_or_else(std::env::temp_dir);
+    let mut file = Builder::new()
+        .prefix("plumb-")
+        .suffix(".html")
+        .permissions(Permissions::from_mode(0o600))
+        .tempfile_in(&folder)
+        .with_context(|| format!("can't write the page to {}", folder.display()))?;
+    file.write_all(page.as_bytes())
+        .with_context(|| format!("can't write the page to {}", folder.display()))?;
+    let (_, path) = file.keep().context("can't keep the page")?;
+    Ok(path)
+}
