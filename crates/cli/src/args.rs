@@ -1,5 +1,4 @@
-//! What is typed: the arguments that commands share. They know of no command, and carry
-//! nothing out.
+//! The arguments that several commands share. They import no command, and run nothing.
 
 pub(crate) mod command;
 pub(crate) mod formats;

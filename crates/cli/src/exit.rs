@@ -1,5 +1,5 @@
-//! Exit codes: 0 good, 1 failed, 2 usage, 3 can't measure that here, 4 measured and
-//! worse.
+//! Exit codes: 0 success, 1 failure, 2 usage error, 3 not supported on this machine, 4 worse
+//! (`diff --fail-if-worse`).
 
 use netplumb_engine::EngineError;
 use netplumb_engine::NicError;
@@ -14,19 +14,19 @@ use netplumb_paths::PathError;
 use netplumb_store::StoreError;
 use netplumb_workload::frames::GeneratorError;
 
-/// Measured, and worse than was allowed.
+/// Worse than `--fail-if-worse` allows.
 pub(crate) const WORSE: u8 = 4;
 
 /// How a command failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// It tried, and could not.
+    /// It failed.
     Failed,
-    /// It was asked for what there is not.
+    /// A usage error.
     Usage,
-    /// This machine can't measure that.
+    /// Not supported on this machine.
     CannotHere,
-    /// Ctrl-C, or another signal that asks for an end.
+    /// Ended by Ctrl-C, or another signal.
     Interrupted,
 }
 
@@ -41,7 +41,7 @@ impl Failure {
         }
     }
 
-    /// What kind of failure an error is.
+    /// The kind of an error.
     pub(crate) fn of(error: &anyhow::Error) -> Failure {
         if error.downcast_ref::<Usage>().is_some()
             || error.downcast_ref::<ExperimentError>().is_some()
@@ -103,8 +103,8 @@ impl Failure {
     }
 }
 
-/// An error in words, with those causes that its own words leave out.
-pub(crate) fn told(error: &anyhow::Error) -> String {
+/// The message of an error, with the causes that it does not include.
+pub(crate) fn message(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {
@@ -115,12 +115,12 @@ pub(crate) fn told(error: &anyhow::Error) -> String {
     text
 }
 
-/// An error of usage: what was asked for, and what could be.
+/// A usage error: what is wrong, and what is expected.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// What was asked for can't be measured in this way: why, and what can be.
+/// Not supported on this machine, or in this lab: why, and what is.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct CannotHere(pub(crate) String);

@@ -1,5 +1,4 @@
-//! An experiment, carried out: whatever a file or a command line asks for comes here, and is
-//! lowered to what the engine takes. Nothing else knows the engine's plans.
+//! Runs experiments, from files and command lines alike. Nothing else makes the engine's plans.
 
 mod command;
 mod cost;
@@ -23,10 +22,10 @@ use crate::exit::{CannotHere, Usage};
 use crate::rights;
 pub(crate) use how::{How, Shown};
 
-/// Check, measure and show.
+/// Check an experiment, run it, and print the result.
 ///
 /// # Errors
-/// What can't be carried out, and what kept it from measuring.
+/// The experiment can't be run, or it failed.
 pub(crate) fn run(
     experiment: &Experiment,
     mut how: How<'_>,
@@ -38,8 +37,8 @@ pub(crate) fn run(
     how.options.seeds = experiment.blocks.seeds;
     let asked = instruments::chosen(experiment)?;
     if asked.len() > 1 && kind != Kind::Frames && how.is_one_output() {
-        let why = "several instruments have no such output together: leave it out, and take it of \
-                   one of them afterwards, with `plumb report FILE --clock CLOCK`";
+        let why = "this output has a single instrument: leave it out, and write it afterwards for \
+                   each one, with `plumb report FILE --clock CLOCK`";
         return Err(Usage(why.into()).into());
     }
     if kind == Kind::Frames {
@@ -61,7 +60,7 @@ pub(crate) fn run(
     };
     let source = lower::source(experiment, &how)?;
     if let (Source::Traffic(_), [_, _, ..]) = (&source, specs.as_slice()) {
-        let why = "traffic of others is watched by one instrument at a time: leave one";
+        let why = "only one instrument at a time can measure the traffic of this machine";
         return Err(CannotHere(why.into()).into());
     }
     let by = (!asked.is_empty(), instruments::stages_share(experiment));

@@ -1,4 +1,5 @@
-//! Files that people name: written where that harms nothing, and read with a bound.
+//! Files named by users: written only where that overwrites nothing valuable, and read up to a
+//! limit.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -13,7 +14,7 @@ use netplumb_store::target::{Contents, Target, TargetError};
 
 use crate::exit::Usage;
 
-/// Where a file goes that is no recording.
+/// The target of an output that is not a recording.
 #[derive(Debug)]
 pub(crate) struct Out {
     target: Target,
@@ -22,15 +23,15 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    /// What a name stands for.
+    /// The target of a name.
     ///
     /// # Errors
-    /// It takes no file, or it is a recording: that is one command's input, and easily given
-    /// as its output too.
+    /// It can't be written to, or it is a recording, which is an input and easily given as an
+    /// output by mistake.
     pub(crate) fn of(path: &Path) -> anyhow::Result<Out> {
         let target = Target::of(path).map_err(|error| match error {
             TargetError::Unfit { path, what } => Usage(format!(
-                "can't write {}: it is {what}; it takes a file or a pipe",
+                "can't write {}: it is {what}; expected a file or a pipe",
                 shown(&path)
             ))
             .into(),
@@ -39,8 +40,8 @@ impl Out {
         let contents = target.contents().map_err(|e| cannot_write(path, e))?;
         if matches!(contents, Contents::Recording | Contents::Database) {
             return Err(Usage(format!(
-                "{} is a recording, and would be overwritten; give another name, and name the \
-                 recording to be read before the option",
+                "{} is a recording, and would be overwritten; give another name, and the recording \
+                 to read before the option",
                 shown(path)
             ))
             .into());
@@ -56,12 +57,12 @@ impl Out {
         self.target == Target::Stdout
     }
 
-    /// Whether it has a name when it is written.
+    /// Whether it is a file on disk.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self.target, Target::New(_) | Target::File(_))
     }
 
-    /// Whether it could be written: leaves nothing behind.
+    /// Check that it can be written, leaving nothing behind.
     ///
     /// # Errors
     /// It can't.
@@ -81,9 +82,9 @@ impl Out {
         }
         let mut stdout = io::stdout();
         match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-            // A reader that has seen enough (`| head`) is no error.
+            // A closed pipe (`| head`) is no error.
             Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-                Err(e).context("can't write to the standard output")
+                Err(e).context("can't write to standard output")
             }
             _ => Ok(()),
         }
@@ -98,30 +99,30 @@ fn shown(path: &Path) -> String {
     printable(&path.display().to_string(), 400)
 }
 
-/// How long a pipe may be silent before it counts as one that nobody writes to.
+/// How long to wait for data from a pipe.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A file's bytes, if they are not more than `most`. A pipe is read too.
+/// The bytes of a file or pipe, at most `most`.
 ///
 /// # Errors
-/// It can't be read, is too long, or no file.
+/// It can't be read, is too large, or is neither a file nor a pipe.
 pub(crate) fn read(path: &Path, most: u64, what: &str) -> anyhow::Result<Vec<u8>> {
-    let told = || format!("{}: can't read it", shown(path));
-    // To open a pipe would be to wait for who writes to it.
+    let what_failed = || format!("can't read {}", shown(path));
+    // Opening a pipe would block until it is opened for writing.
     let mut file = File::options()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
         .open(path)
-        .with_context(told)?;
-    let kind = file.metadata().with_context(told)?.file_type();
+        .with_context(what_failed)?;
+    let kind = file.metadata().with_context(what_failed)?.file_type();
     if !kind.is_file() && !kind.is_fifo() {
         let is = if kind.is_dir() {
-            "a folder"
+            "a directory"
         } else {
             "a device"
         };
         return Err(Usage(format!(
-            "{}: it is {is}, and no file of {what}",
+            "{}: is {is}; expected a file of {what}",
             shown(path)
         ))
         .into());
@@ -132,10 +133,10 @@ pub(crate) fn read(path: &Path, most: u64, what: &str) -> anyhow::Result<Vec<u8>
     } else {
         from_pipe(&mut file, most, &mut bytes)
     }
-    .with_context(told)?;
+    .with_context(what_failed)?;
     if bytes.len() as u64 > most {
         return Err(Usage(format!(
-            "{}: more than {} are too many for {what}",
+            "{}: larger than {}, the limit for {what}",
             shown(path),
             size(most)
         ))
@@ -147,13 +148,13 @@ pub(crate) fn read(path: &Path, most: u64, what: &str) -> anyhow::Result<Vec<u8>
 /// A file's text, as [`read`].
 ///
 /// # Errors
-/// As [`read`]; it is no UTF-8.
+/// As [`read`]; it is not UTF-8.
 pub(crate) fn read_text(path: &Path, most: u64, what: &str) -> anyhow::Result<String> {
     String::from_utf8(read(path, most, what)?)
-        .map_err(|_| anyhow!("{}: can't read it: it is not UTF-8", shown(path)))
+        .map_err(|_| anyhow!("can't read {}: not valid UTF-8", shown(path)))
 }
 
-/// Whether nothing of a file may be shown in a message: as root one reads what others may not.
+/// Whether messages must not quote a file: root reads files that others may not.
 pub(crate) fn is_private(path: &Path) -> bool {
     // SAFETY: takes nothing and cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
@@ -162,7 +163,7 @@ pub(crate) fn is_private(path: &Path) -> bool {
 
 /// Said in place of what is wrong with such a file.
 pub(crate) const PRIVATE: &str =
-    "something is wrong with it, and as others may not read this file, nothing of it is shown";
+    "invalid; details are not shown, since other users may not read this file";
 
 fn from_pipe(pipe: &mut File, most: u64, bytes: &mut Vec<u8>) -> io::Result<usize> {
     let mut buffer = [0; 1 << 16];
@@ -192,7 +193,7 @@ fn wait_for(pipe: &File) -> io::Result<()> {
         let ready = unsafe { libc::poll(&raw mut ask, 1, left.as_millis() as i32) };
         match ready {
             0 => {
-                let why = format!("nothing came out of this pipe in {} s", PATIENCE.as_secs());
+                let why = format!("no data from this pipe for {} s", PATIENCE.as_secs());
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
             n if n > 0 => return Ok(()),

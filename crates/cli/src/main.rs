@@ -4,8 +4,8 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
-/// As in the standard library, for a terminal: file names, experiments and guests have words
-/// in what is said here, and none of them is to move its cursor or name its window.
+/// As in the standard library, without control characters: messages quote file names,
+/// experiments and guests, none of which may move the terminal's cursor or set its title.
 macro_rules! eprintln {
     ($($text:tt)*) => {
         ::std::eprintln!("{}", ::netplumb_report::printable_lines(&::std::format!($($text)*)))
@@ -38,12 +38,13 @@ use exit::Failure;
 #[global_allocator]
 static ALLOCATOR: memory::OrExit = memory::OrExit;
 
-/// What a packet's path costs in the Linux kernel, function by function, to the
-/// instruction. The same answer twice.
+/// Measure what a packet costs in the Linux kernel, function by function. Instruction counts
+/// are repeatable.
 #[derive(Debug, Parser)]
 #[command(name = "plumb", version, arg_required_else_help = true)]
 struct Cli {
-    /// Where kernels are kept [default: the user's cache folder]
+    /// Directory for guest kernels and saved guest states [default: $XDG_CACHE_HOME/netplumb or
+    /// ~/.cache/netplumb]
     #[arg(
         long,
         global = true,
@@ -58,25 +59,25 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// What a packet's path costs, function by function
+    /// Measure what a packet costs, function by function
     Path(Box<commands::path::PathArgs>),
-    /// How fast packets go, by which path
+    /// Measure packet rates by data path (XDP, tc, nftables, sockets, routing and others)
     #[command(subcommand)]
     Bench(commands::bench::BenchCommand),
     /// Run an experiment file
     Run(commands::run::RunArgs),
-    /// Print a recording again
+    /// Print the report of a recording
     Report(commands::report::ReportArgs),
-    /// What changed between two recordings, or two arms of one
+    /// Compare two recordings, or the arms of one
     Diff(commands::diff::DiffArgs),
-    /// What this machine can measure, and in which lab
+    /// Check what this machine can measure, in each lab (vm, netns, host)
     Doctor(commands::doctor::DoctorArgs),
-    /// The kernels that guests can boot
+    /// Manage the kernels that guests boot
     #[command(subcommand)]
     Kernel(commands::kernel::KernelCommand),
-    /// Print completions for a shell
+    /// Print a completion script for a shell
     Completions(commands::manual::CompletionsArgs),
-    /// Write manual pages, one for each command
+    /// Write man pages, one for each command
     Man(commands::manual::ManArgs),
 }
 
@@ -88,7 +89,7 @@ fn main() -> ExitCode {
         netplumb_engine::guest::be_init();
         return ExitCode::FAILURE;
     }
-    // A limit on the size of files is an error to be told, not a signal to die of.
+    // A limit on the size of files is reported as an error; it does not kill.
     // SAFETY: to ignore a signal takes no handler.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let cli = Cli::parse();
@@ -96,7 +97,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             let failure = Failure::of(&error);
-            eprintln!("plumb: {}", exit::told(&error));
+            eprintln!("plumb: {}", exit::message(&error));
             ExitCode::from(failure.code())
         }
     }

@@ -1,18 +1,18 @@
-//! Where memory is limited (`ulimit -v`, setrlimit(2)) a run ends with an error in words, not
-//! by a signal.
+//! With limited memory (`ulimit -v`, setrlimit(2)) a run ends with an error message, not by a
+//! signal.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
 use crate::exit::CannotHere;
 
-/// The system's, and an exit where it has no more. `std` would abort, and leave a core.
+/// The system allocator, and an exit if it fails. `std` would abort, and dump core.
 pub(crate) struct OrExit;
 
-/// An exit code: it tried, and could not.
+/// The exit code of a failure.
 const FAILED: i32 = 1;
 
-// SAFETY: every call is the system allocator's, with the arguments that we were given; what
-// it returns is returned, and null never.
+// SAFETY: every call is passed to the system allocator with its arguments; what it returns is
+// returned, and never null.
 unsafe impl GlobalAlloc for OrExit {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
@@ -37,7 +37,8 @@ unsafe impl GlobalAlloc for OrExit {
 
 fn there(at: *mut u8) -> *mut u8 {
     if at.is_null() {
-        const TOLD: &str = "plumb: out of memory: allow more (`ulimit -v`), or end what uses it\n";
+        const TOLD: &str =
+            "plumb: out of memory: raise the limit (`ulimit -v`), or stop other programs\n";
         // SAFETY: bytes that outlive the calls, which allocate nothing and take no lock.
         unsafe {
             libc::write(libc::STDERR_FILENO, TOLD.as_ptr().cast(), TOLD.len());
@@ -47,10 +48,10 @@ fn there(at: *mut u8) -> *mut u8 {
     at
 }
 
-/// What a run takes of addresses before it has begun: threads' stacks, and an arena for each.
+/// The address space that a run needs at its start: stacks of threads, and an arena for each.
 const MEASURING_BYTES: u64 = 512 << 20;
 
-/// Whether a run can begin. Below that threads can't be started, in ours and in QEMU.
+/// Check the limit: below it plumb and QEMU can't start threads.
 ///
 /// # Errors
 /// The limit is lower.
@@ -65,8 +66,8 @@ pub(crate) fn check() -> Result<(), CannotHere> {
         return Ok(());
     }
     Err(CannotHere(format!(
-        "`ulimit -v` allows {} MiB of addresses, and to measure takes {}, a guest 2 GiB: allow \
-         more, with `ulimit -v unlimited` say",
+        "the limit on address space (`ulimit -v`) is {} MiB; measuring needs {} MiB, and a guest \
+         2 GiB: raise it, as with `ulimit -v unlimited`",
         limit.rlim_cur >> 20,
         MEASURING_BYTES >> 20,
     )))

@@ -1,4 +1,4 @@
-//! What is printed of a recording, or written for other programs. It knows of no command.
+//! Prints recordings, and writes them for other programs. It imports no command.
 
 mod browser;
 mod costs;

@@ -1,4 +1,4 @@
-//! Progress on the terminal's error output; plain lines where it is none.
+//! Progress on standard error: a bar on a terminal, else plain lines.
 
 use std::io::IsTerminal;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use netplumb_engine::Progress;
 use netplumb_report::{printable, printable_lines};
 
-/// Tells what an experiment is at.
+/// Prints the progress of an experiment.
 #[derive(Debug)]
 pub(crate) struct Teller {
     bar: Option<ProgressBar>,
@@ -18,7 +18,7 @@ pub(crate) struct Teller {
 }
 
 impl Teller {
-    /// A teller for standard error.
+    /// On standard error.
     pub(crate) fn new(quiet: bool) -> Self {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new(0);
@@ -39,14 +39,14 @@ impl Teller {
         }
     }
 
-    /// Take one event.
+    /// Print an event.
     pub(crate) fn tell(&self, event: Progress) {
         if self.quiet {
             return;
         }
         let line = match &event {
             Progress::Booting { kernel, link } => {
-                format!("booting {kernel} for {link}, once: it is saved")
+                format!("booting {kernel} for link {link}, to save its state")
             }
             Progress::Ready { after } => {
                 format!("booted and saved in {:.1} s", after.as_secs_f64())
@@ -78,7 +78,7 @@ impl Teller {
         }
     }
 
-    /// Leave the terminal to somebody else, from now on.
+    /// Print nothing more: the terminal is used otherwise.
     pub(crate) fn hide(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -86,7 +86,7 @@ impl Teller {
         }
     }
 
-    /// Leave the terminal clean.
+    /// Clear the bar.
     pub(crate) fn done(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! Running a plan into a recording, whatever it measures.
+//! Runs a plan, and writes its recording.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,8 +19,7 @@ use crate::signals;
 /// Layer rules are some hundred lines.
 const MAX_LAYERS_BYTES: u64 = 1 << 20;
 
-/// What came of a run: the recording as far as it got, and the error that ended
-/// it early, if one did.
+/// The result of a run: what was recorded, and the error that ended it early, if one did.
 pub(crate) struct Outcome {
     pub(crate) recording: Recording,
     pub(crate) error: Option<anyhow::Error>,
@@ -32,7 +31,7 @@ fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get().min(MOST))
 }
 
-/// The recording to go on with, if there is one.
+/// The recording to resume, if it exists.
 fn taken_up(
     path: &Path,
     experiment_toml: &str,
@@ -44,8 +43,8 @@ fn taken_up(
     let recording = netplumb_store::read(path)?;
     if recording.experiment_toml != experiment_toml {
         return Err(Usage(format!(
-            "{}: it is of another experiment, or the experiment's file has changed since: \
-             run it without --resume",
+            "{}: recorded by another experiment, or the experiment file has changed since: run it \
+             without --resume",
             path.display()
         ))
         .into());
@@ -57,7 +56,7 @@ fn taken_up(
         .is_some_and(|q| q != clock)
     {
         return Err(Usage(format!(
-            "{}: it was measured {} --quick",
+            "{}: recorded {} --quick: resume it in the same way",
             path.display(),
             if options.quick { "without" } else { "with" }
         ))
@@ -69,8 +68,7 @@ fn taken_up(
 /// Run in guests.
 ///
 /// # Errors
-/// Only what keeps it from starting: later errors are in the outcome, beside what
-/// was measured before.
+/// Only those before the start: later ones are in the outcome, beside what was measured.
 pub(crate) fn record(
     run: &GuestRun,
     name: &str,
@@ -92,14 +90,14 @@ pub(crate) fn record(
     let more = plan.arms.len() > 1 && !outcome.recording.blocks.is_empty();
     if outcome.error.is_some() && more && !options.quiet {
         eprintln!(
-            "what was measured is in {}: the same command with --resume goes on from there",
+            "what was measured is in {}: repeat the command with --resume to continue",
             path_of(name, options).display()
         );
     }
     Ok(outcome)
 }
 
-/// Where a recording goes.
+/// The file of a recording.
 fn path_of(name: &str, options: &RunOptions) -> PathBuf {
     options
         .output
@@ -165,15 +163,15 @@ pub(crate) fn record_by(
         cancel,
     };
     let teller = Teller::new(options.quiet);
-    // A disk that fills up must not cost what is measured afterwards: the first
-    // error is kept and told at the end, when the figures have been printed.
+    // A full disk must not lose what is measured afterwards: the first error is kept, and
+    // reported at the end, when the figures have been printed.
     let mut unsaved = None;
     let result = measure(
         &engine_options,
         &mut recording,
         &mut |recording| {
-            // Made with the first block: a guest that does not come up leaves no
-            // file, and an earlier recording where it is.
+            // Created with the first block: a guest that does not boot leaves no file, and does
+            // not replace an earlier recording.
             if recording.blocks.is_empty() || unsaved.is_some() {
                 return Ok(());
             }
@@ -203,7 +201,7 @@ pub(crate) fn record_by(
             eprintln!("recorded in {}", path.display());
         }
         if let Some(kept) = writer.as_ref().and_then(Writer::kept) {
-            eprintln!("the recording that was there is {} now", kept.display());
+            eprintln!("renamed the existing recording to {}", kept.display());
         }
     }
     Ok(Outcome { recording, error })

@@ -1,4 +1,4 @@
-//! What a process needs to be allowed for each lab.
+//! The privileges that each lab needs.
 
 use std::fs;
 
@@ -13,14 +13,14 @@ const SYS_ADMIN: (u32, &str) = (21, "CAP_SYS_ADMIN");
 const PERFMON: (u32, &str) = (38, "CAP_PERFMON");
 const BPF: (u32, &str) = (39, "CAP_BPF");
 
-/// Check that the process may do what the lab takes.
+/// Check that the process has the capabilities that the lab needs.
 ///
 /// # Errors
-/// It may not: which capabilities it lacks, and how to get them.
+/// Those that it lacks, and how to get them.
 pub(crate) fn check(lab: Lab) -> Result<(), CannotHere> {
     match missing(lab, effective().unwrap_or(0)).as_slice() {
         [] => Ok(()),
-        missing => Err(CannotHere(told(lab, missing))),
+        missing => Err(CannotHere(message(lab, missing))),
     }
 }
 
@@ -31,7 +31,7 @@ fn effective() -> Option<u64> {
 
 fn missing(lab: Lab, effective: u64) -> Vec<&'static str> {
     let has = |(number, _): (u32, &str)| effective >> number & 1 == 1;
-    // As the kernel has it: who has CAP_SYS_ADMIN has these two.
+    // As in the kernel: CAP_SYS_ADMIN implies these two.
     let mut needed = vec![(BPF, true), (PERFMON, true), (NET_ADMIN, false)];
     if lab == Lab::Netns {
         needed.push((SYS_ADMIN, false));
@@ -44,19 +44,19 @@ fn missing(lab: Lab, effective: u64) -> Vec<&'static str> {
     lacking.map(|((_, name), _)| name).collect()
 }
 
-fn told(lab: Lab, missing: &[&str]) -> String {
+fn message(lab: Lab, missing: &[&str]) -> String {
     let (name, file) = match lab {
         Lab::Netns => ("netns", "cap_bpf,cap_perfmon,cap_net_admin,cap_sys_admin"),
         _ => ("host", "cap_bpf,cap_perfmon,cap_net_admin"),
     };
     let mut text = format!(
-        "the lab `{name}` needs {}, which this process does not have: run it as root (sudo plumb \
-         ...), or give the program what it needs: sudo setcap {file}+ep $(command -v plumb)",
+        "the {name} lab needs {}, which this process lacks: run it as root (sudo plumb ...), or \
+         grant the capabilities: sudo setcap {file}+ep $(command -v plumb)",
         missing.join(", ")
     );
     if lab == Lab::Netns {
         text.push_str(
-            "; CAP_SYS_ADMIN is for making network namespaces; the vm lab needs none of them",
+            "; CAP_SYS_ADMIN is needed to make network namespaces; the vm lab needs none of them",
         );
     } else {
         text.push_str("; the vm lab needs none of them");
@@ -64,9 +64,9 @@ fn told(lab: Lab, missing: &[&str]) -> String {
     text
 }
 
-/// That a bench needs root.
-pub(crate) const NO_ROOT: &str = "a bench makes network namespaces and loads programs into the kernel, which \
-                       takes root: run it with sudo";
+/// The error that a bench needs root.
+pub(crate) const NO_ROOT: &str = "a bench needs root, to make network namespaces and load BPF programs: run it \
+                       with sudo";
 
 /// Whether we are root.
 pub(crate) fn is_root() -> bool {
@@ -89,6 +89,6 @@ mod tests {
         );
         assert_eq!(missing(Lab::Host, 1 << 21), ["CAP_NET_ADMIN"]);
         assert!(missing(Lab::Host, 1 << 12 | 1 << 38 | 1 << 39).is_empty());
-        assert!(told(Lab::Host, &["CAP_BPF"]).contains("setcap"));
+        assert!(message(Lab::Host, &["CAP_BPF"]).contains("setcap"));
     }
 }

@@ -1,7 +1,7 @@
-//! The signals that end a run: by Ctrl-C, by `kill`, by a terminal that goes away.
+//! The signals that end a run: SIGINT (Ctrl-C), SIGTERM and SIGHUP.
 //!
-//! The first asks for an end, and what was changed is restored; a second ends at once. What
-//! has to be cleaned up then is left to the next run, and QEMU ends with us in any case.
+//! The first one ends the run in order, and restores what was changed; a second one ends it at
+//! once, and leaves the cleanup to the next run. QEMU ends with plumb in any case.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,25 +10,25 @@ use std::sync::{Arc, OnceLock};
 use libc::{SIGHUP, SIGINT, SIGTERM, c_int};
 use signal_hook::flag;
 
-/// What a shell adds to a signal's number for the exit code.
+/// The exit code of a signal, as in shells, is this plus its number.
 const OF_SIGNALS: c_int = 128;
 
-/// The signal that came, 0 if none did.
+/// The signal that was received, or 0.
 static CAME: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// Watch for them from now on: a flag that the first one sets.
+/// Install handlers; returns a flag that the first signal sets.
 ///
 /// # Errors
-/// The system would not.
+/// They can't be installed.
 pub(crate) fn watch() -> io::Result<Arc<AtomicBool>> {
     let cancel = Arc::new(AtomicBool::new(false));
     let came = CAME.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // Who started us by `nohup` wants us to go on.
+        // Ignored by `nohup`: the run has to go on.
         if signal == SIGHUP && is_ignored(signal) {
             continue;
         }
-        // In this order: the second one finds the flag set.
+        // In this order: the second signal finds the flag set.
         flag::register_conditional_shutdown(signal, OF_SIGNALS + signal, Arc::clone(&cancel))?;
         flag::register_usize(signal, Arc::clone(came), signal as usize)?;
         flag::register(signal, Arc::clone(&cancel))?;
@@ -36,8 +36,8 @@ pub(crate) fn watch() -> io::Result<Arc<AtomicBool>> {
     Ok(cancel)
 }
 
-/// The exit code of what was interrupted: as a shell has it for a process that the signal
-/// ended. A key is as good as Ctrl-C.
+/// The exit code of an interrupted run, as in shells for a process killed by the signal. The
+/// key that ends the live view counts as Ctrl-C.
 pub(crate) fn exit_code() -> u8 {
     let came = CAME.get().map_or(0, |came| came.load(Ordering::Relaxed));
     let signal = match came {

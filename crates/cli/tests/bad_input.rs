@@ -404,11 +404,11 @@ fn words_that_a_recording_does_not_have() {
     place
         .run("report good.plumb --focus ip_outptu")
         .code(2)
-        .says(&["ip_outptu", "near it", "ip_output"]);
+        .says(&["ip_outptu", "similar names", "ip_output"]);
     place
         .run("report good.plumb --layer netwrok")
         .code(2)
-        .says(&["`netwrok` is no layer", "network"]);
+        .says(&["invalid layer `netwrok`", "network"]);
     place
         .run("report good.plumb --direction ack")
         .code(2)
@@ -527,15 +527,15 @@ fn files_without_an_end() {
     for (words, code, said) in [
         ("run /dev/zero", 2, &["/dev/zero", "a device"][..]),
         ("run huge", 2, &["huge", "1 MiB"]),
-        ("run pipe", 1, &["pipe", "nothing came"]),
+        ("run pipe", 1, &["pipe", "no data"]),
         ("path --layers /dev/zero", 2, &["/dev/zero", "a device"]),
         ("path --layers huge", 2, &["huge", "1 MiB"]),
-        ("path --layers pipe", 1, &["pipe", "nothing came"]),
+        ("path --layers pipe", 1, &["pipe", "no data"]),
         ("run module.toml", 2, &["pipe", "a regular file"]),
         ("kernel add pipe", 2, &["pipe"]),
         ("kernel add /dev/zero", 2, &["/dev/zero"]),
         ("bench verify /dev/zero", 2, &["/dev/zero", "a device"]),
-        ("bench verify pipe", 1, &["pipe", "nothing came"]),
+        ("bench verify pipe", 1, &["pipe", "no data"]),
         ("bench verify huge", 2, &["huge", "64 MiB"]),
         (
             "report /dev/zero",
@@ -605,7 +605,7 @@ fn a_limit_on_memory() {
     }
 }
 
-/// Check that rules are read from below the experiment's folder alone, wherever links lead,
+/// Check that rules are read from below the experiment's directory alone, wherever links lead,
 /// and that no message has a line of another file.
 #[test]
 fn rules_from_elsewhere() {
@@ -631,7 +631,8 @@ fn rules_from_elsewhere() {
             format!("name = \"x\"\n[knobs]\nnft = {{ file = \"{name}\" }}\n"),
         );
         let ran = place.run("run experiment/x.toml");
-        ran.code(2).says(&[name, "below the experiment's folder"]);
+        ran.code(2)
+            .says(&[name, "below the experiment's directory"]);
         assert!(!ran.stderr.contains("secret:1"), "{ran:?}");
     }
 }
@@ -683,7 +684,7 @@ fn words_that_make_no_sense() {
         ),
         (
             "path --sysctl net.core.x=1 --sysctl net.core.x=2 -- true",
-            &["--sysctl", "one level"],
+            &["--sysctl", "only one value"],
         ),
         ("path --size 10ms", &["`ms` is no unit of bytes"]),
         ("path --packets 0", &["--packets"]),

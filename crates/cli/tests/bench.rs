@@ -301,7 +301,7 @@ fn as_root_a_path_that_died() {
     place
         .run(&format!("{diff} --fail-if-worse 5%"))
         .code(4)
-        .says(&["nft-raw", "no valid block after"]);
+        .says(&["nft-raw", "no valid block in AFTER"]);
     place.nothing_runs();
 }
 

@@ -264,7 +264,7 @@ int main(void) {
     command.args(["--peer", "./answer", "--", "./ask"]);
     let ran = common::Running::start(&mut command).finish();
     // It did what it should, and ended with a code of its own.
-    ran.code(1).says(&["./ask ended with code 7"]);
+    ran.code(1).says(&["./ask exited with code 7"]);
     assert!(ran.stdout.starts_with("how do you do\n"), "{}", ran.stdout);
     let recording = place.recording("path.plumb");
     check_sums(&recording);
@@ -289,7 +289,7 @@ fn files_left_behind() {
     place
         .run("path -q -- cat /dev/null data")
         .code(1)
-        .says(&["`data` is a file here", "--with data"]);
+        .says(&["`data` is not in the guest", "--with data"]);
     let ran = place.run("path -q --with data -- cat /dev/null data");
     ran.code(0);
     assert!(ran.stdout.starts_with("how do you do\n"), "{}", ran.stdout);
@@ -383,13 +383,13 @@ fn commands_that_end_badly() {
             "#include <unistd.h>\nint main(void) { if (fork()) return 0; setsid(); \
              if (fork()) return 0; for (;;) pause(); }",
             "path -q -- ./away",
-            &["left processes behind", "away"],
+            &["left processes running", "away"],
         ),
         (
             "forever",
             "#include <stdio.h>\nint main(void) { puts(\"begun\"); fflush(stdout); for (;;); }",
             "path -q --timeout 8 -- ./forever",
-            &["its time was over", "--timeout"],
+            &["was killed after", "--timeout"],
         ),
         (
             "flood",
@@ -427,7 +427,7 @@ fn what_a_guest_may_lack() {
     let ran = place.run("path -q -- ./fail /dev/null");
     assert!(!ran.code(1).stderr.contains("--with"), "{ran:#?}");
     let ran = place.run("path -q -- ./fail /dev/null input");
-    ran.code(1).says(&["--with input takes it along"]);
+    ran.code(1).says(&["copy it with --with input"]);
 }
 
 /// Check that what can't be run is refused before anything boots: commands and files
@@ -466,7 +466,7 @@ fn refused_at_once() {
         ("path --peer nothing-at-all -- true", 2, &["nothing-at-all"]),
         ("path --lab netns --peer x -- true", 2, &["--lab vm"]),
         ("path --lab moon -- true", 2, &["moon", "vm"]),
-        ("path --link veth,lo -- true", 2, &["one link"]),
+        ("path --link veth,lo -- true", 2, &["only one value"]),
         ("path --proto udp -- true", 2, &["--proto"]),
         ("path --proto command", 2, &["plumb path -- COMMAND"]),
         ("path --peer true", 2, &["COMMAND"]),

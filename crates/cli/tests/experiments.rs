@@ -343,7 +343,7 @@ fn knobs_that_cannot_be_turned() {
     );
     refused(
         "nft = { file = \"gone.nft\" }",
-        &["gone.nft", "can't read the rules"],
+        &["gone.nft", "can't read the nftables rules"],
     );
     refused(
         "module = \"gone.ko\"",

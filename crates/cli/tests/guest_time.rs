@@ -91,7 +91,7 @@ fn ways(recording: &Recording, block: u32) -> Vec<(Direction, u64)> {
 fn packets_of_a_command_in_stages() {
     let Some(place) = place() else { return };
     let ran = timed(&place, "stages --blocks 2 --peer ./answer", &["./ask", "7"]);
-    ran.code(1).says(&["./ask ended with code 7"]);
+    ran.code(1).says(&["./ask exited with code 7"]);
     assert!(ran.stdout.starts_with("answered\n"), "{}", ran.stdout);
     prints(&ran, &["udp tx", "udp rx", "lab vm"]);
     let recording = place.recording("x.plumb");
@@ -147,7 +147,7 @@ fn commands_that_end_otherwise() {
     let Some(place) = place() else { return };
     let ran = timed(&place, "stages", &["sh", "-c", "exit 7"]);
     ran.code(1)
-        .says(&["sh ended with code 7", "no packet was seen", "network"]);
+        .says(&["sh exited with code 7", "no packets", "exited without"]);
     let ran = timed(
         &place,
         "stages --proto tcp --peer ./answer",
@@ -156,7 +156,7 @@ fn commands_that_end_otherwise() {
     ran.code(1).says(&["--proto"]);
     assert!(!place.path("x.plumb").exists());
     let ran = timed(&place, "stages --timeout 8 --peer ./answer", &["./ask"]);
-    ran.code(1).says(&["its time was over", "--timeout"]);
+    ran.code(1).says(&["was killed after", "--timeout"]);
     let recording = place.recording("x.plumb");
     assert_eq!(ways(&recording, 0)[0], (Direction::Tx, PACKETS));
     assert!(!recording.complete);
@@ -182,9 +182,9 @@ fn what_measuring_costs() {
         prints(
             &ran,
             &[
-                "what measuring costs, udp",
+                "overhead of measuring, udp",
                 "throughput",
-                "with each instruction",
+                "per instruction",
             ],
         );
         let recording = place.recording("x.plumb");
@@ -217,7 +217,7 @@ fn what_measuring_costs() {
 fn refused_at_once() {
     let place = Place::new();
     for (words, said) in [
-        ("--watch", &["a guest says nothing", "--lab netns"][..]),
+        ("--watch", &["a guest reports nothing", "--lab netns"][..]),
         ("--watch -- true", &["--watch", "--lab netns"]),
         ("--measure-cost -- true", &["leave out the command"]),
         ("--duration 1s -- true", &["--timeout"]),

@@ -126,7 +126,7 @@ fn ended_while_measuring(signal: i32, code: i32) {
     running.signal(signal);
     let ran = running.finish();
     ran.code(code)
-        .says(&["interrupted", "measured before that"]);
+        .says(&["interrupted", "measured before the error"]);
     assert!(ran.stdout.contains("udp tx"), "{ran:?}");
     assert!(ran.stdout.contains("the run was cut short"), "{ran:?}");
     assert_eq!(place.processes(), [""; 0]);

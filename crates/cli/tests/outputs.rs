@@ -428,7 +428,7 @@ fn what_cannot_be_written() {
         .says(&["cannot be used with"]);
     report("--folded --arm size=30")
         .code(2)
-        .says(&["no arm is called `size=30`: there are size=10, size=20"]);
+        .says(&["no such arm `size=30`; the recording has size=10, size=20"]);
     // Nothing is measured for what can't be written then.
     place
         .run("path --svg nowhere/x.svg")

@@ -98,7 +98,7 @@ fn mode(path: &Path) -> u32 {
 
 /// The page that it said it made.
 fn told(stderr: &str) -> PathBuf {
-    let line = stderr.lines().find_map(|l| l.strip_prefix("the page is "));
+    let line = stderr.lines().find_map(|l| l.strip_prefix("wrote "));
     PathBuf::from(line.unwrap())
 }
 
@@ -107,7 +107,7 @@ fn told(stderr: &str) -> PathBuf {
 fn one_file() {
     let place = place();
     let ran = place.run("report x.plumb --html out.html");
-    ran.code(0).says(&["the page is out.html"]);
+    ran.code(0).says(&["wrote out.html"]);
     assert_eq!(ran.stdout, "");
     assert_eq!(place.files(), ["out.html", "x.plumb"]);
     let page = fs::read_to_string(place.path("out.html")).unwrap();
@@ -146,7 +146,7 @@ fn nowhere_to_go() {
     place
         .run("report x.plumb --direction rx --html out.html")
         .code(2)
-        .says(&["nothing in the recording is rx"]);
+        .says(&["no class of direction rx"]);
     assert_eq!(fs::read(place.path("x.plumb")).unwrap(), before);
     assert_eq!(place.files(), ["x.plumb"]);
 }
@@ -208,11 +208,10 @@ fn no_browser() {
         let started = Instant::now();
         let mut command = place.plumb("report x.plumb --open --html out.html");
         command.env("BROWSER", browser).env("PATH", "");
-        Running::start(&mut command).finish().code(1).says(&[
-            "the page is out.html",
-            "$BROWSER",
-            "copy",
-        ]);
+        Running::start(&mut command)
+            .finish()
+            .code(1)
+            .says(&["wrote out.html", "$BROWSER", "copy"]);
         assert!(started.elapsed() < SOON);
         assert!(place.path("out.html").exists());
     }

@@ -168,7 +168,7 @@ fn other_files() {
         0o600
     );
     let ran = report("--html -");
-    ran.code(0).says(&["the standard output"]);
+    ran.code(0).says(&["to standard output"]);
     assert_eq!(ran.stdout.as_bytes(), page);
     report("--html /dev/null --open").code(2).says(&["--open"]);
     if node(&place, "null", ["c", "1", "3"]) && node(&place, "block", ["b", "7", "250"]) {
@@ -202,7 +202,7 @@ fn no_recording_is_lost() {
     for n in 0..3 {
         let ran = place.run(&format!("{SHORT} -o x.plumb"));
         ran.code(0);
-        let said = ran.stderr.contains("the recording that was there is");
+        let said = ran.stderr.contains("renamed the existing recording to");
         assert_eq!(said, n > 0, "{ran:?}");
     }
     let names = ["x.plumb", "x.plumb.old", "x.plumb.old.1"];

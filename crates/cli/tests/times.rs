@@ -277,7 +277,7 @@ fn compared() {
     assert_eq!(json["times"][0]["whole"]["verdict"], "slower");
     assert_eq!(json["times"][0]["interleaved"], false);
     let ran = place.run("diff a.plumb b.plumb --html out.html");
-    ran.code(0).says(&["the page is out.html"]);
+    ran.code(0).says(&["wrote out.html"]);
     let page = std::fs::read_to_string(place.path("out.html")).unwrap();
     assert!(page.contains("not interleaved"), "told without scripts");
 }
@@ -318,7 +318,7 @@ fn a_page() {
     place
         .run("report a.plumb --html out.html")
         .code(0)
-        .says(&["the page is out.html"]);
+        .says(&["wrote out.html"]);
     let page = std::fs::read_to_string(place.path("out.html")).unwrap();
     for word in ["a packet&#39;s way takes 1,809 ns", "of waiting"] {
         assert!(page.contains(word), "no `{word}`");
@@ -326,5 +326,5 @@ fn a_page() {
     place
         .run("report a.plumb --direction rx --html out.html")
         .code(2)
-        .says(&["nothing in the recording is rx: it has udp tx"]);
+        .says(&["no class of direction rx in the recording; it has udp tx"]);
 }

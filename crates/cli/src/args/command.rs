@@ -1,21 +1,22 @@
-//! A command to be measured.
+//! A command to measure, instead of packets.
 
 use clap::Args;
 
-/// A command to be measured instead of packets, and what it needs.
+/// A command to measure instead of packets, and what it needs.
 #[derive(Debug, Args)]
 pub(crate) struct CommandArgs {
-    /// A file or folder that the command needs, where it is or elsewhere in the guest; again for more
+    /// File or directory to copy into the guest, to the same path or to GUESTPATH; may be given
+    /// more than once
     #[arg(long, value_name = "FILE[:GUESTPATH]", requires = "command")]
     with: Vec<String>,
-    /// A command for the other end, started before: it is killed when the command has ended
+    /// Server to run at the other end of the link: started before COMMAND, killed when it exits
     #[arg(long, value_name = "COMMAND", requires = "command")]
     peer: Option<String>,
-    /// Our standard input is the command's, up to 16 MiB; without it has none
+    /// Pass standard input to COMMAND, up to 16 MiB [default: no input]
     #[arg(long, requires = "command")]
     stdin: bool,
-    /// A command to be measured: itself, its libraries, and the kernel as it runs; under
-    /// clocks of time the packets that there are while it runs
+    /// Command to measure. With `exact`: the program, its libraries, and the kernel on its
+    /// behalf; with other instruments: the packets seen while it runs
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -31,17 +32,17 @@ impl CommandArgs {
         &self.command
     }
 
-    /// Files that are to go with it.
+    /// Files to copy into the guest.
     pub(crate) fn with_files(&self) -> &[String] {
         &self.with
     }
 
-    /// What runs at the other end.
+    /// The server at the other end.
     pub(crate) fn peer(&self) -> Option<&str> {
         self.peer.as_deref()
     }
 
-    /// Whether our standard input is to be its own.
+    /// Whether it gets our standard input.
     pub(crate) fn takes_stdin(&self) -> bool {
         self.stdin
     }

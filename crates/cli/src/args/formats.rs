@@ -1,11 +1,11 @@
-//! The formats of other tools: which was asked for, and where it goes.
+//! Formats for other programs: which is wanted, and where it is written.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-/// Instead of tables, something for another program. OUT is a file; without it, or
-/// as `-`, the standard output.
+/// Instead of tables, a format for another program. OUT is a file; without it, or with `-`,
+/// it is written to standard output.
 #[derive(Debug, Default, Args)]
 #[group(
     id = "format",
@@ -13,28 +13,28 @@ use clap::Args;
     conflicts_with_all = ["csv", "json", "tree", "focus"]
 )]
 pub(crate) struct FormatArgs {
-    /// Folded stacks, for flamegraph.pl, inferno or speedscope
+    /// Write folded stacks, for flamegraph.pl, inferno or speedscope, to OUT or standard output
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
     folded: Option<PathBuf>,
-    /// A callgrind profile, for KCachegrind and callgrind_annotate
+    /// Write a callgrind profile, for KCachegrind and callgrind_annotate
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
     callgrind: Option<PathBuf>,
-    /// A pprof profile, for `go tool pprof`
+    /// Write a pprof profile, for `go tool pprof`
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
     pprof: Option<PathBuf>,
-    /// JSON for speedscope.app
+    /// Write a profile for speedscope.app
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
     speedscope: Option<PathBuf>,
-    /// Figures for a paper, as SVG
+    /// Write charts as SVG
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
     svg: Option<PathBuf>,
-    /// Markdown, for a patch's cover letter or a comment
+    /// Write Markdown, for a cover letter or a comment
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
     markdown: Option<PathBuf>,
-    /// Of times: histograms as OpenMetrics text
+    /// Write latency histograms as OpenMetrics text (functions and stages)
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
     openmetrics: Option<PathBuf>,
-    /// Of packets told one by one: a trace, for ui.perfetto.dev and chrome://tracing
+    /// Write per-packet traces (--one-packet), for ui.perfetto.dev and chrome://tracing
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-", help_heading = "Other formats")]
     perfetto: Option<PathBuf>,
 }

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use netplumb_model::experiment::{Flag, KNOBS, Kind, Knob, KnobDefault, Knobs, Recorded, Takes};
 
-/// Which knobs a command has.
+/// The knobs of a command.
 pub(crate) trait Shows: Clone + Send + Sync + 'static {
     /// The heading of their help; none for that of the command.
     const HEADING: Option<&'static str> = None;
@@ -16,7 +16,7 @@ pub(crate) trait Shows: Clone + Send + Sync + 'static {
     fn shows(knob: &Knob) -> bool;
 }
 
-/// Those of packets that plumb sends.
+/// Knobs of packets that plumb sends.
 #[derive(Debug, Clone)]
 pub(crate) struct OfPackets;
 
@@ -26,7 +26,7 @@ impl Shows for OfPackets {
     }
 }
 
-/// Those of frames along a path.
+/// Knobs of frames along a data path.
 #[derive(Debug, Clone)]
 pub(crate) struct OfFrames;
 
@@ -80,18 +80,18 @@ impl<S: Shows> KnobArgs<S> {
 /// What `all` stands for is known where it is asked for.
 pub(crate) const ALL: &str = "all";
 
-/// What a flag takes, as a recording has it: of a table with its key.
+/// Parse a level: as recordings write it; in a table with its key.
 fn level(knob: &Knob, text: &str) -> Result<String, String> {
     if knob.key == "path" && text == ALL {
         return Ok(text.into());
     }
     match knob.flag {
         Flag::Pairs(_) => {
-            let takes = match knob.takes {
-                Takes::Settings => "it takes KEY=VALUE",
-                _ => "it takes NAME=on or NAME=off, like gro=on",
+            let expected = match knob.takes {
+                Takes::Settings => "expected KEY=VALUE",
+                _ => "expected NAME=on or NAME=off, like gro=on",
             };
-            let (key, level) = text.split_once('=').ok_or(takes)?;
+            let (key, level) = text.split_once('=').ok_or(expected)?;
             Knobs::of([(format!("{}.{key}", knob.key), level)])?;
             Ok(text.into())
         }
@@ -106,21 +106,23 @@ fn help(knob: &Knob) -> String {
     let mut letters = knob.help.chars();
     let first = letters.next().map(|c| c.to_uppercase().to_string());
     let mut help = first.unwrap_or_default() + letters.as_str();
-    // A long list of words is in no line of the reference.
+    // A long list of words is not in the help of the knob itself.
     if let Takes::Word { words, .. } = knob.takes
         && !words.iter().any(|word| knob.help.contains(word))
     {
         help.push_str(&format!(" ({})", words.join(", ")));
     }
     help.push_str(match knob.flag {
-        Flag::List(_) => "; several with commas",
-        Flag::Again(_) => "; again for more",
-        Flag::Pairs(_) => "; again for more, and with another level of the same to compare them",
+        Flag::List(_) => "; comma-separated list",
+        Flag::Again(_) => "; may be given more than once",
+        Flag::Pairs(_) => {
+            "; may be given more than once, the same key with several values to compare them"
+        }
         Flag::Switch(_) | Flag::None => "",
     });
     match (knob.key, knob.flag, knob.default) {
         (_, Flag::Switch(_), _) => {}
-        ("path", ..) => help.push_str(" [default: all, which is those that can here]"),
+        ("path", ..) => help.push_str(" [default: all that this machine supports]"),
         (_, _, KnobDefault::Level(level) | KnobDefault::Told(level)) => {
             help.push_str(&format!(" [default: {level}]"));
         }
@@ -136,9 +138,20 @@ fn value_name(knob: &Knob) -> &'static str {
         (_, Takes::Switch) => "on|off",
         (_, Takes::Number { .. }) => "N",
         (_, Takes::Bytes) => "BYTES",
-        (_, Takes::Text { what: "rate", .. }) => "PPS",
-        (_, Takes::Text { what: "string", .. }) => "TEXT",
-        (_, Takes::Text { .. }) => "SIZE",
+        (_, Takes::Text { what, .. } | Takes::Word { what, .. }) => match (what, knob.key) {
+            ("rate", _) => "PPS",
+            ("frame size", _) => "SIZE",
+            ("protocol", _) => "PROTO",
+            ("IP version", _) => "VERSION",
+            ("kind of frame", _) => "KIND",
+            (_, "kernel") => "KERNEL",
+            (_, "cmdline") => "PARAMETERS",
+            (_, "qdisc") => "QDISC",
+            (_, "link") => "LINK",
+            (_, "path") => "PATH",
+            (_, "fault") => "FAULT",
+            _ => "NAME",
+        },
         _ => "NAME",
     }
 }

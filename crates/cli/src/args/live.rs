@@ -1,4 +1,4 @@
-//! The lab, its instruments, and what only instruments of time take.
+//! The lab, the instruments, and options of instruments that measure time.
 
 use std::path::PathBuf;
 
@@ -9,16 +9,15 @@ use netplumb_instruments::registry;
 use netplumb_model::experiment::{Lab, Share, Time};
 use netplumb_model::timing::{INSTRUCTIONS, OWN_TIME, STAGE_TIME};
 
-/// The instrument that is asked for; none where it is left to us.
+/// An instrument by its name; none for `auto`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AskedClock(Option<&'static dyn Instrument>);
 
 impl AskedClock {
-    /// As clap takes it: the names that there are, with a line of help each.
+    /// For clap: the names, each with a line of help.
     fn parser() -> impl TypedValueParser<Value = AskedClock> {
         let auto = PossibleValue::new(AUTO).help(
-            "In the vm lab exact; elsewhere functions where the kernel lets them be timed, else \
-             stages",
+            "exact in the vm lab; in the others functions if the kernel supports it, else stages",
         );
         let clocks = registry::ALL.into_iter().filter(|i| i.is_clock());
         let clocks = clocks.map(|i| PossibleValue::new(i.name()).help(i.about()));
@@ -27,78 +26,78 @@ impl AskedClock {
     }
 }
 
-/// What leaves the choice to us.
+/// Lets plumb choose.
 const AUTO: &str = "auto";
 
-/// The lab, its clock, and what only clocks of time take.
+/// The lab, the instruments, and options of instruments that measure time.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Labs and clocks")]
+#[command(next_help_heading = "Lab and instruments")]
 pub(crate) struct LiveArgs {
-    /// Where packets run
+    /// Where the workload runs
     #[arg(long, value_name = "LAB", default_value = "vm", value_parser = lab())]
     pub(crate) lab: Lab,
-    /// What is measured with; several with commas, each in blocks of its own
+    /// Instruments to measure with, as a comma-separated list; each measures in blocks of its own
     #[arg(long, value_parser = AskedClock::parser(), value_name = "CLOCK", value_delimiter = ',', default_value = AUTO)]
     pub(crate) clock: Vec<AskedClock>,
-    /// How long to measure in all, like 10s or 500ms [default: 5s, of a command as long as it runs]
+    /// Total measuring time, like 10s or 500ms [default: 5s; with a command, until it exits]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Time>,
-    /// Packets a second, at most
+    /// Maximum number of packets to send per second
     #[arg(long, value_name = "PPS", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub(crate) rate: Option<u32>,
-    /// Send without waiting for packets to arrive, by a thread of its own
+    /// Send continuously from a separate thread, without waiting for each packet to arrive
     #[arg(long)]
     pub(crate) stream: bool,
-    /// Only packets with this port at either end
+    /// Only packets with this source or destination port
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
-    /// Only packets with this address at either end
+    /// Only packets with this source or destination IP address
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) address: Option<std::net::IpAddr>,
-    /// Only packets on this device
+    /// Only packets on this network interface
     #[arg(long, value_name = "DEVICE")]
     pub(crate) interface: Option<String>,
-    /// Only in this network namespace: a name of `ip netns`, a process, or a path
+    /// Only packets in this network namespace: a name from `ip netns`, a PID, or a path
     #[arg(long, value_name = "NAME|PID|PATH")]
     pub(crate) netns: Option<String>,
-    /// Only calls of this process
+    /// Only events in the context of this process
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
-    /// Only tasks of this cgroup (version 2): its path
+    /// Only events in the context of tasks in this cgroup (version 2)
     #[arg(long, value_name = "PATH")]
     pub(crate) cgroup: Option<PathBuf>,
-    /// Functions to be timed, with * for any letters; again for more
+    /// Functions to time, as glob patterns (* matches any characters), comma-separated; may be
+    /// given more than once
     #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
     pub(crate) functions: Vec<String>,
-    /// Time the functions that this recording saw
+    /// Time the functions that appear in this recording
     #[arg(long, value_name = "FILE")]
     pub(crate) from_recording: Option<PathBuf>,
-    /// Time the functions that take a packet, from the kernel's type information [default,
-    /// if no functions are named]
+    /// Time the functions that take a struct sk_buff *, found by BTF [default if no functions
+    /// are given]
     #[arg(long)]
     pub(crate) discover: bool,
-    /// Time at most so many functions
+    /// Maximum number of functions to time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_096))]
     pub(crate) max_functions: Option<u32>,
-    /// Let measuring take no more than this share of the work, like 5%: functions are shed,
-    /// stages are followed with pauses [default: of stages on the host, or with
-    /// --measure-cost, 5%; 100% is no limit]
+    /// Limit the overhead of measuring to this share of the CPU time of the work, like 5%:
+    /// functions that are called too often are detached, stages are recorded in intervals
+    /// [default: 5% for stages in the host lab or with --measure-cost, else 100%, no limit]
     #[arg(long, value_name = "SHARE")]
     pub(crate) max_overhead: Option<Share>,
-    /// Run every block with and without probes, and tell what measuring costs
+    /// Run every block with and without probes, and report the overhead of measuring
     #[arg(long)]
     pub(crate) measure_cost: bool,
-    /// Tell one packet's way step by step, beside the figures: `--perfetto OUT` makes a trace
-    /// of it
+    /// Also record single packets step by step (per-packet traces); `--perfetto OUT` exports them
     #[arg(long)]
     pub(crate) one_packet: bool,
-    /// Show figures as they come, in the labs host and netns; q ends
+    /// Show a live view (labs host and netns); q ends the measurement
     #[arg(long)]
     pub(crate) watch: bool,
 }
 
 impl LiveArgs {
-    /// Whether a clock of time is asked for.
+    /// Whether an instrument is asked for that measures time.
     pub(crate) fn wanted(&self) -> bool {
         let named = self.clock.iter().filter_map(|clock| clock.0);
         self.lab != Lab::Vm || named.into_iter().any(|i| i.name() != EXACT)
@@ -110,7 +109,7 @@ impl LiveArgs {
             .is_some_and(|all| all.iter().any(|one| one == name))
     }
 
-    /// The instruments that are meant, if they are not left to the machine.
+    /// The instruments by name; none if plumb chooses.
     pub(crate) fn instruments(&self) -> Option<Vec<String>> {
         let names = self
             .clock
@@ -120,21 +119,27 @@ impl LiveArgs {
     }
 }
 
-/// Instruments of which something is to be said here.
+/// Instruments that options depend on.
 pub(crate) const EXACT: &str = INSTRUCTIONS.instrument;
 pub(crate) const FUNCTIONS: &str = OWN_TIME.instrument;
 pub(crate) const STAGES: &str = STAGE_TIME.instrument;
 
-/// Labs by their names, with what they are.
+/// Labs by name, each with a line of help.
 fn lab() -> impl TypedValueParser<Value = Lab> {
-    let told = [
-        (Lab::Host, "This machine's own traffic"),
+    let labs = [
+        (
+            Lab::Host,
+            "The interfaces and traffic of this machine; nothing is sent or changed",
+        ),
         (
             Lab::Netns,
-            "Network namespaces of this machine, joined by veth",
+            "Network namespaces on this machine, connected by veth",
         ),
-        (Lab::Vm, "A QEMU guest that boots any kernel"),
+        (
+            Lab::Vm,
+            "A QEMU guest that boots the kernel given by --kernel",
+        ),
     ];
-    let values = told.map(|(lab, help)| PossibleValue::new(lab.as_str()).help(help));
+    let values = labs.map(|(lab, help)| PossibleValue::new(lab.as_str()).help(help));
     PossibleValuesParser::new(values).map(|name| name.parse().unwrap_or_default())
 }

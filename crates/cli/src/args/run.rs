@@ -1,4 +1,4 @@
-//! How to run, whatever is run.
+//! How to run any experiment.
 
 use std::path::PathBuf;
 
@@ -6,42 +6,45 @@ use clap::Args;
 
 use crate::exit::Usage;
 
-/// How to run, whatever is run.
+/// How to run any experiment.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
-    /// Without an instruction clock: a quicker boot, and counts within some tenths of a percent
+    /// Run guests without QEMU's -icount: they boot faster, and counts vary by some tenths of a
+    /// percent between runs
     #[arg(long)]
     pub(crate) quick: bool,
-    /// The recording [default: NAME.plumb; one that is there is kept as NAME.plumb.old]
+    /// Recording to write [default: NAME.plumb]; an existing one is renamed to NAME.plumb.old
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Seconds that a boot or an arm may take
+    /// Timeout in seconds for booting a guest, and for running an arm
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: u64,
-    /// Guests at once; counts are the same [default: as many as there are CPUs, up to 8]
+    /// Guests to run in parallel; instruction counts don't depend on it [default: the number of
+    /// CPUs, at most 8]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) jobs: Option<u16>,
-    /// Go on with a recording that was cut short: what it has is not measured again
+    /// Resume an interrupted recording: arms that it has are not measured again
     #[arg(long)]
     pub(crate) resume: bool,
-    /// Boot for every arm, from no saved state: slow, to check what saved states count
+    /// Boot a guest for every arm, instead of starting it from a saved state (slow; to check
+    /// that saved states count the same)
     #[arg(long)]
     pub(crate) cold: bool,
-    /// Every arm under so many random seeds: seed-dependent results are shown as a range
+    /// Measure every arm with N random seeds; seed-dependent results are shown as a range
     /// [default: the experiment's, or 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) seeds: Option<u32>,
-    /// A file of layer rules, asked before the built-in ones
+    /// File of layer rules, which take precedence over the built-in ones
     #[arg(long, value_name = "FILE")]
     pub(crate) layers: Option<PathBuf>,
-    /// No progress
+    /// Don't print progress
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
 
 impl RunOptions {
-    /// What is asked for that a bench can't do, since it boots no guest and its blocks are
-    /// of one run.
+    /// Check that no option is given that a bench does not have: it counts no instructions, and
+    /// its blocks belong to one run.
     ///
     /// # Errors
     /// A usage error that names it.
@@ -57,13 +60,13 @@ impl RunOptions {
         match flags.iter().find(|(_, given)| *given) {
             None => Ok(()),
             Some((flag, _)) => Err(Usage(format!(
-                "{flag} is for experiments that count instructions; this one is a bench"
+                "{flag} can't be used with a bench: it is for experiments that count instructions"
             ))
             .into()),
         }
     }
 
-    /// As where nothing is said.
+    /// The defaults.
     pub(crate) fn plain() -> RunOptions {
         RunOptions {
             quick: false,

@@ -9,31 +9,32 @@ use crate::exit::Usage;
 /// How to show a recording.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// One layer only: syscall, socket, transport, network ...
+    /// Show only this layer: syscall, socket, transport, network, ...
     #[arg(long, value_name = "LAYER")]
     pub(crate) layer: Option<String>,
-    /// Functions in a table, 0 for all
+    /// Functions to list in each table; 0 for all
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub(crate) top: usize,
-    /// The call graph with its costs
+    /// Show the call graph
     #[arg(long)]
     pub(crate) tree: bool,
-    /// One function's callers and callees
+    /// Show the callers and callees of FUNCTION
     #[arg(long, value_name = "FUNCTION")]
     pub(crate) focus: Option<String>,
-    /// What each source line of a function of the command cost
+    /// Show the cost of each source line of FUNCTION, a function of the measured command
     #[arg(long, value_name = "FUNCTION", conflicts_with = "focus")]
     pub(crate) lines: Option<String>,
-    /// One line for each function, as CSV
+    /// Print CSV, one row per function; of a bench, one per block
     #[arg(long, conflicts_with_all = ["json", "tree", "focus", "lines"])]
     pub(crate) csv: bool,
-    /// Everything, as JSON
+    /// Print JSON, with all that was measured
     #[arg(long, conflicts_with_all = ["tree", "focus", "lines"])]
     pub(crate) json: bool,
-    /// Of a bench: details of every arm, not only of those that lost packets or are invalid
+    /// Show details of every arm, not only of those that lost packets or are invalid (benches
+    /// only)
     #[arg(long, conflicts_with_all = ["csv", "json"])]
     pub(crate) all: bool,
-    /// Only the arms of this name; several with several `--arm`
+    /// Show only this arm; may be given more than once
     #[arg(long, value_name = "ARM")]
     pub(crate) arm: Vec<String>,
     #[command(flatten)]
@@ -41,17 +42,17 @@ pub(crate) struct ShowArgs {
 }
 
 impl ShowArgs {
-    /// The layer that is to be shown, if only one is.
+    /// The layer to show, if only one.
     pub(crate) fn layer(&self) -> Option<&str> {
         self.layer.as_deref()
     }
 
-    /// As what a bench is to be shown.
+    /// The format of a bench.
     pub(crate) fn bench_format(&self) -> RatesFormat {
         RatesFormat::of(self.csv, self.json, self.all)
     }
 
-    /// What is asked for that benches alone have.
+    /// Check that nothing is asked for that only benches have.
     ///
     /// # Errors
     /// A usage error that names it.
@@ -59,19 +60,18 @@ impl ShowArgs {
         match self.all {
             false => Ok(()),
             true => Err(Usage(
-                "--all is for benches, which have arms to tell of; --top 0 shows all functions"
-                    .into(),
+                "--all is for recordings of benches; use --top 0 to list all functions".into(),
             )
             .into()),
         }
     }
 
-    /// Whether what is shown is for programs to read.
+    /// Whether the output is for programs to read.
     pub(crate) fn for_programs(&self) -> bool {
         self.json || self.csv
     }
 
-    /// What is asked for that is of functions, by its flag: a bench has none.
+    /// Check that nothing is asked for that a bench lacks: it has no functions.
     ///
     /// # Errors
     /// A usage error that names it.
@@ -82,26 +82,26 @@ impl ShowArgs {
             ("--focus", self.focus.is_some()),
             ("--lines", self.lines.is_some()),
             ("--arm", !self.arm.is_empty()),
-            ("a file for another program", self.formats.wanted()),
+            ("formats of profiles", self.formats.wanted()),
         ];
         match flags.iter().find(|(_, given)| *given) {
             None => Ok(()),
             Some((flag, _)) => Err(Usage(format!(
-                "{flag}: a bench has rates, and no functions to show; --csv and --json have all \
-                 its blocks"
+                "{flag} can't be used with a bench, which measures rates and no functions; use \
+                 --csv or --json for its blocks"
             ))
             .into()),
         }
     }
 
-    /// What can be said to be wrong before anything is measured.
+    /// Check what can be checked before anything is measured.
     ///
     /// # Errors
-    /// A layer that there is not, or an output that can't be written.
+    /// An unknown layer.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         match &self.layer {
             Some(layer) if !LAYERS.contains(&layer.as_str()) => Err(Usage(format!(
-                "`{layer}` is no layer: they are {}",
+                "invalid layer `{layer}`; expected one of {}",
                 LAYERS.join(", ")
             ))
             .into()),
@@ -110,22 +110,22 @@ impl ShowArgs {
     }
 }
 
-/// As what a bench is shown.
+/// How a bench is shown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RatesFormat {
     /// A table; details of every arm, or of those that lost packets or are invalid.
     Text {
-        /// Of every arm.
+        /// Details of every arm.
         all: bool,
     },
-    /// A line for each block.
+    /// One row per block.
     Csv,
     /// Everything.
     Json,
 }
 
 impl RatesFormat {
-    /// What flags ask for.
+    /// By its flags.
     pub(crate) fn of(csv: bool, json: bool, all: bool) -> RatesFormat {
         match (csv, json) {
             (true, _) => RatesFormat::Csv,

@@ -1,4 +1,4 @@
-//! `plumb bench`: how fast packets are dropped or forwarded, by which path.
+//! `plumb bench`: packet rates by data path.
 
 mod args;
 mod verify;
@@ -14,19 +14,19 @@ use netplumb_model::experiment::Experiment;
 use crate::experiment::{self, How, Shown};
 use args::{BenchArgs, OutArgs, SwapArgs};
 
-/// What there is to be measured.
+/// What to measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// How fast packets are dropped
+    /// Measure how many packets per second a data path drops
     Drop(BenchArgs),
-    /// How fast packets are sent on, by the same NIC or another one
+    /// Measure how many packets per second a data path forwards, to the same NIC or another one
     Forward(BenchArgs),
-    /// Whether a program of XDP can be replaced under load: no packet is lost by it, and each
-    /// meets one program
+    /// Replace an XDP program under load, and check that no packet is lost and each is handled
+    /// by exactly one program
     Swap(SwapArgs),
-    /// What the kernel's verifier says of programs: by line, why it refuses one
+    /// Load BPF programs, and print the verifier's errors with their source lines
     Verify {
-        /// A compiled object of BPF programs [default: one of ours that is unsafe]
+        /// BPF object file [default: a built-in program that the verifier has to reject]
         file: Option<PathBuf>,
     },
 }
@@ -47,7 +47,7 @@ pub(crate) fn run(command: BenchCommand, cache: &Path) -> anyhow::Result<ExitCod
 
 #[cfg(test)]
 impl BenchCommand {
-    /// What is asked, as an experiment; none of the verifier.
+    /// As an experiment; none for the verifier.
     pub(crate) fn experiment(&self) -> Option<anyhow::Result<Experiment>> {
         match self {
             BenchCommand::Drop(args) => Some(args.experiment(Bench::Drop)),

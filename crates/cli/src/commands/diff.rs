@@ -1,4 +1,4 @@
-//! `plumb diff`: two recordings, or two arms of one, subtracted.
+//! `plumb diff`: compare two recordings, or the arms of one.
 
 mod args;
 mod costs;
@@ -25,13 +25,13 @@ use side::{Asked, names};
 /// Read, compare and show.
 ///
 /// # Errors
-/// A file is no recording, or what was asked for is not in it.
+/// A file is not a recording, or lacks what was asked for.
 pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     if let Some(layer) = &args.layer
         && !LAYERS.contains(&layer.as_str())
     {
         return Err(Usage(format!(
-            "`{layer}` is no layer: they are {}",
+            "invalid layer `{layer}`; expected one of {}",
             LAYERS.join(", ")
         ))
         .into());
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     let right = after.arms(later)?;
     if same && left == right {
         return Err(Usage(format!(
-            "{}: both sides are the same, so nothing can differ; give two files, or two of its arms: {}",
+            "{}: both sides are the same; give two files, or two arms of one: {}",
             before.path.display(),
             names(&recording)
         ))
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     compare(args, sides, pairs)
 }
 
-/// The arms of one recording.
+/// Compare the arms of one recording.
 fn within(args: &DiffArgs, asked: &Asked, recording: &Recording) -> anyhow::Result<ExitCode> {
     let name = asked.name();
     let chosen = asked.arms(recording)?;
@@ -80,7 +80,7 @@ fn within(args: &DiffArgs, asked: &Asked, recording: &Recording) -> anyhow::Resu
     pairs.retain(|p| chosen.contains(&p.before) && chosen.contains(&p.after));
     if pairs.is_empty() {
         return Err(Usage(format!(
-            "{}: no two of its arms can be compared ({}); give a second recording",
+            "{}: no two arms to compare (it has {}); give a second recording",
             asked.path.display(),
             names(recording)
         ))
@@ -123,7 +123,7 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, pairs: Pairs) -> anyhow::Result<Ex
     let both: Vec<&str> = both.copied().collect();
     if args.json || args.csv || args.markdown || args.page.wanted() || both.is_empty() {
         return Err(Usage(format!(
-            "the recordings have figures of several instruments ({}; {}): choose one with --clock",
+            "the recordings have several instruments ({}; {}): choose one with --clock",
             list(&own[0]),
             list(&own[1])
         ))

@@ -1,7 +1,7 @@
-//! `plumb doctor`: what this machine can measure, and in which lab.
+//! `plumb doctor`: what this machine can measure, in each lab.
 //!
-//! The trials live with what they try: BPF and perf in `instruments`, QEMU in `lab`. Here they are
-//! run side by side, what follows for each lab is worked out, and the answer is printed.
+//! The checks are where their subjects are: BPF and perf in `instruments`, QEMU in `lab`. They run
+//! in parallel here; what they mean for each lab is worked out, and printed.
 
 mod labs;
 mod resources;
@@ -21,58 +21,58 @@ use netplumb_sys::threads::{self, Task};
 
 use crate::output::print::{columns, print};
 
-/// The exit code when no lab at all works here.
+/// The exit code if no lab works.
 const NO_LAB: u8 = 3;
 
 /// The most columns that read well.
 const COLUMNS: usize = 100;
 
-/// What `plumb doctor` takes.
+/// Arguments of `plumb doctor`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DoctorArgs {
-    /// Print the answer as JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Only undo what runs left behind that were killed: network namespaces, and what they had
-    /// changed on your own interfaces
+    /// Only clean up after killed runs: delete their network namespaces, and restore the
+    /// settings of interfaces that they changed
     #[arg(long, conflicts_with = "json")]
     pub(crate) clean: bool,
 }
 
-/// Remove what runs left behind that were killed, and say what that was.
+/// Clean up after killed runs, and report what was done.
 fn clean() -> anyhow::Result<ExitCode> {
     let removed = names::sweep().context(
-        "can't remove what runs left behind: it takes the rights that they had (sudo plumb doctor \
+        "can't delete what killed runs left behind; run it as the same user (sudo plumb doctor \
          --clean)",
     )?;
     let recovered = netplumb_knobs::recover().context(
-        "can't restore the settings of killed runs: it takes the rights that they had (sudo plumb \
-         doctor --clean)",
+        "can't restore settings left by killed runs; run it as the same user (sudo plumb doctor \
+         --clean)",
     )?;
-    let mut told = String::new();
+    let mut text = String::new();
     if !removed.is_empty() {
-        told += &format!("removed, left by killed runs: {}\n", removed.join(", "));
+        text += &format!("deleted, left by killed runs: {}\n", removed.join(", "));
     }
     for what in &recovered.put_back {
-        told += &format!("restored, left by a killed run: {what}\n");
+        text += &format!("restored settings left by a killed run: {what}\n");
     }
     for what in &recovered.left {
-        told += &format!("not restored: {what}\n");
+        text += &format!("not restored: {what}\n");
     }
-    if told.is_empty() {
-        told += "no run left anything behind\n";
+    if text.is_empty() {
+        text += "nothing to clean up\n";
     }
-    print(&told)
+    print(&text)
 }
 
-/// Examine this machine and print what was found. `cache` is where kernels are kept.
+/// Check this machine and print what was found. `cache` is the directory of kernels.
 pub(crate) fn run(args: DoctorArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     if args.clean {
         return clean();
     }
     let doctor = examine(cache, PLUGIN);
     let text = if args.json {
-        serde_json::to_string_pretty(&doctor).context("could not write the answer as JSON")? + "\n"
+        serde_json::to_string_pretty(&doctor).context("can't write JSON")? + "\n"
     } else {
         netplumb_report::capability::render(&doctor, columns().min(COLUMNS))
     };
@@ -84,7 +84,7 @@ pub(crate) fn run(args: DoctorArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Try everything. The trials of QEMU mostly wait, so the others run meanwhile.
+/// Run all checks. Those of QEMU mostly wait, so the others run meanwhile.
 fn examine(cache: &Path, plugin: &[u8]) -> Doctor {
     let start = Instant::now();
     let mut machine = None;

@@ -1,4 +1,4 @@
-//! `plumb kernel`: the catalogue of kernels that guests can boot.
+//! `plumb kernel`: the kernels that guests boot.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -17,17 +17,17 @@ use netplumb_report::{printable, printable_lines};
 use crate::output::print::print;
 use crate::signals;
 
-/// The exit code for what was tried and failed.
+/// The exit code of a failure.
 const EXIT_FAILED: u8 = 1;
-/// The exit code for a wrong use.
+/// The exit code of a usage error.
 const EXIT_USAGE: u8 = 2;
-/// The exit code for what this machine cannot do.
+/// The exit code where this machine can't do it.
 const EXIT_CANNOT_HERE: u8 = 3;
 
-/// What to do with the catalogue.
+/// What to do with the kernels.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KernelCommand {
-    /// List the kernels there are
+    /// List the kernels
     List {
         /// Print JSON
         #[arg(long)]
@@ -35,29 +35,29 @@ pub(crate) enum KernelCommand {
     },
     /// Add a kernel
     Add {
-        /// debian, debian:VERSION, running, or the path of a .deb, a vmlinuz or a kernel's
-        /// build folder
+        /// debian, debian:VERSION, running, or the path of a .deb, a vmlinuz or a kernel build
+        /// directory
         source: String,
-        /// The modules of a vmlinuz: /lib/modules/RELEASE of the system that it is from
+        /// Module directory of a vmlinuz, like /lib/modules/RELEASE
         #[arg(long, value_name = "DIR")]
         modules: Option<PathBuf>,
     },
-    /// Show what is known of one kernel
+    /// Show details of a kernel, and its saved guest states
     Show {
-        /// Its release, the start of its hash, or the source it was added from
+        /// Release, start of the hash, or source of the kernel
         kernel: String,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Remove a kernel
+    /// Remove a kernel, and its saved guest states
     Rm {
-        /// Its release, the start of its hash, or the source it was added from
+        /// Release, start of the hash, or source of the kernel
         kernel: String,
     },
 }
 
-/// Runs the command on the catalogue under `cache`.
+/// Run the command on the kernels in `cache`.
 pub(crate) fn run(cmd: KernelCommand, cache: &Path) -> anyhow::Result<ExitCode> {
     let store = KernelStore::new(cache);
     let states = SavedStates::new(cache);
@@ -83,7 +83,7 @@ pub(crate) fn run(cmd: KernelCommand, cache: &Path) -> anyhow::Result<ExitCode> 
                 Some(ErrorKind::Interrupted) => signals::exit_code(),
                 None => return Err(error),
             };
-            // The catalogue's errors say their causes themselves.
+            // These errors include their causes.
             eprintln!("plumb: {error}");
             Ok(ExitCode::from(code))
         }
@@ -123,7 +123,7 @@ fn list(store: &KernelStore, json: bool, out: &mut dyn Write) -> anyhow::Result<
     Ok(())
 }
 
-/// Columns as wide as they need be; figures to the right, the last one free.
+/// Columns as wide as their contents; numbers are right-aligned.
 fn write_columns(rows: &[Vec<String>], out: &mut dyn Write) -> io::Result<()> {
     const RIGHT: [usize; 2] = [2, 3];
     let columns = rows.first().map_or(0, Vec::len);
@@ -175,10 +175,10 @@ fn add(
     if entry.modules == 0 {
         writeln!(
             out,
-            "It has no modules, so a guest has only the devices that are built in."
+            "It has no modules: a guest has only drivers that are built in."
         )?;
         if matches!(source, KernelSource::Image { .. }) {
-            writeln!(out, "Add it again with --modules DIR to give it some.")?;
+            writeln!(out, "Add it again with --modules DIR to include them.")?;
         }
     }
     Ok(())
@@ -200,7 +200,7 @@ fn show(
     let boots = if kernel.pvh {
         "as the unpacked ELF file (PVH)"
     } else {
-        "as the bzImage (no CONFIG_PVH), which takes some seconds more"
+        "as the bzImage (no CONFIG_PVH), which takes some seconds longer"
     };
     let config = kernel
         .config()
@@ -239,7 +239,7 @@ fn show(
         if state.about.kernel == kernel.hash {
             writeln!(
                 out,
-                "{:<9}{}, {}, booted for {}",
+                "{:<9}{}, {}, link {}",
                 "saved",
                 &state.key[..12.min(state.key.len())],
                 DecimalBytes(state.bytes),
@@ -259,8 +259,8 @@ fn remove(
     let kernel = store.remove(name)?;
     let saved = match states.remove_kernel(&kernel.hash) {
         0 => String::new(),
-        1 => ", and a saved guest of it".into(),
-        n => format!(", and {n} saved guests of it"),
+        1 => ", and a saved guest state".into(),
+        n => format!(", and {n} saved guest states"),
     };
     writeln!(
         out,
@@ -289,7 +289,7 @@ fn day(time: &str) -> &str {
     time.split('T').next().unwrap_or(time)
 }
 
-/// Shows how an add goes on: a bar on a terminal, else a line for each step.
+/// Shows the progress of an add: a bar on a terminal, else a line per step.
 struct Display {
     bar: Option<ProgressBar>,
     step: String,

@@ -1,5 +1,5 @@
-//! `plumb completions` and `plumb man`: what shells and `man` know of the commands, made
-//! from the declarations of their arguments.
+//! `plumb completions` and `plumb man`: completion scripts and man pages, generated from the
+//! declarations of the arguments.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use crate::output::print::print;
 /// Arguments of `plumb completions`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell that completes them
+    /// Shell to generate the script for
     shell: Shell,
 }
 
 /// Arguments of `plumb man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// The folder for the pages, made if there is none
+    /// Output directory; created if it does not exist
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
@@ -37,7 +37,7 @@ pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<ExitCode> {
 pub(crate) fn man(args: &ManArgs) -> anyhow::Result<ExitCode> {
     write_pages(&args.folder).with_context(|| {
         let folder = printable(&args.folder.display().to_string(), 400);
-        format!("can't write manual pages to {folder}")
+        format!("can't write man pages to {folder}")
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -97,7 +97,7 @@ mod tests {
         for (name, command) in &commands {
             let page = fs::read_to_string(pages.join(format!("{name}.1"))).unwrap();
             for flag in long_flags(command) {
-                // As roff has hyphens that are no hyphens.
+                // Hyphens are escaped in roff.
                 let written = format!("\\-\\-{}", flag.replace('-', "\\-"));
                 assert!(page.contains(&written), "{name}: no {written}");
             }

@@ -1,4 +1,4 @@
-//! `plumb path`: what a packet's path costs.
+//! `plumb path`: what a packet costs.
 
 mod check;
 
@@ -27,18 +27,18 @@ use check::{check, check_exact};
 pub(crate) struct PathArgs {
     #[command(flatten)]
     pub(crate) knobs: KnobArgs<OfPackets>,
-    /// Only these directions: tx, rx, forward, echo, ack; several with commas
+    /// Show only these directions: tx, rx, forward, echo, ack; comma-separated list
     #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
     pub(crate) direction: Vec<Direction>,
-    /// Packets in a block [default: 200; in the lab netns a block is over by time]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// Packets per block [default: 200; in the netns lab blocks have a duration instead]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) packets: Option<u32>,
-    /// Packets before the first block, not counted [default: 200]; before a command in a guest,
-    /// connections of the guest's own [default: 1]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    /// Warm-up packets before the first block, not measured [default: 200]; with a command in a
+    /// guest: connections to open before it [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(crate) warmup: Option<u32>,
-    /// Blocks of each kind [default: 5, of a command 1, in the lab netns 10]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Number of blocks per arm [default: 5; with a command 1; in the netns lab 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) blocks: Option<u32>,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
@@ -52,13 +52,13 @@ pub(crate) struct PathArgs {
     pub(crate) options: RunOptions,
 }
 
-/// How long packets go in all in the lab netns where nothing is said.
+/// Total measuring time in the netns lab, by default.
 const DURATION: Duration = Duration::from_secs(5);
 
 impl PathArgs {
-    /// What a command's packets are not asked.
+    /// Check that no option is given that a command in a guest does not have.
     fn check_command(&self) -> Result<(), Usage> {
-        // Of a clock of time they are a filter, and choose tables.
+        // With instruments that measure time they are a filter, and choose tables.
         let exact = !self.live.wanted();
         let knobs = &self.knobs;
         for (option, given) in [
@@ -77,16 +77,16 @@ impl PathArgs {
         ] {
             if given {
                 return Err(Usage(format!(
-                    "{option} is for packets that plumb sends: a command in the lab vm has its \
-                     own; leave out one or the other"
+                    "{option} can't be used with a command in the vm lab: it is for packets that \
+                     plumb sends"
                 )));
             }
         }
         Ok(())
     }
 
-    /// What the knobs are in every arm, and what varies. An arm is called after what is sent
-    /// where nothing else tells it.
+    /// The knobs that all arms share, and those that vary. Where no knob varies, the arm is named
+    /// after the protocol.
     fn levels(&self, kind: Kind, lab: Lab) -> Result<(Knobs, Vary), String> {
         let (mut fixed, mut vary) = (Vec::new(), Vec::new());
         let given = self.knobs.given();
@@ -94,7 +94,7 @@ impl PathArgs {
             vary.push(("proto".to_string(), "udp".to_string()));
         }
         for (key, level) in given {
-            // Of what others send these two are a filter.
+            // For packets of others these two are a filter.
             let filters = (key == "family" && lab == Lab::Host) || key == "proto";
             if filters && kind != Kind::Packets {
                 continue;
@@ -109,7 +109,7 @@ impl PathArgs {
         Ok((Knobs::of(fixed)?, Vary::of(vary)?))
     }
 
-    /// What is asked, as an experiment.
+    /// As an experiment.
     ///
     /// # Errors
     /// A level that a knob does not take.
@@ -167,7 +167,7 @@ impl PathArgs {
             vary,
             ..Experiment::default()
         };
-        // All blocks share what they are given together.
+        // The blocks share the total.
         if sends && self.packets.is_none() && live.wanted() {
             let of_all = match lab {
                 Lab::Vm => 1,
@@ -189,7 +189,7 @@ impl PathArgs {
         Ok(experiment)
     }
 
-    /// Which packets are watched: of a clock of time those that are asked for.
+    /// The packets to measure, for instruments that measure time.
     fn filter(&self) -> Filter {
         let live = &self.live;
         if !live.wanted() {
@@ -197,7 +197,7 @@ impl PathArgs {
         }
         let words = |key: &str| self.knobs.levels(key).into_iter();
         let families: Vec<&str> = words("family").collect();
-        // Where all is counted as well, the arms say it.
+        // With `exact` beside it, the arms have it.
         let counts = live.lab == Lab::Vm && live.asks(EXACT);
         Filter {
             proto: words("proto")
@@ -225,8 +225,8 @@ impl PathArgs {
 pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     if args.live.lab == Lab::Host && args.knobs.has("qdisc") {
         return Err(Usage(
-            "--qdisc: the lab host leaves this machine's devices as they are: use --lab netns, or \
-             set it with tc yourself"
+            "--qdisc can't be used with --lab host, which changes no interface; use --lab netns, or \
+             set it with tc"
                 .into(),
         )
         .into());
@@ -257,11 +257,11 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     experiment::run(&experiment, how, cache)
 }
 
-/// That a command has one level of each knob.
+/// A command runs with one level of each knob.
 fn several(knob: &Knob) -> Usage {
     let flag = knob.flag.name().unwrap_or(knob.key);
     Usage(format!(
-        "--{flag}: a command runs once, over one link in one kernel: give one level, and compare \
-         recordings"
+        "--{flag}: only one value can be given with a command; measure it once for each value, and \
+         compare the recordings with plumb diff"
     ))
 }

@@ -1,4 +1,4 @@
-//! `plumb report`: a recording, printed again.
+//! `plumb report`: the report of a recording.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -14,12 +14,12 @@ use crate::output::{page, part, show};
 /// Arguments of `plumb report`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// The recording
+    /// Recording to read
     file: PathBuf,
-    /// Only these directions: tx, rx, forward, echo, ack; several with commas
+    /// Show only these directions: tx, rx, forward, echo, ack; comma-separated list
     #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
     direction: Vec<Direction>,
-    /// Of several instruments in a recording, only this one
+    /// Show only what this instrument measured
     #[arg(long, value_name = "CLOCK")]
     clock: Option<String>,
     #[command(flatten)]
@@ -28,10 +28,10 @@ pub(crate) struct ReportArgs {
     page: PageArgs,
 }
 
-/// Read and show; or, if there is to be a page, only that.
+/// Read and print; or, if a page is wanted, write only that.
 ///
 /// # Errors
-/// The file is no whole recording, or something in it was asked for that is not.
+/// The file is not a complete recording, or lacks what was asked for.
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     show::check(&args.show)?;
     let recording = netplumb_store::read(&args.file)?;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     };
     if recording.blocks.is_empty() {
         eprintln!(
-            "plumb: {}: the recording has no block: nothing was measured",
+            "plumb: {}: the recording is empty: nothing was measured",
             args.file.display()
         );
         return Ok(ExitCode::FAILURE);

@@ -1,4 +1,4 @@
-//! `plumb run`: an experiment file, carried out and judged.
+//! `plumb run`: run an experiment file, and check its claims.
 
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
@@ -21,13 +21,12 @@ use crate::files;
 /// Arguments of `plumb run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The experiment, a TOML file
+    /// Experiment file (TOML)
     experiment: PathBuf,
-    /// Of an experiment on interfaces of this machine: that these may be changed; without it,
-    /// what would be changed is told
+    /// Allow changes to these interfaces; without it, only print what would be changed
     #[arg(long, value_name = "NIC,NIC", value_delimiter = ',')]
     yes_change: Vec<String>,
-    /// Even if the default route, or your session, is over one of them
+    /// Allow it even if the default route or your session uses one of them
     #[arg(long)]
     even_default_route: bool,
     #[command(flatten)]
@@ -70,7 +69,7 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     if experiment.workload.kind == Kind::Frames {
         args.options.check_for_bench()?;
     }
-    // What the command line says is what is done.
+    // The command line takes precedence.
     experiment.blocks.seeds = args.options.seeds.or(experiment.blocks.seeds);
     let how = How {
         text: &text,
@@ -100,7 +99,7 @@ fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
     for nft in experiment.rulesets_mut() {
         let Nft::File(name) = nft else { continue };
         let file = below(folder, name)?;
-        let rules = files::read_text(&file, MAX_RULESET_BYTES, "rules of nftables")?;
+        let rules = files::read_text(&file, MAX_RULESET_BYTES, "nftables rules")?;
         *nft = Nft::Text {
             rules,
             file: Some(name.clone()),
@@ -114,21 +113,25 @@ fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
         let there = std::fs::metadata(&file)
             .with_context(|| format!("{}: can't read the module", file.display()))?;
         if !there.is_file() {
-            return Err(Usage(format!("{}: a module is a regular file", file.display())).into());
+            return Err(Usage(format!(
+                "{}: not a regular file, which a module has to be",
+                file.display()
+            ))
+            .into());
         }
         *module = file.display().to_string();
     }
     Ok(())
 }
 
-/// A file of rules, which has to be below the experiment's folder, also where links lead: its
-/// text goes into the recording, and who runs someone's experiment as root does not give that
-/// one every file to read.
+/// A file of rules, which has to be below the experiment's folder, symbolic links resolved: its
+/// text goes into the recording, and an experiment by someone else, run as root, must not be
+/// able to read any file.
 fn below(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let file = folder.join(name);
     let outside = || {
         Usage(format!(
-            "nft: the file `{}` is not below the experiment's folder, where its rules have to be",
+            "invalid nft file `{}`; expected a file below the experiment's directory",
             printable(name, 200)
         ))
     };
@@ -136,9 +139,9 @@ fn below(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
     if !Path::new(name).components().all(plain) {
         return Err(outside().into());
     }
-    let told = || format!("{}: can't read the rules", file.display());
-    let real = file.canonicalize().with_context(told)?;
-    if !real.starts_with(folder.canonicalize().with_context(told)?) {
+    let failed = || format!("{}: can't read the nftables rules", file.display());
+    let real = file.canonicalize().with_context(failed)?;
+    if !real.starts_with(folder.canonicalize().with_context(failed)?) {
         return Err(outside().into());
     }
     Ok(real)

@@ -1,5 +1,5 @@
-//! `plumb path -- COMMAND` in a guest: what a command costs, its own code and the kernel's,
-//! or the times of its packets.
+//! `plumb path -- COMMAND` in a guest: the instructions of a command and of the kernel on its
+//! behalf, or the times of its packets.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -19,15 +19,15 @@ use super::unseen::{is_nothing_seen, nothing_seen};
 use crate::exit::Usage;
 use crate::recorder::record_by;
 
-/// Of each stream of a command so much is shown; it goes on writing into nothing.
+/// The most output of a command that is passed on, per stream; the rest is discarded.
 const OUTPUT_BYTES: u64 = 16 << 20;
-/// As much of our own standard input is given to a command.
+/// The most standard input that a command gets.
 const STDIN_BYTES: u64 = 16 << 20;
-/// The guest has 256 MiB, of which the kernel and the agent take some 60, and files
-/// are there twice while they are unpacked.
+/// The guest has 256 MiB, of which the kernel and the agent use some 60, and files are in
+/// memory twice while they are unpacked.
 const FILES_BYTES: u64 = 96 << 20;
 
-/// The machine that it runs on.
+/// The guest that it runs in.
 pub(super) struct Machine {
     pub(super) link: Link,
     pub(super) family: Family,
@@ -36,17 +36,17 @@ pub(super) struct Machine {
     pub(super) mitigations: bool,
     pub(super) cmdline: String,
     pub(super) sysctl: BTreeMap<String, String>,
-    /// Connections of the guest's own before the first.
+    /// Connections that the guest opens before it, as a warm-up.
     pub(super) warmup: u32,
     pub(super) blocks: u32,
-    /// What is to be timed meanwhile, if instructions are not counted.
+    /// What is timed, if instructions are not counted.
     pub(super) timed: Option<TimingSpec>,
 }
 
-/// Measure a command and show what it cost.
+/// Measure a command, and print what it cost.
 ///
 /// # Errors
-/// What kept it from being measured.
+/// The measurement failed.
 pub(super) fn run(
     experiment: &Experiment,
     machine: Machine,
@@ -89,7 +89,7 @@ pub(super) fn run(
     })
 }
 
-/// Everything that goes to the guest.
+/// What is copied into the guest.
 fn prepare(workload: &Workload, stdin: bool, machine: Machine) -> anyhow::Result<CommandRun> {
     let mut bundle = Bundle::new(Host::here()?);
     for with in &workload.with {
@@ -116,7 +116,10 @@ fn prepare(workload: &Workload, stdin: bool, machine: Machine) -> anyhow::Result
                 .ok()
                 .filter(|words| !words.is_empty())
                 .ok_or_else(|| {
-                    Usage(format!("--peer: `{}` is no command", printable(line, 200)))
+                    Usage(format!(
+                        "invalid --peer `{}`; expected a command",
+                        printable(line, 200)
+                    ))
                 })?;
             Some((add(&words)?, words))
         }
@@ -155,7 +158,7 @@ fn own_stdin() -> anyhow::Result<Vec<u8>> {
     io::stdin().take(STDIN_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > STDIN_BYTES {
         return Err(Usage(format!(
-            "standard input is more than {} MiB: take it along as a file, with --with",
+            "standard input is larger than {} MiB: copy it as a file, with --with",
             STDIN_BYTES >> 20
         ))
         .into());
@@ -163,7 +166,7 @@ fn own_stdin() -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What was said, to be passed on when the progress has been cleared away.
+/// The output, which is passed on once the progress bar is gone.
 #[derive(Default)]
 struct Said {
     parts: Vec<(Output, Vec<u8>)>,
@@ -174,12 +177,12 @@ impl Said {
         self.parts.push((from, bytes.to_vec()));
     }
 
-    /// The command's words are ours, as they are; the peer's are told as such.
+    /// The command's output is printed as it is; that of the peer only if it failed.
     fn show(&self, for_programs: bool) -> io::Result<()> {
         let mut unended = false;
         for (from, bytes) in &self.parts {
             let written = match from {
-                // Standard output is for what programs read: there the command's is not.
+                // Standard output is for the report then.
                 Output::Stdout if for_programs => io::stderr().write_all(bytes),
                 Output::Stdout => io::stdout()
                     .write_all(bytes)
@@ -188,7 +191,7 @@ impl Said {
                 Output::Peer => Ok(()),
             };
             match written {
-                // A reader that has seen enough (`| head`) is no error.
+                // A closed pipe (`| head`) is no error.
                 Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
                 other => other?,
             }
@@ -220,13 +223,13 @@ impl Said {
     }
 }
 
-/// Say how it ended, where that is not well. Whether it did not.
+/// Report commands that failed. Whether any did.
 fn tell_ends(run: &CommandRun, files: usize, ends: &[CommandEnd], said: &Said) -> bool {
     let name = printable(run.words.first().map_or("", String::as_str), 80);
     let mut failed = false;
     let mut told = Vec::new();
     let mut tell = |line: String| {
-        // Blocks mostly end alike.
+        // Most blocks end in the same way.
         if !told.contains(&line) {
             eprintln!("plumb: {line}");
             told.push(line);
@@ -235,14 +238,14 @@ fn tell_ends(run: &CommandRun, files: usize, ends: &[CommandEnd], said: &Said) -
     for end in ends {
         let how = match end.exit {
             _ if end.stopped => Some(
-                "had not ended when its time was over, and was killed: what it cost until then is \
-                 shown; --timeout SECONDS gives it more"
+                "was killed after --timeout: its cost until then is shown; --timeout SECONDS gives it \
+                 more time"
                     .to_string(),
             ),
             Exit::Code(0) => None,
-            Exit::Code(127) => Some("ended with code 127: is a program or library missing that it needs? take it along by --with".into()),
-            Exit::Code(code) => Some(format!("ended with code {code}")),
-            Exit::Signal(signal) => Some(format!("was ended by signal {signal} ({})", signal_name(signal))),
+            Exit::Code(127) => Some("exited with code 127: if a program or library is missing in the guest, copy it with --with".into()),
+            Exit::Code(code) => Some(format!("exited with code {code}")),
+            Exit::Signal(signal) => Some(format!("was killed by signal {signal} ({})", signal_name(signal))),
         };
         if let Some(how) = how {
             failed = true;
@@ -253,35 +256,35 @@ fn tell_ends(run: &CommandRun, files: usize, ends: &[CommandEnd], said: &Said) -
             let mut why = None;
             match end.peer {
                 Some(Exit::Code(0)) => {}
-                Some(Exit::Code(code)) => why = Some(format!("ended with code {code}")),
+                Some(Exit::Code(code)) => why = Some(format!("exited with code {code}")),
                 Some(Exit::Signal(signal)) => {
                     why = Some(format!(
-                        "was ended by signal {signal} ({})",
+                        "was killed by signal {signal} ({})",
                         signal_name(signal)
                     ));
                 }
                 None if !end.peer_ready => {
-                    why = Some("had no socket open after a second of the guest's time".into());
+                    why = Some("had no open socket after a second of guest time".into());
                 }
                 None => {}
             }
             if let Some(why) = why {
-                tell(format!("the peer, {peer}, {why}"));
+                tell(format!("--peer {peer} {why}"));
                 for line in said.peer() {
-                    tell(format!("the peer said: {line}"));
+                    tell(format!("output of --peer: {line}"));
                 }
             }
         }
         if end.unkept_bytes > 0 {
             tell(format!(
-                "{name} wrote {} bytes more than the {} MiB that are passed on",
+                "{name} wrote {} bytes more than the {} MiB that are passed on; they were discarded",
                 end.unkept_bytes,
                 OUTPUT_BYTES >> 20
             ));
         }
         if !end.left.is_empty() {
             tell(format!(
-                "{name} left processes behind, which were killed: {}",
+                "{name} left processes running, which were killed: {}",
                 printable(&end.left.join(", "), 200)
             ));
         }
@@ -295,15 +298,15 @@ fn tell_ends(run: &CommandRun, files: usize, ends: &[CommandEnd], said: &Said) -
         if let Some(file) = missing.filter(|_| files < 1000) {
             let file = printable(file, 200);
             tell(format!(
-                "`{file}` is a file here and not in the guest: --with {file} takes it along"
+                "`{file}` is not in the guest: copy it with --with {file}"
             ));
         }
     }
     failed
 }
 
-/// Whether a word names a file or a folder that is here, that the guest lacks, and that can be
-/// taken there. Devices, and what the kernel makes up, a guest has of its own.
+/// Whether a word names a file or directory that exists here, that the guest lacks, and that
+/// can be copied there. Devices and files of the kernel a guest has itself.
 fn could_go_along(run: &CommandRun, word: &str) -> bool {
     const OWN: &[&str] = &["/dev", "/proc", "/sys"];
     let path = run.folder.join(word);

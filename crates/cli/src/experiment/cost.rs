@@ -1,11 +1,11 @@
-//! What measuring costs: blocks with probes beside the same without.
+//! The overhead of measuring: blocks with probes beside blocks without.
 
 use netplumb_engine::live::PROBES_OFF;
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::{BUSY, DELIVERED, LATENCY_P50, LATENCY_P99};
 
-/// What is compared, and what it is called.
+/// What is compared, and its name.
 const FIGURES: &[(Declared, &str)] = &[
     (DELIVERED, "throughput"),
     (BUSY, "CPUs busy"),
@@ -13,7 +13,7 @@ const FIGURES: &[(Declared, &str)] = &[
     (LATENCY_P99, "latency, p99"),
 ];
 
-/// Of the facts, how fast the clocks of guests go that count instructions; by link.
+/// The fact that has the -icount shift of guests, by link.
 const ICOUNT_SHIFT: &str = "vm.icount_shift.";
 
 /// Print it.
@@ -42,7 +42,7 @@ fn render(recording: &Recording) -> String {
             continue;
         };
         text.push_str(&format!(
-            "what measuring costs, {}\n  {:<16} {:>14} {:>14} {:>9}\n",
+            "overhead of measuring, {}\n  {:<16} {:>14} {:>14} {:>9}\n",
             with.name, "", "without", "measured", "change"
         ));
         for (quantity, what) in FIGURES {
@@ -69,7 +69,7 @@ fn render(recording: &Recording) -> String {
     text
 }
 
-/// What a nanosecond is where the clock is a guest's, and counts instructions.
+/// What the clock of a guest with -icount is.
 fn guests_clock(recording: &Recording) -> Option<String> {
     let facts = &recording.environment;
     let shifts = facts
@@ -83,8 +83,8 @@ fn guests_clock(recording: &Recording) -> Option<String> {
         .collect();
     (!each.is_empty()).then(|| {
         format!(
-            "the guest's clock goes on by {} with each instruction: what changes is how many there \
-             are,\n  and it is the same in every run",
+            "the guest's clock advances by {} per instruction (-icount): the overhead is the number of\n  \
+             instructions added, and is the same in every run",
             each.join(", ")
         )
     })

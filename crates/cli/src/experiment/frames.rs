@@ -20,18 +20,18 @@ use crate::output::{page, rates as rates_output};
 use crate::recorder::{Outcome, record_by};
 use crate::rights::{NO_ROOT, is_root};
 
-/// What guests are for.
+/// What guests measure.
 #[derive(Debug, Clone)]
 pub(super) struct Guests {
-    /// Rates are measured in one.
+    /// Rates, in one guest.
     pub(super) rates: bool,
-    /// Instructions are counted in some.
+    /// Instructions per packet.
     pub(super) count: bool,
-    /// Whether blocks of their own show where the time went; not in a guest.
+    /// Whether CPU time is sampled, in blocks of their own; not in a guest.
     pub(super) beside: bool,
-    /// Over what packets run there.
+    /// The link in the guest.
     pub(super) link: Link,
-    /// What they boot.
+    /// The kernel they boot.
     pub(super) kernel: String,
 }
 
@@ -41,10 +41,10 @@ const EXPLAIN: ExplainPlan = ExplainPlan {
     blocks: 3,
 };
 
-/// Measure frames, and show rates.
+/// Measure frames, and print rates.
 ///
 /// # Errors
-/// What kept it from measuring.
+/// The measurement failed.
 pub(super) fn run(
     plan: &BenchPlan,
     guests: &Guests,
@@ -53,7 +53,7 @@ pub(super) fn run(
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
     let Shown::Rates(format) = how.shown else {
-        return Err(anyhow::Error::msg("frames have rates alone"));
+        return Err(anyhow::Error::msg("frames have only rates"));
     };
     let outcome = record(plan, name, how.text, guests, &how.options, cache)?;
     finish(outcome, format, how.page)
@@ -78,7 +78,7 @@ fn record(
                 options: engine,
                 tell: &|event| teller.tell(event),
             };
-            // What is missing is told before anything is measured.
+            // Report what is missing before anything is measured.
             if guests.rates || guests.count {
                 lab.check()?;
             }
@@ -120,7 +120,7 @@ fn finish(outcome: Outcome, format: RatesFormat, pages: &PageArgs) -> anyhow::Re
         return Err(error);
     }
     if recording.blocks.is_empty() {
-        return Err(CannotHere("no path that was asked for can run here".into()).into());
+        return Err(CannotHere("none of the paths is supported on this machine".into()).into());
     }
     let bad = all
         .iter()

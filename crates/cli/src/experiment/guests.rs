@@ -14,10 +14,10 @@ use crate::args::live::EXACT;
 use crate::exit::{CannotHere, Usage};
 use crate::recorder::record;
 
-/// Measure in guests, and show: counted, timed, or both, each in guests of its own.
+/// Measure in guests, with `exact`, other instruments, or both, each in guests of its own.
 ///
 /// # Errors
-/// What kept it from measuring.
+/// The measurement failed.
 pub(super) fn run(
     experiment: &Experiment,
     asked: &[&'static dyn Instrument],
@@ -41,17 +41,16 @@ pub(super) fn run(
                 let machine = lower::machine(experiment, Some(spec.clone()))?;
                 command::run(experiment, machine, how, cache)
             }
-            _ => Err(CannotHere(
-                "a command is measured by one instrument at a time: leave one".into(),
-            )
-            .into()),
+            _ => {
+                Err(CannotHere("only one instrument at a time can measure a command".into()).into())
+            }
         };
     }
     if exact {
         check_exact(experiment)?;
     }
     if !timed.is_empty() && experiment.blocks.seeds() > 1 {
-        let why = "seeds are for `exact` alone: leave out the other instruments, or the seeds";
+        let why = "seeds can only be used with instrument `exact` alone";
         return Err(Usage(why.into()).into());
     }
     let run = GuestRun {

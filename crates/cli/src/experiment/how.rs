@@ -1,4 +1,4 @@
-//! How an experiment is run and shown, apart from what it is.
+//! How an experiment is run and its result printed.
 
 use std::process::ExitCode;
 
@@ -8,30 +8,30 @@ use netplumb_model::text::counted;
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::{RatesFormat, ShowArgs};
-use crate::exit::{Failure, told};
+use crate::exit::{Failure, message};
 use crate::output::{page, show};
 use crate::recorder::Outcome;
 
-/// What is shown of it.
+/// What is printed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shown<'a> {
-    /// What `plumb report` shows, of these directions.
+    /// As by `plumb report`, for these directions.
     Report(&'a ShowArgs, &'a [Direction]),
     /// Rates.
     Rates(RatesFormat),
 }
 
-/// How it is run, apart from what.
+/// How to run an experiment, apart from what it says.
 #[derive(Debug)]
 pub(crate) struct How<'a> {
-    /// The experiment's file, as it was read; empty of a command line.
+    /// The text of the experiment file; empty for a command line.
     pub(crate) text: &'a str,
     pub(crate) shown: Shown<'a>,
     pub(crate) page: &'a PageArgs,
     pub(crate) options: RunOptions,
-    /// Whether figures are shown as they come.
+    /// Whether to show the live view.
     pub(crate) watch: bool,
-    /// Whether our standard input is a command's.
+    /// Whether a command gets our standard input.
     pub(crate) stdin: bool,
     /// Interfaces of this machine that may be changed.
     pub(crate) yes_change: &'a [String],
@@ -40,7 +40,7 @@ pub(crate) struct How<'a> {
 }
 
 impl How<'_> {
-    /// Whether what is shown is for programs to read.
+    /// Whether the output is for programs to read.
     pub(crate) fn for_programs(&self) -> bool {
         match self.shown {
             Shown::Report(show, _) => show.for_programs(),
@@ -48,7 +48,7 @@ impl How<'_> {
         }
     }
 
-    /// Whether it is shown in a form that one instrument's figures have alone.
+    /// Whether the output is one that has a single instrument.
     pub(super) fn is_one_output(&self) -> bool {
         let written = match self.shown {
             Shown::Report(show, _) => show.formats.wanted(),
@@ -57,10 +57,10 @@ impl How<'_> {
         written || self.for_programs() || self.page.wanted()
     }
 
-    /// What can be said to be wrong before anything is measured.
+    /// Check what can be checked before anything is measured.
     ///
     /// # Errors
-    /// What can't be shown, or written where it is to go.
+    /// The output can't be written.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         page::check(self.page)?;
         match self.shown {
@@ -70,13 +70,15 @@ impl How<'_> {
     }
 }
 
-/// Show what was measured, and then tell what went wrong, if anything did.
+/// Print what was measured, and then the error, if there was one.
 ///
 /// # Errors
-/// Nothing can be shown of it.
+/// It can't be printed.
 pub(super) fn finish(outcome: Outcome, how: &How<'_>) -> anyhow::Result<ExitCode> {
     let Shown::Report(show_args, directions) = how.shown else {
-        return Err(anyhow::Error::msg("rates are shown by their own"));
+        return Err(anyhow::Error::msg(
+            "rates are printed by the runner of frames",
+        ));
     };
     let shown = if outcome.recording.blocks.is_empty() {
         Ok(ExitCode::SUCCESS)
@@ -88,10 +90,10 @@ pub(super) fn finish(outcome: Outcome, how: &How<'_>) -> anyhow::Result<ExitCode
     };
     match outcome.error {
         Some(error) => {
-            eprintln!("plumb: {}", told(&error));
+            eprintln!("plumb: {}", message(&error));
             if !outcome.recording.blocks.is_empty() {
                 eprintln!(
-                    "plumb: measured before that, and shown above: {}",
+                    "plumb: measured before the error, and shown above: {}",
                     counted(outcome.recording.blocks.len(), "block")
                 );
             }

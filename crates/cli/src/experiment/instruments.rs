@@ -1,4 +1,4 @@
-//! The instruments of an experiment: which can measure what is asked, and what each is to do.
+//! The instruments of an experiment: whether they can measure it, and what each has to do.
 
 use netplumb_instruments::instrument::Instrument;
 use netplumb_instruments::registry;
@@ -10,14 +10,14 @@ use crate::args::live::{EXACT, FUNCTIONS, STAGES};
 use crate::args::run::RunOptions;
 use crate::exit::{CannotHere, Usage};
 
-/// What following packets may take of the work where nothing is said.
+/// The default limit on the overhead of stages.
 const MAX_OVERHEAD: f64 = 0.05;
 
-/// The instruments that are asked for; none if it is left to the lab.
+/// The instruments of an experiment; none if the lab chooses.
 pub(super) fn chosen(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn Instrument>> {
     let (lab, kind) = (experiment.lab, experiment.workload.kind);
     let names = experiment.instruments.as_deref().unwrap_or_default();
-    // Who chooses functions means that clock.
+    // Choosing functions implies the instrument.
     let functions = [FUNCTIONS.to_string()];
     let names = match names {
         [] if !experiment.functions.is_empty() && kind != Kind::Frames => &functions,
@@ -25,20 +25,20 @@ pub(super) fn chosen(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn
     };
     let mut all: Vec<&'static dyn Instrument> = Vec::new();
     for name in names {
-        // Files are checked for names where lines can be shown.
+        // Names in files have been checked, with their lines.
         let found =
-            registry::find(name).ok_or_else(|| Usage(format!("`{name}` measures nothing")))?;
+            registry::find(name).ok_or_else(|| Usage(format!("invalid instrument `{name}`")))?;
         let cannot = match kind {
             Kind::Frames => {
                 let looks_on = [EXACT, registry::BESIDE_RATES.name()].contains(&name.as_str());
-                let why = "`rates` measure frames, and `exact` and `samples` where their time goes";
+                let why = "expected `rates` for a workload of frames, with `exact` or `samples` beside it";
                 match found.unavailable(lab).filter(|_| looks_on && name != EXACT) {
                     Some((why, remedy)) => Some(cannot_in(name, lab, why, remedy)),
                     None => (found.is_clock() && !looks_on).then_some(why.to_string()),
                 }
             }
             _ if !found.is_clock() => Some(format!(
-                "`{name}` measures frames, and this workload is of kind {kind}"
+                "instrument `{name}` needs a workload of kind frames; this one is of kind {kind}"
             )),
             _ => (found.unavailable(lab)).map(|(why, remedy)| cannot_in(name, lab, why, remedy)),
         };
@@ -46,11 +46,11 @@ pub(super) fn chosen(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn
             return Err(CannotHere(why).into());
         }
         if ![EXACT, FUNCTIONS].contains(&name.as_str()) && !experiment.functions.is_empty() {
-            let why = format!("{name} have no functions to choose: use --clock functions");
+            let why = format!("instrument `{name}` measures no functions: use `functions`");
             return Err(Usage(why).into());
         }
         if all.iter().any(|one| one.name() == name) {
-            return Err(Usage(format!("`{name}` is named twice")).into());
+            return Err(Usage(format!("instrument `{name}` is given twice")).into());
         }
         all.push(found);
     }
@@ -58,10 +58,10 @@ pub(super) fn chosen(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn
 }
 
 fn cannot_in(name: &str, lab: Lab, why: &str, remedy: &str) -> String {
-    format!("`{name}` can't measure in the lab {lab}: {why}; {remedy}")
+    format!("instrument `{name}` is unavailable in the {lab} lab: {why}; {remedy}")
 }
 
-/// What each instrument is to do.
+/// What each instrument has to do.
 pub(super) fn specs(
     experiment: &Experiment,
     asked: &[&'static dyn Instrument],
@@ -76,16 +76,16 @@ pub(super) fn specs(
     asked.iter().map(each).collect()
 }
 
-/// What is asked of guests, or of counting, where there is none.
+/// Check for options of guests, or of counting, where there are none.
 pub(super) fn check_options(
     experiment: &Experiment,
     counts: bool,
     options: &RunOptions,
 ) -> anyhow::Result<()> {
     let guests = experiment.lab == Lab::Vm;
-    let again = "a clock of time does not go on where it was: measure again, into another file \
-                 with --output";
-    let counting = "it is for instructions (exact) in the lab vm";
+    let again = "only counts of `exact` can be resumed; measure again, into another file with \
+                 --output";
+    let counting = "it is for instrument `exact` in the vm lab";
     for (flag, given, why) in [
         ("--quick", options.quick && !guests, counting),
         ("--cold", options.cold && !guests, counting),
@@ -104,7 +104,7 @@ pub(super) fn check_options(
     Ok(())
 }
 
-/// What only clocks of time take.
+/// Check for what only instruments that measure time support.
 pub(super) fn check_exact(experiment: &Experiment) -> anyhow::Result<()> {
     let Experiment {
         workload,
@@ -125,18 +125,17 @@ pub(super) fn check_exact(experiment: &Experiment) -> anyhow::Result<()> {
     ];
     match asked.iter().find(|(_, asked)| *asked) {
         Some((key, _)) => Err(Usage(format!(
-            "{key} is for instruments that read a clock (functions, stages): `exact` counts all of \
-             a guest's functions and packets, one packet at a time"
+            "{key} is not supported by instrument `exact`; use functions or stages"
         ))
         .into()),
         None => Ok(()),
     }
 }
 
-/// The share of the work that following packets may take, if there is a limit.
+/// The limit on the overhead of stages, if there is one.
 pub(super) fn stages_share(experiment: &Experiment) -> Option<f64> {
-    // Our own packets are there to be measured; those of others have to go on, and
-    // what that costs is what is asked.
+    // Packets that plumb sends are there to be measured; the traffic of others must not
+    // suffer, and with --measure-cost the overhead is what is measured.
     let probes = &experiment.probes;
     let limited = experiment.lab == Lab::Host || probes.measure_cost;
     let share = probes.max_overhead.map(|share| share.0);
@@ -170,6 +169,6 @@ mod tests {
         assert!(refused("[\"stages\"]", frames).contains("`rates`"));
         assert!(found("[\"rates\", \"samples\"]", frames).is_ok());
         let chosen = "lab = \"netns\"\n[functions]\ndiscover = true";
-        assert!(refused("[\"stages\"]", chosen).contains("no functions to choose"));
+        assert!(refused("[\"stages\"]", chosen).contains("measures no functions"));
     }
 }

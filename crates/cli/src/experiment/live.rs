@@ -1,4 +1,4 @@
-//! Packets that the kernel of this machine sees: in namespaces, or its own traffic.
+//! Packets in the kernel of this machine: in namespaces, or its own traffic.
 
 mod view;
 mod watch;
@@ -27,11 +27,11 @@ use crate::args::live::STAGES;
 use crate::recorder::record_by;
 use watch::Watcher;
 
-/// Measure on this machine, and show: by the instruments that are asked for, or if it is left
-/// to us, the best that there is; stages within a share of the work.
+/// Measure on this machine with the given instruments, or else the best available one; stages
+/// with a limit on their overhead.
 ///
 /// # Errors
-/// What kept it from measuring.
+/// The measurement failed.
 pub(super) fn run(
     experiment: &Experiment,
     plan: &LivePlan,
@@ -73,7 +73,7 @@ pub(super) fn run(
                 match by(first) {
                     Err(LiveError::CannotRun { reason, .. }) => {
                         notes.borrow_mut().push(format!(
-                            "the clock is `{}`: {} can't be timed here: {reason}",
+                            "using instrument {}: {} unavailable: {reason}",
                             second.name(),
                             first.name()
                         ));
@@ -97,7 +97,10 @@ pub(super) fn run(
                 match event {
                     LiveEvent::Note(note) => watcher.note(teller, &note),
                     LiveEvent::Named(run) => {
-                        watcher.note(teller, &format!("namespaces: {run}-*, for `ip netns exec`"));
+                        watcher.note(
+                            teller,
+                            &format!("network namespaces: {run}-*, usable with `ip netns exec`"),
+                        );
                     }
                     LiveEvent::Attached(attached) => {
                         if told.insert(chosen.get()) {
@@ -119,7 +122,7 @@ pub(super) fn run(
                     empty = Some(());
                     Err(EngineError::NothingSeen { command: None })
                 }
-                // Who has seen enough ends it: that is no interruption.
+                // Ended by its key: not an interruption.
                 Err(EngineError::Vm(VmError::Interrupted))
                     if ended_by_key && !recording.blocks.is_empty() =>
                 {
@@ -159,9 +162,9 @@ pub(super) fn run(
     })
 }
 
-/// What stands, in a line.
+/// What is attached, in a line.
 fn attached_line(clock: Option<&str>, attached: &netplumb_model::timing::Attached) -> String {
-    let clock = clock.map_or_else(String::new, |c| format!("the clock is `{c}`"));
+    let clock = clock.map_or_else(String::new, |c| format!("instrument {c}"));
     let ms = attached.attach_ns as f64 / 1e6;
     match attached.functions.len() {
         0 => format!("{clock}, attached in {ms:.0} ms"),
@@ -172,18 +175,18 @@ fn attached_line(clock: Option<&str>, attached: &netplumb_model::timing::Attache
     }
 }
 
-/// Say how the command ended, where that is not well. Whether it did not.
+/// Report a command that failed. Whether it did.
 fn tell_end(experiment: &Experiment, end: live::LiveEnd) -> bool {
     let words = &experiment.workload.command;
     let name = printable(words.first().map_or("", String::as_str), 80);
     let how = match (end.command, end.stopped) {
         (_, true) => {
-            eprintln!("plumb: {name} had not ended when its time was over, and was killed");
+            eprintln!("plumb: {name} was killed after --duration");
             return false;
         }
         (None | Some(Exit::Code(0)), _) => return false,
-        (Some(Exit::Code(code)), _) => format!("ended with code {code}"),
-        (Some(Exit::Signal(signal)), _) => format!("was ended by signal {signal}"),
+        (Some(Exit::Code(code)), _) => format!("exited with code {code}"),
+        (Some(Exit::Signal(signal)), _) => format!("was killed by signal {signal}"),
     };
     eprintln!("plumb: {name} {how}");
     true

@@ -1,4 +1,4 @@
-//! From an experiment to what the engine takes.
+//! From an experiment to the plans of the engine.
 
 use std::time::Duration;
 
@@ -19,16 +19,16 @@ use super::how::How;
 use crate::args::live::EXACT;
 use crate::exit::Usage;
 
-/// How long packets go in all in the lab netns, and traffic is watched, where nothing is said.
+/// Total measuring time on this machine, by default.
 const DURATION: Duration = Duration::from_secs(5);
-/// How long a window over others' traffic is.
+/// Length of a block of traffic of others.
 const WINDOW: Duration = Duration::from_millis(500);
-/// How long a block of frames is, and how long they run before.
+/// Length of a block of frames, and of its warm-up.
 const FRAMES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(200));
-/// Connections of a guest's own before a command.
+/// Connections that a guest opens before a command, as a warm-up.
 const CONNECTIONS: u32 = 1;
 
-/// What makes the packets on this machine.
+/// Where the packets on this machine come from.
 pub(super) fn source(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<Source> {
     let (workload, filter) = (&experiment.workload, &experiment.filter);
     if let Kind::Traffic | Kind::Command = workload.kind {
@@ -76,7 +76,7 @@ pub(super) fn source(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<S
 
 fn one_arm(experiment: &Experiment) -> anyhow::Result<Arm> {
     let arm = experiment.arms().into_iter().next();
-    arm.ok_or_else(|| Usage("there is nothing to run".into()).into())
+    arm.ok_or_else(|| Usage("the experiment has no arm".into()).into())
 }
 
 /// Packets in guests.
@@ -91,7 +91,7 @@ pub(super) fn guests(experiment: &Experiment) -> GuestRun {
     }
 }
 
-/// The guest that a command runs in, and what is timed meanwhile.
+/// The guest of a command, and what is timed meanwhile.
 pub(super) fn machine(
     experiment: &Experiment,
     timed: Option<TimingSpec>,
@@ -101,8 +101,7 @@ pub(super) fn machine(
     let set = |key: &str| arm.knobs.contains_key(key) || arm.table(key).next().is_some();
     if let Some(key) = fixed.iter().find(|key| set(key)) {
         return Err(Usage(format!(
-            "{key} is for packets that plumb sends: a command in the lab vm has its own; leave out \
-             one or the other"
+            "{key} can't be used with a command in the vm lab: it is for packets that plumb sends"
         ))
         .into());
     }
@@ -127,7 +126,7 @@ fn bench_arms(experiment: &Experiment) -> anyhow::Result<Vec<BenchArm>> {
     arms.map_err(|(_, why)| Usage(why).into())
 }
 
-/// Frames along paths.
+/// Frames along data paths.
 pub(super) fn frames(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<BenchPlan> {
     let blocks = &experiment.blocks;
     Ok(BenchPlan {
@@ -147,7 +146,7 @@ pub(super) fn frames(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<B
     })
 }
 
-/// What guests are for, where frames are measured.
+/// What to measure in guests beside frames, or for them.
 pub(super) fn beside_frames(
     experiment: &Experiment,
     asked: &[&'static dyn Instrument],

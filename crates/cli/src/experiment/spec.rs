@@ -1,4 +1,4 @@
-//! What an instrument that reads a clock is to do, and what names mean on this machine.
+//! What an instrument that measures time has to do; names are looked up on this machine.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -13,15 +13,15 @@ use netplumb_sys::netns::Namespace;
 
 use crate::exit::Usage;
 
-/// Packets that are told one by one.
-const TOLD_PACKETS: u32 = 1;
-/// Functions that are timed where nothing is said.
+/// Packets that are traced step by step.
+const TRACED_PACKETS: u32 = 1;
+/// Functions that are timed, by default.
 const MAX_FUNCTIONS: u32 = 100;
 
-/// What the instrument is to do.
+/// What the instrument has to do.
 ///
 /// # Errors
-/// A name that nothing here has, or a recording that can't be read.
+/// No such device, namespace, process or cgroup, or a recording that can't be read.
 pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<TimingSpec> {
     let Experiment {
         filter: asked,
@@ -39,16 +39,20 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
     };
     if filter.protos.contains(&Proto::Command) {
         return Err(Usage(
-            "a command is no protocol: it is measured by `plumb path -- COMMAND`".into(),
+            "invalid protocol `command`; a command is measured by `plumb path -- COMMAND`".into(),
         )
         .into());
     }
     if asked.interface.is_some() || asked.netns.is_some() {
         let within = match &asked.netns {
             Some(name) => namespace(name)?,
-            None => Namespace::current().context("find the own network namespace")?,
+            None => Namespace::current().context("can't open the current network namespace")?,
         };
-        filter.namespaces = vec![within.inode().context("number a network namespace")?];
+        filter.namespaces = vec![
+            within
+                .inode()
+                .context("can't identify the network namespace")?,
+        ];
         if let Some(name) = &asked.interface {
             filter.interface = Some(interface(name, &within)?);
         }
@@ -56,7 +60,7 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
     if let Some(pid) = asked.pid
         && !Path::new(&format!("/proc/{pid}")).exists()
     {
-        return Err(Usage(format!("--pid {pid}: there is no such process")).into());
+        return Err(Usage(format!("--pid {pid}: no such process")).into());
     }
     if let Some(path) = &asked.cgroup {
         filter.cgroup = Some(cgroup(Path::new(path))?);
@@ -79,18 +83,18 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
             max_overhead: share.filter(|share| *share < 1.0),
         },
         mechanism: None,
-        one_packet: if probes.one_packet { TOLD_PACKETS } else { 0 },
+        one_packet: if probes.one_packet { TRACED_PACKETS } else { 0 },
     })
 }
 
-/// The index of a device, which is one's own in each namespace.
+/// The index of a device, which each namespace numbers by itself.
 fn interface(name: &str, within: &Namespace) -> anyhow::Result<u32> {
-    let devices = within.devices().context("list the network devices")?;
+    let devices = within.devices().context("can't list network devices")?;
     let index = devices.get(name).copied();
     index.ok_or_else(|| {
         let known: Vec<&str> = devices.keys().map(String::as_str).collect();
         Usage(format!(
-            "--interface {}: there is no such device; there are {}",
+            "--interface {}: no such device; available are {}",
             printable(name, 40),
             printable(&known.join(", "), 200)
         ))
@@ -99,20 +103,20 @@ fn interface(name: &str, within: &Namespace) -> anyhow::Result<u32> {
 }
 
 fn namespace(name: &str) -> anyhow::Result<Namespace> {
-    let told = |error: std::io::Error| {
+    let failed = |error: std::io::Error| {
         Usage(format!(
-            "--netns {}: {error}; it takes a name that `ip netns` lists, a process, or a path",
+            "--netns {}: {error}; expected a name from `ip netns`, a PID, or a path",
             printable(name, 80)
         ))
     };
-    Ok(Namespace::find(name).map_err(told)?)
+    Ok(Namespace::find(name).map_err(failed)?)
 }
 
-/// The id of a cgroup is the inode of its folder.
+/// The ID of a cgroup is the inode of its directory.
 fn cgroup(path: &Path) -> anyhow::Result<u64> {
-    let told = |why: String| {
+    let failed = |why: String| {
         Usage(format!(
-            "--cgroup {}: {why}; it takes a folder below /sys/fs/cgroup",
+            "--cgroup {}: {why}; expected a directory below /sys/fs/cgroup",
             printable(&path.display().to_string(), 80)
         ))
     };
@@ -120,14 +124,14 @@ fn cgroup(path: &Path) -> anyhow::Result<u64> {
         true => path.to_path_buf(),
         false => Path::new("/sys/fs/cgroup").join(path.strip_prefix("/").unwrap_or(path)),
     };
-    let metadata = std::fs::metadata(&full).map_err(|e| told(e.to_string()))?;
+    let metadata = std::fs::metadata(&full).map_err(|e| failed(e.to_string()))?;
     if !full.join("cgroup.procs").exists() {
-        return Err(told("it is no cgroup".into()).into());
+        return Err(failed("not a cgroup".into()).into());
     }
     Ok(metadata.ino())
 }
 
-/// Functions that a recording saw, those that cost most first.
+/// The functions of a recording, the most expensive first.
 fn recorded(recording: &Recording) -> Vec<String> {
     let mut costs = vec![0_f64; recording.functions.len()];
     let mut add = |node: u32, cost: f64| {

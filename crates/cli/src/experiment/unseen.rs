@@ -3,7 +3,7 @@
 use netplumb_engine::EngineError;
 use netplumb_model::experiment::Experiment;
 
-/// That no packet was seen, and what it would take.
+/// That no packet was seen, and what to do about it.
 pub(super) fn nothing_seen(experiment: &Experiment) -> String {
     let filter = &experiment.filter;
     let mut filters: Vec<&str> = Vec::new();
@@ -22,22 +22,15 @@ pub(super) fn nothing_seen(experiment: &Experiment) -> String {
         }
     }
     let what = match filters.as_slice() {
-        [] => "no packet was seen: there was no traffic".to_string(),
-        names => format!(
-            "no packet was seen that is as {} {}: widen {}, or wait for such traffic",
-            names.join(" and "),
-            if names.len() == 1 { "asks" } else { "ask" },
-            if names.len() == 1 { "it" } else { "them" },
-        ),
+        [] => "no packets were seen".to_string(),
+        names => format!("no packets matched {}", names.join(" and "),),
     };
     let take = match experiment.workload.command.is_empty() {
         true => {
-            "make some while it measures, as with `-- ping -c 5 ADDRESS`, measure for longer \
-             with --duration 60s, or let plumb send packets itself with --lab netns"
+            "generate traffic while it measures, as with `-- ping -c 5 ADDRESS`, measure longer \
+             with --duration 60s, or use --lab netns, where plumb sends packets"
         }
-        false => {
-            "the command sent and received none before it ended: is it one that uses the network?"
-        }
+        false => "the command exited without sending or receiving any",
     };
     format!("{what}; {take}")
 }

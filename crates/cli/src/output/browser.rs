@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Programs that may open a page, the first to be tried first: words, of which
-/// `%s` is the page.
+/// Programs that may open a page, in the order in which they are tried; `%s` stands for the
+/// page.
 pub(super) fn browsers() -> Vec<Vec<String>> {
     let named = std::env::var("BROWSER").unwrap_or_default();
     named
@@ -26,7 +26,7 @@ fn is_there(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// A browser that has not failed by then has the page.
+/// A browser that has not failed after this time has opened the page.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) fn open(path: &Path) -> anyhow::Result<()> {
@@ -37,7 +37,7 @@ pub(super) fn open(path: &Path) -> anyhow::Result<()> {
         }
     }
     anyhow::bail!(
-        "no browser here would open it: name one in $BROWSER, or copy {} to where there is one",
+        "no browser could open it: set $BROWSER, or copy {} to a machine with a browser",
         path.display()
     )
 }
@@ -63,7 +63,7 @@ fn opens(words: &[String], path: &Path) -> bool {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    // Ctrl-C in this terminal is not for it.
+    // Ctrl-C in this terminal must not end it.
     command.process_group(0);
     let Ok(mut child) = command.spawn() else {
         return false;

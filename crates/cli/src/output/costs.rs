@@ -1,4 +1,4 @@
-//! Recordings of costs, printed.
+//! Prints recordings of costs.
 
 use std::process::ExitCode;
 
@@ -19,10 +19,10 @@ use super::print::{columns, print};
 use crate::args::show::ShowArgs;
 use crate::exit::Usage;
 
-/// Show a recording of costs.
+/// Print a recording of costs.
 ///
 /// # Errors
-/// Something was asked for that is not in it.
+/// It lacks what was asked for.
 pub(super) fn show(
     recording: &Recording,
     args: &ShowArgs,
@@ -46,7 +46,7 @@ pub(super) fn show(
     }
     let spread = seeds::render(recording, &views, columns);
     if !args.json && !args.csv {
-        // The other seeds are in the spread.
+        // The other seeds are in the range.
         views = seeds::typical(&views);
     }
     let text = if args.json {
@@ -67,7 +67,7 @@ pub(super) fn show(
     print(&text)
 }
 
-/// The classes that are to be shown: those of some directions and arms, or all.
+/// The classes of the given directions and arms, or all.
 ///
 /// # Errors
 /// There are none.
@@ -82,7 +82,7 @@ pub(super) fn shown_classes<'a>(
         if views.is_empty() {
             let words: Vec<&str> = directions.iter().map(|d| d.as_str()).collect();
             return Err(Usage(format!(
-                "nothing in the recording is {}: it has {}",
+                "no class of direction {} in the recording; it has {}",
                 words.join(" or "),
                 classes(recording)
                     .iter()
@@ -97,7 +97,7 @@ pub(super) fn shown_classes<'a>(
     Ok(views)
 }
 
-/// Keep the arms that were named, if any were.
+/// Keep only the given arms, if any.
 fn only_arms(views: &mut Vec<ClassView<'_>>, arms: &[String]) -> anyhow::Result<()> {
     for arm in arms {
         if !views.iter().any(|v| v.arm().name == *arm) {
@@ -109,7 +109,7 @@ fn only_arms(views: &mut Vec<ClassView<'_>>, arms: &[String]) -> anyhow::Result<
                 }
             }
             return Err(Usage(format!(
-                "no arm is called `{}`: there are {}",
+                "no such arm `{}`; the recording has {}",
                 printable(arm, 80),
                 known.join(", ")
             ))
@@ -134,8 +134,8 @@ fn tables(
     let mut directions: Vec<Direction> = views.iter().map(|v| v.class.direction).collect();
     directions.sort_unstable();
     directions.dedup();
-    // Two arms of one recording are there to be compared; hundreds of a scan, and
-    // repeats under other seeds, have a table of their own.
+    // Two arms of one recording are compared; the hundreds of a scan, and repeats with other
+    // seeds, have a table of their own.
     let compared = if scan.is_some() || !spread.is_empty() {
         String::new()
     } else {

@@ -1,4 +1,4 @@
-//! Functions by their name.
+//! Functions by name.
 
 use netplumb_model::recording::Recording;
 use netplumb_model::symbol::base_name;
@@ -7,10 +7,10 @@ use netplumb_report::printable;
 
 use crate::exit::Usage;
 
-/// What `render` tells of the functions of a name, in each class.
+/// What `render` makes of the functions of a name, in each class.
 ///
 /// # Errors
-/// There is no such function.
+/// No such function.
 pub(super) fn around(
     recording: &Recording,
     views: &[ClassView<'_>],
@@ -36,7 +36,7 @@ pub(super) fn around(
         near.dedup();
         let near: Vec<String> = near.iter().take(3).map(|(_, n)| printable(n, 80)).collect();
         return Err(Usage(format!(
-            "no packet got to a function `{}`; near it there are {}",
+            "no such function in the recording: `{}`; similar names are {}",
             printable(name, 80),
             near.join(", ")
         ))

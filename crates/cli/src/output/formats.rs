@@ -1,4 +1,4 @@
-//! The formats of other tools, written.
+//! Writes formats for other programs.
 
 use std::io::{self, IsTerminal};
 
@@ -14,7 +14,7 @@ use crate::args::formats::{Format, FormatArgs};
 use crate::exit::Usage;
 use crate::files::Out;
 
-/// What can be said to be wrong before anything is measured.
+/// Check what can be checked before anything is measured.
 ///
 /// # Errors
 /// A binary format on a terminal, or a file that can't be written.
@@ -25,7 +25,7 @@ pub(super) fn check(args: &FormatArgs) -> anyhow::Result<()> {
     let out = Out::of(out)?;
     if out.is_stdout() && format == Format::Pprof && io::stdout().is_terminal() {
         return Err(Usage(
-            "a pprof profile is binary, and this is a terminal: give it a file, as in \
+            "--pprof: a profile is binary, and standard output is a terminal: give a file, as in \
                  `--pprof out.pb.gz`, or a pipe"
                 .into(),
         )
@@ -34,7 +34,7 @@ pub(super) fn check(args: &FormatArgs) -> anyhow::Result<()> {
     out.try_out()
 }
 
-/// Write what was asked for; false if nothing was.
+/// Write the format that was asked for; false if none was.
 ///
 /// # Errors
 /// It can't be written.
@@ -74,22 +74,22 @@ pub(super) fn write(
     Out::of(out)?.write(&bytes)?;
     Ok(true)
 }
-/// Whether there is anything to be written in a format.
+/// Check that the recording has what a format needs.
 fn can_be(format: Format, recording: &Recording, views: &[ClassView<'_>]) -> anyhow::Result<()> {
     let timed = shape(recording) == Shape::Times;
     let why = match format {
         Format::OpenMetrics if !timed => {
-            "the recording has costs and no times of calls, so there is no histogram; `--csv` and `--json` have \
-             its figures"
+            "the recording has no latency histograms (they are of instruments functions and stages); \
+             use --csv or --json"
         }
         Format::Perfetto if recording.steps.is_empty() => {
-            "the recording has no packet that was told one by one: `plumb path --one-packet` records some"
+            "the recording has no per-packet traces; record them with `plumb path --one-packet`"
         }
         Format::Folded | Format::Callgrind | Format::Pprof | Format::Speedscope | Format::Svg
             if timed && views.is_empty() =>
         {
-            "the recording has no times of functions, and stages are no calls; `--openmetrics`, `--markdown`, \
-             `--csv` and `--json` have them"
+            "the recording has no calls of functions, only stages; use --openmetrics, --markdown, --csv \
+             or --json"
         }
         _ => return Ok(()),
     };

@@ -21,7 +21,7 @@ use crate::args::page::PageArgs;
 use crate::exit::Usage;
 use crate::files::Out;
 
-/// What can be said to be wrong before anything is measured.
+/// Check what can be checked before anything is measured.
 ///
 /// # Errors
 /// A file that can't be written, or no browser.
@@ -31,8 +31,8 @@ pub(crate) fn check(args: &PageArgs) -> anyhow::Result<()> {
     }
     if args.open && browsers().is_empty() {
         return Err(Usage(
-            "there is no browser here to --open the page with: name one in $BROWSER, or write \
-             the page with --html OUT and open it elsewhere"
+            "--open: no browser found: set $BROWSER, or write the page with --html OUT and open \
+             it elsewhere"
                 .into(),
         )
         .into());
@@ -40,12 +40,12 @@ pub(crate) fn check(args: &PageArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the page goes, which has to be a file if it is to be opened.
+/// The target of the page, which has to be a file for --open.
 fn target(args: &PageArgs, out: &Path) -> anyhow::Result<Out> {
     let target = Out::of(out)?;
     if args.open && !target.is_file() {
         return Err(Usage(format!(
-            "--open: {} keeps nothing that a browser could open: name a file",
+            "--open: {} is not a file that a browser can open",
             out.display()
         ))
         .into());
@@ -53,11 +53,10 @@ fn target(args: &PageArgs, out: &Path) -> anyhow::Result<Out> {
     Ok(target)
 }
 
-/// Make the page of a recording, and say where it is.
+/// Write the page of a recording, and print its name.
 ///
 /// # Errors
-/// It can't be written or opened, or nothing of what was asked for is in the
-/// recording.
+/// It can't be written or opened, or the recording has nothing of what was asked for.
 pub(crate) fn write(
     args: &PageArgs,
     recording: &Recording,
@@ -88,7 +87,7 @@ pub(crate) fn write(
     put(args, &html::render(&page))
 }
 
-/// Write a page, say where it is, and open it if that was asked for.
+/// Write a page, print its name, and open it if wanted.
 ///
 /// # Errors
 /// It can't be written or opened.
@@ -98,18 +97,18 @@ pub(crate) fn put(args: &PageArgs, page: &str) -> anyhow::Result<()> {
             let target = target(args, out)?;
             target.write(page.as_bytes())?;
             if target.is_stdout() {
-                eprintln!("the page is on the standard output");
+                eprintln!("wrote the page to standard output");
                 return Ok(());
             }
             out.clone()
         }
         None => temporary(page)?,
     };
-    eprintln!("the page is {}", path.display());
+    eprintln!("wrote {}", path.display());
     if args.open { open(&path) } else { Ok(()) }
 }
 
-/// The page in a file that only its owner can read, and that stays.
+/// Write the page to a file that only its owner can read, and keep it.
 fn temporary(page: &str) -> anyhow::Result<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR")
         .map(PathBuf::from)

@@ -1,4 +1,4 @@
-//! What one of several instruments measured.
+//! The part of a recording that one instrument measured.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use netplumb_report::printable;
 
 use crate::exit::Usage;
 
-/// What one instrument measured of a recording.
+/// The part of a recording that one instrument measured.
 ///
 /// # Errors
-/// None of that name measured any of it.
+/// The instrument measured nothing of it.
 pub(crate) fn chosen<'r>(
     recording: &'r Recording,
     clock: &str,
@@ -19,7 +19,7 @@ pub(crate) fn chosen<'r>(
     match instruments.contains(&clock) {
         true => Ok(recording.part(clock)),
         false => Err(Usage(format!(
-            "nothing in the recording was measured by `{}`: it has {}",
+            "no such instrument in the recording: `{}`; it has {}",
             printable(clock, 80),
             list(&instruments)
         ))
@@ -27,16 +27,17 @@ pub(crate) fn chosen<'r>(
     }
 }
 
-/// That one of several instruments has to be chosen.
+/// The error that an instrument has to be chosen.
 pub(crate) fn several(instruments: &[&str]) -> anyhow::Error {
     Usage(format!(
-        "the recording has figures of {}: choose one with `plumb report FILE --clock CLOCK`",
+        "the recording has several instruments ({}): choose one with `plumb report FILE --clock \
+         CLOCK`",
         list(instruments)
     ))
     .into()
 }
 
-/// Names of instruments, as far as they can be printed.
+/// Names of instruments, printable.
 pub(crate) fn list(instruments: &[&str]) -> String {
     let names = instruments.iter().map(|name| printable(name, 80));
     names.collect::<Vec<_>>().join(", ")

@@ -1,28 +1,28 @@
-//! The standard output.
+//! Standard output.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
 
-/// Print a result.
+/// Print a text.
 ///
 /// # Errors
 /// It can't be written.
 pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
-    // A reader that has seen enough (`| head`) is no error.
+    // A closed pipe (`| head`) is no error.
     match io::stdout()
         .write_all(text.as_bytes())
         .and_then(|()| io::stdout().flush())
     {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(e).context("can't write to the standard output")
+            Err(e).context("can't write to standard output")
         }
         _ => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// The terminal's width, or enough for a file.
+/// The width of the terminal, or a default.
 pub(crate) fn columns() -> usize {
     const WITHOUT_TERMINAL: usize = 110;
     if !io::stdout().is_terminal() {

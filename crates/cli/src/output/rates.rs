@@ -1,4 +1,4 @@
-//! Recordings of frames, printed.
+//! Prints recordings of benches.
 
 use std::process::ExitCode;
 
@@ -9,10 +9,10 @@ use netplumb_report::{claims, conclusions, figures, printable, rates, terminal};
 use super::print::{columns, print};
 use crate::args::show::RatesFormat;
 
-/// Show the recording of a bench.
+/// Print the recording of a bench.
 ///
 /// # Errors
-/// Its file can't be read as one of a bench, or nothing be written.
+/// Its experiment can't be parsed, or it can't be printed.
 pub(crate) fn show(recording: &Recording, format: RatesFormat) -> anyhow::Result<ExitCode> {
     let text = match format {
         RatesFormat::Csv => rates::csv::render(recording),
@@ -20,7 +20,7 @@ pub(crate) fn show(recording: &Recording, format: RatesFormat) -> anyhow::Result
         RatesFormat::Text { all } => {
             let mut text = match recording.experiment_toml.as_str() {
                 "" => String::new(),
-                text => told(&Experiment::parse(text)?, recording),
+                text => judged(&Experiment::parse(text)?, recording),
             };
             text.push_str(&rates::terminal::render(recording, columns(), all));
             text
@@ -29,13 +29,13 @@ pub(crate) fn show(recording: &Recording, format: RatesFormat) -> anyhow::Result
     print(&text)
 }
 
-/// The figures of a file, and its claims.
-fn told(experiment: &Experiment, recording: &Recording) -> String {
+/// The figures and claims of an experiment file.
+fn judged(experiment: &Experiment, recording: &Recording) -> String {
     let mut text = figures::sweeps::render(experiment, recording, columns());
     let all = claims::judge_blocks(experiment, recording);
-    for judged in &all {
-        let (verdict, says) = (judged.verdict.as_str(), printable(&judged.says, 300));
-        let because = printable(&judged.because, 1_000);
+    for claim in &all {
+        let (verdict, says) = (claim.verdict.as_str(), printable(&claim.says, 300));
+        let because = printable(&claim.because, 1_000);
         let line = format!("  {verdict}: {says}: {because}");
         text.push_str(&terminal::continued(&line, 4, columns()));
         text.push('\n');

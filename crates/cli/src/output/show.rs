@@ -1,4 +1,4 @@
-//! A recording, shown by its shape.
+//! Prints a recording, by its shape.
 
 use std::process::ExitCode;
 
@@ -11,19 +11,19 @@ use super::print::print;
 use super::{costs, formats, part, rates, times};
 use crate::args::show::ShowArgs;
 
-/// What can be said to be wrong before anything is measured.
+/// Check what can be checked before anything is measured.
 ///
 /// # Errors
-/// A layer that there is not, or an output that can't be written.
+/// An unknown layer, or an output that can't be written.
 pub(crate) fn check(args: &ShowArgs) -> anyhow::Result<()> {
     formats::check(&args.formats)?;
     args.check()
 }
 
-/// Show a recording.
+/// Print a recording.
 ///
 /// # Errors
-/// Something was asked for that is not in it.
+/// It lacks what was asked for.
 pub(crate) fn show(
     recording: &Recording,
     args: &ShowArgs,
@@ -52,7 +52,7 @@ pub(crate) fn show(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Show what one instrument measured.
+/// Print what one instrument measured.
 fn part_of(
     recording: &Recording,
     args: &ShowArgs,

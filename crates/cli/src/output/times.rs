@@ -1,4 +1,4 @@
-//! Recordings of times, printed.
+//! Prints recordings of times.
 
 use std::process::ExitCode;
 
@@ -16,10 +16,10 @@ use super::print::{columns, print};
 use crate::args::show::ShowArgs;
 use crate::exit::Usage;
 
-/// Show a recording of times.
+/// Print a recording of times.
 ///
 /// # Errors
-/// Something was asked for that is not in it.
+/// It lacks what was asked for.
 pub(super) fn show(
     recording: &Recording,
     args: &ShowArgs,
@@ -30,9 +30,7 @@ pub(super) fn show(
         text => Some(Experiment::parse(text)?),
     };
     if args.lines.is_some() {
-        return Err(
-            Usage("times are of functions, and have no lines: `--clock exact` has".into()).into(),
-        );
+        return Err(Usage("--lines is only for recordings of instrument `exact`".into()).into());
     }
     let views = asked(recording, directions, &args.arm)?;
     let view = View {
@@ -41,7 +39,7 @@ pub(super) fn show(
         tree: args.tree,
         columns: columns(),
     };
-    // Trees and stacks are drawn from costs.
+    // Trees and stacks are made from costs.
     let costs = as_costs(recording);
     let mut stacks = analysis::classes(&costs);
     stacks.retain(|s| {
@@ -86,7 +84,7 @@ pub(super) fn show(
     print(&text)
 }
 
-/// The classes that are to be shown: those of some directions and arms, or all.
+/// The classes of the given directions and arms, or all.
 ///
 /// # Errors
 /// There are none.
@@ -105,7 +103,7 @@ pub(super) fn asked<'a>(
     for arm in arms {
         if !views.iter().any(|v| v.arm().name == *arm) {
             return Err(Usage(format!(
-                "no arm is called `{}`: there are {}",
+                "no such arm `{}`; the recording has {}",
                 printable(arm, 80),
                 has(&views, |v| printable(&v.arm().name, 80))
             ))
@@ -116,12 +114,12 @@ pub(super) fn asked<'a>(
         views.retain(|v| arms.contains(&v.arm().name));
     }
     if !directions.is_empty() {
-        let told = has(&views, |v| v.class.to_string());
+        let known = has(&views, |v| v.class.to_string());
         views.retain(|v| directions.contains(&v.class.direction));
         if views.is_empty() {
             let words: Vec<&str> = directions.iter().map(|d| d.as_str()).collect();
             return Err(Usage(format!(
-                "nothing in the recording is {}: it has {told}",
+                "no class of direction {} in the recording; it has {known}",
                 words.join(" or ")
             ))
             .into());

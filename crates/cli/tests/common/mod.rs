@@ -10,6 +10,7 @@ pub(crate) mod explained;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -111,6 +112,14 @@ impl Place {
             .env("TMPDIR", self.tmp.path())
             .env(name, value)
             .stdin(Stdio::null());
+        // A test that is run by `nohup` would hand it on that SIGHUP is ignored.
+        // SAFETY: signal(2) is async-signal-safe, and takes no lock.
+        unsafe {
+            command.pre_exec(|| match libc::signal(libc::SIGHUP, libc::SIG_DFL) {
+                libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+                _ => Ok(()),
+            })
+        };
         command
     }
 

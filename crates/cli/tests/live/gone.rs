@@ -111,7 +111,7 @@ fn what_is_watched_goes_away() {
             return;
         }
         ran.code(1)
-            .says(&["went away", kind, "measured before that"]);
+            .says(&["went away", kind, "measured before the error"]);
         assert!(ran.stdout.contains("udp tx"), "{ran:?}");
         let recording = place.recording(&format!("{what}.plumb"));
         assert!(!recording.complete && !recording.blocks.is_empty());
@@ -135,7 +135,7 @@ fn what_is_watched_goes_away() {
     let ran = running.finish();
     ran.code(1).says(&[
         "the device tx0 of the sender went away",
-        "measured before that",
+        "measured before the error",
     ]);
     assert!(namespaces(&run_name(&ran.stderr)).is_empty());
     assert!(!place.recording("ours.plumb").blocks.is_empty());

@@ -158,7 +158,7 @@ fn a_run_between_namespaces() {
         skip(&format!("no clock of time here: {}", ran.stderr.trim()));
         return;
     }
-    ran.code(0).says(&["the clock is `"]);
+    ran.code(0).says(&["instrument "]);
     let recording = place.recording("run.plumb");
     let clock = &recording.environment[env::CLOCK];
     assert!(["functions", "stages"].contains(&clock.as_str()), "{clock}");
@@ -318,7 +318,7 @@ fn killed_and_interrupted() {
     running.signal(libc::SIGINT);
     let ended = Instant::now();
     let ran = running.finish();
-    ran.code(130).says(&["measured before that"]);
+    ran.code(130).says(&["measured before the error"]);
     assert!(ended.elapsed() < Duration::from_secs(20));
     assert!(namespaces(&run_name(&ran.stderr)).is_empty());
     let recording = place.recording("run.plumb");
@@ -356,7 +356,7 @@ fn a_hosts_traffic() {
         print('said by it')\nraise SystemExit(5)\n";
     place.write("traffic.py", script);
     let ran = place.run("path --lab host --proto udp -o host.plumb -- python3 traffic.py");
-    ran.code(1).says(&["ended with code 5"]);
+    ran.code(1).says(&["exited with code 5"]);
     assert!(ran.stdout.contains("said by it"), "{}", ran.stdout);
     let recording = place.recording("host.plumb");
     assert_eq!(recording.environment[env::LAB], "host");
@@ -377,7 +377,7 @@ fn commands_that_end_early() {
         skip(&format!("no stages here: {}", none.stderr.trim()));
         return;
     }
-    none.code(1).says(&["one that uses the network"]);
+    none.code(1).says(&["exited without sending"]);
     assert_eq!(place.files(), [""; 0]);
     place
         .run(&format!("{words} no-such-command-here"))
@@ -391,7 +391,7 @@ fn commands_that_end_early() {
     place
         .run(&format!("{words} python3 crash.py"))
         .code(1)
-        .says(&["python3 was ended by signal 11"]);
+        .says(&["python3 was killed by signal 11"]);
     assert!(!place.recording("run.plumb").blocks.is_empty());
     assert!(namespaces(&run_name(&none.stderr)).is_empty());
 }

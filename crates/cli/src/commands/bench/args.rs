@@ -1,4 +1,4 @@
-//! What a bench is asked, and the arms that come of it.
+//! Arguments of benches, and the experiments that they are short for.
 
 use std::path::PathBuf;
 
@@ -14,35 +14,35 @@ use crate::args::run::RunOptions;
 use crate::args::show::RatesFormat;
 use crate::exit::Usage;
 
-/// Arguments of a bench. Each combination of lists is an arm; blocks of all arms are run in
-/// shuffled order.
+/// Arguments of a bench. Each combination of the lists is an arm; the blocks of all arms run
+/// in shuffled order.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(super) knobs: KnobArgs<OfFrames>,
-    /// Search for the rate that loses nothing (RFC 9971); with --latency, tell how long packets
-    /// take at 10, 50 and 90 % of it. --time is the longest trial
+    /// Search for the highest rate without loss (RFC 9971); with --latency, also measure latency
+    /// at 10, 50 and 90 % of it. --time is the duration of the longest trial
     #[arg(long, conflicts_with = "rate")]
     pub(super) search: bool,
-    /// Measure each arm twice, as two: what differs between the same and the same is noise
+    /// Measure each arm twice, as two arms (A/A test): differences between the two are noise
     #[arg(long)]
     pub(super) twice: bool,
     #[command(flatten)]
     pub(super) nics: NicArgs,
-    /// Blocks of each arm
+    /// Number of blocks per arm
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) blocks: u32,
-    /// How long each block is measured, like 500ms or 2s
+    /// Measuring time per block, like 500ms or 2s
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub(super) time: Time,
-    /// How long packets run before that
+    /// Warm-up time before each block, not measured
     #[arg(long, value_name = "TIME", default_value = "300ms")]
     pub(super) warmup: Time,
-    /// Also tell why: the kernel instructions of a packet along each path, counted in guests,
-    /// where its nanoseconds went here, and the functions that make the difference
+    /// Explain the differences: also count instructions per packet in guests, sample CPU time on
+    /// this machine, and list the functions that differ
     #[arg(long)]
     pub(super) explain: bool,
-    /// Where packets run: netns, or a guest (vm), whose rates compare with each other only
+    /// Where to run: netns, or vm (rates in guests can only be compared with each other)
     #[arg(
         long,
         value_name = "LAB",
@@ -55,25 +55,25 @@ pub(crate) struct BenchArgs {
     pub(super) out: OutArgs,
 }
 
-/// Interfaces of this machine, or of the network namespace that this is run in.
+/// Interfaces of this machine, or of the network namespace that plumb runs in.
 #[derive(Debug, Args)]
 pub(super) struct NicArgs {
-    /// Measure on interfaces of your own: packets come in here
+    /// Measure on interfaces of this machine: the one that receives the packets
     #[arg(long, value_name = "NIC", requires = "from", conflicts_with_all = ["link", "plant"])]
     pub(super) nic: Option<String>,
-    /// They are sent from this one, which a cable joins to it
+    /// The interface that sends the packets, cabled to --nic
     #[arg(long, value_name = "NIC", requires = "nic")]
     pub(super) from: Option<String>,
-    /// bench forward: they are sent on by this one
+    /// The interface that forwards the packets (bench forward only)
     #[arg(long, value_name = "NIC", requires_all = ["nic", "sink"])]
     pub(super) to: Option<String>,
-    /// bench forward: they come out here, at the other end of its cable
+    /// The interface that receives the forwarded packets, cabled to --to (bench forward only)
     #[arg(long, value_name = "NIC", requires = "to")]
     pub(super) sink: Option<String>,
-    /// That these may be changed; without it, what would be changed is told
+    /// Allow changes to these interfaces; without it, only print what would be changed
     #[arg(long, value_name = "NIC,NIC", value_delimiter = ',', requires = "nic")]
     pub(super) yes_change: Vec<String>,
-    /// Even if the default route, or your session, is over one of them
+    /// Allow it even if the default route or your session uses one of them
     #[arg(long, requires = "nic")]
     pub(super) even_default_route: bool,
 }
@@ -81,7 +81,9 @@ pub(super) struct NicArgs {
 impl NicArgs {
     fn nics(&self, bench: Bench) -> anyhow::Result<Option<Nics>> {
         if bench == Bench::Drop && self.to.is_some() {
-            return Err(Usage("--to and --sink are for `bench forward`".into()).into());
+            return Err(
+                Usage("--to and --sink can only be used with `bench forward`".into()).into(),
+            );
         }
         let (Some(nic), Some(from)) = (&self.nic, &self.from) else {
             return Ok(None);
@@ -95,12 +97,12 @@ impl NicArgs {
     }
 }
 
-/// Where packets run.
+/// Where it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum BenchLab {
-    /// Network namespaces of this machine, joined by veth
+    /// Network namespaces on this machine, connected by veth
     Netns,
-    /// The same in a QEMU guest that boots any kernel
+    /// Network namespaces in a QEMU guest that boots the kernel given by --kernel
     Vm,
 }
 
@@ -117,37 +119,38 @@ impl Shows for OfSwaps {
 /// Arguments of a replacement under load.
 #[derive(Debug, Args)]
 pub(crate) struct SwapArgs {
-    /// How often the program is replaced in each block
+    /// Replacements of the program per block
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) swaps: u32,
     #[command(flatten)]
     pub(super) knobs: KnobArgs<OfSwaps>,
-    /// Blocks
+    /// Number of blocks
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) blocks: u32,
-    /// How long each block is measured
+    /// Measuring time per block
     #[arg(long, value_name = "TIME", default_value = "1s")]
     pub(super) time: Time,
     #[command(flatten)]
     pub(super) out: OutArgs,
 }
 
-/// Where what was measured goes.
+/// The recording and the output.
 #[derive(Debug, Args)]
 pub(crate) struct OutArgs {
-    /// The recording [default: bench-drop.plumb, bench-forward.plumb or bench-swap.plumb]
+    /// Recording to write [default: bench-drop.plumb, bench-forward.plumb or bench-swap.plumb];
+    /// an existing one is renamed to *.plumb.old
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
-    /// A line for each block, as CSV
+    /// Print CSV, one row per block
     #[arg(long, conflicts_with = "json")]
     pub(super) csv: bool,
-    /// Everything, as JSON
+    /// Print JSON, with all that was measured
     #[arg(long)]
     pub(super) json: bool,
-    /// Details of every arm, not only of those that lost packets or are invalid
+    /// Show details of every arm, not only of those that lost packets or are invalid
     #[arg(long, conflicts_with_all = ["csv", "json"])]
     pub(super) all: bool,
-    /// No progress
+    /// Don't print progress
     #[arg(short, long)]
     pub(super) quiet: bool,
     #[command(flatten)]
@@ -168,7 +171,7 @@ impl OutArgs {
     }
 }
 
-/// Frames of an experiment, of which a command says the rest.
+/// The experiment of frames that each bench starts from.
 fn frames(name: &str, bench: Bench) -> Experiment {
     Experiment {
         name: name.into(),
@@ -180,10 +183,10 @@ fn frames(name: &str, bench: Bench) -> Experiment {
 }
 
 impl BenchArgs {
-    /// What is asked, as an experiment.
+    /// As an experiment.
     ///
     /// # Errors
-    /// What can't be asked.
+    /// Levels that can't be together.
     pub(super) fn experiment(&self, bench: Bench) -> anyhow::Result<Experiment> {
         let nics = self.nics.nics(bench)?;
         let mut vary = Vary::default();
@@ -230,14 +233,14 @@ impl BenchArgs {
     }
 }
 
-/// How long packets run before a program is replaced.
+/// How long packets are sent before a program is replaced.
 const BEFORE_SWAPS: std::time::Duration = std::time::Duration::from_millis(100);
 
 impl SwapArgs {
-    /// What is asked, as an experiment.
+    /// As an experiment.
     ///
     /// # Errors
-    /// What can't be asked.
+    /// Levels that can't be together.
     pub(super) fn experiment(&self) -> anyhow::Result<Experiment> {
         let path = self.knobs.levels("path").first().copied();
         let path = path.unwrap_or(DataPath::Xdp.as_str());

@@ -1,4 +1,4 @@
-//! `plumb bench verify`: what the kernel's verifier says of programs.
+//! `plumb bench verify`: the verifier's errors, by source line.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,15 +14,15 @@ use crate::rights::{NO_ROOT, is_root};
 
 /// Compiled programs are some kilobytes, with debug information some hundred.
 const MAX_OBJECT_BYTES: u64 = 64 << 20;
-/// What is shown of what the verifier says.
+/// The most characters shown of a line of the verifier's.
 const MAX_SAID: usize = 2_000;
 
-/// Offer the kernel the programs of a file.
+/// Load the programs of a file.
 ///
 /// # Errors
-/// It can't be read, or is no object of BPF programs; not root.
+/// It can't be read, or is not a BPF object file; not root.
 pub(super) fn file(file: &Path) -> anyhow::Result<ExitCode> {
-    let object = files::read(file, MAX_OBJECT_BYTES, "an object of BPF programs")?;
+    let object = files::read(file, MAX_OBJECT_BYTES, "a BPF object file")?;
     if !is_root() {
         return Err(CannotHere(NO_ROOT.into()).into());
     }
@@ -31,7 +31,7 @@ pub(super) fn file(file: &Path) -> anyhow::Result<ExitCode> {
     let mut refused = 0;
     for one in &offered {
         match &one.refused {
-            None => text.push_str(&format!("`{}`: taken\n", printable(&one.program, 80))),
+            None => text.push_str(&format!("`{}`: accepted\n", printable(&one.program, 80))),
             Some(why) => {
                 refused += 1;
                 text.push_str(&said(why));
@@ -45,10 +45,10 @@ pub(super) fn file(file: &Path) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Show that the kernel takes no unsafe program.
+/// Show that the verifier rejects an unsafe program.
 ///
 /// # Errors
-/// It does, or can't be asked.
+/// It doesn't, or can't be asked.
 pub(super) fn refusal() -> anyhow::Result<ExitCode> {
     if !is_root() {
         return Err(CannotHere(NO_ROOT.into()).into());
@@ -56,18 +56,20 @@ pub(super) fn refusal() -> anyhow::Result<ExitCode> {
     match netplumb_paths::refusal() {
         Err(why @ PathError::Refused(_)) => {
             let text = format!(
-                "{}As it should be: a frame can end before what this reads. `plumb bench verify \
-                 FILE` asks about programs of yours.\n",
+                "{}As expected: the program reads packet data without a bounds check. Use `plumb \
+                 bench verify FILE` to check your own programs.\n",
                 said(&why)
             );
             print(&text)
         }
         Err(other) => Err(other.into()),
-        Ok(()) => anyhow::bail!("the kernel took a program that reads beyond a frame's end"),
+        Ok(()) => {
+            anyhow::bail!("the verifier accepted a program that reads beyond the end of the packet")
+        }
     }
 }
 
-/// What a refusal says, line by line.
+/// The verifier's words, line by line.
 fn said(why: &PathError) -> String {
     let text = why.to_string();
     let lines = text.lines().map(|line| printable(line, MAX_SAID) + "\n");

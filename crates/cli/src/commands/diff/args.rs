@@ -1,4 +1,4 @@
-//! What `plumb diff` takes.
+//! Arguments of `plumb diff`.
 
 use std::ffi::OsString;
 
@@ -10,39 +10,40 @@ use crate::args::page::PageArgs;
 /// Arguments of `plumb diff`.
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// What was: a recording, or FILE:ARM
+    /// Baseline: a recording, or FILE:ARM
     #[arg(value_name = "BEFORE")]
     pub(super) before: OsString,
-    /// What is; without it, the arms of BEFORE are compared with each other
+    /// Recording, or FILE:ARM, to compare with the baseline; without it, the arms of BEFORE are
+    /// compared with each other
     #[arg(value_name = "AFTER")]
     pub(super) after: Option<OsString>,
-    /// Only these protocols: raw, udp, tcp; several with commas
+    /// Compare only these protocols: raw, udp, tcp; comma-separated list
     #[arg(long, value_name = "PROTO", value_delimiter = ',')]
     pub(super) proto: Vec<Proto>,
-    /// Only these directions: tx, rx, forward, echo, ack; several with commas
+    /// Compare only these directions: tx, rx, forward, echo, ack; comma-separated list
     #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
     pub(super) direction: Vec<Direction>,
-    /// One layer only: syscall, socket, transport, network ...
+    /// Show only this layer: syscall, socket, transport, network, ...
     #[arg(long, value_name = "LAYER")]
     pub(super) layer: Option<String>,
-    /// Functions in a table, 0 for all
+    /// Functions to list in each table; 0 for all
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub(super) top: usize,
-    /// One line for each class, context and function, as CSV
+    /// Print CSV, one row per class, context and function
     #[arg(long, conflicts_with_all = ["json", "markdown"])]
     pub(super) csv: bool,
-    /// Everything, as JSON
+    /// Print JSON, with all differences
     #[arg(long, conflicts_with = "markdown")]
     pub(super) json: bool,
-    /// For a patch's cover letter or a comment
+    /// Print Markdown, for a cover letter or a comment
     #[arg(long)]
     pub(super) markdown: bool,
-    /// Of several instruments in the recordings, only this one
+    /// Compare only what this instrument measured
     #[arg(long, value_name = "CLOCK")]
     pub(super) clock: Option<String>,
     #[command(flatten)]
     pub(super) page: PageArgs,
-    /// Exit with 4 if any class got worse by more: 0.5%, 10insns or 10ns
+    /// Exit with code 4 if any class got worse by more than LIMIT: 0.5%, 10insns or 10ns
     #[arg(long, value_name = "LIMIT")]
     pub(super) fail_if_worse: Option<Limit>,
 }
@@ -67,9 +68,9 @@ impl std::str::FromStr for Limit {
             };
         match number.trim().parse::<f64>() {
             Ok(n) if n.is_finite() && n >= 0.0 => Ok(limit(n)),
-            _ => {
-                Err("it takes percent, like 0.5%, instructions per packet, like 10insns, or nanoseconds, like 10ns".into())
-            }
+            _ => Err(format!(
+                "invalid limit `{text}`; expected like 0.5%, 10insns or 10ns"
+            )),
         }
     }
 }

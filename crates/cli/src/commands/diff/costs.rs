@@ -1,4 +1,4 @@
-//! Two recordings of costs, subtracted.
+//! Compare two recordings of costs.
 
 use std::process::ExitCode;
 
@@ -24,7 +24,8 @@ pub(super) fn compare(
 ) -> anyhow::Result<ExitCode> {
     if let Some(Limit::Ns(_)) = args.fail_if_worse {
         return Err(Usage(
-            "these count instructions: --fail-if-worse takes percent or 10insns here".into(),
+            "invalid --fail-if-worse for recordings of instructions; expected like 0.5% or 10insns"
+                .into(),
         )
         .into());
     }
@@ -57,7 +58,7 @@ pub(super) fn compare(
     Ok(judged(args, &diff))
 }
 
-/// Why nothing could be compared.
+/// Why nothing can be compared.
 fn nothing(args: &DiffArgs, sides: Sides<'_>, diff: &Diff<'_>) -> String {
     let has = |recording: &Recording| {
         let mut classes: Vec<String> = netplumb_report::analysis::classes(recording)
@@ -75,7 +76,7 @@ fn nothing(args: &DiffArgs, sides: Sides<'_>, diff: &Diff<'_>) -> String {
         false => format!(" of {}", asked.join(" or ")),
     };
     let mut text = format!(
-        "nothing{what} is on both sides; {} has {}; {} has {}",
+        "no class{what} in common; {} has {}; {} has {}",
         printable(sides.before_name, 120),
         has(sides.before),
         printable(sides.after_name, 120),
@@ -88,7 +89,7 @@ fn nothing(args: &DiffArgs, sides: Sides<'_>, diff: &Diff<'_>) -> String {
     text
 }
 
-/// The exit code, with a word on those that got worse.
+/// The exit code; classes that got worse are reported.
 fn judged(args: &DiffArgs, diff: &Diff<'_>) -> ExitCode {
     let Some(limit) = args.fail_if_worse else {
         return ExitCode::SUCCESS;
@@ -98,7 +99,7 @@ fn judged(args: &DiffArgs, diff: &Diff<'_>) -> ExitCode {
         if class.verdict != diff::Verdict::Worse {
             continue;
         }
-        // What is certain: all of the change, or the part that blocks did not blur.
+        // What is certain: the change without the spread between blocks.
         let more = class.certain.value();
         let (worse, told) = match limit {
             Limit::Percent(p) => (

@@ -1,4 +1,4 @@
-//! Two benches, by what packets take.
+//! Compare two benches, by time per packet.
 
 use std::process::ExitCode;
 
@@ -27,20 +27,21 @@ pub(super) fn compare(
         .all(|r| shape(r) == Shape::Rates)
     {
         return Err(Usage(
-            "one is a bench and the other is not: rates can't be compared with costs".into(),
+            "only one of the recordings is a bench: rates can't be compared with costs".into(),
         )
         .into());
     }
     if args.page.wanted() {
         return Err(Usage(
-            "two benches have no page together: `plumb report --html` makes one of each".into(),
+            "--html is not supported for comparisons of benches; use plumb report --html on each"
+                .into(),
         )
         .into());
     }
     let (before, after) = (rates::arms(sides.before), rates::arms(sides.after));
     let compared: Vec<rates::diff::Sides<'_>> = (pairs.pairs.iter())
         .filter_map(|p| {
-            // Instructions that were counted are no rates.
+            // Arms whose instructions were counted have no rates.
             let (one, other) = (before.get(p.before)?, after.get(p.after)?);
             let names = [one, other].map(|arm| arm.arm.name.as_str());
             Some(rates::diff::Sides {
@@ -50,14 +51,14 @@ pub(super) fn compare(
                 },
                 before: one,
                 after: other,
-                // Those of one run took turns.
+                // The blocks of one run alternate.
                 apart: !std::ptr::eq(sides.before, sides.after),
             })
         })
         .collect();
     if compared.is_empty() {
         return Err(Usage(format!(
-            "no arms can be compared: before are {}; after {}",
+            "no arms in common: BEFORE has {}; AFTER has {}",
             names(sides.before),
             names(sides.after)
         ))
@@ -73,19 +74,19 @@ pub(super) fn compare(
     let worse = rows
         .iter()
         .filter(|row| row.judged.verdict == Verdict::Slower);
-    // What is certain: the lower end of the interval, as for times.
+    // By the lower end of the interval, as for times.
     let beyond = |row: &rates::diff::Row| match (args.fail_if_worse, row.judged.ratio) {
         (Some(Limit::Percent(most)), Some(ratio)) => (ratio.low - 1.0) * 100.0 > most,
         (Some(Limit::Ns(most)), Some(ratio)) => (ratio.low - 1.0) * row.judged.before > most,
         _ => false,
     };
-    // A path of which no block counts any more has no rate that could be compared.
+    // A path without a valid block has no rate to compare.
     let is_dead = |row: &&rates::diff::Row| row.pps[0] > 0.0 && row.pps[1] == 0.0;
     let mut code = ExitCode::SUCCESS;
     if args.fail_if_worse.is_some() {
         for row in rows.iter().filter(is_dead) {
             let name = printable(&row.name, 200);
-            eprintln!("plumb: worse: {name} had packets before, and has no valid block after");
+            eprintln!("plumb: worse: {name} has no valid block in AFTER");
             code = ExitCode::from(WORSE);
         }
         for row in rows.iter().filter(|row| !is_dead(row)) {
@@ -93,8 +94,9 @@ pub(super) fn compare(
             if judged.verdict == Verdict::TooFew || judged.is_blind() {
                 let name = printable(&row.name, 200);
                 eprintln!(
-                    "plumb: {name}: not worse for certain, but too few blocks, or too much noise, \
-                     to tell: measure both sides as arms of one run, with more blocks (--blocks)"
+                    "plumb: {name}: no significant change, but a change of this size could have \
+                     been missed (too few blocks, or too much noise): measure both sides as arms \
+                     of one run, with more blocks (--blocks)"
                 );
             }
         }

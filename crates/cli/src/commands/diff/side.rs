@@ -1,4 +1,4 @@
-//! The two sides of a comparison, by what was typed.
+//! The two sides of a comparison, as given on the command line.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,15 +9,15 @@ use netplumb_report::printable;
 
 use crate::exit::Usage;
 
-/// A side as it was asked for: a recording and, if one was named, an arm.
+/// One side: a recording and, if one was given, an arm.
 pub(super) struct Asked {
     pub(super) path: PathBuf,
     arm: Option<String>,
 }
 
 impl Asked {
-    /// `FILE` or `FILE:ARM`. Names of files may hold colons: what is there as a
-    /// whole is a file; else the longest file that is there, and the rest is the arm.
+    /// `FILE` or `FILE:ARM`. File names may contain colons: if the whole is an existing file, it is
+    /// that; else the longest existing file, and the rest is the arm.
     pub(super) fn parse(text: &OsStr) -> Asked {
         let whole = Path::new(text);
         if whole.exists() {
@@ -36,7 +36,7 @@ impl Asked {
         colons
             .iter()
             .find(|at| Path::new(OsStr::from_bytes(&bytes[..**at])).exists())
-            // What is missing is told by the name that was most likely meant.
+            // If none exists, the error names the one that was most likely meant.
             .or(colons.last().filter(|at| **at > 0))
             .map_or_else(
                 || Asked {
@@ -51,14 +51,14 @@ impl Asked {
         let recording = netplumb_store::read(&self.path)?;
         if recording.blocks.is_empty() {
             anyhow::bail!(
-                "{}: the recording has no block: nothing was measured",
+                "{}: the recording is empty: nothing was measured",
                 self.path.display()
             );
         }
         Ok(recording)
     }
 
-    /// What the side is called.
+    /// Its name in the output.
     pub(super) fn name(&self) -> String {
         let file = self.path.display();
         match &self.arm {
@@ -79,7 +79,7 @@ impl Asked {
         if !exact.is_empty() {
             return Ok(exact);
         }
-        // The words that some arms have in common name them all.
+        // Words that several arms have in common select them all.
         let words: Vec<&str> = asked.split_whitespace().collect();
         let among = |arm: &str| {
             words
@@ -101,7 +101,7 @@ impl Asked {
             n => format!(" and {n} more"),
         };
         Err(Usage(format!(
-            "{}: no arm is called `{}`; there are {}{more}",
+            "{}: no such arm `{}`; it has {}{more}",
             self.path.display(),
             printable(asked, 80),
             near.join(", ")

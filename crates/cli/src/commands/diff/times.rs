@@ -1,4 +1,4 @@
-//! Two recordings of times, subtracted.
+//! Compare two recordings of times.
 
 use std::process::ExitCode;
 
@@ -24,7 +24,7 @@ pub(super) fn compare(
 ) -> anyhow::Result<ExitCode> {
     let diff = times::compare(sides, pairs, &args.direction);
     if diff.one_clock && diff.classes.is_empty() {
-        let mut text = String::from("no class of times is on both sides");
+        let mut text = String::from("no class in common");
         for one in &diff.unpaired {
             text.push_str("\n  ");
             text.push_str(one);
@@ -58,7 +58,7 @@ pub(super) fn compare(
     };
     if !diff.one_clock {
         return Err(Usage(
-            "--fail-if-worse needs one clock: between instructions and nanoseconds nothing is worse".into(),
+            "--fail-if-worse needs the same instrument on both sides: instructions can't be compared with nanoseconds".into(),
         )
         .into());
     }
@@ -71,7 +71,8 @@ pub(super) fn compare(
             Limit::Ns(n) => (ns > n, format!("{n} ns per {}", class.per), n),
             Limit::Insns(_) => {
                 return Err(Usage(
-                    "times are in nanoseconds: --fail-if-worse takes percent or 10ns here".into(),
+                    "invalid --fail-if-worse for recordings of times; expected like 0.5% or 10ns"
+                        .into(),
                 )
                 .into());
             }
@@ -83,7 +84,7 @@ pub(super) fn compare(
             );
             code = ExitCode::from(WORSE);
         } else if let Some(why) = class.may_miss(most_ns) {
-            eprintln!("plumb: not worse by more than {told} for certain; but {why}");
+            eprintln!("plumb: no significant change beyond {told}, but {why}");
         }
     }
     Ok(code)

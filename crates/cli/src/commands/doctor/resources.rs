@@ -1,4 +1,4 @@
-//! Room on disk and in memory, and a kernel to boot.
+//! Disk space, memory, and a kernel to boot.
 
 use std::ffi::CString;
 use std::fs;
@@ -9,13 +9,13 @@ use std::time::Instant;
 use netplumb_model::capability::{Capability, Group, Verdict};
 use netplumb_sys::proc;
 
-/// What a guest, QEMU and we ourselves take together, in MiB.
+/// What a guest, QEMU and plumb need together, in MiB.
 const MEMORY_MIB: u64 = 1024;
 
-/// What a distribution's kernel takes, downloaded and unpacked, with room for recordings, in MiB.
+/// Disk space for a distribution's kernel, downloaded and unpacked, and for recordings, in MiB.
 const DISK_MIB: u64 = 1024;
 
-/// Look at all of it.
+/// Check them all.
 pub(super) fn try_all(cache: &Path) -> Vec<Capability> {
     let tried = |id: &str, group, what: &str, attempt: &dyn Fn() -> Verdict| {
         let start = Instant::now();
@@ -30,13 +30,13 @@ pub(super) fn try_all(cache: &Path) -> Vec<Capability> {
         }
     };
     vec![
-        tried("kernel", Group::Vm, "a kernel to boot", &|| {
+        tried("kernel", Group::Vm, "guest kernel", &|| {
             kernel(cache, has_apt())
         }),
         tried(
             "disk",
             Group::Resources,
-            "room for kernels and recordings",
+            "disk space for kernels and recordings",
             &|| disk(cache),
         ),
         tried("memory", Group::Resources, "memory for a guest", &|| {
@@ -45,7 +45,7 @@ pub(super) fn try_all(cache: &Path) -> Vec<Capability> {
         tried(
             "counters",
             Group::Resources,
-            "the kernel's own counters",
+            "counters of interfaces and CPUs",
             &counters,
         ),
     ]
@@ -67,23 +67,23 @@ fn kernel(cache: &Path, apt: bool) -> Verdict {
     });
     match count {
         0 if apt => Verdict::partly(
-            "none yet, but apt-get can fetch one",
-            format!("{} holds no kernel", kernels.display()),
+            "none yet, but apt-get can download one",
+            format!("no kernel in {}", kernels.display()),
             "plumb kernel add debian",
         ),
         0 => Verdict::no(
             format!(
-                "{} holds no kernel, and there is no apt-get to fetch one",
+                "no kernel in {}, and no apt-get to download one",
                 kernels.display()
             ),
-            "plumb kernel add FILE, with a .deb package, a vmlinuz or a kernel build folder",
+            "plumb kernel add FILE, with a .deb package, a vmlinuz or a kernel build directory",
         ),
         1 => Verdict::yes(format!("1 in {}", kernels.display())),
         n => Verdict::yes(format!("{n} in {}", kernels.display())),
     }
 }
 
-/// The folder itself, or the nearest one above it that is there already.
+/// The folder itself, or its nearest parent that exists.
 fn nearest(folder: &Path) -> PathBuf {
     folder
         .ancestors()
@@ -95,13 +95,16 @@ fn nearest(folder: &Path) -> PathBuf {
 fn disk(cache: &Path) -> Verdict {
     let folder = nearest(cache);
     let Ok(name) = CString::new(folder.as_os_str().as_bytes()) else {
-        return Verdict::no("the cache folder's name holds a NUL", "choose another");
+        return Verdict::no(
+            "the name of the cache directory contains a NUL",
+            "use another one",
+        );
     };
     // SAFETY: the name is NUL-terminated.
     if unsafe { libc::access(name.as_ptr(), libc::W_OK) } < 0 {
         return Verdict::no(
-            format!("{} may not be written to", folder.display()),
-            "set XDG_CACHE_HOME to a folder of your own",
+            format!("{} is not writable", folder.display()),
+            "set PLUMB_CACHE to a directory of yours",
         );
     }
     // SAFETY: a structure of plain integers, for which zero is a value.
@@ -123,39 +126,39 @@ fn room(folder: &Path, free_mib: u64) -> Verdict {
     }
     Verdict::no(
         format!(
-            "only {} free in {}, and a kernel takes up to {}",
+            "only {} free in {}; a kernel needs up to {}",
             size(free_mib),
             folder.display(),
             size(DISK_MIB)
         ),
-        "free some, drop a kernel with plumb kernel rm, or set XDG_CACHE_HOME to another disk",
+        "free some, remove a kernel with plumb kernel rm, or set PLUMB_CACHE to another disk",
     )
 }
 
 fn memory(meminfo: &str) -> Verdict {
     let free = proc::number(meminfo, "MemAvailable");
     match free.map(|kib| kib / 1024) {
-        None => Verdict::no("/proc/meminfo does not say how much is free", "mount /proc"),
+        None => Verdict::no("no MemAvailable in /proc/meminfo", "mount /proc"),
         Some(mib) if mib >= MEMORY_MIB => Verdict::yes(format!("{} free", size(mib))),
         Some(mib) => Verdict::no(
             format!(
-                "only {} free, and a guest with all around it takes {}",
+                "only {} free; a guest needs {}",
                 size(mib),
                 size(MEMORY_MIB)
             ),
-            "end what uses it, or use a machine with more",
+            "stop other programs, or use a machine with more memory",
         ),
     }
 }
 
-/// What `rates` reads.
+/// The counters that `rates` reads.
 fn counters() -> Verdict {
     for file in ["/proc/net/dev", "/proc/stat"] {
         if let Err(error) = fs::read(file) {
             return Verdict::no(format!("{file}: {error}"), "mount /proc");
         }
     }
-    Verdict::yes("packets, bytes and CPU time can be read")
+    Verdict::yes("readable")
 }
 
 fn size(mib: u64) -> String {

@@ -1,4 +1,4 @@
-//! What `plumb path` can't be asked together.
+//! Options of `plumb path` that can't be used together.
 
 use netplumb_model::class::Link;
 use netplumb_model::experiment::Lab;
@@ -7,16 +7,16 @@ use super::PathArgs;
 use crate::args::live::{EXACT, STAGES};
 use crate::exit::{CannotHere, Usage};
 
-/// What can't be asked for together.
+/// Check the options of a measurement of time.
 ///
 /// # Errors
-/// It is: what to do instead.
+/// Options that can't be used together, and what to do instead.
 pub(crate) fn check(args: &PathArgs) -> anyhow::Result<()> {
     let live = &args.live;
     if live.lab != Lab::Vm && live.asks(EXACT) {
         return Err(CannotHere(
-            "`exact` counts the instructions of a guest, never of this machine: use --lab vm, or \
-             here --clock functions or stages"
+            "instrument `exact` counts instructions in a guest: use --lab vm, or --clock functions \
+             or stages on this machine"
                 .into(),
         )
         .into());
@@ -35,13 +35,13 @@ pub(crate) fn check(args: &PathArgs) -> anyhow::Result<()> {
         return Err(Usage(format!("{option}: {why}")).into());
     }
     if args.show.for_programs() && live.watch {
-        return Err(Usage("--watch is for people: leave out --json or --csv".into()).into());
+        return Err(Usage("--watch can't be used with --json or --csv".into()).into());
     }
     if live.lab != Lab::Host
         && let Some(link) = args.knobs.levels("link").into_iter().find(is_any)
     {
         return Err(Usage(format!(
-            "--link {link}: it takes lo, veth, virtio-net, e1000, usb-net"
+            "invalid link `{link}`; expected one of lo, veth, virtio-net, e1000, usb-net"
         ))
         .into());
     }
@@ -52,15 +52,15 @@ fn is_any(link: &&str) -> bool {
     *link == Link::Any.as_str()
 }
 
-/// Options that can't be there, each with the reason if it is.
+/// Options, each with the reason if it can't be used.
 type Clashes = Vec<(&'static str, Option<&'static str>)>;
 
-const COST_OF_COMMAND: &str = "it needs packets that plumb sends: leave out the command";
+const COST_OF_COMMAND: &str =
+    "it compares blocks of packets that plumb sends: leave out the command";
 
 fn in_vm(args: &PathArgs) -> Clashes {
     let live = &args.live;
-    let here = "it names something of this machine, which a guest does not see: use --lab host or \
-                netns";
+    let here = "it selects something on this machine, and not in a guest: use --lab host or netns";
     let command = !args.command.is_empty();
     vec![
         ("--interface", live.interface.is_some().then_some(here)),
@@ -69,7 +69,7 @@ fn in_vm(args: &PathArgs) -> Clashes {
         ("--cgroup", live.cgroup.is_some().then_some(here)),
         (
             "--watch",
-            live.watch.then_some("a guest says nothing while it is measured, so there is nothing to see before its end: leave it out, or use --lab netns or host"),
+            live.watch.then_some("a guest reports nothing before it has been measured: use --lab netns or host"),
         ),
         (
             "--measure-cost",
@@ -77,7 +77,7 @@ fn in_vm(args: &PathArgs) -> Clashes {
         ),
         (
             "--duration",
-            (live.duration.is_some() && command).then_some("a command in a guest runs until it has ended: --timeout SECONDS, of our own clock, is the longest that it may take"),
+            (live.duration.is_some() && command).then_some("a command in a guest runs until it exits; --timeout SECONDS limits it, in real time"),
         ),
         (
             "--seeds",
@@ -85,7 +85,7 @@ fn in_vm(args: &PathArgs) -> Clashes {
         ),
         (
             "--resume",
-            args.options.resume.then_some("it is for --clock exact: measure again, into another file with --output"),
+            args.options.resume.then_some("it is for --clock exact; measure again, into another file with --output"),
         ),
     ]
 }
@@ -96,11 +96,11 @@ fn in_netns(args: &PathArgs) -> Clashes {
     let links = args.knobs.levels("link");
     let here = [Link::Lo, Link::Veth, Link::Any].map(Link::as_str);
     let nics = links.iter().any(|link| !here.contains(link));
-    let filtered = "the lab netns has namespaces of its own: it is for --lab host";
+    let filtered = "the netns lab makes its own network namespaces: use --lab host";
     clashes.extend([
         (
             "--link",
-            nics.then_some("the lab netns has lo and veth; other links are in --lab vm"),
+            nics.then_some("the netns lab has lo and veth; use --lab vm for other links"),
         ),
         ("--interface", live.interface.is_some().then_some(filtered)),
         ("--netns", live.netns.is_some().then_some(filtered)),
@@ -114,8 +114,8 @@ fn in_netns(args: &PathArgs) -> Clashes {
 
 fn in_host(args: &PathArgs) -> Clashes {
     let live = &args.live;
-    let sends = "the lab host sends nothing, it watches: use --lab netns, or `-- COMMAND` to make \
-                 traffic";
+    let sends = "the host lab sends no packets: use --lab netns, or generate traffic with \
+                 `-- COMMAND`";
     let mut clashes = of_this_kernel(args);
     clashes.extend([
         ("--link", args.knobs.has("link").then_some(sends)),
@@ -133,13 +133,13 @@ fn in_host(args: &PathArgs) -> Clashes {
         (
             "--measure-cost",
             live.measure_cost
-                .then_some("it needs packets that are the same each time: use --lab netns"),
+                .then_some("it needs blocks of the same packets: use --lab netns"),
         ),
     ]);
     clashes
 }
 
-/// What a guest can have, and this machine has already.
+/// Options of guests, where the kernel is that of this machine.
 fn of_this_kernel(args: &PathArgs) -> Clashes {
     let guests = "it is for guests: use --lab vm";
     vec![
@@ -152,18 +152,18 @@ fn of_this_kernel(args: &PathArgs) -> Clashes {
         ("--seeds", args.options.seeds.is_some().then_some(guests)),
         (
             "--resume",
-            args.options.resume.then_some("a clock of time does not go on where it was: measure again, into another file with --output"),
+            args.options.resume.then_some("only counts of `exact` can be resumed; measure again, into another file with --output"),
         ),
         ("--with", (!args.command.with_files().is_empty()).then_some(guests)),
-        ("--peer", args.command.peer().is_some().then_some("in the labs host and netns start it yourself, or use --lab vm")),
-        ("--stdin", args.command.takes_stdin().then_some("a command of the labs host and netns has our standard input anyhow")),
+        ("--peer", args.command.peer().is_some().then_some("it is for guests: start the server yourself, or use --lab vm")),
+        ("--stdin", args.command.takes_stdin().then_some("it is for guests: in the labs host and netns a command has standard input anyway")),
     ]
 }
 
 fn of_clock(args: &PathArgs) -> Clashes {
     let live = &args.live;
     let stages = live.asks(STAGES);
-    let selects = "stages have no functions to choose: use --clock functions";
+    let selects = "instrument `stages` measures no functions: use --clock functions";
     vec![
         (
             "--functions",
@@ -180,16 +180,17 @@ fn of_clock(args: &PathArgs) -> Clashes {
         ),
         (
             "--duration",
-            (live.duration.is_some() && args.packets.is_some())
-                .then_some("a block is over by time or by packets: leave out --packets, or this"),
+            (live.duration.is_some() && args.packets.is_some()).then_some(
+                "a block ends after a time or a number of packets: give --duration or --packets",
+            ),
         ),
     ]
 }
 
-/// What is asked under `--lab vm` with the clock `exact`, and only clocks of time take.
+/// Check that `exact` alone is given no option of instruments that measure time.
 ///
 /// # Errors
-/// It is asked: what to do instead.
+/// The option, and what to do instead.
 pub(crate) fn check_exact(args: &PathArgs) -> anyhow::Result<()> {
     let live = &args.live;
     let asked = [
@@ -213,8 +214,8 @@ pub(crate) fn check_exact(args: &PathArgs) -> anyhow::Result<()> {
     ];
     match asked.iter().find(|(_, asked)| *asked) {
         Some((option, _)) => Err(Usage(format!(
-            "{option} is for clocks of time: add --lab netns, --lab host, or --clock functions; \
-             `exact` counts all of a guest's functions and packets"
+            "{option} can't be used with instrument `exact`: add --lab netns, --lab host or --clock \
+             functions"
         ))
         .into()),
         None => Ok(()),

@@ -1,5 +1,5 @@
-//! What a recording under a clock of time shows so far: a model of it, made anew after
-//! each block, and its rendering on a terminal, or in a line. All pure.
+//! The live view of a recording: a model, rebuilt after each block, and its rendering on a
+//! terminal or in a line. Pure functions.
 
 use std::collections::BTreeMap;
 
@@ -233,7 +233,7 @@ impl View {
         }
     }
 
-    /// In one line, for where there is no terminal.
+    /// In one line, without a terminal.
     pub(super) fn line(&self) -> String {
         let ways: Vec<String> = (self.ways.iter())
             .map(|way| {
@@ -267,7 +267,7 @@ impl View {
             false => losses.join(", "),
         };
         format!(
-            "measuring took {:.1} % of a CPU{busy}; {lost}",
+            "overhead {:.1} % of a CPU{busy}; {lost}",
             self.own_cpus * 100.0
         )
     }
@@ -298,21 +298,18 @@ impl View {
             }
         }
         if !self.top.is_empty() {
-            lines.push(Line::styled(
-                "functions, by what they took themselves",
-                bold,
-            ));
+            lines.push(Line::styled("functions, by own time", bold));
             let most_ns = self.top.iter().map(|r| r.mean_ns).fold(0.0, f64::max);
             lines.extend(self.top.iter().map(|row| row.line(body.width, most_ns)));
         }
         if lines.is_empty() {
-            lines.push(Line::styled("no packet seen yet", dim));
+            lines.push(Line::styled("no packets yet", dim));
         }
         frame.render_widget(Paragraph::new(lines), body);
         let [footer, keys] = Layout::vertical([Constraint::Length(1); 2]).areas::<2>(foot);
         frame.render_widget(Paragraph::new(self.footer()), footer);
         frame.render_widget(
-            Paragraph::new("q: end, and print the table").style(dim),
+            Paragraph::new("q: end, and print the report").style(dim),
             keys,
         );
     }

@@ -1,5 +1,5 @@
-//! The live view: draws what there is after each block, and ends the run at a key.
-//! Where there is no terminal, a line every second.
+//! The live view: updated after each block, ended by a key. Without a terminal, a line every
+//! second.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal};
@@ -19,18 +19,18 @@ use ratatui::backend::CrosstermBackend;
 use super::view::View;
 use crate::progress::Teller;
 
-/// How often a key is looked for.
+/// How often keys are polled.
 const POLL: Duration = Duration::from_millis(50);
-/// How often a line is written where there is no terminal.
+/// How often a line is written without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 /// Functions on the screen.
 const TOP: usize = 12;
 
-/// Who watches a run, if anybody does.
+/// Shows a run while it measures, if wanted.
 #[derive(Debug)]
 pub(super) struct Watcher {
     mode: Mode,
-    /// Said while the screen was in use.
+    /// Notes that are printed when the screen is closed.
     notes: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ enum Mode {
     Screen(Screen),
 }
 
-/// The terminal, while it is ours. Given back when dropped, and by a panic.
+/// The terminal in raw mode. Restored on drop, and by a panic.
 #[derive(Debug)]
 struct Screen {
     terminal: Terminal<CrosstermBackend<io::Stderr>>,
@@ -52,8 +52,7 @@ struct Screen {
 }
 
 impl Watcher {
-    /// Take the terminal from `teller`, if that is wanted and there is one; `cancel` is set
-    /// by a key.
+    /// Take over the terminal from `teller`, if wanted and there is one; a key sets `cancel`.
     pub(super) fn start(wanted: bool, cancel: &Arc<AtomicBool>, teller: &Teller) -> Watcher {
         let mode = match wanted {
             false => Mode::Off,
@@ -72,7 +71,7 @@ impl Watcher {
         }
     }
 
-    /// Tell something.
+    /// Print a note.
     pub(super) fn note(&mut self, teller: &Teller, note: &str) {
         match self.mode {
             Mode::Screen(_) => self.notes.push(note.to_string()),
@@ -102,14 +101,13 @@ impl Watcher {
             }
             Mode::Screen(screen) => {
                 let view = View::of(&of_last(recording), TOP);
-                // A terminal that is gone shows nothing: the run goes on.
+                // Without its terminal the run goes on.
                 let _ = screen.terminal.draw(|frame| view.render(frame));
             }
         }
     }
 
-    /// Give the terminal back, and tell what was not told meanwhile.
-    /// Whether it was ended by the key that is for that.
+    /// Restore the terminal, and print the notes. Whether a key ended the run.
     pub(super) fn stop(self) -> bool {
         let ended = match &self.mode {
             Mode::Screen(screen) => screen.ended.load(Ordering::Relaxed),
@@ -166,7 +164,7 @@ impl Drop for Screen {
     }
 }
 
-/// Leave the terminal as it was. Nothing more can be done if it is gone.
+/// Restore the terminal; errors can't be handled.
 fn give_back() {
     let _ = disable_raw_mode();
     let _ = crossterm::execute!(io::stderr(), LeaveAlternateScreen, crossterm::cursor::Show);
@@ -193,7 +191,7 @@ fn wait_for_key(over: &AtomicBool, ended: &AtomicBool, cancel: &AtomicBool) {
     }
 }
 
-/// Of several instruments, what the one measured that had the last turn.
+/// With several instruments, what the latest one measured.
 fn of_last(recording: &Recording) -> Cow<'_, Recording> {
     let mut names = recording.blocks.iter().rev().map(|b| b.instrument.as_str());
     match names.find(|name| !name.is_empty()) {

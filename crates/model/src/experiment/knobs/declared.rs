@@ -158,7 +158,7 @@ pub const KNOBS: &[Knob] = &[
         said: Said::Word,
         recorded: Recorded::Field,
         turn: 14,
-        help: "what is sent: `raw` (ICMP echo, as ping sends), `udp`, `tcp`",
+        help: "protocol to send: `raw` (ICMP echo, as ping sends), `udp` or `tcp`",
         ..SWITCH
     },
     Knob {
@@ -174,7 +174,7 @@ pub const KNOBS: &[Knob] = &[
         said: Said::Word,
         recorded: Recorded::Field,
         turn: 13,
-        help: "version of IP: `ipv4`, `ipv6`",
+        help: "IP version: `ipv4` or `ipv6`",
     },
     Knob {
         key: "link",
@@ -188,7 +188,7 @@ pub const KNOBS: &[Knob] = &[
         said: Said::Word,
         recorded: Recorded::Field,
         turn: 12,
-        help: "what joins the ends: `lo`, `veth`, or in a guest `virtio-net`, `e1000`, `usb-net` (wired to an e1000)",
+        help: "link between sender and receiver: `lo`, `veth`; in a guest also `virtio-net`, `e1000` or `usb-net` (connected to an e1000)",
         ..SWITCH
     },
     Knob {
@@ -197,7 +197,7 @@ pub const KNOBS: &[Knob] = &[
         said: Said::As("forward"),
         recorded: Recorded::Field,
         turn: 15,
-        help: "a router between the ends, with a link of that kind on each side; not with `lo`",
+        help: "a router between sender and receiver, with a link on each side; not with `lo`",
         ..SWITCH
     },
     Knob {
@@ -205,18 +205,18 @@ pub const KNOBS: &[Knob] = &[
         flag: Flag::Switch("bridge"),
         said: Said::As("bridge"),
         turn: 16,
-        help: "a bridge between the ends; not with `lo`, nor with `forward`",
+        help: "a bridge between sender and receiver; not with `lo` or `forward`",
         ..SWITCH
     },
     Knob {
         key: "queues",
         flag: Flag::List("queues"),
         takes: Takes::Number { least: 1, most: 64 },
-        default: Default::Told("the device's; of frames `cores`"),
+        default: Default::Told("the device's default; of frames as many as `cores`"),
         workloads: LINKS_AND_FRAMES,
         said: Said::As("queues"),
         turn: 17,
-        help: "queues of each veth device; 1 to 64",
+        help: "number of queues per veth device, 1 to 64",
         ..SWITCH
     },
     Knob {
@@ -228,17 +228,17 @@ pub const KNOBS: &[Knob] = &[
         said: Said::As("size"),
         recorded: Recorded::Field,
         turn: 18,
-        help: "payload of a packet, above its UDP, TCP or ICMP header, like 1400 or 4K; at most 65,507",
+        help: "payload of a packet in bytes, without headers, like 1400 or 4K; at most 65,507",
         ..SWITCH
     },
     Knob {
         key: "mtu_bytes",
         flag: Flag::List("mtu"),
         takes: Takes::Bytes,
-        default: Default::Told("the device's"),
+        default: Default::Told("the device's default"),
         said: Said::As("mtu"),
         turn: 19,
-        help: "MTU of the links: 68 to 65,535, with `ipv6` from 1,280; a device may take less",
+        help: "MTU of all links, 68 to 65,535, with `ipv6` at least 1,280; some devices have a lower maximum",
         ..SWITCH
     },
     Knob {
@@ -251,7 +251,7 @@ pub const KNOBS: &[Knob] = &[
         said: Said::As("kernel"),
         recorded: Recorded::Always,
         turn: 0,
-        help: "the guest's kernel, one that `plumb kernel list` shows",
+        help: "kernel that the guest boots, as listed by `plumb kernel list`",
     },
     Knob {
         key: "mitigations",
@@ -260,7 +260,7 @@ pub const KNOBS: &[Knob] = &[
         said: Said::As("mitigations"),
         recorded: Recorded::Always,
         turn: 3,
-        help: "mitigations of CPU vulnerabilities",
+        help: "mitigations of CPU vulnerabilities in the guest",
         ..SWITCH
     },
     Knob {
@@ -271,7 +271,7 @@ pub const KNOBS: &[Knob] = &[
         labs: VM,
         said: Said::As("cmdline"),
         turn: 4,
-        help: "more words for the kernel's command line",
+        help: "additional parameters on the guest kernel's command line",
         ..SWITCH
     },
     Knob {
@@ -281,7 +281,7 @@ pub const KNOBS: &[Knob] = &[
         default: Default::Told("empty"),
         said: Said::Below,
         turn: 20,
-        help: "settings below `/proc/sys`, with dots, as strings, set in every network namespace; what only the first namespace of a kernel has is set there",
+        help: "sysctls, as in sysctl(8), with values as strings; set in each network namespace, or in the initial one if a sysctl is not per namespace",
         ..SWITCH
     },
     Knob {
@@ -291,10 +291,10 @@ pub const KNOBS: &[Knob] = &[
             what: "offload",
             words: Offload::WORDS,
         },
-        default: Default::Told("the device's"),
+        default: Default::Told("the device's default"),
         said: Said::Below,
         turn: 21,
-        help: "switches for `rx-checksum`, `tx-checksum`, `sg`, `tso`, `gso`, `gro`, of every device on the path",
+        help: "offloads to turn on or off on every device of the path, as by `ethtool -K`: `rx-checksum`, `tx-checksum`, `sg`, `tso`, `gso`, `gro`",
         ..SWITCH
     },
     Knob {
@@ -304,7 +304,7 @@ pub const KNOBS: &[Knob] = &[
         workloads: PACKETS,
         said: Said::Rules,
         turn: 23,
-        help: "rules of nftables, see below; without, `nf_tables` is not even loaded",
+        help: "nftables rules, see below; without any, `nf_tables` is not loaded",
         ..SWITCH
     },
     Knob {
@@ -315,7 +315,7 @@ pub const KNOBS: &[Knob] = &[
         said: Said::As("nft_in"),
         recorded: Recorded::With("nft"),
         turn: 22,
-        help: "where the rules are: `tx` (the sender), `rx`, `both`, `router`",
+        help: "namespace that has the rules: `tx` (the sender), `rx`, `both` or `router`",
         ..SWITCH
     },
     Knob {
@@ -325,11 +325,11 @@ pub const KNOBS: &[Knob] = &[
             what: "string",
             parse: |text| Ok(super::qdisc::normal(text)),
         },
-        default: Default::Told("the device's own"),
+        default: Default::Told("the device's default"),
         workloads: PACKETS,
         said: Said::OrOwn("qdisc"),
         turn: 25,
-        help: "a queueing discipline, as `tc qdisc replace dev DEVICE root` takes it; empty for the device's own",
+        help: "root qdisc, in the syntax of `tc qdisc replace dev DEV root`; empty for the device's default",
         ..SWITCH
     },
     Knob {
@@ -341,7 +341,7 @@ pub const KNOBS: &[Knob] = &[
         said: Said::As("qdisc_in"),
         recorded: Recorded::IfSetWith("qdisc"),
         turn: 24,
-        help: "on whose egress it is: `tx` (the sender), `rx`, `both`, `router` (towards the receiver)",
+        help: "namespace on whose egress the qdisc is: `tx` (the sender), `rx`, `both` or `router` (towards the receiver)",
         ..SWITCH
     },
     Knob {
@@ -352,7 +352,7 @@ pub const KNOBS: &[Knob] = &[
         workloads: PACKETS,
         said: Said::OrOwn("module"),
         turn: 1,
-        help: "a module's file, from the experiment's folder, in place of the kernel's own of that name",
+        help: "file of a module, relative to the experiment's directory, which replaces the kernel's module of that name",
         ..SWITCH
     },
     Knob {
@@ -366,7 +366,7 @@ pub const KNOBS: &[Knob] = &[
         workloads: PACKETS,
         said: Said::As("seed"),
         turn: 2,
-        help: "where the guest's random numbers begin: hash keys, ports, layouts",
+        help: "seed of the guest's random numbers: hash keys, ports, layouts",
         ..SWITCH
     },
     Knob {
@@ -378,7 +378,7 @@ pub const KNOBS: &[Knob] = &[
         default: Default::Level("drop"),
         recorded: Recorded::Always,
         turn: 30,
-        help: "what is asked of the path: to `drop` every frame, or to `forward` it",
+        help: "what the data path does with every frame: `drop` or `forward`",
         ..OF_FRAMES
     },
     Knob {
@@ -388,10 +388,10 @@ pub const KNOBS: &[Knob] = &[
             what: "path",
             words: DataPath::WORDS,
         },
-        default: Default::Told("the first that can"),
+        default: Default::Told("the first one that supports it"),
         recorded: Recorded::Always,
         turn: 31,
-        help: "what handles the frames, of those that can do what is asked",
+        help: "data path that handles the frames",
         ..OF_FRAMES
     },
     Knob {
@@ -404,7 +404,7 @@ pub const KNOBS: &[Knob] = &[
         default: Default::Level("udp"),
         recorded: Recorded::Always,
         turn: 32,
-        help: "what frames carry: `udp`, `tcp-syn`, `icmp`",
+        help: "payload of the frames: `udp`, `tcp-syn` or `icmp`",
         ..OF_FRAMES
     },
     Knob {
@@ -415,11 +415,11 @@ pub const KNOBS: &[Knob] = &[
             parse: |text| text.parse::<FrameSize>().map(|size| size.to_string()),
         },
         default: Default::Told(
-            "the shortest that holds all headers, and the stamp: 60 over IPv4, 62 over IPv6, more of tcp-syn",
+            "the shortest with all headers and a timestamp: 60 over IPv4, 62 over IPv6, more for tcp-syn",
         ),
         recorded: Recorded::Always,
         turn: 33,
-        help: "bytes of a frame without its checksum, 60 to 1,514, or `imix`",
+        help: "length of a frame in bytes, without the FCS, 60 to 1,514, or `imix`",
         ..OF_FRAMES
     },
     Knob {
@@ -432,7 +432,7 @@ pub const KNOBS: &[Knob] = &[
         default: Default::Level("1"),
         recorded: Recorded::Always,
         turn: 34,
-        help: "flows that the frames belong to; 1 to 1,000,000",
+        help: "number of flows, 1 to 1,000,000",
         ..OF_FRAMES
     },
     Knob {
@@ -445,7 +445,7 @@ pub const KNOBS: &[Knob] = &[
         default: Default::Level("1"),
         recorded: Recorded::Always,
         turn: 35,
-        help: "CPUs that send, and handle what they sent; 1 to 1,024",
+        help: "number of CPUs that generate frames and, without `apart`, also handle them; 1 to 1,024",
         ..OF_FRAMES
     },
     Knob {
@@ -458,7 +458,7 @@ pub const KNOBS: &[Knob] = &[
         default: Default::Level("max"),
         recorded: Recorded::Always,
         turn: 36,
-        help: "packets a second that are offered, like `250k` or `1.5M`, or `max`",
+        help: "offered load in packets per second, like `250k` or `1.5M`, or `max`",
         ..OF_FRAMES
     },
     Knob {
@@ -471,7 +471,7 @@ pub const KNOBS: &[Knob] = &[
         default: Default::Level("64"),
         recorded: Recorded::Always,
         turn: 37,
-        help: "frames that are made at a time; 1 to 256",
+        help: "frames per batch of the generator, 1 to 256",
         ..OF_FRAMES
     },
     Knob {
@@ -479,7 +479,7 @@ pub const KNOBS: &[Knob] = &[
         flag: Flag::Switch("apart"),
         recorded: Recorded::Always,
         turn: 38,
-        help: "CPUs for the path alone: what they do is then the path's",
+        help: "handle packets on other CPUs than the generator's, so that CPU use is that of the data path alone",
         ..OF_FRAMES
     },
     Knob {
@@ -487,7 +487,7 @@ pub const KNOBS: &[Knob] = &[
         flag: Flag::Switch("latency"),
         recorded: Recorded::Always,
         turn: 39,
-        help: "frames say when they were to be sent, so that it is known how long they took",
+        help: "measure one-way latency, by a timestamp in each frame (of when it was due)",
         ..OF_FRAMES
     },
     Knob {
@@ -498,7 +498,7 @@ pub const KNOBS: &[Knob] = &[
         },
         default: Default::Level("0"),
         turn: 40,
-        help: "how often the path's XDP program is replaced in each block; 0 to 100,000",
+        help: "replacements of the XDP program per block; 0 to 100,000",
         ..OF_FRAMES
     },
     Knob {
@@ -510,7 +510,7 @@ pub const KNOBS: &[Knob] = &[
         },
         default: Default::Level("0"),
         turn: 41,
-        help: "sources on a list of those to be dropped, which changes while packets run; for the path `xdp`",
+        help: "source addresses on a block list that is updated during the run; for the path `xdp`",
         ..OF_FRAMES
     },
     Knob {
@@ -522,14 +522,14 @@ pub const KNOBS: &[Knob] = &[
         },
         default: Default::Level("0"),
         turn: 42,
-        help: "how often the program looks into a map for each packet, for nothing: what a lookup costs; for the paths `xdp` and `xdp-skb`",
+        help: "additional BPF map lookups per packet, to measure what a lookup costs; for the paths `xdp` and `xdp-skb`",
         ..OF_FRAMES
     },
     Knob {
         key: "multi-buffer",
         flag: Flag::Switch("multi-buffer"),
         turn: 43,
-        help: "XDP programs take frames in several buffers, as they must on a device whose MTU is too large for one; for the paths `xdp`, `xdp-skb`, `xdp-tx`, `xdp-redirect` and `af-xdp`",
+        help: "load XDP programs with multi-buffer support (xdp.frags), as devices with a large MTU need; for the paths `xdp`, `xdp-skb`, `xdp-tx`, `xdp-redirect` and `af-xdp`",
         ..OF_FRAMES
     },
     Knob {
@@ -542,14 +542,14 @@ pub const KNOBS: &[Knob] = &[
         default: Default::Told("none"),
         labs: OWN,
         turn: 44,
-        help: "the lab is broken on purpose, to see that no rate comes of it: `no-napi`, `full-ring`, `wrong-mac`, `ttl` or `mtu`",
+        help: "fault to inject, to check that no rate is reported: `no-napi`, `full-ring`, `wrong-mac`, `ttl` or `mtu`",
         ..OF_FRAMES
     },
     Knob {
         key: "again",
         flag: Flag::None,
         turn: 45,
-        help: "the same arm once more: what differs between the same and the same is noise",
+        help: "a second arm with the same settings (A/A test): differences are noise",
         ..OF_FRAMES
     },
 ];

@@ -115,9 +115,9 @@ fn stages_are_a_waterfall() {
     let begin = |line: &str, sign: char| line.chars().position(|c| c == sign).unwrap();
     assert_eq!(begin(second, '░'), begin(first, '█') + 10);
     assert!(first.contains("1000 ns"), "{first}");
-    assert!(of("measuring took").contains("1.0 % of a CPU"));
-    assert!(of("measuring took").contains("3 map full"));
-    assert!(of("q: end").contains("table"));
+    assert!(of("overhead").contains("1.0 % of a CPU"));
+    assert!(of("overhead").contains("3 map full"));
+    assert!(of("q: end").contains("report"));
 }
 
 /// Check that what a function took itself is without those below it, that layers add up
@@ -178,7 +178,7 @@ fn little_to_show_and_little_room() {
     assert!(
         screen(&recording())
             .iter()
-            .any(|l| l.contains("no packet seen yet"))
+            .any(|l| l.contains("no packets yet"))
     );
     for (width, height) in [(1, 1), (20, 3), (60, 4)] {
         let view = View::of(&with_stages(), 5);
