@@ -212,6 +212,33 @@ fn what_measuring_costs() {
     }
 }
 
+/// Check that several instruments share the blocks without any: each arm has as many of these as
+/// of each instrument, and every instrument is compared with them.
+#[test]
+fn several_instruments_share_the_bare_blocks() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let ran = place.run(
+        "path -q --lab vm --clock stages,functions --functions udp_sendmsg --measure-cost \
+         --packets 50 --blocks 2 -o x.plumb",
+    );
+    ran.code(0);
+    prints(
+        &ran,
+        &["stages: overhead of measuring", "functions: overhead"],
+    );
+    let recording = place.recording("x.plumb");
+    let mut blocks: Vec<(u32, &str, u32)> = (recording.blocks.iter())
+        .map(|b| (b.arm, b.instrument.as_str(), b.index))
+        .collect();
+    blocks.sort_unstable();
+    let of = |arm, instrument| [(arm, instrument, 0), (arm, instrument, 1)];
+    let wanted = [of(0, "functions"), of(0, "stages"), of(1, "")].concat();
+    assert_eq!(blocks, wanted);
+}
+
 /// Check that what guests can't have is refused before any boots, with what to do.
 #[test]
 fn refused_at_once() {
@@ -221,10 +248,10 @@ fn refused_at_once() {
         ("--watch -- true", &["--watch", "--lab netns"]),
         ("--measure-cost -- true", &["leave out the command"]),
         ("--duration 1s -- true", &["--timeout"]),
-        ("--packets 9 -- true", &["--packets", "leave out"]),
-        ("--rate 9 -- true", &["--rate", "leave out"]),
+        ("--packets 9 -- true", &["--packets", "can't be used"]),
+        ("--rate 9 -- true", &["--rate", "can't be used"]),
         ("--pid 1 -- true", &["--pid", "--lab host"]),
-        ("--link veth,lo -- true", &["one link"]),
+        ("--link veth,lo -- true", &["only one value"]),
     ] {
         let ran = place.run(&format!("path --lab vm --clock stages {words}"));
         ran.code(2).says(said);

@@ -27,7 +27,7 @@ use netplumb_lab::netns::names;
 use netplumb_model::bench::{Bench, BenchArm, Frames, Limit, Measured, quantities, rate_word};
 use netplumb_model::class::Link;
 use netplumb_model::experiment::Lab;
-use netplumb_model::recording::{Block, Recording, env};
+use netplumb_model::recording::{Arm, Block, Recording, env};
 use netplumb_model::text::counted;
 
 use crate::error::EngineError;
@@ -49,6 +49,8 @@ pub use nics::Nics;
 pub struct BenchPlan {
     /// What is compared.
     pub arms: Vec<BenchArm>,
+    /// The same arms with their names, as the recording has them.
+    pub named: Vec<Arm>,
     /// Blocks of each.
     pub blocks: u32,
     /// How long a block's window is open.
@@ -146,7 +148,7 @@ pub fn run_bench(
             "can't remove what a killed run left behind: {error}"
         ))),
     }
-    recording.arms = plan.arms.iter().map(|arm| arm.arm(&plan.arms)).collect();
+    recording.arms = plan.named.clone();
     if let Some(nics) = &plan.nics {
         let told = nics.told();
         for arm in &mut recording.arms {

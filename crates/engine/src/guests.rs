@@ -48,7 +48,7 @@ pub struct GuestRun {
     pub stream: bool,
     /// How long a block that is timed goes on; if absent, it is over by packets.
     pub block_ns: Option<u64>,
-    /// Whether every block that is timed is run without the instrument as well.
+    /// Whether every block that the first of these times is run without it as well.
     pub measure_cost: bool,
 }
 
@@ -71,6 +71,11 @@ impl GuestRun {
         let exact = self.exact.then_some(INSTRUCTIONS.instrument);
         let timed = self.timed.iter().map(|spec| spec.instrument.as_str());
         exact.into_iter().chain(timed).collect()
+    }
+
+    /// Whether blocks without an instrument are run beside this one's: once for each arm.
+    fn is_beside_bare(&self, by: usize) -> bool {
+        self.measure_cost && by == usize::from(self.exact) && self.spec(by).is_some()
     }
 
     /// What the instrument of this number is to do; none where instructions are counted.
@@ -153,7 +158,7 @@ pub fn run_in_guests(
         ..turn
     });
     let turns: Vec<Turn> = turns.filter(|t| !done.contains(&(t.arm, t.by))).collect();
-    let each = |by: usize| 1 + u32::from(run.measure_cost && run.spec(by).is_some());
+    let each = |by: usize| 1 + u32::from(run.is_beside_bare(by));
     let blocks_of = |by: usize| plan.blocks * each(by);
     let all = (0..names.len()).map(blocks_of).sum::<u32>() * plan.arms.len() as u32;
     let before: u32 = done.iter().map(|(_, by)| blocks_of(*by)).sum();
@@ -281,7 +286,8 @@ impl Shared<'_> {
             }
             Some(spec) => {
                 let mut told = Vec::new();
-                let error = self.time(&origin, spec, plan, &mut told).err();
+                let bare = self.run.is_beside_bare(turn.by);
+                let error = self.time(&origin, spec, plan, bare, &mut told).err();
                 Seen::Timed(told, error)
             }
         };
@@ -294,12 +300,13 @@ impl Shared<'_> {
         origin: &Origin,
         spec: &TimingSpec,
         plan: RunPlan,
+        bare: bool,
         told: &mut Vec<Reply>,
     ) -> Result<(), EngineError> {
         let request = Request::Time {
             spec: spec.clone(),
             plan,
-            bare: self.run.measure_cost,
+            bare,
         };
         let mut machine = origin.start(&[request], Extra::default(), self.options)?;
         machine.go_on()?;

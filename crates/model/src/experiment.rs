@@ -17,6 +17,8 @@ mod time;
 mod within;
 mod workload;
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 
 pub use acting::{Idle, Load};
@@ -160,6 +162,18 @@ const MIN_MTU_BYTES: u32 = 68;
 /// RFC 8200: below this, there is no IPv6.
 const MIN_MTU_V6_BYTES: u32 = 1280;
 const MAX_MTU_BYTES: u32 = 65_535;
+
+/// Check that each arm has a name of its own.
+fn check_names(arms: &[Arm]) -> Result<(), (&'static str, String)> {
+    let mut names = HashSet::new();
+    match arms.iter().find(|arm| !names.insert(arm.name.as_str())) {
+        Some(arm) => Err((
+            "name",
+            format!("duplicate arm name `{}`: is a level given twice?", arm.name),
+        )),
+        None => Ok(()),
+    }
+}
 
 /// Check that an arm can be run: the key that says otherwise, and why.
 ///
@@ -341,7 +355,7 @@ impl Experiment {
         if arms.len() > MAX_ARMS {
             return Err(("vary", format!("{} arms: at most {MAX_ARMS}", arms.len())));
         }
-        for (n, arm) in arms.iter().enumerate() {
+        for arm in &arms {
             check_arm(arm)?;
             if self.lab == Lab::Netns && !matches!(arm.link, Link::Lo | Link::Veth) {
                 return Err((
@@ -350,14 +364,8 @@ impl Experiment {
                         .into(),
                 ));
             }
-            if arms[..n].iter().any(|other| other.name == arm.name) {
-                let name = &arm.name;
-                return Err((
-                    "name",
-                    format!("two arms are called `{name}`: is a level asked for twice?"),
-                ));
-            }
         }
+        check_names(&arms)?;
         if self.workload.kind == Kind::Command && arms.len() > 1 {
             return Err((
                 "vary",
@@ -368,12 +376,6 @@ impl Experiment {
     }
 
     fn check_frames(&self) -> Result<(), (&'static str, String)> {
-        if !self.arms.is_empty() {
-            return Err((
-                "arm",
-                "arms of frames are named after their levels: use [vary] or a [[figure]]".into(),
-            ));
-        }
         let arms = self.bench_arms()?;
         if arms.is_empty() || arms.len() > MAX_ARMS_OF_FRAMES {
             let why = format!("{} arms: 1 to {MAX_ARMS_OF_FRAMES}", arms.len());
@@ -385,6 +387,15 @@ impl Experiment {
                 },
                 why,
             ));
+        }
+        check_names(&self.arms())?;
+        if let Some(n) = (1..arms.len()).find(|n| arms[..*n].contains(&arms[*n])) {
+            let name = &self.arms()[n].name;
+            let why = format!(
+                "arm `{name}` has the settings of another one; knobs.again = \"on\" measures it once \
+                 more"
+            );
+            return Err(("arm", why));
         }
         let first = arms[0].link;
         if arms.iter().any(|arm| arm.link != first) {

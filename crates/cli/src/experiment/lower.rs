@@ -131,6 +131,7 @@ pub(super) fn frames(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<B
     let blocks = &experiment.blocks;
     Ok(BenchPlan {
         arms: bench_arms(experiment)?,
+        named: experiment.arms(),
         blocks: experiment.block_count(),
         window: blocks.time.map_or(FRAMES.0, |time| time.0),
         warmup: blocks.warmup.map_or(FRAMES.1, |time| time.0),

@@ -50,8 +50,8 @@ impl Experiment {
     /// are not among them.
     pub fn arms(&self) -> Vec<Arm> {
         if self.workload.kind == Kind::Frames {
-            let all = self.bench_arms().unwrap_or_default();
-            return all.iter().map(|arm| arm.arm(&all)).collect();
+            let all = self.named_bench_arms().unwrap_or_default();
+            return all.into_iter().map(|(arm, _)| arm).collect();
         }
         if self.workload.kind == Kind::Traffic {
             return Vec::new();
@@ -109,9 +109,12 @@ impl Experiment {
     /// The arms of a figure, as they are called among all.
     pub fn arms_of(&self, figure: &Figure) -> Vec<Arm> {
         if self.workload.kind == Kind::Frames {
-            let all = self.bench_arms().unwrap_or_default();
+            let all = self.named_bench_arms().unwrap_or_default();
             let arms = self.bench_arms_of(figure).unwrap_or_default();
-            return arms.iter().map(|arm| arm.arm(&all)).collect();
+            let known = |arm: &BenchArm| all.iter().find(|(_, known)| known == arm);
+            return (arms.iter().filter_map(known))
+                .map(|(arm, _)| arm.clone())
+                .collect();
         }
         if !figure.has_arms() {
             return self.own_arms();
@@ -133,21 +136,41 @@ impl Experiment {
     /// # Errors
     /// The knob, and what is wrong with its level.
     pub fn bench_arms(&self) -> Result<Vec<BenchArm>, (&'static str, String)> {
-        let mut sweeps = Vec::new();
-        if self.has_arms() {
-            sweeps.push((self.knobs.clone(), self.vary.clone()));
+        let named = self.named_bench_arms()?;
+        Ok(named.into_iter().map(|(_, arm)| arm).collect())
+    }
+
+    /// With each as a recording has it. Those of `[[arm]]` have their own names, the others are
+    /// named after their levels.
+    fn named_bench_arms(&self) -> Result<Vec<(Arm, BenchArm)>, (&'static str, String)> {
+        let mut named = Vec::new();
+        for arm in &self.arms {
+            let made = arm.knobs.over(&self.knobs).bench_arm()?;
+            named.push((Some(arm.name.as_str()), made));
         }
-        let own = self.figures.iter().filter(|figure| figure.has_arms());
-        sweeps.extend(own.map(|figure| self.sweep(figure)));
-        let mut arms: Vec<BenchArm> = Vec::new();
-        for sweep in &sweeps {
-            for arm in bench_arms(sweep)? {
-                if !arms.contains(&arm) {
-                    arms.push(arm);
+        let mut arms: Vec<(Option<&str>, BenchArm)> = Vec::new();
+        if self.has_arms() && (self.arms.is_empty() || !self.vary.is_empty()) {
+            let made = bench_arms(&(self.knobs.clone(), self.vary.clone()))?;
+            let unnamed = |arm: &BenchArm| !named.iter().any(|(_, known)| known == arm);
+            arms.extend(made.into_iter().filter(unnamed).map(|arm| (None, arm)));
+        }
+        arms.extend(named);
+        for figure in self.figures.iter().filter(|figure| figure.has_arms()) {
+            for arm in bench_arms(&self.sweep(figure))? {
+                if !arms.iter().any(|(_, known)| *known == arm) {
+                    arms.push((None, arm));
                 }
             }
         }
-        Ok(arms)
+        let all: Vec<BenchArm> = arms.iter().map(|(_, arm)| *arm).collect();
+        let named = arms.into_iter().map(|(name, arm)| {
+            let mut recorded = arm.arm(&all);
+            if let Some(name) = name {
+                recorded.name = name.into();
+            }
+            (recorded, arm)
+        });
+        Ok(named.collect())
     }
 
     /// Those of a figure.
@@ -155,7 +178,11 @@ impl Experiment {
     /// # Errors
     /// As [`Experiment::bench_arms`].
     pub fn bench_arms_of(&self, figure: &Figure) -> Result<Vec<BenchArm>, (&'static str, String)> {
-        bench_arms(&self.sweep(figure))
+        match figure.has_arms() || self.arms.is_empty() {
+            true => bench_arms(&self.sweep(figure)),
+            // It shows those of the experiment.
+            false => self.bench_arms(),
+        }
     }
 }
 

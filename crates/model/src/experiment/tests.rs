@@ -410,6 +410,35 @@ fn figures_have_arms() {
     assert_eq!(file.arms().len(), (2 * 2 + 2) * 2);
 }
 
+/// Check that `[[arm]]`s of frames keep their names, beside those that vary and in figures,
+/// and that two with the same settings are refused.
+#[test]
+fn frames_have_named_arms() {
+    let named = |arms: &str| {
+        let text = "name = \"x\"\nlab = \"netns\"\n[workload]\nkind = \"frames\"\n";
+        Experiment::parse(&format!("{text}{arms}"))
+    };
+    let fast = "[[arm]]\nname = \"fast\"\nknobs.path = \"xdp\"\n";
+    let file = named(&format!(
+        "{fast}[[arm]]\nname = \"two\"\nknobs = {{ path = \"tc\", cores = 2 }}\n"
+    ))
+    .unwrap();
+    let names = |arms: Vec<Arm>| -> Vec<String> { arms.into_iter().map(|arm| arm.name).collect() };
+    assert_eq!(names(file.arms()), ["fast", "two"]);
+    assert_eq!(file.bench_arms().unwrap()[1].cores, 2);
+    let varied = named(&format!("[vary]\npath = [\"xdp\", \"tc\"]\n{fast}")).unwrap();
+    assert_eq!(names(varied.arms()), ["tc", "fast"]);
+    let figure = format!(
+        "{fast}[[figure]]\nname = \"1\"\nx = \"path\"\ny = \"handled\"\nvary = {{ path = [\"xdp\", \"tc\"] }}\n"
+    );
+    let figure = named(&figure).unwrap();
+    assert_eq!(names(figure.arms_of(&figure.figures[0])), ["fast", "tc"]);
+    let twice = named(&format!("{fast}{}", fast.replace("fast", "again")));
+    assert!(twice.unwrap_err().to_string().contains("again"));
+    let alike = named(&format!("{fast}{}", fast.replace("xdp", "tc")));
+    assert!(alike.unwrap_err().to_string().contains("duplicate"));
+}
+
 /// Check that what is wrong with an experiment of frames is told, with what is right.
 #[test]
 fn mistakes_of_frames() {
