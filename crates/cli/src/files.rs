@@ -121,11 +121,7 @@ pub(crate) fn read(path: &Path, most: u64, what: &str) -> anyhow::Result<Vec<u8>
         } else {
             "a device"
         };
-        return Err(Usage(format!(
-            "{}: is {is}; expected a file of {what}",
-            shown(path)
-        ))
-        .into());
+        return Err(Usage(format!("{}: is {is}; expected {what}", shown(path))).into());
     }
     let mut bytes = Vec::new();
     if kind.is_file() {

@@ -118,16 +118,22 @@ pub(crate) fn record_by(
 ) -> anyhow::Result<Outcome> {
     let mut layers = LayerRules::built_in();
     if let Some(path) = &options.layers {
-        let text = files::read_text(path, MAX_LAYERS_BYTES, "layer rules")?;
+        let text = files::read_text(path, MAX_LAYERS_BYTES, "a file of layer rules")?;
         let rules = LayerRules::parse(&text).map_err(|error| match files::is_private(path) {
             true => Usage(format!("{}: {}", path.display(), files::PRIVATE)).into(),
-            false => anyhow::Error::from(error),
+            false => anyhow::Error::from(error).context(path.display().to_string()),
         })?;
         layers.override_with(rules);
     }
     let path = path_of(name, options);
     let mut output = Some(Output::claim(&path)?);
     let cancel = signals::watch().context("can't watch for signals")?;
+    if options.resume && !options.quiet && !path.exists() {
+        eprintln!(
+            "plumb: there is no recording {} to resume: a new one is started",
+            path.display()
+        );
+    }
     let mut recording = match options.resume {
         true => taken_up(&path, experiment_toml, options)?,
         false => None,

@@ -46,10 +46,9 @@ const MAX_EXPERIMENT_BYTES: u64 = 1 << 20;
 /// What kept it from measuring.
 pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let path = &args.experiment;
-    let text = files::read_text(path, MAX_EXPERIMENT_BYTES, "an experiment")?;
+    let text = files::read_text(path, MAX_EXPERIMENT_BYTES, "an experiment file")?;
     let shown = |error: ExperimentError| {
-        eprintln!("{}:", path.display());
-        match files::is_private(path) {
+        let error = match files::is_private(path) {
             true => ExperimentError {
                 what: files::PRIVATE.into(),
                 source_line: None,
@@ -57,7 +56,8 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
                 ..error
             },
             false => error,
-        }
+        };
+        anyhow::Error::new(error).context(path.display().to_string())
     };
     let mut experiment = Experiment::parse(&text)
         .and_then(|e| e.check_layers(&text, LAYERS).map(|()| e))
@@ -99,7 +99,7 @@ fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
     for nft in experiment.rulesets_mut() {
         let Nft::File(name) = nft else { continue };
         let file = below(folder, name)?;
-        let rules = files::read_text(&file, MAX_RULESET_BYTES, "nftables rules")?;
+        let rules = files::read_text(&file, MAX_RULESET_BYTES, "a file of nftables rules")?;
         *nft = Nft::Text {
             rules,
             file: Some(name.clone()),
