@@ -676,7 +676,7 @@ fn words_that_make_no_sense() {
         ("path --size 64K", &["65536", "65507", "63K"]),
         (
             "path --offload gro=on --offload gro=on",
-            &["asked for twice"],
+            &["duplicate arm name"],
         ),
         (
             "path --lab vm --offload gro=on --offload gro=off -- true",

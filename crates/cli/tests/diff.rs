@@ -352,7 +352,7 @@ fn bad_input() {
         "diff a.plumb tcp.plumb",
         2,
         &[
-            "nothing",
+            "no class in common",
             "arm udp: only in a.plumb",
             "arm raw: only in tcp.plumb",
         ],

@@ -45,7 +45,9 @@ pub(super) fn chosen(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn
         if let Some(why) = cannot {
             return Err(CannotHere(why).into());
         }
-        if ![EXACT, FUNCTIONS].contains(&name.as_str()) && !experiment.functions.is_empty() {
+        let can_choose = [EXACT, FUNCTIONS].contains(&name.as_str());
+        let has_functions = names.iter().any(|one| one == FUNCTIONS);
+        if !can_choose && !has_functions && !experiment.functions.is_empty() {
             let why = format!("instrument `{name}` measures no functions: use `functions`");
             return Err(Usage(why).into());
         }

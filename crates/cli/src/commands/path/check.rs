@@ -4,7 +4,7 @@ use netplumb_model::class::Link;
 use netplumb_model::experiment::Lab;
 
 use super::PathArgs;
-use crate::args::live::{EXACT, STAGES};
+use crate::args::live::{EXACT, FUNCTIONS, STAGES};
 use crate::exit::{CannotHere, Usage};
 
 /// Check the options of a measurement of time.
@@ -162,7 +162,8 @@ fn of_this_kernel(args: &PathArgs) -> Clashes {
 
 fn of_clock(args: &PathArgs) -> Clashes {
     let live = &args.live;
-    let stages = live.asks(STAGES);
+    // Beside `functions` they have none to choose.
+    let stages = live.asks(STAGES) && !live.asks(FUNCTIONS);
     let selects = "instrument `stages` measures no functions: use --clock functions";
     vec![
         (
