@@ -340,7 +340,7 @@ char LICENSE[] __attribute__((section("license"), used)) = "GPL";
     let ran = place.run("bench verify two.o");
     common::prints(
         ran.code(1),
-        &["`good`: taken", "`bad`", "ctx->data", "two.c:"],
+        &["`good`: accepted", "`bad`", "ctx->data", "two.c:"],
     );
 }
 
