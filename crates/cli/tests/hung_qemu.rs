@@ -76,7 +76,7 @@ fn the_limit_holds() {
         command.env("PLUMB_QEMU", place.path("qemu"));
         let ran = Running::start(&mut command).finish();
         let why = match name {
-            "says-no-end" => "QEMU's control channel: it says 1048576 bytes in a line",
+            "says-no-end" => "QEMU's control channel: a line of more than 1048576 bytes",
             _ => "--timeout",
         };
         ran.code(1).says(&[why]);
