@@ -111,7 +111,7 @@ pub(crate) fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
 
-/// The bucket of a time: see [`netplumb_model::timing::Buckets`].
+/// The bucket of a time: see [`netplumb_model::span::Buckets`].
 pub(crate) fn bucket(ns: u64) -> usize {
     if ns < 1 << SUB_BITS {
         return ns as usize; // below 16

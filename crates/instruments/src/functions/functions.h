@@ -10,7 +10,7 @@
 #define FUNCTIONS_FRAMES 63
 /* Softirqs and interrupts that one CPU can have under way, each in the other. */
 #define FUNCTIONS_LEVELS 4
-/* As in model::timing::Buckets. */
+/* As in model::span::Buckets. */
 #define FUNCTIONS_BUCKETS 512
 
 /*

@@ -78,7 +78,7 @@ static __always_inline int is_ours(const void *data, const void *data_end)
 	       l4_is_ours(at + V6_BYTES, ICMPV6_ECHO_REQUEST);
 }
 
-/* model::timing::Buckets. */
+/* model::span::Buckets. */
 static __always_inline __u32 bucket(__u64 ns)
 {
 	__u32 high = 4;

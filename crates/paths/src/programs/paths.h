@@ -7,7 +7,7 @@
 
 /* On a machine that may have more CPUs than this, nothing is loaded. */
 #define PATHS_CPUS 1024
-/* model::timing::BUCKETS: below 16 ns one each, above 16 to an octave. */
+/* model::span::BUCKETS: below 16 ns one each, above 16 to an octave. */
 #define PATHS_BUCKETS 512
 
 struct paths_config {
