@@ -79,16 +79,25 @@ static __always_inline void go_out(void)
 	__u64 number = bpf_get_smp_processor_id();
 	struct functions_cpu *cpu = cpu_at(number);
 	__u64 level = cpu->level;
+	__u64 stack, left_ns;
 
 	/* It was under way when the hooks were attached. */
 	if (!level)
 		return;
 	level--;
-	cpu->level = level;
-	if (level >= FUNCTIONS_LEVELS)
+	if (level >= FUNCTIONS_LEVELS) {
+		cpu->level = level;
 		return;
-	cpu->current = cpu->saved[level].stack;
-	give_back(stack_at(cpu->current), number, cpu->saved[level].left_ns);
+	}
+	/*
+	 * By the tracepoint, a softirq ends with interrupts on: one that comes now must
+	 * not write over what is still to be read here.
+	 */
+	stack = cpu->saved[level].stack;
+	left_ns = *(volatile __u64 *)&cpu->saved[level].left_ns;
+	*(volatile __u32 *)&cpu->current = stack;
+	*(volatile __u32 *)&cpu->level = level;
+	give_back(stack_at(stack), number, left_ns);
 }
 
 /* All softirqs that are pending: __do_softirq(), from 6.10 handle_softirqs(). */

@@ -66,16 +66,31 @@ static __always_inline __u64 now_apart(struct functions_stack *s, __u64 *stolen)
 }
 
 /*
- * Tell of an entry or exit, in a call that belongs to a packet. Nobody pays for
- * the time it takes.
+ * Take a stretch of the probes' own off a stack's time: `since` is when it began, on
+ * the stack's own clock. What interrupts the stack adds to `stolen_ns` itself, so this
+ * has to be one instruction: a sum that is read, and written back a little later, would
+ * lose an interruption that came between the two.
  */
-static __noinline int tell(__u64 now, __u64 where, __u64 depth, __u64 is_exit)
+static __always_inline __u64 leave_out(struct functions_stack *s, __u64 since)
+{
+	__u64 stolen, now;
+
+	now = now_apart(s, &stolen);
+	__sync_fetch_and_add(&s->stolen_ns, now - stolen - since);
+	return now;
+}
+
+/*
+ * Record an entry or exit of a call that belongs to a packet, at `now`, which was
+ * `apart` on the stack's own clock. The time that this takes is left out.
+ */
+static __noinline int tell(__u64 now, __u64 apart, __u64 where, __u64 depth,
+			   __u64 is_exit)
 {
 	__u64 number = bpf_get_smp_processor_id();
 	struct functions_cpu *cpu = cpu_at(number);
 	struct functions_stack *s = stack_at(cpu->current);
 	struct functions_step *step;
-	__u64 stolen = *(volatile __u64 *)&s->stolen_ns;
 
 	if (!node_at((__u32)where)->class)
 		return 0;
@@ -94,8 +109,7 @@ static __noinline int tell(__u64 now, __u64 where, __u64 depth, __u64 is_exit)
 	} else {
 		lost(cpu, FUNCTIONS_LOST_STEPS, 1);
 	}
-	/* What interrupted this is in it. */
-	s->stolen_ns = stolen + bpf_ktime_get_ns() - now;
+	leave_out(s, apart);
 	return 0;
 }
 
@@ -140,7 +154,7 @@ static __always_inline int enter(void *ctx, int how, __u64 cookie)
 	struct functions_stack *s = stack_at(cpu->current);
 	struct functions_frame *parent, *frame;
 	__u64 depth = s->depth;
-	__u64 stolen, ignored, function, now;
+	__u64 stolen, function, now;
 	__s32 node;
 
 	if (depth >= FUNCTIONS_FRAMES - 1) {
@@ -155,10 +169,11 @@ static __always_inline int enter(void *ctx, int how, __u64 cookie)
 		PATCHED_NUMBER(function, FUNCTIONS_MAGIC_FUNCTION);
 	node = *child_of((__u32)parent->where, function);
 	if (node <= 0) {
-		__u64 about = 0, begin;
+		__u64 about = 0, apart;
 		void *what = 0;
 
-		begin = now_apart(s, &stolen);
+		now = now_apart(s, &stolen);
+		apart = now - stolen;
 		if (how & HOW_SESSION) {
 			about = cookie >> FUNCTIONS_COOKIE_ABOUT_SHIFT & 0xff;
 			if (about & FUNCTIONS_TAKES_MASK)
@@ -178,16 +193,11 @@ static __always_inline int enter(void *ctx, int how, __u64 cookie)
 		node = find_node(frame->where, about, what);
 		frame->where = (__u32)node | function << 32;
 		s->depth = depth + 1;
-		/*
-		 * The callers don't pay for it. What interrupted it is in
-		 * that time, and is not to be taken off twice.
-		 */
-		now = now_apart(s, &ignored);
-		stolen += now - begin;
-		s->stolen_ns = stolen;
-		frame->begin_ns = now - stolen;
+		frame->begin_ns = apart;
+		/* The callers don't pay for the lookup. */
+		now = leave_out(s, apart);
 		if (how & HOW_TELLING && (__s64)state.telling > 0)
-			tell(now, frame->where, depth + 1, 0);
+			tell(now, apart, frame->where, depth + 1, 0);
 		return 0;
 	}
 	frame = parent + 1;
@@ -196,7 +206,7 @@ static __always_inline int enter(void *ctx, int how, __u64 cookie)
 	now = now_apart(s, &stolen);
 	frame->begin_ns = now - stolen;
 	if (how & HOW_TELLING && (__s64)state.telling > 0)
-		tell(now, frame->where, depth + 1, 0);
+		tell(now, now - stolen, frame->where, depth + 1, 0);
 	return 0;
 }
 
@@ -208,7 +218,7 @@ static __always_inline int leave_at(__u64 now, int how, __u64 cookie)
 	struct functions_frame *frame;
 	struct functions_cell *cell;
 	__u64 depth = s->depth;
-	__u64 function, where, t, bucket, inverse;
+	__u64 stolen, function, where, t, bucket, inverse;
 
 	if (how & HOW_SESSION)
 		function = cookie & FUNCTIONS_COOKIE_FUNCTION;
@@ -237,10 +247,16 @@ static __always_inline int leave_at(__u64 now, int how, __u64 cookie)
 			return 0;
 	}
 	s->depth = depth - 1;
-	t = now - s->stolen_ns - frame->begin_ns;
+	stolen = *(volatile __u64 *)&s->stolen_ns;
+	t = now - stolen - frame->begin_ns;
 	if ((__s64)t < 0) {
-		lost(cpu, FUNCTIONS_LOST_RACES, 1);
-		t = 0;
+		/* Interrupted since the clock was read: it has to be read again. */
+		now = now_apart(s, &stolen);
+		t = now - stolen - frame->begin_ns;
+		if ((__s64)t < 0) {
+			lost(cpu, FUNCTIONS_LOST_RACES, 1);
+			t = 0;
+		}
 	}
 	cell = cell_at(number, (__u32)where);
 	cell->total_ns += t;
@@ -253,7 +269,7 @@ static __always_inline int leave_at(__u64 now, int how, __u64 cookie)
 	OPAQUE(bucket);
 	cell->buckets[bucket & (FUNCTIONS_BUCKETS - 1)]++;
 	if (how & HOW_TELLING && (__s64)state.telling > 0)
-		tell(now, where, depth, 1);
+		tell(now, now - stolen, where, depth, 1);
 	return 0;
 }
 
