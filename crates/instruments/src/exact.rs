@@ -8,6 +8,7 @@
 
 mod account;
 mod block;
+mod frame;
 mod image;
 mod plugin;
 mod scope;

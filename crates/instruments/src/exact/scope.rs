@@ -10,7 +10,7 @@ use netplumb_kernel::path_rules::PathRules;
 use netplumb_model::class::{Context, Direction, Softirq};
 use netplumb_model::recording::NodeId;
 
-use super::stack::Tag;
+use super::frame::Tag;
 
 /// Instructions in a scope, of which it is not known yet whose they are.
 #[derive(Debug, Clone, Copy)]

@@ -9,8 +9,8 @@
 use netplumb_model::recording::{NodeId, THREAD_MODULE};
 use rustc_hash::FxHashMap;
 
+use super::frame::{Flow, Why};
 use super::image::{Images, Place, readable};
-use super::stack::{Flow, Why};
 use super::tree::Symbol;
 
 /// Symbols of user code are numbered from here.

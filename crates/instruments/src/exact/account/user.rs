@@ -6,7 +6,8 @@ use netplumb_model::class::{Context, Direction};
 use netplumb_model::recording::NodeId;
 
 use super::super::block::{Block, Segment};
-use super::super::stack::{Flow, Task, Why, stack_id};
+use super::super::frame::{Flow, Why};
+use super::super::stack::{Task, stack_id};
 use super::super::stream::Kind;
 use super::super::tree::Symbol;
 use super::super::user::{MAX_DEPTH, MAX_FRAMES, Thread, UserCode, UserFrame, is_over};

@@ -1,0 +1,273 @@
+//! Where control goes in the kernel: frames pushed and popped, and tasks switched.
+
+use std::mem;
+
+use netplumb_model::class::Context;
+
+use super::super::block::Segment;
+use super::super::frame::{Flow, Frame, Tag, Why};
+use super::super::scope::{Of, Scope};
+use super::super::stack::{Task, stack_id};
+use super::super::tree::Symbol;
+use super::{Accountant, MAX_DEPTH};
+
+impl Accountant<'_> {
+    /// Bring the stack to where control is now. Whether a function was entered.
+    pub(super) fn arrive(&mut self, flow: Flow, segment: &Segment, address: u64) -> bool {
+        // First, for the next interrupt may come before anything else runs.
+        let flow = if flow == Flow::Iret {
+            self.iret()
+        } else {
+            flow
+        };
+        let symbol = segment.symbol;
+        let role = self.role(symbol);
+        // What comes back to the middle of an entry stub is no new entry.
+        if (role.interrupt || role.entry) && (segment.at_entry || role.stubs) {
+            // A stub of the entry code that goes on to the next one.
+            let within = flow == Flow::Sequential
+                && self.current.frames.last().is_some_and(|top| {
+                    let top_role = self.role(top.symbol);
+                    top_role.interrupt || top_role.entry
+                });
+            if !within {
+                if flow == Flow::User {
+                    self.pop_to(0, true);
+                }
+                self.push(symbol, Why::Entered { interrupted: flow });
+                return true;
+            }
+        }
+        match flow {
+            Flow::User => {
+                self.pop_to(0, true);
+                self.push(symbol, Why::Entered { interrupted: flow });
+                true
+            }
+            Flow::Call { sp, returns_to } => {
+                // A call within it (to fill the return buffer) is no switch.
+                if role.exec
+                    && let Some(thread) = &mut self.current.thread
+                {
+                    thread.exec = true;
+                }
+                if role.task_switch && segment.at_entry {
+                    self.current.id = Some(stack_id(sp));
+                    self.switching = true;
+                }
+                self.push(symbol, Why::Called { sp, returns_to });
+                true
+            }
+            Flow::Ret { sp } => {
+                self.ret(sp, address);
+                self.on(symbol)
+            }
+            Flow::Sequential | Flow::Iret => self.on(symbol),
+        }
+    }
+
+    /// Without a call: the same function, the one that jumped here, or a jump.
+    fn on(&mut self, symbol: Symbol) -> bool {
+        let frames = &self.current.frames;
+        let Some(top) = frames.last() else {
+            self.push(symbol, Why::Found);
+            return true;
+        };
+        if top.symbol == symbol {
+            return false;
+        }
+        // Back from a cold part, say: look down the chain of jumps.
+        let mut at = frames.len();
+        while at > 0 && frames[at - 1].why == Why::Jumped {
+            at -= 1;
+            if at > 0 && frames[at - 1].symbol == symbol {
+                self.pop_to(at, true);
+                return false;
+            }
+        }
+        self.push(symbol, Why::Jumped);
+        true
+    }
+
+    /// End an interrupt or exception; the flow that it interrupted.
+    fn iret(&mut self) -> Flow {
+        let entered = self
+            .current
+            .frames
+            .iter()
+            .rposition(|f| matches!(f.why, Why::Entered { .. }));
+        let Some(at) = entered else {
+            self.pop_to(0, false);
+            return Flow::Sequential;
+        };
+        let interrupted = match self.current.frames[at].why {
+            Why::Entered { interrupted } => interrupted,
+            _ => Flow::Sequential,
+        };
+        self.pop_to(at, true);
+        interrupted
+    }
+
+    fn ret(&mut self, sp: u64, address: u64) {
+        let frames = &self.current.frames;
+        let floor = frames
+            .iter()
+            .rposition(|f| matches!(f.why, Why::Entered { .. }))
+            .map_or(0, |entry| entry + 1);
+        let found = frames[floor..]
+            .iter()
+            .rposition(|f| matches!(f.why, Why::Called { sp: s, .. } if s == sp))
+            // error_entry moves its own return address before it returns.
+            .or_else(|| {
+                frames[floor..].iter().rposition(
+                    |f| matches!(f.why, Why::Called { returns_to, .. } if returns_to == address),
+                )
+            });
+        match found {
+            Some(at) => self.pop_to(floor + at, true),
+            None => {
+                // What was called further down the same stack is left behind by
+                // the return: calls that fill the return buffer.
+                let live = |s: u64| stack_id(s) != stack_id(sp) || s > sp;
+                if frames[floor..]
+                    .iter()
+                    .any(|f| matches!(f.why, Why::Called { sp: s, .. } if live(s)))
+                {
+                    self.losses.unmatched_returns += 1;
+                }
+                self.pop_to(floor, false);
+            }
+        }
+    }
+
+    fn push(&mut self, symbol: Symbol, why: Why) {
+        if self.current.frames.len() >= MAX_DEPTH {
+            self.losses.stacks_given_up += 1;
+            self.pop_to(0, false);
+        }
+        let role = self.role(symbol);
+        let below = self.current.frames.last().copied();
+        let task = if self.current.workload {
+            Context::Task
+        } else {
+            Context::OtherTask
+        };
+        let base = Tag {
+            context: Some(task),
+            in_packet: false,
+            completion: false,
+        };
+        let mut tag = below.map_or(base, |f| f.tag);
+        let mut parent = match below {
+            Some(below) => Some(below.node),
+            None => self.thread_top(),
+        };
+        let mut opens_scope = false;
+        let mut opens_packet = false;
+
+        if role.interrupt && matches!(why, Why::Entered { .. }) {
+            opens_scope = true;
+            parent = None;
+            tag = Tag {
+                context: Some(Context::Hardirq),
+                in_packet: false,
+                completion: false,
+            };
+            self.current.scopes.push(Scope {
+                of: Of::Interrupt,
+                ..Scope::default()
+            });
+        } else if matches!(why, Why::Entered { .. }) {
+            // A fault within the kernel stays what it interrupted, a child of it.
+        } else if role.softirq && below.is_none_or(|f| f.tag.context.is_some()) {
+            opens_scope = true;
+            parent = None;
+            tag = Tag {
+                context: None,
+                in_packet: false,
+                completion: false,
+            };
+            self.current.scopes.push(Scope::default());
+        } else if role.threaded_interrupt && self.current.scopes.is_empty() {
+            // It stays the thread's time, of the packet whose softirq it raises.
+            opens_scope = true;
+            self.current.scopes.push(Scope {
+                of: Of::Thread,
+                ..Scope::default()
+            });
+        } else if let (Some(vector), None) = (role.vector, tag.context) {
+            tag.context = Some(Context::Softirq(vector));
+        }
+        if let Some(scope) = self.current.scopes.last_mut() {
+            if role.packet && !tag.in_packet && scope.of == Of::Softirqs {
+                opens_packet = true;
+                tag.in_packet = true;
+                scope.reached = 0;
+            }
+            if tag.in_packet {
+                scope.reached |= role.reaches;
+            }
+            tag.completion |= role.completion;
+            scope.timer |= scope.of == Of::Interrupt && role.timer;
+        }
+        let node = self.node(parent, symbol, why == Why::Jumped);
+        let mut window = 0;
+        if let Some(open) = &mut self.window {
+            open.entered += 1;
+            window = self.window_number;
+        }
+        self.current.frames.push(Frame {
+            symbol,
+            node,
+            why,
+            tag,
+            opens_scope,
+            opens_packet,
+            window,
+        });
+    }
+
+    /// End all frames from `depth` up; `returned` if they ended as they should.
+    pub(super) fn pop_to(&mut self, depth: usize, returned: bool) {
+        while self.current.frames.len() > depth {
+            let Some(frame) = self.current.frames.pop() else {
+                return;
+            };
+            if let Some(open) = &mut self.window
+                && returned
+                && frame.window == self.window_number
+            {
+                open.returned += 1;
+            }
+            if frame.opens_packet
+                && let Some(scope) = self.current.scopes.last_mut()
+            {
+                let reached = scope.reached;
+                scope.packets.push(reached);
+            }
+            if frame.opens_scope
+                && let Some(scope) = self.current.scopes.pop()
+            {
+                let around = self.current.scopes.len().checked_sub(1);
+                self.end_scope(&scope, around);
+            }
+        }
+    }
+
+    /// The stack changed: go on with the task that it belongs to.
+    pub(super) fn switch_to(&mut self, id: u64) {
+        self.switching = false;
+        // A task can be switched from at the end of an interrupt; what that did
+        // so far is accounted for now, the rest when the task comes back.
+        self.settle_scopes();
+        let next = self.newborn(id).or_else(|| self.others.remove(&id));
+        let next = next.unwrap_or_else(|| Task {
+            id: Some(id),
+            ..Task::default()
+        });
+        let before = mem::replace(&mut self.current, next);
+        if let Some(id) = before.id {
+            self.others.insert(id, before);
+        }
+    }
+}

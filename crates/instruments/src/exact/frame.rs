@@ -1,0 +1,64 @@
+//! A function on a stack that has not returned: how control came there, and what is known of
+//! all code in it.
+//!
+//! A frame is known by the stack address that its call stored the return address
+//! at; a `ret` that reads from there ends it, and everything above it.
+
+use netplumb_model::class::Context;
+use netplumb_model::recording::NodeId;
+
+use super::tree::Symbol;
+
+/// How control came to where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// On from the block before, or by a jump.
+    Sequential,
+    /// By a call, whose return address lies at `sp`.
+    Call { sp: u64, returns_to: u64 },
+    /// By a return, whose address lay at `sp`.
+    Ret { sp: u64 },
+    /// By the return of an interrupt or exception.
+    Iret,
+    /// From user mode.
+    User,
+}
+
+/// Why a frame is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// Called; the return address lies at `sp`.
+    Called { sp: u64, returns_to: u64 },
+    /// Jumped to from the frame below, and ends with it.
+    Jumped,
+    /// The kernel was entered, and interrupted this flow.
+    Entered { interrupted: Flow },
+    /// It was there before we looked.
+    Found,
+}
+
+/// What is known of all code in a frame, and inherited by those above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tag {
+    /// None within a softirq run but outside of its vectors.
+    pub(super) context: Option<Context>,
+    /// Within the handling of one packet.
+    pub(super) in_packet: bool,
+    /// Within the completion of a transmission.
+    pub(super) completion: bool,
+}
+
+/// A function that has not returned.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frame {
+    pub(super) symbol: Symbol,
+    pub(super) node: NodeId,
+    pub(super) why: Why,
+    pub(super) tag: Tag,
+    /// It began a scope, which ends with it.
+    pub(super) opens_scope: bool,
+    /// It began the handling of a packet.
+    pub(super) opens_packet: bool,
+    /// It was entered in the window that is open now.
+    pub(super) window: u32,
+}
