@@ -3,21 +3,20 @@
 //! Several guests may contribute to one recording, each with a symbol table and
 //! a tree of its own; functions are the same if their name and module are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use netplumb_instruments::exact::{
     FIRST_USER_SYMBOL, Symbol, TreeNode, UNKNOWN, UserSymbol, Window,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::{APPLICATION, LayerRules};
-use netplumb_model::class::{Context, Direction};
 use netplumb_model::recording::{
     Block, Cost, Function, FunctionId, Ledger, Node, NodeId, Recording, Total,
 };
 use netplumb_model::symbol::base_name;
 use netplumb_model::timing::INSTRUCTIONS;
 
-use crate::index::{Index, known};
+use crate::index::{Index, add_costs, known};
 
 /// The name of code that no symbol covers.
 pub(crate) const UNKNOWN_NAME: &str = "[unknown]";
@@ -78,19 +77,17 @@ impl Translation {
         ledger: Ledger,
     ) {
         let block = recording.blocks.len() as u32;
-        // Static functions of one name are one function of the recording, so two
-        // nodes may have become one.
-        let mut costs: BTreeMap<(Direction, Context, NodeId), (u64, u64)> = BTreeMap::new();
-        for cost in &window.costs {
-            let node = self.nodes[cost.node as usize];
-            let sum = costs
-                .entry((cost.direction, cost.context, node))
-                .or_default();
-            sum.0 += cost.calls;
-            sum.1 += cost.insns;
-        }
         let quantity = recording.quantity(&INSTRUCTIONS);
-        let calls = costs.iter().map(|((.., node), (calls, _))| (*node, *calls));
+        let costs = window.costs.iter().map(|cost| Cost {
+            block,
+            quantity,
+            direction: cost.direction,
+            context: cost.context,
+            node: self.nodes[cost.node as usize],
+            calls: cost.calls,
+            own: cost.insns,
+        });
+        let calls = costs.clone().map(|cost| (cost.node, cost.calls));
         recording.blocks.push(Block {
             arm,
             instrument: INSTRUCTIONS.instrument.into(),
@@ -105,17 +102,7 @@ impl Translation {
             returned: window.returned,
             duration_ns: 0,
         });
-        recording.costs.extend(costs.into_iter().map(
-            |((direction, context, node), (calls, own))| Cost {
-                block,
-                quantity,
-                direction,
-                context,
-                node,
-                calls,
-                own,
-            },
-        ));
+        add_costs(recording, costs);
     }
 }
 
@@ -201,6 +188,7 @@ fn user_function(user: &[UserSymbol], symbol: Symbol) -> Option<Function> {
 #[cfg(test)]
 mod tests {
     use netplumb_instruments::exact::Counted;
+    use netplumb_model::class::{Context, Direction};
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use netplumb_instruments::functions::correct::correct;
 use netplumb_kernel::layers::LayerRules;
-use netplumb_model::class::{Context, Direction, Family, Proto};
+use netplumb_model::class::{Direction, Family, Proto};
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Declared, Item, Of};
 use netplumb_model::recording::{
@@ -15,7 +15,7 @@ use netplumb_model::timing::{
     ATTACH, Attached, Costs, DROPPED, INTERRUPTIONS, OWN_CPU, PAUSED, SEEN, Step, Window,
 };
 
-use crate::index::{Index, known};
+use crate::index::{Index, add_costs, known};
 
 /// So many functions that could not be watched are told by name.
 const MAX_REFUSED: usize = 100;
@@ -207,27 +207,18 @@ impl Gatherer {
             };
             nodes.push(index.node(recording, node));
         }
-        // Functions of one name are one function of the recording.
-        let mut sums: BTreeMap<(Direction, Context, NodeId), (u64, u64)> = BTreeMap::new();
-        for cost in &new.costs {
-            if let Some(&node) = nodes.get(cost.node as usize) {
-                let key = (cost.direction, cost.context, node);
-                let sum = sums.entry(key).or_default();
-                sum.0 += cost.calls;
-                sum.1 += cost.own;
-            }
-        }
-        recording.costs.extend(sums.into_iter().map(
-            |((direction, context, node), (calls, own))| Cost {
+        let costs = new.costs.iter().filter_map(|cost| {
+            Some(Cost {
                 block,
                 quantity,
-                direction,
-                context,
-                node,
-                calls,
-                own,
-            },
-        ));
+                direction: cost.direction,
+                context: cost.context,
+                node: *nodes.get(cost.node as usize)?,
+                calls: cost.calls,
+                own: cost.own,
+            })
+        });
+        add_costs(recording, costs);
         recording.blocks[block as usize].totals.push(Total {
             quantity,
             kernel: new.kernel,

@@ -1,8 +1,11 @@
 //! What of a recording is known by content, so that nothing is in it twice.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use netplumb_model::recording::{Function, FunctionId, MAX_NAME_BYTES, Node, NodeId, Recording};
+use netplumb_model::class::{Context, Direction};
+use netplumb_model::recording::{
+    Cost, Function, FunctionId, MAX_NAME_BYTES, Node, NodeId, Recording,
+};
 
 /// What of the recording is known by content, over all guests.
 #[derive(Debug, Default)]
@@ -46,6 +49,22 @@ pub(crate) fn known(recording: &mut Recording, index: &mut Index, mut new: Funct
             recording.functions.push(new);
             (recording.functions.len() - 1) as FunctionId
         })
+}
+
+/// Add the costs of a block. Static functions of one name are one function of the recording,
+/// so what were two nodes may have become one: their costs are added up.
+pub(crate) fn add_costs(recording: &mut Recording, new: impl Iterator<Item = Cost>) {
+    let mut sums: BTreeMap<(Direction, Context, NodeId), Cost> = BTreeMap::new();
+    for cost in new {
+        let key = (cost.direction, cost.context, cost.node);
+        (sums.entry(key))
+            .and_modify(|sum| {
+                sum.calls += cost.calls;
+                sum.own += cost.own;
+            })
+            .or_insert(cost);
+    }
+    recording.costs.extend(sums.into_values());
 }
 
 /// A name that a recording has room for: of a longer one, as templates make them, the

@@ -38,9 +38,6 @@ use crate::capability::Tried;
 use crate::instrument::{Instrument, Layers};
 use crate::live::{Live, LiveError};
 
-/// What the instrument is called.
-const EXACT: &str = INSTRUCTIONS.instrument;
-
 /// The instrument.
 pub const INSTRUMENT: &dyn Instrument = &Declaration;
 
@@ -48,10 +45,6 @@ pub const INSTRUMENT: &dyn Instrument = &Declaration;
 struct Declaration;
 
 impl Instrument for Declaration {
-    fn name(&self) -> &'static str {
-        EXACT
-    }
-
     fn about(&self) -> &'static str {
         "Instructions of every kernel function; vm lab only"
     }
@@ -66,13 +59,10 @@ impl Instrument for Declaration {
         (lab != Lab::Vm).then_some((why, "use --lab vm"))
     }
 
-    fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
-        match (self.unavailable(lab), tried.verdict("qemu-plugin")) {
-            (Some((why, remedy)), _) => Verdict::no(why, remedy),
-            (None, no @ Verdict::No { .. }) => no,
-            (None, _) => {
-                Verdict::yes("instructions of every kernel function; needs no root and no KVM")
-            }
+    fn works(&self, _: Lab, tried: &Tried<'_>) -> Verdict {
+        match tried.verdict("qemu-plugin") {
+            no @ Verdict::No { .. } => no,
+            _ => Verdict::yes("instructions of every kernel function; needs no root and no KVM"),
         }
     }
 

@@ -39,7 +39,7 @@ use netplumb_model::timing::{
 
 use crate::capability::Tried;
 use crate::instrument::{Instrument, Layers, in_guest};
-use crate::live::{Live, LiveError};
+use crate::live::{self, Live, LiveError};
 use calibrate::Bench;
 use instances::{Boundaries, Maker};
 use ladder::{Climb, Probes};
@@ -50,9 +50,6 @@ use select::Symbols;
 use tree::Tree;
 use types::Types;
 
-/// What the instrument is called.
-const FUNCTIONS: &str = OWN_TIME.instrument;
-
 /// The instrument.
 pub const INSTRUMENT: &dyn Instrument = &Declaration;
 
@@ -60,10 +57,6 @@ pub const INSTRUMENT: &dyn Instrument = &Declaration;
 struct Declaration;
 
 impl Instrument for Declaration {
-    fn name(&self) -> &'static str {
-        FUNCTIONS
-    }
-
     fn about(&self) -> &'static str {
         "Nanoseconds from a function's entry to its exit"
     }
@@ -81,7 +74,7 @@ impl Instrument for Declaration {
         ALL
     }
 
-    fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
+    fn works(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
         if lab == Lab::Vm {
             return in_guest("fentry and fexit in the guest", tried);
         }
@@ -337,14 +330,7 @@ impl Functions {
                 "their time is charged to what they interrupted",
             ),
         ];
-        all.into_iter()
-            .filter(|(_, count, _)| *count > 0)
-            .map(|(cause, count, meaning)| Loss {
-                cause: cause.into(),
-                count,
-                meaning: meaning.into(),
-            })
-            .collect()
+        live::losses(all)
     }
 }
 

@@ -15,22 +15,35 @@ pub type Layers<'a> = dyn Fn(&str, Option<&str>) -> Option<String> + 'a;
 
 /// An instrument, attached or not.
 pub trait Instrument: Debug + Sync {
-    /// What it is called, in commands, files and recordings.
-    fn name(&self) -> &'static str;
+    /// What it measures, as data. The quantity of its costs or times comes first.
+    fn quantities(&self) -> &'static [Declared];
 
     /// What it measures, in a line.
     fn about(&self) -> &'static str;
 
-    /// What it measures, as data. What its costs or times are in comes first.
-    fn quantities(&self) -> &'static [Declared];
+    /// Its name in commands, files and recordings: that of the instrument that its quantities
+    /// are declared for.
+    fn name(&self) -> &'static str {
+        self.quantities()
+            .first()
+            .map_or("", |first| first.instrument)
+    }
 
     /// Why it never measures in a lab, whatever the machine, and what to do instead.
     fn unavailable(&self, _lab: Lab) -> Option<(&'static str, &'static str)> {
         None
     }
 
-    /// Whether it can measure in a lab, by what was tried on this machine.
-    fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Verdict;
+    /// Whether it can measure in a lab where it is available, by what was tried on this machine.
+    fn works(&self, lab: Lab, tried: &Tried<'_>) -> Verdict;
+
+    /// Whether it can measure in a lab.
+    fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
+        match self.unavailable(lab) {
+            Some((why, remedy)) => Verdict::no(why, remedy),
+            None => self.works(lab, tried),
+        }
+    }
 
     /// Attach it to the running kernel.
     ///

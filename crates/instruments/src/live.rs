@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use netplumb_model::loss::Loss;
 use netplumb_model::timing::{Attached, Window};
 use netplumb_sys::bpf::BpfError;
 
@@ -37,6 +38,17 @@ impl fmt::Display for LiveError {
 }
 
 impl LiveError {
+    /// For what the system refused while `doing` something.
+    pub(crate) fn system<E>(doing: &str) -> impl FnOnce(E) -> LiveError + '_
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        move |source| LiveError::System {
+            doing: doing.to_string(),
+            source: Box::new(source),
+        }
+    }
+
     /// For programs of an instrument that are not in the kernel, or whose maps can't be had.
     pub(crate) fn programs(of: &'static str) -> impl FnOnce(BpfError) -> LiveError {
         move |error| match error {
@@ -65,6 +77,18 @@ impl std::error::Error for LiveError {
             _ => None,
         }
     }
+}
+
+/// Of losses that are known by cause, count and meaning, those that there were.
+pub(crate) fn losses<'a>(all: impl IntoIterator<Item = (&'a str, u64, &'a str)>) -> Vec<Loss> {
+    all.into_iter()
+        .filter(|(_, count, _)| *count > 0)
+        .map(|(cause, count, meaning)| Loss {
+            cause: cause.into(),
+            count,
+            meaning: meaning.into(),
+        })
+        .collect()
 }
 
 /// An instrument that is attached. Dropped, it leaves nothing in the kernel.

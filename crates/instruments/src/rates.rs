@@ -35,10 +35,6 @@ pub const INSTRUMENT: &dyn Instrument = &Declaration;
 struct Declaration;
 
 impl Instrument for Declaration {
-    fn name(&self) -> &'static str {
-        RATES
-    }
-
     fn about(&self) -> &'static str {
         "Packets a second, what became of every packet, and how busy CPUs were"
     }
@@ -47,7 +43,7 @@ impl Instrument for Declaration {
         quantities::ALL
     }
 
-    fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
+    fn works(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
         match (lab, tried.verdict("counters")) {
             (Lab::Vm, _) => in_guest("the guest's own counters", tried),
             (_, Verdict::Yes { .. }) => Verdict::yes("from the kernel's own counters"),
@@ -63,15 +59,5 @@ impl Instrument for Declaration {
 
     fn is_clock(&self) -> bool {
         false
-    }
-}
-
-fn system<E>(doing: &str) -> impl FnOnce(E) -> LiveError + '_
-where
-    E: std::error::Error + Send + Sync + 'static,
-{
-    move |source| LiveError::System {
-        doing: doing.to_string(),
-        source: Box::new(source),
     }
 }

@@ -18,7 +18,6 @@ use netplumb_kernel::path_rules::PathRules;
 use netplumb_model::capability::Verdict;
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::experiment::Lab;
-use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Declared, Figure, Kind};
 use netplumb_model::timing::{
     Attached, CPU_TIME, Costs, Met, NodeCost, PERIOD, Roles, TimingSpec, Window,
@@ -27,7 +26,7 @@ use netplumb_sys::cpus;
 
 use crate::capability::Tried;
 use crate::instrument::{Instrument, Layers};
-use crate::live::{Live, LiveError};
+use crate::live::{self, Live, LiveError};
 use owner::Tasks;
 use sampler::{PERIOD_NS, Sampled, Sampler, Seen};
 
@@ -40,16 +39,6 @@ const UNKNOWN: &str = "[unknown]";
 /// Samples that were taken.
 const TAKEN: Declared = Declared::new(SAMPLES, "samples", "samples", Kind::Count);
 
-fn system<E>(doing: &str) -> impl FnOnce(E) -> LiveError + '_
-where
-    E: std::error::Error + Send + Sync + 'static,
-{
-    move |source| LiveError::System {
-        doing: doing.to_string(),
-        source: Box::new(source),
-    }
-}
-
 /// The instrument.
 pub const INSTRUMENT: &dyn Instrument = &Declaration;
 
@@ -57,10 +46,6 @@ pub const INSTRUMENT: &dyn Instrument = &Declaration;
 struct Declaration;
 
 impl Instrument for Declaration {
-    fn name(&self) -> &'static str {
-        SAMPLES
-    }
-
     fn about(&self) -> &'static str {
         "CPU time of every kernel function, by samples of what CPUs do"
     }
@@ -84,11 +69,8 @@ impl Instrument for Declaration {
         }
     }
 
-    fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
-        match self.unavailable(lab) {
-            Some((why, remedy)) => Verdict::no(why, remedy),
-            None => by_clock(tried),
-        }
+    fn works(&self, _: Lab, tried: &Tried<'_>) -> Verdict {
+        by_clock(tried)
     }
 
     fn attach(&self, spec: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
@@ -145,7 +127,7 @@ impl Sampling {
                 "samples are of all that CPUs do: leave out what chooses packets or tasks".into(),
             ));
         }
-        let cpus = cpus::online().map_err(system("read which CPUs are online"))?;
+        let cpus = cpus::online().map_err(LiveError::system("read which CPUs are online"))?;
         let cpus: Vec<u32> = cpus.into_iter().collect();
         let sampler = Sampler::load(&cpus)?;
         let attached = Attached {
@@ -175,8 +157,9 @@ impl Sampling {
         match known {
             Some(symbols) => Ok(symbols),
             None => {
-                let text = fs::read("/proc/kallsyms").map_err(system("read the symbols"))?;
-                SymbolTable::parse(&text).map_err(system("read the symbols"))
+                let text =
+                    fs::read("/proc/kallsyms").map_err(LiveError::system("read the symbols"))?;
+                SymbolTable::parse(&text).map_err(LiveError::system("read the symbols"))
             }
         }
     }
@@ -229,15 +212,7 @@ impl Live for Sampling {
             own_cpu_ns: self.sampler.run_ns().saturating_sub(self.run_ns),
             figures: vec![Figure::new(&TAKEN, taken as f64)],
             costs: Some(tree.costs()),
-            losses: losses
-                .into_iter()
-                .filter(|(_, count, _)| *count > 0)
-                .map(|(cause, count, meaning)| Loss {
-                    cause: cause.into(),
-                    count,
-                    meaning: meaning.into(),
-                })
-                .collect(),
+            losses: live::losses(losses),
             ..Window::default()
         })
     }

@@ -79,13 +79,6 @@ fn meaning(tracepoint: &str) -> &'static str {
     }
 }
 
-fn system(doing: &str) -> impl FnOnce(libbpf_rs::Error) -> LiveError + '_ {
-    move |source| LiveError::System {
-        doing: doing.to_string(),
-        source: Box::new(source),
-    }
-}
-
 /// The instrument.
 pub const INSTRUMENT: &dyn Instrument = &Declaration;
 
@@ -93,10 +86,6 @@ pub const INSTRUMENT: &dyn Instrument = &Declaration;
 struct Declaration;
 
 impl Instrument for Declaration {
-    fn name(&self) -> &'static str {
-        STAGES
-    }
-
     fn about(&self) -> &'static str {
         "Nanoseconds from one tracepoint to the next"
     }
@@ -106,7 +95,7 @@ impl Instrument for Declaration {
         ALL
     }
 
-    fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
+    fn works(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
         match lab {
             Lab::Vm => in_guest("tracepoints in the guest", tried),
             Lab::Netns | Lab::Host => tried.any(&[
@@ -208,7 +197,7 @@ impl Stages {
         open.set_constants(config.bytes())
             .map_err(LiveError::programs(STAGES))?;
         let object = open.load().map_err(LiveError::programs(STAGES))?;
-        let maps = Maps::of(&object).map_err(system("find the maps of `stages`"))?;
+        let maps = Maps::of(&object).map_err(LiveError::system("find the maps of `stages`"))?;
         let mut hooks = Hooks::default();
         for program in object.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
@@ -219,7 +208,7 @@ impl Stages {
             match hooks.add(&program) {
                 Ok(()) => {}
                 Err(source) if NEEDED.contains(&tracepoint) => {
-                    return Err(system("attach `stages`")(source.into()));
+                    return Err(LiveError::system("attach `stages`")(source));
                 }
                 Err(source) => {
                     let why = format!("{source}: {}", meaning(tracepoint));
@@ -407,7 +396,7 @@ impl Live for Stages {
             .and_then(|()| self.kernel.maps.clear())
             .and_then(|()| self.kernel.maps.take_times(self.half).map(drop))
             .and_then(|()| self.events().map(drop))
-            .map_err(system("clear the maps of `stages`"))?;
+            .map_err(LiveError::system("clear the maps of `stages`"))?;
         if let Some(went) = &self.went {
             *went.lock().unwrap_or_else(PoisonError::into_inner) = Went::default();
         }
@@ -417,26 +406,27 @@ impl Live for Stages {
             totals: self.kernel.programs.totals(),
             before: Counted::default(),
         });
-        self.follow().map_err(system("open a window of `stages`"))
+        self.follow()
+            .map_err(LiveError::system("open a window of `stages`"))
     }
 
     fn turn(&mut self) -> Result<Window, LiveError> {
         let mut opened = self.opened.take().ok_or_else(not_open)?;
         let window = self.take(&mut opened);
         self.opened = Some(opened);
-        window.map_err(system("read the maps of `stages`"))
+        window.map_err(LiveError::system("read the maps of `stages`"))
     }
 
     fn close(&mut self) -> Result<Window, LiveError> {
         let mut opened = self.opened.take().ok_or_else(not_open)?;
         self.unfollow()
-            .map_err(system("close the window of `stages`"))?;
+            .map_err(LiveError::system("close the window of `stages`"))?;
         let maps = &self.kernel.maps;
         // A kernel that can't read maps by the batch leaves it untold.
         let under_way = maps.under_way(opened.since_ns).unwrap_or_default();
         let mut window = self
             .take(&mut opened)
-            .map_err(system("read the maps of `stages`"))?;
+            .map_err(LiveError::system("read the maps of `stages`"))?;
         window.ledger.extend(under_way);
         Ok(window)
     }

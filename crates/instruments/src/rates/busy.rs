@@ -10,7 +10,7 @@ use netplumb_sys::bpf::{Opened, map};
 use netplumb_sys::cpus;
 use netplumb_sys::plain::Plain;
 
-use super::{RATES, system};
+use super::RATES;
 use crate::live::LiveError;
 use crate::own::monotonic_ns;
 
@@ -64,7 +64,8 @@ impl Busy {
     pub(super) fn attach() -> Result<Busy, LiveError> {
         let btf = types::of_kernel().map_err(LiveError::programs(RATES))?;
         let has = |tracepoint: &str| has_tracepoint(&btf, tracepoint);
-        let possible = libbpf_rs::num_possible_cpus().map_err(system("count the CPUs"))?;
+        let possible =
+            libbpf_rs::num_possible_cpus().map_err(LiveError::system("count the CPUs"))?;
         let mut open = Opened::new(OBJECT).map_err(LiveError::programs(RATES))?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
@@ -80,7 +81,7 @@ impl Busy {
         for mut map in open.maps_mut() {
             // No kernel has as many CPUs as would not fit.
             map.set_max_entries(possible as u32)
-                .map_err(system("size the map of `rates`"))?;
+                .map_err(LiveError::system("size the map of `rates`"))?;
         }
         let object = open.load().map_err(LiveError::programs(RATES))?;
         let mut links = Vec::new();
@@ -89,7 +90,7 @@ impl Busy {
                 let is_switch = program.name().to_string_lossy().ends_with(SWITCH);
                 if program.autoload() && is_switch == last {
                     let link = program.attach_trace();
-                    links.push(link.map_err(system("attach the programs of `rates`"))?);
+                    links.push(link.map_err(LiveError::system("attach the programs of `rates`"))?);
                 }
             }
         }

@@ -17,7 +17,7 @@ use netplumb_sys::bpf::{Opened, map};
 use netplumb_sys::errno;
 use netplumb_sys::plain::Plain;
 
-use super::{RATES, system};
+use super::RATES;
 use crate::live::LiveError;
 use crate::reasons::Reasons;
 
@@ -159,7 +159,7 @@ impl Drops {
     /// # Errors
     /// The map can't be read.
     pub fn read(&self, namespaces: &[u32]) -> Result<Went, LiveError> {
-        let failed = || system("read where frames went");
+        let failed = || LiveError::system("read where frames went");
         let mut went = Went::new();
         // Read when it is needed: it is large.
         let symbols = OnceCell::new();

@@ -14,8 +14,8 @@ use netplumb_sys::bpf::{Opened, map};
 use netplumb_sys::perf;
 use netplumb_sys::plain::Plain;
 
+use super::SAMPLES;
 use super::layout::{FOREIGN, IDLE, Key, STACKS};
-use super::{SAMPLES, system};
 use crate::live::LiveError;
 use crate::own::Programs;
 
@@ -81,7 +81,8 @@ impl Sampler {
     /// # Errors
     /// This user may not, or the kernel has no samples by clock.
     pub(super) fn load(cpus: &[u32]) -> Result<Sampler, LiveError> {
-        let namespace = fs::metadata("/proc/self/ns/pid").map_err(system("tell its own pids"))?;
+        let namespace =
+            fs::metadata("/proc/self/ns/pid").map_err(LiveError::system("tell its own pids"))?;
         let mut open = Opened::new(OBJECT).map_err(LiveError::programs(SAMPLES))?;
         let settings = [namespace.dev(), namespace.ino()].map(u64::to_ne_bytes);
         open.set_constants(settings.as_flattened())
@@ -114,7 +115,7 @@ impl Sampler {
                 let event = event(*cpu)?;
                 let link = program.attach_perf_event(event.as_raw_fd());
                 self.links
-                    .push(link.map_err(system("sample what CPUs do"))?);
+                    .push(link.map_err(LiveError::system("sample what CPUs do"))?);
                 // The link closes it.
                 let _ = event.into_raw_fd();
             }
@@ -138,7 +139,7 @@ impl Sampler {
     /// The maps can't be read.
     pub(super) fn read(&mut self) -> Result<Seen, LiveError> {
         self.stop();
-        let failed = || system("read the samples of CPUs");
+        let failed = || LiveError::system("read the samples of CPUs");
         let mut out = Seen::default();
         let keys: Vec<Vec<u8>> = self.samples.keys().collect();
         for key in keys {
@@ -202,7 +203,7 @@ fn event(cpu: u32) -> Result<OwnedFd, LiveError> {
             reason: "the kernel has no clock to sample CPUs by".into(),
             remedy: "use a kernel with CONFIG_PERF_EVENTS".into(),
         },
-        _ => system("sample what CPUs do")(error),
+        _ => LiveError::system("sample what CPUs do")(error),
     })
 }
 

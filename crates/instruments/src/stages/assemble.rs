@@ -8,6 +8,7 @@ use netplumb_model::span::{StageKind, Times};
 use netplumb_model::timing::StageTimes;
 
 use super::layout::{CLASSES, Cpu, FAMILIES, LOSS_WORDS, PLACES, PROTOS, ROWS, TIMES_WORDS};
+use crate::live;
 
 /// Take in what another CPU has seen, as the words of its map entry.
 pub(super) fn add(times: &mut Times, words: &[u64]) {
@@ -117,14 +118,7 @@ pub(super) fn losses(cpus: &[Cpu]) -> Vec<u64> {
 /// In words.
 pub(super) fn told(losses: &[u64]) -> Vec<Loss> {
     let words = LOSS_WORDS.iter().zip(losses);
-    words
-        .filter(|(_, count)| **count > 0)
-        .map(|((cause, meaning), count)| Loss {
-            cause: (*cause).to_string(),
-            count: *count,
-            meaning: (*meaning).to_string(),
-        })
-        .collect()
+    live::losses(words.map(|((cause, meaning), count)| (*cause, *count, *meaning)))
 }
 
 #[cfg(test)]
