@@ -9,12 +9,14 @@ mod packets;
 mod traffic;
 
 use std::cell::RefCell;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use netplumb_instruments::live::{Live, LiveError};
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::cancel::Cancel;
 use netplumb_lab::netns::names;
+use netplumb_lab::vm::process::VmError;
 use netplumb_model::message::Exit;
 use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::timing::{Attached, TimingSpec, Window};
@@ -233,6 +235,10 @@ impl Probes<'_, '_> {
             return Ok(());
         };
         let (name, live) = (self.options.attach)(&spec_of(spec))?;
+        // It takes up to seconds: nothing is begun after somebody wanted to stop.
+        if self.options.cancel.load(Ordering::Relaxed) {
+            return Err(VmError::Interrupted.into());
+        }
         if by == 0 {
             recording.environment.insert(env::CLOCK.into(), name.into());
         }

@@ -204,16 +204,25 @@ fn run(
     make: impl Fn(&Rc<RefCell<Diary>>, &TimingSpec) -> Result<Mock, LiveError>,
     at_block: impl Fn(u32, &AtomicBool),
 ) -> Ran {
+    run_until(source, |diary, spec, _| make(diary, spec), at_block)
+}
+
+/// The same, where Ctrl-C may come while the instrument is made.
+fn run_until(
+    source: Source,
+    make: impl Fn(&Rc<RefCell<Diary>>, &TimingSpec, &AtomicBool) -> Result<Mock, LiveError>,
+    at_block: impl Fn(u32, &AtomicBool),
+) -> Ran {
     // One run at a time: a command that another starts has our sockets until it is executed,
     // and the ports of one that we have closed are not free until then.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let diary = Rc::new(RefCell::new(Diary::default()));
+    let cancel = Arc::new(AtomicBool::new(false));
     let attach = |spec: &TimingSpec| {
-        let mock = make(&diary, spec)?;
+        let mock = make(&diary, spec, &cancel)?;
         Ok(("functions", Box::new(mock) as Box<dyn Live>))
     };
-    let cancel = Arc::new(AtomicBool::new(false));
     let layers = LayerRules::built_in();
     let options = LiveOptions {
         layers: &layers,
@@ -454,6 +463,27 @@ fn commands_are_watched() {
         |_, _| {},
     );
     assert!(matches!(missing.result, Err(EngineError::Command { .. })));
+}
+
+/// Check that no command is started when Ctrl-C came while the instrument was attached.
+#[test]
+fn interrupted_while_attaching() {
+    let trace = concat!(env!("CARGO_TARGET_TMPDIR"), "/started-while-attaching");
+    let _ = std::fs::remove_file(trace);
+    let ran = run_until(
+        Source::Traffic(traffic(&["touch", trace], None)),
+        |diary, spec, cancel| {
+            cancel.store(true, Ordering::Relaxed);
+            Ok(mock(diary, spec, Some(Proto::Tcp)))
+        },
+        |_, _| {},
+    );
+    assert!(matches!(
+        ran.result,
+        Err(EngineError::Vm(VmError::Interrupted))
+    ));
+    assert!(ran.recording.blocks.is_empty());
+    assert!(!std::fs::exists(trace).unwrap());
 }
 
 /// Check that an interface or a namespace that goes away ends a run, whose windows stay.

@@ -48,6 +48,23 @@ pub(super) struct Tag {
     pub(super) completion: bool,
 }
 
+/// The depth of the frame of `symbol` that the top one was jumped to from, directly or by way
+/// of others: that of a function which comes back from its cold part, say.
+pub(super) fn jumped_from<F>(
+    frames: &[F],
+    of: impl Fn(&F) -> (Symbol, Why),
+    symbol: Symbol,
+) -> Option<usize> {
+    let mut at = frames.len();
+    while at > 0 && of(&frames[at - 1]).1 == Why::Jumped {
+        at -= 1;
+        if at > 0 && of(&frames[at - 1]).0 == symbol {
+            return Some(at);
+        }
+    }
+    None
+}
+
 /// A function that has not returned.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame {

@@ -5,7 +5,7 @@ use std::mem;
 use netplumb_model::class::Context;
 
 use super::super::block::Segment;
-use super::super::frame::{Flow, Frame, Tag, Why};
+use super::super::frame::{Flow, Frame, Tag, Why, jumped_from};
 use super::super::scope::{Of, Scope};
 use super::super::stack::{Task, stack_id};
 use super::super::tree::Symbol;
@@ -76,17 +76,14 @@ impl Accountant<'_> {
         if top.symbol == symbol {
             return false;
         }
-        // Back from a cold part, say: look down the chain of jumps.
-        let mut at = frames.len();
-        while at > 0 && frames[at - 1].why == Why::Jumped {
-            at -= 1;
-            if at > 0 && frames[at - 1].symbol == symbol {
-                self.pop_to(at, true);
-                return false;
+        match jumped_from(frames, |f| (f.symbol, f.why), symbol) {
+            Some(depth) => self.pop_to(depth, true),
+            None => {
+                self.push(symbol, Why::Jumped);
+                return true;
             }
         }
-        self.push(symbol, Why::Jumped);
-        true
+        false
     }
 
     /// End an interrupt or exception; the flow that it interrupted.

@@ -6,7 +6,7 @@ use netplumb_model::class::{Context, Direction};
 use netplumb_model::recording::NodeId;
 
 use super::super::block::{Block, Segment};
-use super::super::frame::{Flow, Why};
+use super::super::frame::{Flow, Why, jumped_from};
 use super::super::stack::{Task, stack_id};
 use super::super::stream::Kind;
 use super::super::tree::Symbol;
@@ -303,16 +303,14 @@ impl Accountant<'_> {
         if top.symbol == symbol {
             return false;
         }
-        let mut at = frames.len();
-        while at > 0 && frames[at - 1].why == Why::Jumped {
-            at -= 1;
-            if at > 0 && frames[at - 1].symbol == symbol {
-                self.pop_user(at);
-                return false;
+        match jumped_from(frames, |f| (f.symbol, f.why), symbol) {
+            Some(depth) => self.pop_user(depth),
+            None => {
+                self.push_user(symbol, Why::Jumped);
+                return true;
             }
         }
-        self.push_user(symbol, Why::Jumped);
-        true
+        false
     }
 
     /// End frames from the top, down to the lowest whose call `over` says is over.
