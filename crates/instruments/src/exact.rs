@@ -1,7 +1,7 @@
 //! The `exact` instrument: every kernel instruction that a guest executes, by
 //! function, calling context, window and context.
 //!
-//! A TCG plugin (plugins/qemu/exact.c) tells which blocks of code ran and where
+//! A TCG plugin (plugins/qemu/exact.c) reports which blocks of code ran and where
 //! calls and returns kept their addresses; [`Accountant`] makes costs of it.
 //! What is counted is instructions, not time: there are no caches, no branch
 //! prediction and no contention in it.
@@ -55,7 +55,7 @@ impl Instrument for Declaration {
     }
 
     fn unavailable(&self, lab: Lab) -> Option<(&'static str, &'static str)> {
-        let why = "it counts the instructions of a guest, never of this machine";
+        let why = "it counts instructions in guests only";
         (lab != Lab::Vm).then_some((why, "use --lab vm"))
     }
 
@@ -68,7 +68,7 @@ impl Instrument for Declaration {
 
     fn attach(&self, _: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
         Err(LiveError::Asked(
-            "`exact` is no clock of the running kernel: it counts in the vm lab".into(),
+            "`exact` can't measure the running kernel; use --lab vm".into(),
         ))
     }
 }

@@ -107,7 +107,7 @@ pub struct Functions {
     // Dropped in this order: the functions, then the boundaries, then the memory.
     probes: Probes,
     maker: Maker,
-    /// So many are still to be told one by one.
+    /// Per-packet traces still to be recorded.
     packets: u32,
     packets_told: u32,
     max_overhead: Option<f64>,
@@ -130,7 +130,7 @@ struct Lost {
 }
 
 impl Functions {
-    /// Choose functions, measure what the probes cost, and attach them.
+    /// Choose functions, measure the overhead of probes, and attach them.
     ///
     /// # Errors
     /// This kernel or user may not trace, or there is nothing to be timed.
@@ -140,7 +140,7 @@ impl Functions {
     ) -> Result<Functions, LiveError> {
         let begun = Instant::now();
         let types = Types::load().map_err(|error| LiveError::CannotRun {
-            reason: format!("the kernel does not describe its functions ({error})"),
+            reason: format!("the kernel has no usable type information (BTF): {error}"),
             remedy: "use a kernel with CONFIG_DEBUG_INFO_BTF, or `--clock exact` in the vm lab"
                 .into(),
         })?;
@@ -224,7 +224,7 @@ impl Functions {
     fn keep_to(&mut self, max_share: f64, window: &Window) {
         for function in budget::excess(max_share, &self.attached, window) {
             let at = function as usize;
-            // A probe's misses go with it: those of this window are told already.
+            // A probe's misses go with it: those of this window are counted already.
             if self.probes.give_up(at, &self.maker) {
                 let name = self.attached.functions[at].name.clone();
                 self.attached.shed.push(name);
@@ -232,7 +232,7 @@ impl Functions {
         }
     }
 
-    /// The first packets, step by step, unless they have been told.
+    /// Traces of the first packets, unless they have been read already.
     fn told(&mut self) -> Result<Vec<Step>, LiveError> {
         if self.packets == 0 {
             return Ok(Vec::new());
@@ -275,24 +275,24 @@ impl Functions {
                 "they are part of their callers' own time",
             ),
             (
-                "calls in contexts that the tree had no room for",
+                "calls in contexts beyond the size of the tree",
                 ignored_calls,
-                "they are in no figure; time fewer functions",
+                "they are not counted; time fewer functions",
             ),
             (
-                "frames without an exit",
+                "entries without an exit",
                 counted(loss::UNMATCHED),
-                "the call is in no figure, its time in its caller's",
+                "the call is not counted; its time is in its caller's",
             ),
             (
                 "exits without an entry",
                 counted(loss::ORPHANS),
-                "the call is in no figure, its time in its caller's",
+                "the call is not counted; its time is in its caller's",
             ),
             (
-                "tasks switched out with no room for their calls",
+                "task switches without a free stack",
                 counted(loss::STACKS),
-                "the calls that were under way are in no figure",
+                "the calls in progress are not counted",
             ),
             (
                 "interrupts nested too deep",
@@ -310,22 +310,22 @@ impl Functions {
                 "they count as 0",
             ),
             (
-                "steps that were not told",
+                "lost events of per-packet traces",
                 counted(loss::STEPS),
-                "a packet's way has a gap",
+                "the traces have gaps",
             ),
             (
-                "exits whose entry could not be looked for",
+                "exits whose entry could not be looked up",
                 counted(loss::QUESTIONS),
-                "the call is in no figure, its time in its caller's",
+                "the call is not counted; its time is in its caller's",
             ),
             (
-                "probes that were under way already",
+                "probe hits skipped by the kernel (recursion)",
                 now.missed.saturating_sub(self.before.missed),
-                "the call is in no figure, its time in its caller's",
+                "the call is not counted; its time is in its caller's",
             ),
             (
-                "interrupts and switches that the kernel did not show",
+                "missed interrupts and task switches",
                 now.boundaries_missed - self.before.boundaries_missed,
                 "their time is charged to what they interrupted",
             ),
@@ -339,11 +339,11 @@ fn explain(error: &std::io::Error) -> String {
     /// ENOTSUPP, which the C library has no name for.
     const NOT_SUPPORTED: i32 = 524;
     match error.raw_os_error() {
-        Some(NOT_SUPPORTED) => "it takes more arguments than the kernel can pass on to a probe \
-             (six, on most kernels)"
-            .into(),
-        Some(libc::EPERM) => "the kernel allows no probes on functions (lockdown?)".into(),
-        Some(libc::EBUSY) => "another tracer has it for itself".into(),
+        Some(NOT_SUPPORTED) => {
+            "more arguments than the kernel can pass to a probe (six on most kernels)".into()
+        }
+        Some(libc::EPERM) => "probes on functions are not permitted (lockdown?)".into(),
+        Some(libc::EBUSY) => "in use by another tracer".into(),
         _ => error.to_string(),
     }
 }
@@ -352,14 +352,13 @@ fn explain(error: &std::io::Error) -> String {
 fn nothing(error: Option<std::io::Error>) -> LiveError {
     match error {
         Some(error) if error.raw_os_error() == Some(libc::EPERM) => LiveError::CannotRun {
-            reason: "this kernel lets no program be attached to a function (lockdown, or not root)"
-                .into(),
-            remedy: "use `--clock stages`, which needs tracepoints only, or `--lab vm`".into(),
+            reason: "attaching to functions is not permitted (lockdown, or not root)".into(),
+            remedy: "use `--clock stages`, which needs only tracepoints, or `--lab vm`".into(),
         },
         Some(error) => LiveError::CannotRun {
             reason: format!("no function could be timed: {}", explain(&error)),
             remedy:
-                "ask for other functions, or use `--clock stages`, which needs tracepoints only"
+                "ask for other functions, or use `--clock stages`, which needs only tracepoints"
                     .into(),
         },
         None => {

@@ -59,12 +59,12 @@ pub trait Instrument: Debug + Sync {
 
 /// What works in a guest as on any machine: whose nanoseconds they are is said, too.
 pub(crate) fn in_guest(what: &str, tried: &Tried<'_>) -> Verdict {
-    let detail = format!("{what}, if the guest's kernel allows (Debian's does)");
+    let detail = format!("{what}, if the guest's kernel supports it (Debian's does)");
     match tried.verdict("qemu-kvm") {
         Verdict::No { reason, .. } => Verdict::partly(
             detail,
-            format!("without KVM a guest's nanoseconds are QEMU's, not the hardware's: {reason}"),
-            "compare such times with each other only, or use a machine whose KVM runs guests",
+            format!("without KVM, times in a guest are those of QEMU's emulation: {reason}"),
+            "compare such times only with each other, or use a machine with KVM",
         ),
         _ => Verdict::yes(detail),
     }

@@ -54,13 +54,12 @@ impl LiveError {
         move |error| match error {
             BpfError::NoTypes(_) => LiveError::CannotRun {
                 reason: error.to_string(),
-                remedy: "use a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions have it"
+                remedy: "use a kernel with CONFIG_DEBUG_INFO_BTF=y, as in most distributions"
                     .into(),
             },
             BpfError::NotPermitted(_) => LiveError::CannotRun {
                 reason: error.to_string(),
-                remedy: "be root, or have CAP_BPF and CAP_PERFMON (`plumb doctor` says more)"
-                    .into(),
+                remedy: "run as root, or with CAP_BPF and CAP_PERFMON (see `plumb doctor`)".into(),
             },
             other => LiveError::System {
                 doing: format!("load the programs of `{of}`"),
@@ -117,7 +116,7 @@ pub trait Live: fmt::Debug {
     /// has to go on until then does.
     fn stop(&mut self) {}
 
-    /// Close the window, and tell what was seen in it.
+    /// Close the window, and return what was seen in it.
     ///
     /// # Errors
     /// The kernel's maps can't be read.

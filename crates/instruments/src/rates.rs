@@ -1,6 +1,6 @@
 //! The `rates` instrument: how busy CPUs were, and where frames went.
 //!
-//! [`cpu`] tells how busy each CPU was, by two methods that know nothing of each
+//! [`cpu`] measures how busy each CPU was, by two methods independent of each
 //! other. The counters that the kernel keeps anyway are those of
 //! `netplumb_sys::proc::counters`. [`drops`] is for
 //! when these do not explain what is missing: programs on tracepoints, which cost
@@ -53,7 +53,7 @@ impl Instrument for Declaration {
 
     fn attach(&self, _: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
         Err(LiveError::Asked(
-            "`rates` are measured by `plumb bench`, which has windows of its own".into(),
+            "`rates` is measured by `plumb bench` only".into(),
         ))
     }
 

@@ -6,7 +6,7 @@ use netplumb_model::timing::TimingSpec;
 use crate::instrument::{Instrument, Layers};
 use crate::live::{Live, LiveError};
 
-/// Those that there are, in the order in which people read of them.
+/// All instruments, in the order in which help and `plumb doctor` list them.
 pub static ALL: [&dyn Instrument; 5] = [
     crate::exact::INSTRUMENT,
     crate::functions::INSTRUMENT,
@@ -35,7 +35,7 @@ pub fn attach(spec: &TimingSpec, layers: &Layers<'_>) -> Result<Box<dyn Live>, L
     match find(&spec.instrument) {
         Some(instrument) => instrument.attach(spec, layers),
         None => Err(LiveError::Asked(format!(
-            "`{}` is no instrument: they are {}",
+            "no such instrument `{}`; expected one of {}",
             spec.instrument,
             ALL.map(Instrument::name).join(", ")
         ))),
@@ -76,7 +76,7 @@ mod tests {
                 ..TimingSpec::default()
             };
             let told = attach(&spec, &|_, _| None).unwrap_err().to_string();
-            assert!(told.starts_with(&format!("`{name}` ")), "{told}");
+            assert!(told.contains(&format!("`{name}`")), "{told}");
         }
     }
 }

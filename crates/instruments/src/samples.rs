@@ -58,12 +58,12 @@ impl Instrument for Declaration {
     fn unavailable(&self, lab: Lab) -> Option<(&'static str, &'static str)> {
         match lab {
             Lab::Vm => Some((
-                "a guest's clock counts instructions, and `exact` counts all of them",
+                "a guest's clock counts instructions, not time",
                 "use --clock exact, or --lab netns",
             )),
             Lab::Netns => None,
             Lab::Host => Some((
-                "work for packets of others is not told from other work",
+                "it can't tell work on packets from other work",
                 "use --lab netns",
             )),
         }
@@ -85,8 +85,7 @@ fn by_clock(tried: &Tried<'_>) -> Verdict {
         (Verdict::Yes { .. }, Verdict::No { reason, remedy }) => Verdict::partly(
             "by samples of the CPU's clock",
             format!(
-                "{reason}; so no sample falls where interrupts are off: that time shows where \
-                 they come on again"
+                "{reason}; code with interrupts off is not sampled: its time is shown where they are enabled again"
             ),
             remedy,
         ),
@@ -113,7 +112,7 @@ impl Sampling {
         let begun = Instant::now();
         if spec.one_packet > 0 {
             return Err(LiveError::Asked(
-                "samples are of CPUs, and follow no packet: leave out --one-packet".into(),
+                "`samples` does not follow packets; omit --one-packet".into(),
             ));
         }
         let filter = &spec.filter;
@@ -124,7 +123,7 @@ impl Sampling {
             || filter.cgroup.is_some();
         if narrow {
             return Err(LiveError::Asked(
-                "samples are of all that CPUs do: leave out what chooses packets or tasks".into(),
+                "`samples` covers all work of the CPUs; omit filters of packets and tasks".into(),
             ));
         }
         let cpus = cpus::online().map_err(LiveError::system("read which CPUs are online"))?;
@@ -197,12 +196,12 @@ impl Live for Sampling {
         let taken: u64 = samples.all.iter().map(|s| s.samples).sum();
         let losses = [
             (
-                "samples that there was no room for",
+                "samples lost (buffer full)",
                 samples.lost,
-                "their time is missing where a packet's nanoseconds went",
+                "their time is missing",
             ),
             (
-                "samples whose stack is not known",
+                "samples without a stack",
                 samples.stackless,
                 "their time is in [unknown]",
             ),

@@ -5,7 +5,7 @@
 //! Two programs on the one trampoline (single/single.bpf.c) read the clock
 //! and keep the number of calls, the sum of their times and the shortest. Every
 //! time holds the probe's own cost between the two readings: [`Times`] has it as
-//! measured, for whoever knows that cost to subtract. It is nearly the same for
+//! measured, for callers that know that cost to subtract. It is nearly the same for
 //! all functions. The trampoline restores the function's argument registers, an
 //! instruction each; and there is [`RCU_INSNS`]. On x86-64 with Linux 6.1 the rest
 //! is 166 instructions.
@@ -130,14 +130,16 @@ impl FunctionTimer {
             let why = "the probe itself calls it".to_string();
             return Err(failed("time")(BpfError::Object(why)));
         }
-        let mut open = Opened::new(OBJECT).map_err(failed("read the programs that time"))?;
+        let mut open = Opened::new(OBJECT).map_err(failed("read the programs of `single`"))?;
         for mut program in open.progs_mut() {
             program
                 .set_attach_target(0, Some(function.to_string()))
                 .map_err(BpfError::from)
                 .map_err(failed("find"))?;
         }
-        let object = open.load().map_err(failed("load the programs that time"))?;
+        let object = open
+            .load()
+            .map_err(failed("load the programs of `single`"))?;
         let link = |name: &str| {
             let program = object.progs_mut().find(|p| p.name() == name);
             let missing = || BpfError::Object(format!("the compiled programs have no `{name}`"));

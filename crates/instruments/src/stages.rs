@@ -1,6 +1,6 @@
 //! The `stages` instrument: where a packet's time goes between tracepoints.
 //!
-//! A kernel that lets nobody hook its functions still has tracepoints. The programs
+//! A kernel whose functions can't be hooked still has tracepoints. The programs
 //! (stages/stages.bpf.c) note at each when a packet came by, and at the end of its
 //! way they add the stages between to histograms, one for each protocol, version of
 //! IP, direction and stage. A packet's stages add up to its total, since each begins
@@ -52,7 +52,7 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stages.bpf.o"))
 const STAGES: &str = STAGE_TIME.instrument;
 /// What programs are called before the tracepoint's name.
 const PREFIX: &str = "stages_";
-/// Without these there is no way of any packet.
+/// Without these no packet can be followed.
 const NEEDED: &[&str] = &["net_dev_start_xmit", "net_dev_xmit", "netif_receive_skb"];
 /// Longer than any program runs: what began in a window has ended after it.
 const SETTLE: Duration = Duration::from_millis(1);
@@ -61,19 +61,19 @@ const SETTLE: Duration = Duration::from_millis(1);
 fn meaning(tracepoint: &str) -> &'static str {
     match tracepoint {
         "sys_enter" | "sys_exit" => "system calls can't be seen",
-        "net_dev_queue" => "the way out can't be seen",
+        "net_dev_queue" => "transmission can't be seen",
         "qdisc_enqueue" | "qdisc_dequeue" => "`qdisc wait` is in `device`",
         "netif_rx" => "`backlog` can't be seen",
         "sk_data_ready" => {
             "a packet is in its socket's queue when its reader is woken; where it isn't, \
              `protocol` is in `socket queue`"
         }
-        "sock_recv_length" => "from 6.18 on, UDP packets are not seen to be read",
-        "napi_poll" => "a reader that a timer woke may be told as woken by a packet",
+        "sock_recv_length" => "from 6.18 on, reads of UDP packets are not seen",
+        "napi_poll" => "a reader woken by a timer may count as woken by a packet",
         "tcp_probe" => "`socket lock` is in `unaccounted`",
         "sched_switch" => "`wake-up` is in `read`",
-        "consume_skb" => "UDP and raw packets are not seen to be read",
-        "skb_copy_datagram_iovec" => "TCP packets are not seen to be read",
+        "consume_skb" => "reads of UDP and raw packets are not seen",
+        "skb_copy_datagram_iovec" => "reads of TCP packets are not seen",
         "kfree_skb" => "drops can't be seen",
         _ => "`gro` can't be seen",
     }
@@ -161,7 +161,7 @@ impl Stages {
             && other != Mechanism::TpBtf
         {
             return Err(LiveError::Asked(format!(
-                "`stages` is attached by {}, not by {other}",
+                "`stages` supports only {}, not {other}",
                 Mechanism::TpBtf
             )));
         }
@@ -300,10 +300,9 @@ impl Stages {
         let misses = totals.misses.saturating_sub(opened.totals.misses);
         if misses > 0 {
             window.losses.push(Loss {
-                cause: "tracepoints hit while their program was at work on the same CPU".into(),
+                cause: "tracepoint hits skipped by the kernel (recursion)".into(),
                 count: misses,
-                meaning: "these packets miss a moment: a stage is in the next one, or in \
-                          `unaccounted`"
+                meaning: "these packets lack a timestamp: a stage is part of the next one, or of `unaccounted`"
                     .into(),
             });
         }
@@ -362,8 +361,8 @@ impl Stages {
             Following::Working(stop, thread) => {
                 stop.set();
                 let worked = thread.join();
-                let (pauser, went) =
-                    worked.map_err(|_| std::io::Error::other("what pauses it has failed"))?;
+                let (pauser, went) = worked
+                    .map_err(|_| std::io::Error::other("the thread that pauses it failed"))?;
                 self.following = Following::Stretches(Some(pauser));
                 went
             }

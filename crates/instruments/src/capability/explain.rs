@@ -18,7 +18,7 @@ pub(super) struct Need {
 }
 
 /// The remedy where only another kernel helps.
-pub(super) const OTHER_KERNEL: &str = "measure in the vm lab, with a kernel that can do it";
+pub(super) const OTHER_KERNEL: &str = "use a kernel that supports it in the vm lab";
 
 /// The privileges that measuring the running kernel needs; one remedy for every such trial.
 const ASK_ROOT: &str = "run as root or give CAP_BPF+CAP_PERFMON+CAP_NET_ADMIN: sudo plumb doctor";
@@ -35,7 +35,7 @@ pub(super) fn no(context: &Context, need: &Need, failure: &Failure) -> Verdict {
         return Verdict::no(
             format!("this kernel was built without {}", lacking.join(" and ")),
             format!(
-                "measure in the vm lab, with a kernel built with {0}, or boot one",
+                "boot a kernel built with {0}, or use one in the vm lab",
                 lacking.join(" and ")
             ),
         );
@@ -43,10 +43,10 @@ pub(super) fn no(context: &Context, need: &Need, failure: &Failure) -> Verdict {
     if let Some((major, minor)) = need.since.filter(|since| context.version < *since) {
         return Verdict::no(
             format!(
-                "it came with Linux {major}.{minor}, and this is {}",
+                "it needs Linux {major}.{minor} or newer, and this is {}",
                 context.release
             ),
-            format!("boot Linux {major}.{minor} or newer, or measure one in the vm lab"),
+            format!("boot Linux {major}.{minor} or newer, or use such a kernel in the vm lab"),
         );
     }
     match failure.errno {
@@ -57,15 +57,15 @@ pub(super) fn no(context: &Context, need: &Need, failure: &Failure) -> Verdict {
         | libc::ENODEV
         | libc::ENOSYS
         | errno::ENOTSUPP => Verdict::no(
-            format!("this kernel does not know how: {}", words(failure)),
+            format!("not supported by this kernel: {}", words(failure)),
             OTHER_KERNEL,
         ),
         libc::EBUSY | libc::EEXIST => Verdict::no(
-            format!("something else holds it: {}", words(failure)),
-            "stop the other tracer (bpftool link list shows who attaches what) and try again",
+            format!("in use by something else: {}", words(failure)),
+            "stop the other tracer (`bpftool link` lists what is attached) and try again",
         ),
         libc::ENOMEM | libc::ENOSPC | libc::EMFILE | libc::ENFILE => Verdict::no(
-            format!("there is no room for it: {}", words(failure)),
+            format!("out of memory, or over a limit: {}", words(failure)),
             "free memory or raise the limit (ulimit -l, ulimit -n) and try again",
         ),
         _ => Verdict::no(
@@ -85,11 +85,7 @@ fn denied(context: &Context, need: &Need, failure: &Failure) -> Verdict {
         .collect();
     if !missing.is_empty() {
         let root = privilege.uid == 0;
-        let who = if root {
-            "this root is"
-        } else {
-            "not root, and"
-        };
+        let who = if root { "root, but" } else { "not root, and" };
         let remedy = match (root, need.caps.contains(&Cap::SysAdmin)) {
             (true, _) => format!(
                 "give the container {} (docker run --privileged), or run outside it",
@@ -112,22 +108,26 @@ fn denied(context: &Context, need: &Need, failure: &Failure) -> Verdict {
                 "the kernel is locked down (lockdown={mode}): {}",
                 words(failure)
             ),
-            "measure in the vm lab, or boot with lockdown=none (with Secure Boot, switch that off)",
+            "use the vm lab, or boot with lockdown=none (with Secure Boot, switch that off)",
         );
     }
     let filter = if privilege.seccomp {
         (
-            "a seccomp filter is likely to have done it (a container's)",
+            "a seccomp filter probably forbids it (a container's)",
             "run outside the container, or with --security-opt seccomp=unconfined",
         )
     } else {
         (
-            "a security module may have done it",
+            "a security module may forbid it",
             "look at the end of the kernel's log: sudo dmesg | tail",
         )
     };
     Verdict::no(
-        format!("{}, though we are privileged; {}", words(failure), filter.0),
+        format!(
+            "{}, although the capabilities are there; {}",
+            words(failure),
+            filter.0
+        ),
         filter.1,
     )
 }
@@ -136,8 +136,8 @@ fn denied(context: &Context, need: &Need, failure: &Failure) -> Verdict {
 pub(super) fn words(failure: &Failure) -> String {
     let said = errno::words(failure.errno);
     match &failure.log {
-        Some(log) => format!("{} gave {said}: {log}", failure.doing),
-        None => format!("{} gave {said}", failure.doing),
+        Some(log) => format!("{} failed: {said}: {log}", failure.doing),
+        None => format!("{} failed: {said}", failure.doing),
     }
 }
 
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn containers_are_told_apart() {
         let (reason, remedy) = answer(&context(0, 0), libc::EPERM);
-        assert!(reason.contains("this root is without") && remedy.contains("container"));
+        assert!(reason.contains("root, but without") && remedy.contains("container"));
         let mut inside = context(0, u64::MAX);
         inside.privilege.seccomp = true;
         assert!(answer(&inside, libc::EPERM).0.contains("seccomp"));

@@ -2,7 +2,7 @@
 //!
 //! Every trial does the real thing, with a program of a few instructions: load it, attach it to a
 //! target where it does no harm, see it run where that is possible, take it off again. Everything
-//! that is made hangs on a descriptor or on a thread, so nothing is left behind, not even by a
+//! that is made is held by a descriptor or a thread, so nothing is left behind, not even by a
 //! process that is killed. A trial that fails is explained from what is known of the kernel and
 //! the process.
 

@@ -1,7 +1,7 @@
 //! Reading kernel file systems, mounted or not.
 //!
 //! A container or a small guest often has neither securityfs nor tracefs mounted. Both can be
-//! opened without mounting them anywhere: `fsmount` gives a mount that hangs on a descriptor alone
+//! opened without mounting them anywhere: `fsmount` gives a mount that only a descriptor holds
 //! and is gone when that is closed, so nothing is left behind.
 
 use std::ffi::CStr;

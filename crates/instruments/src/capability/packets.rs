@@ -85,10 +85,10 @@ fn once_in(context: &Context, entered: io::Result<()>) -> Vec<Capability> {
     let mut found = vec![trial(
         "netns",
         group,
-        "a network namespace of our own",
+        "a new network namespace",
         || match &entered {
-            Ok(()) => Verdict::yes("made, and gone again"),
-            Err(e) => no_namespace(context, &Failure::io("making a network namespace", e)),
+            Ok(()) => Verdict::yes("created and removed"),
+            Err(e) => no_namespace(context, &Failure::io("creating a network namespace", e)),
         },
     )];
 
@@ -99,14 +99,14 @@ fn once_in(context: &Context, entered: io::Result<()>) -> Vec<Capability> {
         Err(e) => explain::no(
             context,
             &NAMESPACE,
-            &Failure::io("making a network namespace", e),
+            &Failure::io("creating a network namespace", e),
         ),
         Ok(()) => match sandbox::make_pair() {
             Ok(made) => {
                 pair = Some(made);
                 Verdict::yes("both ends up")
             }
-            Err(e) => explain::no(context, &VETH, &Failure::io("making a veth pair", &e)),
+            Err(e) => explain::no(context, &VETH, &Failure::io("creating a veth pair", &e)),
         },
     }));
 
@@ -135,7 +135,7 @@ fn once_in(context: &Context, entered: io::Result<()>) -> Vec<Capability> {
                 explain::no(
                     context,
                     need,
-                    &Failure::new("making a veth pair", errno.unwrap_or(libc::ENODEV)),
+                    &Failure::new("creating a veth pair", errno.unwrap_or(libc::ENODEV)),
                 )
             }
         }));
@@ -147,7 +147,7 @@ fn no_namespace(context: &Context, failure: &Failure) -> Verdict {
     let refused = explain::no(context, &NAMESPACE, failure);
     match refused {
         Verdict::No { reason, remedy } if netns::user_namespaces_work() => Verdict::no(
-            format!("{reason}; a user namespace can be had, but BPF can't be used from inside it"),
+            format!("{reason}; a user namespace is available, but BPF can't be used inside one"),
             remedy,
         ),
         other => other,
@@ -228,9 +228,9 @@ fn delivered(counter: &Counter) -> Verdict {
             format!("the program attached, but none of {sent} frames reached it"),
             explain::OTHER_KERNEL,
         ),
-        all if all == sent => Verdict::yes(format!("{all} of {sent} frames met the program")),
+        all if all == sent => Verdict::yes(format!("the program saw {all} of {sent} frames")),
         some => Verdict::partly(
-            format!("{some} of {sent} frames met the program"),
+            format!("the program saw {some} of {sent} frames"),
             "the others were lost on the way",
             explain::OTHER_KERNEL,
         ),

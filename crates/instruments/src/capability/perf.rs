@@ -26,7 +26,7 @@ pub(super) fn try_all(context: &Context) -> Vec<Capability> {
         trial(
             "perf-software",
             Group::Profile,
-            "software events of every process (cpu-clock)",
+            "system-wide software events (cpu-clock)",
             || software(context),
         ),
         trial(
@@ -72,7 +72,7 @@ fn software(context: &Context) -> Verdict {
     let whole = count(sys::PERF_TYPE_SOFTWARE, CPU_CLOCK, Some(0));
     match whole {
         Ok(count) if count > 0 => return Verdict::yes("counted on CPU 0"),
-        Ok(_) => return Verdict::no("the clock event stood still", explain::OTHER_KERNEL),
+        Ok(_) => return Verdict::no("the cpu-clock event does not count", explain::OTHER_KERNEL),
         Err(_) => (),
     }
     let own = count(sys::PERF_TYPE_SOFTWARE, CPU_CLOCK, None);
@@ -103,13 +103,13 @@ fn no_counters(errno: i32) -> bool {
 fn no_pmu(context: &Context) -> Verdict {
     let (reason, remedy) = if context.machine().guest {
         (
-            "this virtual machine shows its guests no performance counters (PMU)",
-            "give the guest a PMU (QEMU: -cpu host,pmu=on; cloud: a bare-metal size); samples by clock work without",
+            "this virtual machine has no performance counters (PMU)",
+            "give the guest a PMU (QEMU: -cpu host,pmu=on; cloud: a bare-metal size); sampling by cpu-clock works without",
         )
     } else {
         (
             "the kernel found no performance counters (PMU) in this processor",
-            "look for \"Performance Events\" in sudo dmesg; samples by clock work without",
+            "look for \"Performance Events\" in sudo dmesg; sampling by cpu-clock works without",
         )
     };
     Verdict::no(reason, remedy)
@@ -124,7 +124,7 @@ fn own_only(context: &Context, own: Result<u64, Failure>, failure: &Failure) -> 
                 format!(" (kernel.perf_event_paranoid is {level})")
             });
             Verdict::partly(
-                "for our own processes only",
+                "for your own processes only",
                 format!("{reason}{setting}"),
                 remedy,
             )
@@ -142,10 +142,10 @@ fn sampled(context: &Context) -> Verdict {
     match sample() {
         Ok(0) => Verdict::partly(
             "attached to cpu-clock",
-            "no sample came within a fifth of a second of work",
+            "no sample within 200 ms of work",
             "look at kernel.perf_cpu_time_max_percent; it may have throttled sampling",
         ),
-        Ok(_) => Verdict::yes("attached to cpu-clock, and samples came"),
+        Ok(_) => Verdict::yes("attached to cpu-clock, samples received"),
         Err(failure) => explain::no(context, &need, &failure),
     }
 }

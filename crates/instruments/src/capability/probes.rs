@@ -140,7 +140,7 @@ fn uprobe() -> Result<String, Failure> {
     drop(event);
     match hits {
         0 => Err(Failure::new(
-            "calling the probed function (no hit came)",
+            "calling the probed function (no hits)",
             libc::EIO,
         )),
         hits => Ok(format!(

@@ -89,7 +89,7 @@ fn target<T>(
         Err(_) => Err(btf(context)),
         Ok(targets) => pick(targets).ok_or_else(|| {
             Verdict::no(
-                "the kernel's type information does not list the target",
+                "the kernel's type information (BTF) has no such function",
                 explain::OTHER_KERNEL,
             )
         }),

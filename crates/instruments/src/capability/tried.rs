@@ -17,8 +17,8 @@ impl Tried<'_> {
         // Only a trial that crashed leaves no answer.
         found.unwrap_or_else(|| {
             Verdict::no(
-                format!("the trial of {id} gave no answer"),
-                "report it, with plumb doctor --json",
+                format!("the check `{id}` gave no result"),
+                "report it with the output of `plumb doctor --json`",
             )
         })
     }

@@ -28,7 +28,7 @@ const MAX_DEPTH: usize = 4096;
 pub struct Losses {
     /// Returns that matched no call that we saw.
     pub unmatched_returns: u64,
-    /// Calls whose return address was not told.
+    /// Calls without a return address in the stream.
     pub calls_without_address: u64,
     /// Stack addresses outside of the kernel's half.
     pub bad_addresses: u64,
@@ -71,7 +71,7 @@ pub struct Accountant<'a> {
     /// Number of the open window, or of the next; frames remember it.
     window_number: u32,
     losses: Losses,
-    /// The last block ended in a call or return that told no address.
+    /// The last block ended in a call or return without an address.
     unaddressed: bool,
     /// Where a command is measured.
     user: Option<Box<User>>,
@@ -207,7 +207,7 @@ impl<'a> Accountant<'a> {
                 if mark == Mark::RunBegin {
                     self.begin_run();
                 }
-                // A window that never closed leaves its counts to nobody.
+                // Counts of a window that never closed are dropped.
                 self.take_user_code();
                 self.window = Some(OpenWindow {
                     user_insns_before: user_insns,

@@ -1,4 +1,4 @@
-//! The plugin itself, and how QEMU is told of it.
+//! The plugin itself, and QEMU's arguments for it.
 
 /// The shared object, compiled from plugins/qemu/exact.c.
 pub static PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/exact.so"));

@@ -15,7 +15,7 @@ pub enum StreamError {
     /// The pipe failed.
     #[error("reading the plugin's stream: {0}")]
     Io(#[from] io::Error),
-    /// It is not ours, or of another version.
+    /// It is not from this plugin, or of another version.
     #[error("the plugin's stream is damaged: {0}")]
     Damaged(String),
 }
@@ -126,7 +126,7 @@ pub struct StreamReader<R> {
     at: usize,
     filled: usize,
     greeted: bool,
-    /// Blocks told so far; they are numbered in turn.
+    /// Blocks described so far; they are numbered in turn.
     blocks: u32,
 }
 
@@ -185,12 +185,12 @@ impl<R: Read> StreamReader<R> {
             let runs = word >> 31 == 0;
             if !self.greeted && (runs || kind != 1) {
                 return Err(StreamError::Damaged(
-                    "it does not begin with a greeting".into(),
+                    "it does not begin with a header".into(),
                 ));
             }
             if runs && word >= self.blocks {
                 return Err(StreamError::Damaged(format!(
-                    "block {word} runs, and was never told"
+                    "block {word} ran, but was not described"
                 )));
             }
             if runs {

@@ -61,7 +61,7 @@ pub(super) struct OpenWindow {
     pub(super) run: Option<Run>,
     pub(super) kernel_insns: u64,
     pub(super) user_insns_before: u64,
-    /// User instructions told block by block.
+    /// User instructions of blocks in the stream.
     pub(super) user_insns: u64,
     pub(super) entered: u64,
     pub(super) returned: u64,

@@ -126,7 +126,7 @@ pub(super) struct Bench<'a> {
 impl Bench<'_> {
     fn attach(&self, name: &str, number: u32, mechanism: Mechanism) -> Result<Probe, LiveError> {
         let failed = |error: std::io::Error| LiveError::System {
-            doing: format!("measure what the probes cost, on `{name}`"),
+            doing: format!("measure the overhead of probes, on `{name}`"),
             source: Box::new(error),
         };
         let absent = || failed(std::io::Error::other("this kernel has no such function"));
@@ -164,7 +164,7 @@ impl Bench<'_> {
         inner: u32,
     ) -> Result<(Middle, Middle), LiveError> {
         let failed = |error: std::io::Error| LiveError::System {
-            doing: "measure what the probes cost".into(),
+            doing: "measure the overhead of probes".into(),
             source: Box::new(error),
         };
         // The first are to warm up.

@@ -31,7 +31,7 @@ pub(super) fn raw(filter: &Filter) -> Result<RawFilter, LiveError> {
                 Proto::Tcp => proto::TCP,
                 Proto::Command => {
                     return Err(LiveError::Asked(
-                        "`command` is no protocol of packets: filter by --pid".into(),
+                        "invalid protocol `command` in a filter; use --pid".into(),
                     ));
                 }
             };
@@ -49,7 +49,7 @@ pub(super) fn raw(filter: &Filter) -> Result<RawFilter, LiveError> {
     }
     if filter.namespaces.len() > raw.namespace_inodes.len() {
         return Err(LiveError::Asked(format!(
-            "{} namespaces are asked for, and {} is the most",
+            "too many network namespaces: {}; at most {}",
             filter.namespaces.len(),
             raw.namespace_inodes.len()
         )));

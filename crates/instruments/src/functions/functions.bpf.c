@@ -12,7 +12,7 @@
  *
  * What interrupts a function has a stack of its own (boundaries.h). How long it
  * took is added to `stolen_ns` of the stack that it interrupted, and a frame's
- * time is told on a clock without what was stolen: so nothing has to be done for
+ * time is read on a clock without what was stolen, so nothing has to be done for
  * the frames that are open meanwhile.
  */
 #include <linux/bpf.h>
@@ -37,7 +37,7 @@ enum {
 	HOW_WRITTEN,
 	/* From the cookie of a program that many functions have in common. */
 	HOW_SESSION,
-	/* Added to one of these: calls are told one by one, if there are any to be. */
+	/* Added to one of these: calls are recorded for per-packet traces. */
 	HOW_TELLING,
 	/* And this: what exits seldom do is asked for, see lookup.h. */
 	HOW_ASKING = 4,

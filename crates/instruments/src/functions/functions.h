@@ -180,11 +180,11 @@ struct functions_state {
 	__u64 outside_ns;
 	/* Stacks of tasks that are switched out. */
 	__u64 parked;
-	/* So many entries and exits are still to be told one by one. */
+	/* Entries and exits still to be recorded for per-packet traces. */
 	__u64 telling;
 };
 
-/* One entry or exit, told by itself. */
+/* One entry or exit of a per-packet trace. */
 struct functions_step {
 	__u64 at_ns;
 	__u32 stack;

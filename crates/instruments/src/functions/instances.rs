@@ -174,7 +174,7 @@ impl Maker {
             Mechanism::FentryFexit => false,
             Mechanism::Kretprobe => true,
             Mechanism::KprobeSession => return self.share(&[Shared::new(function, id)]),
-            _ => return Err(io::Error::other(format!("{mechanism} is not made use of"))),
+            _ => return Err(io::Error::other(format!("{mechanism} is not supported"))),
         };
         let (about, argument) = match function.packet {
             Some((at, takes)) if by_kprobe => match kprobe::register(at) {

@@ -22,8 +22,8 @@ const LADDER: &[Mechanism] = &[
     Mechanism::KprobeSession,
     Mechanism::Kretprobe,
 ];
-/// Newer ways, by their number in `enum bpf_attach_type`: tried and told, not made use
-/// of. From Linux 7.0 and 7.2.
+/// Newer ways, by their number in `enum bpf_attach_type`: tried and reported, not
+/// used. From Linux 7.0 and 7.2.
 const NEWER: &[(&str, u32)] = &[("fsession", 58), ("fsession_multi", 61)];
 
 /// How one function is timed.
@@ -55,7 +55,7 @@ pub(super) struct Climb<'a> {
     pub(super) known: BTreeMap<u32, u32>,
     /// Why the last of those that could not be attached was refused.
     pub(super) last_error: Option<io::Error>,
-    /// How long it took to measure what the probes cost.
+    /// How long it took to measure the overhead of probes.
     pub(super) calibration_ns: u64,
 }
 
@@ -113,8 +113,8 @@ impl Climb<'_> {
             let names: Vec<_> = functions.iter().map(|(f, _)| f.name.as_str()).collect();
             let held = match Hold::on(&names) {
                 Ok(Some(by)) => hold.insert(by).word().to_string(),
-                Ok(None) => "no, they are few".to_string(),
-                Err(error) => format!("not by this kernel: {error}"),
+                Ok(None) => "no, too few functions".to_string(),
+                Err(error) => format!("not supported by this kernel: {error}"),
             };
             (self.attached.facts).insert("functions.held".into(), held);
         } else {
@@ -257,8 +257,8 @@ impl Climb<'_> {
         };
         for (name, attach) in NEWER {
             let said = match self.maker.accepts(*attach, function) {
-                Ok(()) => "accepted by this kernel, not made use of".to_string(),
-                Err(why) => format!("not accepted by this kernel: {why}"),
+                Ok(()) => "supported by this kernel, not used".to_string(),
+                Err(why) => format!("not supported by this kernel: {why}"),
             };
             (self.attached.facts).insert(format!("functions.{name}"), said);
         }

@@ -53,7 +53,7 @@ impl Templates {
     /// Open the object. Maps may be sized now.
     pub(super) fn open() -> Result<Templates, LiveError> {
         let object = Opened::new(OBJECT)
-            .map_err(|e| failed("read the programs that time", io::Error::other(e)))?;
+            .map_err(|e| failed("read the programs of `functions`", io::Error::other(e)))?;
         Ok(Templates {
             object,
             ready: false,
@@ -71,8 +71,8 @@ impl Templates {
         let map = unsafe { sys::bpf_object__find_map_by_name(self.raw(), wanted.as_ptr()) };
         NonNull::new(map).ok_or_else(|| {
             failed(
-                "read the programs that time",
-                io::Error::other(format!("they have no map `{name}`")),
+                "read the programs of `functions`",
+                io::Error::other(format!("no such map `{name}`")),
             )
         })
     }
@@ -106,8 +106,8 @@ impl Templates {
             .map(|at| (at, bytes as usize))
             .ok_or_else(|| {
                 failed(
-                    "read the programs that time",
-                    io::Error::other(format!("`{name}` has no memory")),
+                    "read the programs of `functions`",
+                    io::Error::other(format!("map `{name}` has no memory")),
                 )
             })
     }
@@ -147,8 +147,8 @@ impl Templates {
         };
         insns.map(|insns| Template { insns }).ok_or_else(|| {
             failed(
-                "read the programs that time",
-                io::Error::other(format!("there is no program `{name}`")),
+                "read the programs of `functions`",
+                io::Error::other(format!("no such program `{name}`")),
             )
         })
     }
@@ -189,7 +189,7 @@ impl Template {
                 insn.imm = number;
             } else if insn.imm & !0xffff == magic::PREFIX {
                 return Err(io::Error::other(format!(
-                    "the programs have a number {:#x} that nothing is known of",
+                    "unknown placeholder {:#x} in the programs",
                     insn.imm
                 )));
             }

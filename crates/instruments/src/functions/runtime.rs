@@ -186,7 +186,7 @@ impl Memory {
         unsafe { (&raw mut (*self.state.as_ptr()).outside_ns).write_volatile(ns) }
     }
 
-    /// So many entries and exits are to be told one by one.
+    /// So many entries and exits are to be recorded for per-packet traces.
     pub(super) fn set_telling(&self, steps: u64) {
         // SAFETY: as above.
         unsafe { (&raw mut (*self.state.as_ptr()).telling).write_volatile(steps) }

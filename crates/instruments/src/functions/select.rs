@@ -70,9 +70,9 @@ pub(super) struct Chosen<'a> {
 /// What is known of symbols, besides their types.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
-    /// Names of functions, by the running kernel; empty if it can't be told.
+    /// Names of functions of the running kernel; empty if they are not known.
     present: HashSet<String>,
-    /// Those that can be traced; empty if it can't be told.
+    /// Those that can be traced; empty if they are not known.
     traceable: HashSet<String>,
 }
 
@@ -107,22 +107,22 @@ impl Symbols {
         Symbols { present, traceable }
     }
 
-    /// Why a function can't be timed, as far as can be told beforehand.
+    /// Why a function can't be timed, as far as is known beforehand.
     fn refuse(&self, name: &str) -> Option<String> {
         if never(name) {
-            return Some("the probe itself, or what calls it, needs it".into());
+            return Some("needed by the probe itself".into());
         }
         if !self.present.is_empty() && !self.present.contains(name) {
             let clone = format!("{name}.");
             let cloned = self.present.iter().any(|s| s.starts_with(&clone));
             return Some(if cloned {
-                "the compiler made a copy of it with other arguments".into()
+                "the compiler replaced it by a clone with other arguments".into()
             } else {
-                "it is inlined into its callers, or not loaded".into()
+                "inlined into its callers, or not loaded".into()
             });
         }
         if !self.traceable.is_empty() && !self.traceable.contains(name) {
-            return Some("the kernel marks it as not to be traced".into());
+            return Some("marked notrace by the kernel".into());
         }
         None
     }
@@ -160,7 +160,7 @@ pub(super) fn choose<'a>(
         match types.find(name) {
             Some(function) => take(function, &mut chosen),
             None => {
-                let why = "the kernel's type information does not have it";
+                let why = "not in the kernel's type information (BTF)";
                 chosen.refused.insert(name.clone(), why.into());
             }
         }
@@ -175,8 +175,7 @@ pub(super) fn choose<'a>(
         }
         if !any {
             return Err(LiveError::Asked(format!(
-                "no function of this kernel is called `{pattern}`: it is inlined, in a module that \
-                 is not loaded, or of another kernel (`*` stands for any letters)"
+                "no such function `{pattern}` in this kernel; it may be inlined, or in a module that is not loaded (`*` matches any letters)"
             )));
         }
     }
@@ -185,13 +184,13 @@ pub(super) fn choose<'a>(
         for function in &types.functions {
             if of(function).as_deref() == Some(wanted) {
                 any = true;
-                // What does not see a packet is told by what calls it.
+                // What sees no packet is known by its callers.
                 take(function, &mut chosen);
             }
         }
         if !any {
             return Err(LiveError::Asked(format!(
-                "no function of this kernel is of the layer `{wanted}`"
+                "no function of this kernel is in the layer `{wanted}`"
             )));
         }
     }

@@ -1,4 +1,4 @@
-//! Packets told one by one: the entries and exits of the calls that belong to them, from
+//! Per-packet traces: the entries and exits of the calls that belong to them, from
 //! a ring.
 //!
 //! A packet is here what one thread does with it, from the first timed function that
@@ -17,7 +17,7 @@ use super::layout::RawStep;
 
 /// Entries and exits that one packet may have.
 pub(super) const OF_ONE: u64 = 1024;
-/// Bytes of the ring where packets are told, a power of two.
+/// Bytes of the ring for per-packet traces, a power of two.
 pub(super) const RING_BYTES: u32 = 1 << 20;
 
 /// Takes one record.
@@ -54,8 +54,8 @@ pub(super) fn drain(map: i32) -> io::Result<Vec<RawStep>> {
     }
 }
 
-/// The first `packets` of them, step by step. `node` tells of a node in the kernel what
-/// it is, and the name of its function.
+/// The first `packets` of them, step by step. `node` looks up a node in the kernel, and the
+/// name of its function.
 pub(super) fn steps(
     mut raw: Vec<RawStep>,
     packets: u32,

@@ -47,8 +47,8 @@ const EVENTS: [(usize, &str); 7] = [
     (made::XDP_CPUMAP_ENQUEUE, "xdp_cpumap_enqueue"),
     (made::XDP_CPUMAP_KTHREAD, "xdp_cpumap_kthread"),
 ];
-/// The reason that is none: then it is told where the packet was freed. An XDP program's
-/// XDP_DROP is such a one where a driver has made an skb before (veth_xdp_rcv_skb).
+/// The reason that says nothing: the place where the packet was freed is shown instead. An XDP
+/// program's XDP_DROP is such a one where a driver has made an skb before (veth_xdp_rcv_skb).
 const UNKNOWN: &str = "SKB_DROP_REASON_NOT_SPECIFIED";
 
 /// Frames that went missing at one place, for one cause.
@@ -133,8 +133,8 @@ impl Drops {
         }
         if links.is_empty() {
             return Err(LiveError::CannotRun {
-                reason: "none of the kernel's tracepoints for lost frames can be attached".into(),
-                remedy: "`plumb doctor` says what this kernel allows".into(),
+                reason: "no tracepoint for lost frames can be attached to".into(),
+                remedy: "see `plumb doctor` for what this kernel allows".into(),
             });
         }
         Ok(Drops {
@@ -159,7 +159,7 @@ impl Drops {
     /// # Errors
     /// The map can't be read.
     pub fn read(&self, namespaces: &[u32]) -> Result<Went, LiveError> {
-        let failed = || LiveError::system("read where frames went");
+        let failed = || LiveError::system("read the counts of lost frames");
         let mut went = Went::new();
         // Read when it is needed: it is large.
         let symbols = OnceCell::new();
@@ -244,7 +244,7 @@ fn action(number: u32) -> String {
     ];
     match ACTIONS.get(number as usize) {
         Some(name) => (*name).to_string(),
-        None => format!("of action {number}, which there is not"),
+        None => format!("of the invalid action {number}"),
     }
 }
 

@@ -12,7 +12,7 @@ pub(super) use made::Key;
 
 /// Stacks of the first table: those of the second have numbers from there on.
 pub(super) const STACKS: u32 = made::STACKS as u32;
-/// Of tasks that are none.
+/// For no task.
 pub(super) const IDLE: u32 = made::IDLE as u32;
 /// Of tasks of another namespace of pids.
 pub(super) const FOREIGN: u32 = made::FOREIGN as u32;

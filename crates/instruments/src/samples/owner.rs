@@ -65,7 +65,7 @@ pub(super) struct Tasks {
     bystanders: BTreeSet<String>,
     /// Processes that it has started.
     started: BTreeSet<u32>,
-    /// What tells of them whether they send or receive.
+    /// How to know whether they send or receive.
     roles: Roles,
     rules: PathRules,
 }

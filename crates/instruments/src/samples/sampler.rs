@@ -81,8 +81,8 @@ impl Sampler {
     /// # Errors
     /// This user may not, or the kernel has no samples by clock.
     pub(super) fn load(cpus: &[u32]) -> Result<Sampler, LiveError> {
-        let namespace =
-            fs::metadata("/proc/self/ns/pid").map_err(LiveError::system("tell its own pids"))?;
+        let namespace = fs::metadata("/proc/self/ns/pid")
+            .map_err(LiveError::system("read its PID namespace"))?;
         let mut open = Opened::new(OBJECT).map_err(LiveError::programs(SAMPLES))?;
         let settings = [namespace.dev(), namespace.ino()].map(u64::to_ne_bytes);
         open.set_constants(settings.as_flattened())
@@ -115,7 +115,7 @@ impl Sampler {
                 let event = event(*cpu)?;
                 let link = program.attach_perf_event(event.as_raw_fd());
                 self.links
-                    .push(link.map_err(LiveError::system("sample what CPUs do"))?);
+                    .push(link.map_err(LiveError::system("sample CPUs"))?);
                 // The link closes it.
                 let _ = event.into_raw_fd();
             }
@@ -196,14 +196,14 @@ fn event(cpu: u32) -> Result<OwnedFd, LiveError> {
     attr.set_disabled(1);
     perf::open(&mut attr, Some(cpu as i32)).map_err(|error| match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => LiveError::CannotRun {
-            reason: "the kernel doesn't let this user sample CPUs".into(),
-            remedy: "be root, or have CAP_PERFMON (`plumb doctor` says more)".into(),
+            reason: "sampling CPUs is not permitted for this user".into(),
+            remedy: "run as root, or with CAP_PERFMON (see `plumb doctor`)".into(),
         },
         Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP) => LiveError::CannotRun {
-            reason: "the kernel has no clock to sample CPUs by".into(),
+            reason: "the kernel has no cpu-clock event".into(),
             remedy: "use a kernel with CONFIG_PERF_EVENTS".into(),
         },
-        _ => LiveError::system("sample what CPUs do")(error),
+        _ => LiveError::system("sample CPUs")(error),
     })
 }
 

@@ -48,7 +48,7 @@ pub(super) fn key(row: usize, proto: usize, family: usize) -> usize {
 }
 
 /// The stages of all classes that had packets, by their place in the programs'
-/// table. What nobody met after the end of its way is left out.
+/// table. What no packet met after the end of its path is left out.
 pub(super) fn stages(seen: &BTreeMap<usize, Times>) -> Vec<StageTimes> {
     let mut stages = Vec::new();
     for (p, &proto) in PROTOS.iter().enumerate() {

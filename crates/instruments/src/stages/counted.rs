@@ -1,4 +1,4 @@
-//! What only grows while packets are followed: told by what it grew.
+//! Counters that only grow while packets are followed, as differences.
 
 use std::collections::BTreeMap;
 

@@ -79,7 +79,7 @@ pub(super) fn config(spec: &TimingSpec, has_data_ready: bool) -> Result<Config, 
     for proto in &filter.protos {
         let Some(bit) = PROTOS.iter().position(|p| p == proto) else {
             return Err(LiveError::Asked(format!(
-                "`stages` follows packets, and `{}` is none: it takes {}, {} or {}",
+                "invalid protocol `{}` for `stages`; expected {}, {} or {}",
                 proto,
                 Proto::Raw,
                 Proto::Udp,
@@ -90,7 +90,7 @@ pub(super) fn config(spec: &TimingSpec, has_data_ready: bool) -> Result<Config, 
     }
     if filter.namespaces.len() > NAMESPACES {
         return Err(LiveError::Asked(format!(
-            "`stages` can hold to {NAMESPACES} network namespaces at a time, not {}",
+            "`stages` watches at most {NAMESPACES} network namespaces, not {}",
             filter.namespaces.len()
         )));
     }

@@ -108,24 +108,21 @@ pub(super) const PLACES: [&str; made::PLACES] = [
 /// `enum stages_loss`: what happened, and what it means.
 pub(super) const LOSS_WORDS: [(&str, &str); made::LOSSES] = [
     (
-        "packets under way displaced by others",
-        "these packets are in the ledger up to there, and in no stage",
+        "packets in flight evicted by others",
+        "these packets are in the ledger up to that point, and in no stage",
     ),
     (
         "packets that changed while they were read",
         "these packets are in no stage",
     ),
     (
-        "packets read without it being known which they were",
+        "reads of unidentified packets",
         "these packets are in the ledger, and in no stage",
     ),
+    ("devices stacked too deep", "these packets are in no stage"),
     (
-        "devices on top of one another too deep",
-        "these packets are in no stage",
-    ),
-    (
-        "steps of single packets without room in the ring",
-        "the packets told one by one miss steps",
+        "lost events of per-packet traces (ring buffer full)",
+        "the traces have gaps",
     ),
 ];
 

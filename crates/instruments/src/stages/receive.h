@@ -333,7 +333,7 @@ int BPF_PROG(stages_skb_copy_datagram_iovec, struct sk_buff *skb, int bytes)
 			count(c, STAGES_TCP, STAGES_P_USER_BYTES, bytes);
 		return 0;
 	}
-	/* The others are told of when they are freed, after the copy. */
+	/* The others are seen when they are freed, after the copy. */
 	if (p->proto != STAGES_TCP)
 		return 0;
 	if (t)

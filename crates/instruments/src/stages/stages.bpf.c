@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The way of packets, from tracepoints alone.
+ * The path of packets, from tracepoints alone.
  *
  * A packet is known by where its first bytes lie (skb->head): clones share it,
  * and it is the same when the peer of a veth receives what was sent. On its way
@@ -209,7 +209,7 @@ int BPF_PROG(stages_consume_skb, struct sk_buff *skb)
 	return 0;
 }
 
-/* Which softirq a CPU is in: for the packets that are told. */
+/* Which softirq a CPU is in: for per-packet traces. */
 SEC("tp_btf/softirq_entry")
 int BPF_PROG(stages_softirq_entry, __u32 vector)
 {

@@ -23,9 +23,9 @@
 #define STAGES_CALLS 512
 /* Packets of one bulk dequeue that are looked at. */
 #define STAGES_BULK 16
-/* Reasons for a drop that are told apart. */
+/* Reasons for a drop that are counted apart. */
 #define STAGES_REASONS 256
-/* Bytes of the ring in which steps are told. */
+/* Bytes of the ring for per-packet traces. */
 #define STAGES_RING (1 << 18)
 
 enum stages_proto {
@@ -102,7 +102,7 @@ enum stages_point {
 	STAGES_POINTS = 7,
 };
 
-/* What a step that is told began or ended with. */
+/* What a step of a per-packet trace began or ended with. */
 enum stages_event {
 	STAGES_SAW_CALL,
 	STAGES_SAW_QUEUE,
@@ -317,7 +317,7 @@ struct stages_times {
 	__u64 buckets[STAGES_BUCKETS];
 };
 
-/* Which packets are told. */
+/* Which packets are traced. */
 struct stages_told {
 	__u64 head;
 	__u64 begun_ns;
@@ -325,7 +325,7 @@ struct stages_told {
 	__u32 next;
 };
 
-/* A step that is told. */
+/* A step of a per-packet trace. */
 struct stages_step {
 	__u64 at_ns;
 	__u32 packet;

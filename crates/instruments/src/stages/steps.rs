@@ -75,7 +75,7 @@ fn follows(event: u32, next: u32) -> bool {
     }
 }
 
-/// The steps, of all packets, from what the ring told.
+/// The steps of all packets, from the events in the ring.
 pub(super) fn steps(events: &[StepEvent]) -> Vec<Step> {
     let mut packets: BTreeMap<u32, Vec<&StepEvent>> = BTreeMap::new();
     for event in events {

@@ -120,7 +120,7 @@ static __always_inline struct stages_cpu *begin(void *ctx)
 	*(volatile __u64 *)&c->context = (__u64)ctx;
 	c->hits++;
 	if (c->stretch != window.stretch) {
-		/* What was in hand before the pause, nobody knows any more. */
+		/* What was in hand before the pause is not known any more. */
 		c->stretch = window.stretch;
 		c->current_head = 0;
 		c->gro_head = 0;
@@ -364,7 +364,7 @@ static __always_inline void step(__u32 id, __u32 event, __u64 now)
 	bpf_ringbuf_submit(s, 0);
 }
 
-/* Tell of the packet, if it is one of those that are told. */
+/* Record a step of the packet, if it is traced. */
 static __always_inline void tell(const struct stages_packet *p, __u32 event,
 				 __u64 now)
 {
@@ -373,7 +373,7 @@ static __always_inline void tell(const struct stages_packet *p, __u32 event,
 }
 
 /*
- * Whether a packet that begins is to be told. One that was sent a moment ago,
+ * Whether a packet that begins is to be traced. One that was sent a moment ago,
  * and is received now, goes on under its number.
  */
 static __always_inline void choose(struct stages_packet *p, int received,
@@ -401,7 +401,7 @@ static __always_inline void choose(struct stages_packet *p, int received,
 	p->told = t->id;
 }
 
-/* Its way has ended: the next may be told. */
+/* Its path has ended: the next may be traced. */
 static __always_inline void told_out(const struct stages_packet *p)
 {
 	struct stages_told *t;

@@ -328,7 +328,7 @@ int BPF_PROG(stages_net_dev_xmit, struct sk_buff *skb, int rc,
 	if (!head)
 		return 0;
 	p = bpf_map_lookup_elem(&tx, &where);
-	/* Dropped by the driver, and so told by kfree_skb. */
+	/* Dropped by the driver, so kfree_skb reports it. */
 	if (!p || p->head != head)
 		return 0;
 	if (rc) {

@@ -164,9 +164,7 @@ fn section<'a>(elf: &Elf<'a>, name: &str, left: &mut u64) -> Result<Cow<'a, [u8]
             unpack(Compression::Zstd, packed.data, *left).map_err(|e| damaged(e.to_string()))?,
         ),
         _ => {
-            return Err(damaged(
-                "it is compressed in a way that is not known".into(),
-            ));
+            return Err(damaged("unknown compression".into()));
         }
     };
     *left = left

@@ -196,7 +196,7 @@ fn wrong_version() {
 #[test]
 fn no_greeting() {
     for first in [0, 0x8600_0000, u32::from_le_bytes(*b"QEMU")] {
-        assert_eq!(damage(&[first]), "it does not begin with a greeting");
+        assert_eq!(damage(&[first]), "it does not begin with a header");
     }
 }
 
@@ -245,7 +245,7 @@ fn numbers_of_blocks() {
     let mut words = vec![HELLO];
     words.extend(block(0, 0));
     words.push(1);
-    assert_eq!(damage(&words), "block 1 runs, and was never told");
+    assert_eq!(damage(&words), "block 1 ran, but was not described");
 }
 
 /// Check that noise of any kind ends in records or an error, and in no panic.
