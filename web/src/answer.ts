@@ -169,10 +169,10 @@ function changeList(page: Page, all: Change[], open: (index: number) => void): H
   });
 }
 
-/** Functions on two clocks, each as a share of the largest. */
+/** Functions on two instruments, each as a share of the largest. */
 function bothBars(g: Glance, rows: PageBoth[]): HTMLElement {
-  const shown = [...rows].sort((a, b) => b.ns[0] - a.ns[0]).slice(0, MOST_BOTH);
-  const most = [0, 1].map((clock) => Math.max(...shown.map((row) => (clock === 0 ? row.insns[0] : row.ns[0])), 1e-9));
+  const shown = [...rows].sort((a, b) => b.ns - a.ns).slice(0, MOST_BOTH);
+  const most = [0, 1].map((clock) => Math.max(...shown.map((row) => (clock === 0 ? row.insns : row.ns)), 1e-9));
   return barList({
     kind: "both",
     caption: [
@@ -182,10 +182,10 @@ function bothBars(g: Glance, rows: PageBoth[]): HTMLElement {
     rows: shown.map((row) => ({
       name: row.name,
       code: true,
-      figures: [cost(row.insns[0]), ns(row.ns[0])],
+      figures: [cost(row.insns), ns(row.ns)],
       bars: [
-        { from: 0, wide: (row.insns[0] * 100) / most[0], kind: "insns" },
-        { from: 0, wide: (row.ns[0] * 100) / most[1], kind: "ns" },
+        { from: 0, wide: (row.insns * 100) / most[0], kind: "insns" },
+        { from: 0, wide: (row.ns * 100) / most[1], kind: "ns" },
       ],
     })),
   });

@@ -17,7 +17,7 @@ export interface Page {
   warnings: string[];
   unit: string;
   facts: Fact[];
-  trust: string[];
+  trust: Note[];
   claims: PageClaim[];
   figures: PageChart[];
   functions: PageFunction[];
@@ -81,6 +81,14 @@ export interface PageLatency {
   note: string;
   columns: string[];
   arms: { name: string; packets: number; ns: (number | null)[] }[];
+}
+
+/** A note of the footer: what it is about, in a word, and what there is to say. */
+export interface Note {
+  topic: string;
+  text: string;
+  /** Whether it says that something is missing or wrong. */
+  warning?: boolean;
 }
 
 /** What a packet costs along paths, in one unit; figures are in the order of the paths. */
@@ -212,6 +220,9 @@ export interface PageTimes {
   open: string;
   compared: PageCompared[];
   both: PageBoth[];
+  /** Of what is compared. */
+  columns?: PageColumn[];
+  stage_columns?: PageColumn[];
   notes: string[];
 }
 
@@ -236,26 +247,25 @@ export interface PageStage {
   mean_ns: number;
   percentiles_ns: (number | null)[];
   buckets: Bucket[];
+  cells: PageCell[];
 }
 
 export interface PageCompared {
   what: string;
   name: string;
-  of: string;
   before_ns: number;
   after_ns: number;
   ratio: [number, number, number] | null;
-  smallest: number | null;
   verdict: string;
   way: string;
-  quantiles_ns: (number | null)[];
+  cells: PageCell[];
 }
 
 export interface PageBoth {
   name: string;
-  calls: [number, number];
-  insns: [number, number];
-  ns: [number, number];
+  insns: number;
+  ns: number;
+  cells: PageCell[];
 }
 
 export interface PageTree {

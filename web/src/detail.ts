@@ -70,7 +70,7 @@ function timedParts(group: PageClass, times: PageTimes): HTMLElement[] {
     out.push(section("verdicts", "What changed", comparedPart(group, times)));
   }
   if (times.both.length > 0) {
-    out.push(section("verdicts", "What both clocks saw", bothPart(group, times.both)));
+    out.push(section("verdicts", "What both instruments saw", bothPart(group, times)));
   }
   return out;
 }

@@ -1,5 +1,5 @@
 /** Where and how it was measured, and how far to trust it: folded, with the gist in sight. */
-import type { Fact, Page } from "./data";
+import type { Fact, Note, Page } from "./data";
 import { fold, h, type Child } from "./dom";
 import { plural, short } from "./number";
 
@@ -55,30 +55,19 @@ function list(facts: Fact[]): HTMLElement {
   return h("dl", { class: "facts" }, ...facts.flatMap((fact) => [h("dt", {}, short(fact.key, 80)), h("dd", {}, short(fact.value, TEXT_LETTERS))]));
 }
 
-/** Lines that say that something is missing. */
-const LOSSES = /^(torn\s|loss\s+(?!none|\s))|INVALID/;
-
 function trusted(page: Page): HTMLElement | null {
   if (page.trust.length === 0) {
     return null;
   }
-  const losses = page.trust.filter((line) => LOSSES.test(line));
+  const line = (note: Note): string => short(`${note.topic} ${note.text}`, GIST_LETTERS);
+  const warnings = page.trust.filter((note) => note.warning);
   const gist: Child[] =
-    losses.length > 0
-      ? [h("strong", { class: "gist" }, `to heed: ${losses.map((line) => short(line.replace(/\s+/g, " "), GIST_LETTERS)).join("; ")}`)]
-      : [h("span", { class: "gist" }, short(page.trust[0].replace(/\s+/g, " "), GIST_LETTERS))];
-  return fold(
-    [h("h2", {}, "How far to trust it"), " ", ...gist],
-    () => [page.trust.some((text) => KEYED.test(text)) ? h("dl", { class: "facts trust" }, ...page.trust.flatMap(line)) : h("ul", { class: "facts-list" }, ...page.trust.map((text) => h("li", {}, short(text, TEXT_LETTERS))))],
-    { class: "trust-fold" },
-  );
+    warnings.length > 0
+      ? [h("strong", { class: "gist" }, `warnings: ${warnings.map(line).join("; ")}`)]
+      : [h("span", { class: "gist" }, line(page.trust[0]))];
+  return fold([h("h2", {}, "How far to trust it"), " ", ...gist], () => [h("dl", { class: "facts trust" }, ...page.trust.flatMap(entry))], { class: "trust-fold" });
 }
 
-/** A footer line is a word, set apart, and what there is to say of it; those of benches are sentences. */
-const KEYED = /^(\S+)\s{2,}(.*)$/s;
-
-function line(text: string): HTMLElement[] {
-  const parts = KEYED.exec(text);
-  const said = h("dd", {}, short(parts ? parts[2] : text, TEXT_LETTERS));
-  return parts ? [h("dt", { class: `trust-${short(parts[1], 20)}` }, short(parts[1], 20)), said] : [h("dt", {}), said];
+function entry(note: Note): HTMLElement[] {
+  return [h("dt", { class: note.warning ? "warning" : null }, short(note.topic, 20)), h("dd", {}, short(note.text, TEXT_LETTERS))];
 }

@@ -2,22 +2,11 @@
 import type { Page, PageClass, PageCount, PageStage, PageTimed, PageTimedFunction, PageTimes } from "./data";
 import { h, section, type Child } from "./dom";
 import { histogram, sparkline, span } from "./histogram";
-import { cost, ns, nsUnit, percent, plural, share, short, thousands } from "./number";
+import { cost, ns, nsUnit, plural, short, thousands } from "./number";
 import { columnsOf, table, type Column } from "./table";
 import { titleOf, type Glance } from "./tree";
 
-const NAMES = ["p50", "p90", "p99", "p99.9", "max"];
 const NAME_LETTERS = 60;
-
-/** Five columns: what shares of times stay below. */
-function percentiles<Row>(of: (row: Row) => (number | null)[]): Column<Row>[] {
-  return NAMES.map((title, i) => ({
-    title,
-    hint: title === "max" ? "the longest" : `${title.slice(1)} of a hundred are shorter`,
-    value: (row: Row) => of(row)[i] ?? Number.NaN,
-    show: (row: Row) => ns(of(row)[i]),
-  }));
-}
 
 const marks = (of: (number | null)[]): [string, number | null][] => [["p50", of[0]], ["p99", of[2]], ["p99.9", of[3]]];
 
@@ -80,7 +69,7 @@ export function ways(page: Page, glances: Glance[], current: () => number, open:
 /** What the bars of stages are drawn with. */
 function key(): HTMLElement {
   const one = (look: string, name: string): HTMLElement => h("span", { class: "key" }, h("span", { class: `swatch ${look}`, "aria-hidden": "true" }), name);
-  return h("p", { class: "legend" }, one("work", "work: a CPU is on it"), one("wait", "wait: it lies somewhere"), one("unaccounted", "unaccounted: no stage explains it"));
+  return h("p", { class: "legend" }, one("work", "work: a CPU processes the packet"), one("wait", "wait: the packet is queued"), one("unaccounted", "unaccounted: in no stage"));
 }
 
 /** The stages of a class. */
@@ -92,27 +81,23 @@ export function stagesPart(group: PageClass, times: PageTimes): HTMLElement {
   const show = (stage: PageStage): void => {
     holder.replaceChildren(histogram(`${short(stage.name, NAME_LETTERS)}, ${group.class}: ${plural(stage.packets, "packet")}, as read`, stage.buckets, marks(stage.percentiles_ns)));
   };
-  const columns: Column<PageStage>[] = [
-    {
-      title: "stage",
-      value: (r) => r.name,
-      show: (r) =>
-        h(
-          "span",
-          { class: "key" },
-          h("span", { class: `swatch ${r.kind === "total" ? "none" : look(r, times.stages.indexOf(r))}`, "aria-hidden": "true" }),
-          h("button", { type: "button", class: "link", title: "draw its histogram", onclick: () => show(r) }, short(r.name, NAME_LETTERS)),
-        ),
-      class: "stage",
-    },
-    { title: "kind", value: (r) => r.kind, show: (r) => (r.kind === "work" || r.kind === "wait" ? r.kind : "") },
-    { title: "mean", hint: "of all packets on the way; of those that passed it over, nothing", value: (r) => r.mean_ns, show: (r) => ns(r.mean_ns) },
-    { title: "share %", value: (r) => share(r.mean_ns, whole), show: (r) => percent(share(r.mean_ns, whole)) },
-    ...percentiles<PageStage>((r) => r.percentiles_ns),
-    { title: "packets", hint: "that went through it", value: (r) => r.packets, show: (r) => thousands(r.packets) },
-    { title: "passed over", hint: "packets of this way that did not meet it", value: (r) => r.passed_over, show: (r) => thousands(r.passed_over) },
-    { title: "distribution", value: () => "", show: (r) => sparkline(r.buckets, scale), class: "spark-cell" },
-  ];
+  const name: Column<PageStage> = {
+    title: "stage",
+    value: (r) => r.name,
+    show: (r) =>
+      h(
+        "span",
+        { class: "key" },
+        h("span", { class: `swatch ${r.kind === "total" ? "none" : look(r, times.stages.indexOf(r))}`, "aria-hidden": "true" }),
+        h("button", { type: "button", class: "link", title: "draw its histogram", onclick: () => show(r) }, short(r.name, NAME_LETTERS)),
+      ),
+    class: "stage",
+  };
+  const distribution: Column<PageStage> = { title: "distribution", value: () => "", show: (r) => sparkline(r.buckets, scale), class: "spark-cell" };
+  const drawn: Record<string, Column<PageStage>> = { stage: name, distribution };
+  const declaredOnes = times.stage_columns ?? [];
+  const cells = columnsOf<PageStage>(declaredOnes.filter((column) => !column.own), (r) => r.cells);
+  const columns = declaredOnes.map((column) => (column.own ? drawn[column.key ?? ""] : (cells.shift() as Column<PageStage>)));
   const total = times.stages.find((stage) => stage.kind === "total") ?? times.stages[0];
   show(total);
   const sums = [

@@ -498,7 +498,7 @@ than = "nft-conntrack"
         "figure 1: Drops",
         "XDP elsewhere",
         "24.00 M",
-        ": XDP is ahead: ",
+        "XDP is ahead",
     ];
     common::prints(ran.code(0), &words);
     let again = place.run("report small.plumb");

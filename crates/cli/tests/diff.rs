@@ -275,7 +275,7 @@ fn differences_first() {
         "kernel: 6.1.0 → 6.6.0",
         "CPU: unknown → qemu64?[2J",
         "link: veth → lo",
-        "other.plumb is torn",
+        "other.plumb is incomplete",
     ] {
         assert!(head.contains(words), "no `{words}` in:\n{head}");
     }

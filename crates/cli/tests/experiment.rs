@@ -50,7 +50,7 @@ fn ip_layer() {
     let told = words(&ran.stdout);
     assert_eq!(experiment.claims.len(), 5);
     for claim in &experiment.claims {
-        let verdict = ["holds:", "not so:", "answer:"]
+        let verdict = ["holds:", "fails:", "answer:"]
             .iter()
             .find(|mark| told.contains(&words(&format!("{mark} {}", claim.says()))));
         assert!(verdict.is_some(), "no verdict on: {}", claim.says());

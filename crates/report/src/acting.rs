@@ -7,6 +7,7 @@ use netplumb_model::experiment::Idle;
 use netplumb_model::experiment::acting::{called, setting};
 use netplumb_model::recording::Recording;
 
+use crate::footer::Note;
 use crate::number::printable;
 use crate::seeds::is_repeat;
 
@@ -30,9 +31,9 @@ fn idle(recording: &Recording, arm: usize) -> BTreeMap<String, Idle> {
         .collect()
 }
 
-/// Lines for a footer: what could not act, why, and in which arms where it could in others.
+/// Notes for a footer: what could not act, why, and in which arms where it could in others.
 /// What a scan tried is told by the scan.
-pub(crate) fn footer(recording: &Recording) -> Vec<String> {
+pub(crate) fn footer(recording: &Recording) -> Vec<Note> {
     const ARMS: usize = 4;
     let arms = 0..recording.arms.len();
     let shown: Vec<usize> = arms
@@ -60,7 +61,7 @@ pub(crate) fn footer(recording: &Recording) -> Vec<String> {
             true => String::new(),
             false => format!(" (in {}{more})", names.join(", ")),
         };
-        format!("idle      {idle}{which}")
+        Note::new("idle", format!("{idle}{which}"))
     };
     found.into_iter().map(line).collect()
 }

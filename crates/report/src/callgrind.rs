@@ -22,7 +22,7 @@ use crate::analysis::{ClassView, NO_LAYER, quantity};
 use crate::lines::{self, PATH_LETTERS};
 use crate::number::printable;
 use crate::profile::{Part, conditions, parts, tame};
-use crate::terminal::label;
+use crate::summary::label;
 
 /// KCachegrind takes no more than 13 events that are not computed.
 const MAX_CLASS_EVENTS: usize = 12;
@@ -322,7 +322,7 @@ impl Writer<'_> {
         match label {
             Label::Context(n) => {
                 let part = &self.parts[n];
-                let name = format!("{}: {}", crate::terminal::label(part.class), part.context);
+                let name = format!("{}: {}", crate::summary::label(part.class), part.context);
                 [CONTEXTS.into(), CONTEXTS.into(), name]
             }
             Label::Function(function, level) => {

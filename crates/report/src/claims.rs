@@ -15,8 +15,12 @@ use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::analysis::ClassView;
 use crate::number::{per_packet, percent, printable};
+use crate::page::PageClaim;
 use crate::seeds;
-use crate::terminal::wrapped;
+use crate::text::wrapped;
+
+/// Letters of a text on the page.
+const PAGE_LETTERS: usize = 4_000;
 
 /// What the data say of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -373,13 +377,24 @@ fn tops(layer: Option<&str>, views: &[&ClassView<'_>]) -> String {
     told.join("; ")
 }
 
-/// The verdicts as text.
+/// The verdicts for the page.
+pub(crate) fn page(judged: Vec<Judged>) -> Vec<PageClaim> {
+    let text = |text: &str| printable(&text.trim().replace('\n', " "), PAGE_LETTERS);
+    let claim = |claim: Judged| PageClaim {
+        says: text(&claim.says),
+        verdict: claim.verdict.as_str().into(),
+        because: text(&claim.because),
+    };
+    judged.into_iter().map(claim).collect()
+}
+
+/// The verdicts for a terminal.
 pub fn render(judged: &[Judged], columns: usize) -> String {
     let mut out = String::new();
     for one in judged {
         let mark = match one.verdict {
             Verdict::Holds => "holds:    ",
-            Verdict::DoesNotHold => "not so:   ",
+            Verdict::DoesNotHold => "fails:    ",
             Verdict::Answered => "answer:   ",
             Verdict::NotMeasured => "no data:  ",
         };

@@ -10,7 +10,7 @@ use crate::claims::{self, Judged};
 use crate::number::printable;
 use crate::scan::{self, Scan};
 use crate::seeds::is_repeat;
-use crate::terminal::{continued, wrapped};
+use crate::text::{continued, prose, wrapped};
 
 /// Longer than any sentence worth reading.
 const MAX_CHARACTERS: usize = 4_000;
@@ -100,6 +100,26 @@ pub fn render(
         "\n{}\n",
         wrapped(&format!("In short: {}", sentences.join(" ")), columns)
     )
+}
+
+/// The claims of an experiment as Markdown, with its conclusion; nothing where it has none.
+pub(crate) fn markdown(experiment: Option<&Experiment>, judged: &[Judged], out: &mut String) {
+    if judged.is_empty() {
+        return;
+    }
+    out.push_str("## Claims\n\n");
+    for one in judged {
+        out.push_str(&format!(
+            "- **{}**: {}  \n  {}\n",
+            one.verdict.as_str(),
+            prose(&one.says, 400),
+            prose(&one.because, 4_000)
+        ));
+    }
+    out.push('\n');
+    if let Some(text) = experiment.and_then(|e| conclusion(e, judged)) {
+        out.push_str(&format!("{}\n\n", prose(&text, 4_000)));
+    }
 }
 
 /// What the arms' guests had otherwise than the first one, and knobs without effect.

@@ -8,7 +8,7 @@ use netplumb_model::symbol::base_name;
 
 use crate::analysis::{ClassView, FunctionView};
 use crate::number::{per_packet, percent, printable};
-use crate::terminal::bar;
+use crate::table::bar;
 
 /// Bars of a figure; functions below this share are summed.
 const MIN_SHARE_PERCENT: f64 = 1.0;

@@ -17,6 +17,7 @@ use flate2::write::GzEncoder;
 pub(crate) use of_recording::functions;
 pub use of_recording::report_page;
 
+use crate::footer::Note;
 use crate::number::printable;
 use crate::page::Page;
 
@@ -81,16 +82,12 @@ fn noscript(page: &Page) -> String {
             escaped(&printable(line.trim(), LINE_LETTERS))
         ));
     }
-    for line in page
-        .headline
-        .iter()
-        .chain(&page.warnings)
-        .chain(&page.trust)
-        .take(MOST_LINES)
-    {
+    let lines = page.headline.iter().chain(&page.warnings).cloned();
+    let lines = lines.chain(page.trust.iter().map(Note::line));
+    for line in lines.take(MOST_LINES) {
         out.push_str(&format!(
             "<p>{}</p>",
-            escaped(&printable(line, LINE_LETTERS))
+            escaped(&printable(&line, LINE_LETTERS))
         ));
     }
     out.push_str("</main>");

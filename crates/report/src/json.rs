@@ -12,17 +12,21 @@ use serde::Serialize;
 
 use crate::analysis::{ClassView, has_ancestor, other_work, quantity};
 use crate::claims::{self, Judged};
+use crate::conclusions::conclusion;
+use crate::footer::Note;
 use crate::functions::suffix;
 use crate::number::json_text;
 use crate::scalars::{self, NotesOut, ScalarOut};
+use crate::shape::{Shape, shape};
 use crate::table::{Column, Table, Value};
-use crate::{functions, layers};
+use crate::{functions, layers, trust};
 
 /// Version of the document.
 pub const SCHEMA: u32 = 2;
 
+/// What every document of a recording has, whatever was measured.
 #[derive(Serialize)]
-struct Document<'a> {
+pub(crate) struct Common<'a> {
     schema: u32,
     complete: bool,
     environment: &'a BTreeMap<String, String>,
@@ -30,12 +34,55 @@ struct Document<'a> {
     untried: &'a BTreeMap<String, String>,
     unwatched: BTreeMap<&'a str, &'a str>,
     scalars: Vec<ScalarOut<'a>>,
+    losses: Vec<&'a Loss>,
+    claims: Vec<Judged>,
+    /// The conclusion of an experiment that has claims.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conclusion: Option<String>,
+    trust: Vec<Note>,
+}
+
+impl<'a> Common<'a> {
+    pub(crate) fn new(
+        recording: &'a Recording,
+        experiment: Option<&Experiment>,
+        claims: Vec<Judged>,
+        trust: Vec<Note>,
+    ) -> Common<'a> {
+        Common {
+            schema: SCHEMA,
+            complete: recording.complete,
+            environment: &recording.environment,
+            notes: scalars::notes(recording),
+            untried: &recording.untried,
+            unwatched: recording.all_unwatched(),
+            scalars: match shape(recording) {
+                // Blocks of these have their own.
+                Shape::Rates => scalars::of_no_block(recording),
+                Shape::Costs | Shape::Times => scalars::all(recording),
+            },
+            losses: recording.all_losses().collect(),
+            conclusion: experiment.and_then(|e| conclusion(e, &claims)),
+            claims,
+            trust,
+        }
+    }
+}
+
+/// A document, pretty-printed.
+pub(crate) fn pretty(document: &impl Serialize) -> String {
+    // Strings, numbers and lists: nothing in it that JSON could not hold.
+    json_text(serde_json::to_string_pretty(document).unwrap_or_default() + "\n")
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    common: Common<'a>,
     arms: &'a [Arm],
     blocks: Vec<Value>,
     classes: Vec<Value>,
     apart: Vec<Apart>,
-    losses: Vec<&'a Loss>,
-    claims: Vec<Judged>,
 }
 
 /// What happened in an arm's windows that was no packet's work.
@@ -51,14 +98,10 @@ pub fn render(
     classes: &[ClassView<'_>],
     experiment: Option<&Experiment>,
 ) -> String {
-    let document = Document {
-        schema: SCHEMA,
-        complete: recording.complete,
-        environment: &recording.environment,
-        notes: scalars::notes(recording),
-        untried: &recording.untried,
-        unwatched: recording.all_unwatched(),
-        scalars: scalars::all(recording),
+    let claims = experiment.map_or_else(Vec::new, |e| claims::judge(e, classes));
+    let trust = trust::footer(recording, classes);
+    pretty(&Document {
+        common: Common::new(recording, experiment, claims, trust),
         arms: &recording.arms,
         blocks: blocks(recording),
         classes: self::classes(recording, classes),
@@ -68,11 +111,7 @@ pub fn render(
                 contexts: named(&other_work(recording, arm)),
             })
             .collect(),
-        losses: recording.all_losses().collect(),
-        claims: experiment.map_or_else(Vec::new, |e| claims::judge(e, classes)),
-    };
-    // Strings, numbers and lists: nothing in it that JSON could not hold.
-    json_text(serde_json::to_string_pretty(&document).unwrap_or_default() + "\n")
+    })
 }
 
 fn named<K: ToString, V: Copy>(map: &BTreeMap<K, V>) -> BTreeMap<String, V> {

@@ -7,8 +7,8 @@ use netplumb_model::recording::{FunctionId, Recording, SourceLine};
 
 use crate::analysis::ClassView;
 use crate::number::printable;
+use crate::summary::label;
 use crate::table::{Column, Room, Table, Value};
-use crate::terminal::label;
 
 /// Letters of a path: longer ones are cut.
 pub(crate) const PATH_LETTERS: usize = 1_000;

@@ -11,6 +11,8 @@ mod times;
 
 use serde::Serialize;
 
+use crate::footer::Note;
+
 pub use bench::{
     PageArm, PageArmState, PageAxis, PageBench, PageChart, PageCostFunction, PageCostPart,
     PageCosts, PageFlow, PageHop, PageLatency, PageLatencyArm, PageNote, PagePoint, PageRates,
@@ -46,7 +48,7 @@ pub struct Page {
     /// Where and how it was measured.
     pub facts: Vec<Fact>,
     /// The trust footer.
-    pub trust: Vec<String>,
+    pub trust: Vec<Note>,
     /// Claims and their verdicts.
     pub claims: Vec<PageClaim>,
     /// The figures that an experiment is about, drawn before all else.

@@ -3,7 +3,6 @@
 
 mod columns;
 pub mod csv;
-pub mod diff;
 pub mod explain;
 pub mod json;
 mod latency;

@@ -12,7 +12,7 @@ use crate::analysis::ClassView;
 use crate::claims::{changes, steady};
 use crate::number::{counted, printable, thousands};
 use crate::table::{Column, Room, Table, Value};
-use crate::terminal::continued;
+use crate::text::continued;
 
 /// Rows of one class.
 const MAX_ROWS: usize = 40;

@@ -8,7 +8,7 @@ use crate::analysis::ClassView;
 use crate::claims::functions;
 use crate::number::printable;
 use crate::table::{Column, Room, Table, Value};
-use crate::terminal::continued;
+use crate::text::continued;
 
 /// Functions named for each class.
 const TOP: usize = 6;
@@ -98,7 +98,7 @@ pub fn spreads(classes: &[ClassView<'_>]) -> Vec<Spread> {
             .collect();
         differing.sort_by(|a, b| (b.2 - b.1).total_cmp(&(a.2 - a.1)).then(a.0.cmp(&b.0)));
         spreads.push(Spread {
-            of: crate::terminal::label(first),
+            of: crate::summary::label(first),
             costs,
             functions: differing,
         });

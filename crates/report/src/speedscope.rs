@@ -13,7 +13,7 @@ use crate::analysis::ClassView;
 use crate::lines::PATH_LETTERS;
 use crate::number::printable;
 use crate::profile::{ELIDED, Frames, Part, parts, tame};
-use crate::terminal::label;
+use crate::summary::label;
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 

@@ -15,7 +15,7 @@ use svg::node::element::{
 use crate::analysis::{ClassView, quantity, unit};
 use crate::figures::{is_function, is_successor};
 use crate::number::{percent, printable};
-use crate::terminal::label;
+use crate::summary::label;
 
 /// Width of a panel, which is that of a column.
 const PANEL_PT: f64 = 240.0;

@@ -14,7 +14,7 @@ mod terminal;
 
 use std::borrow::Cow;
 
-pub(crate) use terminal::Room;
+pub(crate) use terminal::{Room, bar};
 
 use crate::number::{per_packet, thousands};
 use crate::times::{ns, rounded};

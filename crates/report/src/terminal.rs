@@ -1,16 +1,16 @@
 //! Tables for a terminal.
 
-use comfy_table::{Cell, CellAlignment, presets};
 use netplumb_model::class::{Link, Proto};
 use netplumb_model::recording::{Arm, Recording, THREAD_MODULE};
 
 use crate::analysis::{ClassView, FunctionView, NO_LAYER};
 use crate::figures::first_of;
 use crate::number::{percent, printable};
+use crate::summary::{label, several_arms, split, summary};
 use crate::table::{Column, Room, Table, Value};
+use crate::text::continued;
 use crate::times::ns_range;
-use crate::trust::footer;
-use crate::{functions, layers};
+use crate::{footer, functions, layers, trust};
 
 /// What to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,18 +41,6 @@ const NAME_LIMIT: usize = 60;
 /// Likewise the names of modules and layers, which are a word.
 const WORD_LIMIT: usize = 16;
 
-pub(crate) fn table(columns: usize) -> comfy_table::Table {
-    let mut table = comfy_table::Table::new();
-    table
-        .load_style(presets::NOTHING)
-        .set_width(columns.clamp(40, 200) as u16);
-    table
-}
-
-pub(crate) fn right(text: impl ToString) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
-}
-
 /// Everything about some classes: tables, and what to think of them.
 pub fn render(recording: &Recording, classes: &[ClassView<'_>], view: &View) -> String {
     let mut out = String::new();
@@ -70,42 +58,10 @@ pub fn render(recording: &Recording, classes: &[ClassView<'_>], view: &View) -> 
         }
     }
     out.push('\n');
-    for line in footer(recording, classes) {
-        out.push_str(&wrapped(&line, view.columns));
-        out.push('\n');
-    }
-    out
-}
-
-/// A footer line, continued under its text.
-pub fn wrapped(line: &str, columns: usize) -> String {
-    continued(line, 10, columns)
-}
-
-/// A line, continued below its `indent`-th character.
-pub fn continued(line: &str, indent: usize, columns: usize) -> String {
-    let key_bytes = line
-        .char_indices()
-        .nth(indent)
-        .map_or(line.len(), |(at, _)| at);
-    let (key, text) = line.split_at(key_bytes);
-    let width = columns.max(40) - indent;
-    let mut out = String::from(key);
-    let mut used = 0;
-    // The first one may be empty, where a blank is the first letter after the indent.
-    for (at, word) in text.split(' ').enumerate() {
-        let length = word.chars().count();
-        if used > 0 && used + 1 + length > width {
-            out.push('\n');
-            out.push_str(&" ".repeat(indent));
-            used = 0;
-        } else if at > 0 {
-            out.push(' ');
-            used += 1;
-        }
-        out.push_str(word);
-        used += length;
-    }
+    out.push_str(&footer::terminal(
+        &trust::footer(recording, classes),
+        view.columns,
+    ));
     out
 }
 
@@ -245,36 +201,6 @@ fn interval(class: &ClassView<'_>) -> String {
     }
 }
 
-/// In which contexts.
-pub(crate) fn split(class: &ClassView<'_>) -> String {
-    let parts: Vec<String> = class
-        .contexts
-        .iter()
-        .map(|(context, insns)| format!("{context} {}", class.told(*insns)))
-        .collect();
-    parts.join(" + ")
-}
-
-pub(crate) fn bar(share: f64, width: usize) -> String {
-    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-    let eighths = (share / 100.0 * width as f64 * 8.0).round() as usize;
-    let mut out = "█".repeat((eighths / 8).min(width));
-    if !eighths.is_multiple_of(8) && eighths / 8 < width {
-        out.push(EIGHTHS[eighths % 8]);
-    }
-    out
-}
-
-/// The table without the blanks at the ends of its lines.
-pub(crate) fn trimmed(table: &comfy_table::Table) -> String {
-    let mut out = String::new();
-    for line in table.to_string().lines() {
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-    out
-}
-
 /// What a class is the whole of.
 fn whole_of(class: &ClassView<'_>) -> &'static str {
     match class.class.proto {
@@ -320,102 +246,4 @@ pub fn bottleneck(class: &ClassView<'_>, layer: Option<&str>) -> String {
     }
     text.push('.');
     text
-}
-
-/// Whether arms share a class: with several of one protocol, a class alone does
-/// not tell which.
-pub(crate) fn several_arms(classes: &[ClassView<'_>]) -> bool {
-    classes.iter().any(|c| {
-        classes
-            .iter()
-            .any(|other| other.class == c.class && other.arm != c.arm)
-    })
-}
-
-/// The class, after the arm where that says more than the protocol.
-pub(crate) fn label(class: &ClassView<'_>) -> String {
-    let arm = class.arm();
-    let label = if arm.name == arm.proto.as_str() || arm.proto == Proto::Command {
-        class.class.to_string()
-    } else {
-        format!("{}, {}", printable(&arm.name, 60), class.class)
-    };
-    label + invalid(class)
-}
-
-/// What is to stand beside every figure of a class whose packets are not all accounted for.
-fn invalid(class: &ClassView<'_>) -> &'static str {
-    match class.invalid {
-        0 => "",
-        // The footer has how many.
-        _ => ", INVALID",
-    }
-}
-
-/// One line for each class: the whole at a glance.
-pub fn summary(classes: &[ClassView<'_>], columns: usize) -> String {
-    let several = several_arms(classes);
-    let title = match several {
-        true => "arm, class",
-        false => "class",
-    };
-    let unit = classes.first().map_or("cost", |c| &c.quantity.unit);
-    type Row<'r> = &'r ClassView<'r>;
-    let all = vec![
-        Column::text(title, |class: &Row<'_>| {
-            let invalid = invalid(class);
-            match several {
-                true => {
-                    let arm = printable(&class.arm().name, 40);
-                    format!("{arm}, {}{invalid}", class.class)
-                }
-                false => format!("{}{invalid}", class.class),
-            }
-        })
-        .letters(NAME_LIMIT * 2)
-        .people(0),
-        Column::figure(printable(unit, WORD_LIMIT), |class: &Row<'_>| {
-            class.each(class.total)
-        })
-        .people(1),
-        Column::figure("network", |class: &Row<'_>| {
-            let network = class.layer_insns("network");
-            let share = percent(network, class.total);
-            Value::Told(format!("{} ({share:.0}%)", class.told(network)), None)
-        })
-        .people(2),
-        Column::text("largest layer", |class: &Row<'_>| {
-            class
-                .layers
-                .first()
-                .map_or("-".into(), |(name, _)| name.clone())
-        })
-        .letters(WORD_LIMIT)
-        .people(3),
-        Column::text("largest function", |class: &Row<'_>| {
-            let top = class.functions.first();
-            top.map_or("-".into(), |f| {
-                let name = printable(class.name(f.function), 32);
-                format!("{name} {}", class.told(f.self_insns))
-            })
-        })
-        .letters(NAME_LIMIT)
-        .people(4),
-    ];
-    Table::new(all, classes).terminal(Room::of(columns, NAME_LIMIT))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check that a line keeps its blanks wherever it is continued.
-    #[test]
-    fn continued_lines() {
-        assert_eq!(continued("  tc against xdp", 4, 80), "  tc against xdp");
-        assert_eq!(continued("  xdp against tc", 4, 80), "  xdp against tc");
-        let long = continued(&format!("key {}", "word ".repeat(10)), 4, 40);
-        assert!(long.lines().all(|l| l.chars().count() <= 40), "{long}");
-        assert!(long.lines().skip(1).all(|l| l.starts_with("    word")));
-    }
 }

@@ -12,7 +12,8 @@ use netplumb_model::recording::Recording;
 use netplumb_testkit::golden;
 
 use crate::analysis::{ClassView, class, classes};
-use crate::terminal::{self, View, wrapped};
+use crate::terminal::{self, View};
+use crate::text::wrapped;
 use crate::{claims, figures, functions, json, tree, trust};
 use recording::{EXPERIMENT, LONG_LETTERS, small};
 
@@ -180,12 +181,12 @@ fn focus() {
 #[test]
 fn summary() {
     let recording = small();
-    let mut text = terminal::summary(&classes(&recording), 100);
+    let mut text = crate::summary::summary(&classes(&recording), 100);
     assert_tame(&text, 100);
     let mut alike = recording.clone();
     alike.arms[1].proto = alike.arms[0].proto;
     text.push('\n');
-    text.push_str(&terminal::summary(&classes(&alike), 100));
+    text.push_str(&crate::summary::summary(&classes(&alike), 100));
     check("summary.txt", &text);
 }
 
@@ -273,12 +274,7 @@ fn json_document() {
 }
 
 fn footer(recording: &Recording, views: &[ClassView<'_>]) -> String {
-    let mut text = String::new();
-    for line in trust::footer(recording, views) {
-        text.push_str(&wrapped(&line, 100));
-        text.push('\n');
-    }
-    text
+    crate::footer::terminal(&trust::footer(recording, views), 100)
 }
 
 /// Check that the footer tells of drops, a ledger that doesn't close, blocks
@@ -313,7 +309,7 @@ fn footer_of_a_clean_run() {
 fn what_is_apart_is_per_packet_of_its_arm() {
     let recording = small();
     let udp_tx = class(&recording, 0, Direction::Tx);
-    let text = trust::footer(&recording, &[udp_tx]).join("\n");
+    let text = footer(&recording, &[udp_tx]);
     // 1,500 instructions in 300 packets.
     assert!(text.contains("per packet: other-task 5\n"), "{text}");
 }
@@ -346,7 +342,7 @@ fn nothing_measured() {
         let views = classes(&recording);
         assert!(views.is_empty());
         terminal::render(&recording, &views, &View::default());
-        terminal::summary(&views, 0);
+        crate::summary::summary(&views, 0);
         figures::render(&experiment(), &views);
         claims::render(&claims::judge(&experiment(), &views), 0);
         assert_eq!(functions::csv(&views, None).lines().count(), 1);
@@ -419,7 +415,7 @@ fn hostile_words_are_tamed_everywhere() {
     ];
     let views = classes(&recording);
     let mut text = terminal::render(&recording, &views, &View::default());
-    text += &terminal::summary(&views, 100);
+    text += &crate::summary::summary(&views, 100);
     text += &figures::render(&experiment, &views);
     text += &claims::render(&claims::judge(&experiment, &views), 100);
     text += &terminal::render(

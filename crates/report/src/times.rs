@@ -4,7 +4,6 @@
 
 pub mod analysis;
 pub mod costs;
-pub mod diff;
 mod gaps;
 pub mod json;
 pub mod markdown;

@@ -6,8 +6,8 @@ use netplumb_model::recording::{FunctionId, NodeId};
 
 use crate::analysis::{ClassView, has_ancestor};
 use crate::number::{counted, percent, printable};
+use crate::summary::label;
 use crate::table::{Column, Room, Table, Value};
-use crate::terminal::label;
 
 /// Deeper than any kernel stack; a recording from elsewhere can't make us recurse
 /// without end.

@@ -10,12 +10,13 @@ use netplumb_model::recording::{Recording, env};
 
 use crate::acting;
 use crate::analysis::{ClassView, NO_LAYER, other_work};
+use crate::footer::Note;
 use crate::number::{counted, per_packet, percent, printable, thousands};
 use crate::shape::{Shape, shape, varying};
 use crate::times;
 
-/// Lines for under a result. `classes` are those that were shown.
-pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
+/// Notes for under a result. `classes` are those that were shown.
+pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
     if shape(recording) == Shape::Times {
         return times::trust::footer(recording, &times::classes(recording));
     }
@@ -23,7 +24,6 @@ pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
         return varying::footer(recording, &quantity, classes);
     }
     let fact = |key: &str| printable(recording.environment.get(key).map_or("?", |v| v), 120);
-    let mut lines = Vec::new();
     let exact = if fact(env::QUICK) == "yes" {
         "instructions executed, quick mode (no instruction clock): within some tenths of a percent"
     } else {
@@ -33,71 +33,74 @@ pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<String> {
         true => "the kernel's and the command's own ",
         false => "kernel ",
     };
-    lines.push(format!(
-        "clock     {whose}{exact}; not time: no caches, no branch prediction, no contention"
-    ));
-    lines.push(format!(
-        "kernel    {} ({}), mitigations {}",
+    let kernel = format!(
+        "{} ({}), mitigations {}",
         levels(recording, "kernel").unwrap_or_else(|| fact(env::KERNEL)),
         printable(&fact(env::KERNEL_HASH), 12),
         levels(recording, "mitigations").unwrap_or_else(|| fact(env::MITIGATIONS))
-    ));
-    lines.push(format!(
-        "machine   QEMU {} TCG, -cpu {}, one vCPU; {}",
+    );
+    let machine = format!(
+        "QEMU {} TCG, -cpu {}, one vCPU; {}",
         fact(env::QEMU),
         fact(env::CPU),
         fact(env::REP)
-    ));
-    lines.push(match commands(recording) {
-        true => format!("runs      {}", thousands(recording.blocks.len() as u64)),
-        false => ledger(recording),
-    });
-    lines.push(blocks(classes));
-    lines.push(layers(classes, "instructions"));
+    );
+    let clock = format!("{whose}{exact}; not time: no caches, no branch prediction, no contention");
+    let mut notes = vec![
+        Note::new("clock", clock),
+        Note::new("kernel", kernel),
+        Note::new("machine", machine),
+        match commands(recording) {
+            true => Note::new("runs", thousands(recording.blocks.len() as u64)),
+            false => ledger(recording),
+        },
+        blocks(classes),
+        layers(classes, "instructions"),
+    ];
     if !commands(recording) {
-        lines.push(others(recording, classes));
+        notes.push(others(recording, classes));
     }
-    lines.extend(acting::footer(recording));
-    lines.extend(lost(
+    notes.extend(acting::footer(recording));
+    notes.extend(lost(
         recording,
         "none: every call and return was matched, every instruction placed",
     ));
-    lines
+    notes
 }
 
 /// How much of some classes is in no layer.
-fn layers(classes: &[ClassView<'_>], what: &str) -> String {
+fn layers(classes: &[ClassView<'_>], what: &str) -> Note {
     let whole: u64 = classes.iter().map(|c| c.total).sum();
     let unnamed: u64 = classes.iter().map(|c| c.layer_insns(NO_LAYER)).sum();
     let verb = if what.ends_with('s') { "are" } else { "is" };
-    format!(
-        "layers    {:.2}% of the {what} {verb} in no layer",
-        percent(unnamed, whole)
+    Note::new(
+        "layers",
+        format!(
+            "{:.2}% of the {what} {verb} in no layer",
+            percent(unnamed, whole)
+        ),
     )
 }
 
 /// What was lost, or that nothing was; and that the run was cut short, if it was.
-pub(crate) fn lost(recording: &Recording, nothing: &str) -> Vec<String> {
-    let mut lines: Vec<String> = (recording.all_losses())
+pub(crate) fn lost(recording: &Recording, nothing: &str) -> Vec<Note> {
+    let mut notes: Vec<Note> = (recording.all_losses())
         .map(|loss| {
-            format!(
-                "loss      {} {}: {}",
-                thousands(loss.count),
-                printable(&loss.cause, 80),
-                printable(&loss.meaning, 160)
-            )
+            let (cause, meaning) = (printable(&loss.cause, 80), printable(&loss.meaning, 160));
+            let text = format!("{} {cause}: {meaning}", thousands(loss.count));
+            Note::warning("loss", text)
         })
         .collect();
-    if lines.is_empty() {
-        lines.push(format!("loss      {nothing}"));
+    if notes.is_empty() {
+        notes.push(Note::new("loss", nothing));
     }
     if !recording.complete {
-        lines.push(
-            "torn      the run was cut short: what is here is whole blocks, others are missing"
-                .into(),
-        );
+        notes.push(Note::warning(
+            "cut short",
+            "the run did not finish: the blocks here are complete, others are missing",
+        ));
     }
-    lines
+    notes
 }
 
 /// Whether it is about commands, not packets.
@@ -106,7 +109,7 @@ fn commands(recording: &Recording) -> bool {
 }
 
 /// The levels of a knob in which arms differ; none if they don't.
-pub(crate) fn levels(recording: &Recording, knob: &str) -> Option<String> {
+fn levels(recording: &Recording, knob: &str) -> Option<String> {
     let mut levels: Vec<&str> = recording
         .arms
         .iter()
@@ -117,8 +120,20 @@ pub(crate) fn levels(recording: &Recording, knob: &str) -> Option<String> {
     (levels.len() > 1).then(|| format!("{}, by arm", printable(&levels.join(" and "), 120)))
 }
 
+/// The kernel and the lab.
+pub(crate) fn kernel(recording: &Recording) -> Note {
+    let fact = |key: &str| recording.environment.get(key).map(|v| printable(v, 120));
+    let of = |knob: &str, key: &str| levels(recording, knob).or_else(|| fact(key));
+    let mut text = of("kernel", env::KERNEL).unwrap_or("not known".into());
+    if let Some(mitigations) = of("mitigations", env::MITIGATIONS) {
+        text.push_str(&format!(", mitigations {mitigations}"));
+    }
+    let lab = fact(env::LAB).unwrap_or("vm".into());
+    Note::new("kernel", format!("{text}; lab {lab}"))
+}
+
 /// What became of the packets.
-pub(crate) fn ledger(recording: &Recording) -> String {
+pub(crate) fn ledger(recording: &Recording) -> Note {
     let offered: u64 = recording.blocks.iter().map(|b| b.ledger.offered).sum();
     let delivered: u64 = recording.blocks.iter().map(|b| b.ledger.delivered).sum();
     let mut dropped: BTreeMap<&str, u64> = BTreeMap::new();
@@ -133,7 +148,7 @@ pub(crate) fn ledger(recording: &Recording) -> String {
         .filter(|b| !b.ledger.closes())
         .count();
     let mut line = format!(
-        "packets   {} offered, {} delivered",
+        "{} offered, {} delivered",
         thousands(offered),
         thousands(delivered)
     );
@@ -150,10 +165,13 @@ pub(crate) fn ledger(recording: &Recording) -> String {
             counted(recording.blocks.len(), "block")
         ));
     }
-    line
+    Note {
+        warning: invalid > 0,
+        ..Note::new("packets", line)
+    }
 }
 
-fn blocks(classes: &[ClassView<'_>]) -> String {
+fn blocks(classes: &[ClassView<'_>]) -> Note {
     let mut differing = Vec::new();
     for class in classes {
         let (Some(low), Some(high)) = (class.by_block.iter().min(), class.by_block.iter().max())
@@ -182,20 +200,21 @@ fn blocks(classes: &[ClassView<'_>]) -> String {
     } else {
         format!("{least} to {most}")
     };
-    if differing.is_empty() {
-        format!("blocks    {count} of each class, every one with the same count")
+    let text = if differing.is_empty() {
+        format!("{count} of each class, every one with the same count")
     } else {
         format!(
-            "blocks    {count} of each class; per {} they range: {} (the kernel's own state moves on: \
-             a ring, a slab or random numbers refilled, a timer or a clock reading another)",
+            "{count} of each class; per {} they range: {} (the kernel's own state changes: a ring, a slab \
+             or random numbers are refilled, a timer expires, a clock is read at another value)",
             classes.first().map_or("packet", |c| c.class.proto.unit()),
             differing.join(", ")
         )
-    }
+    };
+    Note::new("blocks", text)
 }
 
-/// Work in the windows that is no packet's.
-fn others(recording: &Recording, classes: &[ClassView<'_>]) -> String {
+/// Work in the windows for no packet.
+fn others(recording: &Recording, classes: &[ClassView<'_>]) -> Note {
     let mut arms: Vec<usize> = classes.iter().map(|c| c.arm).collect();
     arms.sort_unstable();
     arms.dedup();
@@ -212,14 +231,17 @@ fn others(recording: &Recording, classes: &[ClassView<'_>]) -> String {
         .map(|b| b.ledger.offered)
         .sum();
     if sums.is_empty() {
-        return "apart     nothing else ran in the windows".into();
+        return Note::new("apart", "nothing else ran in the windows");
     }
     let parts: Vec<String> = sums
         .iter()
         .map(|(c, n)| format!("{c} {}", per_packet(*n, packets)))
         .collect();
-    format!(
-        "apart     in the windows, but no packet's work (timers, waiting, other tasks), per packet: {}",
-        parts.join(", ")
+    Note::new(
+        "apart",
+        format!(
+            "in the windows, but for no packet (timers, waiting, other tasks), per packet: {}",
+            parts.join(", ")
+        ),
     )
 }

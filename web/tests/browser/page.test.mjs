@@ -254,7 +254,7 @@ test("hostile names", async (t) => {
   ];
   const rows = evil.map((_, i) => i);
   const data = emptyPage({
-    title: evil.join(" "), question: evil[0], headline: evil, warnings: evil, trust: evil, unit: evil[0],
+    title: evil.join(" "), question: evil[0], headline: evil, warnings: evil, trust: evil.map((text) => ({ topic: text, text })), unit: evil[0],
     facts: evil.map((value) => ({ key: value, value, before: value })),
     claims: evil.map((value) => ({ says: value, verdict: value, because: value })),
     functions: evil.map((name) => ({ name, module: name, layer: name, was: name, source: name })),
@@ -557,7 +557,7 @@ test("times compared", async (t) => {
   assert.match(await text(page, ".warnings"), /^not interleaved: drift/);
   assert.match(await text(page, "#classes tbody tr"), /udp tx[\s\S]*slower/);
   const first = await text(page, "#verdicts tbody tr");
-  assert.match(first, /ip_output[\s\S]*network[\s\S]*400[\s\S]*601[\s\S]*slower[\s\S]*\+\d+\.\d% to \+\d+\.\d%[\s\S]*\u2192/);
+  assert.match(first, /ip_output[\s\S]*network[\s\S]*400[\s\S]*601[\s\S]*\+\d+\.\d% to \+\d+\.\d%[\s\S]*\u2192[\s\S]*slower/);
   const label = await page.locator("#verdicts svg.interval.more").first().getAttribute("aria-label");
   assert.match(label, /^\+\d+\.\d% to \+\d+\.\d%$/);
   // Calls are drawn, but what changed is told by verdicts.
@@ -569,7 +569,7 @@ test("times compared", async (t) => {
   assert.deepEqual(verdicts.filter((row) => row[1] !== "no difference seen").map((row) => row[0]), ["qdisc", "total"]);
   const both = await open(t, golden("clocks-diff"));
   assert.match(await text(both, "#verdicts"), /ip_finish_output2[\s\S]*udp_sendmsg/);
-  assert.match(await text(both, ".headline"), /Two clocks/);
+  assert.match(await text(both, ".headline"), /Two instruments/);
 });
 
 /** Check that pages of times are as wide as a phone, print in full, and hold hostile names. */
@@ -593,7 +593,7 @@ test("times on a phone, on paper, and hostile", async (t) => {
       group.times.notes = [evil];
       group.times.stages.forEach((stage) => Object.assign(stage, { name: evil, kind: evil }));
       group.times.functions.forEach((f) => Object.assign(f, { mechanism: evil }));
-      group.times.compared.forEach((row) => Object.assign(row, { name: evil, of: evil, verdict: evil }));
+      group.times.compared.forEach((row) => Object.assign(row, { name: evil, verdict: evil, cells: row.cells.map(() => ({ text: evil, value: null })) }));
     }
     data.functions.forEach((f) => Object.assign(f, { name: evil, layer: evil, module: evil }));
     for (const list of [data.timed.seen, data.timed.drops, data.timed.losses]) {

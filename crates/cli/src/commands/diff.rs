@@ -1,10 +1,8 @@
 //! `plumb diff`: compare two recordings, or the arms of one.
 
 mod args;
-mod costs;
-mod rates;
+mod show;
 mod side;
-mod times;
 
 use std::process::ExitCode;
 
@@ -13,7 +11,7 @@ use netplumb_model::recording::Recording;
 use netplumb_report::diff::Sides;
 use netplumb_report::diff::arms::{self, ArmPair, Pairs};
 use netplumb_report::printable;
-use netplumb_report::shape::{Shape, shape, varying};
+use netplumb_report::shape::{Shape, shape};
 
 use crate::exit::Usage;
 use crate::output::page;
@@ -175,15 +173,5 @@ fn compare_parts(
         args.proto.is_empty() || protos.iter().any(|p| args.proto.contains(p))
     };
     pairs.pairs.retain(asked);
-    let shapes = own_shapes(sides);
-    if shapes.contains(&Shape::Rates) {
-        return rates::compare(args, sides, &pairs);
-    }
-    let vary = [sides.before, sides.after]
-        .iter()
-        .any(|r| varying(r).is_some());
-    if vary || shapes.contains(&Shape::Times) {
-        return times::compare(args, sides, &pairs);
-    }
-    costs::compare(args, sides, &pairs)
+    show::compare(args, sides, &pairs)
 }

@@ -6,11 +6,10 @@ use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_report::analysis::{ClassView, classes};
-use netplumb_report::shape::varying;
 use netplumb_report::terminal::View;
 use netplumb_report::{
-    claims, conclusions, diff, figures, functions, json, lines, printable, scan, seeds, terminal,
-    times, tree, trust,
+    claims, conclusions, diff, figures, footer, functions, json, lines, printable, scan, seeds,
+    summary, terminal, tree, trust,
 };
 
 use super::focus::around;
@@ -139,10 +138,11 @@ fn tables(
     let compared = if scan.is_some() || !spread.is_empty() {
         String::new()
     } else {
-        match varying(recording) {
-            Some(_) => times::diff::of_arms(recording, &directions, columns),
-            None => diff::of_arms(recording, &directions, columns).map(|text| text + "\n"),
-        }
+        let text = diff::of_arms(recording, &directions, columns);
+        text.map(|text| {
+            text + "
+"
+        })
         .unwrap_or_default()
     };
     let asks = |e: &&Experiment| {
@@ -171,7 +171,7 @@ fn tables(
     match &scan {
         Some(scan) => out.push_str(&scan::render(scan, columns)),
         None => {
-            out.push_str(&terminal::summary(views, columns));
+            out.push_str(&summary::summary(views, columns));
             out.push('\n');
         }
     }
@@ -202,10 +202,8 @@ fn tables(
     out.push_str(&claims::render(&judged, columns));
     out.push_str(&conclusions::knobs(recording, columns));
     if !(view.tree || view.layer.is_some()) {
-        for line in trust::footer(recording, views) {
-            out.push_str(&terminal::wrapped(&line, columns));
-            out.push('\n');
-        }
+        let notes = trust::footer(recording, views);
+        out.push_str(&footer::terminal(&notes, columns));
     }
     out.push_str(&conclusions::render(
         experiment,

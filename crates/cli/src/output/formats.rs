@@ -65,7 +65,7 @@ pub(super) fn write(
         }
         Format::Svg => svg::render(recording, views, experiment, layer).into_bytes(),
         Format::Markdown if shape(recording) == Shape::Times => {
-            times::markdown::render(recording, times, view).into_bytes()
+            times::markdown::render(recording, times, experiment, view).into_bytes()
         }
         Format::Markdown => markdown::render(recording, views, experiment, view).into_bytes(),
         Format::OpenMetrics => times::openmetrics::render(recording, times).into_bytes(),

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
+use netplumb_report::diff;
 use netplumb_report::figures::sweeps;
 use netplumb_report::terminal::View;
-use netplumb_report::times::{TimedClass, as_costs, classes, csv, diff, json, terminal};
+use netplumb_report::times::{TimedClass, as_costs, classes, csv, json, terminal};
 use netplumb_report::{analysis, claims, conclusions, printable, tree};
 
 use super::focus::around;
@@ -51,7 +52,7 @@ pub(super) fn show(
         return Ok(ExitCode::SUCCESS);
     }
     let text = if args.json {
-        json::render(recording, &views)
+        json::render(recording, &views, experiment.as_ref())
     } else if args.csv {
         csv(&views, args.layer.as_deref())
     } else if let Some(name) = &args.focus {
@@ -59,7 +60,8 @@ pub(super) fn show(
             tree::render_focus(class, function, view.columns)
         })?
     } else {
-        let mut text = diff::of_arms(recording, directions, view.columns).unwrap_or_default();
+        let compared = diff::of_arms(recording, directions, view.columns);
+        let mut text = compared.map(|text| text + "\n").unwrap_or_default();
         text.push_str(&terminal::render(recording, &views, &view));
         if let Some(experiment) = &experiment {
             let judged = claims::judge_blocks(experiment, recording);

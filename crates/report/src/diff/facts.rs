@@ -1,12 +1,17 @@
-//! How two sides differ before anything is counted: clock, kernel, machine, what
-//! was sent. Said first, so that nobody takes one for the other.
+//! What must be known before two sides are compared: the differences of instrument, kernel and
+//! machine, of what was sent, and what is missing from either.
+
+use std::collections::BTreeSet;
 
 use netplumb_model::class::Link;
 use netplumb_model::recording::{Recording, env};
+use netplumb_model::timing::Mechanism;
 
 use super::arms::{ArmPair, differing};
-use super::{Diff, Sides};
-use crate::number::{counted, printable, thousands};
+use super::{Diff, Judge, Sides};
+use crate::number::{counted, printable};
+use crate::shape::{Shape, shape};
+use crate::times::instrument;
 
 /// One fact of two values.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -121,8 +126,49 @@ fn told_by_arms(recording: &Recording, knob: &str) -> bool {
     levels.any(|level| Some(level) != first)
 }
 
+/// Facts that only guests have.
+const OF_A_GUEST: [&str; 4] = ["quick mode", "QEMU", "CPU", "string instructions"];
+
 /// Everything in which the sides differ.
 pub fn differences(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
+    let mut all = of_machines_and_arms(sides, pairs);
+    let lab = |r: &Recording| r.environment.get(env::LAB).cloned().unwrap_or("vm".into());
+    let by = |r: &Recording| {
+        let used: BTreeSet<Mechanism> = r.attachments.iter().map(|a| a.mechanism).collect();
+        let words: Vec<&str> = used.into_iter().map(Mechanism::as_str).collect();
+        words.join(" and ")
+    };
+    let mut add = |what: &str, of: &dyn Fn(&Recording) -> String, means: &str| {
+        let (before, after) = (of(sides.before), of(sides.after));
+        if before != after {
+            all.push(Difference {
+                what: what.into(),
+                before,
+                after,
+                means: means.into(),
+            });
+        }
+    };
+    add("lab", &lab, "other packets on another machine");
+    if instrument(sides.before) == instrument(sides.after) {
+        add(
+            "probes",
+            &by,
+            "their overhead differs; it is subtracted, as far as it is known",
+        );
+    }
+    if lab(sides.before) != lab(sides.after) {
+        // What only guests have is part of the difference between labs.
+        let known = |side: &str| !side.is_empty() && side != "unknown";
+        let of_a_guest = |d: &Difference| {
+            OF_A_GUEST.contains(&d.what.as_str()) || d.what.ends_with("another build")
+        };
+        all.retain(|d| !of_a_guest(d) || known(&d.before) && known(&d.after));
+    }
+    all
+}
+
+fn of_machines_and_arms(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<Difference> {
     let mut all = Vec::new();
     let (before, after) = (sides.before, sides.after);
     for (key, what, means) in MACHINE {
@@ -202,93 +248,37 @@ pub(super) fn same_kernel(sides: Sides<'_>, pair: ArmPair) -> bool {
     hash(before) == hash(after) && release(before) == release(after)
 }
 
-/// The footer: what the figures are, and what is missing from them.
-pub fn trust(diff: &Diff<'_>) -> Vec<String> {
-    let sides = diff.sides;
-    let fact = |r: &Recording, key: &str| printable(r.environment.get(key).map_or("?", |v| v), 120);
-    let both = |key: &str| {
-        let (was, is) = (fact(sides.before, key), fact(sides.after, key));
-        if was == is {
-            is
-        } else {
-            format!("{was} → {is}")
-        }
+/// Whether all blocks of one arm were measured before any of the other.
+pub(super) fn apart(sides: Sides<'_>, pair: ArmPair) -> bool {
+    if !std::ptr::eq(sides.before, sides.after) {
+        return true;
+    }
+    let places = |arm: usize| {
+        let blocks = sides.before.blocks.iter().enumerate();
+        blocks.filter(move |(_, b)| b.arm as usize == arm)
     };
-    let quick = [sides.before, sides.after]
-        .iter()
-        .any(|r| fact(r, env::QUICK) == "yes");
-    let exact = match quick {
-        true => "kernel instructions executed, in quick mode within some tenths of a percent",
-        false => "kernel instructions executed, to the instruction",
+    let ends = |arm: usize| Some((places(arm).next()?.0, places(arm).next_back()?.0));
+    match (ends(pair.before), ends(pair.after)) {
+        (Some(a), Some(b)) => a.1 < b.0 || b.1 < a.0,
+        _ => true,
+    }
+}
+
+/// That the sides did not take turns, if they didn't.
+pub(super) fn not_interleaved(diff: &Diff<'_>) -> Option<String> {
+    let class = diff.classes.iter().find(|c| c.apart)?;
+    let which = match std::ptr::eq(diff.sides.before, diff.sides.after) {
+        true => match class.label.as_str() {
+            "" => "the two arms".to_string(),
+            label => format!("the two arms ({label})"),
+        },
+        false => "the two runs".into(),
     };
-    let mut lines = vec![
-        format!("clock     {exact}; not time: no caches, no branch prediction, no contention"),
-        format!(
-            "machine   QEMU {} TCG, -cpu {}, one vCPU; {}",
-            both(env::QEMU),
-            both(env::CPU),
-            both(env::REP)
-        ),
-    ];
-    let mut counts = std::collections::BTreeSet::new();
-    let (mut odd, mut varying) = (0, 0);
-    for class in &diff.classes {
-        for blocks in [&class.blocks_before, &class.blocks_after] {
-            counts.insert(blocks.blocks.len());
-            odd += blocks.odd.len();
-        }
-        varying += usize::from(!class.blocks_before.exact() || !class.blocks_after.exact());
-    }
-    let (least, most) = (counts.first().unwrap_or(&0), counts.last().unwrap_or(&0));
-    let mut blocks = match least == most {
-        true => format!("blocks    {most} a side"),
-        false => format!("blocks    {least} to {most} a side"),
-    };
-    if odd == 0 && varying == 0 {
-        blocks.push_str(", those of one side equal to the instruction");
-    }
-    if odd > 0 {
-        blocks.push_str(&format!(
-            "; {odd} left out, of something that happened once (the others of that side and class are \
-             equal to the instruction)"
-        ));
-    }
-    if varying > 0 {
-        blocks.push_str(&format!(
-            "; in {varying} of {} they differ, and no change within their range is called one",
-            counted(diff.classes.len(), "class")
-        ));
-    }
-    lines.push(blocks);
-    lines.push(
-        "sums      changes of functions, with those too small to tell, add up to that of the class"
-            .into(),
-    );
-    let same = std::ptr::eq(sides.before, sides.after);
-    let named = [(sides.before, "before"), (sides.after, "after")];
-    let mut lost = false;
-    for (recording, side) in named.iter().take(if same { 1 } else { 2 }) {
-        for loss in recording.all_losses() {
-            lost = true;
-            let of = if same {
-                String::new()
-            } else {
-                format!(" {side}")
-            };
-            lines.push(format!(
-                "loss     {of} {} {}: {}",
-                thousands(loss.count),
-                printable(&loss.cause, 80),
-                printable(&loss.meaning, 160)
-            ));
-        }
-    }
-    if !lost {
-        lines.push(
-            "loss      none: every call and return was matched, every instruction placed".into(),
-        );
-    }
-    lines
+    Some(format!(
+        "not interleaved: drift between {which} can't be told from a change; verdicts and intervals \
+         allow for as much drift as there was within them (arms of one run that take turns need no such \
+         allowance)"
+    ))
 }
 
 fn hash(recording: &Recording) -> String {
@@ -300,25 +290,24 @@ fn hash(recording: &Recording) -> String {
 }
 
 /// What must be known besides.
-pub fn warnings(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<String> {
+pub(super) fn warnings(judge: Judge, sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<String> {
     let mut warnings = Vec::new();
-    let same = std::ptr::eq(sides.before, sides.after);
-    let named = [
-        (sides.before, sides.before_name),
-        (sides.after, sides.after_name),
-    ];
-    for (recording, name) in named.iter().take(if same { 1 } else { 2 }) {
+    for (recording, name) in sides.recordings() {
         let name = printable(name, 120);
         if !recording.complete {
             warnings.push(format!(
-                "{name} is torn: its run was cut short, and blocks or arms are missing"
+                "{name} is incomplete: its run was cut short, and blocks or arms are missing"
             ));
         }
-        let open = recording
-            .blocks
-            .iter()
-            .filter(|b| !b.ledger.closes())
-            .count();
+        let corrected = recording.attachments.is_empty() || !recording.calibration.is_empty();
+        if shape(recording) == Shape::Times && !corrected {
+            warnings.push(format!(
+                "{name}: the probes' overhead was not measured, so nothing is corrected"
+            ));
+        }
+        let open = recording.blocks.iter().filter(|b| !b.ledger.closes());
+        // Of rates no such block counts.
+        let open = open.filter(|_| shape(recording) != Shape::Rates).count();
         if open > 0 {
             warnings.push(format!(
                 "{name} is invalid in {open} of {}: packets are missing without a cause",
@@ -326,14 +315,17 @@ pub fn warnings(sides: Sides<'_>, pairs: &[ArmPair]) -> Vec<String> {
             ));
         }
     }
+    if judge == Judge::Statistical {
+        return warnings;
+    }
     let usb = |r: &Recording, arm: usize| r.arms[arm].link == Link::UsbNet;
     if pairs
         .iter()
         .any(|p| usb(sides.before, p.before) || usb(sides.after, p.after))
     {
         warnings.push(
-            "over usb-net boots of the same differ by up to some percent, for its controller polls by \
-             the clock: a change is one if several recordings have it"
+            "over usb-net boots of the same system differ by up to some percent, since its controller \
+             polls by the clock: a change is one if several recordings have it"
                 .into(),
         );
     }

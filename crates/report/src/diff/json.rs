@@ -1,15 +1,21 @@
-//! A comparison as JSON, with everything that is known. docs/reference/json.md
-//! describes it for users.
+//! A comparison as JSON, with everything that is known: a document for each judge, and one of
+//! benches. docs/reference/json.md describes them for users.
 
 use std::collections::BTreeMap;
 
 use netplumb_model::experiment::Idle;
+use netplumb_model::recording::Recording;
 use serde::Serialize;
 
+use super::exact::Spread;
 use super::facts::Difference;
+use super::mixed::ClassBoth;
 use super::sentence::sentence;
-use super::{Change, ClassDiff, Diff, table};
-use crate::diff::exact::Spread;
+use super::terminal::is_bench;
+use super::trust::trust;
+use super::{Change, ClassDiff, Counted, Diff, Judge, Judged, table};
+use crate::footer::Note;
+use crate::number::json_text;
 use crate::table::Value;
 
 /// Version of the document.
@@ -25,6 +31,52 @@ struct Document<'a> {
     warnings: &'a [String],
     unpaired: &'a [String],
     classes: Vec<ClassOut<'a>>,
+    trust: Vec<Note>,
+}
+
+/// Of figures that vary.
+#[derive(Serialize)]
+struct Samples<'a> {
+    schema: u32,
+    before: &'a str,
+    after: &'a str,
+    differences: &'a [Difference],
+    warnings: &'a [String],
+    one_clock: bool,
+    times: Vec<SampleOut<'a>>,
+    side_by_side: &'a [ClassBoth],
+    unpaired: &'a [String],
+    trust: Vec<Note>,
+}
+
+#[derive(Serialize)]
+struct SampleOut<'a> {
+    class_before: String,
+    class_after: String,
+    label: &'a str,
+    sentence: String,
+    could_not_act: &'a [Idle],
+    per: &'static str,
+    unit: &'a str,
+    whole: Option<Value>,
+    functions: Vec<Value>,
+    stages: Vec<Value>,
+    too_small_to_rank: usize,
+    /// Whether the sides took turns.
+    interleaved: bool,
+    timed_on_one_side: &'a [String],
+}
+
+/// Of benches.
+#[derive(Serialize)]
+struct Rates<'a> {
+    schema: u32,
+    document: &'static str,
+    clock: &'static str,
+    differences: &'a [Difference],
+    warnings: &'a [String],
+    rates: Vec<Value>,
+    trust: Vec<Note>,
 }
 
 #[derive(Serialize)]
@@ -124,76 +176,117 @@ impl From<&Spread> for BlocksOut {
 
 /// The document, pretty-printed.
 pub fn render(diff: &Diff<'_>) -> String {
-    let side =
-        |name, recording: &'_ netplumb_model::recording::Recording| (name, recording.complete);
-    let (before, after) = (
-        side(diff.sides.before_name, diff.sides.before),
-        side(diff.sides.after_name, diff.sides.after),
-    );
-    let document = Document {
+    match diff.judge {
+        _ if is_bench(diff) => pretty(&Rates {
+            schema: SCHEMA,
+            document: "diff",
+            clock: "rates",
+            differences: &diff.differences,
+            warnings: &diff.warnings,
+            rates: table::wholes(diff).json(),
+            trust: trust(diff),
+        }),
+        Judge::Exact => exact(diff),
+        Judge::Statistical => pretty(&Samples {
+            schema: SCHEMA,
+            before: diff.sides.before_name,
+            after: diff.sides.after_name,
+            differences: &diff.differences,
+            warnings: &diff.warnings,
+            one_clock: diff.one_clock,
+            times: diff.classes.iter().map(|c| sample_out(diff, c)).collect(),
+            side_by_side: &diff.both,
+            unpaired: &diff.unpaired,
+            trust: trust(diff),
+        }),
+    }
+}
+
+fn pretty(document: &impl Serialize) -> String {
+    // Strings, numbers and lists: nothing in it that JSON could not hold.
+    json_text(serde_json::to_string_pretty(document).unwrap_or_default() + "\n")
+}
+
+fn exact(diff: &Diff<'_>) -> String {
+    fn side<'a>(name: &'a str, recording: &'a Recording) -> SideOut<'a> {
+        SideOut {
+            name,
+            complete: recording.complete,
+            environment: &recording.environment,
+        }
+    }
+    let classes = diff.classes.iter();
+    let classes = classes.filter_map(|c| Some(class_out(diff, c, c.counted.as_ref()?)));
+    pretty(&Document {
         schema: SCHEMA,
         document: "diff",
-        before: SideOut {
-            name: before.0,
-            complete: before.1,
-            environment: &diff.sides.before.environment,
-        },
-        after: SideOut {
-            name: after.0,
-            complete: after.1,
-            environment: &diff.sides.after.environment,
-        },
+        before: side(diff.sides.before_name, diff.sides.before),
+        after: side(diff.sides.after_name, diff.sides.after),
         differences: &diff.differences,
         warnings: &diff.warnings,
         unpaired: &diff.unpaired,
-        classes: diff.classes.iter().map(|c| class_out(diff, c)).collect(),
-    };
-    // Strings, numbers and lists: nothing in it that JSON could not hold.
-    crate::number::json_text(serde_json::to_string_pretty(&document).unwrap_or_default() + "\n")
+        classes: classes.collect(),
+        trust: trust(diff),
+    })
 }
 
-fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff) -> ClassOut<'a> {
+fn sample_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff) -> SampleOut<'a> {
+    SampleOut {
+        class_before: class.before.to_string(),
+        class_after: class.after.to_string(),
+        label: &class.label,
+        sentence: sentence(class),
+        could_not_act: &class.idle,
+        per: class.per,
+        unit: &class.unit,
+        whole: table::json(diff, class, class.whole()).pop(),
+        functions: table::json(diff, class, &class.functions),
+        stages: table::json(diff, class, &class.stages),
+        too_small_to_rank: class.small,
+        interleaved: !class.apart,
+        timed_on_one_side: &class.one_side,
+    }
+}
+
+/// Layers and contexts; the latter with their verdicts.
+fn parts(rows: &[super::Row], verdicts: bool) -> Vec<PartOut> {
+    let out = |row: &super::Row| match &row.judged {
+        Judged::Exactly(change, verdict) => Some(PartOut {
+            name: row.name.clone(),
+            insns: change.into(),
+            verdict: verdicts.then_some(verdict.as_str()),
+        }),
+        Judged::Statistically(_) => None,
+    };
+    rows.iter().filter_map(out).collect()
+}
+
+fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff, counted: &'a Counted) -> ClassOut<'a> {
     let name = |id: u32| diff.functions.joints[id as usize].name.as_str();
     ClassOut {
         class: class.after.to_string(),
         class_before: class.before.to_string(),
         arm: &diff.sides.after.arms[class.arms.after].name,
         arm_before: &diff.sides.before.arms[class.arms.before].name,
-        sentence: sentence(diff, class),
+        sentence: sentence(class),
         could_not_act: &class.idle,
-        verdict: class.verdict.as_str(),
-        verdict_detail: class.verdict.key(),
+        verdict: counted.verdict.as_str(),
+        verdict_detail: counted.verdict.key(),
         packets: Both {
-            before: class.total.before.packets,
-            after: class.total.after.packets,
+            before: counted.total.before.packets,
+            after: counted.total.after.packets,
         },
-        insns: (&class.total).into(),
-        certain_change_per_packet: class.certain.value(),
-        smallest_change_seen_per_packet: class.blind(),
+        insns: (&counted.total).into(),
+        certain_change_per_packet: counted.certain.value(),
+        smallest_change_seen_per_packet: counted.blind(),
         blocks: Both {
-            before: (&class.blocks_before).into(),
-            after: (&class.blocks_after).into(),
+            before: (&counted.blocks[0]).into(),
+            after: (&counted.blocks[1]).into(),
         },
-        contexts: class
-            .contexts
-            .iter()
-            .map(|(context, change, verdict)| PartOut {
-                name: context.to_string(),
-                insns: change.into(),
-                verdict: Some(verdict.as_str()),
-            })
-            .collect(),
-        layers: class
-            .layers
-            .iter()
-            .map(|(layer, change)| PartOut {
-                name: layer.clone(),
-                insns: change.into(),
-                verdict: None,
-            })
-            .collect(),
-        functions: table::json(diff, class),
-        moves: class
+        contexts: parts(&class.contexts, true),
+        layers: parts(&class.layers, false),
+        functions: table::json(diff, class, &class.functions),
+        moves: counted
             .moves
             .iter()
             .map(|m| MoveOut {
@@ -203,7 +296,7 @@ fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff) -> ClassOut<'a> {
                 why: &m.why,
             })
             .collect(),
-        calls_changed: class
+        calls_changed: counted
             .branches
             .iter()
             .map(|b| BranchOut {

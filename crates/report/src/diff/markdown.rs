@@ -1,100 +1,121 @@
-//! A comparison as Markdown, for a patch's cover letter or a comment: the
-//! sentences, one small table, and the rest folded away.
+//! A comparison as Markdown, for a patch's cover letter or a comment: the sentences, one small
+//! table, and the rest folded away.
 
-use super::facts::trust;
-use super::sentence::{Style, figure, sentence_in};
-use super::terminal::notes_in;
-use super::{ClassDiff, Diff, table};
+use super::sentence::{Style, figure, html, sentence_in, subject, words};
+use super::terminal::{is_bench, left_out, notes, two_clocks};
+use super::trust::trust;
+use super::{ClassDiff, Diff, Row, mixed, table};
+use crate::footer;
+use crate::text::{code, prose};
 
-/// Functions in the table that is not folded away, over all classes.
+/// Rows in the table that is not folded away, over all classes.
 const FEW: usize = 5;
+/// Letters of a sentence.
+const TEXT: usize = 600;
 
-/// The whole; of functions, `top` for each class, 0 for all.
+/// All of it; of functions, `top` for each class, 0 for all.
 pub fn render(diff: &Diff<'_>, top: usize) -> String {
-    let style = Style::Markdown;
-    let [was, is] = [diff.sides.before_name, diff.sides.after_name].map(|n| style.text(n, 200));
+    let [was, is] = [diff.sides.before_name, diff.sides.after_name].map(|n| prose(n, 200));
+    let what = match diff.classes.first() {
+        Some(class) if class.counted.is_some() => "Instructions per packet".into(),
+        Some(class) if class.unit != "ns" => prose(&class.unit, 40),
+        _ => "Nanoseconds".into(),
+    };
     let mut out = match was == is {
-        true => format!("### Instructions per packet: the arms of {is}\n\n"),
-        false => format!("### Instructions per packet: {was} → {is}\n\n"),
+        true => format!("### {what}: the arms of {is}\n\n"),
+        false => format!("### {what}: {was} → {is}\n\n"),
     };
     for difference in &diff.differences {
-        out.push_str(&format!(
-            "- differs: {}\n",
-            style.text(&difference.to_string(), 400)
-        ));
+        let text = prose(&difference.to_string(), TEXT);
+        out.push_str(&format!("- differs: {text}\n"));
     }
     for warning in &diff.warnings {
-        out.push_str(&format!("- **beware**: {}\n", style.text(warning, 400)));
+        out.push_str(&format!("- **beware**: {}\n", prose(warning, TEXT)));
     }
     if !(diff.differences.is_empty() && diff.warnings.is_empty()) {
         out.push('\n');
     }
-    for class in &diff.classes {
-        out.push_str(&format!("- {}\n", sentence_in(diff, class, style)));
+    if let Some(text) = two_clocks(diff) {
+        out.push_str(&format!("- {text}\n"));
+    }
+    for class in diff.classes.iter().filter(|_| !is_bench(diff)) {
+        out.push_str(&format!("- {}\n", sentence_in(class, Style::Markdown)));
     }
     for one in &diff.unpaired {
-        out.push_str(&format!("- {}\n", style.text(one, 400)));
+        out.push_str(&format!("- {}\n", prose(one, TEXT)));
     }
-    out.push('\n');
-    out.push_str(&few(diff));
-    for class in &diff.classes {
-        if class.changed().next().is_some() {
-            out.push_str(&details(diff, class, top));
+    if !is_bench(diff) {
+        out.push('\n');
+    } else {
+        table::wholes(diff).markdown(&mut out);
+    }
+    few(diff, &mut out);
+    for class in &diff.both {
+        let words = words(class.class);
+        out.push_str(&format!("**{words}**, per {}\n\n", class.per));
+        mixed::table(class, top).markdown(&mut out);
+    }
+    for class in diff.classes.iter().filter(|_| !is_bench(diff)) {
+        if class.counted.is_none() || !class.changed().is_empty() {
+            details(diff, class, top, &mut out);
         }
     }
     out.push_str("<details><summary>How it was measured</summary>\n\n");
-    for line in trust(diff) {
-        out.push_str(&item(&style.text(&line, 600)));
-    }
+    out.push_str(&footer::markdown(&trust(diff)));
     out.push_str("\n</details>\n");
     out
 }
 
-/// A line of which the first word is what it is about.
-fn item(line: &str) -> String {
-    match line.split_once(' ') {
-        Some((word, rest)) if !word.is_empty() => format!("- **{word}** {}\n", rest.trim_start()),
-        _ => format!("- {}\n", line.trim_start()),
-    }
-}
-
 /// The largest changes of all classes.
-fn few(diff: &Diff<'_>) -> String {
-    let mut all: Vec<_> = diff
-        .classes
-        .iter()
-        .flat_map(|c| c.changed().map(move |f| (c, f)))
-        .collect();
+fn few(diff: &Diff<'_>, out: &mut String) {
+    let changed = |c| ClassDiff::changed(c).into_iter().map(move |r| (c, r));
+    let mut all: Vec<(&ClassDiff, &Row)> = diff.classes.iter().flat_map(changed).collect();
     if all.is_empty() {
-        return String::new();
+        return;
     }
-    let size = |d: super::Delta| d.value().abs();
-    all.sort_by(|a, b| size(b.1.self_insns.delta()).total_cmp(&size(a.1.self_insns.delta())));
-    let mut out = String::new();
-    table::markdown_of_classes(diff, all.iter().copied().take(FEW), &mut out);
+    all.sort_by(|a, b| b.1.delta().abs().total_cmp(&a.1.delta().abs()));
+    table::markdown_of_classes(diff, all.iter().copied().take(FEW), out);
     if all.len() > FEW {
         out.push_str(&format!("{} more changed, by less.\n\n", all.len() - FEW));
     }
-    out
 }
 
-fn details(diff: &Diff<'_>, class: &ClassDiff, top: usize) -> String {
-    let style = Style::Markdown;
-    let mut out = format!(
-        "<details><summary>{}: {} to {}</summary>\n\n",
-        // Not Markdown in here, but HTML.
-        style.html(&super::sentence::subject(class)),
-        figure(class.total.before),
-        figure(class.total.after)
-    );
-    table::markdown(diff, class, top, &mut out);
-    let notes = notes_in(diff, class, None, top == 0, style);
+fn details(diff: &Diff<'_>, class: &ClassDiff, top: usize, out: &mut String) {
+    // Not Markdown in here, but HTML.
+    let heading = html(&subject(class));
+    let figures = match &class.counted {
+        Some(counted) => format!(
+            ": {} to {}",
+            figure(counted.total.before),
+            figure(counted.total.after)
+        ),
+        None => format!(", {} per {}", html(&class.unit), class.per),
+    };
+    out.push_str(&format!(
+        "<details><summary>{heading}{figures}</summary>\n\n"
+    ));
+    if !class.stages.is_empty() {
+        table::stages(diff, class).markdown(out);
+    }
+    if !class.functions.is_empty() {
+        let (table, left) = table::functions(diff, class, None, top);
+        table.markdown(out);
+        if left > 0 {
+            out.push_str(&format!("and {left} more functions\n\n"));
+        }
+    }
+    for text in left_out(class, &|name| code(name, 60)) {
+        out.push_str(&format!("{text}\n\n"));
+    }
+    let notes = notes(class, diff, None, top == 0, Style::Markdown);
     for note in &notes {
-        out.push_str(&item(note));
+        match note.topic {
+            "" => out.push_str(&format!("- {}\n", note.text)),
+            topic => out.push_str(&format!("- **{topic}** {}\n", note.text)),
+        }
     }
     if !notes.is_empty() {
         out.push('\n');
     }
     out.push_str("</details>\n\n");
-    out
 }

@@ -12,9 +12,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::exact::PerPacket;
 use super::functions::{Functions, JointId};
+use super::row::{Change, Counts, Verdict};
 use super::tree::{UnionNode, UnionTree};
-use super::{Change, FunctionChange};
 use crate::number::printable;
 
 /// Cost that moved.
@@ -61,7 +62,7 @@ const MOST_FUNCTIONS: usize = 200;
 pub(super) struct Scene<'a> {
     pub(super) functions: &'a Functions,
     pub(super) trees: &'a [UnionTree],
-    pub(super) changes: &'a [FunctionChange],
+    pub(super) changes: &'a [(Counts, Verdict)],
     /// Packets before and after.
     pub(super) packets: (u64, u64),
     /// Whether both sides ran the same kernel.
@@ -73,8 +74,9 @@ impl Scene<'_> {
         printable(&self.functions.joints[id as usize].name, 60)
     }
 
-    fn change(&self, id: JointId) -> Option<&FunctionChange> {
-        self.changes.iter().find(|c| c.function == id)
+    fn change(&self, id: JointId) -> Option<&Counts> {
+        let mut changes = self.changes.iter().map(|(counts, _)| counts);
+        changes.find(|c| c.function == id)
     }
 
     fn before(&self, sum: u64) -> f64 {
@@ -155,7 +157,7 @@ impl Scene<'_> {
             if (was - is).abs() > 0.01 * was.max(is) {
                 continue;
             }
-            let grew = change.self_insns.delta().value() * if inlined { 1.0 } else { -1.0 };
+            let grew = change.own.delta().value() * if inlined { 1.0 } else { -1.0 };
             let fits = |own: f64, calls: f64| {
                 let least = (own * (1.0 - INLINED_WITHIN) - CALL_INSNS * calls).max(0.3 * own);
                 own >= LEAST_INSNS && grew >= least && grew <= own * (1.0 + INLINED_WITHIN)
@@ -210,11 +212,12 @@ impl Scene<'_> {
         let callers = self.callers();
         let none = BTreeSet::new();
         let callers_of = |id: JointId| callers.get(&id).unwrap_or(&none);
-        let size = |c: &FunctionChange| c.self_insns.delta().value();
-        let looked_at: Vec<&FunctionChange> = self
+        let size = |c: &Counts| c.own.delta().value();
+        let looked_at: Vec<&Counts> = self
             .changes
             .iter()
-            .filter(|c| c.verdict.differs() && !told.contains(&c.function))
+            .filter(|(c, verdict)| verdict.differs() && !told.contains(&c.function))
+            .map(|(counts, _)| counts)
             .filter(|c| size(c).abs() >= LEAST_INSNS)
             .take(MOST_FUNCTIONS)
             .collect();
@@ -233,7 +236,7 @@ impl Scene<'_> {
                 above.extend(callers_of(b).contains(&a).then_some(a));
                 above.extend(callers_of(a).contains(&b).then_some(b));
                 let kept = above.into_iter().find_map(|id| {
-                    let inclusive = self.change(id)?.inclusive_insns;
+                    let inclusive = self.change(id)?.inclusive;
                     (inclusive.delta().value().abs() <= KEPT_WITHIN * amount)
                         .then_some((id, inclusive))
                 });
@@ -313,11 +316,11 @@ impl Scene<'_> {
             }
         }
         let change = |sum: u64, after: bool| Change {
-            before: super::PerPacket {
+            before: PerPacket {
                 sum: if after { 0 } else { sum },
                 packets: self.packets.0,
             },
-            after: super::PerPacket {
+            after: PerPacket {
                 sum: if after { sum } else { 0 },
                 packets: self.packets.1,
             },

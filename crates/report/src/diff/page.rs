@@ -1,71 +1,155 @@
-//! A comparison as the page's data: one tree of the union for each context.
+//! A comparison as the page's data: one tree of the union for each context, and every row with
+//! its verdict where blocks are a sample.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use netplumb_model::recording::env;
+use netplumb_model::recording::{Recording, env};
 
-use super::facts::trust;
-use super::sentence::sentence;
+use super::arms::Pairs;
+use super::sentence::{sentence, words};
+use super::terminal::{left_out, two_clocks};
 use super::tree::{UnionNode, UnionTree};
-use super::{ClassDiff, Diff};
+use super::trust::trust;
+use super::{ClassDiff, Diff, Judge, Row, Sides, compare_by, mixed, table};
+use crate::footer::Note;
+use crate::interval;
 use crate::lines;
 use crate::number::printable;
-use crate::page::{Fact, Page, PageClass, PageFunction, PageMove, PageTree, SCHEMA};
+use crate::page::{
+    Fact, Page, PageBoth, PageCell, PageClass, PageCompared, PageFunction, PageMove, PageTimed,
+    PageTimes, PageTree, SCHEMA,
+};
+use crate::shape::{Shape, shape};
+use crate::times::as_costs;
 
 /// What the page is given.
 pub fn page(diff: &Diff<'_>) -> Page {
-    let (before, after) = (diff.sides.before, diff.sides.after);
+    match diff.judge {
+        Judge::Exact => with_trees(diff, diff),
+        Judge::Statistical => of_samples(diff),
+    }
+}
+
+/// Of figures that vary. The trees are subtracted as those of instructions are; the verdicts are
+/// those of the blocks.
+fn of_samples(diff: &Diff<'_>) -> Page {
+    let costs = |recording| match shape(recording) {
+        Shape::Times => Cow::Owned(as_costs(recording)),
+        Shape::Costs | Shape::Rates => Cow::Borrowed(recording),
+    };
+    let (before, after) = (costs(diff.sides.before), costs(diff.sides.after));
+    let same = std::ptr::eq(diff.sides.before, diff.sides.after);
+    let sides = Sides {
+        before: &before,
+        after: if same { &before } else { &after },
+        ..diff.sides
+    };
+    let mut pairs = Pairs::default();
+    for class in &diff.classes {
+        if !pairs.pairs.contains(&class.arms) {
+            pairs.pairs.push(class.arms);
+        }
+    }
+    let trees = compare_by(Judge::Exact, sides, &pairs, &[]);
+    let mut page = with_trees(diff, &trees);
+    page.unit = diff.classes.first().map_or("ns".into(), |c| c.unit.clone());
+    // When each began, and how long attaching took, is no difference of the sides.
+    for fact in &mut page.facts {
+        if fact.key == env::STARTED || fact.key.starts_with("probes.attach") {
+            fact.before = None;
+        }
+    }
+    if let Some(text) = two_clocks(diff) {
+        page.headline.insert(0, text.into());
+    }
+    page.classes.extend(diff.both.iter().map(|both| {
+        let table = mixed::table(both, 0);
+        let rows = both.functions.iter().zip(table.page_rows());
+        let row = |(f, cells): (&super::mixed::Both, _)| PageBoth {
+            name: f.name.clone(),
+            insns: f.self_insns,
+            ns: f.self_ns,
+            cells,
+        };
+        PageClass {
+            class: both.class.to_string(),
+            per: both.per.into(),
+            sentence: format!("{}: what both instruments saw", words(both.class)),
+            times: Some(PageTimes {
+                both: rows.map(row).collect(),
+                columns: table.page_columns(),
+                ..PageTimes::default()
+            }),
+            ..PageClass::default()
+        }
+    }));
+    if page.classes.iter().any(|c| !c.contexts.is_empty()) {
+        page.trust.push(Note::new(
+            "trees",
+            "layers, contexts and graphs are means of all blocks, without a verdict; negative own time is drawn \
+             as zero",
+        ));
+    }
+    page.timed = Some(PageTimed::default());
+    page
+}
+
+/// Everything, with the trees of a comparison that counted.
+fn with_trees(diff: &Diff<'_>, trees: &Diff<'_>) -> Page {
+    let (before, after) = (trees.sides.before, trees.sides.after);
     let unit = after.environment.get(env::UNIT);
-    let mut headline: Vec<String> = diff.classes.iter().map(|c| sentence(diff, c)).collect();
+    let mut headline: Vec<String> = diff.classes.iter().map(sentence).collect();
     headline.extend(diff.unpaired.iter().cloned());
     let mut warnings: Vec<String> = diff.differences.iter().map(ToString::to_string).collect();
     warnings.extend(diff.warnings.iter().cloned());
     let [was, is] = [diff.sides.before_name, diff.sides.after_name].map(|n| printable(n, 200));
-    let (functions, numbers) = functions(diff);
+    let (functions, numbers) = functions(trees);
+    let of = |class: &ClassDiff| {
+        let same =
+            |c: &&ClassDiff| (c.arms, c.before, c.after) == (class.arms, class.before, class.after);
+        // Sums of windows of unlike length can't be subtracted.
+        trees
+            .classes
+            .iter()
+            .find(same)
+            .filter(|_| class.per != "call")
+    };
+    let classes = diff.classes.iter();
     Page {
         schema: SCHEMA,
         diff: true,
-        title: if was == is {
-            format!("The arms of {is}")
-        } else {
-            format!("{was} → {is}")
+        title: match was == is {
+            true => format!("The arms of {is}"),
+            false => format!("{was} → {is}"),
         },
         question: "What changed?".into(),
         headline,
         warnings,
         unit: unit.cloned().unwrap_or_else(|| "instructions".into()),
-        facts: after
-            .environment
-            .keys()
-            .chain(
-                before
-                    .environment
-                    .keys()
-                    .filter(|k| !after.environment.contains_key(*k)),
-            )
-            .map(|key| {
-                let was = before.environment.get(key);
-                let is = after.environment.get(key);
-                let none = || "(not recorded)".to_string();
-                Fact {
-                    key: key.clone(),
-                    value: is.cloned().unwrap_or_else(none),
-                    before: (was != is).then(|| was.cloned().unwrap_or_else(none)),
-                }
-            })
-            .collect(),
+        facts: facts(before, after),
         trust: trust(diff),
-        claims: Vec::new(),
-        figures: Vec::new(),
         functions,
-        classes: diff
-            .classes
-            .iter()
-            .map(|c| class(diff, c, &numbers))
-            .collect(),
-        timed: None,
-        bench: None,
+        classes: classes.map(|c| class(diff, c, of(c), &numbers)).collect(),
+        ..Page::default()
     }
+}
+
+/// What either side notes of itself.
+fn facts(before: &Recording, after: &Recording) -> Vec<Fact> {
+    let gone = before.environment.keys();
+    let gone = gone.filter(|k| !after.environment.contains_key(*k));
+    let fact = |key: &String| {
+        let was = before.environment.get(key);
+        let is = after.environment.get(key);
+        let none = || "(not recorded)".to_string();
+        Fact {
+            key: key.clone(),
+            value: is.cloned().unwrap_or_else(none),
+            before: (was != is).then(|| was.cloned().unwrap_or_else(none)),
+        }
+    };
+    after.environment.keys().chain(gone).map(fact).collect()
 }
 
 /// The functions of all pairs of arms, each once, and the number there of each joint.
@@ -98,26 +182,34 @@ fn functions(diff: &Diff<'_>) -> (Vec<PageFunction>, Vec<u32>) {
     (functions, numbers)
 }
 
-fn class(diff: &Diff<'_>, class: &ClassDiff, numbers: &[u32]) -> PageClass {
+fn class(
+    diff: &Diff<'_>,
+    class: &ClassDiff,
+    counted: Option<&ClassDiff>,
+    numbers: &[u32],
+) -> PageClass {
     let was = &diff.sides.before.arms[class.arms.before].name;
     let is = &diff.sides.after.arms[class.arms.after].name;
+    let total = counted.and_then(|c| c.counted.as_ref()).map(|c| c.total);
+    let moves = class.counted.iter().flat_map(|c| &c.moves);
     PageClass {
-        arm: if was == is {
-            is.clone()
-        } else {
-            format!("{was} → {is}")
-        },
+        arm: printable(
+            &match was == is {
+                true => is.clone(),
+                false => format!("{was} → {is}"),
+            },
+            200,
+        ),
         class: class.class(),
-        per: class.after.proto.unit().into(),
-        sentence: sentence(diff, class),
+        per: class.per.into(),
+        sentence: sentence(class),
         could_not_act: class.idle.iter().map(ToString::to_string).collect(),
-        packets: class.total.after.packets,
-        packets_before: class.total.before.packets,
-        contexts: class.trees.iter().map(|t| tree(t, numbers)).collect(),
-        published: None,
-        moves: class
-            .moves
-            .iter()
+        packets: total.map_or(0, |t| t.after.packets),
+        packets_before: total.map_or(0, |t| t.before.packets),
+        contexts: counted.map_or_else(Vec::new, |c| {
+            c.trees.iter().map(|t| tree(t, numbers)).collect()
+        }),
+        moves: moves
             .map(|m| PageMove {
                 from: numbers[m.from as usize],
                 to: numbers[m.to as usize],
@@ -125,7 +217,57 @@ fn class(diff: &Diff<'_>, class: &ClassDiff, numbers: &[u32]) -> PageClass {
                 why: m.why.clone(),
             })
             .collect(),
+        times: class.counted.is_none().then(|| compared(diff, class)),
         ..PageClass::default()
+    }
+}
+
+fn compared(diff: &Diff<'_>, class: &ClassDiff) -> PageTimes {
+    let mut notes = left_out(class, &|name| name.into());
+    let judged = class
+        .rows()
+        .filter_map(|r| Some((r.name.as_str(), r.judged.statistically()?)));
+    notes.extend(interval::noise(judged, class.apart));
+    let rows: Vec<&Row> = class.rows().collect();
+    let table = table::rows(diff, class, ("function", "layer"), &rows);
+    let whole = class.way.iter().len() + class.total.iter().len();
+    let kind = |n: usize| match n {
+        n if n < whole => "whole",
+        n if n < whole + class.stages.len() => "stage",
+        _ => "function",
+    };
+    let cells = (0..).zip(&rows).zip(table.page_rows());
+    PageTimes {
+        compared: cells
+            .map(|((n, r), cells)| row(kind(n), r, cells))
+            .collect(),
+        columns: table.page_columns(),
+        stage_columns: table::rows(diff, class, ("stage", "kind"), &[]).page_columns(),
+        notes,
+        ..PageTimes::default()
+    }
+}
+
+fn row(what: &str, row: &Row, cells: Vec<PageCell>) -> PageCompared {
+    let sample = row.judged.statistically();
+    let finite = |value: f64| if value.is_finite() { value } else { 0.0 };
+    PageCompared {
+        what: what.into(),
+        name: printable(&row.name, 500),
+        before_ns: finite(row.judged.before()),
+        after_ns: finite(row.judged.after()),
+        ratio: sample
+            .and_then(|s| s.ratio)
+            .map(|r| [r.value, r.low, r.high])
+            .filter(|r| r.iter().all(|v| v.is_finite())),
+        verdict: row.judged.as_str().into(),
+        way: match (row.judged.differs(), row.judged.is_worse()) {
+            (false, _) => "",
+            (true, false) => "less",
+            (true, true) => "more",
+        }
+        .into(),
+        cells,
     }
 }
 

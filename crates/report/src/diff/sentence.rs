@@ -3,12 +3,17 @@
 use netplumb_model::class::{Class, Direction, Proto};
 use netplumb_model::recording::Recording;
 
-use super::exact::Delta;
+use netplumb_stats::judge::{self, MIN_BLOCKS};
+
+use super::exact::{Delta, PerPacket};
 use super::side::Side;
-use super::{Change, ClassDiff, Diff, FunctionChange, Verdict};
+use super::{Change, ClassDiff, Counted, Counts, Row, Verdict};
 use crate::acting;
 use crate::analysis::NO_LAYER;
+use crate::interval;
 use crate::number::{counted, per_packet, printable, thousands};
+use crate::text::{code, prose};
+use crate::times::{ns, ns_range, rounded};
 
 /// How names stand in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,46 +27,28 @@ pub enum Style {
 impl Style {
     /// A function's name.
     pub fn name(self, name: &str) -> String {
-        let name = printable(name, NAME_LIMIT);
         match self {
-            Style::Plain => name,
-            // In a table a bar ends a cell, in code too.
-            Style::Markdown => format!("`{}`", name.replace('`', "'").replace('|', "\\|")),
+            Style::Plain => printable(name, NAME_LIMIT),
+            Style::Markdown => code(name, NAME_LIMIT),
         }
     }
 
     /// Other text.
     pub fn text(self, text: &str, limit: usize) -> String {
-        let text = printable(text, limit);
         match self {
-            Style::Plain => text,
-            Style::Markdown => text
-                .chars()
-                .flat_map(|c| {
-                    // A backslash before these has them stand for themselves; an @
-                    // or a # would become a link, which an empty comment prevents.
-                    let escape = "\\`*_{}[]<>|~&".contains(c);
-                    let link = "@#".contains(c);
-                    let before = if escape { "\\" } else { "" };
-                    let after = if link { "<!-- -->" } else { "" };
-                    before
-                        .chars()
-                        .chain([c])
-                        .chain(after.chars())
-                        .collect::<Vec<_>>()
-                })
-                .collect(),
+            Style::Plain => printable(text, limit),
+            Style::Markdown => prose(text, limit),
         }
     }
+}
 
-    /// Text in HTML.
-    pub fn html(self, text: &str) -> String {
-        printable(text, 200)
-            .replace('&', "&amp;")
-            .replace('<', "&lt;")
-            .replace('>', "&gt;")
-            .replace('"', "&quot;")
-    }
+/// Text in HTML.
+pub(super) fn html(text: &str) -> String {
+    printable(text, 200)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 /// Names in a sentence are cut to this.
@@ -162,67 +149,169 @@ pub fn percent(change: &Change) -> String {
 }
 
 /// One side of a change.
-pub fn figure(side: super::PerPacket) -> String {
+pub fn figure(side: PerPacket) -> String {
     per_packet(side.sum, side.packets)
 }
 
-/// The class, after what tells its arms apart.
+/// The class, after what distinguishes its arms.
 pub fn subject(class: &ClassDiff) -> String {
+    if class.rates.is_some() {
+        return class.label.clone();
+    }
     let mut words = words(class.before);
     if class.before != class.after {
         words = format!("{words} → {}", self::words(class.after));
     }
     match class.label.as_str() {
         "" => words,
-        label => format!("{words} ({label})"),
+        label => format!("{words} ({})", printable(label, 200)),
     }
 }
 
 /// "UDP send: 6,277 to 6,161 instructions per packet, -116 (-1.8%), all of it in
-/// nft_do_chain".
-pub fn sentence(diff: &Diff<'_>, class: &ClassDiff) -> String {
-    sentence_in(diff, class, Style::Plain)
+/// nft_do_chain"; "UDP send: 1,002 to 1,181 ns per packet, slower by 17.9% (17.1% to 18.6%), most
+/// of it in ip_output".
+pub fn sentence(class: &ClassDiff) -> String {
+    sentence_in(class, Style::Plain)
 }
 
-/// The same, in a style; and what of the settings compared could not act.
-pub fn sentence_in(diff: &Diff<'_>, class: &ClassDiff, style: Style) -> String {
-    let idle = acting::told(&class.idle, class.idle_alone, class.verdict.differs());
-    format!("{}{}", outcome(diff, class, style), style.text(&idle, 600))
-}
-
-fn outcome(diff: &Diff<'_>, class: &ClassDiff, style: Style) -> String {
-    let (was, is) = (figure(class.total.before), figure(class.total.after));
-    let subject = style.text(&subject(class), 400);
-    let name = |f: &FunctionChange| style.name(&diff.functions.joints[f.function as usize].name);
-    let unit = class.after.proto.unit();
-    let figures = match was == is {
-        true => format!("{subject}: {is} instructions per {unit}"),
-        false => format!("{subject}: {was} to {is} instructions per {unit}"),
+/// The same, in a style; and which of the settings compared had no effect.
+pub fn sentence_in(class: &ClassDiff, style: Style) -> String {
+    let differs = class.whole().is_some_and(|whole| whole.judged.differs());
+    let idle = acting::told(&class.idle, class.idle_alone, differs);
+    let outcome = match &class.counted {
+        Some(counted) => of_counts(class, counted, style),
+        None => of_samples(class, style),
     };
-    let delta = class.total.delta();
-    let changed: Vec<&FunctionChange> = class.changed().collect();
-    if class.verdict.differs() && class.certain == delta {
+    format!("{outcome}{}", style.text(&idle, 600))
+}
+
+/// Both figures, with their unit.
+fn figures(class: &ClassDiff, judged: &judge::Judged) -> String {
+    match class.unit.as_str() {
+        "ns" => ns_range(judged.before, judged.after),
+        unit => format!(
+            "{} to {} {}",
+            rounded(judged.before),
+            rounded(judged.after),
+            printable(unit, 40)
+        ),
+    }
+}
+
+/// The first two of some rows.
+fn names(rows: &[&Row], style: Style) -> String {
+    let names: Vec<String> = rows.iter().take(2).map(|r| style.name(&r.name)).collect();
+    names.join(" and ")
+}
+
+/// A ratio as a change: +12.3%.
+pub(super) fn ratio_percent(ratio: f64) -> String {
+    if ratio.is_finite() {
+        format!("{:+.1}%", (ratio - 1.0) * 100.0)
+    } else {
+        "?".into()
+    }
+}
+
+/// Of figures that vary.
+fn of_samples(class: &ClassDiff, style: Style) -> String {
+    let subject = style.text(&subject(class), 400);
+    let changed = class.changed();
+    let Some((whole, judged)) = class
+        .whole()
+        .and_then(|w| Some((w, w.judged.statistically()?)))
+    else {
+        return match changed.len() {
+            0 => format!("{subject}: no function or stage differs per call, as far as can be seen"),
+            n => format!(
+                "{subject}: {n} differ per call, most of all {}",
+                names(&changed, style)
+            ),
+        };
+    };
+    let mut text = format!("{subject}: {} per {}, ", figures(class, judged), class.per);
+    match judged.verdict {
+        verdict @ (judge::Verdict::Faster | judge::Verdict::Slower) => {
+            text.push_str(verdict.as_str());
+            if let Some(ratio) = judged.ratio {
+                text.push_str(&format!(
+                    " by {} ({})",
+                    ratio_percent(ratio.value).trim_start_matches(['+', '-']),
+                    interval::told(ratio, ratio_percent)
+                ));
+            }
+            let alike: Vec<&Row> = (changed.into_iter())
+                .filter(|r| r.judged.key() == whole.judged.key())
+                .collect();
+            if !alike.is_empty() {
+                text.push_str(&format!(", most of it in {}", names(&alike, style)));
+            }
+        }
+        judge::Verdict::NoDifference => {
+            text.push_str("no difference seen");
+            if judged.is_blind() {
+                text.push_str(&format!(
+                    ", but noise may hide any change: {}",
+                    interval::remedy(class.apart)
+                ));
+            } else if let Some(smallest) = judged.smallest {
+                text.push_str(&format!(
+                    "; one of {:.1}% would have been",
+                    smallest * 100.0
+                ));
+            }
+            if !changed.is_empty() {
+                let n = changed.len();
+                text.push_str(&format!(
+                    "; but {n} of its parts differ{}, most of all {}",
+                    if n == 1 { "s" } else { "" },
+                    names(&changed, style)
+                ));
+            }
+        }
+        judge::Verdict::TooFew => {
+            text.push_str(&format!("no verdict: it needs {MIN_BLOCKS} blocks a side"))
+        }
+    }
+    text
+}
+
+/// Of figures that repeat exactly.
+fn of_counts(class: &ClassDiff, counted: &Counted, style: Style) -> String {
+    let (was, is) = (figure(counted.total.before), figure(counted.total.after));
+    let subject = style.text(&subject(class), 400);
+    let (unit, per) = (printable(&class.unit, 40), class.per);
+    let figures = match was == is {
+        true => format!("{subject}: {is} {unit} per {per}"),
+        false => format!("{subject}: {was} to {is} {unit} per {per}"),
+    };
+    let delta = counted.total.delta();
+    let changed: Vec<(&Counts, &Row)> =
+        class.counts().filter(|(_, r)| r.judged.differs()).collect();
+    let name = |row: &Row| style.name(&row.name);
+    if counted.verdict.differs() && counted.certain == delta {
         return format!(
             "{figures}, {} ({}){}",
             signed(&delta),
-            percent(&class.total),
+            percent(&counted.total),
             place(class, &delta, &changed, &name)
         );
     }
-    if class.verdict.differs() {
-        let parts = signed_parts(&delta, &[class.certain, delta.minus(&class.certain)]);
+    if counted.verdict.differs() {
+        let parts = signed_parts(&delta, &[counted.certain, delta.minus(&counted.certain)]);
         return format!(
             "{figures}, of which {}{}; the rest, {}, is within the spread of the blocks",
             parts[0],
-            place(class, &class.certain, &changed, &name),
+            place(class, &counted.certain, &changed, &name),
             parts[1]
         );
     }
     let mut text = format!("{figures}, no difference");
-    match class.verdict {
+    match counted.verdict {
         Verdict::WithinSpread => {
             text.push_str(" beyond the spread of the blocks");
-            if let Some(blind) = class.blind().filter(|b| *b >= 0.05) {
+            if let Some(blind) = counted.blind().filter(|b| *b >= 0.05) {
                 text.push_str(&format!(" (which hides up to {blind:.1})"));
             }
         }
@@ -240,7 +329,7 @@ fn outcome(diff: &Diff<'_>, class: &ClassDiff, style: Style) -> String {
         let names: Vec<String> = changed
             .iter()
             .take(2)
-            .map(|f| format!("{} {}", name(f), signed(&f.self_insns.delta())))
+            .map(|(f, row)| format!("{} {}", name(row), signed(&f.own.delta())))
             .collect();
         let more = match changed.len() {
             1 | 2 => String::new(),
@@ -255,14 +344,14 @@ fn outcome(diff: &Diff<'_>, class: &ClassDiff, style: Style) -> String {
 fn place(
     class: &ClassDiff,
     delta: &Delta,
-    changed: &[&FunctionChange],
-    name: &dyn Fn(&FunctionChange) -> String,
+    changed: &[(&Counts, &Row)],
+    name: &dyn Fn(&Row) -> String,
 ) -> String {
     let [first, rest @ ..] = changed else {
         return ", in no function by as much as an instruction in every packet".into();
     };
-    let first_name = name(first);
-    let of = |f: &FunctionChange| f.self_insns.delta();
+    let first_name = name(first.1);
+    let of = |(counts, _): &(&Counts, &Row)| counts.own.delta();
     if rest.is_empty() && of(first) == *delta {
         return format!(", all of it in {first_name}");
     }
@@ -284,13 +373,13 @@ fn place(
     if let [second, ..] = rest
         && most(of(first).plus(&of(second)))
     {
-        return format!(", most of it in {first_name} and {}", name(second));
+        return format!(", most of it in {first_name} and {}", name(second.1));
     }
     let count = counted(changed.len(), "function");
     let largest = format!("largest {first_name} {}", signed(&of(first)));
     if mixed {
         let part = |up: bool| {
-            let those = changed.iter().map(|f| of(f));
+            let those = changed.iter().map(of);
             let those: Vec<Delta> = those.filter(|d| (d.numerator > 0) == up).collect();
             let sum = those.iter().fold(delta.none(), |sum, d| sum.plus(d));
             (sum, those.len())
@@ -311,14 +400,24 @@ fn place(
     let layer = class
         .layers
         .first()
-        .filter(|(layer, change)| layer != NO_LAYER && most(change.delta()))
-        .map(|(layer, _)| format!(", mostly {}", printable(layer, 40)))
+        .filter(|row| row.name != NO_LAYER)
+        .filter(|row| row.judged.exactly().is_some_and(|c| most(c.delta())))
+        .map(|row| format!(", mostly {}", printable(&row.name, 40)))
         .unwrap_or_default();
     format!(", spread over {count}{layer} ({largest})")
 }
 
+/// "1,002 → 1,181"; "-" of a sum.
+pub(super) fn quantile(sides: super::BeforeAfter) -> String {
+    let told = |side: Option<f64>| side.map_or("-".into(), ns);
+    match sides {
+        [None, None] => "-".into(),
+        [was, is] => format!("{} → {}", told(was), told(is)),
+    }
+}
+
 /// Two figures that differ, with as many decimals as it takes to tell them apart.
-pub fn told_apart(one: super::PerPacket, other: super::PerPacket) -> (String, String) {
+pub fn told_apart(one: PerPacket, other: PerPacket) -> (String, String) {
     let plain = (figure(one), figure(other));
     if plain.0 != plain.1 {
         return plain;

@@ -1,19 +1,38 @@
 //! A comparison for a terminal: the sentences, then tables.
 
-use super::facts::{Difference, trust};
-use super::sentence::{Style, figure, sentence, signed, subject, told_apart};
-use super::{ClassDiff, Diff, Sides, Verdict, table};
-use crate::number::printable;
-use crate::terminal::{View, continued};
+use super::sentence::{Style, figure, sentence, signed, subject, told_apart, words};
+use super::trust::trust;
+use super::{ClassDiff, Counted, Diff, Judged, Verdict, mixed, table};
+use crate::footer::{self, Note};
+use crate::number::{plural, printable};
+use crate::table::Room;
+use crate::terminal::View;
+use crate::text::continued;
 
 /// Notes of one kind, unless all are asked for.
 const MANY_NOTES: usize = 4;
+/// Names of what only one side measured.
+const ONE_SIDED: usize = 6;
+/// Letters of a name where two instruments stand side by side.
+const NAME_LETTERS: usize = 40;
 
-/// The whole.
+/// All of it.
 pub fn render(diff: &Diff<'_>, view: &View) -> String {
     let mut out = head(diff, view.columns);
-    for class in &diff.classes {
-        if view.layer.is_none() && !class.verdict.differs() && class.changed().next().is_none() {
+    for class in &diff.both {
+        out.push_str(&format!("\n{}, per {}\n", words(class.class), class.per));
+        let table = mixed::table(class, view.top);
+        out.push_str(&table.terminal(Room::of(view.columns, NAME_LETTERS)));
+        let shown = if view.top == 0 { usize::MAX } else { view.top };
+        out.push_str(&more(class.functions.len().saturating_sub(shown)));
+    }
+    if is_bench(diff) {
+        out.push('\n');
+        out.push_str(&table::wholes(diff).terminal(table::room(diff, view)));
+    }
+    for class in diff.classes.iter().filter(|_| !is_bench(diff)) {
+        let differs = |c: &Counted| c.verdict.differs() || !class.changed().is_empty();
+        if view.layer.is_none() && class.counted.as_ref().is_some_and(|c| !differs(c)) {
             // The sentence said it all.
             continue;
         }
@@ -21,37 +40,43 @@ pub fn render(diff: &Diff<'_>, view: &View) -> String {
         out.push_str(&section(diff, class, view));
     }
     out.push('\n');
-    for line in trust(diff) {
-        out.push_str(&continued(&line, 10, view.columns));
-        out.push('\n');
-    }
+    out.push_str(&footer::terminal(&trust(diff), view.columns));
     out
 }
 
-/// What is said before any table: differences, and a sentence for each class.
-pub fn head(diff: &Diff<'_>, columns: usize) -> String {
-    let sentences = diff.classes.iter().map(|class| sentence(diff, class));
-    let said = sentences.chain(diff.unpaired.iter().cloned());
-    head_of(
-        diff.sides,
-        (&diff.differences, &diff.warnings),
-        said,
-        columns,
-    )
+/// Whether it is of arms of benches, which are all in one table.
+pub(super) fn is_bench(diff: &Diff<'_>) -> bool {
+    diff.classes.iter().any(|class| class.rates.is_some())
 }
 
-/// The same of any comparison.
-pub(crate) fn head_of(
-    sides: Sides<'_>,
-    (differences, warnings): (&[Difference], &[String]),
-    said: impl Iterator<Item = String>,
-    columns: usize,
-) -> String {
+fn more(functions: usize) -> String {
+    match functions {
+        0 => String::new(),
+        n => format!("  and {n} more {}\n", plural(n, "function")),
+    }
+}
+
+/// What can be said of sides that two instruments measured.
+pub(super) fn two_clocks(diff: &Diff<'_>) -> Option<&'static str> {
+    match (diff.one_clock, diff.both.is_empty()) {
+        (true, _) => None,
+        (_, true) => {
+            Some("Two instruments: no function is on both sides, and there is nothing to compare.")
+        }
+        (_, false) => {
+            Some("Two instruments: what both saw stands side by side, and there is no verdict.")
+        }
+    }
+}
+
+/// What stands before any table: differences, and a sentence for each class.
+pub fn head(diff: &Diff<'_>, columns: usize) -> String {
     let mut out = String::new();
     let mut line = |text: &str, indent: usize| {
         out.push_str(&continued(text, indent, columns));
         out.push('\n');
     };
+    let sides = diff.sides;
     let [was, is] = [sides.before_name, sides.after_name].map(|n| printable(n, 200));
     if was == is {
         line(&format!("arms of   {was}"), 10);
@@ -59,13 +84,20 @@ pub(crate) fn head_of(
         line(&format!("before    {was}"), 10);
         line(&format!("after     {is}"), 10);
     }
-    for difference in differences {
+    for difference in &diff.differences {
         line(&format!("differs   {difference}"), 10);
     }
-    for warning in warnings {
+    for warning in &diff.warnings {
         line(&format!("beware    {warning}"), 10);
     }
-    line("", 0);
+    let sentences = diff.classes.iter().filter(|_| !is_bench(diff));
+    let said: Vec<String> = (two_clocks(diff).map(String::from).into_iter())
+        .chain(sentences.map(sentence))
+        .chain(diff.unpaired.iter().cloned())
+        .collect();
+    if !said.is_empty() {
+        line("", 0);
+    }
     for text in said {
         line(&text, 2);
     }
@@ -74,91 +106,128 @@ pub(crate) fn head_of(
 
 fn section(diff: &Diff<'_>, class: &ClassDiff, view: &View) -> String {
     let mut out = format!("{}\n", subject(class));
-    let contexts: Vec<String> = class
-        .contexts
-        .iter()
-        .map(|(context, change, verdict)| match verdict {
-            Verdict::Equal => format!("{context} {}, equal", figure(change.after)),
-            _ => format!(
-                "{context} {} to {} ({})",
-                figure(change.before),
-                figure(change.after),
-                signed(&change.delta())
-            ),
-        })
-        .collect();
-    out.push_str(&continued(
-        &format!("  {}", contexts.join("; ")),
-        2,
-        view.columns,
-    ));
-    out.push('\n');
-    if view.layer.is_none() {
+    let line = |out: &mut String, text: &str, indent: usize| {
+        out.push_str(&continued(&format!("  {text}"), indent, view.columns));
         out.push('\n');
-        out.push_str(&table::layers(diff, class, view));
+    };
+    if !class.contexts.is_empty() {
+        line(&mut out, &contexts(class), 2);
     }
-    out.push('\n');
-    out.push_str(&table::terminal(diff, class, view));
-    let notes = notes(diff, class, view);
+    if view.layer.is_none() && class.counted.is_some() {
+        out.push('\n');
+        out.push_str(&table::layers(diff, class).terminal(Room::of(view.columns, 16)));
+    }
+    if view.layer.is_none() && !class.stages.is_empty() {
+        out.push_str(&table::stages(diff, class).terminal(table::room(diff, view)));
+    }
+    let layer = view.layer.as_deref();
+    let of_layer = |r: &super::Row| layer.is_none_or(|l| r.of == l);
+    if class.counted.is_some() || class.functions.iter().any(of_layer) {
+        if class.counted.is_some() {
+            out.push('\n');
+        }
+        let (table, left) = table::functions(diff, class, layer, view.top);
+        out.push_str(&table.terminal(table::room(diff, view)));
+        out.push_str(&more(left));
+    }
+    for text in left_out(class, &|name| name.into()) {
+        line(&mut out, &text, 2);
+    }
+    let notes = notes(class, diff, layer, view.top == 0, Style::Plain);
     if !notes.is_empty() {
         out.push('\n');
     }
     for note in notes {
-        out.push_str(&continued(&format!("  {note}"), 12, view.columns));
-        out.push('\n');
+        line(&mut out, &note.line(), 12);
     }
     out
 }
 
-/// What is behind the figures: moves, calls that came or went, names that are
-/// new, blocks that stand apart.
-fn notes(diff: &Diff<'_>, class: &ClassDiff, view: &View) -> Vec<String> {
-    notes_in(
-        diff,
-        class,
-        view.layer.as_deref(),
-        view.top == 0,
-        Style::Plain,
-    )
+/// The figures of each context.
+fn contexts(class: &ClassDiff) -> String {
+    let told = |row: &super::Row| match &row.judged {
+        Judged::Exactly(change, Verdict::Equal) => {
+            format!("{} {}, equal", row.name, figure(change.after))
+        }
+        Judged::Exactly(change, _) => format!(
+            "{} {} to {} ({})",
+            row.name,
+            figure(change.before),
+            figure(change.after),
+            signed(&change.delta())
+        ),
+        Judged::Statistically(_) => row.name.clone(),
+    };
+    let told: Vec<String> = class.contexts.iter().map(told).collect();
+    told.join("; ")
 }
 
-/// The same, in a style; of one layer only, and all of them or a few.
-pub(super) fn notes_in(
-    diff: &Diff<'_>,
+/// What is in no table.
+pub(super) fn left_out(class: &ClassDiff, name: &dyn Fn(&str) -> String) -> Vec<String> {
+    let mut out = Vec::new();
+    if class.small > 0 {
+        out.push(format!("{} too small to rank on both sides", class.small));
+    }
+    let names: Vec<String> = class
+        .one_side
+        .iter()
+        .take(ONE_SIDED)
+        .map(|n| name(n))
+        .collect();
+    if !names.is_empty() {
+        let more = match class.one_side.len() - names.len() {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        let names = names.join(", ");
+        out.push(format!(
+            "timed on one side only, in no figure here: {names}{more}"
+        ));
+    }
+    out
+}
+
+/// What is behind the figures: moves, calls that came or went, names that are new, blocks that
+/// stand apart. In a style; of one layer only, and all of them or a few.
+pub(super) fn notes(
     class: &ClassDiff,
+    diff: &Diff<'_>,
     layer: Option<&str>,
     all: bool,
     style: Style,
-) -> Vec<String> {
+) -> Vec<Note> {
+    let Some(counted) = &class.counted else {
+        return Vec::new();
+    };
     let joint = |id: u32| &diff.functions.joints[id as usize];
     let name = |id: u32| style.name(&joint(id).name);
     let shown = |id: u32| layer.is_none_or(|l| joint(id).layer == *l);
     let limit = if all { usize::MAX } else { MANY_NOTES };
     let mut notes = Vec::new();
-    let mut several = |all: Vec<String>| {
+    let mut several = |topic, all: Vec<String>| {
         let more = all.len().saturating_sub(limit);
-        notes.extend(all.into_iter().take(limit));
+        let shown = all.into_iter().take(limit);
+        notes.extend(shown.map(|text| Note::new(topic, text)));
         if more > 0 {
-            notes.push(format!("          and {more} more; --top 0 has them all"));
+            notes.push(Note::new("", format!("and {more} more; --top 0 shows all")));
         }
     };
     several(
-        class
+        "moved",
+        counted
             .moves
             .iter()
             .filter(|m| shown(m.from) || shown(m.to))
             .map(|m| {
                 let insns = short(m.insns_per_packet);
                 let (from, to) = (name(m.from), name(m.to));
-                format!(
-                    "moved     {insns} from {from} to {to}: {}",
-                    style.text(&m.why, 300)
-                )
+                format!("{insns} from {from} to {to}: {}", style.text(&m.why, 300))
             })
             .collect(),
     );
     several(
-        class
+        "path",
+        counted
             .branches
             .iter()
             .filter(|b| shown(b.callee))
@@ -176,7 +245,7 @@ pub(super) fn notes_in(
                 };
                 let calls = if came { b.calls.after } else { b.calls.before };
                 format!(
-                    "path      {caller} {verb} {} ({} with all below it, {} a packet)",
+                    "{caller} {verb} {} ({} with all below it, {} a packet)",
                     name(b.callee),
                     signed(&b.inclusive_insns.delta()),
                     figure(calls)
@@ -185,42 +254,40 @@ pub(super) fn notes_in(
             .collect(),
     );
     several(
+        "name",
         class
-            .functions
-            .iter()
-            .filter(|f| shown(f.function))
-            .filter_map(|f| {
+            .counts()
+            .filter(|(f, _)| shown(f.function))
+            .filter_map(|(f, _)| {
                 let joint = joint(f.function);
                 let was = style.name(joint.was.as_ref()?);
                 let why = style.text(joint.why.as_deref().unwrap_or_default(), 300);
-                Some(format!(
-                    "name      {was} is {} now: {why}",
-                    name(f.function)
-                ))
+                Some(format!("{was} is {} now: {why}", name(f.function)))
             })
             .collect(),
     );
-    for function in class.functions.iter().filter(|f| shown(f.function)) {
-        if function.verdict == Verdict::Luck {
-            notes.push(format!(
-                "luck      {} by {}: it hangs on an address, a clock or a random number, and differs by as much \
-                 between boots of the same",
-                style.name(&joint(function.function).name),
-                signed(&function.self_insns.delta())
+    for (function, row) in class.counts().filter(|(f, _)| shown(f.function)) {
+        if matches!(row.judged, Judged::Exactly(_, Verdict::Luck)) {
+            notes.push(Note::new(
+                "luck",
+                format!(
+                    "{} by {}: its path depends on an address, a clock or a random number, and differs by \
+                     as much between boots of the same system",
+                    style.name(&row.name),
+                    signed(&function.own.delta())
+                ),
             ));
         }
     }
-    for (blocks, side) in [
-        (&class.blocks_before, "before"),
-        (&class.blocks_after, "after"),
-    ] {
+    for (blocks, side) in counted.blocks.iter().zip(["before", "after"]) {
         for block in &blocks.odd {
-            let told = told_apart(blocks.blocks[*block], blocks.low);
-            notes.push(format!(
-                "apart     block {} {side} has {} a packet, all others {}: what happened once is left out",
-                block + 1,
-                told.0,
-                told.1
+            let (own, others) = told_apart(blocks.blocks[*block], blocks.low);
+            notes.push(Note::new(
+                "apart",
+                format!(
+                    "block {} {side} has {own} a packet, all others {others}: what happened once is left out",
+                    block + 1
+                ),
             ));
         }
     }

@@ -5,17 +5,17 @@ use netplumb_model::recording::Recording;
 
 use super::arms::{Pairs, pair_within};
 use super::side::Index;
-use super::{Sides, compare_indexed, labels, sentence};
+use super::{Judge, Sides, compare, counts, facts, labels, sentence};
 use crate::number::plural;
-use crate::terminal::continued;
+use crate::text::continued;
 
-/// With more sentences than these, what did not change is only counted...
+/// With more sentences than these, classes that did not change are only counted...
 const FEW: usize = 12;
-/// ...and of what did, so many are told.
+/// ...and of those that did, so many are listed.
 const MANY: usize = 40;
 
-/// Sentences for a recording that has arms to compare: each against the first
-/// from which it differs in one thing only. None if it has none.
+/// Sentences for a recording that has arms to compare: each against the first from which it
+/// differs in one thing only. None if it has none.
 pub fn of_arms(recording: &Recording, directions: &[Direction], columns: usize) -> Option<String> {
     let measured = |arm: usize| recording.blocks.iter().any(|b| b.arm as usize == arm);
     let mut pairs = pair_within(&recording.arms);
@@ -23,42 +23,54 @@ pub fn of_arms(recording: &Recording, directions: &[Direction], columns: usize) 
     if pairs.is_empty() {
         return None;
     }
-    let sides = Sides {
-        before: recording,
-        after: recording,
-        before_name: "the recording",
-        after_name: "the recording",
-    };
-    let index = Index::new(recording);
-    // Whether it is a difference, and the sentence. One pair at a time: the trees
-    // of hundreds of arms need not be in memory together.
+    let sides = Sides::of_arms(recording);
+    // Whether it is a difference, and the sentence.
     let mut told: Vec<(bool, String)> = Vec::new();
-    // Of one pair, too, it has to be said which it is.
-    let labels = labels::labels(sides, &pairs);
-    for (pair, label) in pairs.into_iter().zip(&labels) {
-        let paired = Pairs {
-            pairs: vec![pair],
-            ..Pairs::default()
-        };
-        let label = std::slice::from_ref(label);
-        let diff = compare_indexed(sides, (&index, &index), &paired, label, directions);
-        for class in &diff.classes {
-            told.push((class.verdict.differs(), sentence::sentence(&diff, class)));
+    let mut out = String::new();
+    let mut line = |text: &str| {
+        out.push_str(&continued(text, 2, columns));
+        out.push('\n');
+    };
+    match Judge::of(sides) {
+        Judge::Statistical => {
+            let paired = Pairs {
+                pairs,
+                ..Pairs::default()
+            };
+            let diff = compare(sides, &paired, directions);
+            if let Some(text) = facts::not_interleaved(&diff) {
+                line(&format!("Beware: {text}."));
+            }
+            told.extend((diff.classes.iter()).map(|c| (true, sentence::sentence(c))));
+        }
+        Judge::Exact => {
+            let index = Index::new(recording);
+            // Of one pair, too, it has to be said which it is.
+            let labels = labels::labels(sides, &pairs);
+            // One pair at a time: the trees of hundreds of arms need not be in memory together.
+            for (pair, label) in pairs.into_iter().zip(labels) {
+                let paired = Pairs {
+                    pairs: vec![pair],
+                    ..Pairs::default()
+                };
+                let indexes = (&index, &index);
+                let (_, classes, _) =
+                    counts::classes(sides, indexes, &paired, &[label], directions);
+                told.extend(classes.iter().map(|class| {
+                    let differs = class.whole().is_some_and(|w| w.judged.differs());
+                    (differs, sentence::sentence(class))
+                }));
+            }
         }
     }
     if told.is_empty() {
         return None;
     }
     let few = told.len() <= FEW;
-    let shown: Vec<&String> = told
-        .iter()
-        .filter(|(differs, _)| few || *differs)
-        .map(|(_, text)| text)
-        .collect();
-    let mut out = String::new();
+    let shown = told.iter().filter(|(differs, _)| few || *differs);
+    let shown: Vec<&String> = shown.map(|(_, text)| text).collect();
     for text in shown.iter().take(MANY) {
-        out.push_str(&continued(text, 2, columns));
-        out.push('\n');
+        line(text);
     }
     if shown.len() > MANY {
         out.push_str(&format!("and {} more that differ\n", shown.len() - MANY));

@@ -1,7 +1,6 @@
 //! The figures of an experiment: a quantity by a knob, with a line for each level of
 //! another, beside what others published.
 
-use comfy_table::Cell;
 use netplumb_model::experiment::{Experiment, Figure, Kind, Knob, Takes, number_of};
 use netplumb_model::recording::{Arm, Recording};
 use netplumb_stats::welch::Mean;
@@ -11,7 +10,8 @@ use crate::number::printable;
 use crate::rates::terminal::rate;
 use crate::rates::{ArmRates, arms};
 use crate::shape::{Shape, shape};
-use crate::terminal::{continued, right, table, trimmed};
+use crate::table::{Column, Room, Table, Value};
+use crate::text::continued;
 
 /// A point of a line.
 #[derive(Debug, Clone, PartialEq)]
@@ -143,43 +143,43 @@ pub fn render(experiment: &Experiment, recording: &Recording, columns: usize) ->
 
 fn one(experiment: &Experiment, figure: &Figure, recording: &Recording, columns: usize) -> String {
     let all = series(experiment, figure, recording);
-    let mut table = table(columns);
     let corner = format!("{} by {}", figure.y, figure.x);
-    let mut heading = vec![Cell::new(printable(&corner, 60))];
     let mut xs: Vec<f64> = all.iter().flat_map(|s| &s.points).map(|p| p.x).collect();
     xs.sort_by(f64::total_cmp);
     xs.dedup();
-    heading.extend(xs.iter().map(|x| right(along(figure, *x))));
-    table.set_header(heading);
+    let point = |series: &Series, x: f64| series.points.iter().find(|p| p.x == x).cloned();
+    let mean = |point: Option<Point>| {
+        let mean = point.and_then(|point| point.y);
+        mean.map_or(Value::Missing, |mean| {
+            let reach = mean.high.map_or(String::new(), |high| {
+                format!(
+                    " ±{:.0} %",
+                    (high - mean.value) / mean.value.max(1e-9) * 100.0
+                )
+            });
+            let text = format!("{}{reach}", up(figure, mean.value));
+            Value::Told(text, Some(mean.value))
+        })
+    };
+    let name = Column::text(printable(&corner, 60), |s: &&Series| s.name.clone());
+    let mut table = vec![name.letters(60).people(0)];
+    table.extend(xs.iter().map(|x| {
+        Column::figure(along(figure, *x), move |s: &&Series| mean(point(s, *x))).people(1)
+    }));
     let mut remarks: Vec<String> = Vec::new();
     for series in &all {
         let name = printable(&series.name, 60);
-        let mut row = vec![Cell::new(&name)];
-        for x in &xs {
-            let point = series.points.iter().find(|p| p.x == *x);
-            let text = match point {
-                Some(Point { y: Some(mean), .. }) => {
-                    let reach = mean.high.map_or(String::new(), |high| {
-                        format!(
-                            " ±{:.0} %",
-                            (high - mean.value) / mean.value.max(1e-9) * 100.0
-                        )
-                    });
-                    format!("{}{reach}", up(figure, mean.value))
-                }
-                _ => "-".into(),
-            };
-            row.push(right(text));
-            if let Some(note) = point.and_then(|p| p.note.as_ref()) {
-                let remark = format!("  {name}: {}", printable(note, 300));
-                if !remarks.contains(&remark) {
-                    remarks.push(remark);
-                }
+        let notes = xs.iter().filter_map(|x| point(series, *x)?.note);
+        for note in notes {
+            let remark = format!("  {name}: {}", printable(&note, 300));
+            if !remarks.contains(&remark) {
+                remarks.push(remark);
             }
         }
-        table.add_row(row);
     }
-    let mut out = trimmed(&table);
+    let mut out = Table::new(table, &all)
+        .flush()
+        .terminal(Room::of(columns, 60));
     for remark in remarks {
         out.push_str(&continued(&remark, 4, columns));
         out.push('\n');

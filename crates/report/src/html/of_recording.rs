@@ -14,11 +14,10 @@ use crate::claims;
 use crate::conclusions;
 use crate::lines;
 use crate::number::{counted, percent, printable};
-use crate::page::{
-    Fact, Page, PageClaim, PageClass, PageFunction, PagePublished, PageTree, SCHEMA,
-};
+use crate::page::{Fact, Page, PageClass, PageFunction, PagePublished, PageTree, SCHEMA};
 use crate::per::Per;
-use crate::terminal::{bottleneck, label, sent};
+use crate::summary::label;
+use crate::terminal::{bottleneck, sent};
 use crate::trust::footer;
 
 /// A symbol of more than this is no name of a function.
@@ -52,7 +51,9 @@ pub fn report_page(
         unit: unit(recording),
         facts: facts(recording),
         trust: footer(recording, views),
-        claims: experiment.map_or_else(Vec::new, |experiment| judged(experiment, recording, views)),
+        claims: experiment.map_or_else(Vec::new, |e| {
+            claims::page(claims::judge_all(e, recording, views))
+        }),
         figures: experiment.map_or_else(Vec::new, |experiment| figure(experiment, views)),
         functions: functions(recording),
         classes: views
@@ -208,21 +209,6 @@ fn facts(recording: &Recording) -> Vec<Fact> {
         facts.push(fact(&key, &format!("{} {}", scalar.value, quantity.unit)));
     }
     facts
-}
-
-fn judged(
-    experiment: &Experiment,
-    recording: &Recording,
-    views: &[ClassView<'_>],
-) -> Vec<PageClaim> {
-    claims::judge_all(experiment, recording, views)
-        .into_iter()
-        .map(|claim| PageClaim {
-            says: printable(&claim.says, TEXT_LETTERS),
-            verdict: claim.verdict.as_str().into(),
-            because: printable(&claim.because, TEXT_LETTERS),
-        })
-        .collect()
 }
 
 /// All costs in one pass, for there may be hundreds of arms.

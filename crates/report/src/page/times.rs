@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::table::PageCell;
+use super::table::{PageCell, PageColumn};
 
 /// Of a recording of times as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -81,8 +81,14 @@ pub struct PageTimes {
     pub open: String,
     /// Of a comparison: its rows.
     pub compared: Vec<PageCompared>,
-    /// Of a comparison of two clocks: what both saw.
+    /// Of a comparison of two instruments: what both saw.
     pub both: Vec<PageBoth>,
+    /// The columns of a comparison's rows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<PageColumn>,
+    /// The columns of stages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stage_columns: Vec<PageColumn>,
     /// What else there is to say under the tables.
     pub notes: Vec<String>,
 }
@@ -123,6 +129,8 @@ pub struct PageStage {
     pub percentiles_ns: [Option<f64>; 5],
     /// The same as a histogram.
     pub buckets: Vec<(u16, u64)>,
+    /// Its row of the table, but for what the page draws by itself.
+    pub cells: Vec<PageCell>,
 }
 
 /// A quantity before and after.
@@ -132,22 +140,18 @@ pub struct PageCompared {
     pub what: String,
     /// Its name.
     pub name: String,
-    /// A function's layer or a stage's kind.
-    pub of: String,
     /// Mean of blocks.
     pub before_ns: f64,
     /// And after.
     pub after_ns: f64,
     /// The ratio, and its 95 % interval.
     pub ratio: Option<[f64; 3]>,
-    /// The smallest change that could have been seen, as a share.
-    pub smallest: Option<f64>,
     /// In words.
     pub verdict: String,
     /// "less", "more" or nothing: which way it differs.
     pub way: String,
-    /// Of a call or packet: p50 before and after, p99 before and after.
-    pub quantiles_ns: [Option<f64>; 4],
+    /// Its row of the table, but for what the page draws by itself.
+    pub cells: Vec<PageCell>,
 }
 
 /// A function on two clocks.
@@ -155,10 +159,10 @@ pub struct PageCompared {
 pub struct PageBoth {
     /// Its name.
     pub name: String,
-    /// Calls as counted, and as timed.
-    pub calls: [f64; 2],
-    /// Instructions: its own, and with all that it called.
-    pub insns: [f64; 2],
-    /// Nanoseconds, likewise.
-    pub ns: [f64; 2],
+    /// Instructions of its own.
+    pub insns: f64,
+    /// And nanoseconds.
+    pub ns: f64,
+    /// Its row of the table.
+    pub cells: Vec<PageCell>,
 }

@@ -3,32 +3,27 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::bench::{CpuUse, Hop, Measured};
-use netplumb_model::loss::Loss;
+use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Arm, Recording};
 use netplumb_model::span::Times;
 use netplumb_stats::welch::Mean;
 use serde::Serialize;
 
 use super::explain::{Difference, Explained, differences, explained};
+use super::terminal::footer;
 use super::{ArmRates, arms, blocks};
-use crate::json::SCHEMA;
-use crate::scalars::{self, NotesOut, ScalarOut};
+use crate::claims;
+use crate::json::{Common, pretty};
 
 #[derive(Serialize)]
 struct Document<'a> {
-    schema: u32,
-    complete: bool,
-    environment: &'a BTreeMap<String, String>,
-    notes: Vec<NotesOut<'a>>,
-    untried: &'a BTreeMap<String, String>,
-    unwatched: BTreeMap<&'a str, &'a str>,
-    scalars: Vec<ScalarOut<'a>>,
+    #[serde(flatten)]
+    common: Common<'a>,
     arms: Vec<ArmOut<'a>>,
     blocks: Vec<BlockOut>,
     /// What a packet costs along each path, if that was counted.
     explained: Vec<Explained>,
     differences: Vec<Difference>,
-    losses: Vec<&'a Loss>,
 }
 
 #[derive(Serialize)]
@@ -90,17 +85,12 @@ struct BlockOut {
 }
 
 /// Everything, as JSON.
-pub fn render(recording: &Recording) -> String {
+pub fn render(recording: &Recording, experiment: Option<&Experiment>) -> String {
     let arms = arms(recording);
+    let claims = experiment.map_or_else(Vec::new, |e| claims::judge_blocks(e, recording));
     let paths = explained(recording);
-    let document = Document {
-        schema: SCHEMA,
-        complete: recording.complete,
-        environment: &recording.environment,
-        notes: scalars::notes(recording),
-        untried: &recording.untried,
-        unwatched: recording.all_unwatched(),
-        scalars: scalars::of_no_block(recording),
+    pretty(&Document {
+        common: Common::new(recording, experiment, claims, footer(recording, &arms)),
         arms: arms.iter().map(arm_out).collect(),
         blocks: blocks(recording)
             .map(|(block, m)| BlockOut {
@@ -123,13 +113,7 @@ pub fn render(recording: &Recording) -> String {
             .collect(),
         differences: differences(&paths),
         explained: paths,
-        losses: recording.all_losses().collect(),
-    };
-    // Plain data with string keys always serializes.
-    let mut out =
-        crate::number::json_text(serde_json::to_string_pretty(&document).unwrap_or_default());
-    out.push('\n');
-    out
+    })
 }
 
 fn mean_out(mean: Option<Mean>) -> Option<MeanOut> {

@@ -9,6 +9,7 @@ use netplumb_model::bench::Hop;
 
 pub use of_recording::of_recording;
 
+use crate::footer::Note;
 use crate::number::printable;
 use crate::page::{
     Fact, Page, PageAxis, PageBench, PageChart, PageFlow, PageHop, PagePoint, PageSeries,
@@ -34,7 +35,7 @@ pub struct Around {
     /// Where and how it was measured.
     pub facts: Vec<Fact>,
     /// The trust footer.
-    pub trust: Vec<String>,
+    pub trust: Vec<Note>,
 }
 
 /// A page of benches alone.

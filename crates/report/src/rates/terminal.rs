@@ -10,7 +10,7 @@ use netplumb_model::recording::Recording;
 
 use super::{ArmRates, arms, explain, latency};
 use crate::number::printable;
-use crate::terminal::continued;
+use crate::text::continued;
 
 pub(super) use footer::footer;
 pub use search::Goal;
@@ -72,10 +72,8 @@ pub fn render(recording: &Recording, columns: usize, all: bool) -> String {
         out.push_str(&details::unavailable(&absent, columns));
     }
     out.push('\n');
-    for line in footer(recording, &shown, &searched) {
-        out.push_str(&paragraph(&line, columns));
-        out.push('\n');
-    }
+    let notes = footer(recording, &arms);
+    out.push_str(&crate::footer::terminal(&notes, columns));
     out
 }
 

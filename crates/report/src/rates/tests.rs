@@ -12,7 +12,10 @@ use netplumb_stats::judge::Verdict;
 
 use crate::shape::{Shape, shape};
 
-use super::{arms, csv, diff, json, terminal};
+use super::{arms, csv, json, terminal};
+use crate::diff::arms::{ArmPair, Pairs};
+use crate::diff::{self, Sides};
+use crate::terminal::View;
 
 /// A block of an arm in which so many packets came through in half a second.
 pub(crate) fn block(packets: u64, lost: u64, limit_pps: Option<f64>) -> Measured {
@@ -159,7 +162,7 @@ fn outputs() {
     golden("narrow.txt", &terminal::render(&recording, 80, false));
     golden("all.txt", &terminal::render(&recording, 100, true));
     golden("blocks.csv", &csv::render(&recording));
-    golden("document.json", &json::render(&recording));
+    golden("document.json", &json::render(&recording, None));
 }
 
 /// Check that a block that does not add up is in no mean, and that what held a path up
@@ -196,7 +199,8 @@ fn cpu_time_of_a_packet() {
         (ns - 1.01 * (98.039_215_686 + 100.0) / 2.0).abs() < 1e-6,
         "{ns}"
     );
-    let document: serde_json::Value = serde_json::from_str(&json::render(&recording)).unwrap();
+    let document: serde_json::Value =
+        serde_json::from_str(&json::render(&recording, None)).unwrap();
     let told = document["arms"][0]["cpu_ns_per_packet"].as_f64().unwrap();
     assert!((told - ns).abs() < 1e-6, "{told}");
     let text = terminal::render(&recording, 120, false);
@@ -228,7 +232,8 @@ fn a_limit_of_nothing_is_unknown() {
         for scalar in scalars.filter(|s| s.quantity == of_limit) {
             scalar.value = limit;
         }
-        let document: serde_json::Value = serde_json::from_str(&json::render(&recording)).unwrap();
+        let document: serde_json::Value =
+            serde_json::from_str(&json::render(&recording, None)).unwrap();
         let arm = &document["arms"][0];
         assert!(arm["generator_bound"].is_null(), "{arm:#}");
         assert!(arm["generator_ns_per_packet"].is_null(), "{arm:#}");
@@ -236,7 +241,7 @@ fn a_limit_of_nothing_is_unknown() {
         let text = terminal::render(&recording, 120, false);
         assert!(!text.contains("█ generator-bound"), "{text}");
         assert!(
-            text.contains("generator-bound or not is unknown of xdp, tc"),
+            text.contains("whether these are generator-bound is unknown: xdp, tc"),
             "{text}"
         );
     }
@@ -253,7 +258,7 @@ fn packets_of_no_cpu() {
             (scalar.quantity, scalar.item) = (unknown, Item::ONLY);
         }
     }
-    let text = json::render(&recording);
+    let text = json::render(&recording, None);
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     let block = &document["blocks"][0];
     assert_eq!(block["handled_packets"], serde_json::json!({}));
@@ -299,21 +304,25 @@ fn compared() {
             block(packets / share, 0, None).add_to(&mut recording, number);
         }
     }
-    let arms = arms(&recording);
-    let sides = [(0, 1), (0, 0)].map(|(before, after): (usize, usize)| diff::Sides {
-        name: "x".into(),
-        before: &arms[before],
-        after: &arms[after],
-        apart: false,
-    });
-    let rows = diff::rows(&sides);
-    assert_eq!(rows[0].judged.verdict, Verdict::Slower);
-    let ratio = rows[0].judged.ratio.unwrap().value;
+    let sides = Sides {
+        before: &recording,
+        after: &recording,
+        before_name: "a.plumb",
+        after_name: "a.plumb",
+    };
+    let pairs = [(0, 1), (0, 0)].map(|(before, after)| ArmPair { before, after });
+    let pairs = Pairs {
+        pairs: pairs.into(),
+        ..Pairs::default()
+    };
+    let diff = diff::compare(sides, &pairs, &[]);
+    let judged = |n: usize| diff.classes[n].whole().unwrap().judged.clone();
+    assert_eq!(judged(0).statistically().unwrap().verdict, Verdict::Slower);
+    let ratio = judged(0).statistically().unwrap().ratio.unwrap().value;
     assert!((ratio - 2.0).abs() < 0.02, "{ratio}");
-    assert_eq!(rows[1].judged.verdict, Verdict::NoDifference);
-    let text = diff::render(&rows, 120);
-    assert!(
-        text.contains("slower") && text.contains("no difference seen"),
-        "{text}"
-    );
+    assert!(!judged(1).differs());
+    golden("diff.txt", &diff::terminal::render(&diff, &View::default()));
+    golden("diff.md", &diff::markdown::render(&diff, 12));
+    golden("diff.csv", &diff::csv(&diff, None));
+    golden("diff.json", &diff::json::render(&diff));
 }

@@ -1,8 +1,8 @@
 //! A table as Markdown, padded, so that it can be read where nobody renders it.
 
 use super::{Column, Kind, Table, Value};
-use crate::markdown::{code, prose};
 use crate::number::printable;
+use crate::text::{code, prose};
 
 /// Letters of a symbol, with its module.
 const NAME_LETTERS: usize = 60;

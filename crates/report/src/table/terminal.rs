@@ -1,10 +1,9 @@
 //! A table for a terminal.
 
-use comfy_table::Cell;
+use comfy_table::{Cell, CellAlignment, presets};
 
 use super::{Column, Kind, Shade, Table, Value};
 use crate::number::printable;
-use crate::terminal::{bar, right, table, trimmed};
 
 /// Modules are a word.
 const MODULE_LETTERS: usize = 16;
@@ -86,4 +85,37 @@ fn text<R>(column: &Column<'_, R>, row: &R, room: Room) -> String {
         }
         value => value.told(),
     }
+}
+
+fn table(columns: usize) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_width(columns.clamp(40, 200) as u16);
+    table
+}
+
+fn right(text: impl ToString) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+/// The table without the blanks at the ends of its lines.
+fn trimmed(table: &comfy_table::Table) -> String {
+    let mut out = String::new();
+    for line in table.to_string().lines() {
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// A share of a hundred as a bar.
+pub(crate) fn bar(share: f64, width: usize) -> String {
+    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    let eighths = (share / 100.0 * width as f64 * 8.0).round() as usize;
+    let mut out = "█".repeat((eighths / 8).min(width));
+    if !eighths.is_multiple_of(8) && eighths / 8 < width {
+        out.push(EIGHTHS[eighths % 8]);
+    }
+    out
 }

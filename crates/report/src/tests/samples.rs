@@ -15,11 +15,10 @@ use netplumb_testkit::golden;
 
 use super::{assert_tame, view};
 use crate::analysis::classes;
-use crate::diff::Sides;
 use crate::diff::arms::pair;
+use crate::diff::{self, Diff, Sides};
 use crate::page::Page;
 use crate::shape::{Shape, shape, varying};
-use crate::times::diff::{self, TimesDiff};
 use crate::{callgrind, folded, functions, html, json, markdown, pprof, speedscope, svg, terminal};
 
 const PERIOD_NS: u64 = 100_000;
@@ -173,7 +172,7 @@ fn environment() -> BTreeMap<String, String> {
     facts.map(|(k, v)| (k.to_string(), v.to_string())).into()
 }
 
-fn compared<'a>(before: &'a Recording, after: &'a Recording) -> TimesDiff<'a> {
+fn compared<'a>(before: &'a Recording, after: &'a Recording) -> Diff<'a> {
     let all = |r: &Recording| (0..r.arms.len()).collect();
     let pairs = pair((&before.arms, all(before)), (&after.arms, all(after)));
     let sides = Sides {
@@ -301,9 +300,9 @@ fn planted_changes() {
     let changed: Vec<&str> = tx.changed().iter().map(|r| r.name.as_str()).collect();
     assert_eq!(changed, ["ip_finish_output2"]);
     let row = tx.changed()[0];
-    assert_eq!(row.judged.verdict, Verdict::Slower);
+    assert_eq!(row.judged.statistically().unwrap().verdict, Verdict::Slower);
     assert!((row.delta() - 750.0).abs() < 15.0, "{}", row.delta());
-    assert_eq!(tx.whole().unwrap().judged.verdict, Verdict::Slower);
+    assert!(tx.whole().unwrap().judged.is_worse());
     assert!(rx.changed().is_empty());
     // One sample in all blocks tells nothing.
     assert_eq!(rx.small, 1);

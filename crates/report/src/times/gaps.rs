@@ -38,7 +38,7 @@ impl<'r> Seen<'r> {
     }
 }
 
-/// "gaps      udp tx queue 4,401: 9 of them neither tx sent nor tx dropped ...".
+/// "udp tx queue 4,401: 9 of them neither tx sent nor tx dropped ...".
 fn within(seen: &Seen<'_>, proto: Proto, way: Way) -> Option<String> {
     if proto == Proto::Tcp && !way.of_tcp {
         return None;
@@ -76,7 +76,7 @@ fn within(seen: &Seen<'_>, proto: Proto, way: Way) -> Option<String> {
         false => ends.join(" or "),
     };
     Some(format!(
-        "gap       {proto} {}: {} seen, {} of them not at {ends} ({})",
+        "{proto} {}: {} seen, {} of them not at {ends} ({})",
         way.begins,
         thousands(begun),
         thousands(missing),
@@ -128,7 +128,7 @@ fn offered(recording: &Recording) -> Vec<String> {
             causes.push(format!("{} {why}", thousands(rest)));
         }
         lines.push(format!(
-            "gap       {proto}: {} offered by the workload, {} of them followed ({})",
+            "{proto}: {} offered by the workload, {} of them followed ({})",
             thousands(offered),
             thousands(followed),
             causes.join(", ")

@@ -2,32 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use netplumb_model::loss::Loss;
+use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Arm, Block, FunctionId, Ledger, Recording};
 use netplumb_model::timing::Calibration;
 use serde::Serialize;
 
 use super::analysis::TimedClass;
-use super::table;
+use super::{table, trust};
 use crate::analysis::has_ancestor;
-use crate::json::SCHEMA;
-use crate::scalars::{self, NotesOut, ScalarOut};
+use crate::claims;
+use crate::json::{Common, pretty};
 use crate::table::Value;
 
 #[derive(Serialize)]
 struct Document<'a> {
-    schema: u32,
-    complete: bool,
-    environment: &'a BTreeMap<String, String>,
-    notes: Vec<NotesOut<'a>>,
-    untried: &'a BTreeMap<String, String>,
-    unwatched: BTreeMap<&'a str, &'a str>,
+    #[serde(flatten)]
+    common: Common<'a>,
     arms: &'a [Arm],
     blocks: Vec<BlockOut<'a>>,
     calibration: &'a [Calibration],
     times: Vec<ClassOut<'a>>,
-    scalars: Vec<ScalarOut<'a>>,
-    losses: Vec<&'a Loss>,
 }
 
 #[derive(Serialize)]
@@ -80,26 +74,20 @@ struct EdgeOut<'a> {
 }
 
 /// The document, pretty-printed.
-pub fn render(recording: &Recording, classes: &[TimedClass<'_>]) -> String {
-    let document = Document {
-        schema: SCHEMA,
-        complete: recording.complete,
-        environment: &recording.environment,
-        notes: scalars::notes(recording),
-        untried: &recording.untried,
-        unwatched: recording.all_unwatched(),
+pub fn render(
+    recording: &Recording,
+    classes: &[TimedClass<'_>],
+    experiment: Option<&Experiment>,
+) -> String {
+    let claims = experiment.map_or_else(Vec::new, |e| claims::judge_blocks(e, recording));
+    let trust = trust::footer(recording, classes);
+    pretty(&Document {
+        common: Common::new(recording, experiment, claims, trust),
         arms: &recording.arms,
         blocks: recording.blocks.iter().map(block_out).collect(),
         calibration: &recording.calibration,
         times: classes.iter().map(class_out).collect(),
-        scalars: scalars::all(recording),
-        losses: recording.all_losses().collect(),
-    };
-    // Plain data with string keys always serializes.
-    let mut out =
-        crate::number::json_text(serde_json::to_string_pretty(&document).unwrap_or_default());
-    out.push('\n');
-    out
+    })
 }
 
 fn class_out<'a>(class: &'a TimedClass<'a>) -> ClassOut<'a> {

@@ -1,16 +1,23 @@
 //! Times as GitHub-flavoured Markdown: for a patch's cover letter or a comment.
 
+use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 
 use super::analysis::TimedClass;
-use super::table;
 use super::terminal::{bottleneck, label, shown};
-use super::trust::footer;
-use crate::markdown::{fenced, prose};
+use super::{table, trust};
+use crate::footer;
 use crate::terminal::View;
+use crate::text::prose;
+use crate::{claims, conclusions};
 
 /// The report: a section for each class, and what to think of it.
-pub fn render(recording: &Recording, classes: &[TimedClass<'_>], view: &View) -> String {
+pub fn render(
+    recording: &Recording,
+    classes: &[TimedClass<'_>],
+    experiment: Option<&Experiment>,
+    view: &View,
+) -> String {
     let mut out = String::from("# What a packet's way takes\n\n");
     for class in shown(classes) {
         out.push_str(&format!("## {}\n\n", prose(&label(class), 200)));
@@ -20,8 +27,10 @@ pub fn render(recording: &Recording, classes: &[TimedClass<'_>], view: &View) ->
     if shown(classes).is_empty() {
         out.push_str("No packet was seen: nothing was timed in any window.\n\n");
     }
+    let judged = experiment.map_or_else(Vec::new, |e| claims::judge_blocks(e, recording));
+    conclusions::markdown(experiment, &judged, &mut out);
     out.push_str("## How it was measured\n\n");
-    out.push_str(&fenced(&footer(recording, classes).join("\n")));
+    out.push_str(&footer::markdown(&trust::footer(recording, classes)));
     out
 }
 

@@ -12,8 +12,9 @@ use netplumb_model::timing::{DROPPED, SEEN};
 use super::analysis::{PERCENTILES, Per, Stage, TimedClass, TimedFunction, percentile};
 use super::terminal::{bottleneck, label, share, shown, whole_ns};
 use super::trust::{SHED, footer};
-use super::{as_costs, diff, ns, table};
+use super::{as_costs, ns, table};
 use crate::analysis;
+use crate::diff;
 use crate::html::{functions, report_page};
 use crate::number::{counted, printable};
 use crate::page::{
@@ -48,11 +49,8 @@ pub fn page(
     page.functions = functions(recording);
     // What was seen and dropped has tables of its own.
     page.trust = footer(&costs, classes);
-    page.trust.retain(|line| {
-        !["seen ", "dropped "]
-            .iter()
-            .any(|word| line.starts_with(word))
-    });
+    page.trust
+        .retain(|note| !["seen", "dropped"].contains(&note.topic));
     if page.title.starts_with("What a packet costs") {
         page.title = page.title.replacen(
             "What a packet costs",
@@ -196,13 +194,17 @@ fn times(class: &TimedClass<'_>, cells: Vec<Vec<PageCell>>) -> PageTimes {
         ),
         _ => String::new(),
     };
+    let (stage_columns, stage_cells) = table::stages_page(class);
     PageTimes {
         raw_ns: each(class.raw_ns),
         total_ns: each(class.total_ns),
         functions: (class.functions.iter().zip(cells))
             .map(|(f, cells)| function(class, f, cells))
             .collect(),
-        stages: class.stages.iter().map(stage).collect(),
+        stages: (class.stages.iter().zip(stage_cells))
+            .map(|(s, cells)| stage(s, cells))
+            .collect(),
+        stage_columns,
         open,
         ..PageTimes::default()
     }
@@ -227,7 +229,7 @@ fn function(
     }
 }
 
-fn stage(stage: &Stage) -> PageStage {
+fn stage(stage: &Stage, cells: Vec<PageCell>) -> PageStage {
     let times: &Times = &stage.times;
     let [p50, p90, p99, p999] =
         PERCENTILES.map(|(_, share)| percentile(times, share).map(hundredths));
@@ -240,6 +242,7 @@ fn stage(stage: &Stage) -> PageStage {
         mean_ns: hundredths(stage.mean_ns()),
         percentiles_ns: [p50, p90, p99, p999, max],
         buckets: times.buckets.clone(),
+        cells,
     }
 }
 

@@ -340,7 +340,8 @@ fn stages<'a>() -> Vec<Column<'a, Row<'a>>> {
         Column::text("stage", |r: &Row<'a>| r.name().0.into())
             .json("name")
             .people(0)
-            .letters(STAGE_LETTERS),
+            .letters(STAGE_LETTERS)
+            .page_own("stage"),
         Column::machine(|r: &Row<'a>| r.stage(|s| Value::Text(s.kind.to_string()))).json("kind"),
         Column::text("kind", |r: &Row<'a>| match r.of {
             Of::Stage(stage) if matches!(stage.kind, StageKind::Work | StageKind::Wait) => {
@@ -349,14 +350,21 @@ fn stages<'a>() -> Vec<Column<'a, Row<'a>>> {
             // As they are called.
             _ => String::new(),
         })
-        .hint("whether a CPU is on it, or it lies somewhere")
-        .people(1),
+        .hint("work: a CPU processes the packet; wait: the packet is queued")
+        .people(1)
+        .page("kind"),
         Column::figure("packets", |r: &Row<'a>| Value::Count(r.times().count))
             .hint("that went through it")
             .json("packets")
             .people(2)
-            .from(MEDIUM),
-        Column::machine(|r: &Row<'a>| r.stage(|s| Value::Count(s.passed_over))).json("passed_over"),
+            .from(MEDIUM)
+            .page("packets"),
+        Column::machine(|r: &Row<'a>| r.stage(|s| Value::Count(s.passed_over)))
+            .title("passed over")
+            .hint("packets on this path that skipped the stage")
+            .json("passed_over")
+            .rank(6)
+            .page("passed_over"),
         Column::machine(|r: &Row<'a>| r.stage(|s| Value::Number(s.mean_ns())))
             .json("ns_per_packet"),
         Column::machine(|r: &Row<'a>| {
@@ -369,10 +377,18 @@ fn stages<'a>() -> Vec<Column<'a, Row<'a>>> {
     columns.extend(percentiles(3));
     columns.extend([
         Column::figure("mean", |r: &Row<'a>| Value::Ns(r.each(|f| f.self_ns)))
-            .hint("of all packets on the way; of those that passed it over, nothing")
+            .hint("of all packets on the path; zero for those that skipped the stage")
             .unit("ns")
-            .people(4),
-        Column::figure("share", |r: &Row<'a>| Value::Share(r.share())).people(5),
+            .people(4)
+            .page("mean"),
+        Column::figure("share", |r: &Row<'a>| Value::Share(r.share()))
+            .people(5)
+            .page("share"),
+        Column::machine(|_: &Row<'a>| Value::Absent)
+            .title("distribution")
+            .hint("as read: how many packets took how long")
+            .rank(7)
+            .page_own("distribution"),
         Column::bars(|r: &Row<'a>| match r.of {
             Of::Stage(s) if s.kind == StageKind::Total => Value::Text(String::new()),
             Of::Stage(s) if s.kind == StageKind::Wait => Value::Bar(r.share(), Shade::Light),
@@ -506,5 +522,11 @@ pub(super) fn stages_markdown(class: &TimedClass<'_>, out: &mut String) {
 /// The table of functions on the page: its columns, and the cells of each.
 pub(super) fn page(class: &TimedClass<'_>) -> (Vec<PageColumn>, Vec<Vec<PageCell>>) {
     let table = Table::new(functions(), rows_of_functions(class, None));
+    (table.page_columns(), table.page_rows())
+}
+
+/// The same of stages.
+pub(super) fn stages_page(class: &TimedClass<'_>) -> (Vec<PageColumn>, Vec<Vec<PageCell>>) {
+    let table = Table::new(stages(), rows_of_stages(class));
     (table.page_columns(), table.page_rows())
 }

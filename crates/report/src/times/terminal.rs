@@ -5,13 +5,13 @@ use netplumb_model::recording::Recording;
 use netplumb_model::span::StageKind;
 
 use super::analysis::{Stage, TimedClass, TimedFunction};
-use super::trust::footer;
-use super::{ns, table};
+use super::{ns, table, trust};
 use crate::figures::first_of;
-use crate::layers;
 use crate::number::{printable, thousands};
 use crate::table::Value;
-use crate::terminal::{View, arm_heading, continued, wrapped};
+use crate::terminal::{View, arm_heading};
+use crate::text::continued;
+use crate::{footer, layers};
 
 /// Names of layers are a word.
 const WORD_LIMIT: usize = 16;
@@ -36,10 +36,10 @@ pub fn render(recording: &Recording, classes: &[TimedClass<'_>], view: &View) ->
         out.push_str("No packet was seen: nothing was timed in any window.\n");
     }
     out.push('\n');
-    for line in footer(recording, classes) {
-        out.push_str(&wrapped(&line, view.columns));
-        out.push('\n');
-    }
+    out.push_str(&footer::terminal(
+        &trust::footer(recording, classes),
+        view.columns,
+    ));
     out
 }
 

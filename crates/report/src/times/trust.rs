@@ -5,100 +5,85 @@ use std::collections::BTreeMap;
 
 use netplumb_model::class::Direction;
 use netplumb_model::quantity::Declared;
-use netplumb_model::recording::{Recording, env};
+use netplumb_model::recording::Recording;
 use netplumb_model::timing::{Calibration, DROPPED, FOLLOWED, Mechanism, PAUSED, SEEN, STAGE_TIME};
 
 use super::analysis::TimedClass;
 use super::{instrument, ns, rounded};
 use crate::acting;
+use crate::footer::Note;
 use crate::number::{self, printable};
 use crate::scalars::{by_label, sum};
-use crate::trust::{ledger, levels, lost};
+use crate::trust::{kernel, ledger, lost};
 
 /// So many names in a line.
 const NAMES: usize = 3;
 pub(super) const SHED: &str = "shed";
 const MAX_OVERHEAD: &str = "stages.max_overhead";
 
-/// Lines for under a result. `classes` are those of the recording that were asked
+/// Notes for under a result. `classes` are those of the recording that were asked
 /// for, with what was no packet's.
-pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<String> {
-    let fact = |key: &str| recording.environment.get(key).map(|v| printable(v, 120));
-    let mut lines = Vec::new();
-    lines.push(match instrument(recording) == Some(STAGE_TIME.instrument) {
+pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<Note> {
+    let clock = match instrument(recording) == Some(STAGE_TIME.instrument) {
         true => {
-            "clock     nanoseconds of the running kernel, from one tracepoint to the next, as read; \
-             figures without a unit are nanoseconds"
-                .into()
+            "nanoseconds of the running kernel, from one tracepoint to the next, as read; figures \
+             without a unit are nanoseconds"
         }
-        false => "clock     nanoseconds of the running kernel, from a function's entry to its exit; \
-              what interrupted a call is not in it; figures without a unit are nanoseconds"
-            .to_string(),
-    });
-    let mut kernel = format!(
-        "kernel    {}",
-        levels(recording, "kernel")
-            .or_else(|| fact(env::KERNEL))
-            .unwrap_or("not known".into())
-    );
-    if let Some(mitigations) = levels(recording, "mitigations").or_else(|| fact(env::MITIGATIONS)) {
-        kernel.push_str(&format!(", mitigations {mitigations}"));
-    }
-    let lab = fact(env::LAB).unwrap_or("vm".into());
-    kernel.push_str(&format!("; lab {lab}"));
-    lines.push(kernel);
-    lines.extend(probes(recording));
-    lines.extend(correction(classes));
+        false => {
+            "nanoseconds of the running kernel, from a function's entry to its exit, without what \
+             interrupted a call; figures without a unit are nanoseconds"
+        }
+    };
+    let mut notes = vec![Note::new("clock", clock), kernel(recording)];
+    notes.extend(probes(recording));
+    notes.extend(correction(classes).map(|text| Note::new("corrected", text)));
     if recording.blocks.iter().any(|b| b.ledger.offered > 0) {
-        lines.push(ledger(recording));
+        notes.push(ledger(recording));
     }
-    lines.extend(of_others(recording));
-    lines.extend(followed(recording));
-    lines.extend(counted(recording, &SEEN, "seen      "));
-    lines.extend(counted(
-        recording,
-        &DROPPED,
-        "dropped   by the kernel's reasons: ",
-    ));
+    notes.extend(of_others(recording).map(|text| Note::new("packets", text)));
+    notes.extend(followed(recording).map(|text| Note::new("followed", text)));
+    notes.extend(counted(recording, &SEEN).map(|text| Note::new("seen", text)));
+    let dropped = counted(recording, &DROPPED);
+    let dropped = dropped.map(|text| format!("by the kernel's reasons: {text}"));
+    notes.extend(dropped.map(|text| Note::new("dropped", text)));
     let gaps = super::gaps::lines(recording);
     let has_gaps = !gaps.is_empty();
-    lines.extend(gaps);
-    lines.extend(blocks(recording, classes));
-    lines.extend(apart(classes));
-    lines.extend(others(recording));
-    lines.extend(refused(recording));
-    lines.extend(acting::footer(recording));
-    lines.extend(lost(
+    notes.extend(gaps.into_iter().map(|text| Note::new("gap", text)));
+    notes.extend(blocks(recording, classes).map(|text| Note::new("blocks", text)));
+    notes.extend(apart(classes).map(|text| Note::new("apart", text)));
+    notes.extend(others(recording).map(|text| Note::new("counted", text)));
+    notes.extend(refused(recording));
+    notes.extend(acting::footer(recording));
+    notes.extend(lost(
         recording,
         match has_gaps {
             true => {
-                "none that was counted: no call was missed, no map was full; what is not accounted for is in \
-                 the gaps above"
+                "none that was counted: no call was missed, no map was full; what is unaccounted for is in the \
+                 gaps above"
             }
             false => "none: no call was missed, no map was full",
         },
     ));
-    lines
+    notes
 }
 
 /// By what functions were timed, and what a probe costs.
-fn probes(recording: &Recording) -> Vec<String> {
+fn probes(recording: &Recording) -> Vec<Note> {
     let mut by: BTreeMap<Mechanism, u64> = BTreeMap::new();
     for attachment in &recording.attachments {
         *by.entry(attachment.mechanism).or_default() += 1;
     }
-    let mut lines = Vec::new();
-    for (mechanism, functions) in &by {
-        let functions = number::counted(*functions as usize, "function");
-        let cost = match cost(recording, *mechanism) {
+    let note = |(mechanism, functions): (Mechanism, u64)| {
+        let functions = number::counted(functions as usize, "function");
+        let cost = match cost(recording, mechanism) {
             Some((bias, pair, off)) => format!(
-                "an empty one reads {bias} ns, a probe pair takes {pair}, each to within {off} (95%)"
+                "an empty function reads {bias} ns, a probe pair takes {pair}, each to within {off} (95%)"
             ),
-            None => "its cost was not measured, so nothing is corrected".into(),
+            None => "the overhead was not measured, so nothing is corrected".into(),
         };
-        lines.push(format!("probes    {mechanism} on {functions}: {cost}"));
-    }
-    lines
+        Note::new("probes", format!("{mechanism} on {functions}: {cost}"))
+    };
+    by.into_iter().map(note).collect()
 }
 
 /// Bias, pair and uncertainty of a mechanism, as ranges over what they depend on.
@@ -143,8 +128,8 @@ fn correction(classes: &[TimedClass<'_>]) -> Option<String> {
         .collect();
     (!sizes.is_empty()).then(|| {
         format!(
-            "corrected as read → less the probes' own cost: {}; percentiles and max are as read, less the mean \
-             correction of the function's calls",
+            "as read → less the probes' overhead: {}; percentiles and max are as read, less the mean correction \
+             of the function's calls",
             sizes.join(", ")
         )
     })
@@ -153,12 +138,7 @@ fn correction(classes: &[TimedClass<'_>]) -> Option<String> {
 /// How many packets of other programs were followed.
 fn of_others(recording: &Recording) -> Option<String> {
     let packets = sum(recording, &FOLLOWED);
-    (packets > 0.0).then(|| {
-        format!(
-            "packets   {} followed; how many there were in all nobody counted",
-            rounded(packets)
-        )
-    })
+    (packets > 0.0).then(|| format!("{} followed; the total was not counted", rounded(packets)))
 }
 
 /// For how much of the time packets were followed, where there were pauses.
@@ -185,20 +165,20 @@ fn followed(recording: &Recording) -> Option<String> {
     let whole_ns = windows.values().sum::<u64>() as f64;
     let percent = (100.0 - paused_ns * 100.0 / whole_ns.max(1.0)).max(0.0);
     Some(format!(
-        "followed  packets of {percent:.1} % of the time, in stretches, each to its end: measuring \
-         is held to {} of a CPU's work; --max-overhead gives more, 100% all",
+        "packets of {percent:.1} % of the time, in stretches, each packet to its end: measuring is limited \
+         to {} of a CPU; --max-overhead allows more, 100% all",
         share.map_or("a share".into(), |s| printable(s, 20))
     ))
 }
 
 /// A quantity by its labels, summed over blocks.
-fn counted(recording: &Recording, quantity: &Declared, head: &str) -> Option<String> {
+fn counted(recording: &Recording, quantity: &Declared) -> Option<String> {
     let sums = by_label(recording, quantity, |_| true);
     let parts: Vec<String> = sums
         .iter()
         .map(|(name, sum)| format!("{} {}", printable(name, 60), rounded(*sum)))
         .collect();
-    (!parts.is_empty()).then(|| format!("{head}{}", parts.join(", ")))
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 fn blocks(recording: &Recording, classes: &[TimedClass<'_>]) -> Option<String> {
@@ -229,7 +209,7 @@ fn blocks(recording: &Recording, classes: &[TimedClass<'_>]) -> Option<String> {
         .iter()
         .map(|b| b.duration_ns as f64 / 1e9)
         .sum();
-    let mut line = format!("blocks    {count} of each class");
+    let mut line = format!("{count} of each class");
     if seconds > 0.0 {
         line.push_str(&format!(", {seconds:.1} s of windows in all"));
     }
@@ -260,14 +240,14 @@ fn apart(classes: &[TimedClass<'_>]) -> Option<String> {
         .collect();
     (!other.is_empty()).then(|| {
         format!(
-            "apart     in functions that were timed, but for no packet that was seen: {}",
+            "in functions that were timed, but for no packet that was seen: {}",
             other.join(", ")
         )
     })
 }
 
 /// Figures of blocks that no other line is about: their means.
-fn others(recording: &Recording) -> Vec<String> {
+fn others(recording: &Recording) -> Option<String> {
     let own = [&FOLLOWED, &SEEN, &DROPPED];
     let mut sums: BTreeMap<&str, (f64, f64, &str)> = BTreeMap::new();
     for scalar in recording.scalars.iter().filter(|s| s.block().is_some()) {
@@ -293,34 +273,31 @@ fn others(recording: &Recording) -> Vec<String> {
             format!("{} {value}", printable(name, 60))
         })
         .collect();
-    match parts.is_empty() {
-        true => Vec::new(),
-        false => vec![format!("counted   mean of a block: {}", parts.join(", "))],
-    }
+    (!parts.is_empty()).then(|| format!("mean of a block: {}", parts.join(", ")))
 }
 
 /// What could not be watched, and what was left out.
-fn refused(recording: &Recording) -> Vec<String> {
+fn refused(recording: &Recording) -> Vec<Note> {
     let refused: Vec<String> = recording
         .all_unwatched()
         .into_iter()
         .map(|(name, why)| format!("{} ({})", printable(name, 60), printable(why, 120)))
         .collect();
-    let mut lines = Vec::new();
+    let mut notes = Vec::new();
     if !refused.is_empty() {
-        lines.push(format!(
-            "refused   {}: what they took is in their callers' own time",
-            some(&refused)
-        ));
+        let refused = some(&refused);
+        let text = format!("{refused}: their time is in their callers' own time");
+        notes.push(Note::new("refused", text));
     }
     if let Some(shed) = recording.environment.get(SHED) {
         let shed: Vec<String> = shed
             .split_whitespace()
             .map(|name| printable(name, 60))
             .collect();
-        lines.push(format!("shed      to keep to the budget: {}", some(&shed)));
+        let text = format!("to stay within the overhead budget: {}", some(&shed));
+        notes.push(Note::new("shed", text));
     }
-    lines
+    notes
 }
 
 /// The first few, and how many more there are.

@@ -5,53 +5,57 @@ use std::collections::BTreeMap;
 
 use netplumb_model::class::Direction;
 use netplumb_model::quantity::{Calls, Quantity};
-use netplumb_model::recording::{Block, Recording, env};
+use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::PERIOD;
 
-use super::{layers, ledger, levels, lost};
+use super::{kernel, layers, ledger, lost};
 use crate::acting;
 use crate::analysis::{ClassView, class};
+use crate::footer::Note;
 use crate::number::{plural, printable, thousands};
 use crate::scalars::of_run;
-use crate::terminal::label;
+use crate::summary::label;
 use crate::times::{ns, ns_range};
 
-/// Lines for under a result. `classes` are those that were shown.
+/// Notes for under a result. `classes` are those that were shown.
 pub(super) fn footer(
     recording: &Recording,
     quantity: &Quantity,
     classes: &[ClassView<'_>],
-) -> Vec<String> {
-    let mut lines = vec![clock(recording, quantity), kernel(recording)];
+) -> Vec<Note> {
+    let mut notes = vec![
+        Note::new("clock", clock(recording, quantity)),
+        kernel(recording),
+    ];
     if quantity.calls == Calls::Samples {
-        lines.push(samples(recording));
+        notes.push(Note::new("samples", samples(recording)));
     }
     if recording.blocks.iter().any(|b| b.ledger.offered > 0) {
-        lines.push(ledger(recording));
+        notes.push(ledger(recording));
     }
-    lines.push(blocks(recording, classes));
-    lines.extend(intervals(classes));
-    lines.push(layers(classes, "cost"));
-    lines.extend(apart(classes));
-    lines.extend(acting::footer(recording));
-    lines.extend(lost(
+    notes.push(Note::new("blocks", blocks(recording, classes)));
+    notes.extend(intervals(classes).map(|text| Note::new("interval", text)));
+    notes.push(layers(classes, "cost"));
+    notes.extend(apart(classes).map(|text| Note::new("apart", text)));
+    notes.extend(acting::footer(recording));
+    notes.extend(lost(
         recording,
         "none: every sample has a stack, and there was room for all",
     ));
-    lines
+    notes
 }
 
 fn clock(recording: &Recording, quantity: &Quantity) -> String {
     if quantity.calls == Calls::Entries {
         let (name, unit) = (printable(&quantity.name, 60), printable(&quantity.unit, 40));
-        return format!("clock     {name}, in {unit}");
+        return format!("{name}, in {unit}");
     }
     let every = match of_run(recording, &PERIOD) {
         Some(period) => format!(", every {}", with_unit(period)),
         None => String::new(),
     };
     format!(
-        "clock     {} of the running kernel, by samples of what each CPU did{every}; a function that \
+        "{} of the running kernel, by samples of what each CPU did{every}; a function that \
          no sample found is in no table; figures without a unit are nanoseconds",
         printable(&quantity.name, 60)
     )
@@ -64,28 +68,13 @@ fn with_unit(value: f64) -> String {
     }
 }
 
-fn kernel(recording: &Recording) -> String {
-    let fact = |key: &str| recording.environment.get(key).map(|v| printable(v, 120));
-    let of = |knob: &str, key: &str| levels(recording, knob).or_else(|| fact(key));
-    let mut line = format!(
-        "kernel    {}",
-        of("kernel", env::KERNEL).unwrap_or("not known".into())
-    );
-    if let Some(mitigations) = of("mitigations", env::MITIGATIONS) {
-        line.push_str(&format!(", mitigations {mitigations}"));
-    }
-    let lab = fact(env::LAB).unwrap_or("vm".into());
-    line.push_str(&format!("; lab {lab}"));
-    line
-}
-
 /// How many samples there are, and of what.
 fn samples(recording: &Recording) -> String {
     let samples: u64 = recording.costs.iter().map(|c| c.calls).sum();
     let sum = |of: fn(&Block) -> u64| -> u64 { recording.blocks.iter().map(of).sum() };
     let (kernel, user) = (sum(Block::kernel), sum(Block::user));
     format!(
-        "samples   {} with a stack; {} of the kernel's time in all, {} of programs'",
+        "{} with a stack; {} of the kernel's time in all, {} of programs'",
         thousands(samples),
         with_unit(kernel as f64),
         with_unit(user as f64)
@@ -113,7 +102,7 @@ fn blocks(recording: &Recording, classes: &[ClassView<'_>]) -> String {
                 .then(|| format!("{} {}", label(c), ns_range(low, high)))
         })
         .collect();
-    let mut line = format!("blocks    {count} of each class, {seconds:.1} s of windows in all");
+    let mut line = format!("{count} of each class, {seconds:.1} s of windows in all");
     if !ranges.is_empty() {
         line.push_str(&format!("; from block to block: {}", ranges.join(", ")));
     }
@@ -125,7 +114,7 @@ fn intervals(classes: &[ClassView<'_>]) -> Option<String> {
     let few = classes.iter().filter(|c| c.blocks.len() < 2).count();
     let told = classes.len() - few;
     let mut line = String::from(
-        "interval  95%, of the mean over blocks (Student's): what varies within a block is in it",
+        "95%, of the mean over blocks (Student's), which includes what varies within a block",
     );
     if few > 0 {
         let classes = plural(few, "class");
@@ -158,9 +147,9 @@ fn apart(classes: &[ClassView<'_>]) -> Option<String> {
         })
         .collect();
     Some(match parts.is_empty() {
-        true => "apart     nothing else ran in the windows".into(),
+        true => "nothing else ran in the windows".into(),
         false => format!(
-            "apart     in the windows, but no packet's work (timers, idling, other tasks): {}",
+            "in the windows, but for no packet (timers, idling, other tasks): {}",
             parts.join("; ")
         ),
     })

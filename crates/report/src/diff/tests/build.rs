@@ -8,7 +8,7 @@ use netplumb_model::recording::{
 };
 
 use crate::diff::arms::{self, Pairs};
-use crate::diff::{ClassDiff, Diff, FunctionChange, Sides, compare};
+use crate::diff::{ClassDiff, Counted, Counts, Diff, Judged, Row, Sides, Verdict, compare};
 
 /// Packets of a block.
 pub(super) const PACKETS: u64 = 200;
@@ -213,8 +213,25 @@ pub(super) fn paired<'a>(before: &'a Recording, after: &'a Recording, pairs: &Pa
     compare(sides, pairs, &[])
 }
 
-/// The change of a function by its name after, in a class.
-pub(super) fn change<'d>(diff: &Diff<'_>, class: &'d ClassDiff, name: &str) -> &'d FunctionChange {
-    let is = |f: &&FunctionChange| diff.functions.joints[f.function as usize].name == name;
-    class.functions.iter().find(is).unwrap()
+/// What an exact comparison has of a class.
+pub(super) fn counted(class: &ClassDiff) -> &Counted {
+    class.counted.as_ref().unwrap()
+}
+
+/// The exact verdict on a row.
+pub(super) fn verdict(row: &Row) -> Verdict {
+    match row.judged {
+        Judged::Exactly(_, verdict) => verdict,
+        Judged::Statistically(_) => panic!("judged by blocks"),
+    }
+}
+
+/// The row of a function by its name after, in a class.
+pub(super) fn row<'d>(class: &'d ClassDiff, name: &str) -> &'d Row {
+    class.functions.iter().find(|row| row.name == name).unwrap()
+}
+
+/// And its sums.
+pub(super) fn change<'d>(class: &'d ClassDiff, name: &str) -> &'d Counts {
+    row(class, name).counts.as_ref().unwrap()
 }

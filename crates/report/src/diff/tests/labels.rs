@@ -171,7 +171,7 @@ fn settings_that_could_not_act() {
         "UDP send (offload.gro on → off): 100 instructions per packet, no difference; gro could not \
          act: one packet at a time leaves nothing to merge\n"
     );
-    let text = crate::trust::footer(&recording, &[]).join("\n");
+    let text = crate::footer::terminal(&crate::trust::footer(&recording, &[]), 1_000);
     assert!(
         text.contains(
             "idle      gro could not act: one packet at a time leaves nothing to merge\n"
@@ -193,7 +193,7 @@ fn settings_that_could_not_act() {
     );
     let page = crate::diff::page::page(&diff);
     assert_eq!(page.classes[0].could_not_act.len(), 1);
-    assert!(sentence::sentence(&diff, &diff.classes[0]).contains("gro could not act"));
+    assert!(sentence::sentence(&diff.classes[0]).contains("gro could not act"));
 
     let mut build = Build(measured(arms(gro)));
     build.each(1, "udp_send/napi_gro", 22);

@@ -3,9 +3,9 @@
 use netplumb_model::class::{Context, Direction, Proto};
 use netplumb_model::recording::Recording;
 
-use super::build::{Build, RX, arm, diff};
+use super::build::{Build, RX, arm, counted, diff, verdict};
 use crate::diff::exact::Delta;
-use crate::diff::{Diff, Verdict};
+use crate::diff::{Diff, Row, Verdict};
 
 /// Small random numbers, the same in every run (xorshift).
 pub(super) struct Random(pub(super) u64);
@@ -96,23 +96,21 @@ fn sum(deltas: impl Iterator<Item = Delta>, total: Delta) -> Delta {
 fn changes_add_up() {
     each(|a, b| {
         for class in &diff(a, b).classes {
-            let total = class.total.delta();
-            let functions = class.functions.iter().map(|f| f.self_insns.delta());
+            let total = counted(class).total.delta();
+            let functions = class.counts().map(|(f, _)| f.own.delta());
             assert_eq!(sum(functions, total), total);
-            assert_eq!(sum(class.layers.iter().map(|l| l.1.delta()), total), total);
-            assert_eq!(
-                sum(class.contexts.iter().map(|c| c.1.delta()), total),
-                total
-            );
-            for (context, change, _) in &class.contexts {
-                let of_context = class.functions.iter().flat_map(|f| &f.contexts);
+            let of = |row: &Row| row.judged.exactly().unwrap().delta();
+            assert_eq!(sum(class.layers.iter().map(of), total), total);
+            assert_eq!(sum(class.contexts.iter().map(of), total), total);
+            for row in &class.contexts {
+                let of_context = class.counts().flat_map(|(f, _)| &f.contexts);
                 let of_context = of_context
-                    .filter(|c| c.0 == *context)
+                    .filter(|c| c.0.to_string() == row.name)
                     .map(|c| c.1[1].delta());
-                assert_eq!(sum(of_context, total), change.delta());
+                assert_eq!(sum(of_context, total), of(row));
             }
-            let told = class.changed().map(|f| f.self_insns.delta());
-            assert_eq!(sum(told, total).plus(&class.unsure().1), total);
+            let told = class.changed().into_iter().map(of);
+            assert_eq!(sum(told, total).plus(&class.unsure().unwrap().1), total);
             let roots = class
                 .trees
                 .iter()
@@ -123,7 +121,10 @@ fn changes_add_up() {
             });
             assert_eq!(
                 (before, after),
-                (class.total.before.sum, class.total.after.sum)
+                (
+                    counted(class).total.before.sum,
+                    counted(class).total.after.sum
+                )
             );
         }
     });
@@ -137,11 +138,11 @@ fn nothing_differs_from_itself() {
         assert!(diff.differences.is_empty());
         assert!(diff.unpaired.is_empty());
         for class in &diff.classes {
-            assert!(!class.verdict.differs());
-            assert_eq!(class.total.delta().numerator, 0);
-            assert_eq!(class.changed().count(), 0);
-            assert!(class.moves.is_empty() && class.branches.is_empty());
-            assert!(class.contexts.iter().all(|c| !c.2.differs()));
+            assert!(!counted(class).verdict.differs());
+            assert_eq!(counted(class).total.delta().numerator, 0);
+            assert_eq!(class.changed().len(), 0);
+            assert!(counted(class).moves.is_empty() && counted(class).branches.is_empty());
+            assert!(class.contexts.iter().all(|c| !c.judged.differs()));
         }
     });
 }
@@ -168,8 +169,12 @@ fn the_other_way_round() {
                 };
                 told.push((class.class(), what, numerator, format!("{verdict:?}")));
             };
-            add("all".into(), class.total.delta(), class.verdict);
-            for function in &class.functions {
+            add(
+                "all".into(),
+                counted(class).total.delta(),
+                counted(class).verdict,
+            );
+            for (function, row) in class.counts() {
                 let joint = &diff.functions.joints[function.function as usize];
                 let module = joint.module.as_deref();
                 let (was, is) = (joint.was.as_ref().unwrap_or(&joint.name), &joint.name);
@@ -180,7 +185,7 @@ fn the_other_way_round() {
                     _ => module,
                 };
                 let name = format!("{one} {other} {module:?} {}", joint.status() == "both");
-                add(name, function.self_insns.delta(), function.verdict);
+                add(name, function.own.delta(), verdict(row));
             }
         }
         told.sort();

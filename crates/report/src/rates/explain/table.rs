@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::Cell;
 use netplumb_model::recording::{Recording, env};
 use netplumb_model::timing::PERIOD;
 
 use super::{Difference, Explained, Unit, Wall, differences, explained};
 use crate::number::{printable, thousands};
 use crate::scalars::of_run;
-use crate::terminal::{continued, right, table, trimmed};
+use crate::table::{Column, Room, Table, Value};
+use crate::text::continued;
 
 /// Paths beside each other in a table.
 const BESIDE: usize = 7;
@@ -191,14 +191,24 @@ fn by_layer(paths: &[&Explained], unit: Unit, columns: usize) -> String {
     }
     let mut layers: Vec<(&str, f64)> = layers.into_iter().collect();
     layers.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
-    let mut table = table(columns);
-    let names = paths.iter().map(|p| right(printable(&p.path, NAME_LIMIT)));
-    table.set_header([Cell::new("")].into_iter().chain(names));
+    /// What a row is of, and its figure of each path.
+    type Row = (String, Vec<Option<f64>>);
+    let mut all = vec![
+        Column::text("", |(name, _): &Row| name.clone())
+            .letters(NAME_LIMIT)
+            .people(0),
+    ];
+    all.extend(paths.iter().enumerate().map(|(n, path)| {
+        Column::figure(printable(&path.path, NAME_LIMIT), move |(_, of): &Row| {
+            of[n].map_or(Value::Missing, |value| {
+                Value::Told(figure(value), Some(value))
+            })
+        })
+        .people(1)
+    }));
+    let mut rows: Vec<Row> = Vec::new();
     let mut row = |name: &str, of: &dyn Fn(&Explained) -> Option<f64>| {
-        let cells = paths
-            .iter()
-            .map(|p| right(of(p).map_or_else(|| "-".into(), figure)));
-        table.add_row([Cell::new(name)].into_iter().chain(cells));
+        rows.push((name.into(), paths.iter().map(|p| of(p)).collect()));
     };
     row(
         match unit {
@@ -246,7 +256,8 @@ fn by_layer(paths: &[&Explained], unit: Unit, columns: usize) -> String {
         row("CPU ns/packet in the table above", &|p| p.ns);
         row("  of the generator alone", &|p| p.generator_ns);
     }
-    trimmed(&table)
+    let table = Table::new(all, rows).flush();
+    table.terminal(Room::of(columns, NAME_LIMIT))
 }
 
 /// What ran beside the packets, the most of it by name.

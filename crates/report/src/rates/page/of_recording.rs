@@ -15,8 +15,7 @@ use crate::figures::sweeps::{self, Point};
 use crate::html::report_page;
 use crate::number::{counted, printable};
 use crate::page::{
-    Page, PageAxis, PageBench, PageChart, PageClaim, PageFlow, PagePoint, PageSeries,
-    PageSeriesKind,
+    Page, PageAxis, PageBench, PageChart, PageFlow, PagePoint, PageSeries, PageSeriesKind,
 };
 use crate::rates::columns::share;
 use crate::rates::terminal::{footer, rate};
@@ -32,9 +31,10 @@ const SWEPT: [&str; 5] = ["cores", "queues", "rate", "size", "flows"];
 
 /// The page of a recording. `file` is that of the experiment, if it was one.
 pub fn of_recording(recording: &Recording, file: Option<&Experiment>) -> Page {
+    let all = arms(recording);
+    let trust = footer(recording, &all);
     // Of a search, blocks are trials, and lose packets on purpose.
-    let (searched, arms): (Vec<_>, Vec<_>) =
-        (arms(recording).into_iter()).partition(|a| !a.goals.is_empty());
+    let (searched, arms): (Vec<_>, Vec<_>) = all.into_iter().partition(|a| !a.goals.is_empty());
     let figures = file.map_or_else(Vec::new, |file| {
         let all = file.figures.iter();
         all.map(|f| figure(file, f, recording)).collect()
@@ -51,7 +51,6 @@ pub fn of_recording(recording: &Recording, file: Option<&Experiment>) -> Page {
             .collect(),
         costs: costs(recording),
     };
-    let shown: Vec<&ArmRates<'_>> = arms.iter().filter(|a| a.failed.is_none()).collect();
     let text = |text: &str| printable(&text.trim().replace('\n', " "), TEXT_LETTERS);
     // Facts and warnings are those of any recording.
     let plain = report_page(recording, &[], None);
@@ -71,18 +70,11 @@ pub fn of_recording(recording: &Recording, file: Option<&Experiment>) -> Page {
             .collect(),
         warnings,
         facts: plain.facts,
-        trust: footer(recording, &shown, &searched.iter().collect::<Vec<_>>()),
+        trust,
     };
     let judged = file.map_or_else(Vec::new, |file| claims::judge_blocks(file, recording));
     Page {
-        claims: judged
-            .into_iter()
-            .map(|claim| PageClaim {
-                says: text(&claim.says),
-                verdict: claim.verdict.as_str().into(),
-                because: text(&claim.because),
-            })
-            .collect(),
+        claims: claims::page(judged),
         figures,
         ..super::page(around, bench)
     }

@@ -103,9 +103,10 @@ fn sample() -> Page {
             title: "How fast packets are dropped".into(),
             question: "Is XDP ahead of the kernel's other ways to drop?".into(),
             headline: vec!["xdp drops 3.6 times as many as nft-raw.".into()],
-            trust: vec![
-                "CPU by idle time and by tracepoints, no more than 0.4 points apart".into(),
-            ],
+            trust: vec![Note::new(
+                "CPUs",
+                "by idle time and by tracepoints, no more than 0.4 points apart",
+            )],
             facts: vec![Fact {
                 key: "cpu.accounting".into(),
                 value: "by ticks".into(),

@@ -6,7 +6,7 @@ use netplumb_model::bench::Hop;
 use super::{NAME_LIMIT, names};
 use crate::number::{plural, printable, thousands};
 use crate::rates::ArmRates;
-use crate::terminal::continued;
+use crate::text::continued;
 
 /// So many arms are told of, unless all are asked for, and of each so many causes.
 const ARMS: usize = 10;

@@ -7,107 +7,115 @@ use netplumb_model::bench::quantities::{LIST_UPDATES, PROGRAMS};
 use netplumb_model::recording::{Recording, env};
 
 use super::{NAME_LIMIT, names};
+use crate::footer::Note;
 use crate::number::{printable, thousands};
 use crate::rates::{ArmRates, bound_share};
 use crate::scalars::of_run;
+use crate::trust::lost;
 
-/// Above this the load of CPUs that have no part in a bench is told.
+/// Above this the load of CPUs that have no part in a bench is reported.
 const ELSEWHERE: f64 = 0.05;
-/// So many arms have a line of their own.
+/// So many arms have a note of their own.
 const ARMS_APART: usize = 4;
 
 /// How it was measured, and what to doubt.
-pub(in crate::rates) fn footer(
-    recording: &Recording,
-    shown: &[&ArmRates<'_>],
-    searched: &[&ArmRates<'_>],
-) -> Vec<String> {
-    let arms: Vec<&ArmRates<'_>> = shown.iter().chain(searched).copied().collect();
+pub(in crate::rates) fn footer(recording: &Recording, arms: &[ArmRates<'_>]) -> Vec<Note> {
+    let arms: Vec<&ArmRates<'_>> = arms.iter().filter(|a| a.failed.is_none()).collect();
     let fact = |key: &str| recording.environment.get(key).map(|v| printable(v, 300));
     let blocks: usize = arms.iter().map(|a| a.valid.len()).sum();
     let invalid: usize = arms.iter().flat_map(|a| a.invalid.values()).sum();
-    let mut lines = vec![format!(
-        "{blocks} blocks count, {invalid} don't. Of those that do, every packet is accounted for: offered = \
-         delivered + dropped by cause, on every hop, from the first packet to the last."
+    let mut notes = vec![Note::new(
+        "blocks",
+        format!(
+            "{blocks} valid, {invalid} invalid. In valid ones every packet is accounted for: offered = delivered \
+             + dropped by cause, on every hop, from the first packet to the last"
+        ),
     )];
+    let mut add = |topic, text: String| notes.push(Note::new(topic, text));
     if arms.iter().any(|a| a.is_generator_bound()) {
-        lines.push(format!(
-            "generator-bound: within {} of what the generator makes by itself: the path may be faster.",
-            bound_share()
-        ));
+        add(
+            "limit",
+            format!(
+                "generator-bound: within {} of the generator's own rate, so the path may be faster",
+                bound_share()
+            ),
+        );
     }
     let unknown: Vec<&str> = (arms.iter())
         .filter(|a| !a.valid.is_empty() && a.generator_bound().is_none())
         .map(|a| a.arm.name.as_str())
         .collect();
     if !unknown.is_empty() {
-        lines.push(format!(
-            "generator-bound or not is unknown of {}: what the generator makes by itself could not \
-             be measured, since other work took its CPU; measure again when the machine is idle",
+        let text = format!(
+            "whether these are generator-bound is unknown: {}. The generator's own rate could not be measured, \
+             since other work used its CPU; measure again when the machine is idle",
             names(&unknown)
-        ));
+        );
+        add("limit", text);
     }
     if let Some(programs) = of_run(recording, &PROGRAMS) {
         let met = match invalid {
             // A packet that met none or two would be missing, or one too many.
-            0 if blocks > 0 => "every packet met one of them, and only one",
-            _ => "whether every packet met one of them can't be said, as blocks don't add up",
+            0 if blocks > 0 => "every packet ran exactly one of them",
+            _ => "whether every packet ran exactly one is unknown, since blocks don't add up",
         };
-        lines.push(format!(
-            "{programs} programs took turns in each block, each put in the place of the one before \
-             while packets ran: {met}."
-        ));
+        let text = format!(
+            "{programs} took turns in each block, each replacing the one before while packets ran: {met}"
+        );
+        add("programs", text);
     }
-    lines.extend(queues(&arms));
+    for text in queues(&arms) {
+        add("queues", text);
+    }
     if let Some(updates) = of_run(recording, &LIST_UPDATES) {
-        lines.push(format!(
-            "the list of sources changed {updates:.0} times a second while packets ran"
-        ));
+        let text = format!("the list changed {updates:.0} times a second while packets ran");
+        add("sources", text);
     }
     let behind: u64 = (arms.iter().flat_map(|a| &a.valid))
         .flat_map(|m| &m.generated)
         .map(|g| g.behind)
         .sum();
     if behind > 0 {
-        lines.push(format!(
-            "the generator fell behind: {} packets that were due were never made",
+        let text = format!(
+            "fell behind: {} packets due were never sent",
             thousands(behind)
-        ));
+        );
+        add("generator", text);
     }
     if let Some(nics) = fact(env::NICS) {
         let foreign: u64 = (arms.iter().flat_map(|a| &a.valid))
             .map(|m| m.handled.foreign)
             .sum();
-        lines.push(match foreign {
-            0 => format!("interfaces of this machine: {nics}"),
+        let others = match foreign {
+            0 => String::new(),
             _ => format!(
-                "interfaces of this machine: {nics}. {} packets came in there that were not the \
-                 generator's: they are in no figure, and cost time",
+                ". {} packets from elsewhere were received there: they are in no figure, and took time",
                 thousands(foreign)
             ),
-        });
+        };
+        add("NICs", format!("{nics}{others}"));
     }
     if let Some(generator) = fact("generator.method") {
-        lines.push(format!("generator: {generator}"));
+        add("generator", generator);
     }
     if arms.iter().any(|a| a.cpu_ns_per_packet().is_some()) {
         let mut cpu_ns =
-            "CPU ns/packet: how long CPUs were busy for each packet, all CPUs together: \
-                          CPUs busy / packets/s. Wall time a packet is 1 / packets/s"
+            "CPU ns/packet: busy time of all CPUs for each packet, CPUs busy / packets/s. Wall time of a packet is \
+             1 / packets/s"
                 .to_string();
         let elsewhere = (arms.iter()).filter_map(|a| Some((a.busy_elsewhere()?, a)));
         if let Some((busy, arm)) = elsewhere.max_by(|a, b| a.0.total_cmp(&b.0))
             && busy > ELSEWHERE
         {
             cpu_ns.push_str(&format!(
-                ". Others' load is in it: CPUs that neither sent nor handled a packet were busy by \
-                 up to {busy:.2} ({}); --explain names what ran",
+                ". It includes other load: CPUs that neither sent nor handled a packet were busy by up to \
+                 {busy:.2} ({}); --explain shows what ran",
                 printable(&arm.arm.name, NAME_LIMIT)
             ));
         }
-        lines.push(cpu_ns);
+        add("CPU time", cpu_ns);
     }
-    let mut cpu = "CPUs busy: 1 - (idle + iowait) / wall, all CPUs together".to_string();
+    let mut cpu = "busy: 1 - (idle + iowait) / wall, the sum of all CPUs".to_string();
     if let Some(second) = fact("cpu.second") {
         cpu.push_str(&format!("; checked by {second}"));
     }
@@ -124,30 +132,28 @@ pub(in crate::rates) fn footer(
         .fold(0.0, f64::max);
     if steal > 0.005 {
         cpu.push_str(&format!(
-            "; up to {:.0} % of a CPU was stolen by the machine below",
+            "; up to {:.0} % of a CPU was stolen by the hypervisor",
             steal * 100.0
         ));
     }
     if let Some(accounting) = fact("cpu.accounting") {
         cpu.push_str(&format!("; accounting: {accounting}"));
     }
-    lines.push(cpu);
-    for loss in recording.all_losses() {
-        lines.push(format!(
-            "not counted well: {} {}: {}",
-            thousands(loss.count),
-            printable(&loss.cause, 120),
-            printable(&loss.meaning, 200)
-        ));
-    }
+    add("CPUs", cpu);
     let machine: Vec<String> = [env::KERNEL, "machine.cpus", "lab"]
         .iter()
         .filter_map(|k| fact(k))
         .collect();
     if !machine.is_empty() {
-        lines.push(format!("kernel, CPUs, lab: {}", machine.join(", ")));
+        add(
+            "machine",
+            format!("kernel, CPUs, lab: {}", machine.join(", ")),
+        );
     }
-    lines
+    if recording.all_losses().next().is_some() || !recording.complete {
+        notes.extend(lost(recording, "none"));
+    }
+    notes
 }
 
 /// By which queues packets came: arm by arm, or where there are many, all of them.
@@ -164,7 +170,7 @@ fn queues(arms: &[&ArmRates<'_>]) -> Vec<String> {
         let line = |(arm, queues): &(&&ArmRates<'_>, BTreeMap<u32, u64>)| {
             let (least, most) = shares(queues);
             format!(
-                "{}: packets came by {} receive queues, {least:.0} to {most:.0} % by each",
+                "{}: received by {} queues, {least:.0} to {most:.0} % of the packets by each",
                 printable(&arm.arm.name, NAME_LIMIT),
                 queues.len(),
             )
@@ -176,7 +182,7 @@ fn queues(arms: &[&ArmRates<'_>]) -> Vec<String> {
         (l.min(least), m.max(most))
     });
     vec![format!(
-        "packets of {} arms came by several receive queues, {least:.0} to {most:.0} % by each",
+        "{} arms received by several queues, {least:.0} to {most:.0} % of the packets by each",
         several.len()
     )]
 }

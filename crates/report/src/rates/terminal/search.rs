@@ -1,14 +1,15 @@
 //! What searches found.
 
-use comfy_table::Cell;
 use netplumb_model::bench::quantities as q;
 use netplumb_model::quantity::{Declared, Of};
 use netplumb_model::recording::Recording;
 
 use super::rate;
-use crate::number::printable;
 use crate::rates::ArmRates;
-use crate::terminal::{right, table, trimmed};
+use crate::table::{Column, Room, Table, Value};
+
+/// Letters of a name, or of a reason.
+const NAME_LETTERS: usize = 80;
 
 /// What a search found of a goal.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,33 +33,41 @@ pub(super) fn found(arms: &[ArmRates<'_>], columns: usize) -> String {
     if arms.iter().all(|arm| arm.goals.is_empty()) {
         return String::new();
     }
-    let mut table = table(columns);
-    table.set_header(vec![
-        Cell::new(""),
-        right("loses at most"),
-        right("packets/s"),
-        right("carried up to"),
-        right("not from"),
-        right("trials"),
-        Cell::new(""),
-    ]);
-    for arm in arms {
-        for goal in &arm.goals {
-            let pps = |value: Option<f64>| right(value.map_or("-".into(), rate));
-            table.add_row(vec![
-                Cell::new(printable(&arm.arm.name, 80)),
-                right(format!("{} %", goal.loss_ratio * 100.0)),
-                pps(goal.throughput_pps),
-                pps(goal.lower_pps),
-                pps(goal.upper_pps),
-                right(goal.trials.to_string()),
-                Cell::new(printable(goal.irregular.unwrap_or_default(), 80)),
-            ]);
-        }
+    type Row<'r> = (&'r str, &'r Goal<'r>);
+    fn pps<'r>(title: &'static str, of: fn(&Goal<'r>) -> Option<f64>) -> Column<'r, Row<'r>> {
+        Column::figure(title, move |(_, goal): &Row<'r>| {
+            of(goal).map_or(Value::Missing, |pps| Value::Told(rate(pps), Some(pps)))
+        })
+        .people(1)
     }
+    let all = vec![
+        Column::text("", |(arm, _): &Row<'_>| (*arm).into())
+            .letters(NAME_LETTERS)
+            .people(0),
+        Column::figure("loses at most", |(_, goal): &Row<'_>| {
+            Value::Told(format!("{} %", goal.loss_ratio * 100.0), None)
+        })
+        .people(1),
+        pps("packets/s", |goal| goal.throughput_pps),
+        pps("carried up to", |goal| goal.lower_pps),
+        pps("not from", |goal| goal.upper_pps),
+        Column::figure("trials", |(_, goal): &Row<'_>| {
+            Value::Told(goal.trials.to_string(), None)
+        })
+        .people(1),
+        Column::text("", |(_, goal): &Row<'_>| {
+            goal.irregular.unwrap_or_default().into()
+        })
+        .letters(NAME_LETTERS)
+        .people(1),
+    ];
+    let rows = arms
+        .iter()
+        .flat_map(|arm| arm.goals.iter().map(|goal| (arm.arm.name.as_str(), goal)));
+    let table = Table::new(all, rows).flush();
     format!(
         "\nthe largest load that is carried (RFC 9971)\n{}",
-        trimmed(&table)
+        table.terminal(Room::of(columns, NAME_LETTERS))
     )
 }
 

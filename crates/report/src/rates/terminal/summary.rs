@@ -5,8 +5,8 @@ use crate::number::thousands;
 use crate::rates::ArmRates;
 use crate::rates::columns::columns as of_rates;
 use crate::rates::latency::{TITLES, percentiles};
+use crate::table::bar;
 use crate::table::{Column, Room, Table, Value};
-use crate::terminal::bar;
 
 /// With fewer columns there are no bars: so many, and more if there is one of valid blocks.
 const ROOM_FOR_BARS: usize = 100;

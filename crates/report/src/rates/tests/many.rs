@@ -103,7 +103,8 @@ fn nothing_is_left_out_for_programs() {
     let recording = recording_of_many();
     let csv = csv::render(&recording);
     assert_eq!(csv.lines().count(), 1 + 25 * 12);
-    let document: serde_json::Value = serde_json::from_str(&json::render(&recording)).unwrap();
+    let document: serde_json::Value =
+        serde_json::from_str(&json::render(&recording, None)).unwrap();
     assert_eq!(document["arms"].as_array().unwrap().len(), ARMS);
     let reasons = document["arms"][12]["invalid_blocks"].as_object().unwrap();
     assert_eq!(reasons.len(), 12);

@@ -6,12 +6,11 @@ use netplumb_stats::judge::Verdict;
 
 use super::recording::{functions, functions_scaled, stages, stages_scaled};
 use super::{check, view};
-use crate::diff::Sides;
 use crate::diff::arms::{Pairs, pair};
+use crate::diff::{Diff, Row, Sides, compare, csv, json, markdown, page, terminal};
 use crate::page::Page;
-use crate::times::diff::{TimesDiff, compare, csv, json, markdown, page, terminal};
 
-fn diff<'a>(before: &'a Recording, after: &'a Recording) -> TimesDiff<'a> {
+fn diff<'a>(before: &'a Recording, after: &'a Recording) -> Diff<'a> {
     let all = |r: &Recording| (0..r.arms.len()).collect();
     let pairs: Pairs = pair((&before.arms, all(before)), (&after.arms, all(after)));
     let sides = Sides {
@@ -21,6 +20,11 @@ fn diff<'a>(before: &'a Recording, after: &'a Recording) -> TimesDiff<'a> {
         after_name: "b.plumb",
     };
     compare(sides, &pairs, &[])
+}
+
+/// The verdict on a row.
+fn verdict(row: &Row) -> Verdict {
+    row.judged.statistically().unwrap().verdict
 }
 
 /// A page on lines short enough to compare; web/ is tested with the same file.
@@ -47,9 +51,9 @@ fn planted_changes() {
     let changed: Vec<&str> = tx.changed().iter().map(|r| r.name.as_str()).collect();
     assert_eq!(changed, ["ip_output"]);
     let row = tx.changed()[0];
-    assert_eq!(row.judged.verdict, Verdict::Slower);
+    assert_eq!(verdict(row), Verdict::Slower);
     assert!((row.delta() - 200.0).abs() < 6.0, "{}", row.delta());
-    assert_eq!(tx.whole().unwrap().judged.verdict, Verdict::Slower);
+    assert_eq!(verdict(tx.whole().unwrap()), Verdict::Slower);
     let (percent, ns) = tx.worse_by();
     assert!((10.0..=20.5).contains(&percent), "{percent}");
     assert!((100.0..=205.0).contains(&ns), "{ns}");
@@ -109,8 +113,8 @@ fn one_side_only() {
     assert_eq!(found.classes[0].one_side, ["ip_output"]);
     let rx = &found.classes[1];
     let row = rx.functions.iter().find(|r| r.name == "ip_rcv").unwrap();
-    assert_eq!(row.judged.verdict, Verdict::Faster);
-    assert_eq!(row.judged.after, 0.0);
+    assert_eq!(verdict(row), Verdict::Faster);
+    assert_eq!(row.judged.after(), 0.0);
 }
 
 /// Check that another lab, kernel and probe are said first, and too few blocks.
@@ -134,7 +138,7 @@ fn differences_are_said() {
         "differs   kernel: 6.1.0-42-amd64 → 6.12.1",
         "differs   lab: netns → host",
         "differs   probes: fentry+fexit and kprobe+kretprobe → fsession",
-        "no verdict: it takes 3 blocks a side",
+        "no verdict: it needs 3 blocks a side",
     ] {
         assert!(text.contains(said), "{said}\n{text}");
     }
@@ -233,7 +237,14 @@ fn turns() {
             ..Pairs::default()
         };
         let found = compare(sides, &pairs, &[]);
-        let ratio = found.classes[0].whole().unwrap().judged.ratio.unwrap();
+        let ratio = found.classes[0]
+            .whole()
+            .unwrap()
+            .judged
+            .statistically()
+            .unwrap()
+            .ratio
+            .unwrap();
         (found.warnings.len(), ratio.high - ratio.low)
     };
     let (said, wide) = width(&both);

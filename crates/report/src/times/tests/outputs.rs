@@ -15,9 +15,12 @@ use crate::times::{as_costs, classes, csv, json, markdown, openmetrics, page, tr
 fn as_written() {
     for (name, recording) in [("functions", functions()), ("stages", stages())] {
         let all = classes(&recording);
-        check(&format!("{name}.json"), &json::render(&recording, &all));
+        check(
+            &format!("{name}.json"),
+            &json::render(&recording, &all, None),
+        );
         check(&format!("{name}.csv"), &csv(&all, None));
-        let text = markdown::render(&recording, &all, &view(100));
+        let text = markdown::render(&recording, &all, None, &view(100));
         check(&format!("{name}.md"), &text);
         let text = openmetrics::render(&recording, &all);
         check(&format!("{name}.openmetrics"), &text);
@@ -30,7 +33,7 @@ fn as_written() {
 fn edges_are_all_calls() {
     let recording = functions();
     let document: Value =
-        serde_json::from_str(&json::render(&recording, &classes(&recording))).unwrap();
+        serde_json::from_str(&json::render(&recording, &classes(&recording), None)).unwrap();
     let mut seen = 0;
     for class in document["times"].as_array().unwrap() {
         for function in class["functions"].as_array().unwrap() {

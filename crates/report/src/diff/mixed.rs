@@ -9,6 +9,7 @@ use crate::analysis;
 use crate::diff::Sides;
 use crate::diff::arms::ArmPair;
 use crate::number::printable;
+use crate::table::{Column, Table, Value};
 use crate::times::analysis::classes;
 use crate::times::instrument;
 
@@ -107,4 +108,64 @@ pub(super) fn both(
         }
     }
     found
+}
+
+/// A class and a function that two instruments saw.
+type Seen<'a> = (&'a ClassBoth, &'a Both);
+
+/// The figures of both.
+fn of_both<'a>() -> Vec<Column<'a, Seen<'a>>> {
+    let figure = |title: &'static str, key: &'static str, of: fn(&Both) -> f64| {
+        Column::figure(title, move |(_, f): &Seen<'a>| Value::Number(of(f)))
+            .csv(key)
+            .digits(3)
+            .page(key)
+    };
+    let time = |title: &'static str, key: &'static str, of: fn(&Both) -> f64| {
+        Column::figure(title, move |(_, f): &Seen<'a>| Value::Ns(of(f)))
+            .csv(key)
+            .digits(3)
+            .page(key)
+    };
+    vec![
+        Column::machine(|(class, _): &Seen<'a>| Value::Text(class.class.to_string())).csv("class"),
+        Column::code("function", |(_, f): &Seen<'a>| {
+            Value::Name(f.name.clone(), None)
+        })
+        .csv("function")
+        .people(0)
+        .page("name"),
+        Column::machine(|(class, _): &Seen<'a>| Value::Text(class.per.into())).csv("per"),
+        figure("calls", "calls", |f| f.calls).people(1),
+        figure("own insns", "self_insns", |f| f.self_insns).people(2),
+        figure("all insns", "inclusive_insns", |f| f.inclusive_insns).people(3),
+        figure("calls timed", "timed_calls", |f| f.timed_calls).people(4),
+        time("own ns", "self_ns", |f| f.self_ns).people(5),
+        time("all ns", "total_ns", |f| f.total_ns).people(6),
+        Column::figure("ns/insn", |(_, f): &Seen<'a>| {
+            match f.inclusive_insns > 0.0 {
+                true => {
+                    let each = f.total_ns / f.inclusive_insns;
+                    Value::Told(format!("{each:.2}"), Some(each))
+                }
+                false => Value::Missing,
+            }
+        })
+        .people(7)
+        .page("ratio"),
+    ]
+}
+
+/// The functions of a class that two instruments saw: the first ones.
+pub(super) fn table<'a>(class: &'a ClassBoth, top: usize) -> Table<'a, Seen<'a>> {
+    let top = if top == 0 { usize::MAX } else { top };
+    let lines = class.functions.iter().take(top).map(|f| (class, f));
+    Table::new(of_both(), lines)
+}
+
+/// The functions of all classes as CSV.
+pub(super) fn csv(classes: &[ClassBoth]) -> String {
+    let lines = classes.iter();
+    let lines = lines.flat_map(|class| class.functions.iter().map(move |f| (class, f)));
+    Table::new(of_both(), lines).csv()
 }

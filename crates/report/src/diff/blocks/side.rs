@@ -106,7 +106,7 @@ fn of_costs(class: ClassView<'_>) -> Side<'_> {
         recording: class.recording,
         arm: class.arm,
         class: class.class,
-        label: crate::terminal::label(&class),
+        label: crate::summary::label(&class),
         per: class.per,
         per_by_block: class.per_by_block(),
         parts: (class.functions.iter())

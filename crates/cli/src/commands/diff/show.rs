@@ -1,0 +1,165 @@
+//! Compare two recordings that one instrument measured each.
+
+use std::process::ExitCode;
+
+use netplumb_model::recording::Recording;
+use netplumb_report::diff::arms::Pairs;
+use netplumb_report::diff::{self, Diff, Sides};
+use netplumb_report::shape::{Shape, shape};
+use netplumb_report::terminal::View;
+use netplumb_report::{html, printable};
+
+use super::args::{DiffArgs, Limit};
+use crate::exit::{Usage, WORSE};
+use crate::output::page;
+use crate::output::print::{columns, print};
+
+/// Compare and show.
+///
+/// # Errors
+/// What can't be compared or shown.
+pub(super) fn compare(
+    args: &DiffArgs,
+    sides: Sides<'_>,
+    pairs: &Pairs,
+) -> anyhow::Result<ExitCode> {
+    let benches = [sides.before, sides.after].map(|r| shape(r) == Shape::Rates);
+    if benches[0] != benches[1] {
+        return Err(Usage(
+            "only one of the recordings is a bench: rates can't be compared with costs".into(),
+        )
+        .into());
+    }
+    if benches[0] && args.page.wanted() {
+        return Err(Usage(
+            "--html is not supported for comparisons of benches; use plumb report --html on each"
+                .into(),
+        )
+        .into());
+    }
+    let diff = diff::compare(sides, pairs, &args.direction);
+    if diff.one_clock && diff.classes.is_empty() {
+        return Err(Usage(nothing(args, sides, &diff)).into());
+    }
+    let limit = checked(args, &diff)?;
+    let view = View {
+        layer: args.layer.clone(),
+        top: args.top,
+        tree: false,
+        columns: columns(),
+    };
+    let text = if args.json {
+        diff::json::render(&diff)
+    } else if args.csv {
+        diff::csv(&diff, args.layer.as_deref())
+    } else if args.markdown {
+        diff::markdown::render(&diff, args.top)
+    } else if args.page.wanted() {
+        // The tables are on the page.
+        diff::terminal::head(&diff, view.columns)
+    } else {
+        diff::terminal::render(&diff, &view)
+    };
+    print(&text)?;
+    if args.page.wanted() {
+        page::put(&args.page, &html::render(&diff::page::page(&diff)))?;
+    }
+    Ok(limit.map_or(ExitCode::SUCCESS, |limit| judged(limit, &diff)))
+}
+
+/// Why nothing can be compared.
+fn nothing(args: &DiffArgs, sides: Sides<'_>, diff: &Diff<'_>) -> String {
+    let has = |recording: &Recording| {
+        let mut classes: Vec<String> = netplumb_report::analysis::classes(recording)
+            .iter()
+            .map(|c| c.class.to_string())
+            .collect();
+        classes.sort();
+        classes.dedup();
+        classes.join(", ")
+    };
+    let mut asked: Vec<&str> = args.proto.iter().map(|p| p.as_str()).collect();
+    asked.extend(args.direction.iter().map(|d| d.as_str()));
+    let what = match asked.is_empty() {
+        true => String::new(),
+        false => format!(" of {}", asked.join(" or ")),
+    };
+    let mut text = format!(
+        "no class{what} in common; {} has {}; {} has {}",
+        printable(sides.before_name, 120),
+        has(sides.before),
+        printable(sides.after_name, 120),
+        has(sides.after)
+    );
+    for one in &diff.unpaired {
+        text.push_str("\n  ");
+        text.push_str(one);
+    }
+    text
+}
+
+/// The limit, if it is one for what was measured.
+fn checked(args: &DiffArgs, diff: &Diff<'_>) -> anyhow::Result<Option<Limit>> {
+    let Some(limit) = args.fail_if_worse else {
+        return Ok(None);
+    };
+    if !diff.one_clock {
+        return Err(Usage(
+            "--fail-if-worse needs the same instrument on both sides: instructions can't be compared with nanoseconds"
+                .into(),
+        )
+        .into());
+    }
+    let unit = diff.classes.first().map_or("", |class| &class.unit);
+    let text = match (limit, unit) {
+        (Limit::Percent(_), _) | (Limit::Insns(_), "instructions") | (Limit::Ns(_), "ns") => {
+            return Ok(Some(limit));
+        }
+        (_, "instructions") => {
+            "invalid --fail-if-worse for recordings of instructions; expected like 0.5% or 10insns"
+                .into()
+        }
+        (_, "ns") => {
+            "invalid --fail-if-worse for recordings of times; expected like 0.5% or 10ns".into()
+        }
+        (_, unit) => format!(
+            "invalid --fail-if-worse for recordings of {}; expected like 0.5%",
+            printable(unit, 40)
+        ),
+    };
+    Err(Usage(text).into())
+}
+
+/// The exit code, with a line for each class that got worse, and for each that may have.
+fn judged(limit: Limit, diff: &Diff<'_>) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for class in &diff.classes {
+        // A path that has no valid block any more has no rate that could be compared.
+        if let Some([before, after]) = class.rates
+            && before > 0.0
+            && after == 0.0
+        {
+            let name = printable(&class.label, 200);
+            eprintln!("plumb: worse: {name} has no valid block in AFTER");
+            code = ExitCode::from(WORSE);
+            continue;
+        }
+        let (percent, cost) = class.worse_by();
+        let before = class.whole().map_or(0.0, |whole| whole.judged.before());
+        let (worse, told, most) = match limit {
+            Limit::Percent(p) => (percent > p, format!("{p}%"), p / 100.0 * before),
+            Limit::Insns(n) | Limit::Ns(n) => {
+                let told = format!("{n} {} per {}", class.unit, class.per);
+                (cost > n, told, n)
+            }
+        };
+        if worse {
+            let sentence = diff::sentence::sentence(class);
+            eprintln!("plumb: worse by more than {told}: {sentence}");
+            code = ExitCode::from(WORSE);
+        } else if let Some(why) = class.may_miss(most) {
+            eprintln!("plumb: no significant change beyond {told}, but {why}");
+        }
+    }
+    code
+}

@@ -1,0 +1,301 @@
+//! Classes whose figures vary from block to block: times of functions and stages, and costs that
+//! were sampled. Blocks are the sample.
+
+mod side;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use netplumb_model::class::Direction;
+use netplumb_model::recording::{FunctionId, Recording};
+use netplumb_model::span::StageKind;
+use netplumb_stats::judge::{Pair, judge};
+
+use super::arms::{ArmPair, Pairs};
+use super::row::{BeforeAfter, Judged, QUANTILES, Row};
+use super::{ClassDiff, Sides, facts, labels, one_sided};
+use crate::acting;
+use crate::analysis;
+use crate::number::printable;
+use crate::per::Per;
+use crate::shape::{Shape, shape};
+use crate::times::analysis::percentile;
+use side::{Part, Side, sides};
+
+/// Half the width of a 95 % interval, in standard errors.
+const HALF_WIDTH: f64 = 1.96;
+
+/// What is judged together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Function,
+    Stage,
+    /// All functions, or the path from its first stage to its last.
+    Total,
+    Way,
+}
+
+/// Blocks of one quantity, still to be judged.
+struct Pending {
+    class: usize,
+    family: Family,
+    pair: Pair,
+    name: String,
+    of: String,
+    quantiles: [BeforeAfter; 2],
+}
+
+/// All classes of some pairs, and what is on one side only.
+pub(super) fn classes(
+    sides: Sides<'_>,
+    paired: &Pairs,
+    directions: &[Direction],
+) -> (Vec<ClassDiff>, Vec<String>) {
+    let (before, after) = (self::sides(sides.before), self::sides(sides.after));
+    let several = paired.pairs.len() > 1 || std::ptr::eq(sides.before, sides.after);
+    let labels = match several {
+        true => labels::labels(sides, &paired.pairs),
+        false => vec![String::new(); paired.pairs.len()],
+    };
+    let (mut classes, mut alone, mut pending) = (Vec::new(), Vec::new(), Vec::new());
+    for (pair, label) in paired.pairs.iter().zip(labels) {
+        for &direction in Direction::ALL {
+            let asked = directions.is_empty() || directions.contains(&direction);
+            if direction == Direction::Other || !asked {
+                continue;
+            }
+            let of = |all: &[Side<'_>], arm: usize| {
+                let is = |s: &&Side<'_>| s.arm == arm && s.class.direction == direction;
+                all.iter().position(|s| is(&s))
+            };
+            let was = of(&before, pair.before).map(|n| &before[n]);
+            let is = of(&after, pair.after).map(|n| &after[n]);
+            match (was, is) {
+                (Some(was), Some(is)) => {
+                    let number = classes.len();
+                    let mut class = class(sides, *pair, label.clone(), was, is);
+                    pending.extend(functions(sides, number, &mut class, was, is));
+                    pending.extend(stages(number, &class, was, is));
+                    classes.push(class);
+                }
+                (Some(side), None) => alone.push(one_sided(&side.label, sides.before_name)),
+                (None, Some(side)) => alone.push(one_sided(&side.label, sides.after_name)),
+                (None, None) => {}
+            }
+        }
+    }
+    judge_all(&mut classes, pending);
+    (classes, alone)
+}
+
+fn class(
+    sides: Sides<'_>,
+    arms: ArmPair,
+    label: String,
+    before: &Side<'_>,
+    after: &Side<'_>,
+) -> ClassDiff {
+    // Without packets that were counted, calls are compared.
+    let per = match (before.per, after.per) {
+        (Per::Packet(_), Per::Packet(_)) | (Per::Run(_), Per::Run(_)) => before.per.word(),
+        // Samples are no calls.
+        (Per::Second(_), Per::Second(_)) if before.sees_all => before.per.word(),
+        _ => "call",
+    };
+    let (idle, idle_alone) =
+        acting::between((sides.before, arms.before), (sides.after, arms.after));
+    let unit = match shape(sides.after) {
+        Shape::Costs => analysis::quantity(sides.after).unit,
+        Shape::Times | Shape::Rates => "ns".into(),
+    };
+    ClassDiff {
+        arms,
+        before: before.class,
+        after: after.class,
+        label,
+        idle,
+        idle_alone,
+        per,
+        unit,
+        total: None,
+        way: None,
+        contexts: Vec::new(),
+        layers: Vec::new(),
+        functions: Vec::new(),
+        stages: Vec::new(),
+        one_side: Vec::new(),
+        small: 0,
+        apart: facts::apart(sides, arms),
+        rates: None,
+        counted: None,
+        trees: Vec::new(),
+    }
+}
+
+fn stages(number: usize, class: &ClassDiff, before: &Side<'_>, after: &Side<'_>) -> Vec<Pending> {
+    let mut names: Vec<(u16, &str, StageKind)> = Vec::new();
+    for stage in after.stages.iter().chain(&before.stages) {
+        if !names.iter().any(|(_, name, _)| *name == stage.name) {
+            names.push((stage.order, &stage.name, stage.kind));
+        }
+    }
+    names.sort_by_key(|(order, _, _)| *order);
+    let pending = |(_, name, kind): (u16, &str, StageKind)| {
+        let found = [before, after].map(|c| c.stages.iter().find(|s| s.name == name));
+        let [was, is] = found.map(|stage| {
+            stage.map_or_else(Vec::new, |s| s.by_block.iter().flatten().copied().collect())
+        });
+        let quantile = |share| found.map(|s| s.and_then(|s| percentile(&s.times, share)));
+        Pending {
+            class: number,
+            family: match kind {
+                StageKind::Total => Family::Way,
+                _ => Family::Stage,
+            },
+            name: name.into(),
+            of: kind.as_str().into(),
+            quantiles: QUANTILES.map(|(_, share)| quantile(share)),
+            pair: Pair {
+                before: was,
+                after: is,
+                shared: [0.0; 2],
+                apart: class.apart,
+            },
+        }
+    };
+    names.into_iter().map(pending).collect()
+}
+
+/// A function by its name and module: ids are each recording's own.
+fn by_name<'s>(side: &'s Side<'_>) -> BTreeMap<(&'s str, Option<&'s str>), &'s Part> {
+    let key = |id: FunctionId| {
+        let function = &side.recording.functions[id as usize];
+        (function.name.as_str(), function.module.as_deref())
+    };
+    side.parts.iter().map(|f| (key(f.function), f)).collect()
+}
+
+fn functions(
+    sides: Sides<'_>,
+    number: usize,
+    class: &mut ClassDiff,
+    before: &Side<'_>,
+    after: &Side<'_>,
+) -> Vec<Pending> {
+    let (was, is) = (by_name(before), by_name(after));
+    let keys: BTreeSet<_> = was.keys().chain(is.keys()).copied().collect();
+    let watched = |recording: &Recording, key: &(&str, Option<&str>)| {
+        recording.attachments.iter().any(|a| {
+            let function = &recording.functions[a.function as usize];
+            (function.name.as_str(), function.module.as_deref()) == *key
+        })
+    };
+    // Within one recording the correction is the same on both sides.
+    let one = std::ptr::eq(sides.before, sides.after);
+    let mut total = Pair {
+        apart: class.apart,
+        ..Pair::default()
+    };
+    let mut pending = Vec::new();
+    for key in keys {
+        let (a, b) = (was.get(&key).copied(), is.get(&key).copied());
+        let seen = |f: Option<&Part>, side: &Side<'_>| {
+            f.is_some() || side.sees_all || watched(side.recording, &key)
+        };
+        if !seen(a, before) || !seen(b, after) {
+            class.one_side.push(printable(key.0, 80));
+            continue;
+        }
+        let shared = |side: &Side<'_>, f: Option<&Part>| match f {
+            Some(f) if !one => {
+                let each = match class.per {
+                    "call" => f.uncertainty / f.calls.max(1) as f64,
+                    _ => side.per.each(f.uncertainty),
+                };
+                each / HALF_WIDTH
+            }
+            _ => 0.0,
+        };
+        let pair = Pair {
+            before: before.by_block(a, class.per),
+            after: after.by_block(b, class.per),
+            shared: [shared(before, a), shared(after, b)],
+            apart: class.apart,
+        };
+        sum(&mut total, &pair);
+        if [a, b].iter().flatten().all(|f| f.small) {
+            class.small += 1;
+            continue;
+        }
+        let layer = match b.map(|f| after.layer(f)) {
+            Some(layer) => layer,
+            None => a.map_or("", |f| before.layer(f)),
+        };
+        let timed = [a, b].map(|f| f.and_then(|f| f.timed.as_ref()));
+        let quantile = |share| timed.map(|f| f.and_then(|f| f.percentile(share)));
+        pending.push(Pending {
+            class: number,
+            family: Family::Function,
+            pair,
+            name: key.0.into(),
+            of: layer.into(),
+            quantiles: QUANTILES.map(|(_, share)| quantile(share)),
+        });
+    }
+    if class.per != "call" && !total.before.is_empty() && !total.after.is_empty() {
+        pending.push(Pending {
+            class: number,
+            family: Family::Total,
+            pair: total,
+            name: "all".into(),
+            of: String::new(),
+            quantiles: Default::default(),
+        });
+    }
+    pending
+}
+
+/// Add blocks to blocks. Errors that all calls share add up.
+fn sum(total: &mut Pair, one: &Pair) {
+    for (total, one) in [
+        (&mut total.before, &one.before),
+        (&mut total.after, &one.after),
+    ] {
+        total.resize(one.len().max(total.len()), 0.0);
+        for (sum, value) in total.iter_mut().zip(one) {
+            *sum += value;
+        }
+    }
+    for n in 0..2 {
+        total.shared[n] += one.shared[n];
+    }
+}
+
+/// Functions are judged together, so are stages, and wholes.
+fn judge_all(classes: &mut [ClassDiff], pending: Vec<Pending>) {
+    let (functions, others): (Vec<_>, Vec<_>) =
+        (pending.into_iter()).partition(|p| p.family == Family::Function);
+    let (stages, wholes): (Vec<_>, Vec<_>) =
+        (others.into_iter()).partition(|p| p.family == Family::Stage);
+    for family in [functions, stages, wholes] {
+        let pairs: Vec<Pair> = family.iter().map(|p| p.pair.clone()).collect();
+        for (pending, judged) in family.into_iter().zip(judge(&pairs)) {
+            let class = &mut classes[pending.class];
+            let row = Row {
+                quantiles: pending.quantiles,
+                ..Row::new(&pending.name, &pending.of, Judged::Statistically(judged))
+            };
+            match pending.family {
+                Family::Function => class.functions.push(row),
+                Family::Stage => class.stages.push(row),
+                Family::Way => class.way = Some(row),
+                Family::Total => class.total = Some(row),
+            }
+        }
+    }
+    for class in classes {
+        class.functions.sort_by(|a, b| {
+            let size = b.delta().abs().total_cmp(&a.delta().abs());
+            size.then_with(|| a.name.cmp(&b.name))
+        });
+    }
+}

@@ -1,0 +1,174 @@
+//! The footer under a comparison: what the figures are, how the verdicts were reached, and what is
+//! missing.
+
+use std::collections::BTreeSet;
+
+use netplumb_model::recording::{Recording, env};
+use netplumb_stats::judge::FALSE_RATE;
+
+use super::{ClassDiff, Counted, Diff, Judge};
+use crate::footer::Note;
+use crate::interval;
+use crate::number::{counted, printable, thousands};
+use crate::shape::{Shape, shape};
+
+/// The notes of the footer.
+pub(super) fn trust(diff: &Diff<'_>) -> Vec<Note> {
+    match diff.judge {
+        _ if !diff.one_clock => vec![Note::new(
+            "clocks",
+            "instructions are counted to the instruction; nanoseconds are corrected for the \
+             probes, and own time includes functions below that were not timed",
+        )],
+        Judge::Exact => of_counts(diff),
+        Judge::Statistical => of_samples(diff),
+    }
+}
+
+/// The same of figures that repeat exactly.
+fn of_counts(diff: &Diff<'_>) -> Vec<Note> {
+    let sides = diff.sides;
+    let fact = |r: &Recording, key: &str| printable(r.environment.get(key).map_or("?", |v| v), 120);
+    let both = |key: &str| {
+        let (was, is) = (fact(sides.before, key), fact(sides.after, key));
+        if was == is {
+            is
+        } else {
+            format!("{was} → {is}")
+        }
+    };
+    let quick = sides
+        .recordings()
+        .any(|(r, _)| fact(r, env::QUICK) == "yes");
+    let exact = match quick {
+        true => "kernel instructions executed, in quick mode within some tenths of a percent",
+        false => "kernel instructions executed, to the instruction",
+    };
+    let mut notes = vec![
+        Note::new(
+            "clock",
+            format!("{exact}; not time: no caches, no branch prediction, no contention"),
+        ),
+        Note::new(
+            "machine",
+            format!(
+                "QEMU {} TCG, -cpu {}, one vCPU; {}",
+                both(env::QEMU),
+                both(env::CPU),
+                both(env::REP)
+            ),
+        ),
+    ];
+    let counted_classes = || diff.classes.iter().filter_map(|c| c.counted.as_ref());
+    let blocks = || counted_classes().flat_map(|c| &c.blocks);
+    let counts: BTreeSet<usize> = blocks().map(|b| b.blocks.len()).collect();
+    let odd: usize = blocks().map(|b| b.odd.len()).sum();
+    let varies = |c: &&Counted| c.blocks.iter().any(|b| !b.exact());
+    let varying = counted_classes().filter(varies).count();
+    let (least, most) = (counts.first().unwrap_or(&0), counts.last().unwrap_or(&0));
+    let mut text = match least == most {
+        true => format!("{most} a side"),
+        false => format!("{least} to {most} a side"),
+    };
+    if odd == 0 && varying == 0 {
+        text.push_str(", those of one side equal to the instruction");
+    }
+    if odd > 0 {
+        text.push_str(&format!(
+            "; {odd} left out, in which something happened once (the others of that side and class \
+             are equal to the instruction)"
+        ));
+    }
+    if varying > 0 {
+        text.push_str(&format!(
+            "; in {varying} of {} they differ, and no change within their range is called one",
+            counted(diff.classes.len(), "class")
+        ));
+    }
+    notes.push(Note::new("blocks", text));
+    notes.push(Note::new(
+        "sums",
+        "changes of functions, with those too small to tell, add up to that of the class",
+    ));
+    let same = std::ptr::eq(sides.before, sides.after);
+    let mut lost = Vec::new();
+    for (recording, side) in [(sides.before, "before "), (sides.after, "after ")] {
+        if same && side == "after " {
+            continue;
+        }
+        let side = if same { "" } else { side };
+        lost.extend(recording.all_losses().map(|loss| {
+            let (cause, meaning) = (printable(&loss.cause, 80), printable(&loss.meaning, 160));
+            let count = thousands(loss.count);
+            Note::new("loss", format!("{side}{count} {cause}: {meaning}"))
+        }));
+    }
+    if lost.is_empty() {
+        lost.push(Note::new(
+            "loss",
+            "none: every call and return was matched, every instruction placed",
+        ));
+    }
+    notes.extend(lost);
+    notes
+}
+
+/// The same of blocks that are a sample.
+fn of_samples(diff: &Diff<'_>) -> Vec<Note> {
+    let blocks = |recording: &Recording| recording.blocks.len();
+    let of = match shape(diff.sides.before) {
+        Shape::Rates => "arms",
+        Shape::Costs | Shape::Times => "functions, stages or wholes",
+    };
+    let corrections = match shape(diff.sides.before) {
+        Shape::Times => {
+            "; the uncertainty of the corrections is in it where the sides were calibrated apart"
+        }
+        // Nothing is subtracted from costs and rates.
+        Shape::Costs | Shape::Rates => "",
+    };
+    let mut notes = vec![
+        Note::new(
+            "blocks",
+            format!(
+                "{} before, {} after; a block is one measurement, however many packets it has",
+                blocks(diff.sides.before),
+                blocks(diff.sides.after)
+            ),
+        ),
+        Note::new(
+            "verdicts",
+            format!(
+                "Welch's test over blocks, with at most {:.0}% of the differences found among all \
+                 {of} being false, and an interval that excludes no change",
+                FALSE_RATE * 100.0
+            ),
+        ),
+        Note::new(
+            "interval",
+            format!(
+                "95% on the ratio of the means (Fieller's, over blocks); `and more` has no upper \
+                 end, and `any` neither end{corrections}"
+            ),
+        ),
+        Note::new(
+            "smallest",
+            "`could see`: the smallest change that such a run finds in four of five tries",
+        ),
+    ];
+    for apart in [false, true] {
+        let classes = || diff.classes.iter().filter(|c| c.apart == apart);
+        let rows = classes().flat_map(ClassDiff::rows);
+        let judged = rows.filter_map(|r| Some((r.name.as_str(), r.judged.statistically()?)));
+        let noise = interval::noise(judged, apart);
+        notes.extend(noise.map(|text| Note::new("noise", text)));
+    }
+    if diff.classes.iter().any(|c| c.apart) {
+        notes.push(Note::new(
+            "drift",
+            "sides that did not take turns differ only if they do by more than a random walk with the \
+             steps from block to block makes; the interval includes it",
+        ));
+    }
+    notes
+}

@@ -1,0 +1,159 @@
+//! What classes are called, and a line for each: the whole at a glance.
+
+use netplumb_model::class::Proto;
+
+use crate::analysis::ClassView;
+use crate::number::{percent, printable};
+use crate::table::{Column, Room, Table, Value};
+
+/// Names are cut to this.
+const NAME_LIMIT: usize = 60;
+/// Names of layers and units, which are a word.
+const WORD_LIMIT: usize = 16;
+
+/// In which contexts.
+pub(crate) fn split(class: &ClassView<'_>) -> String {
+    let parts: Vec<String> = class
+        .contexts
+        .iter()
+        .map(|(context, insns)| format!("{context} {}", class.told(*insns)))
+        .collect();
+    parts.join(" + ")
+}
+
+/// Per packet, and the share of the path.
+pub(crate) fn cost(insns: u64, class: &ClassView<'_>) -> String {
+    format!(
+        "{} ({:.1}%)",
+        class.told(insns),
+        percent(insns, class.total)
+    )
+}
+
+/// Whether arms share a class: with several of one protocol, a class alone does
+/// not tell which.
+pub(crate) fn several_arms(classes: &[ClassView<'_>]) -> bool {
+    classes.iter().any(|c| {
+        classes
+            .iter()
+            .any(|other| other.class == c.class && other.arm != c.arm)
+    })
+}
+
+/// The class, after the arm where that says more than the protocol.
+pub(crate) fn label(class: &ClassView<'_>) -> String {
+    let arm = class.arm();
+    let label = if arm.name == arm.proto.as_str() || arm.proto == Proto::Command {
+        class.class.to_string()
+    } else {
+        format!("{}, {}", printable(&arm.name, 60), class.class)
+    };
+    label + invalid(class)
+}
+
+/// What is to stand beside every figure of a class whose packets are not all accounted for.
+fn invalid(class: &ClassView<'_>) -> &'static str {
+    match class.invalid {
+        0 => "",
+        // The footer has how many.
+        _ => ", INVALID",
+    }
+}
+
+/// One line for each class: the whole at a glance.
+pub fn summary(classes: &[ClassView<'_>], columns: usize) -> String {
+    summary_table(classes, None).terminal(Room::of(columns, NAME_LIMIT))
+}
+
+/// A line for each class, with a layer that was asked for.
+pub(crate) fn summary_table<'r>(
+    classes: &'r [ClassView<'r>],
+    layer: Option<&'r str>,
+) -> Table<'r, &'r ClassView<'r>> {
+    type Row<'r> = &'r ClassView<'r>;
+    let several = several_arms(classes);
+    let title = match several {
+        true => "arm, class",
+        false => "class",
+    };
+    let unit = classes.first().map_or("cost", |c| &c.quantity.unit);
+    let mut all = vec![
+        Column::text(title, move |class: &Row<'r>| {
+            let invalid = invalid(class);
+            match several {
+                true => {
+                    let arm = printable(&class.arm().name, 40);
+                    format!("{arm}, {}{invalid}", class.class)
+                }
+                false => format!("{}{invalid}", class.class),
+            }
+        })
+        .letters(NAME_LIMIT * 2)
+        .people(0)
+        .not_in_markdown(),
+        Column::text("class", |class: &Row<'r>| label(class))
+            .letters(80)
+            .markdown_rank(0),
+        Column::text("by context", |class: &Row<'r>| split(class))
+            .letters(200)
+            .markdown_rank(1),
+        Column::figure(printable(unit, WORD_LIMIT), |class: &Row<'r>| {
+            class.each(class.total)
+        })
+        .people(1)
+        .markdown_rank(5),
+        Column::figure("network", |class: &Row<'r>| {
+            let network = class.layer_insns("network");
+            let share = percent(network, class.total);
+            Value::Told(format!("{} ({share:.0}%)", class.told(network)), None)
+        })
+        .people(2)
+        .not_in_markdown(),
+        Column::text("largest layer", |class: &Row<'r>| {
+            class
+                .layers
+                .first()
+                .map_or("-".into(), |(name, _)| name.clone())
+        })
+        .letters(WORD_LIMIT)
+        .people(3)
+        .not_in_markdown(),
+        Column::text("largest layer", |class: &Row<'r>| {
+            let largest = class.layers.first();
+            largest.map_or_else(String::new, |(name, cost)| {
+                format!("{} {}", printable(name, 30), class.told(*cost))
+            })
+        })
+        .markdown_rank(2),
+        Column::text("largest function", |class: &Row<'r>| {
+            let top = class.functions.first();
+            top.map_or("-".into(), |f| {
+                let name = printable(class.name(f.function), 32);
+                format!("{name} {}", class.told(f.self_insns))
+            })
+        })
+        .letters(NAME_LIMIT)
+        .people(4)
+        .not_in_markdown(),
+        Column::code("largest function", move |class: &Row<'r>| {
+            let top = class.functions_of(layer).next();
+            top.map_or(Value::Missing, |f| {
+                Value::Name(class.name(f.function).into(), None)
+            })
+        })
+        .markdown_rank(3),
+        Column::figure("self", move |class: &Row<'r>| {
+            let top = class.functions_of(layer).next();
+            top.map_or(Value::Missing, |f| class.each(f.self_insns))
+        })
+        .markdown_rank(4),
+    ];
+    all.extend(layer.map(|layer| {
+        Column::figure(layer.to_string(), move |class: &Row<'r>| {
+            Value::Told(cost(class.layer_insns(layer), class), None)
+        })
+        .letters(30)
+        .markdown_rank(6)
+    }));
+    Table::new(all, classes)
+}
