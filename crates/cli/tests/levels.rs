@@ -61,13 +61,13 @@ fn an_offload_without_anything_to_do() {
         assert!(inert["offload.gro"].contains("nothing to merge"));
         assert!(inert["offload.tso"].contains("TCP"));
     }
-    let told = "gro could not act: one packet at a time leaves nothing to merge";
+    let told = "gro could not act: one packet at a time, nothing to merge";
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat(&ran.stdout).contains(told), "{}", ran.stdout);
     let diff = place.run("diff gro.plumb");
     diff.code(0);
     // To have it costs something: packets then take the way that leads there.
-    let costs = "gro: one packet at a time leaves nothing to merge; the difference is what having it \
+    let costs = "gro: one packet at a time, nothing to merge; the difference is what having it \
                  costs";
     assert!(flat(&diff.stdout).contains(costs), "{}", diff.stdout);
     let json = place.run("diff gro.plumb --json");

@@ -655,14 +655,14 @@ fn as_root_the_default_route() {
         machine.sh(&format!("ip route del {route}"));
     }
     machine.sh("ip -6 route add default dev v1");
-    again("", &["v1 is left alone", "--even-default-route"]);
+    again("", &["refusing to change v1", "--even-default-route"]);
     machine.sh("ip -6 route del default dev v1");
     let before = machine.state();
     let mut ssh = machine.plumb(&format!("bench drop {YES} --path xdp {SHORT}"));
     ssh.env("SSH_CONNECTION", "203.0.113.7 50000 203.0.113.1 22");
     let ran = Running::start(&mut ssh).finish();
     ran.code(2)
-        .says(&["v1 is left alone", "your session from 203.0.113.7"]);
+        .says(&["refusing to change v1", "your session from 203.0.113.7"]);
     machine.check_as(&before, "over ssh");
     let mut vlan = Command::new("ip");
     vlan.args("link add link v0 name v0.7 type vlan id 7".split(' '));
@@ -672,5 +672,5 @@ fn as_root_the_default_route() {
     }
     machine.sh("ip link set v0.7 up");
     machine.sh("ip route add default dev v0.7");
-    again("", &["v0 is left alone", "over v0.7"]);
+    again("", &["refusing to change v0", "over v0.7"]);
 }

@@ -259,7 +259,7 @@ fn two_at_once() {
         // Or the second began when the first was done.
         let one = codes == [Some(0), Some(1)] || codes == [Some(1), Some(0)];
         assert!(one || codes == [Some(0); 2], "{both:#?}");
-        let is_refused = |ran: &&Ran| ran.stderr.contains("another run is writing it");
+        let is_refused = |ran: &&Ran| ran.stderr.contains("locked by another run");
         let refused = both.iter().filter(is_refused).count();
         assert_eq!(refused, usize::from(one), "{both:#?}");
         assert!(place.recording(&format!("{n}.plumb")).complete);

@@ -140,12 +140,12 @@ pub fn run_bench(
     // Before anything is made: what is nobody's goes first.
     match names::sweep() {
         Ok(removed) if !removed.is_empty() => tell(BenchEvent::Note(format!(
-            "removed what a killed run left behind: {}",
+            "cleaned up after a killed run: {}",
             removed.join(", ")
         ))),
         Ok(_) => {}
         Err(error) => tell(BenchEvent::Note(format!(
-            "can't remove what a killed run left behind: {error}"
+            "can't clean up after a killed run: {error}"
         ))),
     }
     recording.arms = plan.named.clone();
@@ -215,12 +215,12 @@ fn recover(tell: Tell<'_>) {
             }
             for what in recovered.left {
                 tell(BenchEvent::Note(format!(
-                    "not restored, of a killed run: {what}"
+                    "not restored after a killed run: {what}"
                 )));
             }
         }
         Err(error) => tell(BenchEvent::Note(format!(
-            "can't restore the settings of a killed run: {error}"
+            "can't restore settings left by a killed run: {error}"
         ))),
     }
 }

@@ -338,20 +338,20 @@ fn modules(
 fn add_command_losses(recording: &mut Recording, instrument: &str, cut: u64, ends: &[CommandEnd]) {
     for (cause, count, meaning) in [
         (
-            "runs cut short",
+            "runs killed by the time limit",
             cut + ends.iter().filter(|e| e.stopped).count() as u64,
-            "the command was killed when its time was over: its costs are those until then",
+            "their costs are those until then",
         ),
         (
             "orphaned processes",
             ends.iter().map(|e| e.left.len() as u64).sum(),
-            "they were still running when the command had ended, and were killed: what they did \
-             then is not counted",
+            "still running when the command ended, and killed: what they did afterwards is not \
+             counted",
         ),
         (
-            "bytes of output not kept",
+            "bytes of output discarded",
             ends.iter().map(|e| e.unkept_bytes).sum(),
-            "the command was not stopped for it, and its costs are whole",
+            "no effect on the costs",
         ),
     ] {
         recording.add_loss(instrument, Loss::new(cause, count, meaning));

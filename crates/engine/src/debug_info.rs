@@ -145,8 +145,12 @@ pub(crate) fn add_lines(
     }
     recording.source_files = sources.files;
     if let Some(why) = failed.first() {
-        let meaning = format!("{why}; their functions have names, and all costs are right");
-        let loss = Loss::new("files without lines", failed.len() as u64, meaning);
+        let meaning = format!("{why}; function names and costs are not affected");
+        let loss = Loss::new(
+            "files without line information",
+            failed.len() as u64,
+            meaning,
+        );
         recording.add_loss(INSTRUCTIONS.instrument, loss);
     }
 }

@@ -1,4 +1,4 @@
-//! Why an experiment ended early.
+//! Errors of experiments.
 
 use std::io;
 
@@ -9,10 +9,10 @@ use netplumb_lab::bundle::BundleError;
 use netplumb_lab::vm::kernels::KernelStoreError;
 use netplumb_lab::vm::process::VmError;
 
-/// Why an experiment ended early.
+/// An error that ended an experiment.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The kernel's catalogue.
+    /// Finding or reading a kernel.
     #[error(transparent)]
     Kernel(#[from] KernelStoreError),
     /// A module.
@@ -24,77 +24,76 @@ pub enum EngineError {
     /// A file that a knob needs.
     #[error(transparent)]
     Files(#[from] netplumb_lab::vm::files::FilesError),
-    /// A queueing discipline that a kernel lacks.
+    /// The kernel does not have a qdisc.
     #[error(
-        "the kernel {kernel} has no module {module}, and it is not built in: choose another \
-         queueing discipline, or a kernel that has it (plumb kernel add)"
+        "module {module} is not available in kernel {kernel}; use another qdisc, or a kernel that \
+         has it (plumb kernel add)"
     )]
     NoQdisc {
         /// Release of the kernel.
         kernel: String,
-        /// What it would take.
+        /// The module that is needed.
         module: String,
     },
     /// The command's files.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// QEMU will not have the plugin.
+    /// QEMU refused to load the plugin.
     #[error("{0}")]
     Plugin(String),
     /// The guest's symbols.
     #[error("the guest's symbols: {0}")]
     Symbols(#[from] KallsymsError),
-    /// A kernel without a function that paths are told by.
+    /// The kernel does not have a function that classification needs.
     #[error(
-        "can't tell {what} in the kernel {kernel}: none of its functions is called {names}, nor is \
-         a copy of them that the compiler made. Without that, receive work would be counted as \
-         the sender's: measure another kernel (plumb kernel list), or add the function's name to \
+        "can't identify {what} in kernel {kernel}: none of the functions {names} (or compiler \
+         clones) exists, and receive processing would be attributed to the sender. Use another \
+         kernel (plumb kernel list), or add the name of the function to \
          crates/kernel/rules/path.toml"
     )]
     NoPathFunction {
         /// Release of the kernel.
         kernel: String,
-        /// What they tell.
+        /// What they identify.
         what: &'static str,
-        /// What was looked for.
+        /// The functions that were looked for.
         names: String,
     },
-    /// Packets were received, and not where they are looked for.
+    /// Packets were received outside the known receive functions.
     #[error(
-        "packets were received, but not in a softirq of the kernel {kernel} that was seen (looked \
-         for {names}): receive work would be counted as the sender's. Measure another kernel \
+        "packets were received, but not by the known softirq functions of kernel {kernel} \
+         ({names}), and receive processing would be attributed to the sender. Use another kernel \
          (plumb kernel list), or see docs/guide/kernels.md, \"Names that the rules do not know\""
     )]
     NoReceiveWork {
         /// Release of the kernel.
         kernel: String,
-        /// What was looked for.
+        /// The functions that were looked for.
         names: String,
     },
     /// The plugin's stream.
     #[error(transparent)]
     Stream(#[from] StreamError),
-    /// The stream ended before the windows did.
-    #[error("the plugin reported {got} of {wanted} blocks: it missed the guest's markers")]
+    /// The stream ended early.
+    #[error("the plugin reported only {got} of {wanted} blocks: it missed markers of the guest")]
     WindowsMissing {
-        /// Windows that came.
+        /// Windows in the stream.
         got: usize,
         /// Blocks that ran.
         wanted: usize,
     },
-    /// What was measured can't be kept.
+    /// The results can't be saved.
     #[error("{0}")]
     Save(String),
-    /// A recording to go on with is of something else.
+    /// The recording to resume is of another experiment.
     #[error(
-        "the recording to go on with has {0}: run without --resume, or into another file with \
-         --output"
+        "can't resume: the recording has {0}. Run without --resume, or use another file with -o"
     )]
     OtherPlan(&'static str),
-    /// An instrument that reads a clock.
+    /// An instrument of this machine.
     #[error(transparent)]
     Live(#[from] netplumb_instruments::live::LiveError),
-    /// The namespaces and what joins them.
+    /// The network namespaces and links.
     #[error(transparent)]
     Topology(#[from] netplumb_lab::netns::TopologyError),
     /// The frames of a bench.
@@ -103,27 +102,29 @@ pub enum EngineError {
     /// A data path.
     #[error(transparent)]
     Path(#[from] netplumb_paths::PathError),
-    /// The interfaces that a bench is to run on.
+    /// The interfaces of a bench.
     #[error(transparent)]
     Nic(#[from] NicError),
-    /// A guest of a bench did not do what it was asked.
+    /// A request to the guest of a bench failed.
     #[error("{0}")]
     Guest(String),
-    /// A search that can't begin.
+    /// A search that can't start.
     #[error("{0}")]
     Search(String),
     /// More CPUs were asked for than there are.
-    #[error("{asked} CPUs are asked for, and {there} are online: ask for fewer (--cores, --apart)")]
+    #[error(
+        "{asked} CPUs needed, but only {there} are online; reduce --cores, or leave out --apart"
+    )]
     TooFewCpus {
-        /// How many it would take.
+        /// CPUs that are needed.
         asked: u32,
-        /// How many there are.
+        /// CPUs that are online.
         there: usize,
     },
     /// The workload's packets.
     #[error("can't {doing}: {source}")]
     Workload {
-        /// What it was to do.
+        /// The operation that failed.
         doing: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -136,32 +137,32 @@ pub enum EngineError {
         /// The system's reason.
         source: io::Error,
     },
-    /// What was watched is no more.
-    #[error("{0} went away while it was measured: measure again when it is back")]
+    /// The observed object was removed.
+    #[error("{0} was removed during the measurement")]
     Gone(String),
-    /// No packet was seen.
-    #[error("no packet was seen that was asked for")]
+    /// No packet was observed.
+    #[error("no matching packets")]
     NothingSeen {
-        /// How the command ended that was to make them, if there was one.
+        /// The exit of the command that was to generate them, if there was one.
         command: Option<netplumb_model::message::Exit>,
     },
-    /// A system call of ours failed.
+    /// A system call failed.
     #[error("can't {what}: {source}")]
     Host {
-        /// What we were to do.
+        /// The operation that failed.
         what: &'static str,
         /// The system's reason.
         source: io::Error,
     },
 }
 
-/// Why a bench does not run on the interfaces that are named.
+/// Why a bench can't run on the given interfaces.
 #[derive(Debug, thiserror::Error)]
 pub enum NicError {
-    /// It is asked for in a way that is not done: nothing was changed.
+    /// Invalid arguments; nothing was changed.
     #[error("{0}")]
     Asked(String),
-    /// It can't be done on this interface: nothing was changed.
+    /// The interface is not suitable; nothing was changed.
     #[error("{reason}: {remedy}")]
     CannotRun {
         /// Why.
@@ -169,7 +170,7 @@ pub enum NicError {
         /// What a person can do about it.
         remedy: String,
     },
-    /// Something is not as it was.
+    /// Not all settings were restored.
     #[error(
         "not all settings were restored: {}. `plumb doctor --clean` tries again, and lists what is left",
         .0.join("; ")
@@ -178,17 +179,17 @@ pub enum NicError {
 }
 
 impl EngineError {
-    /// Whether the guest lives, and could not do what it was asked.
+    /// Whether the guest is alive and its request failed.
     pub(crate) fn is_the_guests(&self) -> bool {
         matches!(self, EngineError::Vm(VmError::CommandFailed { .. }))
     }
 
-    /// What we were to do, for an error of the system.
+    /// An error of the system in this operation.
     pub(crate) fn host(what: &'static str) -> impl FnOnce(io::Error) -> EngineError {
         move |source| EngineError::Host { what, source }
     }
 
-    /// QEMU's refusal of the plugin, in words of our own; other errors as they are.
+    /// Explain that QEMU refused the plugin; other errors are passed on.
     pub(crate) fn of_start(error: VmError) -> EngineError {
         if let VmError::QemuFailed { stderr, .. } = &error
             && let Some(why) = exact::describe_refusal(stderr)

@@ -88,14 +88,14 @@ impl Gatherer {
         }
         for (cause, count, meaning) in [
             (
-                "functions or tracepoints that could not be watched",
+                "functions or tracepoints that could not be attached to",
                 attached.refused.len(),
-                "what they took is in their callers; each has its reason in the recording's facts",
+                "their time is in their callers; the recording has the reason for each",
             ),
             (
-                "functions left out to keep to the budget",
+                "functions detached to stay within --max-overhead",
                 attached.shed.len(),
-                "what they took is in their callers; --max-functions and --max-overhead give more",
+                "their time is in their callers; raise --max-functions or --max-overhead to time them",
             ),
         ] {
             // The same at each attachment.
@@ -288,9 +288,9 @@ impl Gatherer {
             }
         }
         let loss = Loss::new(
-            "packets of other kinds than were asked for",
+            "packets that don't match the filter",
             others,
-            "their stages are in no table",
+            "their stages are not shown",
         );
         recording.add_loss(&self.instrument, loss);
     }

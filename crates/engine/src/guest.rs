@@ -60,7 +60,7 @@ impl Handler for Agent {
             Request::Describe => reply(Reply::Facts(self.facts())).map_err(|e| e.to_string()),
             Request::Prepare(plan) => self.ends(&plan).map(drop),
             Request::Run(plan) => self.run(&plan, reply),
-            Request::ListSettings {
+            Request::ListSysctls {
                 prefixes,
                 skip,
                 plan,
@@ -89,9 +89,7 @@ impl Handler for Agent {
             } => self.bench_block(&arm, [window_ns, warmup_ns], limit, reply),
             Request::BenchDiagnose(arm) => self.bench_diagnose(&arm, reply),
             Request::BenchCount(plan) => self.bench_count(&plan, reply),
-            other => Err(format!(
-                "this agent does not know what to do with {other:?}"
-            )),
+            other => Err(format!("unknown request {other:?}")),
         }
     }
 

@@ -166,12 +166,12 @@ pub fn run_live(
     // Before anything is made: what is nobody's goes first.
     match names::sweep() {
         Ok(removed) if !removed.is_empty() => tell(LiveEvent::Note(format!(
-            "removed what a killed run left behind: {}",
+            "cleaned up after a killed run: {}",
             removed.join(", ")
         ))),
         Ok(_) => {}
         Err(error) => tell(LiveEvent::Note(format!(
-            "can't remove what a killed run left behind: {error}"
+            "can't clean up after a killed run: {error}"
         ))),
     }
     save(recording).map_err(EngineError::Save)?;

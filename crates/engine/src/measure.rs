@@ -181,7 +181,7 @@ fn untold_ledger(packets: u32) -> Ledger {
     Ledger {
         offered: packets,
         delivered: 0,
-        dropped: [("not known: the run was cut short".to_string(), packets)].into(),
+        dropped: [("unknown: the run was interrupted".to_string(), packets)].into(),
     }
 }
 

@@ -263,8 +263,8 @@ impl Boot<'_> {
                 Some(state) => self.keep(&states, &base, state, tell),
                 None => {
                     tell(Progress::Note(
-                        "this kernel gives no I/O ports to its init, so its guests can't be \
-                         saved: every arm boots (CONFIG_X86_IOPL_IOPERM)"
+                        "saved states are not supported by this kernel (it lacks \
+                         CONFIG_X86_IOPL_IOPERM); booting for each arm"
                             .into(),
                     ));
                     return root(machine, plan);
@@ -307,7 +307,7 @@ impl Boot<'_> {
             Ok(Kept::Theirs) => states.open(key).unwrap_or(state),
             Err(error) => {
                 tell(Progress::Note(format!(
-                    "the booted guest could not be kept for the next time: {error}"
+                    "can't save the state of the booted guest: {error}"
                 )));
                 state
             }
@@ -371,7 +371,7 @@ impl Boot<'_> {
     /// From the state at the first rest to the one at the second.
     fn advance(&self, origin: &Origin) -> Result<Saved, EngineError> {
         let From::Booted(state) = &origin.from else {
-            return Err(EngineError::Save("there is no state to begin with".into()));
+            return Err(EngineError::Save("no saved state".into()));
         };
         let memory = new_memory()?;
         saved::copy_memory(&state.memory, &memory)

@@ -79,14 +79,17 @@ impl Plan {
             return Ok(self);
         }
         if let Some(arm) = self.arms.iter().find(|a| a.knobs.contains_key("seed")) {
-            return Err(format!("the arm `{}` has a seed of its own", arm.name));
+            return Err(format!(
+                "seeds can't be used together with knob seed (arm `{}`)",
+                arm.name
+            ));
         }
         if self.scan.is_some() {
-            return Err("a scan is not repeated under other seeds".into());
+            return Err("seeds can't be used together with a scan".into());
         }
         if self.arms.len().saturating_mul(seeds as usize) > MAX_ARMS {
             return Err(format!(
-                "{} arms under {seeds} seeds are more than {MAX_ARMS} arms",
+                "too many arms ({} with {seeds} seeds each); expected at most {MAX_ARMS}",
                 self.arms.len()
             ));
         }
@@ -333,7 +336,7 @@ mod tests {
             plan(two)
                 .with_seeds(1_000)
                 .unwrap_err()
-                .contains("more than")
+                .contains("too many arms")
         );
     }
 }

@@ -96,27 +96,27 @@ pub(crate) fn add_losses(recording: &mut Recording, losses: &Losses) {
         (
             "returns without a call",
             losses.unmatched_returns,
-            "the stack below was taken as new: inclusive costs of what was on it end there",
+            "stack switch not recognised: inclusive costs of the previous frames are truncated",
         ),
         (
             "calls without an address",
             losses.calls_without_address,
-            "the function called was taken as jumped to",
+            "counted as tail calls",
         ),
         (
-            "stack addresses outside of the kernel",
+            "stack addresses outside the kernel",
             losses.bad_addresses,
-            "the calls were taken as jumps",
+            "the calls are counted as jumps",
         ),
         (
             "instructions without a symbol",
             losses.insns_without_symbol,
-            "they are in [unknown]: compiled BPF, or a module loaded late",
+            "they are in [unknown]: JIT-compiled BPF, or a module loaded later",
         ),
         (
-            "stacks given up",
+            "stacks truncated",
             losses.stacks_given_up,
-            "deeper than a kernel stack can be: inclusive costs end there",
+            "deeper than a kernel stack can be: inclusive costs are truncated",
         ),
     ] {
         let loss = Loss::new(cause, count, meaning);

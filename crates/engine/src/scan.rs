@@ -7,7 +7,7 @@ use std::path::Path;
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::process::Extra;
 use netplumb_model::experiment::Scan;
-use netplumb_model::message::{Reply, Request, Setting};
+use netplumb_model::message::{Reply, Request, Sysctl};
 use netplumb_model::recording::{Arm, Made, MadeBy, Recording};
 
 use crate::error::EngineError;
@@ -47,7 +47,7 @@ fn settings(
     options: &Options,
     qemu: &Path,
     progress: &(dyn Fn(Progress) + Sync),
-) -> Result<Vec<Setting>, EngineError> {
+) -> Result<Vec<Sysctl>, EngineError> {
     let guests = plan.guests();
     let (Some(guest), Some(arm)) = (guests.first(), plan.arms.first()) else {
         return Ok(Vec::new());
@@ -61,8 +61,8 @@ fn settings(
     };
     let run = plan.run_plan(arm);
     let origin = boot.origin(&run, &|event| progress(event))?;
-    progress(Progress::Arm("which settings there are".into()));
-    let request = Request::ListSettings {
+    progress(Progress::Arm("listing sysctls".into()));
+    let request = Request::ListSysctls {
         prefixes: scan.sysctl.clone(),
         skip: scan.skip.clone(),
         plan: run,
@@ -71,7 +71,7 @@ fn settings(
     guest.go_on()?;
     let mut settings = Vec::new();
     guest.answers(options.timeout, |reply| {
-        if let Reply::Settings(chunk) = reply {
+        if let Reply::Sysctls(chunk) = reply {
             settings.extend(chunk);
         }
         Ok(())
@@ -82,8 +82,8 @@ fn settings(
 /// The settings that are tried, each with the value that it gets.
 fn tried<'s>(
     scan: &Scan,
-    settings: &'s [Setting],
-) -> impl Iterator<Item = (&'s Setting, &'s String)> {
+    settings: &'s [Sysctl],
+) -> impl Iterator<Item = (&'s Sysctl, &'s String)> {
     settings
         .iter()
         .filter_map(|s| Some((s, s.other.as_ref().ok()?)))
@@ -91,7 +91,7 @@ fn tried<'s>(
 }
 
 /// Those that are not, and why.
-fn skipped(scan: &Scan, settings: &[Setting]) -> Vec<(String, String)> {
+fn skipped(scan: &Scan, settings: &[Sysctl]) -> Vec<(String, String)> {
     let limit = scan.limit.unwrap_or(usize::MAX);
     let mut untried = settings.iter().filter(|s| s.other.is_ok()).skip(limit);
     let refused = settings
@@ -99,16 +99,16 @@ fn skipped(scan: &Scan, settings: &[Setting]) -> Vec<(String, String)> {
         .filter_map(|s| Some((s.key.clone(), s.other.as_ref().err()?.clone())));
     let mut skipped: Vec<(String, String)> = refused.collect();
     skipped.extend(untried.by_ref().map(|s| {
-        let why = format!("the scan stops after {limit}");
+        let why = format!("beyond the limit of {limit}");
         (s.key.clone(), why)
     }));
     skipped
 }
 
 /// The arms of the experiment, controls, and each of the arms with each setting.
-fn arms(base: &[Arm], scan: &Scan, settings: &[Setting]) -> Vec<Arm> {
+fn arms(base: &[Arm], scan: &Scan, settings: &[Sysctl]) -> Vec<Arm> {
     let mut arms = base.to_vec();
-    let changed = |arm: &Arm, setting: &Setting, value: &str, control: bool| {
+    let changed = |arm: &Arm, setting: &Sysctl, value: &str, control: bool| {
         let mut new = arm.clone();
         let told = if control {
             format!("{}={value} (as it was)", setting.key)
@@ -129,7 +129,7 @@ fn arms(base: &[Arm], scan: &Scan, settings: &[Setting]) -> Vec<Arm> {
     };
     for arm in base {
         // A knob of the experiment is not to be undone.
-        let free = |setting: &Setting| !arm.knobs.contains_key(&format!("sysctl.{}", setting.key));
+        let free = |setting: &Sysctl| !arm.knobs.contains_key(&format!("sysctl.{}", setting.key));
         let controls = tried(scan, settings)
             .filter(|(s, _)| free(s))
             .take(CONTROLS);
@@ -145,8 +145,8 @@ mod tests {
     use super::*;
     use netplumb_model::experiment::Experiment;
 
-    fn setting(key: &str, value: &str, other: Result<&str, &str>) -> Setting {
-        Setting {
+    fn setting(key: &str, value: &str, other: Result<&str, &str>) -> Sysctl {
+        Sysctl {
             key: key.into(),
             value: value.into(),
             other: other.map(String::from).map_err(String::from),
@@ -187,7 +187,7 @@ mod tests {
             skipped(&scan, &settings),
             [
                 ("net.b".to_string(), "its value is a word".to_string()),
-                ("net.d".to_string(), "the scan stops after 2".to_string())
+                ("net.d".to_string(), "beyond the limit of 2".to_string())
             ]
         );
     }

@@ -1,8 +1,8 @@
-//! How fast packets go: what is sent, along which path, and what came of it.
+//! Packet rates: frames, data paths, and results.
 //!
-//! A packet is a frame that the generator gave to its device. It is `sent` once the
-//! device took it, and ends where a path drops it on purpose (`drop`) or where it comes
-//! out at the far end (`forward`).
+//! A packet is a frame that the generator passed to its device. It is `sent` if the device
+//! accepted it, and `handled` when the data path drops it on purpose (`drop`) or when it arrives
+//! at the far end (`forward`).
 
 mod arm;
 mod fault;
@@ -29,36 +29,36 @@ use crate::class::{Family, words};
 use crate::span::Times;
 
 words! {
-    /// What is asked of a path.
+    /// What a data path does with packets.
     Bench, "bench",
-    /// To take every packet and drop it.
+    /// Receive and drop every packet.
     Drop = "drop",
-    /// To send every packet on.
+    /// Forward every packet.
     Forward = "forward",
 }
 
 words! {
     /// What handles the packets.
-    DataPath, "path",
+    DataPath, "data path",
     /// An XDP program in the driver.
     Xdp = "xdp",
-    /// An XDP program in the generic hook, on an skb.
+    /// A generic XDP program, on an skb.
     XdpSkb = "xdp-skb",
     /// A BPF program at tc ingress.
     Tc = "tc",
-    /// A rule of nftables before connection tracking.
+    /// An nftables rule before connection tracking.
     NftRaw = "nft-raw",
-    /// A rule of nftables after connection tracking.
+    /// An nftables rule after connection tracking.
     NftConntrack = "nft-conntrack",
-    /// A rule of iptables in the table `raw`.
+    /// An iptables rule in table `raw`.
     IptablesRaw = "iptables-raw",
-    /// A UDP socket whose reader throws away what it reads.
+    /// A UDP socket whose reader discards the data.
     Socket = "socket",
-    /// A user program on AF_XDP.
+    /// A user-space program with AF_XDP.
     AfXdp = "af-xdp",
     /// dpdk-testpmd.
     Dpdk = "dpdk",
-    /// An XDP program that sends back by the same NIC.
+    /// An XDP program that transmits on the same NIC.
     XdpTx = "xdp-tx",
     /// An XDP program that redirects to another NIC.
     XdpRedirect = "xdp-redirect",
@@ -66,12 +66,12 @@ words! {
     Bridge = "bridge",
     /// The kernel's routing.
     Route = "route",
-    /// Routing, by a flow table of nftables.
+    /// Routing with an nftables flow table.
     NftFlowtable = "nft-flowtable",
 }
 
 impl DataPath {
-    /// Those that can do it, the fastest first as a rule.
+    /// All that support a bench, usually the fastest first.
     pub fn of(bench: Bench) -> &'static [DataPath] {
         match bench {
             Bench::Drop => &[
@@ -97,12 +97,12 @@ impl DataPath {
         }
     }
 
-    /// Whether it looks for packets all the time, and so keeps a CPU busy without any.
+    /// Whether it polls all the time, and keeps a CPU busy without packets.
     pub fn busy_polls(self) -> bool {
         self == DataPath::Dpdk
     }
 
-    /// Whether a device handles frames for it before there is an skb.
+    /// Whether it handles frames in the driver, before there is an skb.
     pub fn is_native_xdp(self) -> bool {
         use DataPath::{AfXdp, Xdp, XdpRedirect, XdpTx};
         matches!(self, Xdp | XdpTx | XdpRedirect | AfXdp)
@@ -110,7 +110,7 @@ impl DataPath {
 }
 
 words! {
-    /// What kind of packets the frames carry.
+    /// The payload protocol of frames.
     FrameKind, "kind of frame",
     /// UDP datagrams.
     Udp = "udp",
@@ -120,25 +120,25 @@ words! {
     Icmp = "icmp",
 }
 
-/// The shortest frame, in bytes without the checksum at its end.
+/// Minimum frame length, in bytes without FCS.
 pub const FRAME_BYTES_LEAST: u32 = 60;
-/// The longest one.
+/// Maximum frame length.
 pub const FRAME_BYTES_MOST: u32 = 1514;
 /// The classic Internet mix, as it is used since RFC 6985 gave mixes names: bytes of a
-/// frame, without the checksum at its end, and how many there are in twelve.
+/// frame, without FCS, and their number among twelve.
 pub const IMIX: [(u32, u32); 3] = [(60, 7), (566, 4), (1514, 1)];
 
-/// How long frames are.
+/// The length of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FrameSize {
-    /// All as long, in bytes from the link header on, without the checksum at the end.
+    /// The same for all, in bytes with the link header and without FCS.
     Bytes(u32),
     /// The mix of [`IMIX`].
     Imix,
 }
 
 impl FrameSize {
-    /// Bytes of a frame on the average.
+    /// Mean bytes of a frame.
     pub fn mean_bytes(self) -> f64 {
         match self {
             FrameSize::Bytes(bytes) => f64::from(bytes),
@@ -173,29 +173,29 @@ impl FromStr for FrameSize {
                 Ok(FrameSize::Bytes(bytes))
             }
             _ => Err(format!(
-                "`{}` is no size of a frame: it takes {FRAME_BYTES_LEAST} to {FRAME_BYTES_MOST} \
-                 bytes (without the checksum at the end), or `imix`",
+                "invalid frame size `{}`; expected {FRAME_BYTES_LEAST} to {FRAME_BYTES_MOST} bytes \
+                 without FCS, or imix",
                 text.chars().take(40).collect::<String>()
             )),
         }
     }
 }
 
-/// What is sent.
+/// The frames that are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frames {
-    /// What they carry.
+    /// Payload protocol.
     pub kind: FrameKind,
-    /// Over which IP.
+    /// Address family.
     pub family: Family,
-    /// How long they are.
+    /// Length.
     pub size: FrameSize,
-    /// How many flows they belong to, all together: addresses and ports of the source.
+    /// Number of flows: source addresses and ports.
     pub flows: u32,
 }
 
 impl Frames {
-    /// Bytes of their headers, the link's among them.
+    /// Bytes of their headers, with the link header.
     pub fn header_bytes(&self) -> u32 {
         let ip = match self.family {
             Family::V4 => 20,
@@ -208,65 +208,64 @@ impl Frames {
         14 + ip + l4
     }
 
-    /// The shortest frame that has room for its headers, and for a [`Stamp`] if it gets one.
+    /// The minimum frame length for the headers, and a [`Stamp`] if there is one.
     pub fn size_bytes_least(&self, stamped: bool) -> u32 {
         let stamp = if stamped { STAMP_BYTES } else { 0 };
         (self.header_bytes() + stamp).max(FRAME_BYTES_LEAST)
     }
 }
 
-/// Lookups of a path's program in a map for each packet, at most.
+/// Maximum number of additional map lookups per packet.
 pub const LOOKUPS_MOST: u32 = 64;
 
-/// Which rate is offered, by all CPUs together.
+/// The offered load of all CPUs together.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Offered {
-    /// As many as the generator can make.
+    /// The maximum of the generator.
     Most,
-    /// So many frames a second.
+    /// Frames per second.
     Pps(f64),
 }
 
-/// What the generator did on one CPU since it was started.
+/// Counters of the generator on one CPU since it was started.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Generated {
     /// The CPU.
     pub cpu: u32,
-    /// Frames that it gave to the device.
+    /// Frames passed to the device.
     pub frames: u64,
-    /// Of these, those that the device took.
+    /// Frames that the device accepted.
     pub sent: u64,
-    /// Bytes of those it gave, without checksums.
+    /// Bytes of frames passed to the device, without FCS.
     pub bytes: u64,
-    /// Those that the device did not take, by the reason it gave.
+    /// Frames that the device refused, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Runs in which no frame was due.
+    /// Iterations in which no frame was due.
     pub idle: u64,
-    /// Frames that were due and were never made, since it fell behind.
+    /// Scheduled frames that were not sent because the generator was too slow.
     #[serde(default)]
     pub behind: u64,
-    /// Times that the device was handed some at once.
+    /// Batches passed to the device.
     pub batches: u64,
 }
 
-/// What became of packets at a path, or at the far end of it, since it was set up.
+/// Counters of a data path, or of the far end, since it was set up.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Handled {
-    /// What it was to do with them was done: packets by CPU.
+    /// Packets handled as intended, by CPU.
     pub packets: BTreeMap<u32, u64>,
-    /// The same of packets that the kernel counts, but not by CPU.
+    /// The same, for packets that the kernel does not count by CPU.
     #[serde(default)]
     pub cpu_unknown: u64,
-    /// Their bytes, from the link header on, where they are known.
+    /// Their bytes with link headers, if known.
     pub bytes: u64,
-    /// Packets that it saw and lost, by cause.
+    /// Packets received and lost, by cause.
     pub lost: BTreeMap<String, u64>,
-    /// Packets that came by and were none of ours.
+    /// Received packets that are not from the generator.
     pub foreign: u64,
-    /// Times that it looked for packets, and times that there were any, where it does so
-    /// by itself.
+    /// Number of polls, and of polls with packets, if it polls by itself.
     pub polls: Option<(u64, u64)>,
-    /// From when a packet was to be sent to when it was there, if frames are stamped.
+    /// Latency from the scheduled send time to reception, if frames are stamped.
     pub latency: Option<Times>,
 }
 
@@ -277,22 +276,22 @@ impl Handled {
     }
 }
 
-/// How busy a CPU was in a window: shares of its time.
+/// CPU use in a window, as fractions of its time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuUse {
     /// The CPU.
     pub cpu: u32,
     /// 1 - (idle + iowait) / wall.
     pub busy: f64,
-    /// The same by another method, where there is one.
+    /// The same by a second method, if available.
     pub second: Option<f64>,
-    /// Taken by the machine below, if this is a guest.
+    /// Steal time, in a guest.
     pub steal: f64,
-    /// In softirqs, as far as the kernel charges for them.
+    /// Softirq time, as accounted by the kernel.
     pub softirq: f64,
 }
 
-/// Shares that two methods may differ by before the figure is doubted.
+/// Maximum difference between the two methods; beyond it, the figure is in doubt.
 pub const CPU_METHODS_APART: f64 = 0.02;
 
 impl CpuUse {
@@ -303,21 +302,21 @@ impl CpuUse {
     }
 }
 
-/// A stretch of the way, from one count to the next.
+/// A hop: the part of the path between two counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hop {
-    /// What it is: "generator to tx0".
+    /// Its name: "generator to tx0".
     pub name: String,
-    /// Packets that came to it.
+    /// Packets that entered it.
     pub entered: u64,
-    /// Packets that left it for the next one.
+    /// Packets that left it for the next hop.
     pub left: u64,
-    /// Those that did not, by cause.
+    /// Dropped packets, by cause.
     pub dropped: BTreeMap<String, u64>,
 }
 
 impl Hop {
-    /// Packets of which nobody knows where they went; negative where more left than came.
+    /// Packets that are unaccounted for; negative if more left than entered.
     pub fn missing(&self) -> i64 {
         let dropped: u64 = self.dropped.values().sum();
         self.entered as i64 - self.left as i64 - dropped as i64

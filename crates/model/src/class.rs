@@ -1,19 +1,19 @@
-//! What a packet is and whose work it was: protocol, direction, context.
+//! What costs belong to: protocol, direction and context.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A word was none of the ones that a setting takes.
+/// A word that is not one of those expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{got}` is no {what}: it takes {}", .valid.join(", "))]
+#[error("unknown {what} `{got}`; expected one of {}", .valid.join(", "))]
 pub struct UnknownWord {
-    /// What was asked for, in words ("protocol").
+    /// What was expected ("protocol").
     pub what: &'static str,
     /// What was given.
     pub got: String,
-    /// What would have been taken.
+    /// All valid words.
     pub valid: Vec<&'static str>,
 }
 
@@ -72,7 +72,7 @@ words! {
     Udp = "udp",
     /// Small sends over one established TCP connection.
     Tcp = "tcp",
-    /// No packets of ours: a command, and whatever it does.
+    /// No packets of the workload: a command, and whatever it does.
     Command = "command",
 }
 
@@ -87,8 +87,8 @@ impl Proto {
 }
 
 words! {
-    /// The version of the Internet Protocol.
-    Family, "IP version",
+    /// The address family: which version of the Internet Protocol.
+    Family, "address family",
     /// IPv4.
     V4 = "ipv4",
     /// IPv6.
@@ -96,7 +96,7 @@ words! {
 }
 
 words! {
-    /// What joins the two ends.
+    /// The type of link between sender and receiver.
     Link, "link",
     /// The loopback device: both ends in one namespace.
     Lo = "lo",
@@ -108,12 +108,12 @@ words! {
     E1000 = "e1000",
     /// A QEMU usb-net (cdc_ether on usbnet), wired to an e1000.
     UsbNet = "usb-net",
-    /// Whatever the packets came over: those of a machine's own traffic.
+    /// Any device: traffic of other programs on this machine.
     Any = "any",
 }
 
 words! {
-    /// What was done with the packets that a cost belongs to.
+    /// The direction of the packets that a cost belongs to.
     Direction, "direction",
     /// Sending: the sender's system call down to the device, and the device's
     /// transmit completion.
@@ -121,7 +121,7 @@ words! {
     /// Receiving: interrupt, NAPI poll and protocol up to the socket, and the
     /// receiver's system call.
     Rx = "rx",
-    /// Passing on in a router: from its receive entry to its transmit.
+    /// Forwarding in a router: from its receive entry to its transmit.
     Forward = "forward",
     /// The kernel's own answer to an ICMP echo request: its reception, and the
     /// reply's transmission.
@@ -130,7 +130,7 @@ words! {
     Ack = "ack",
     /// All that happens while a command runs.
     Run = "run",
-    /// In the window, but no packet's: timers, other tasks, the waiting between.
+    /// In the window, but not for a packet: timers, other tasks, idle time.
     Other = "other",
 }
 
@@ -159,7 +159,7 @@ words! {
     Rcu = "RCU",
 }
 
-/// Whose time it was.
+/// The context that code ran in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Context {
     /// The workload's own task: its system calls and faults.
@@ -216,12 +216,12 @@ impl<'de> Deserialize<'de> for Context {
     }
 }
 
-/// Protocol x direction: the unit that a table is about ("udp tx").
+/// Protocol and direction ("udp tx"): what each table of a report is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Class {
-    /// What was sent.
+    /// The protocol.
     pub proto: Proto,
-    /// What was done with it.
+    /// The direction.
     pub direction: Direction,
 }
 
@@ -282,13 +282,13 @@ mod tests {
         }
     }
 
-    /// Check that a wrong word is answered with the right ones.
+    /// Check that an unknown word is answered with the known ones.
     #[test]
     fn a_wrong_word_names_the_right_ones() {
         let error = "sctp".parse::<Proto>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`sctp` is no protocol: it takes raw, udp, tcp, command"
+            "unknown protocol `sctp`; expected one of raw, udp, tcp, command"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! The experiment file: what to vary, what to hold, what to send, and what is
-//! claimed about the outcome. One format for every experiment.
+//! The experiment file: what varies, what is fixed, what is sent, and which claims about the
+//! results are tested. One format for every experiment.
 //!
 //! docs/reference/experiment.md describes it for users.
 
@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use acting::{Idle, Load};
 pub use claim::{Claim, Published, Relation};
 pub use error::ExperimentError;
+use error::Mistake;
 pub use figure::{Figure, Marked, number_of};
 pub use knobs::{
     Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, Offload, Recorded, Said, Takes, Vary,
@@ -53,19 +54,19 @@ words! {
 }
 
 words! {
-    /// What makes the packets.
+    /// What generates the packets.
     #[derive(Default)]
     Kind, "kind of workload",
-    /// Single packets, each when the one before has arrived.
+    /// Single packets, each sent when the previous one has arrived.
     #[default]
     Packets = "packets",
-    /// Packets that are sent without waiting for each other.
+    /// Packets sent without waiting for the previous ones.
     Stream = "stream",
-    /// Frames of a generator, along a data path.
+    /// Generated frames, on a data path.
     Frames = "frames",
-    /// A command, and whatever it does.
+    /// A command.
     Command = "command",
-    /// What the machine has.
+    /// The machine's own traffic.
     Traffic = "traffic",
 }
 
@@ -73,47 +74,46 @@ words! {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// Short name: the recording is called after it.
+    /// Short name; the recording is named after it.
     pub name: String,
     /// One line.
     #[serde(default)]
     pub title: String,
-    /// What it asks, in a sentence or two.
+    /// The question that it answers, in a sentence or two.
     #[serde(default)]
     pub question: String,
-    /// The instruments that measure, by their names; the first is the clock. None for
-    /// those of the lab and the workload.
+    /// Names of the instruments; none for the default of the lab and the workload.
     #[serde(default)]
     pub instruments: Option<Vec<String>>,
     /// The lab.
     #[serde(default)]
     pub lab: Lab,
-    /// Only what this layer cost is the subject of the figures.
+    /// The layer whose costs the figures show; none for all.
     #[serde(default)]
     pub layer: Option<String>,
-    /// What came of it, in a sentence: `{name}` stands for what the claim of that
-    /// name found.
+    /// The conclusion, in a sentence; `{name}` stands for the result of the claim of that
+    /// name.
     #[serde(default)]
     pub conclusion: Option<String>,
-    /// Whether it is also told why rates are what they are.
+    /// Whether to explain rates by where CPU time goes.
     #[serde(default)]
     pub explain: bool,
     /// What makes the packets.
     #[serde(default)]
     pub workload: Workload,
-    /// How often.
+    /// Repetitions.
     #[serde(default)]
     pub blocks: Blocks,
-    /// Which packets are watched.
+    /// Which packets are observed.
     #[serde(default)]
     pub filter: Filter,
     /// Which functions are timed.
     #[serde(default)]
     pub functions: Functions,
-    /// What measuring may cost.
+    /// Limits of measurement overhead.
     #[serde(default)]
     pub probes: Probes,
-    /// Interfaces of the user's that frames run on.
+    /// Interfaces of this machine to send frames over.
     #[serde(default)]
     pub nics: Option<Nics>,
     /// Knobs that are the same in every arm.
@@ -122,70 +122,57 @@ pub struct Experiment {
     /// Knobs that differ: one arm for every combination.
     #[serde(default)]
     pub vary: Vary,
-    /// Settings to be changed one at a time, beside the arms.
+    /// Sysctls to change one at a time, each an additional arm.
     #[serde(default)]
     pub scan: Option<Scan>,
-    /// Arms written out one by one, beside those of `vary`.
+    /// Arms that are written out, in addition to those of `vary`.
     #[serde(default, rename = "arm")]
     pub arms: Vec<NamedArm>,
-    /// What others published of classes, to be shown beside.
+    /// Published results, for comparison.
     #[serde(default)]
     pub published: Vec<Published>,
-    /// What is drawn.
+    /// Figures.
     #[serde(default, rename = "figure")]
     pub figures: Vec<Figure>,
-    /// What is tested.
+    /// Claims to test.
     #[serde(default, rename = "claim")]
     pub claims: Vec<Claim>,
 }
 
-/// An arm of its own.
+/// An arm that is written out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamedArm {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// How it differs from `[knobs]`.
+    /// Its settings, over those of `[knobs]`.
     #[serde(default)]
     pub knobs: Knobs,
 }
 
-/// A bound that keeps a mistyped file from asking for years.
+/// Limit, so that a typing error does not result in years of measuring.
 const MAX_ARMS: usize = 10_000;
 /// Frames are set up for each of their blocks.
 const MAX_ARMS_OF_FRAMES: usize = 1_000;
 /// Largest UDP payload over IPv4 (RFC 768: 65,535 less 8 of UDP and 20 of IP).
 const MAX_SIZE_BYTES: u32 = 65_507;
 
-/// What a device of Ethernet's kind takes at least, as the kernel has it.
+/// Minimum MTU of Ethernet devices (include/uapi/linux/if_ether.h: ETH_MIN_MTU).
 const MIN_MTU_BYTES: u32 = 68;
 /// RFC 8200: below this, there is no IPv6.
 const MIN_MTU_V6_BYTES: u32 = 1280;
 const MAX_MTU_BYTES: u32 = 65_535;
 
-/// Check that each arm has a name of its own.
-fn check_names(arms: &[Arm]) -> Result<(), (&'static str, String)> {
-    let mut names = HashSet::new();
-    match arms.iter().find(|arm| !names.insert(arm.name.as_str())) {
-        Some(arm) => Err((
-            "name",
-            format!("duplicate arm name `{}`: is a level given twice?", arm.name),
-        )),
-        None => Ok(()),
-    }
-}
-
-/// Check that an arm can be run: the key that says otherwise, and why.
+/// Check that an arm can be run.
 ///
 /// # Errors
-/// What is impossible, in a sentence.
+/// The key that is wrong, and a message.
 pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
     if arm.size_bytes > MAX_SIZE_BYTES {
         return Err((
             "size_bytes",
             format!(
-                "size_bytes is {}: at most {MAX_SIZE_BYTES} (63K), which with its headers is the \
-                 largest packet that IP has",
+                "invalid size_bytes `{}`; expected at most {MAX_SIZE_BYTES} (63K)",
                 arm.size_bytes
             ),
         ));
@@ -193,19 +180,17 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
     if arm.proto == Proto::Command {
         return Err((
             "proto",
-            "a command is no protocol: it is measured by `plumb path -- COMMAND`".into(),
+            "command is not a protocol; use [workload] kind = \"command\", or `plumb path -- COMMAND`"
+                .into(),
         ));
     }
     if arm.link == Link::Any {
-        return Err((
-            "link",
-            "`any` is no link to be made: it is what the host's own packets come over".into(),
-        ));
+        return Err(("link", "link any is only for traffic in lab host".into()));
     }
     if arm.forward && arm.link == Link::Lo {
         return Err((
             "forward",
-            "forward needs a link with two ends: lo has one; use veth".into(),
+            "forward is not supported by link lo; use veth".into(),
         ));
     }
     let least = match arm.family {
@@ -220,34 +205,24 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
         return Err((
             "mtu_bytes",
             format!(
-                "mtu_bytes is {mtu}: {least} to {MAX_MTU_BYTES} with {}",
+                "invalid mtu_bytes `{mtu}`; expected {least} to {MAX_MTU_BYTES} for {}",
                 arm.family
             ),
         ));
     }
-    let two_ends = [
-        ("bridge", "--bridge", arm.knobs.contains_key("bridge")),
-        ("queues", "--queues", arm.knobs.contains_key("queues")),
-    ];
-    for (key, flag, set) in two_ends {
-        if set && arm.link == Link::Lo {
-            return Err((
-                key,
-                format!("{key} ({flag}) needs a link with two ends: lo has one; use veth"),
-            ));
-        }
-    }
-    if arm.forward && arm.knobs.get("bridge").is_some_and(|on| on == "on") {
+    if arm.knobs.contains_key("bridge") && arm.link == Link::Lo {
         return Err((
             "bridge",
-            "either a bridge (--bridge) is between the ends or a router (forward, --forward)"
-                .into(),
+            "bridge is not supported by link lo; use veth".into(),
         ));
+    }
+    if arm.forward && arm.knobs.get("bridge").is_some_and(|on| on == "on") {
+        return Err(("bridge", "bridge and forward can't be used together".into()));
     }
     if arm.knobs.contains_key("queues") && arm.link != Link::Veth {
         return Err((
             "queues",
-            "queues (--queues) are of veth devices: use veth".into(),
+            format!("queues is not supported by link {}; use veth", arm.link),
         ));
     }
     if let Some(ruleset) = Ruleset::of(arm) {
@@ -259,37 +234,40 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
     Ok(())
 }
 
-/// Check that a recording can be called so.
+/// Check that a recording can have this name.
 pub(crate) fn check_name(name: &str) -> Result<(), (&'static str, String)> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > 80 || !name.chars().all(fits) || name.starts_with('.') {
         return Err((
             "name",
-            "name is to be 1 to 80 letters, digits, `-`, `_` or `.`: a file is called after it"
-                .into(),
+            format!(
+                "invalid name `{}`; expected 1 to 80 letters, digits, `-`, `_` or `.` (the \
+                 recording is named after it)",
+                name.chars().take(80).collect::<String>()
+            ),
         ));
     }
     Ok(())
 }
 
 impl Experiment {
-    /// Read and check an experiment file; one in a spelling of old is refused with the new one.
+    /// Parse and check an experiment file. A former spelling is an error that names the new one.
     ///
     /// # Errors
-    /// The line, what is wrong with it, and the nearest thing that is right.
+    /// The line, what is wrong with it, and what was probably meant.
     pub fn parse(text: &str) -> Result<Experiment, ExperimentError> {
         let experiment: Experiment =
             toml::from_str(text).map_err(|e| ExperimentError::from_toml(text, &e))?;
         experiment
-            .check()
-            .map_err(|(key, what)| ExperimentError::about(text, key, what))?;
+            .judge()
+            .map_err(|mistake| ExperimentError::of(text, mistake))?;
         Ok(experiment)
     }
 
-    /// Check that the layers that it names are among `layers`.
+    /// Check that all layers in the experiment are among `layers`.
     ///
     /// # Errors
-    /// The line, and the nearest layer that there is.
+    /// The line, and the layer that was probably meant.
     pub fn check_layers(&self, text: &str, layers: &[&str]) -> Result<(), ExperimentError> {
         let own = self.layer.iter().map(String::as_str);
         for layer in own.chain(self.claims.iter().flat_map(Claim::layers)) {
@@ -300,10 +278,10 @@ impl Experiment {
         Ok(())
     }
 
-    /// Check that the instruments that it names are among these.
+    /// Check that all instruments in the experiment are among `known`.
     ///
     /// # Errors
-    /// The line, and the nearest instrument that there is.
+    /// The line, and the instrument that was probably meant.
     pub fn check_instruments(&self, text: &str, known: &[&str]) -> Result<(), ExperimentError> {
         let named = self.instruments.iter().flatten();
         match named.map(String::as_str).find(|name| !known.contains(name)) {
@@ -312,11 +290,15 @@ impl Experiment {
         }
     }
 
-    /// Check that it can be carried out, as far as that is known without a machine.
+    /// Check that it can be run, as far as that is known without a machine.
     ///
     /// # Errors
-    /// The key that says otherwise, and why.
+    /// The key that is wrong, and a message.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
+        self.judge().map_err(|mistake| (mistake.key, mistake.what))
+    }
+
+    fn judge(&self) -> Result<(), Mistake> {
         self.workload.check(self.lab)?;
         self.blocks.check(self.lab, &self.workload)?;
         self.functions.check()?;
@@ -324,12 +306,14 @@ impl Experiment {
         if self.instruments.as_ref().is_some_and(Vec::is_empty) {
             return Err((
                 "instruments",
-                "instruments is empty: nothing would measure".into(),
-            ));
+                "instruments is empty; leave it out for the default".into(),
+            )
+                .into());
         }
         self.check_places()?;
-        for figure in &self.figures {
-            figure.check()?;
+        self.check_settings()?;
+        for (n, figure) in self.figures.iter().enumerate() {
+            figure.check().map_err(Mistake::within("figure", n))?;
         }
         match self.workload.kind {
             Kind::Frames => self.check_frames()?,
@@ -338,47 +322,129 @@ impl Experiment {
         if let Some(scan) = &self.scan {
             scan.check()?;
             if (self.lab, self.workload.kind) != (Lab::Vm, Kind::Packets) {
-                return Err(("scan", "a scan is of packets in the lab vm".into()));
+                let why = "scan is only supported in lab vm, with a workload of kind packets";
+                return Err(("scan", why.to_string()).into());
             }
         }
         self.check_claims()
     }
 
-    fn check_arms(&self) -> Result<(), (&'static str, String)> {
+    fn check_arms(&self) -> Result<(), Mistake> {
         if self.explain {
-            return Err(("explain", "explain is for a workload of kind frames".into()));
+            let why = "explain needs a workload of kind frames";
+            return Err(("explain", why.to_string()).into());
         }
         if self.nics.is_some() {
-            return Err(("nics", "nics are for a workload of kind frames".into()));
+            let why = "[nics] needs a workload of kind frames";
+            return Err(("nics", why.to_string()).into());
         }
         let arms = self.arms();
         if arms.len() > MAX_ARMS {
-            return Err(("vary", format!("{} arms: at most {MAX_ARMS}", arms.len())));
+            let why = format!(
+                "too many arms ({}); expected at most {MAX_ARMS}",
+                arms.len()
+            );
+            return Err(("vary", why).into());
         }
         for arm in &arms {
-            check_arm(arm)?;
+            check_arm(arm).map_err(|wrong| self.of_arm(arm, wrong))?;
             if self.lab == Lab::Netns && !matches!(arm.link, Link::Lo | Link::Veth) {
-                return Err((
-                    "link",
-                    "the lab netns has lo and veth; other links are in the lab vm (--lab vm)"
-                        .into(),
-                ));
+                let why = format!(
+                    "link {} is not supported by lab netns, only lo and veth; use lab vm",
+                    arm.link
+                );
+                return Err(self.of_arm(arm, ("link", why)));
             }
         }
-        check_names(&arms)?;
+        self.check_names(&arms)?;
         if self.workload.kind == Kind::Command && arms.len() > 1 {
             return Err((
                 "vary",
-                "a command runs under one arm: compare recordings".into(),
-            ));
+                "a workload of kind command supports one arm; use a recording for each, and \
+                 compare them with `plumb diff`"
+                    .to_string(),
+            )
+                .into());
         }
         Ok(())
     }
 
-    fn check_frames(&self) -> Result<(), (&'static str, String)> {
+    /// What is wrong with an arm, in its `[[arm]]` if that sets the knob.
+    fn of_arm(&self, arm: &Arm, wrong: (&'static str, String)) -> Mistake {
+        let sets = |named: &NamedArm| named.knobs.set_ones().any(|knob| knob.key == wrong.0);
+        let of = |named: &NamedArm| named.name == arm.name && sets(named);
+        match self.arms.iter().position(of) {
+            Some(n) => Mistake::within("arm", n)(wrong.into()),
+            None => wrong.into(),
+        }
+    }
+
+    /// Check that each arm has a name of its own.
+    fn check_names(&self, arms: &[Arm]) -> Result<(), Mistake> {
+        let mut names = HashSet::new();
+        match arms.iter().find(|arm| !names.insert(arm.name.as_str())) {
+            Some(arm) => Err(self.duplicate(arm)),
+            None => Ok(()),
+        }
+    }
+
+    /// Two arms of one name: written twice, or a level given twice.
+    fn duplicate(&self, arm: &Arm) -> Mistake {
+        let what = format!("duplicate arm `{}`", arm.name);
+        let written = self.arms.iter().rposition(|named| named.name == arm.name);
+        match (written, self.vary.repeated()) {
+            (Some(n), _) => Mistake::within("arm", n)(("name", what).into()),
+            (None, Some(knob)) => {
+                let what = format!("{what}: {} has a level twice", knob.key);
+                Mistake::within("vary", 0)((knob.key, what).into())
+            }
+            (None, None) => ("vary", what).into(),
+        }
+    }
+
+    /// Check that no knob is both fixed and varied, and that none is set whose knob is not.
+    fn check_settings(&self) -> Result<(), Mistake> {
+        let own = std::iter::once((("vary", 0), &self.knobs, &self.vary));
+        let figures = self.figures.iter().enumerate();
+        let figures = figures.map(|(n, f)| (("figure", n), &f.knobs, &f.vary));
+        for ((table, n), knobs, vary) in own.chain(figures) {
+            if let Some(key) = vary.also_in(knobs) {
+                let knob = Knob::of(key.split('.').next().unwrap_or(&key));
+                let mistake = Mistake {
+                    hint: Some("remove it from one of them".into()),
+                    ..(
+                        knob.map_or("vary", |knob| knob.key),
+                        format!("{key} is set in both knobs and vary"),
+                    )
+                        .into()
+                };
+                return Err(Mistake::within(table, n)(mistake));
+            }
+        }
+        let knobs = [&self.knobs].into_iter();
+        let knobs = knobs.chain(self.arms.iter().map(|arm| &arm.knobs));
+        let knobs = knobs.chain(self.figures.iter().map(|figure| &figure.knobs));
+        let vary = [&self.vary].into_iter();
+        let vary = vary.chain(self.figures.iter().map(|figure| &figure.vary));
+        let mut set: Vec<&'static Knob> = knobs.flat_map(Knobs::set_ones).collect();
+        set.extend(vary.flat_map(Vary::set_ones));
+        for knob in &set {
+            if let Recorded::With(other) | Recorded::IfSetWith(other) = knob.recorded
+                && !set.iter().any(|knob| knob.key == other)
+            {
+                return Err((knob.key, format!("{} needs {other}", knob.key)).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn check_frames(&self) -> Result<(), Mistake> {
         let arms = self.bench_arms()?;
         if arms.is_empty() || arms.len() > MAX_ARMS_OF_FRAMES {
-            let why = format!("{} arms: 1 to {MAX_ARMS_OF_FRAMES}", arms.len());
+            let why = format!(
+                "invalid number of arms ({}); expected 1 to {MAX_ARMS_OF_FRAMES}",
+                arms.len()
+            );
             return Err((
                 if self.figures.is_empty() {
                     "vary"
@@ -386,62 +452,73 @@ impl Experiment {
                     "figure"
                 },
                 why,
-            ));
+            )
+                .into());
         }
-        check_names(&self.arms())?;
+        self.check_names(&self.arms())?;
         if let Some(n) = (1..arms.len()).find(|n| arms[..*n].contains(&arms[*n])) {
             let name = &self.arms()[n].name;
             let why = format!(
                 "arm `{name}` has the settings of another one; knobs.again = \"on\" measures it once \
                  more"
             );
-            return Err(("arm", why));
+            return Err(("arm", why).into());
         }
         let first = arms[0].link;
         if arms.iter().any(|arm| arm.link != first) {
-            return Err(("link", "frames go over one link: compare recordings".into()));
+            return Err((
+                "link",
+                "frames support one link per recording; compare recordings with `plumb diff`"
+                    .into(),
+            )
+                .into());
         }
         if first != Link::Veth && self.lab != Lab::Vm {
             return Err((
                 "link",
-                "NICs that QEMU emulates are in guests: add --lab vm (lab = \"vm\"); your own are \
-                 named by --nic and --from ([nics])"
-                    .into(),
-            ));
+                format!(
+                    "link {first} needs lab vm (--lab vm, lab = \"vm\"); for interfaces of this \
+                     machine use --nic and --from ([nics])"
+                ),
+            )
+                .into());
         }
         if first != Link::Veth && self.explain {
             return Err((
                 "explain",
-                "explain (--explain) counts over veth: leave link (--link) out, or run it once more \
-                 with it"
-                    .into(),
-            ));
+                format!("explain is not supported by link {first}; use veth"),
+            )
+                .into());
         }
         if first != Link::Veth && arms.iter().any(|arm| arm.planted.fault.is_some()) {
             return Err((
                 "fault",
-                "fault (--plant) breaks labs of veth: leave link (--link) out".into(),
-            ));
+                format!("fault (--plant) is not supported by link {first}; use veth"),
+            )
+                .into());
         }
         if self.vary.get("kernel").len() > 1 {
             return Err((
                 "kernel",
-                "frames go in one kernel: compare recordings".into(),
-            ));
+                "frames support one kernel per recording; compare recordings with `plumb diff`"
+                    .into(),
+            )
+                .into());
         }
         if self.nics.is_some() != (self.lab == Lab::Host) {
             return Err((
                 "lab",
-                "frames on interfaces of this machine take lab = \"host\" and [nics]".into(),
-            ));
+                "frames on interfaces of this machine need both lab = \"host\" and [nics]".into(),
+            )
+                .into());
         }
         Ok(())
     }
 
-    /// Check that every knob can be in the lab, and with the workload.
+    /// Check that the lab and the workload support every knob.
     fn check_places(&self) -> Result<(), (&'static str, String)> {
         let kind = self.workload.kind;
-        // What explains rates is counted in guests.
+        // Instructions that explain rates are counted in guests.
         let mut labs = vec![self.lab];
         labs.extend(self.explain.then_some(Lab::Vm));
         let named = self.arms.iter().map(|arm| &arm.knobs);
@@ -466,10 +543,10 @@ impl Experiment {
         self.blocks.count.unwrap_or(default)
     }
 
-    /// As a file.
+    /// As the text of a file.
     ///
     /// # Errors
-    /// It can't be written as TOML.
+    /// It can't be serialised as TOML.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         toml::to_string(self)
     }

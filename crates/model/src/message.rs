@@ -62,9 +62,9 @@ pub enum Request {
         /// turns.
         bare: bool,
     },
-    /// List the settings below /proc/sys whose names begin with one of these, and
-    /// try another value of each: tried, read back, and put back.
-    ListSettings {
+    /// List the sysctls whose names begin with one of these, and try another value of each:
+    /// set, read back, and restored.
+    ListSysctls {
         /// "net.", say.
         prefixes: Vec<String>,
         /// Names that begin so are left out.
@@ -149,8 +149,8 @@ pub enum Reply {
     Window(Box<Window>),
     /// A block under it, or beside it.
     TimedBlock(Box<TimedBlock>),
-    /// Settings, a part of the list.
-    Settings(Vec<Setting>),
+    /// Sysctls, a part of the list.
+    Sysctls(Vec<Sysctl>),
     /// What a generator makes by itself, frames a second.
     BenchLimit(Limit),
     /// A block of a bench, and facts of how it came about.
@@ -165,9 +165,9 @@ pub enum Reply {
     Failed(String),
 }
 
-/// A setting below /proc/sys.
+/// A sysctl of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setting {
+pub struct Sysctl {
     /// Its name, with dots.
     pub key: String,
     /// Its value.

@@ -49,7 +49,7 @@ pub(crate) fn check(recording: &Recording) -> Result<(), String> {
 fn ids(recording: &Recording) -> Result<(), String> {
     let fits = |id: u32, len: usize| (id as usize) < len;
     let missing = |table: &str, row: usize, what: &str, id: u32| {
-        format!("table {table}, row {row}: it names {what} {id}, which is not there")
+        format!("table {table}, row {row}: dangling reference to {what} {id}")
     };
     for (row, block) in recording.blocks.iter().enumerate() {
         if !fits(block.arm, recording.arms.len()) {
@@ -58,7 +58,7 @@ fn ids(recording: &Recording) -> Result<(), String> {
         for total in &block.totals {
             if !fits(total.quantity, recording.quantities.len()) {
                 return Err(format!(
-                    "table total, block {row}: it names quantity {}, which is not there",
+                    "table total, block {row}: dangling reference to quantity {}",
                     total.quantity
                 ));
             }
@@ -82,7 +82,7 @@ fn ids(recording: &Recording) -> Result<(), String> {
                 Some(above) => above + 1,
                 None => {
                     return Err(format!(
-                        "table node, row {row}: its parent is {parent}, and should come before it"
+                        "table node, row {row}: parent {parent} does not precede it"
                     ));
                 }
             },
@@ -259,7 +259,7 @@ fn quantities(recording: &Recording) -> Result<(), String> {
     for (row, quantity) in recording.quantities.iter().enumerate() {
         if !seen.insert((&quantity.instrument, &quantity.name)) {
             return Err(format!(
-                "table quantity, row {row}: it is declared twice: {}, {}",
+                "table quantity, row {row}: duplicate quantity {}, {}",
                 quantity.instrument.escape_debug(),
                 quantity.name.escape_debug()
             ));
@@ -267,7 +267,7 @@ fn quantities(recording: &Recording) -> Result<(), String> {
         let known = rates::ALL.iter().find(|declared| quantity.is(declared));
         if known.is_some_and(|declared| *quantity != Quantity::from(declared)) {
             return Err(format!(
-                "table quantity, row {row}: {} is not declared as the instrument {} has it",
+                "table quantity, row {row}: {} differs from the declaration of instrument {}",
                 quantity.name, quantity.instrument
             ));
         }
@@ -281,7 +281,7 @@ fn scalars(recording: &Recording) -> Result<(), String> {
     let mut sum = 0.0;
     for (row, scalar) in recording.scalars.iter().enumerate() {
         let missing = |what: &str, id: u32| {
-            format!("table scalar, row {row}: it names {what} {id}, which is not there")
+            format!("table scalar, row {row}: dangling reference to {what} {id}")
         };
         match scalar.of {
             Of::Arm(arm) if arm as usize >= recording.arms.len() => {
@@ -302,7 +302,7 @@ fn scalars(recording: &Recording) -> Result<(), String> {
         ] {
             if has && what.is_none() {
                 return Err(format!(
-                    "table scalar, row {row}: it has a {item}, and `{}` has one figure",
+                    "table scalar, row {row}: unexpected {item}, `{}` has a single value",
                     quantity.name.escape_debug()
                 ));
             }
@@ -313,7 +313,7 @@ fn scalars(recording: &Recording) -> Result<(), String> {
         }
         if scalar.value < 0.0 {
             return Err(format!(
-                "table scalar, row {row}: {} {}, where a count is never negative",
+                "table scalar, row {row}: negative count {} {}",
                 scalar.value, quantity.unit
             ));
         }
@@ -344,7 +344,7 @@ fn ledgers(recording: &Recording) -> Result<(), String> {
             let handled = measured.handled.total();
             if block.ledger.offered != handled || block.ledger.delivered != handled {
                 return Err(format!(
-                    "table block, row {row}: samples of {} packets, where {handled} were handled",
+                    "table block, row {row}: samples of {} packets, but {handled} were handled",
                     block.ledger.offered
                 ));
             }
@@ -353,7 +353,7 @@ fn ledgers(recording: &Recording) -> Result<(), String> {
         let of_hops = measured.ledger();
         if of_hops != block.ledger {
             return Err(format!(
-                "table block, row {row}: {} offered and {} delivered, where its hops say {} and \
+                "table block, row {row}: {} offered and {} delivered, but by its hops {} and \
                  {}, or other causes of loss",
                 block.ledger.offered, block.ledger.delivered, of_hops.offered, of_hops.delivered
             ));

@@ -1,4 +1,4 @@
-//! What can be wrong with a recording.
+//! Errors of recordings.
 
 use std::path::{Path, PathBuf};
 
@@ -8,24 +8,24 @@ use crate::target::TargetError;
 /// Why a recording can't be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is none.
+    /// The file does not exist.
     #[error("{}: no such file", .0.display())]
     Missing(PathBuf),
     /// It can't be opened.
-    #[error("{}: can't read it: {why}", .path.display())]
+    #[error("can't read {}: {why}", .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
         /// Why.
         why: String,
     },
-    /// It is some other file.
+    /// It is not a recording.
     #[error("{}: not a Netplumb recording", .0.display())]
     NotOurs(PathBuf),
     /// It was written by a later version.
     #[error(
-        "{}: its schema is version {found}, this program knows up to {VERSION}: \
-         use a newer plumb to read it", .path.display()
+        "{}: unsupported schema version {found} (this plumb supports up to {VERSION}); \
+         use a newer plumb", .path.display()
     )]
     Newer {
         /// The file.
@@ -33,54 +33,52 @@ pub enum StoreError {
         /// Its version.
         found: i32,
     },
-    /// It is cut short or damaged, or contradicts itself.
+    /// It is truncated, damaged or inconsistent.
     #[error("{}: the recording is truncated or damaged ({why})", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What SQLite says, or what does not fit.
+        /// The message of SQLite, or the inconsistency.
         why: String,
     },
     /// The disk is full.
     #[error(
-        "{}: the disk is full; what was recorded before that is kept. Make room, or write \
-         elsewhere with -o", .0.display()
+        "{}: disk full; data recorded up to now is saved. Free space, or use another file with -o", .0.display()
     )]
     Full(PathBuf),
     /// It can't be written.
-    #[error("{}: can't write it: {why}", .path.display())]
+    #[error("can't write {}: {why}", .path.display())]
     Write {
         /// The file.
         path: PathBuf,
         /// Why.
         why: String,
     },
-    /// What is there can't hold a recording.
+    /// The target is not a regular file.
     #[error(
-        "{}: it is {what}, and a recording is a database, which takes a file: name one with -o",
+        "{}: is {what}; expected a file for the recording (-o)",
         .path.display()
     )]
     NoFile {
-        /// What was named.
+        /// The target.
         path: PathBuf,
         /// What it is.
         what: &'static str,
     },
-    /// Some other file has the name.
+    /// The target is a file that is not a recording.
     #[error(
-        "{}: it is not a Netplumb recording, and is left as it is: name another file with -o, \
-         or move it away", .0.display()
+        "{}: exists and is not a Netplumb recording; use another file with -o", .0.display()
     )]
     Foreign(PathBuf),
-    /// Another run writes it.
+    /// Another run is writing it.
     #[error(
-        "{}: another run is writing it{}: wait for its end, or name another file with -o",
+        "{}: locked by another run{}; wait for it, or use another file with -o",
         .path.display(), by(*.pid)
     )]
     Busy {
         /// The file.
         path: PathBuf,
-        /// The other run, where that can be told.
+        /// The process of the other run, if known.
         pid: Option<u32>,
     },
 }
@@ -90,12 +88,12 @@ fn by(pid: Option<u32>) -> String {
 }
 
 impl StoreError {
-    /// Whether it is what was asked for that is wrong, and not this machine or a file.
+    /// Whether the arguments are wrong, not this machine or a file.
     pub fn is_usage(&self) -> bool {
         matches!(self, StoreError::NoFile { .. } | StoreError::Foreign(_))
     }
 
-    /// Why a place can't be written to.
+    /// An error of writing a file.
     pub(crate) fn of_io(path: &Path) -> impl Fn(std::io::Error) -> StoreError + '_ {
         move |error| match error.kind() {
             std::io::ErrorKind::StorageFull => StoreError::Full(path.into()),
@@ -106,7 +104,7 @@ impl StoreError {
         }
     }
 
-    /// Why a recording can't go to a target.
+    /// An error about a target.
     pub(crate) fn of_target(error: TargetError) -> StoreError {
         match error {
             TargetError::Unfit { path, what } => StoreError::NoFile { path, what },
@@ -115,7 +113,7 @@ impl StoreError {
     }
 }
 
-/// What does not fit in a file.
+/// An inconsistency in a file.
 pub(crate) fn damaged(path: &std::path::Path, why: impl Into<String>) -> StoreError {
     StoreError::Damaged {
         path: path.into(),
@@ -123,16 +121,15 @@ pub(crate) fn damaged(path: &std::path::Path, why: impl Into<String>) -> StoreEr
     }
 }
 
-/// Sort SQLite's errors of one file into ours.
+/// Convert the SQLite errors of a file.
 pub(crate) fn reading(path: &std::path::Path) -> impl Fn(rusqlite::Error) -> StoreError + '_ {
     move |error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::NotADatabase) => StoreError::NotOurs(path.into()),
         Some(rusqlite::ErrorCode::CannotOpen) => StoreError::Missing(path.into()),
         // The handler of `open` is what interrupts.
-        Some(rusqlite::ErrorCode::OperationInterrupted) => damaged(
-            path,
-            "it takes far more steps to read than a file of its size should",
-        ),
+        Some(rusqlite::ErrorCode::OperationInterrupted) => {
+            damaged(path, "too complex for its size")
+        }
         _ => damaged(path, error.to_string()),
     }
 }

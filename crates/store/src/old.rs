@@ -423,9 +423,7 @@ pub(crate) fn counters(c: &Connection, recording: &mut Recording) -> Result<(), 
         let counts = ["packets", "bytes", "runs", "batches", "polls"];
         let is_count = counts.contains(&unit.as_str()) || name.starts_with("hop.");
         if is_count && value < 0.0 {
-            return Err(Wrong::Found(format!(
-                "{value} {unit}, where a count is never negative"
-            )));
+            return Err(Wrong::Found(format!("negative count {value} {unit}")));
         }
         if hop(&mut hops, block, &name, value).is_some() {
             return Ok(());

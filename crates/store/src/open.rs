@@ -249,7 +249,7 @@ const COPY: &str = "recording";
 fn rolled_back(whole: &Path, journal: &Path, path: &Path) -> Result<TempDir, StoreError> {
     let failed = |error: io::Error| StoreError::Unreadable {
         path: path.into(),
-        why: format!("its last transaction has to be rolled back, in a copy: {error}"),
+        why: format!("can't roll back its last transaction in a copy: {error}"),
     };
     let mut end = [0; SUPER_JOURNAL.len()];
     let mut file = File::open(journal).map_err(failed)?;
@@ -361,10 +361,10 @@ impl Table {
     fn matches(&self, found: Option<Table>, version: i32, wanted: i32) -> Result<(), String> {
         let name = &self.name;
         let Some(found) = found else {
-            return Err(format!("there is no table {name}"));
+            return Err(format!("no such table {name}"));
         };
         if found.kind != "table" {
-            return Err(format!("{name} is a {}, and should be a table", found.kind));
+            return Err(format!("{name} is a {}, expected a table", found.kind));
         }
         if let Some(column) = found.columns.iter().find(|c| c.hidden != 0) {
             let column = column.name.escape_debug();

@@ -231,13 +231,13 @@ fn notes(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
             DIAGNOSIS => notes.diagnosis = Some(text),
             IRREGULAR => {
                 let goal = key.parse().map_err(|_| {
-                    Wrong::Found(format!("`{}` is no goal's number", key.escape_debug()))
+                    Wrong::Found(format!("invalid goal number `{}`", key.escape_debug()))
                 })?;
                 notes.irregular.insert(goal, text);
             }
             other => {
                 let other = other.escape_debug();
-                return Err(Wrong::Found(format!("`{other}` is no kind of note")));
+                return Err(Wrong::Found(format!("unknown kind of note `{other}`")));
             }
         }
         Ok(())
@@ -302,7 +302,7 @@ fn scalars(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
                 (None, Some(arm)) => Of::Arm(arm),
                 (Some(block), None) => Of::Block(block),
                 (Some(_), Some(_)) => {
-                    return Err(Wrong::Found("it is of a block and of an arm".into()));
+                    return Err(Wrong::Found("both a block and an arm".into()));
                 }
             },
             quantity: get(r, 2)?,
@@ -341,7 +341,7 @@ fn hops(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
         let Some(hop) = at.get(&key) else {
             let (block, place) = key;
             return Err(Wrong::Found(format!(
-                "it names hop {place} of block {block}, which is not there"
+                "dangling reference to hop {place} of block {block}"
             )));
         };
         let dropped = &mut recording.hops[*hop].hop.dropped;
@@ -362,5 +362,5 @@ pub(crate) fn of<'a, T>(all: &'a mut [T], id: i64, what: &str) -> Result<&'a mut
     usize::try_from(id)
         .ok()
         .and_then(|id| all.get_mut(id))
-        .ok_or_else(|| Wrong::Found(format!("it names {what} {id}, which is not there")))
+        .ok_or_else(|| Wrong::Found(format!("dangling reference to {what} {id}")))
 }

@@ -87,7 +87,7 @@ pub(crate) fn numbered<T>(
         |n, r| {
             let id: i64 = r.get(0)?;
             if usize::try_from(id) != Ok(n) {
-                return Err(Wrong::Found(format!("its id is {id}, and should be {n}")));
+                return Err(Wrong::Found(format!("id {id}, expected {n}")));
             }
             all.push(row(r)?);
             Ok(())
@@ -136,11 +136,7 @@ pub(crate) fn count(row: &Row<'_>, column: usize) -> Result<u64, Wrong> {
     let n: i64 = row.get(column)?;
     match u64::try_from(n) {
         Ok(n) => Ok(n),
-        Err(_) => refused(
-            column,
-            Type::Integer,
-            format!("{n}, where a count is never negative"),
-        ),
+        Err(_) => refused(column, Type::Integer, format!("negative count {n}")),
     }
 }
 
@@ -149,7 +145,7 @@ pub(crate) fn finite(row: &Row<'_>, column: usize) -> Result<f64, Wrong> {
     let n: f64 = row.get(column)?;
     match n.is_finite() {
         true => Ok(n),
-        false => refused(column, Type::Real, format!("{n}, where a number is finite")),
+        false => refused(column, Type::Real, format!("number {n} is not finite")),
     }
 }
 
@@ -185,7 +181,7 @@ fn bounded(row: &Row<'_>, column: usize, most: usize) -> Result<String, Wrong> {
         Err(error) => return refused(column, Type::Text, error.to_string()),
     };
     if text.len() > most {
-        let why = format!("{} bytes, where at most {most} can be", text.len());
+        let why = format!("{} bytes, expected at most {most}", text.len());
         return refused(column, Type::Text, why);
     }
     Ok(text.to_string())

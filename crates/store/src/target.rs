@@ -103,7 +103,7 @@ impl Target {
             Err(e) => return Err(failed(e)),
         };
         if kind.is_some_and(|kind| kind.is_dir()) || out.as_os_str().as_bytes().ends_with(b"/") {
-            return unfit("a folder");
+            return unfit("a directory");
         }
         let path = follow(out).map_err(failed)?;
         // A descriptor of a process. What it is of has a name perhaps, and is open under none.
@@ -179,7 +179,7 @@ fn stream(path: &Path) -> io::Result<File> {
             }
             Err(e) if e.raw_os_error() == Some(libc::ENXIO) => {
                 if begun.elapsed() > PATIENCE {
-                    let why = format!("nobody read this pipe in {} s", PATIENCE.as_secs());
+                    let why = format!("no reader of the pipe for {} s", PATIENCE.as_secs());
                     return Err(io::Error::new(io::ErrorKind::TimedOut, why));
                 }
                 sleep(NAP);

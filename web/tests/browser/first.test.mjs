@@ -165,7 +165,7 @@ test("on paper all is unfolded", async (t) => {
 function invalid() {
   const data = structuredClone(bench);
   const why = "invalid: rx0 to nft-raw: 789632 of 789632 went missing";
-  data.bench.rates.arms = [arm("nft-raw", null, 0, why, "invalid"), arm("xdp", null, 0, "not measured: it takes frames whomever they are to", "absent")];
+  data.bench.rates.arms = [arm("nft-raw", null, 0, why, "invalid"), arm("xdp", null, 0, "not measured: it accepts frames for any MAC address", "absent")];
   return data;
 }
 

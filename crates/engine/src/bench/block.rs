@@ -99,10 +99,10 @@ impl Run<'_, '_> {
     ) -> Result<Ran, EngineError> {
         let fault = arm.planted.fault;
         let several = (fault == Some(Fault::Mtu) && arm.multi_buffer)
-            .then_some("its program takes frames in several buffers");
+            .then_some("its program supports multi-buffer frames");
         if let Some(why) = several.or_else(|| fault.and_then(|f| f.spares(arm.bench, arm.path))) {
             return Ok(Ran::CannotHere(format!(
-                "this is no fault for {}: {why}",
+                "the fault has no effect on {}: {why}",
                 arm.path
             )));
         }
@@ -223,7 +223,7 @@ pub(crate) fn diagnose(
     let mut stand = Stand::build(arm, own)?;
     let drops = match Drops::attach() {
         Ok(drops) => drops,
-        Err(error) => return Ok(format!("it can't be told here: {error}")),
+        Err(error) => return Ok(format!("unavailable: {error}")),
     };
     let inodes = stand.ground.inodes()?;
     let generator = stand.generator(arm)?;
@@ -234,11 +234,11 @@ pub(crate) fn diagnose(
     went.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
     let frames: u64 = all.iter().map(|g| g.frames).sum();
     if went.is_empty() {
-        return Ok(format!("of {frames}, the kernel reported none as dropped"));
+        return Ok(format!("the kernel reported no drops for {frames}"));
     }
     let told = went.iter().take(PLACES_TOLD);
     let told: Vec<String> = told.map(|(place, n)| format!("{n} {place}")).collect();
-    Ok(format!("of {frames} in another run: {}", told.join("; ")))
+    Ok(format!("in another run, of {frames}: {}", told.join("; ")))
 }
 
 /// What a path can't do is no error of the run.

@@ -91,8 +91,8 @@ impl Ground {
             (_, true, Some(to), Some(sink)) => (Some(to.clone()), Some(sink.clone())),
             _ => {
                 return Err(NicError::CannotRun {
-                    reason: format!("`{}` sends on by another interface", arm.path),
-                    remedy: "name it, and the one at the other end of its cable: --to NIC --sink \
+                    reason: format!("path {} forwards to another interface", arm.path),
+                    remedy: "name it and its peer: --to NIC --sink \
                              NIC"
                     .into(),
                 }

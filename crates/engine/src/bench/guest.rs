@@ -125,7 +125,7 @@ fn plan(kernel: &str, with_nft: bool) -> GuestPlan {
 fn nothing() -> Result<RunPlan, EngineError> {
     let plan = Plan::of(&Experiment::default());
     let run = plan.arms.first().map(|arm| plan.run_plan(arm));
-    let run = run.ok_or_else(|| EngineError::Guest("there is no arm to prepare for".into()))?;
+    let run = run.ok_or_else(|| EngineError::Guest("no arm to prepare".into()))?;
     Ok(RunPlan {
         link: Link::Lo,
         packets: 0,
@@ -227,11 +227,11 @@ impl InGuest {
 /// Why a path can't be in a guest: what is missing there may well be here.
 pub(super) fn in_guest(why: &str) -> String {
     match why.contains("apt-get install") {
-        true => "the guest has no programs but `nft`: run it in the lab netns".into(),
+        true => "not supported in guests, which have no programs but `nft`; use lab netns".into(),
         false => format!("in the guest: {why}"),
     }
 }
 
 fn unanswered() -> EngineError {
-    EngineError::Guest("the guest did not say what it measured".into())
+    EngineError::Guest("the guest reported no results".into())
 }

@@ -78,9 +78,8 @@ impl Nics {
         let names = self.names();
         if names.iter().collect::<BTreeSet<_>>().len() < names.len() {
             return Err(NicError::Asked(format!(
-                "{} are not {} interfaces: packets leave one, by a cable, and come in at another",
-                names.join(", "),
-                names.len()
+                "--nic, --from, --to and --sink must be different interfaces (got {})",
+                names.join(", ")
             )));
         }
         let mut found = Vec::new();
@@ -90,7 +89,7 @@ impl Nics {
                 None => {
                     let all: Vec<&str> = states.iter().map(|s| s.name.as_str()).take(20).collect();
                     return Err(NicError::Asked(format!(
-                        "there is no interface {name} here: there are {}",
+                        "no such device: {name}; expected one of {}",
                         all.join(", ")
                     )));
                 }
@@ -105,7 +104,7 @@ impl Nics {
         if self.names().into_iter().all(yes) {
             return Ok(());
         }
-        let mut text = String::from("this would change, while it measures:\n");
+        let mut text = String::from("these settings would be changed during the measurement:\n");
         let mut heading = None;
         for planned in all {
             let on = planned.on.as_deref().unwrap_or("this network namespace");
@@ -117,11 +116,11 @@ impl Nics {
         }
         for name in self.names() {
             if !all.iter().any(|p| p.on.as_deref() == Some(name)) {
-                text += &format!("  {name}\n    nothing: packets are sent from it\n");
+                text += &format!("  {name}\n    no changes (sender)\n");
             }
         }
-        text += "and put all back, what is so already not being changed. Other traffic over these \
-                 interfaces suffers meanwhile. If that may be, add ";
+        text += "and restored afterwards. Settings that already have the value are not touched. Other \
+                 traffic on these interfaces is affected. To proceed, add ";
         text += &format!("--yes-change {}", self.names().join(","));
         Err(NicError::Asked(text))
     }
@@ -132,8 +131,8 @@ fn device(state: &DeviceState) -> Result<Device, NicError> {
     let mac = mac.filter(|mac| state.ethernet && *mac != [0; 6]);
     let mac = mac.ok_or_else(|| {
         cannot(
-            format!("{} is no Ethernet interface", state.name),
-            "take one that is: frames are made for Ethernet",
+            format!("{} is not an Ethernet interface", state.name),
+            "use an Ethernet interface",
         )
     })?;
     let permanent = state.permanent_mac.clone();
@@ -151,13 +150,13 @@ fn is_free(state: &DeviceState, states: &[DeviceState]) -> Result<(), NicError> 
     if !state.up {
         return Err(cannot(
             format!("{name} is down"),
-            format!("`ip link set {name} up`, or take another interface"),
+            format!("`ip link set {name} up`, or use another interface"),
         ));
     }
     if !state.running {
         return Err(cannot(
             format!("{name} has no carrier"),
-            "see to its cable, and bring up the interface at the other end",
+            "check the cable, and bring up the peer interface",
         ));
     }
     if let Some(master) = state.master {
@@ -165,13 +164,13 @@ fn is_free(state: &DeviceState, states: &[DeviceState]) -> Result<(), NicError> 
         let of = of.map_or("another interface", |s| s.name.as_str());
         return Err(cannot(
             format!("{name} is a port of {of}"),
-            format!("`ip link set {name} nomaster`, or take another interface"),
+            format!("`ip link set {name} nomaster`, or use another interface"),
         ));
     }
     if let Some(id) = state.xdp {
         return Err(cannot(
             format!("{name} has an XDP program already (number {id})"),
-            format!("detach it (`ip link set dev {name} xdp off`), or take another interface"),
+            format!("detach it (`ip link set dev {name} xdp off`), or use another interface"),
         ));
     }
     Ok(())
@@ -207,7 +206,7 @@ impl Own {
         let devices: Result<Vec<Device>, NicError> = found.iter().map(device).collect();
         let mut devices = devices?.into_iter();
         let (Some(from), Some(nic)) = (devices.next(), devices.next()) else {
-            return Err(NicError::Asked("name two interfaces".into()).into());
+            return Err(NicError::Asked("two interfaces are needed (--nic, --from)".into()).into());
         };
         let to = nics.to.as_ref().and_then(|_| devices.next());
         let sink = nics.sink.as_ref().and_then(|_| devices.next());
@@ -230,7 +229,7 @@ impl Own {
             }
         }
         let guarded = guard::guarded(&namespace, &states, &guard::sessions());
-        let guarded = guarded.map_err(host("find out which interface the default route is by"))?;
+        let guarded = guarded.map_err(host("look up the default route"))?;
         let guarded = found
             .iter()
             .find_map(|s| guarded.iter().find(|(index, _)| *index == s.index))
@@ -240,8 +239,8 @@ impl Own {
             let name = found.iter().find(|s| s.index == *index);
             let name = name.map_or("", |s| s.name.as_str());
             let mut text = format!(
-                "{name} is left alone: {why}. Take another interface; or, if this machine may be \
-                 out of reach for as long as it takes, add --even-default-route"
+                "refusing to change {name}: {why}. Use another interface, or add \
+                 --even-default-route if losing connectivity during the run is acceptable"
             );
             if let Err(what) = agreed {
                 text += &format!("\n{what}");
@@ -325,18 +324,18 @@ fn threaded(nic: &Device) -> Setting {
 fn check_queues(namespace: &Namespace, nic: &Device, arms: &[BenchArm]) -> Result<(), EngineError> {
     let name = &nic.name;
     let queues = namespace.queues(name);
-    let queues = queues.map_err(EngineError::host("ask an interface for its queues"))?;
+    let queues = queues.map_err(EngineError::host("get the queues of an interface"))?;
     let cores = arms.iter().map(|a| a.cores).max().unwrap_or(1);
     if queues.receive < cores {
         let s = if queues.receive == 1 { "" } else { "s" };
         return Err(cannot(
             format!(
-                "{name} has {} queue{s} to receive by, too few for {cores} CPUs",
+                "{name} has only {} receive queue{s} for {cores} CPUs",
                 queues.receive
             ),
             format!(
-                "ask for fewer (--cores {}), or give it more (`ethtool -l {name}` tells how many \
-                 there can be, `ethtool -L {name}` sets them)",
+                "reduce --cores to {}, or increase the queues with `ethtool -L {name}` (`ethtool -l \
+                 {name}` shows the maximum)",
                 queues.receive
             ),
         )

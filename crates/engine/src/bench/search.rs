@@ -25,13 +25,12 @@ const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
 /// Loss ratios that are searched for: none, and what RFC 9971 pairs with it.
 const LOSS_RATIOS: [f64; 2] = [0.0, 0.005];
 
-/// Why there is nothing to search up to.
-const NO_LIMIT: &str = "a search needs a generator whose limit is known: frames that the kernel \
-                        makes (Linux 5.18) for a device that takes them by XDP";
+/// The maximum rate is unknown.
+const NO_LIMIT: &str = "search needs a generator of known maximum rate: frames from the kernel \
+                        (Linux 5.18) on a device with XDP";
 
-const UNSTEADY: &str = "a search needs a generator whose limit is known, and its rate by itself could \
-                        not be measured: other work takes its CPU: run it when the machine is \
-                        idle";
+const UNSTEADY: &str = "search could not measure the maximum rate of the generator, because its CPU \
+                        is busy; retry on an idle machine";
 
 impl Run<'_, '_> {
     /// Search for an arm; then, if frames are stamped, run blocks at parts of what was found.
@@ -181,9 +180,9 @@ fn add(recording: &mut Recording, arm: usize, goals: &[Goal], found: &[GoalResul
         }
         if let Some(why) = result.irregular {
             let why = match why {
-                Irregular::HighestCarried => "the generator makes no more than is carried",
-                Irregular::LowestLost => "even the least load is too much",
-                Irregular::NotFound => "given up before it was found",
+                Irregular::HighestCarried => "limited by the generator",
+                Irregular::LowestLost => "loss at the minimum load",
+                Irregular::NotFound => "gave up before it was found",
             };
             let notes = recording.notes_of(arm);
             notes.irregular.insert(number, why.into());

@@ -149,12 +149,12 @@ pub(super) fn measure(
         (
             "call paths merged",
             told.losses.ways_cut,
-            "deeper, or more, than are kept: those calls are below the root of their thread",
+            "call depth or thread limit exceeded: these calls are attributed to the root of their thread",
         ),
         (
-            "instructions in code of no file",
+            "instructions in code without a file",
             told.losses.insns_without_file,
-            "made while it ran, or in a file that was not taken along: they are in [unknown]",
+            "generated at run time, or in a file that was not copied into the guest: they are in [unknown]",
         ),
     ] {
         recording.add_loss(INSTRUCTIONS.instrument, Loss::new(cause, count, meaning));

@@ -79,7 +79,7 @@ pub(super) fn run(
     port: Option<&OwnedFd>,
     reply: &mut dyn FnMut(Reply) -> io::Result<()>,
 ) -> Result<(), String> {
-    furnish::furnish(plan, ends).map_err(|e| format!("furnish the guest for a command: {e}"))?;
+    furnish::furnish(plan, ends).map_err(|e| format!("prepare the guest for a command: {e}"))?;
     ends.warm(plan.warmup).map_err(|e| {
         format!("connect over the guest's loopback device before the command (--warmup 0 does without): {e}")
     })?;
@@ -183,7 +183,7 @@ fn one(
 
     let exit = match stopped {
         true => Exit::Signal(libc::SIGKILL),
-        false => reap(command.pid).ok_or("the command's end was not seen")?,
+        false => reap(command.pid).ok_or("the exit of the command was not observed")?,
     };
     let peer_exit = peer.as_ref().and_then(|p| reap_if_ended(p.pid));
     let left = left_behind(command.pid, peer.as_ref().map(|p| p.pid));

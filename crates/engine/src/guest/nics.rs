@@ -41,11 +41,11 @@ pub(super) fn take(arm: &BenchArm) -> Result<Option<Own>, EngineError> {
         if begun.elapsed() > PATIENCE {
             return Err(NicError::CannotRun {
                 reason: format!(
-                    "of {there} NICs of the guest {} are there, {} with a carrier",
+                    "{} of {there} NICs of the guest are present, {} with a carrier",
                     found.len(),
                     found.iter().filter(|state| state.running).count()
                 ),
-                remedy: "take another kind (--link)".into(),
+                remedy: "use another link type (--link)".into(),
             }
             .into());
         }

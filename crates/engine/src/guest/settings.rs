@@ -28,9 +28,9 @@ impl Agent {
         let standing = standing.ok_or("the topology is gone")?;
         let lo = plan.link == Link::Lo;
         let settings = settings::list(&standing.topology.tx, prefixes, skip, lo)
-            .map_err(|e| format!("list settings: {e}"))?;
+            .map_err(|e| format!("list sysctls: {e}"))?;
         for chunk in settings.chunks(CHUNK) {
-            reply(Reply::Settings(chunk.to_vec())).map_err(|e| e.to_string())?;
+            reply(Reply::Sysctls(chunk.to_vec())).map_err(|e| e.to_string())?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use netplumb_model::message::Setting;
+use netplumb_model::message::Sysctl;
 use netplumb_sys::netlink::Netlink;
 use netplumb_sys::netns::Namespace;
 use netplumb_sys::sysctl;
@@ -25,7 +25,7 @@ pub fn list(
     prefixes: &[String],
     skip: &[String],
     keep_lo: bool,
-) -> io::Result<Vec<Setting>> {
+) -> io::Result<Vec<Sysctl>> {
     let begins = |key: &str, with: &[String]| with.iter().any(|p| key.starts_with(p.as_str()));
     let wanted = |key: &String| begins(key, prefixes) && !begins(key, skip);
     let (devices, mut keys) = namespace.inside(|| {
@@ -82,7 +82,7 @@ fn walk(folder: &Path, prefix: &str, keys: &mut BTreeMap<String, bool>) {
     }
 }
 
-fn setting(key: String, writable: bool) -> Setting {
+fn setting(key: String, writable: bool) -> Sysctl {
     let value = match fs::read_to_string(sysctl::path(&key)) {
         Ok(value) if value.len() <= MAX_VALUE_BYTES => value.trim().to_string(),
         Ok(_) => "(long)".into(),
@@ -93,7 +93,7 @@ fn setting(key: String, writable: bool) -> Setting {
     } else {
         Err("it can't be written".into())
     };
-    Setting { key, value, other }
+    Sysctl { key, value, other }
 }
 
 /// Other values worth trying, the best first; why there are none.

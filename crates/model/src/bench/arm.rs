@@ -1,4 +1,4 @@
-//! What a bench compares: paths, frames, rates and CPUs, each combination an arm.
+//! The arms of a bench: combinations of data paths, frames, rates and CPUs.
 
 use std::collections::BTreeMap;
 
@@ -12,49 +12,47 @@ use crate::recording::Arm;
 /// One combination.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BenchArm {
-    /// What is asked of the path.
+    /// What the data path does with frames.
     pub bench: Bench,
-    /// What handles the packets.
+    /// The data path.
     pub path: DataPath,
-    /// What is sent.
+    /// The frames.
     pub frames: Frames,
-    /// How many of them, by all CPUs together.
+    /// The offered load of all CPUs together.
     pub offered: Offered,
-    /// CPUs that send.
+    /// CPUs that generate frames.
     pub cores: u32,
-    /// Queues of each veth device; none for as many as cores.
+    /// Queues of each veth device; none for one per core.
     pub queues: Option<u32>,
-    /// Frames that are made at a time.
+    /// Frames per batch.
     pub batch: u32,
-    /// Whether the path has CPUs of its own.
+    /// Whether the data path has its own CPUs.
     pub apart: bool,
-    /// Whether frames say when they were to be sent.
+    /// Whether frames carry their scheduled send time.
     pub stamped: bool,
-    /// How often the path's program is replaced by a fresh one in a window.
+    /// How often the XDP program is replaced in a block.
     pub swaps: u32,
-    /// Sources on the path's list of those to be dropped, which changes while it runs; 0
-    /// for no list.
+    /// Source addresses in a block list that is updated during the run; 0 for none.
     pub sources: u32,
-    /// Whether the path's XDP program takes frames in several buffers, as one has to on a
-    /// device whose MTU is too large for one.
+    /// Whether the XDP program has multi-buffer support, as needed for large MTUs.
     pub multi_buffer: bool,
-    /// Over what packets come: veth, or NICs that a guest has.
+    /// The link: veth, or emulated NICs of a guest.
     pub link: Link,
-    /// What is planted, to see that it is found.
+    /// Changes that a measurement has to detect, or must not.
     pub planted: Planted,
 }
 
-/// The knob of an arm that is another one once more.
+/// The knob of the second arm of an A/A test.
 pub const AGAIN: &str = "again";
 
-/// What an arm has on purpose that a measurement has to find, or must not.
+/// Deliberate changes that a measurement has to detect, or must not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planted {
-    /// Lookups in a map that the path's program does for each packet, for nothing.
+    /// Additional map lookups per packet.
     pub lookups: u32,
-    /// What is broken: no block may count.
+    /// An injected fault: no block may be valid.
     pub fault: Option<Fault>,
-    /// Whether it is another arm once more: nothing may differ.
+    /// Whether it repeats another arm (A/A test): nothing may differ.
     pub again: bool,
 }
 
@@ -184,7 +182,7 @@ fn set_some<T: std::str::FromStr>(field: &mut Option<T>, level: &str) -> bool {
 }
 
 impl BenchArm {
-    /// UDP frames along a path, as few and short as can be and as fast as they go.
+    /// UDP frames of minimum size on a data path, at maximum rate.
     pub fn plain(bench: Bench, path: DataPath) -> BenchArm {
         BenchArm {
             bench,
@@ -210,17 +208,17 @@ impl BenchArm {
         .shortest()
     }
 
-    /// The same with frames as short as they can be.
+    /// The same with frames of minimum size.
     fn shortest(mut self) -> BenchArm {
         self.frames.size = FrameSize::Bytes(self.frames.size_bytes_least(self.stamped));
         self
     }
 
-    /// From the levels of its knobs, as an experiment or a recording has them. What has none
-    /// is as declared: the bench's first path, the shortest frame.
+    /// From the levels of its knobs, in an experiment or a recording. Defaults are the first data
+    /// path of the bench and the minimum frame size.
     ///
     /// # Errors
-    /// The knob, and what is wrong with its level, or with the path and what is asked of it.
+    /// The knob, and what is wrong with its level.
     pub fn of<'l>(
         level: &dyn Fn(&'static str) -> Option<&'l str>,
     ) -> Result<BenchArm, (&'static str, String)> {
@@ -231,7 +229,7 @@ impl BenchArm {
             if let Some(level) = level(field.key)
                 && !(field.read)(&mut arm, level)
             {
-                return Err((field.key, format!("`{level}` is no level of {}", field.key)));
+                return Err((field.key, format!("invalid {} `{level}`", field.key)));
             }
         }
         if let Some(link) = level("link") {
@@ -245,7 +243,7 @@ impl BenchArm {
         Ok(arm)
     }
 
-    /// Whether a path can do what is asked, and what its program is to do.
+    /// Check that the data path supports all settings.
     fn check(&self) -> Result<(), (&'static str, String)> {
         use DataPath::{AfXdp, Xdp, XdpRedirect, XdpSkb, XdpTx};
         let possible = DataPath::of(self.bench);
@@ -256,7 +254,7 @@ impl BenchArm {
             return Err((
                 "path",
                 format!(
-                    "{path} is no path of `{bench}`: they are {}",
+                    "data path {path} is not supported by bench {bench}; expected one of {}",
                     names.join(", ")
                 ),
             ));
@@ -264,32 +262,39 @@ impl BenchArm {
         if self.sources > 0 && self.path != Xdp {
             return Err((
                 "sources",
-                "a list of sources (--blocklist) is for the path xdp of `drop`: its program looks \
-                 into it"
-                    .into(),
+                format!(
+                    "sources (--blocklist) is not supported by path {}, only by xdp of bench drop",
+                    self.path
+                ),
             ));
         }
         if self.planted.lookups > 0 && (!program || self.sources > 0) {
             return Err((
                 "lookups",
-                "lookups (--lookups) are for the paths xdp and xdp-skb of `drop`, without a list of \
-                 sources (--blocklist): their program looks into a map"
-                    .into(),
+                match program {
+                    true => "lookups can't be used together with sources (--blocklist)".into(),
+                    false => format!(
+                        "lookups is not supported by path {}, only by xdp and xdp-skb",
+                        self.path
+                    ),
+                },
             ));
         }
         if self.multi_buffer && !(program || matches!(self.path, XdpTx | XdpRedirect | AfXdp)) {
             return Err((
                 "multi-buffer",
-                "multi-buffer (--multi-buffer) is for the paths that are XDP programs: xdp, \
-                 xdp-skb, xdp-tx, xdp-redirect and af-xdp"
-                    .into(),
+                format!(
+                    "multi-buffer is not supported by path {}, only by xdp, xdp-skb, xdp-tx, \
+                     xdp-redirect and af-xdp",
+                    self.path
+                ),
             ));
         }
         if self.swaps > 0 && !(program || matches!(self.path, XdpTx | XdpRedirect)) {
             return Err((
                 "swaps",
                 format!(
-                    "`{}` has no program that is replaced: it takes xdp, xdp-skb, xdp-tx or \
+                    "swaps is not supported by path {}, only by xdp, xdp-skb, xdp-tx and \
                      xdp-redirect",
                     self.path
                 ),
@@ -298,15 +303,16 @@ impl BenchArm {
         if matches!(self.link, Link::Lo | Link::Any) {
             return Err((
                 "link",
-                "frames go over veth, or over a NIC that QEMU emulates: e1000, virtio-net or \
-                 usb-net"
-                    .into(),
+                format!(
+                    "link {} is not supported by frames, only veth, e1000, virtio-net and usb-net",
+                    self.link
+                ),
             ));
         }
         Ok(())
     }
 
-    /// Its settings, as words: two arms are the same if these are.
+    /// Its settings as text: arms are equal if these are.
     pub fn knobs(&self) -> BTreeMap<String, String> {
         let plain = BenchArm::plain(self.bench, self.path);
         let is_kept = |field: &&Field| {
@@ -319,8 +325,8 @@ impl BenchArm {
             .collect()
     }
 
-    /// The arm whose instructions say why this one is as fast as it is: how many CPUs and
-    /// which rate don't bear on what a packet costs.
+    /// The arm whose instructions are counted to explain this one; CPUs and rate don't change
+    /// the cost of a packet.
     #[must_use]
     pub fn counted(&self) -> BenchArm {
         BenchArm {
@@ -335,7 +341,7 @@ impl BenchArm {
         }
     }
 
-    /// As a recording has it: its name says what it has otherwise than the others.
+    /// As recorded; its name contains the settings that differ from the other arms.
     pub fn arm(&self, all: &[BenchArm]) -> Arm {
         let knobs = self.knobs();
         let others: Vec<_> = all.iter().map(BenchArm::knobs).collect();
@@ -343,7 +349,7 @@ impl BenchArm {
         let mut name = self.path.to_string();
         for (key, value) in knobs.iter().filter(|(key, _)| key.as_str() != "path") {
             if differs(key) {
-                // What is asked says itself, and so does what is on.
+                // The bench and switches that are on need no `KEY=`.
                 let word = match (key.as_str(), value.as_str()) {
                     ("bench", asked) => asked.to_string(),
                     (key, "on") => key.to_string(),
@@ -370,7 +376,7 @@ impl BenchArm {
     }
 }
 
-/// A rate as it is asked for: `max`, or packets a second.
+/// A rate as text: `max`, or packets per second.
 pub fn rate_word(offered: Offered) -> String {
     match offered {
         Offered::Most => "max".into(),
@@ -384,10 +390,10 @@ fn rounded(value: f64) -> String {
     format!("{}", (value * 1e3).round() / 1e3)
 }
 
-/// What a rate is by its word; in words what is wrong with it, otherwise.
+/// Parse a rate.
 ///
 /// # Errors
-/// It is no number, or none above 0.
+/// It is not a number of at least 1.
 pub fn rate_of(word: &str) -> Result<Offered, String> {
     if word == "max" {
         return Ok(Offered::Most);
@@ -402,7 +408,7 @@ pub fn rate_of(word: &str) -> Result<Offered, String> {
     match pps {
         Some(pps) if (1.0..=1e12).contains(&pps) => Ok(Offered::Pps(pps)),
         _ => Err(format!(
-            "`{}` is no rate: it takes `max`, or packets a second from 1 on, like 250k or 1.5M",
+            "invalid rate `{}`; expected packets per second like 250k or 1.5M, or max",
             word.chars().take(40).collect::<String>()
         )),
     }

@@ -1,26 +1,25 @@
-//! What a lab can be broken by on purpose, to see that it is noticed.
+//! Faults that can be injected, to check that they are detected.
 
 use super::{Bench, DataPath};
 use crate::class::words;
 
 words! {
-    /// A fault that makes packets vanish while some counter goes on counting them.
+    /// A fault that loses packets although a counter still counts them.
     Fault, "fault",
-    /// The far end of the generator's device does not poll, so that what XDP sends there
-    /// is lost.
+    /// The peer of the generator's device does not poll, so that frames from XDP are lost.
     NoNapi = "no-napi",
-    /// The path's thread polls on the generator's CPU, so that the ring before it is full.
+    /// The NAPI thread runs on the CPU of the generator, so that its ring is full.
     FullRing = "full-ring",
-    /// Frames are to nobody's address.
+    /// The destination MAC address is unknown.
     WrongMac = "wrong-mac",
-    /// The first router is the last that frames may reach.
+    /// The TTL expires at the first router.
     Ttl = "ttl",
-    /// Devices take frames that are too long for a program of XDP.
+    /// The MTU is too large for an XDP program.
     Mtu = "mtu",
 }
 
 impl Fault {
-    /// Why it is none for a path, if it is none.
+    /// Why it has no effect on a data path, if it has none.
     pub fn spares(self, bench: Bench, path: DataPath) -> Option<&'static str> {
         use DataPath as P;
         let driver = matches!(
@@ -28,16 +27,20 @@ impl Fault {
             P::Xdp | P::XdpTx | P::XdpRedirect | P::AfXdp | P::Dpdk
         );
         match self {
-            Fault::NoNapi if driver => Some("with a program of XDP a device polls anyhow"),
+            Fault::NoNapi if driver => Some("a device with an XDP program always polls"),
             Fault::WrongMac if driver || path == P::XdpSkb || path == P::Tc => {
-                Some("it takes frames whomever they are to")
+                Some("it accepts frames for any MAC address")
             }
-            Fault::WrongMac if path == P::Bridge => Some("a bridge floods what is to nobody"),
-            Fault::Ttl if bench == Bench::Drop => Some("what is not sent on has no TTL to run out"),
+            Fault::WrongMac if path == P::Bridge => {
+                Some("a bridge floods frames for unknown addresses")
+            }
+            Fault::Ttl if bench == Bench::Drop => {
+                Some("frames are not forwarded, so the TTL does not matter")
+            }
             Fault::Ttl if path != P::Route && path != P::NftFlowtable => {
-                Some("it is no router, and leaves the TTL alone")
+                Some("it is not a router and does not decrement the TTL")
             }
-            Fault::Mtu if !driver => Some("only a program of XDP in the driver minds"),
+            Fault::Mtu if !driver => Some("only XDP programs in the driver limit the MTU"),
             _ => None,
         }
     }

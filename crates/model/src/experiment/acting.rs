@@ -1,9 +1,9 @@
-//! Which settings can act: every knob, and the lab, link and load under which it can
-//! change what happens to a packet. That a setting which could not act made no difference
-//! says nothing about the setting.
+//! Which settings can have an effect: for every knob, the lab, link and load under which it can
+//! change how a packet is processed. If a setting could not have an effect, that it made no
+//! difference says nothing about it.
 //!
-//! What the kernel shows beats this: a function of [`proof`] that packets entered proves
-//! that a setting acted, whatever stands here.
+//! Evidence from the kernel takes precedence: a function of [`proof`] that packets entered
+//! proves that a setting had an effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,31 +15,31 @@ use crate::class::{Family, Link, Proto, words};
 use crate::recording::Arm;
 
 words! {
-    /// How the packets of a block come.
+    /// How the packets of a block are sent.
     Load, "load",
-    /// Each waits until the one before has arrived.
+    /// Each is sent when the previous one has arrived.
     OneAtATime = "one at a time",
-    /// They are sent without waiting.
+    /// Without waiting.
     Stream = "stream",
 }
 
-/// An arm, and what its packets run in.
+/// An arm, and the conditions that its packets are sent under.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
     /// The arm.
     pub arm: &'a Arm,
-    /// How its packets come.
+    /// How its packets are sent.
     pub load: Load,
-    /// CPUs of the machine that they run on.
+    /// CPUs of the machine.
     pub cpus: usize,
 }
 
-/// A setting that could not act.
+/// A setting without effect.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Idle {
-    /// What it is called: "gro", "mtu", "net.ipv4.tcp_sack".
+    /// Its name: "gro", "mtu", "net.ipv4.tcp_sack".
     pub knob: String,
-    /// Why it could not.
+    /// The reason.
     pub why: String,
 }
 
@@ -49,13 +49,13 @@ impl std::fmt::Display for Idle {
     }
 }
 
-/// Whether a setting can act, or why it can't.
+/// Whether a setting can have an effect, or why not.
 type Can = Result<(), String>;
-/// Of a setting below a prefix: the rest of its key is given too.
+/// For settings with a common prefix, the rest of the key is given, too.
 type Rule = fn(&Scene<'_>, &str) -> Can;
 
-/// By the key that an arm has it under; a key that ends in a dot stands for all below it.
-/// What is not here changes the path itself (kernel, module, mitigations, bridge).
+/// By the key in an arm; a key that ends in a dot is a prefix. All others change the path itself
+/// (kernel, module, mitigations, bridge).
 const RULES: &[(&str, Rule)] = &[
     ("mtu_bytes", |scene, _| mtu(scene)),
     ("nft", |scene, _| nft(scene)),
@@ -65,7 +65,7 @@ const RULES: &[(&str, Rule)] = &[
     ("sysctl.", sysctl),
 ];
 
-/// Functions of the kernel that are entered only where a setting acts, and for nothing else.
+/// Kernel functions that are called only if a setting has an effect.
 const PROOFS: &[(&str, &[&str])] = &[
     ("mtu_bytes", &["ip_do_fragment", "ip6_fragment"]),
     ("nft", &["nft_do_chain"]),
@@ -73,8 +73,8 @@ const PROOFS: &[(&str, &[&str])] = &[
     ("offload.tx-checksum", &["skb_checksum_help"]),
 ];
 
-/// The settings of an arm, each by one key: rules of nftables and queueing disciplines
-/// come with keys that say where they are.
+/// The settings of an arm, each by one key, without the keys for the place of nftables rules
+/// and qdiscs.
 pub fn settings(arm: &Arm) -> BTreeSet<String> {
     let keys = arm.knobs.keys().map(|key| setting(key));
     keys.filter(|key| RULES.iter().any(|rule| covers(rule.0, key)))
@@ -82,7 +82,7 @@ pub fn settings(arm: &Arm) -> BTreeSet<String> {
         .collect()
 }
 
-/// The setting that a key of an arm's knobs belongs to.
+/// The setting that a key of an arm belongs to.
 pub fn setting(key: &str) -> &str {
     match key {
         "nft_in" => "nft",
@@ -92,7 +92,7 @@ pub fn setting(key: &str) -> &str {
     }
 }
 
-/// What a setting is called in a sentence.
+/// The name of a setting in a sentence.
 pub fn called(key: &str) -> &str {
     match key {
         "mtu_bytes" => "mtu",
@@ -109,10 +109,10 @@ fn covers(rule: &str, key: &str) -> bool {
     }
 }
 
-/// Whether a setting of an arm can act there.
+/// Whether a setting of an arm can have an effect.
 ///
 /// # Errors
-/// It can't: why, as a part of a sentence.
+/// It can't: the reason, as part of a sentence.
 pub fn can_act(key: &str, scene: &Scene<'_>) -> Result<(), String> {
     let rule = RULES.iter().find(|rule| covers(rule.0, key));
     rule.map_or(Ok(()), |(prefix, rule)| {
@@ -120,14 +120,14 @@ pub fn can_act(key: &str, scene: &Scene<'_>) -> Result<(), String> {
     })
 }
 
-/// Functions that packets enter only if a setting acts.
+/// Kernel functions that packets enter only if a setting has an effect.
 pub fn proof(key: &str) -> &'static [&'static str] {
     let found = PROOFS.iter().find(|(setting, _)| *setting == key);
     found.map_or(&[], |(_, functions)| functions)
 }
 
-/// The settings of an arm that could not act. `entered` are the functions that its packets
-/// entered, where every one was seen; without it, what can be known beforehand.
+/// The settings of an arm without effect, each with the reason. `entered` are all functions
+/// that its packets entered; without it, only what is known beforehand.
 pub fn idle(scene: &Scene<'_>, entered: Option<&BTreeSet<&str>>) -> BTreeMap<String, String> {
     let mut idle = BTreeMap::new();
     for key in settings(scene.arm) {
@@ -135,9 +135,9 @@ pub fn idle(scene: &Scene<'_>, entered: Option<&BTreeSet<&str>>) -> BTreeMap<Str
         let why = match (can_act(&key, scene), acted) {
             (_, Some(true)) => continue,
             (Err(why), _) => why,
-            // Rules that filter are in one function, which no packet met.
+            // Rules that filter are in one function, which no packet entered.
             (Ok(()), Some(false)) if key == "nft" && filters_only(scene) => {
-                "no packet came to a chain of it".into()
+                "no packet reached its chains".into()
             }
             (Ok(()), _) => continue,
         };
@@ -171,12 +171,12 @@ impl Scene<'_> {
         ip + above
     }
 
-    /// The packet, were it never cut.
+    /// The size of the packet without segmentation.
     fn packet_bytes(&self) -> u32 {
         self.arm.size_bytes + self.headers()
     }
 
-    /// A device's MTU where nothing is said of it.
+    /// The default MTU of the device.
     fn own_mtu(&self) -> u32 {
         match self.arm.link {
             Link::Lo => 65_536,
@@ -189,15 +189,15 @@ impl Scene<'_> {
         set.unwrap_or(self.own_mtu())
     }
 
-    /// Whether TCP has more to send at once than one segment holds. A stream's small
-    /// sends are put together.
+    /// Whether TCP has more to send at once than one segment holds. Small sends of a stream
+    /// are coalesced.
     fn has_segments(&self) -> bool {
         self.arm.proto == Proto::Tcp && (!self.alone() || self.packet_bytes() > self.mtu())
     }
 
     fn in_one_segment(&self) -> String {
         let bytes = self.arm.size_bytes;
-        format!("{bytes} bytes are one segment, and there is nothing to cut")
+        format!("{bytes} bytes fit in one segment")
     }
 
     /// Whether the sender's end receives, or the receiver's sends: answers to echoes, and
@@ -215,43 +215,38 @@ fn offload(scene: &Scene<'_>, name: &str) -> Can {
     let virtual_link = matches!(scene.arm.link, Link::Lo | Link::Veth);
     match offload {
         Offload::Gro => match proto {
-            _ if scene.arm.link == Link::Lo => Err("lo hands its packets on without GRO".into()),
-            Proto::Raw => Err("ICMP is never merged".into()),
+            _ if scene.arm.link == Link::Lo => Err("lo doesn't use GRO".into()),
+            Proto::Raw => Err("GRO doesn't merge ICMP".into()),
             Proto::Tcp if scene.has_segments() => Ok(()),
-            _ if scene.alone() => Err(format!("{ONE} leaves nothing to merge")),
-            Proto::Udp => {
-                Err("UDP is merged for sockets that ask for it (UDP_GRO), which these don't".into())
-            }
+            _ if scene.alone() => Err(format!("{ONE}, nothing to merge")),
+            Proto::Udp => Err("UDP GRO needs the socket option UDP_GRO, which is not set".into()),
             _ => Ok(()),
         },
         Offload::Tso | Offload::Gso => match proto {
             Proto::Tcp if scene.has_segments() => Ok(()),
             Proto::Tcp => Err(scene.in_one_segment()),
-            _ if offload == Offload::Tso => Err(format!("it is for TCP, and {proto} is sent")),
-            Proto::Udp => Err(
-                "UDP is cut for sockets that ask for it (UDP_SEGMENT), which these don't".into(),
-            ),
-            _ => Err(format!("{proto} is never cut by it")),
+            _ if offload == Offload::Tso => Err(format!("only for TCP, and {proto} is sent")),
+            Proto::Udp => {
+                Err("UDP GSO needs the socket option UDP_SEGMENT, which is not set".into())
+            }
+            _ => Err(format!("GSO doesn't segment {proto}")),
         },
         // ip_append_data takes one piece of memory up to about four pages
         // (SKB_MAX_ALLOC, include/linux/skbuff.h), and TCP always takes several.
         Offload::Sg if proto != Proto::Tcp && scene.packet_bytes().min(scene.mtu()) < 4_096 => {
-            Err("a packet is in one piece of memory".into())
+            Err("each packet is in one piece of memory".into())
         }
         Offload::TxChecksum if proto == Proto::Raw => {
-            Err("the sender of an ICMP echo makes its checksum itself".into())
+            Err("the sender of an ICMP echo computes its checksum itself".into())
         }
         Offload::RxChecksum if proto == Proto::Raw => {
-            Err("devices check UDP and TCP, and ICMP is sent".into())
+            Err("devices verify only UDP and TCP, and ICMP is sent".into())
         }
         Offload::RxChecksum if virtual_link => Err(match scene.level("offload.tx-checksum") {
             // No device checks it: udp_rcv and tcp_v4_rcv do, however it is set.
-            Some("off") => format!(
-                "{} checks nothing, and leaves it to UDP and TCP",
-                scene.arm.link
-            ),
+            Some("off") => format!("{} verifies no checksums, UDP and TCP do", scene.arm.link),
             _ => format!(
-                "what comes over {} was never on a wire, and is not checked",
+                "packets over {} arrive with CHECKSUM_PARTIAL and are not verified",
                 scene.arm.link
             ),
         }),
@@ -269,19 +264,19 @@ fn mtu(scene: &Scene<'_>) -> Can {
     match streams || bytes > least {
         true => Ok(()),
         false => Err(format!(
-            "a packet has {bytes} bytes with its headers, and is never cut"
+            "packets of {bytes} bytes with headers are not fragmented"
         )),
     }
 }
 
 fn queues(scene: &Scene<'_>) -> Can {
     match scene.cpus {
-        1 => Err("a veth chooses its queue by the CPU, and there is one".into()),
+        1 => Err("veth selects the queue by CPU, and there is only one CPU".into()),
         _ => Ok(()),
     }
 }
 
-/// Queueing disciplines that do nothing but put a queue in order, or drop from it.
+/// Qdiscs that only reorder a queue, or drop from it.
 const ORDER_A_QUEUE: &[&str] = &[
     "bfifo",
     "cake",
@@ -303,7 +298,7 @@ const ORDER_A_QUEUE: &[&str] = &[
     "sfb",
     "sfq",
 ];
-/// Words with which such a one holds packets back all the same.
+/// Options with which such a qdisc delays packets nevertheless.
 const HOLD_BACK: &[&str] = &["bandwidth", "maxrate", "rate"];
 
 fn qdisc(scene: &Scene<'_>) -> Can {
@@ -312,14 +307,14 @@ fn qdisc(scene: &Scene<'_>) -> Can {
     };
     let (kind, two_ends) = (qdisc.kind(), scene.arm.link != Link::Lo);
     if qdisc.within == Within::Rx && two_ends && !scene.has_answers() {
-        return Err("the receiver of UDP sends nothing".into());
+        return Err("the receiver of UDP sends no packets".into());
     }
     let holds = qdisc
         .words()
         .iter()
         .any(|w| HOLD_BACK.contains(&w.as_str()));
     match scene.alone() && ORDER_A_QUEUE.contains(&kind) && !holds {
-        true => Err(format!("{ONE} makes no queue for {kind} to put in order")),
+        true => Err(format!("{ONE}, no queue for {kind} to schedule")),
         false => Ok(()),
     }
 }
@@ -337,7 +332,7 @@ fn nft(scene: &Scene<'_>) -> Can {
         },
     };
     if hooks.is_empty() {
-        return Err("no chain of it is at a hook, so no packet comes to it".into());
+        return Err("it has no base chain, so no packet reaches it".into());
     }
     let passed = passed(scene, ruleset.within);
     if hooks.iter().any(|hook| passed.contains(hook)) {
@@ -353,8 +348,8 @@ fn nft(scene: &Scene<'_>) -> Can {
     Err(format!("no packet passes {} {whose}", names.join(" or ")))
 }
 
-/// Whether each packet that passes a hook of the rules meets them. Chains of NAT see the first
-/// of a flow alone, and the others are rewritten by what it left; so with a flow table.
+/// Whether each packet that passes a hook of the rules reaches them. NAT chains see only the
+/// first packet of a flow; flow tables likewise.
 fn filters_only(scene: &Scene<'_>) -> bool {
     match Ruleset::of(scene.arm).map(|ruleset| ruleset.nft) {
         Some(Nft::NeverMatching(_)) => true,
@@ -383,8 +378,8 @@ fn passed(scene: &Scene<'_>, within: Within) -> BTreeSet<Hook> {
         .collect()
 }
 
-/// The hooks that a text of rules has chains at; none if they can't all be known: a hook
-/// of a device, or another file.
+/// The hooks of the base chains in a ruleset; none if some are unknown: a device hook, or an
+/// included file.
 fn hooks(rules: &str) -> Option<Vec<Hook>> {
     let lines = rules.lines().filter(|l| !l.trim_start().starts_with('#'));
     let all: Vec<&str> = lines
@@ -398,8 +393,7 @@ fn hooks(rules: &str) -> Option<Vec<Hook>> {
     named.map(|pair| pair[1].parse().ok()).collect()
 }
 
-/// Settings of /proc/sys by what their names begin with, and what there has to be for them
-/// to act. Documentation/networking/ip-sysctl.rst of the kernel says what each does.
+/// Sysctls by prefix, and what each needs to have an effect. Documentation/networking/ip-sysctl.rst of the kernel says what each does.
 const SYSCTLS: &[(&str, Needs)] = &[
     ("net.core.netdev_max_backlog", Needs::Queue),
     ("net.core.somaxconn", Needs::Connecting),
@@ -434,9 +428,9 @@ const SYSCTLS: &[(&str, Needs)] = &[
 enum Needs {
     /// More than one packet at a time.
     Queue,
-    /// A packet that is lost.
+    /// Packet loss.
     Loss,
-    /// A connection that begins or ends while it is measured.
+    /// A connection that is opened or closed during the measurement.
     Connecting,
     /// A packet that is larger than the MTU.
     Fragments,
@@ -449,7 +443,7 @@ enum Needs {
 fn sysctl(scene: &Scene<'_>, key: &str) -> Can {
     let fitting = SYSCTLS.iter().filter(|(name, _)| key.starts_with(name));
     let needs: Vec<Needs> = fitting.map(|(_, needs)| *needs).collect();
-    // What is for another protocol is that first, whatever else it needs.
+    // Another protocol is the first reason, whatever else it needs.
     let of_protocol = |needs: &&Needs| matches!(needs, Needs::Protocol(_) | Needs::V6);
     let first = needs.iter().filter(of_protocol);
     let rest = needs.iter().filter(|needs| !of_protocol(needs));
@@ -465,33 +459,33 @@ fn unless(scene: &Scene<'_>, needs: Needs) -> Can {
     if proto == Proto::Command {
         return Ok(());
     }
-    // A discipline that is asked for may lose packets.
+    // A qdisc or nftables rules may lose packets.
     let lossless = scene.alone() && scene.level("qdisc").is_none() && scene.level("nft").is_none();
     let (idle, why) = match needs {
-        Needs::Queue => (scene.alone(), format!("{ONE} makes no queue")),
-        Needs::Loss => (lossless, "no packet is lost".to_string()),
+        Needs::Queue => (scene.alone(), format!("{ONE}, no queue")),
+        Needs::Loss => (lossless, "no packets are lost".to_string()),
         Needs::Connecting => (
             true,
-            "connections are there before anything is measured".into(),
+            "connections are established before the measurement".into(),
         ),
         Needs::Fragments => (
             scene.packet_bytes() <= scene.mtu() || proto == Proto::Tcp,
-            "no packet is in fragments".into(),
+            "no packets are fragmented".into(),
         ),
         Needs::Protocol(wanted) if wanted == Proto::Raw => (
             proto != wanted,
-            format!("it is for ICMP, and {proto} is sent"),
+            format!("only for ICMP, and {proto} is sent"),
         ),
         Needs::Protocol(wanted) => (
             proto != wanted,
             format!(
-                "it is for {}, and {proto} is sent",
+                "only for {}, and {proto} is sent",
                 wanted.as_str().to_uppercase()
             ),
         ),
         Needs::V6 => (
             scene.arm.family != Family::V6,
-            format!("it is for IPv6, and {} is sent", scene.arm.family),
+            format!("only for IPv6, and {} is sent", scene.arm.family),
         ),
     };
     match idle {

@@ -1,54 +1,56 @@
-//! Claims about the outcome, and what others published.
+//! Claims about the results, and published results.
 
 use serde::{Deserialize, Serialize};
 
+use super::error::Mistake;
 use super::{Experiment, Kind, Knobs};
 use crate::bench::DataPath;
 use crate::class::{Class, words};
+use crate::recording::Arm;
 
 words! {
-    /// How an arm's cost is to stand to another's.
+    /// The expected relation between the costs of two arms.
     Relation, "relation",
     /// It is smaller.
     Less = "less",
     /// It is larger.
     More = "more",
-    /// It is the same: to the instruction, or as far as blocks can tell.
+    /// It is equal: to the instruction, or without a significant difference between blocks.
     Same = "same",
-    /// It is not.
+    /// It is not equal.
     Different = "different",
 }
 
-/// What somebody published for one class, in their unit.
+/// A published result for one class.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
     /// The class that it is about ("raw tx").
     pub class: Class,
-    /// Where it stands ("3a").
+    /// The figure or table that it is from ("3a").
     pub figure: String,
     /// The layer's total, microseconds.
     pub total_us: f64,
-    /// The function that took most.
+    /// The most expensive function.
     pub top_function: String,
-    /// What that took, microseconds.
+    /// The cost of that function, microseconds.
     pub top_us: f64,
 }
 
-/// Declares the kinds, each with what all have.
+/// Declares the kinds, each with the common fields.
 macro_rules! claims {
     ($($(#[$doc:meta])* $kind:ident { $($(#[$of_field:meta])* $field:ident: $type:ty,)* })*) => {
-        /// A statement that the data bear out or don't.
+        /// A statement that is tested against the results.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
         pub enum Claim {
             $($(#[$doc])* $kind {
-                /// What the conclusion calls it.
+                /// Its name in the conclusion.
                 #[serde(default)]
                 name: Option<String>,
                 /// The statement.
                 says: String,
-                /// The quantity; none for the instrument's first.
+                /// The quantity; none for the first of the instrument.
                 #[serde(default)]
                 quantity: Option<String>,
                 $($(#[$of_field])* $field: $type,)*
@@ -61,12 +63,12 @@ macro_rules! claims {
                 match self { $(Claim::$kind { says, .. } => says,)* }
             }
 
-            /// What the conclusion calls it.
+            /// Its name in the conclusion.
             pub fn name(&self) -> Option<&str> {
                 match self { $(Claim::$kind { name, .. } => name,)* }.as_deref()
             }
 
-            /// The quantity that it is about, where it is not the instrument's first.
+            /// The quantity, if it is not the first of the instrument.
             pub fn quantity(&self) -> Option<&str> {
                 match self { $(Claim::$kind { quantity, .. } => quantity,)* }.as_deref()
             }
@@ -83,7 +85,7 @@ claims! {
         /// The classes.
         #[serde(default)]
         classes: Vec<Class>,
-        /// The largest ratio that still counts as alike.
+        /// The maximum ratio.
         within_ratio: f64,
         /// The arm; none for the first that has the class.
         #[serde(default)]
@@ -97,7 +99,7 @@ claims! {
         /// The classes.
         #[serde(default)]
         classes: Vec<Class>,
-        /// The ratio that has to be passed.
+        /// The ratio that has to be exceeded.
         beyond_ratio: f64,
         /// The arm; none for the first that has the class.
         #[serde(default)]
@@ -106,11 +108,11 @@ claims! {
     /// In every class, the layers of `of` together cost at most `within_ratio` of
     /// what those of `than` do.
     Smaller {
-        /// The layers held to be small.
+        /// The layers that are claimed to be small.
         of: Vec<String>,
-        /// The layers held to be large.
+        /// The layers that they are compared with.
         than: Vec<String>,
-        /// The largest share of these that is still small: at most 1.
+        /// The maximum ratio, at most 1.
         within_ratio: f64,
         /// The classes.
         #[serde(default)]
@@ -119,7 +121,7 @@ claims! {
         #[serde(default)]
         arm: Option<String>,
     }
-    /// The function that costs most of a layer, in each class: asked, not held.
+    /// Show the most expensive function of a layer in each class.
     Bottleneck {
         /// The layer; none for the whole path.
         #[serde(default)]
@@ -131,21 +133,21 @@ claims! {
         #[serde(default)]
         arm: Option<String>,
     }
-    /// Over arms that differ in a knob that is a number, the cost is a line: a
-    /// fixed part, and a part for each unit of the knob.
+    /// The cost is linear in a numeric knob: a fixed part, and a part for each unit of the
+    /// knob.
     Linear {
         /// The classes.
         #[serde(default)]
         classes: Vec<Class>,
-        /// The knob, as a recording has it ("size_bytes", "nft.rules").
+        /// The knob, by its name in a recording ("size_bytes", "nft.rules").
         knob: String,
-        /// What one unit of it is called ("byte"); none for the knob's name.
+        /// The name of one unit of it ("byte"); by default the name of the knob.
         #[serde(default)]
         unit: Option<String>,
         /// The layer; none for the whole path.
         #[serde(default)]
         layer: Option<String>,
-        /// The function, with its own cost; none for all.
+        /// The function, by its self cost; none for all.
         #[serde(default)]
         function: Option<String>,
         /// The stage; none for all.
@@ -154,41 +156,42 @@ claims! {
         /// The arms; none for all that have the class.
         #[serde(default)]
         arms: Vec<String>,
-        /// Only arms with at least this much of the knob.
+        /// Only arms with at least this level.
         #[serde(default)]
         from: Option<i64>,
-        /// Only arms with at most this much.
+        /// Only arms with at most this level.
         #[serde(default)]
         to: Option<i64>,
-        /// How far an arm may be off the line, percent of its cost; none for not at
-        /// all, to the instruction.
+        /// The maximum deviation of an arm from the line, percent of its cost; by default none,
+        /// to the instruction.
         #[serde(default)]
         within_percent: Option<f64>,
     }
-    /// An arm beside another.
+    /// Compare an arm with another.
     Compare {
         /// The classes.
         #[serde(default)]
         classes: Vec<Class>,
         /// The arm compared.
         arm: String,
-        /// With which; none for the first that has the class.
+        /// The arm to compare with; none for the first that has the class.
         #[serde(default)]
         against: Option<String>,
         /// The layer; none for the whole path.
         #[serde(default)]
         layer: Option<String>,
-        /// The function, with its own cost; none for all.
+        /// The function, by its self cost; none for all.
         #[serde(default)]
         function: Option<String>,
         /// The stage; none for all.
         #[serde(default)]
         stage: Option<String>,
-        /// How it is to stand to the other; none to ask.
+        /// The expected relation; none to show the difference only.
         #[serde(default)]
         is: Option<Relation>,
     }
-    /// The cost is the same in all arms: to the instruction, or as far as blocks can tell.
+    /// The cost is equal in all arms: to the instruction, or without a significant difference
+    /// between blocks.
     Unchanged {
         /// The classes.
         #[serde(default)]
@@ -196,7 +199,7 @@ claims! {
         /// The layer; none for the whole path.
         #[serde(default)]
         layer: Option<String>,
-        /// The function, with its own cost; none for all.
+        /// The function, by its self cost; none for all.
         #[serde(default)]
         function: Option<String>,
         /// The stage; none for all.
@@ -206,21 +209,21 @@ claims! {
         #[serde(default)]
         arms: Vec<String>,
     }
-    /// The functions by which an arm differs from another most: asked, not held.
+    /// Show the functions with the largest differences between two arms.
     ChangedBy {
         /// The classes.
         #[serde(default)]
         classes: Vec<Class>,
         /// The arm compared.
         arm: String,
-        /// With which; none for the first that has the class.
+        /// The arm to compare with; none for the first that has the class.
         #[serde(default)]
         against: Option<String>,
         /// How many functions.
         #[serde(default)]
         top: Option<usize>,
     }
-    /// The arms, the cheapest first: asked, not held.
+    /// Show the arms in order of cost, the cheapest first.
     Ranking {
         /// The classes.
         #[serde(default)]
@@ -228,7 +231,7 @@ claims! {
         /// The layer; none for the whole path.
         #[serde(default)]
         layer: Option<String>,
-        /// The function, with its own cost; none for all.
+        /// The function, by its self cost; none for all.
         #[serde(default)]
         function: Option<String>,
         /// The stage; none for all.
@@ -238,21 +241,21 @@ claims! {
         #[serde(default)]
         arms: Vec<String>,
     }
-    /// A path has more of a quantity than another one (packets handled, if none is named):
-    /// the interval on the ratio is above 1.
+    /// A data path has more of a quantity than another (by default packets handled): the
+    /// confidence interval of the ratio is above 1.
     Faster {
         /// The figure whose arms are compared; none for all arms.
         #[serde(default)]
         figure: Option<String>,
         /// The path.
         path: DataPath,
-        /// The one that it is compared with.
+        /// The data path to compare with.
         than: DataPath,
         /// Only arms with these levels.
         #[serde(default, rename = "where")]
         levels: Knobs,
     }
-    /// A path keeps its CPU busy in every arm.
+    /// A data path keeps its CPUs busy in every arm.
     Pinned {
         /// The figure; none for all arms.
         #[serde(default)]
@@ -262,11 +265,11 @@ claims! {
         /// Only arms with these levels.
         #[serde(default, rename = "where")]
         levels: Knobs,
-        /// At least so many CPUs are busy in every arm, less those of the generator.
+        /// Minimum number of busy CPUs in every arm, not counting the generator's.
         at_least: f64,
     }
-    /// A path's CPU use grows with what is offered: from the least to the most by a
-    /// factor.
+    /// The CPU use of a data path grows with the offered load: by at least a factor from the
+    /// lowest to the highest load.
     Scales {
         /// The figure; none for all arms.
         #[serde(default)]
@@ -276,13 +279,13 @@ claims! {
         /// Only arms with these levels.
         #[serde(default, rename = "where")]
         levels: Knobs,
-        /// The least factor.
+        /// The minimum factor.
         by: f64,
     }
 }
 
 impl Claim {
-    /// The classes it is about; none of a claim about paths.
+    /// Its classes; none for claims about data paths.
     pub fn classes(&self) -> &[Class] {
         match self {
             Claim::Alike { classes, .. }
@@ -298,7 +301,7 @@ impl Claim {
         }
     }
 
-    /// The figure and the paths, of a claim about paths.
+    /// The figure and the data paths, for claims about data paths.
     pub fn paths(&self) -> Option<(Option<&str>, Vec<DataPath>)> {
         match self {
             Claim::Faster {
@@ -311,7 +314,7 @@ impl Claim {
         }
     }
 
-    /// The layers that it names.
+    /// All layers in it.
     pub fn layers(&self) -> Vec<&str> {
         match self {
             Claim::Alike { layer, .. } | Claim::Unlike { layer, .. } => vec![layer],
@@ -328,7 +331,7 @@ impl Claim {
         }
     }
 
-    /// The arms that it names.
+    /// All arms in it.
     pub fn arms(&self) -> Vec<&str> {
         match self {
             Claim::Alike { arm, .. }
@@ -346,7 +349,7 @@ impl Claim {
         }
     }
 
-    /// Ratios and shares that can be none.
+    /// Check ratios and percentages.
     fn check_numbers(&self) -> Result<(), (&'static str, String)> {
         let ratio = match self {
             Claim::Alike { within_ratio, .. } => Some(("within_ratio", *within_ratio)),
@@ -360,7 +363,7 @@ impl Claim {
         {
             return Err((
                 "within_ratio",
-                format!("a ratio of {r}: small over large is more than 0 and at most 1"),
+                format!("invalid within_ratio `{r}`; expected more than 0 and at most 1"),
             ));
         }
         if let Some((key, r)) = ratio
@@ -368,7 +371,7 @@ impl Claim {
         {
             return Err((
                 key,
-                format!("a ratio of {r}: largest over smallest is 1 or more"),
+                format!("invalid {key} `{r}`; expected 1 or more (largest over smallest)"),
             ));
         }
         if let Claim::Linear {
@@ -377,84 +380,83 @@ impl Claim {
         } = self
             && !(percent.is_finite() && (0.0..=100.0).contains(percent))
         {
-            return Err(("within_percent", format!("{percent} percent: 0 to 100")));
+            let why = format!("invalid within_percent `{percent}`; expected 0 to 100");
+            return Err(("within_percent", why));
         }
         Ok(())
     }
 }
 
 impl Experiment {
-    pub(super) fn check_claims(&self) -> Result<(), (&'static str, String)> {
+    pub(super) fn check_claims(&self) -> Result<(), Mistake> {
         let arms = self.arms();
-        for p in &self.published {
+        for (n, p) in self.published.iter().enumerate() {
             for (key, us, least) in [
                 ("total_us", p.total_us, f64::MIN_POSITIVE),
                 ("top_us", p.top_us, 0.0),
             ] {
                 if !us.is_finite() || us < least {
-                    return Err((key, format!("{key} is {us}: a time in microseconds")));
+                    let why = format!("invalid {key} `{us}`; expected microseconds, like 1.5");
+                    return Err(Mistake::within("published", n)((key, why).into()));
                 }
             }
         }
-        let sends = matches!(self.workload.kind, Kind::Packets | Kind::Stream);
-        for claim in &self.claims {
-            if let Some((figure, paths)) = claim.paths() {
-                self.check_paths(figure, &paths)?;
-                continue;
-            }
-            // Frames have no classes: their arms are compared as they are.
-            if claim.classes().is_empty() && self.workload.kind != Kind::Frames {
-                return Err((
-                    "classes",
-                    format!("the claim \"{}\" is about no class", claim.says()),
-                ));
-            }
-            claim.check_numbers()?;
-            // The arms of a scan are known when its settings are.
-            for name in claim.arms().into_iter().filter(|_| self.scan.is_none()) {
-                if !arms.iter().any(|arm| arm.name == name) {
-                    let nearest = arms
-                        .iter()
-                        .min_by_key(|arm| strsim::damerau_levenshtein(name, &arm.name));
-                    let hint = nearest.map_or("", |arm| &arm.name);
-                    return Err((
-                        "arm",
-                        format!("no arm is called `{name}`: did you mean `{hint}`?"),
-                    ));
-                }
-            }
-            for class in claim.classes().iter().filter(|_| sends) {
-                if !arms.iter().any(|arm| arm.proto == class.proto) {
-                    return Err((
-                        "classes",
-                        format!(
-                            "no arm sends {}, which the class `{class}` needs",
-                            class.proto
-                        ),
-                    ));
-                }
-            }
+        for (n, claim) in self.claims.iter().enumerate() {
+            let checked = self.check_claim(claim, &arms);
+            checked.map_err(Mistake::within("claim", n))?;
         }
         for name in self.conclusion.iter().flat_map(|c| placeholders(c)) {
             if !self.claims.iter().any(|c| c.name() == Some(name)) {
-                return Err((
-                    "conclusion",
-                    format!("no claim is called `{name}`, which the conclusion names"),
-                ));
+                let named: Vec<&str> = self.claims.iter().filter_map(Claim::name).collect();
+                return Err(Mistake::unknown("conclusion", "claim", name, &named));
             }
         }
         Ok(())
     }
 
-    /// Check that a claim about paths is about some that are measured.
-    fn check_paths(
-        &self,
-        figure: Option<&str>,
-        paths: &[DataPath],
-    ) -> Result<(), (&'static str, String)> {
+    fn check_claim(&self, claim: &Claim, arms: &[Arm]) -> Result<(), Mistake> {
+        if let Some((figure, paths)) = claim.paths() {
+            return self.check_paths(figure, &paths);
+        }
+        // Frames have no classes: their arms are compared as they are.
+        if claim.classes().is_empty() && self.workload.kind != Kind::Frames {
+            let why = "missing classes; expected like classes = [\"udp tx\"]";
+            return Err(("classes", why.to_string()).into());
+        }
+        claim.check_numbers()?;
+        // The arms of a scan are known when its settings are.
+        for name in claim.arms().into_iter().filter(|_| self.scan.is_none()) {
+            if !arms.iter().any(|arm| arm.name == name) {
+                let known: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
+                let key = match claim {
+                    Claim::Compare { against, .. } | Claim::ChangedBy { against, .. }
+                        if against.as_deref() == Some(name) =>
+                    {
+                        "against"
+                    }
+                    Claim::Linear { .. } | Claim::Unchanged { .. } | Claim::Ranking { .. } => {
+                        "arms"
+                    }
+                    _ => "arm",
+                };
+                return Err(Mistake::unknown(key, "arm", name, &known));
+            }
+        }
+        let sends = matches!(self.workload.kind, Kind::Packets | Kind::Stream);
+        for class in claim.classes().iter().filter(|_| sends) {
+            if !arms.iter().any(|arm| arm.proto == class.proto) {
+                let why = format!("no arm sends {} (class `{class}`)", class.proto);
+                return Err(("classes", why).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Check that the data paths of a claim are measured.
+    fn check_paths(&self, figure: Option<&str>, paths: &[DataPath]) -> Result<(), Mistake> {
         if self.workload.kind != Kind::Frames {
-            let why = "a claim about paths is about frames: [workload] kind = \"frames\"";
-            return Err(("path", why.into()));
+            let why = "claims about data paths need [workload] kind = \"frames\"";
+            return Err(("path", why.to_string()).into());
         }
         let (of, arms) = match figure {
             None => ("the experiment".into(), self.bench_arms()?),
@@ -462,14 +464,15 @@ impl Experiment {
                 Some(figure) => (format!("figure `{name}`"), self.bench_arms_of(figure)?),
                 None => {
                     let names: Vec<&str> = self.figures.iter().map(|f| f.name.as_str()).collect();
-                    let there = names.join(", ");
-                    let why = format!("no figure is called `{name}`: there are {there}");
-                    return Err(("figure =", why));
+                    return Err(Mistake::unknown("figure", "figure", name, &names));
                 }
             },
         };
         match paths.iter().find(|p| !arms.iter().any(|a| a.path == **p)) {
-            Some(path) => Err(("path", format!("{of} has no path {path}"))),
+            Some(path) => {
+                let key = if *path == paths[0] { "path" } else { "than" };
+                Err((key, format!("{of} has no data path {path}")).into())
+            }
             None => Ok(()),
         }
     }

@@ -1,7 +1,8 @@
-//! Errors of an experiment file, told by line.
+//! Errors of an experiment file, with their lines.
 
 use std::ops::Range;
 
+use super::knobs::EMPTY_LIST;
 use super::old;
 
 /// What is wrong with an experiment file, and where.
@@ -14,38 +15,87 @@ pub struct ExperimentError {
     pub what: String,
     /// The line itself.
     pub source_line: Option<String>,
-    /// What to write in its place, where that can be guessed.
+    /// What to write instead, if that can be guessed.
     pub hint: Option<String>,
+}
+
+/// What is wrong with an experiment: the key that is to be changed, and a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mistake {
+    /// The table that the key is in, and its index if there are several of that name; none to
+    /// look in the whole file.
+    pub table: Option<(&'static str, usize)>,
+    /// The key.
+    pub key: &'static str,
+    /// What is wrong.
+    pub what: String,
+    /// What to write instead.
+    pub hint: Option<String>,
+}
+
+impl From<(&'static str, String)> for Mistake {
+    fn from((key, what): (&'static str, String)) -> Mistake {
+        Mistake {
+            table: None,
+            key,
+            what,
+            hint: None,
+        }
+    }
+}
+
+impl Mistake {
+    /// The same in a table of the file.
+    pub(super) fn within(table: &'static str, n: usize) -> impl Fn(Mistake) -> Mistake {
+        move |mistake| Mistake {
+            table: Some((table, n)),
+            ..mistake
+        }
+    }
+
+    /// About a name that is none of these.
+    pub(super) fn unknown(key: &'static str, what: &str, name: &str, known: &[&str]) -> Mistake {
+        Mistake {
+            hint: near(name, known.iter().copied()),
+            ..(key, unknown(what, name, known)).into()
+        }
+    }
+}
+
+fn unknown(what: &str, name: &str, known: &[&str]) -> String {
+    match known.is_empty() {
+        true => format!("unknown {what} `{name}`"),
+        false => format!(
+            "unknown {what} `{name}`; expected one of {}",
+            known.join(", ")
+        ),
+    }
 }
 
 impl ExperimentError {
     pub(crate) fn from_toml(text: &str, error: &toml::de::Error) -> Self {
-        let what = error.message().lines().collect::<Vec<_>>().join(" ");
-        let hint = nearest(&what);
-        Self::at(text, error.span(), what, hint)
-    }
-
-    /// About the first line that sets `key`, or is of a section that begins so.
-    pub(crate) fn about(text: &str, key: &str, what: String) -> Self {
-        let mut start = 0;
-        for line in text.split_inclusive('\n') {
-            if sets(line, key) {
-                return Self::at(text, Some(start..start + line.len()), what, None);
-            }
-            start += line.len();
+        let said = error.message().lines().collect::<Vec<_>>().join(" ");
+        let error = Self::at(text, error.span(), String::new(), None);
+        let line = error.source_line.as_deref().unwrap_or_default();
+        let (what, hint) = worded(&said, line);
+        ExperimentError {
+            what: shown(&what),
+            hint,
+            ..error
         }
-        Self::at(text, None, what, None)
     }
 
-    /// About a word that names nothing that there is, in the first line that has it.
+    pub(super) fn of(text: &str, mistake: Mistake) -> Self {
+        let span = line_of(text, &mistake);
+        Self::at(text, span, mistake.what, mistake.hint)
+    }
+
+    /// About an unknown word, in the first line that has it.
     pub(super) fn about_word(text: &str, what: &str, word: &str, known: &[&str]) -> Self {
-        let says = format!("`{word}` is no {what}: they are {}", known.join(", "));
         let quoted = format!("\"{word}\"");
-        let nearest = known
-            .iter()
-            .min_by_key(|known| strsim::damerau_levenshtein(word, known));
-        let hint = nearest.map(|known| format!("did you mean `{known}`?"));
-        Self::at(text, text.find(&quoted).map(|at| at..at), says, hint)
+        let hint = near(word, known.iter().copied());
+        let at = text.find(&quoted).map(|at| at..at);
+        Self::at(text, at, unknown(what, word, known), hint)
     }
 
     fn at(text: &str, span: Option<Range<usize>>, what: String, hint: Option<String>) -> Self {
@@ -59,23 +109,67 @@ impl ExperimentError {
             .lines()
             .nth(line - 1)
             .map(|l| l.chars().filter(|c| !c.is_control()).take(160).collect());
-        let what = what.chars().filter(|c| !c.is_control()).take(400).collect();
         ExperimentError {
             line,
-            what,
+            what: shown(&what),
             source_line,
             hint,
         }
     }
 }
 
+fn shown(what: &str) -> String {
+    what.chars().filter(|c| !c.is_control()).take(600).collect()
+}
+
+/// The first line that sets the key in its table, or else the table's header; without a table,
+/// the first line of the file that sets the key, or what stands for it.
+fn line_of(text: &str, mistake: &Mistake) -> Option<Range<usize>> {
+    let mut lines = Vec::new();
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        lines.push((start, line));
+        start += line.len();
+    }
+    let key = mistake.key;
+    if let Some((table, n)) = mistake.table {
+        let headers = [format!("[[{table}]]"), format!("[{table}]")];
+        let is_header = |line: &str| headers.iter().any(|h| line.trim_start().starts_with(h));
+        let of_table = [format!("[[{table}."), format!("[{table}.")];
+        let is_other = |line: &str| {
+            let line = line.trim_start();
+            line.starts_with('[') && !of_table.iter().any(|begin| line.starts_with(begin))
+        };
+        let mut from_header = lines
+            .iter()
+            .skip_while(|(_, line)| !is_header(line))
+            .filter(|(_, line)| is_header(line))
+            .skip(n);
+        if let Some((header, _)) = from_header.next() {
+            let inside = lines.iter().skip_while(|(at, _)| at <= header);
+            let mut inside = inside.take_while(|(_, line)| !is_other(line));
+            let set = inside.find(|(_, line)| sets(line, key));
+            let at = set.map_or(*header, |(at, _)| *at);
+            return Some(at..at);
+        }
+    }
+    // What is wrong is the default of a key that is not set: its table, or the lab.
+    let instead: &[&str] = match key {
+        "kind" => &["kind", "workload", "lab"],
+        "link" => &["link", "lab"],
+        "lab" => &["lab", "nics"],
+        "classes" | "path" => &[key, "claim"],
+        key => &[key],
+    };
+    let first = |key: &&str| lines.iter().find(|(_, line)| sets(line, key));
+    let (at, _) = instead.iter().find_map(first)?;
+    Some(*at..*at)
+}
+
 /// Whether a line sets a key: by itself, below a dot, or in a table within the line; or
-/// begins a section that is called so. With its `=` a key is meant alone.
+/// begins a section of that name.
 fn sets(line: &str, key: &str) -> bool {
     let line = line.trim_start();
-    if key.ends_with('=') {
-        return line.starts_with(key);
-    }
     if line.starts_with(&format!("[{key}")) || line.starts_with(&format!("[[{key}")) {
         return true;
     }
@@ -87,18 +181,76 @@ fn sets(line: &str, key: &str) -> bool {
     found && !line.starts_with('#')
 }
 
-/// Serde says "unknown field `x`, expected one of `a`, `b`": find the nearest.
-fn nearest(message: &str) -> Option<String> {
-    if !message.starts_with("unknown") {
-        return None;
+/// A message of serde's in the words of this format, and a hint. `line` is the one that it is
+/// about.
+fn worded(said: &str, line: &str) -> (String, Option<String>) {
+    if said == EMPTY_LIST {
+        let hint = "give the knob at least one level, or remove it from [vary]";
+        return (said.into(), Some(hint.into()));
     }
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let got = quoted.next()?;
-    if let Some(new) = old::instead_of(got).filter(|_| message.starts_with("unknown field")) {
-        return Some(format!("it is written {new}"));
+    if !said.starts_with("unknown") {
+        let mut said = said.replace("missing field", "missing key");
+        for (serde, ours) in [
+            ("duplicate field", "duplicate key"),
+            (": map,", ": table,"),
+            (": sequence,", ": list,"),
+            (", expected", "; expected"),
+            ("expected a sequence", "expected a list"),
+            ("expected a map", "expected a table"),
+            ("expected u32", "expected a whole number, 0 or more"),
+            ("expected u16", "expected a whole number, 0 to 65535"),
+            ("expected usize", "expected a whole number, 0 or more"),
+            ("expected i64", "expected a whole number"),
+            ("expected f64", "expected a number"),
+        ] {
+            said = said.replace(serde, ours);
+        }
+        return (said, None);
     }
-    let (best, distance) = quoted
-        .map(|candidate| (candidate, strsim::damerau_levenshtein(got, candidate)))
-        .min_by_key(|(_, distance)| *distance)?;
-    (distance <= got.len().max(best.len()) / 2).then(|| format!("did you mean `{best}`?"))
+    let mut quoted = said.split('`').skip(1).step_by(2);
+    let Some(got) = quoted.next() else {
+        return (said.into(), None);
+    };
+    let is_key = said.starts_with("unknown field");
+    let listed = said.split_once("; expected one of ");
+    let known: Vec<&str> = match listed {
+        Some((_, list)) => list.split(", ").collect(),
+        None => quoted.collect(),
+    };
+    let key = line.split('=').next().unwrap_or_default().trim();
+    let key = key.rsplit('.').next().unwrap_or_default();
+    let is_name = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let what = match said.starts_with("unknown variant") {
+        true if is_name => key,
+        true => "value",
+        false if is_key => "key",
+        false => said["unknown ".len()..]
+            .split(" `")
+            .next()
+            .unwrap_or_default(),
+    };
+    let is_old = is_key || what == "knob";
+    if let Some(new) = old::instead_of(got).filter(|_| is_old) {
+        return (
+            format!("unknown {what} `{got}`"),
+            Some(format!("it is written {new}")),
+        );
+    }
+    let hint = near(got, known.iter().copied());
+    // Keys are many, and one is named already.
+    let known = if is_old && hint.is_some() {
+        &[]
+    } else {
+        &known[..]
+    };
+    (unknown(what, got, known), hint)
+}
+
+/// The word that was probably meant.
+fn near<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<String> {
+    let distance = |known: &str| strsim::damerau_levenshtein(word, known);
+    let (distance, best) = known.map(|known| (distance(known), known)).min()?;
+    // One letter of three may be wrong, and no more than two.
+    let likely = distance <= 2 && 3 * distance <= word.len().max(best.len());
+    likely.then(|| format!("did you mean `{best}`?"))
 }

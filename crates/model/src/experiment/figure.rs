@@ -1,62 +1,62 @@
-//! Figures of an experiment: what is along, what is up, and what others published.
+//! Figures of an experiment: a quantity over a knob, with published points.
 
 use serde::{Deserialize, Serialize};
 
+use super::error::Mistake;
 use super::{Knob, Knobs, Takes, Vary};
 use crate::bench::{FrameSize, Offered, rate_of};
 use crate::class::Class;
 use crate::recording::Arm;
 
-/// A figure: a quantity by a knob, a line for each level of another one.
+/// A figure: a quantity over a knob, with a line for each level of another knob.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// What claims call it.
+    /// Its name in claims.
     pub name: String,
     /// One line.
     #[serde(default)]
     pub title: String,
-    /// What is otherwise than where the published points are from, and whatever else is
-    /// to be known of it.
+    /// How it differs from the measurement of the published points, and other remarks.
     #[serde(default)]
     pub note: String,
-    /// What is along: a knob, as a recording has it.
+    /// The x axis: a knob, by its name in a recording.
     pub x: String,
-    /// What is up: a quantity by its name.
+    /// The y axis: the name of a quantity.
     pub y: String,
-    /// The knob that has a line for each of its levels; none for `path`, or of packets
-    /// `proto`.
+    /// The knob with a line for each of its levels; by default `path` for frames, `proto` for
+    /// packets.
     #[serde(default)]
     pub lines: Option<String>,
-    /// The class that it is about, if the quantity is one of classes.
+    /// The class, if the quantity has classes.
     #[serde(default)]
     pub class: Option<Class>,
     /// Only this layer.
     #[serde(default)]
     pub layer: Option<String>,
-    /// Only this function, with its own cost.
+    /// Only the self cost of this function.
     #[serde(default)]
     pub function: Option<String>,
-    /// Knobs of its own, over those of the file.
+    /// Additional settings, over those of the file.
     #[serde(default)]
     pub knobs: Knobs,
-    /// What varies in it, beside what does in the file.
+    /// Additional knobs that vary, over those of the file.
     #[serde(default)]
     pub vary: Vary,
-    /// What others published.
+    /// Published points.
     #[serde(default)]
     pub published: Vec<Marked>,
 }
 
-/// A point that somebody published.
+/// A published point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Marked {
-    /// What it is of.
+    /// Its label.
     pub label: String,
-    /// Along.
+    /// On the x axis.
     pub x: f64,
-    /// Up.
+    /// On the y axis.
     pub y: f64,
 }
 
@@ -66,31 +66,35 @@ impl Figure {
         !self.knobs.is_empty() || !self.vary.is_empty()
     }
 
-    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+    pub(super) fn check(&self) -> Result<(), Mistake> {
         for (key, name) in [("x", Some(&self.x)), ("lines", self.lines.as_ref())] {
             let Some(name) = name else { continue };
             if !is_knob(name) {
-                let nearest = super::KNOBS
-                    .iter()
-                    .min_by_key(|knob| strsim::damerau_levenshtein(name, knob.key));
-                let hint = nearest.map_or("", |knob| knob.key);
-                let what = format!("{key} is a knob, and `{name}` is none: did you mean `{hint}`?");
-                return Err((key, what));
+                let known: Vec<&str> = super::KNOBS.iter().map(|knob| knob.key).collect();
+                return Err(Mistake::unknown(key, "knob", name, &known));
             }
         }
         match self.y.as_str() {
-            "packets" => Err((
+            "packets" => Err(unknown_quantity("packets", "handled")),
+            "cpu" => Err(unknown_quantity("cpu", "CPU use")),
+            "" => Err((
                 "y",
-                "y is a quantity by its name: packets are `handled`".into(),
-            )),
-            "cpu" => Err(("y", "y is a quantity by its name: `CPU use`".into())),
-            "" => Err(("y", "y is empty: it is a quantity by its name".into())),
+                "y is empty; expected the name of a quantity".to_string(),
+            )
+                .into()),
             _ => Ok(()),
         }
     }
 }
 
-/// Whether this is what a recording calls a knob, or a part of one: `nft.rules`.
+fn unknown_quantity(name: &str, meant: &str) -> Mistake {
+    Mistake {
+        hint: Some(format!("did you mean `{meant}`?")),
+        ..("y", format!("unknown quantity `{name}`")).into()
+    }
+}
+
+/// Whether this is the name of a knob in a recording, or of a part of one: `nft.rules`.
 fn is_knob(name: &str) -> bool {
     let (table, below) = name.split_once('.').unwrap_or((name, ""));
     Knob::of(table).is_some_and(|knob| match knob.takes {
@@ -99,8 +103,8 @@ fn is_knob(name: &str) -> bool {
     })
 }
 
-/// A level of a knob as a number, to be along: a rate in packets a second, a mix of frames
-/// by its mean; none where it is none.
+/// The level of a knob as a number, for an axis: a rate in packets per second, a mix of frames
+/// as its mean size; none if it is not a number.
 pub fn number_of(knob: &str, level: &str) -> Option<f64> {
     match knob {
         "rate" => match rate_of(level) {
@@ -113,7 +117,7 @@ pub fn number_of(knob: &str, level: &str) -> Option<f64> {
 }
 
 impl Arm {
-    /// The level of a knob, fields of the arm among them, in words.
+    /// The level of a knob as text, including those that are fields of the arm.
     pub fn told(&self, knob: &str) -> Option<String> {
         // Of frames the payload and the protocol are only as good as their frames are.
         Some(match knob {

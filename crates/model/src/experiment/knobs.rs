@@ -1,8 +1,9 @@
-//! Knobs: the settings that arms differ in. Each is declared in [`declared`]; under which
-//! lab, link and load each can act stands in [`super::acting`].
+//! Knobs: the settings that arms differ in. Each is declared in [`declared`];
+//! [`super::acting`] says under which lab, link and load each has an effect.
 
 mod declared;
 mod file;
+pub(super) use file::EMPTY_LIST;
 mod level;
 
 use std::collections::BTreeMap;
@@ -18,23 +19,23 @@ use crate::class::words;
 use crate::recording::Arm;
 
 words! {
-    /// What a device can do in the kernel's place, as `ethtool -K` calls it.
+    /// A device feature, as in `ethtool -K`.
     Offload, "offload",
-    /// Checksums of what is received.
+    /// Checksums of received packets.
     RxChecksum = "rx-checksum",
-    /// Checksums of what is sent.
+    /// Checksums of sent packets.
     TxChecksum = "tx-checksum",
-    /// Packets in several pieces of memory.
+    /// Scatter-gather: packets in several pieces of memory.
     Sg = "sg",
     /// TCP segmentation by the device.
     Tso = "tso",
-    /// Segmentation as late as can be, by the kernel.
+    /// Segmentation by the kernel, just before the driver.
     Gso = "gso",
-    /// Packets merged as they are received.
+    /// Merging of received packets.
     Gro = "gro",
 }
 
-/// A knob by its number among [`KNOBS`], and of a table the key below it.
+/// A knob by its index in [`KNOBS`]; of a table, with the key in it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     at: usize,
@@ -42,7 +43,7 @@ struct Key {
 }
 
 impl Key {
-    /// From what a recording calls it: `mtu_bytes`, `sysctl.net.core.dev_weight`.
+    /// From its name in a recording: `mtu_bytes`, `sysctl.net.core.dev_weight`.
     fn of(key: &str) -> Result<Key, String> {
         let at = |name: &str| KNOBS.iter().position(|knob| knob.key == name);
         if let Some(at) = at(key).filter(|at| !KNOBS[*at].takes.is_table()) {
@@ -54,11 +55,10 @@ impl Key {
             let below = below.to_string();
             Some(Key { at, below })
         });
-        let key = table.ok_or_else(|| format!("`{}` is no knob", short(key)))?;
+        let key = table.ok_or_else(|| format!("unknown knob `{}`", short(key)))?;
         match key.knob().takes {
             Takes::Switches { what, words } if !words.contains(&key.below.as_str()) => {
-                let (got, words) = (short(&key.below), words.join(", "));
-                Err(format!("`{got}` is no {what}: it takes {words}"))
+                Err(level::unknown_word(what, &key.below, words))
             }
             _ => Ok(key),
         }
@@ -68,7 +68,7 @@ impl Key {
         &KNOBS[self.at]
     }
 
-    /// As a recording has it.
+    /// Its name in a recording.
     fn recorded(&self) -> String {
         match self.knob().takes.is_table() {
             true => format!("{}.{}", self.knob().key, self.below),
@@ -81,7 +81,7 @@ fn short(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
-/// What is said of one level, in an arm's name.
+/// How a level is written in an arm's name.
 fn said(key: &Key, level: &Level) -> String {
     let text = match level {
         Level::Rules(rules) => return rules.describe(),
@@ -101,17 +101,17 @@ fn said(key: &Key, level: &Level) -> String {
     }
 }
 
-/// Settings of an arm; what is not set is inherited or the default.
+/// Settings of an arm; all others are inherited or the default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Knobs {
     levels: BTreeMap<Key, Level>,
 }
 
 impl Knobs {
-    /// Settings by what a recording calls them, each with a level in words.
+    /// Settings by their names in a recording, each with a level as text.
     ///
     /// # Errors
-    /// There is no such knob, or it takes no such level.
+    /// An unknown knob, or an invalid level.
     pub fn of<K: AsRef<str>, L: AsRef<str>>(
         levels: impl IntoIterator<Item = (K, L)>,
     ) -> Result<Knobs, String> {
@@ -133,13 +133,12 @@ impl Knobs {
         Ok(())
     }
 
-    /// What a knob is set to, by what a recording calls it; none of rules.
+    /// The level that a knob is set to, by its name in a recording; none for rules.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.levels.get(&Key::of(key).ok()?)?.text()
     }
 
-    /// What a knob is: as it is set, or else by default; none where there is no default
-    /// level.
+    /// The level of a knob, set or by default; none if there is no default level.
     pub fn level(&self, key: &str) -> Option<&str> {
         let default = || match Knob::of(key)?.default {
             KnobDefault::Level(level) => Some(level),
@@ -163,7 +162,7 @@ impl Knobs {
         self.levels.is_empty()
     }
 
-    /// The knobs that are set.
+    /// All knobs that are set.
     pub fn set_ones(&self) -> impl Iterator<Item = &'static Knob> {
         self.levels.keys().map(Key::knob)
     }
@@ -181,7 +180,7 @@ impl Knobs {
         }
     }
 
-    /// These, and what `below` sets where these say nothing.
+    /// These settings, and those of `below` for all other knobs.
     #[must_use]
     pub fn over(&self, below: &Knobs) -> Knobs {
         let mut levels = below.levels.clone();
@@ -189,7 +188,7 @@ impl Knobs {
         Knobs { levels }
     }
 
-    /// What is set, in words.
+    /// All settings as text.
     pub fn describe(&self) -> String {
         let words: Vec<String> = self.levels.iter().map(|(k, l)| said(k, l)).collect();
         match words.is_empty() {
@@ -198,7 +197,7 @@ impl Knobs {
         }
     }
 
-    /// The arm that these make, defaults filled in, of packets in a lab.
+    /// The arm with these settings, defaults filled in, for packets in a lab.
     pub fn arm(&self, name: String, lab: Lab) -> Arm {
         let mut knobs = BTreeMap::new();
         for (at, knob) in KNOBS.iter().enumerate() {
@@ -249,7 +248,7 @@ impl Knobs {
         }
     }
 
-    /// The arm of frames that these make.
+    /// The arm with these settings, for frames.
     ///
     /// # Errors
     /// See [`BenchArm::of`].
@@ -257,8 +256,8 @@ impl Knobs {
         BenchArm::of(&|key| self.level(key))
     }
 
-    /// The knob, of those that are set, that can be in none of these labs with a workload,
-    /// and why.
+    /// The first knob that is supported in none of these labs, or not by the workload, with
+    /// the error.
     pub(super) fn misplaced(&self, labs: &[Lab], kind: Kind) -> Option<(&'static str, String)> {
         self.set_ones().find_map(|knob| misplaced(knob, labs, kind))
     }
@@ -276,7 +275,7 @@ fn misplaced(knob: &'static Knob, given: &[Lab], kind: Kind) -> Option<(&'static
     if !knob.workloads.contains(&kind) {
         let kinds = knob.workloads.iter().map(|kind| kind.as_str()).collect();
         let why = format!(
-            "{} is for a workload of {}, and this one is of {kind}",
+            "{} is not supported by workloads of kind {kind}, only by {}",
             knob.key,
             list(kinds)
         );
@@ -286,7 +285,7 @@ fn misplaced(knob: &'static Knob, given: &[Lab], kind: Kind) -> Option<(&'static
         let labs = knob.labs.iter().map(|lab| lab.as_str()).collect();
         let here = given.first().map_or("", |lab| lab.as_str());
         let why = format!(
-            "{} is for the lab {}, and not for {here}",
+            "{} is not supported by lab {here}, only by lab {}",
             knob.key,
             list(labs)
         );
@@ -295,14 +294,14 @@ fn misplaced(knob: &'static Knob, given: &[Lab], kind: Kind) -> Option<(&'static
     None
 }
 
-/// Lists of levels; their product makes the arms.
+/// Lists of levels; there is an arm for each combination.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Vary {
     levels: BTreeMap<Key, Vec<Level>>,
 }
 
 impl Vary {
-    /// Lists of levels by what a recording calls the knobs; several of one add up.
+    /// Lists of levels by the knobs' names in a recording; a knob may be given several times.
     ///
     /// # Errors
     /// As [`Knobs::of`].
@@ -327,12 +326,27 @@ impl Vary {
         Ok(())
     }
 
+    /// A key that `fixed` sets, too.
+    pub(super) fn also_in(&self, fixed: &Knobs) -> Option<String> {
+        let mut keys = self.levels.keys();
+        let found = keys.find(|key| fixed.levels.contains_key(key));
+        found.map(Key::recorded)
+    }
+
+    /// The first knob that has the same level twice.
+    pub(super) fn repeated(&self) -> Option<&'static Knob> {
+        let twice =
+            |levels: &Vec<Level>| (1..levels.len()).any(|n| levels[..n].contains(&levels[n]));
+        let found = self.levels.iter().find(|(_, levels)| twice(levels));
+        found.map(|(key, _)| key.knob())
+    }
+
     /// Whether nothing varies.
     pub fn is_empty(&self) -> bool {
         self.levels.values().all(Vec::is_empty)
     }
 
-    /// The levels of a knob, as a recording has them; none of rules.
+    /// The levels of a knob, as written in a recording; none for rules.
     pub fn get(&self, key: &str) -> Vec<&str> {
         let levels = Key::of(key).ok().and_then(|key| self.levels.get(&key));
         let levels = levels.into_iter().flatten();
@@ -344,7 +358,7 @@ impl Vary {
         self.levels.keys().map(Key::knob)
     }
 
-    /// The first knob that has several levels, if one has.
+    /// The first knob with several levels, if there is one.
     pub fn compared(&self) -> Option<&'static Knob> {
         let several = self.levels.iter().find(|(_, levels)| levels.len() > 1);
         several.map(|(key, _)| key.knob())
@@ -366,7 +380,7 @@ impl Vary {
             })
     }
 
-    /// These, and what `below` varies where these say nothing.
+    /// These lists, and those of `below` for all other knobs.
     #[must_use]
     pub fn over(&self, below: &Vary) -> Vary {
         let mut levels = below.levels.clone();
@@ -374,7 +388,7 @@ impl Vary {
         Vary { levels }
     }
 
-    /// The same without what `fixed` sets.
+    /// The same without the knobs that `fixed` sets.
     #[must_use]
     pub fn without(&self, fixed: &Knobs) -> Vary {
         let mut levels = self.levels.clone();
@@ -382,8 +396,8 @@ impl Vary {
         Vary { levels }
     }
 
-    /// What tells one combination from the others: the knobs with more than one
-    /// level, or what is sent where there is nothing to tell.
+    /// How a combination differs from the others: its levels of the knobs that have more than
+    /// one, or the protocol if there are none.
     pub fn describe(&self, combination: &Knobs) -> String {
         let mut telling = combination.clone();
         let several = |key: &Key| self.levels.get(key).is_some_and(|levels| levels.len() > 1);
@@ -394,7 +408,8 @@ impl Vary {
         }
     }
 
-    /// Every combination, the knob with the least turn outermost; stops one past `limit`.
+    /// Every combination; the knob with the smallest `turn` changes slowest. Stops one past
+    /// `limit`.
     pub fn combinations(&self, limit: usize) -> Vec<Knobs> {
         let mut all = vec![Knobs::default()];
         let mut order: Vec<(&Key, &Vec<Level>)> = self.levels.iter().collect();
@@ -421,9 +436,9 @@ impl Vary {
     }
 }
 
-/// What an arm's knobs were set to, read back.
+/// The levels of an arm's knobs.
 impl Arm {
-    /// The level of a knob that has one: as it is recorded, or by default.
+    /// The level of a knob, recorded or by default.
     pub fn level(&self, key: &str) -> Option<&str> {
         let default = || match Knob::of(key)?.default {
             KnobDefault::Level(level) => Some(level),
@@ -442,7 +457,7 @@ impl Arm {
         self.level(key) == Some("on")
     }
 
-    /// The levels of a knob that is a table, by the key below it.
+    /// The levels of a knob that is a table, by the key in it.
     pub fn table(&self, key: &str) -> impl Iterator<Item = (&str, &str)> {
         let levels = self.knobs.iter();
         levels.filter_map(move |(name, level)| {

@@ -1,4 +1,4 @@
-//! Rules of nftables: a text, a file, or so many rules of a kind.
+//! nftables rules: a text, a file, or a number of generated rules.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -9,34 +9,34 @@ use super::within::Within;
 use crate::class::{Family, Proto, words};
 use crate::recording::Arm;
 
-/// Longest ruleset that is taken, bytes.
+/// Maximum size of a ruleset, bytes.
 pub const MAX_RULESET_BYTES: u64 = 4 << 20;
 /// `nft` holds some kilobytes for each rule while it loads them; the guest has 256 MiB.
 const MAX_RULES: u32 = 10_000;
 /// As many as there are ports below those that the workload uses.
 const MAX_SET_ELEMENTS: u32 = 30_000;
-/// Longer texts of rules are cut where they stand for an arm.
+/// Longer rules are truncated in the names of arms.
 const MAX_TITLE_CHARACTERS: usize = 46;
-/// The table that generated rules are in.
+/// The table of generated rules.
 pub const TABLE: &str = "netplumb";
 
 words! {
-    /// Where generated rules are evaluated.
+    /// The hook of generated rules.
     Hook, "hook",
-    /// Packets of this host, on their way out.
+    /// Packets that this host sends.
     Output = "output",
     /// Packets for this host.
     Input = "input",
-    /// Packets that pass through.
+    /// Packets that are forwarded.
     Forward = "forward",
-    /// All that come in, before routing.
+    /// All received packets, before routing.
     Prerouting = "prerouting",
-    /// All that go out, after routing.
+    /// All packets to be sent, after routing.
     Postrouting = "postrouting",
 }
 
 words! {
-    /// What generated rules look at.
+    /// The field that generated rules match.
     Looks, "field to match",
     /// The destination address.
     Address = "address",
@@ -44,41 +44,41 @@ words! {
     Port = "port",
 }
 
-/// Rules that match nothing that the workload sends.
+/// Rules that match no packet of the workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeverMatching {
-    /// How many rules; of a set, how many elements of the one rule's set.
+    /// Number of rules; with `set`, number of elements of the set.
     pub count: u32,
-    /// Whether they are one rule that looks into a set.
+    /// Whether there is one rule with a set.
     pub set: bool,
-    /// Where.
+    /// The hook.
     pub hook: Hook,
-    /// At what.
+    /// The field to match.
     pub looks: Looks,
 }
 
-/// What a ruleset is made of.
+/// The source of a ruleset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Nft {
     /// Text for `nft -f`.
     Text {
         /// The rules.
         rules: String,
-        /// The file that they were read from, as it was named.
+        /// The file that they were read from.
         file: Option<String>,
     },
-    /// A file that was not read yet, relative to the experiment's.
+    /// A file that was not read yet, relative to that of the experiment.
     File(String),
     /// Generated.
     NeverMatching(NeverMatching),
 }
 
-/// A ruleset and its place, for a guest.
+/// A ruleset and where it is applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ruleset {
     /// The rules.
     pub nft: Nft,
-    /// Where they are applied.
+    /// The hosts that it is applied on.
     pub within: Within,
 }
 
@@ -93,7 +93,7 @@ struct Table {
     looks: Option<Looks>,
 }
 
-/// As an experiment file has it: a string, or a table.
+/// Rules in an experiment file: a string, or a table.
 pub(super) struct TomlNft(pub(super) Nft);
 
 impl<'de> Deserialize<'de> for TomlNft {
@@ -127,14 +127,18 @@ fn from_table(table: Table) -> Result<Nft, String> {
         (Some(file), None, None) if hook.is_none() && looks.is_none() => {
             return Ok(Nft::File(file));
         }
-        (Some(_), None, None) => return Err("a file of rules has its own hooks".into()),
+        (Some(_), None, None) => return Err("hook and match can't be used with file".into()),
         (None, Some(count), None) if count <= MAX_RULES => (count, false),
         (None, None, Some(count)) if (1..=MAX_SET_ELEMENTS).contains(&count) => (count, true),
-        (None, Some(n), None) => return Err(format!("{n} rules: at most {MAX_RULES}")),
-        (None, None, Some(n)) => {
-            return Err(format!("a set of {n}: 1 to {MAX_SET_ELEMENTS} elements"));
+        (None, Some(n), None) => {
+            return Err(format!("invalid rules `{n}`; expected 0 to {MAX_RULES}"));
         }
-        _ => return Err("nft takes one of `file`, `rules` and `set`".into()),
+        (None, None, Some(n)) => {
+            return Err(format!(
+                "invalid set `{n}`; expected 1 to {MAX_SET_ELEMENTS}"
+            ));
+        }
+        _ => return Err("nft needs exactly one of file, rules and set".into()),
     };
     Ok(Nft::NeverMatching(NeverMatching {
         count,
@@ -145,8 +149,7 @@ fn from_table(table: Table) -> Result<Nft, String> {
 }
 
 impl Nft {
-    /// What it is called: a file by its name, a text by itself where it is short, else by
-    /// its beginning and a number that tells it from others that begin so.
+    /// Its title: the name of the file, or the text, truncated and with a hash if it is long.
     pub fn title(&self) -> String {
         let rules = match self {
             Nft::Text {
@@ -169,7 +172,7 @@ impl Nft {
         format!("{}… #{:04x}", begin.trim_end(), fnv(text.as_bytes()) as u16)
     }
 
-    /// In an arm's name.
+    /// Its part of the name of an arm.
     pub(super) fn describe(&self) -> String {
         match self {
             Nft::Text { .. } | Nft::File(_) => format!("nft={}", self.title()),
@@ -186,7 +189,7 @@ impl Nft {
         }
     }
 
-    /// As a file has it.
+    /// As written in a file.
     pub(super) fn as_toml(&self) -> toml::Value {
         let one =
             |key: &str, value: toml::Value| toml::Table::from_iter([(key.to_string(), value)]);
@@ -205,7 +208,7 @@ impl Nft {
         }
     }
 
-    /// As an arm's knobs.
+    /// Set the knobs of an arm.
     pub(super) fn set_knobs(&self, knobs: &mut BTreeMap<String, String>) {
         let mut set = |key: &str, value: String| knobs.insert(key.into(), value);
         match self {
@@ -227,14 +230,14 @@ impl Nft {
     }
 }
 
-/// FNV-1a, 64 bits: the same in every version of ours, as the standard library's need not be.
+/// FNV-1a, 64 bits: stable across versions, unlike the hash of the standard library.
 fn fnv(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 impl Ruleset {
-    /// Whether a knob of rules is at the level that it has where nothing is said of it.
+    /// Whether a knob of rules is at its default.
     pub fn is_default(key: &str, level: &str) -> bool {
         match key {
             "nft.hook" => level == Hook::Output.as_str(),
@@ -244,7 +247,7 @@ impl Ruleset {
         }
     }
 
-    /// What an arm's knobs say, if they speak of rules.
+    /// The ruleset of an arm, if it has one.
     pub fn of(arm: &Arm) -> Option<Ruleset> {
         let knob = |key: &str| arm.knobs.get(key).map(String::as_str);
         let number = |key: &str| knob(key).and_then(|n| n.parse::<u32>().ok());
@@ -272,17 +275,17 @@ impl Ruleset {
         })
     }
 
-    /// What cannot be run, in a sentence.
+    /// Check that it fits the arm.
     pub(super) fn check(&self, arm: &Arm) -> Result<(), String> {
         if self.within == Within::Router && !arm.forward {
             return Err("nft_in = \"router\" needs forward = \"on\"".into());
         }
         match &self.nft {
             Nft::NeverMatching(n) if n.looks == Looks::Port && arm.proto == Proto::Raw => {
-                Err("match = \"port\" needs udp or tcp: raw has no ports".into())
+                Err("match = \"port\" is not supported by protocol raw, which has no ports".into())
             }
             Nft::Text { rules, .. } if rules.len() as u64 > MAX_RULESET_BYTES => Err(format!(
-                "{} bytes of rules: at most {MAX_RULESET_BYTES}",
+                "nft rules are too long ({} bytes); expected at most {MAX_RULESET_BYTES}",
                 rules.len()
             )),
             _ => Ok(()),
@@ -298,8 +301,8 @@ impl Ruleset {
         }
     }
 
-    /// How many rules and how many elements of sets a namespace is to have
-    /// afterwards; none if only the kernel can tell.
+    /// The expected number of rules and of set elements in a namespace; none if only the
+    /// kernel knows.
     pub fn expected(&self) -> Option<(usize, usize)> {
         match &self.nft {
             Nft::NeverMatching(n) if n.set => Some((1, n.count as usize)),
@@ -308,9 +311,9 @@ impl Ruleset {
         }
     }
 
-    /// The kernel's modules that it needs besides `nf_tables`, as far as its words tell.
+    /// The kernel modules that it needs besides `nf_tables`, by its keywords.
     pub fn modules(&self) -> Vec<&'static str> {
-        /// Words of nft's language, and the modules behind them.
+        /// nft keywords, and the modules that implement them.
         const BEHIND: &[(&str, &[&str])] = &[
             ("ct", &["nf_conntrack", "nft_ct"]),
             ("nat", &["nft_chain_nat", "nft_nat"]),
@@ -391,8 +394,8 @@ impl NeverMatching {
         text
     }
 
-    /// What no packet of ours has: addresses of 240.0.0.0/4 (reserved, RFC 1112) or
-    /// 2001:db8::/32 (for documents, RFC 3849), ports below those of the workload.
+    /// Values that no packet of the workload has: addresses of 240.0.0.0/4 (reserved, RFC 1112) or
+    /// 2001:db8::/32 (documentation, RFC 3849), ports below those of the workload.
     fn value(&self, family: Family, n: u32) -> String {
         match (self.looks, family) {
             (Looks::Address, Family::V4) => {

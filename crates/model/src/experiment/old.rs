@@ -1,14 +1,14 @@
-//! Files of benches as they were spelled before: recordings have such texts.
+//! The former format of bench files, which older recordings contain.
 
 use toml::{Table, Value};
 
-/// Of keys that there were: what is written instead.
+/// Former keys, and how they are written now.
 const NEW: &[(&str, &str)] = &[
     ("apart", "[figure.knobs] apart = \"on\""),
     ("bench", "[figure.knobs] bench = \"drop\""),
     (
         "cores",
-        "[figure.vary] cores = [1, 2]; of a claim where = { cores = 1 }",
+        "[figure.vary] cores = [1, 2]; in a claim where = { cores = 1 }",
     ),
     ("flows", "[figure.vary] flows = [1, 64]"),
     (
@@ -22,15 +22,15 @@ const NEW: &[(&str, &str)] = &[
     ("warmup_ms", "warmup = \"200ms\""),
 ];
 
-/// What is written instead of a key that there was, if there was.
+/// How a former key is written now.
 pub(super) fn instead_of(key: &str) -> Option<&'static str> {
     let found = NEW.iter().find(|(old, _)| *old == key);
     found.map(|(_, new)| *new)
 }
 
-/// The text of an experiment in today's spelling: as it is, unless it is a bench's of old.
+/// The text of an experiment in the present format.
 pub fn current(text: &str) -> String {
-    // Whatever is no bench of old is left to be judged by who reads it.
+    // Errors are left to the parser of experiments.
     let Ok(table) = text.parse::<Table>() else {
         return text.to_string();
     };

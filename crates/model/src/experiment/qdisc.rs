@@ -1,18 +1,18 @@
-//! A queueing discipline: what `tc qdisc replace dev DEVICE root` takes.
+//! A qdisc: the arguments of `tc qdisc replace dev DEV root`.
 
 use serde::{Deserialize, Serialize};
 
 use super::within::Within;
 use crate::recording::Arm;
 
-/// Longest text that is taken, in characters.
+/// Maximum length of the text, in characters.
 const MAX_CHARACTERS: usize = 400;
-/// And in words: each is an argument of `tc`.
+/// Maximum number of words: each is an argument of `tc`.
 const MAX_WORDS: usize = 40;
-/// The kernel has room for so many letters of a discipline's name, and a zero
+/// Maximum length of the name of a qdisc
 /// (include/net/sch_generic.h: IFNAMSIZ).
 const MAX_KIND_CHARACTERS: usize = 15;
-/// What every kernel with traffic control has without a module (net/sched/sch_fifo.c,
+/// Qdiscs that every kernel with traffic control has without a module (net/sched/sch_fifo.c,
 /// sch_generic.c, sch_mq.c).
 const EVERYWHERE: &[&str] = &[
     "pfifo",
@@ -23,23 +23,23 @@ const EVERYWHERE: &[&str] = &[
     "mq",
 ];
 
-/// A queueing discipline and its place, for whoever sets it.
+/// A qdisc and where to attach it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Qdisc {
-    /// What `tc` is given, word by word; never empty.
+    /// The arguments of `tc`; never empty.
     words: Vec<String>,
-    /// On whose egress it is.
+    /// The host whose egress it is for.
     pub within: Within,
 }
 
-/// As it is kept: one blank between words. What is no blank stays, to be refused.
+/// Normal form: one space between words. Other white space stays, and is an error.
 pub(super) fn normal(text: &str) -> String {
     let words: Vec<&str> = text.split(' ').filter(|w| !w.is_empty()).collect();
     words.join(" ")
 }
 
 impl Qdisc {
-    /// What an arm's knobs say, if they speak of one.
+    /// The qdisc of an arm, if it has one.
     pub fn of(arm: &Arm) -> Option<Qdisc> {
         let words: Vec<String> = (arm.knobs.get("qdisc")?)
             .split(' ')
@@ -53,7 +53,7 @@ impl Qdisc {
         })
     }
 
-    /// What cannot be run, in a sentence.
+    /// Check that it is a root qdisc, and that the arm has the place.
     pub(super) fn check(&self, arm: &Arm) -> Result<(), String> {
         if self.within == Within::Router && !arm.forward {
             return Err("qdisc_in = \"router\" needs forward = \"on\"".into());
@@ -61,7 +61,8 @@ impl Qdisc {
         let characters: usize = self.words.iter().map(|w| w.chars().count() + 1).sum();
         if characters > MAX_CHARACTERS || self.words.len() > MAX_WORDS {
             return Err(format!(
-                "qdisc has {} words, {characters} characters: at most {MAX_WORDS} and {MAX_CHARACTERS}",
+                "qdisc is too long ({} words, {characters} characters); expected at most \
+                 {MAX_WORDS} and {MAX_CHARACTERS}",
                 self.words.len(),
             ));
         }
@@ -72,8 +73,7 @@ impl Qdisc {
             .all(|c| c.is_ascii_graphic())
         {
             return Err(
-                "qdisc is to be of letters, digits and signs, with blanks between words: another \
-                 character is in it"
+                "invalid character in qdisc; expected printable ASCII with spaces between words"
                     .into(),
             );
         }
@@ -83,7 +83,7 @@ impl Qdisc {
             && kind
                 .chars()
                 .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-        // What `tc` takes before the name, and what is no egress.
+        // What `tc` takes before the name.
         let others = [
             "dev",
             "root",
@@ -95,31 +95,31 @@ impl Qdisc {
         ];
         if !is_name || others.contains(&kind) {
             return Err(format!(
-                "qdisc begins with `{}`: it takes what follows `tc qdisc replace dev DEVICE root`, \
-                 which begins with the name of a queueing discipline, as in \"netem delay 20us\"",
+                "invalid qdisc name `{}`; expected the arguments after `tc qdisc replace dev DEV \
+                 root`, like \"netem delay 20us\"",
                 kind.chars().take(40).collect::<String>()
             ));
         }
         if ["ingress", "clsact"].contains(&kind) {
             return Err(format!(
-                "`{kind}` is no queueing discipline for what is sent: it takes \"fq\", \"netem delay \
-                 20us\" and their like"
+                "qdisc `{kind}` is not supported on egress; expected like \"fq\" or \"netem delay \
+                 20us\""
             ));
         }
         Ok(())
     }
 
-    /// Its name, as the kernel has it.
+    /// Its name in the kernel.
     pub fn kind(&self) -> &str {
         self.words.first().map_or("", String::as_str)
     }
 
-    /// What `tc` is given.
+    /// The arguments of `tc`.
     pub fn words(&self) -> &[String] {
         &self.words
     }
 
-    /// The kernel's module that it needs; none where every kernel has it.
+    /// The kernel module that it needs; none if every kernel has it built in.
     pub fn module(&self) -> Option<String> {
         let kind = self.kind();
         (!EVERYWHERE.contains(&kind)).then(|| format!("sch_{kind}"))

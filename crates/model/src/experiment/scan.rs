@@ -1,17 +1,16 @@
-//! A scan: many settings, changed one at a time.
+//! A scan: many sysctls, changed one at a time.
 
 use serde::{Deserialize, Serialize};
 
-/// Which settings are changed. Each makes an arm of its own beside every arm that
-/// the experiment has.
+/// Which sysctls are changed. Each is an additional arm for every arm of the experiment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scan {
-    /// Settings below /proc/sys whose names begin with one of these.
+    /// Sysctls whose names begin with one of these.
     pub sysctl: Vec<String>,
-    /// But not with one of these.
+    /// Except those that begin with one of these.
     pub skip: Vec<String>,
-    /// No more settings than this. Default: all.
+    /// Maximum number of sysctls; by default all.
     pub limit: Option<usize>,
 }
 
@@ -20,7 +19,7 @@ impl Scan {
         if self.sysctl.is_empty() {
             return Err((
                 "sysctl",
-                "the scan names no settings: sysctl = [\"net.\"]".into(),
+                "scan has no sysctls; expected like sysctl = [\"net.\"]".into(),
             ));
         }
         for prefix in self.sysctl.iter().chain(&self.skip) {
@@ -30,7 +29,7 @@ impl Scan {
             if !sane || prefix.starts_with('.') || prefix.is_empty() {
                 return Err((
                     "sysctl",
-                    format!("`{prefix}` begins the name of no setting"),
+                    format!("invalid prefix `{prefix}`; expected like net.ipv4.tcp_"),
                 ));
             }
         }
@@ -38,11 +37,11 @@ impl Scan {
         if let Some(prefix) = self.sysctl.iter().find(|p| !p.starts_with("net.")) {
             return Err((
                 "sysctl",
-                format!("`{prefix}`: a scan is of settings below `net.`"),
+                format!("invalid prefix `{prefix}`; only sysctls below `net.` are supported"),
             ));
         }
         if self.limit == Some(0) {
-            return Err(("limit", "limit is 0: nothing would be tried".into()));
+            return Err(("limit", "invalid limit `0`; expected 1 or more".into()));
         }
         Ok(())
     }

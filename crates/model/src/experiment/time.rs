@@ -1,4 +1,4 @@
-//! Times and shares, as people write them.
+//! Durations and percentages, as people write them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A time: a number with a unit ("500ms", "10s", "2m"), or of seconds.
+/// A duration: a number with a unit ("500ms", "10s", "2m"); without one, seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub Duration);
 
-/// The shortest that anything is measured for, and the longest.
+/// The shortest and the longest duration that is accepted.
 const BOUNDS_S: std::ops::RangeInclusive<f64> = 0.01..=86_400.0;
 
 impl FromStr for Time {
@@ -33,7 +33,7 @@ impl FromStr for Time {
         let seconds = number.trim().parse::<f64>().map_err(|_| wrong())? * factor;
         match BOUNDS_S.contains(&seconds) {
             true => Ok(Time(Duration::from_secs_f64(seconds))),
-            false => Err(format!("{}: it takes from 10ms to 24h", wrong())),
+            false => Err(format!("invalid duration `{text}`; expected 10ms to 24h")),
         }
     }
 }
@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// A share of a whole: per cent ("5%"), or a number up to 1.
+/// A percentage ("5%"), or the same as a number up to 1 ("0.05").
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Share(pub f64);
 
@@ -73,7 +73,7 @@ impl FromStr for Share {
         let share = share.filter(|s| *s > 0.0 && *s <= 1.0).map(Share);
         share.ok_or_else(|| {
             let text: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
-            format!("invalid share `{text}`; expected like 5% or 0.05")
+            format!("invalid percentage `{text}`; expected like 5% or 0.05")
         })
     }
 }
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(time("2m"), Ok(Time(Duration::from_secs(120))));
         assert_eq!(time(&time("1.5s").unwrap().to_string()), time("1.5s"));
         for wrong in ["", "s", "10x", "-1", "0", "nan", "inf", "1e9h"] {
-            // What it takes: 10s, or from 10ms on.
+            // An example, or the bounds.
             assert!(time(wrong).unwrap_err().contains("10"), "{wrong}");
         }
         let share = |text: &str| text.parse::<Share>().map(|share| share.0);

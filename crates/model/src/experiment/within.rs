@@ -1,16 +1,16 @@
-//! Where in a topology something is done.
+//! Where in a topology rules and qdiscs are attached.
 
 use crate::class::words;
 
 words! {
-    /// In which namespaces rules are applied, or on whose egress a queueing discipline is.
-    Within, "namespace",
-    /// The sender's.
+    /// The hosts whose rules or egress qdisc are set.
+    Within, "place",
+    /// The sender.
     Tx = "tx",
-    /// The receiver's.
+    /// The receiver.
     Rx = "rx",
-    /// Both ends'.
+    /// Sender and receiver.
     Both = "both",
-    /// The router's.
+    /// The router.
     Router = "router",
 }

@@ -1,4 +1,4 @@
-//! What makes the packets, how often, and which of them are watched.
+//! What generates the packets, how often, and which of them are observed.
 
 use std::net::IpAddr;
 
@@ -8,10 +8,10 @@ use super::time::{Share, Time};
 use super::{Kind, Lab};
 use crate::class::{Family, Proto};
 
-/// What is wrong: the key that says so, and why.
+/// The key that is wrong, and a message.
 pub(super) type Wrong = (&'static str, String);
 
-/// What makes the packets of a block. What is not of its kind is refused.
+/// What generates the packets of a block. Keys that its kind does not support are errors.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Workload {
@@ -19,37 +19,37 @@ pub struct Workload {
     pub kind: Kind,
     /// Packets in a block.
     pub packets: Option<u32>,
-    /// Packets sent before the first block of an arm and not counted.
+    /// Warm-up packets before the first block of an arm, not measured.
     pub warmup_packets: Option<u32>,
     /// Packets a second, at most.
     pub rate: Option<u32>,
-    /// The words of a command.
+    /// The command and its arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// Files that it needs in a guest, as `--with` has them.
+    /// Files that it needs in a guest, as with `--with`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub with: Vec<String>,
-    /// A command for the other end.
+    /// A command to run on the other host.
     pub peer: Option<String>,
-    /// Connections of the guest's own before it.
+    /// Connections to open before it starts.
     pub connections: Option<u32>,
-    /// How long traffic is watched in all, or a command at most.
+    /// Total time that traffic is observed; maximum time of a command.
     pub duration: Option<Time>,
-    /// How long one window over it is.
+    /// Length of one window of it.
     pub window: Option<Time>,
 }
 
-/// Packets in a block, and before the first, where nothing is said.
+/// Default number of packets in a block, and of warm-up packets.
 pub const PACKETS: u32 = 200;
 
-/// Bounds that keep a mistyped file from asking for years.
+/// Limits, so that a typing error does not result in years of measuring.
 const MAX_PACKETS: u32 = 1_000_000;
 const MAX_RATE: u32 = 100_000_000;
 const MAX_BLOCKS: u32 = 10_000;
 const MAX_SEEDS: u32 = 1_000;
 
 impl Workload {
-    /// One of this kind, of which nothing is said.
+    /// A workload of this kind with all defaults.
     pub fn of(kind: Kind) -> Workload {
         Workload {
             kind,
@@ -57,12 +57,12 @@ impl Workload {
         }
     }
 
-    /// Packets in a block that is over by packets.
+    /// Packets in a block that ends after a number of packets.
     pub fn packets(&self) -> u32 {
         self.packets.unwrap_or(PACKETS)
     }
 
-    /// Packets before the first block of an arm.
+    /// Warm-up packets before the first block of an arm.
     pub fn warmup_packets(&self) -> u32 {
         self.warmup_packets.unwrap_or(PACKETS)
     }
@@ -76,8 +76,11 @@ impl Workload {
         };
         if !labs.contains(&lab) {
             let why = match kind {
-                Kind::Traffic => "traffic is what a machine has of its own: lab = \"host\"".into(),
-                _ => format!("the lab host sends no {kind}: use lab = \"netns\" or \"vm\""),
+                Kind::Traffic => "a workload of kind traffic needs lab = \"host\"".into(),
+                _ => format!(
+                    "a workload of kind {kind} is not supported by lab host; use lab = \"netns\" \
+                     or \"vm\""
+                ),
             };
             return Err(("kind", why));
         }
@@ -99,12 +102,14 @@ impl Workload {
                 let of: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
                 let of = of.join(" or ");
                 let instead = match (kind, key) {
-                    (Kind::Frames, "rate") => "; of frames it is a knob: [knobs] rate = \"250k\"",
-                    (Kind::Frames, "packets") => "; of frames a block is over by [blocks] time",
+                    (Kind::Frames, "rate") => "; for frames it is a knob: [knobs] rate = \"250k\"",
+                    (Kind::Frames, "packets") => {
+                        "; for frames set the time of a block: [blocks] time"
+                    }
                     _ => "",
                 };
                 let why = format!(
-                    "{key} is for a workload of kind {of}, and this one is of kind {kind}{instead}"
+                    "{key} is not supported by workloads of kind {kind}, only by kind {of}{instead}"
                 );
                 return Err((key, why));
             }
@@ -117,11 +122,12 @@ impl Workload {
         ];
         for (key, value, least, most) in bounds {
             if let Some(value) = value.filter(|n| !(least..=most).contains(n)) {
-                return Err((key, format!("{key} is {value}: {least} to {most}")));
+                let why = format!("invalid {key} `{value}`; expected {least} to {most}");
+                return Err((key, why));
             }
         }
         if kind == Kind::Command && self.command.is_empty() {
-            let why = "a workload of kind command needs command = [\"curl\", ...]";
+            let why = "a workload of kind command needs command, like [\"curl\", \"...\"]";
             return Err(("kind", why.into()));
         }
         if lab != Lab::Vm
@@ -134,7 +140,7 @@ impl Workload {
         {
             return Err((
                 key,
-                format!("{key} is for a command in a guest: lab = \"vm\""),
+                format!("{key} is not supported by lab {lab}; use lab = \"vm\""),
             ));
         }
         Ok(())
@@ -147,13 +153,13 @@ impl Workload {
 pub struct Blocks {
     /// Blocks of each arm.
     pub count: Option<u32>,
-    /// Random seeds under which every arm is run.
+    /// Number of random seeds; every arm runs with each.
     pub seeds: Option<u32>,
-    /// How long a block is, where it is over by time.
+    /// Length of a block that ends after a time.
     pub time: Option<Time>,
-    /// How long frames run before that.
+    /// Warm-up time before each block of frames, not measured.
     pub warmup: Option<Time>,
-    /// Whether the rate that loses nothing is searched.
+    /// Whether to search for the highest rate without loss.
     #[serde(skip_serializing_if = "is_false")]
     pub search: bool,
 }
@@ -163,7 +169,7 @@ fn is_false(on: &bool) -> bool {
 }
 
 impl Blocks {
-    /// Random seeds under which every arm is run.
+    /// Number of random seeds; every arm runs with each.
     pub fn seeds(&self) -> u32 {
         self.seeds.unwrap_or(1)
     }
@@ -174,7 +180,10 @@ impl Blocks {
             ("seeds", self.seeds, MAX_SEEDS),
         ] {
             if let Some(value) = value.filter(|n| !(1..=most).contains(n)) {
-                return Err((key, format!("{key} is {value}: 1 to {most}")));
+                return Err((
+                    key,
+                    format!("invalid {key} `{value}`; expected 1 to {most}"),
+                ));
             }
         }
         let kind = workload.kind;
@@ -184,27 +193,27 @@ impl Blocks {
             (
                 "time",
                 self.time.is_some() && !by_time,
-                format!("a block of kind {kind} is as long as the command or a window"),
+                format!("time is not supported by workloads of kind {kind}"),
             ),
             (
                 "time",
                 self.time.is_some() && workload.packets.is_some(),
-                "a block is over by time or by packets: leave out packets, or this".into(),
+                "time and packets can't be used together: a block ends by one of them".into(),
             ),
             (
                 "warmup",
                 self.warmup.is_some() && !frames,
-                "warmup is for a workload of kind frames; packets have warmup_packets".into(),
+                "warmup needs a workload of kind frames; for packets use warmup_packets".into(),
             ),
             (
                 "search",
                 self.search && !frames,
-                "search is for a workload of kind frames".into(),
+                "search needs a workload of kind frames".into(),
             ),
             (
                 "seeds",
                 self.seeds() > 1 && (lab != Lab::Vm || frames),
-                "seeds are of guests that packets run in: lab = \"vm\", and no frames".into(),
+                "seeds need lab = \"vm\" (guests), and are not supported by frames".into(),
             ),
         ] {
             if wrong {
@@ -215,22 +224,22 @@ impl Blocks {
     }
 }
 
-/// Which packets are watched.
+/// Which packets are observed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Filter {
-    /// Of these protocols; all if none is named.
+    /// Of these protocols; empty for all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub proto: Vec<Proto>,
-    /// Of this version of IP.
+    /// Of this address family.
     pub family: Option<Family>,
-    /// With this port at either end.
+    /// With this source or destination port.
     pub port: Option<u16>,
-    /// With this address at either end.
+    /// With this source or destination address.
     pub address: Option<IpAddr>,
     /// On this device.
     pub interface: Option<String>,
-    /// In this network namespace: a name, a process, or a path.
+    /// In this network namespace: a name, a PID, or a path.
     pub netns: Option<String>,
     /// Of this process.
     pub pid: Option<u32>,
@@ -242,15 +251,15 @@ pub struct Filter {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Functions {
-    /// Names, with `*` for any letters.
+    /// Names, or globs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
-    /// Those that take a packet, from the kernel's type information.
+    /// All functions with a packet as an argument, from BTF.
     #[serde(skip_serializing_if = "is_false")]
     pub discover: bool,
-    /// Those that a recording saw: its file.
+    /// All functions in a recording: its file.
     pub recorded: Option<String>,
-    /// At most so many.
+    /// Maximum number of functions.
     pub most: Option<u32>,
 }
 
@@ -281,25 +290,26 @@ const MAX_FUNCTIONS: u32 = 4_096;
 impl Functions {
     pub(super) fn check(&self) -> Result<(), Wrong> {
         match self.most {
-            Some(n) if !(1..=MAX_FUNCTIONS).contains(&n) => {
-                Err(("most", format!("most is {n}: 1 to {MAX_FUNCTIONS}")))
-            }
+            Some(n) if !(1..=MAX_FUNCTIONS).contains(&n) => Err((
+                "most",
+                format!("invalid most `{n}`; expected 1 to {MAX_FUNCTIONS}"),
+            )),
             _ => Ok(()),
         }
     }
 }
 
-/// Interfaces of the user's that frames run on. That these may be changed is said where
-/// the experiment is run, never in its file.
+/// Interfaces of this machine to send frames over. Changing their settings has to be allowed on
+/// the command line, never in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nics {
-    /// Frames come in here.
+    /// The interface that receives frames.
     pub nic: String,
-    /// They are sent from this one, which a cable joins to it.
+    /// The interface that sends them, connected to it by a cable.
     pub from: String,
-    /// They are sent on by this one.
+    /// The interface that forwards them.
     pub to: Option<String>,
-    /// They come out here, at the other end of its cable.
+    /// The interface that receives forwarded frames, at the other end of its cable.
     pub sink: Option<String>,
 }

@@ -50,7 +50,7 @@ pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
         }
         if block.returned > block.entered {
             return Err(format!(
-                "table block, row {row}: {} functions returned, and only {} were entered",
+                "table block, row {row}: {} functions returned, but only {} were entered",
                 block.returned, block.entered
             ));
         }

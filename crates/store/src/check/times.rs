@@ -13,7 +13,7 @@ pub(super) fn ids(recording: &Recording) -> Result<(), String> {
             return Ok(());
         }
         Err(format!(
-            "table {table}, row {row}: it names {what} {id}, which is not there"
+            "table {table}, row {row}: dangling reference to {what} {id}"
         ))
     };
     for (row, span) in recording.spans.iter().enumerate() {
@@ -47,12 +47,12 @@ fn distribution(times: &Times) -> Result<(), String> {
     // The longest is forgotten as a window opens, while a call may be under way.
     if times.min_ns > times.max_ns && times.max_ns > 0 {
         let (min, max) = (times.min_ns, times.max_ns);
-        return Err(format!("the shortest took {min} ns, and the longest {max}"));
+        return Err(format!("minimum {min} ns, maximum {max} ns"));
     }
     let (mut count, mut least, mut most) = (0, 0_u128, 0_u128);
     for (bucket, n) in &times.buckets {
         if usize::from(*bucket) >= BUCKETS {
-            return Err(format!("there is no bucket {bucket}"));
+            return Err(format!("no such bucket {bucket}"));
         }
         count += n;
         let (low, high) = bounds(*bucket);
@@ -66,10 +66,7 @@ fn distribution(times: &Times) -> Result<(), String> {
         most += u128::from(high) * u128::from(*n);
     }
     if count.abs_diff(times.count) > UNDER_WAY + times.count / UNDER_WAY_SHARE {
-        return Err(format!(
-            "there are {} of them, and {count} in its buckets",
-            times.count
-        ));
+        return Err(format!("count {}, but {count} in its buckets", times.count));
     }
     // Counted one after the other as well; and each may be as long as the longest.
     let slack = |sum: u128| sum / u128::from(UNDER_WAY_SHARE);
@@ -81,7 +78,7 @@ fn distribution(times: &Times) -> Result<(), String> {
     let total = u128::from(times.total_ns);
     if total + one + slack(least) < least || total > most + one + slack(most) {
         return Err(format!(
-            "they add up to {total} ns, and by its buckets to {least} to {most}"
+            "total {total} ns, but {least} to {most} by its buckets"
         ));
     }
     Ok(())

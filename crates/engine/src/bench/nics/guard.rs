@@ -23,12 +23,12 @@ pub(super) fn guarded(
 ) -> io::Result<Vec<(u32, String)>> {
     let mut found: Vec<(u32, String)> = Vec::new();
     for index in namespace.default_route_devices()? {
-        found.push((index, "the default route is by it".into()));
+        found.push((index, "it carries the default route".into()));
     }
     for (peer, _) in sessions {
         // Where there is no way to the peer, the session is not over this namespace.
         if let Ok(Some(index)) = namespace.device_to(*peer) {
-            found.push((index, format!("your session from {peer} is over it")));
+            found.push((index, format!("it carries your session from {peer}")));
         }
     }
     Ok(with_those_below(found, states))

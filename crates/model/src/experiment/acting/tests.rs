@@ -36,9 +36,9 @@ fn cannot(knobs: &str, load: Load, why: &str) {
 fn offloads() {
     use Load::{OneAtATime, Stream};
     let gro = "offload = { gro = \"on\" }";
-    cannot(gro, OneAtATime, "leaves nothing to merge");
+    cannot(gro, OneAtATime, "nothing to merge");
     cannot(gro, Stream, "UDP_GRO");
-    cannot(&format!("link = \"lo\"\n{gro}"), Stream, "without GRO");
+    cannot(&format!("link = \"lo\"\n{gro}"), Stream, "doesn't use GRO");
     cannot(&format!("proto = \"raw\"\n{gro}"), Stream, "ICMP");
     acts(&format!("proto = \"tcp\"\n{gro}"), Stream);
     cannot(&format!("proto = \"tcp\"\n{gro}"), OneAtATime, "merge");
@@ -61,7 +61,7 @@ fn offloads() {
                 "UDP_SEGMENT"
             },
         );
-        cannot(&tcp, OneAtATime, "10 bytes are one segment");
+        cannot(&tcp, OneAtATime, "10 bytes fit in one segment");
         acts(&tcp, Stream);
         acts(&format!("size_bytes = 1449\n{tcp}"), OneAtATime);
         cannot(
@@ -76,7 +76,7 @@ fn offloads() {
     cannot(
         "offload = { rx-checksum = \"off\" }",
         Stream,
-        "never on a wire",
+        "CHECKSUM_PARTIAL",
     );
     acts(
         "link = \"e1000\"\noffload = { rx-checksum = \"off\" }",
@@ -86,7 +86,7 @@ fn offloads() {
     let idle = idle_with(both, Stream);
     assert_eq!(idle.len(), 1, "{idle:?}");
     assert!(
-        idle["offload.rx-checksum"].contains("leaves it to UDP"),
+        idle["offload.rx-checksum"].contains("UDP and TCP do"),
         "{idle:?}"
     );
 }
@@ -97,7 +97,7 @@ fn mtus() {
     use Load::{OneAtATime, Stream};
     for mtu in [600, 9000] {
         cannot(&format!("mtu_bytes = {mtu}"), OneAtATime, "38 bytes");
-        cannot(&format!("mtu_bytes = {mtu}"), Stream, "never cut");
+        cannot(&format!("mtu_bytes = {mtu}"), Stream, "not fragmented");
         acts(&format!("mtu_bytes = {mtu}\nproto = \"tcp\""), Stream);
         acts(&format!("mtu_bytes = {mtu}\nsize_bytes = 1473"), OneAtATime);
     }
@@ -132,7 +132,7 @@ fn queueing_disciplines() {
     );
     acts("qdisc = \"fq maxrate 1mbit\"", OneAtATime);
     let at_rx = "qdisc = \"netem delay 20us\"\nqdisc_in = \"rx\"";
-    cannot(at_rx, OneAtATime, "sends nothing");
+    cannot(at_rx, OneAtATime, "sends no packets");
     acts(&format!("proto = \"tcp\"\n{at_rx}"), OneAtATime);
 }
 
@@ -166,8 +166,12 @@ fn rules() {
     acts(&never("forward", "router", router), one);
     cannot(&never("input", "router", router), one, "in the router");
     let text = |rules: &str| format!("nft = '''{rules}'''");
-    cannot(&text(""), one, "no chain of it is at a hook");
-    cannot(&text("table ip t { chain c { counter; } }"), one, "hook");
+    cannot(&text(""), one, "no base chain");
+    cannot(
+        &text("table ip t { chain c { counter; } }"),
+        one,
+        "base chain",
+    );
     acts(
         &text("table ip t { chain c { type filter hook output priority 0; } }"),
         one,
@@ -193,11 +197,11 @@ fn sysctls() {
     cannot(
         &set("net.ipv4.tcp_sack"),
         one,
-        "it is for TCP, and udp is sent",
+        "only for TCP, and udp is sent",
     );
-    cannot(&set("net.ipv4.tcp_retries2"), one, "it is for TCP");
+    cannot(&set("net.ipv4.tcp_retries2"), one, "only for TCP");
     acts(&tcp("net.ipv4.tcp_sack"), one);
-    cannot(&tcp("net.ipv4.tcp_retries2"), one, "no packet is lost");
+    cannot(&tcp("net.ipv4.tcp_retries2"), one, "no packets are lost");
     acts(&tcp("net.ipv4.tcp_retries2"), Load::Stream);
     acts(
         &format!(
@@ -206,11 +210,7 @@ fn sysctls() {
         ),
         one,
     );
-    cannot(
-        &tcp("net.core.somaxconn"),
-        one,
-        "before anything is measured",
-    );
+    cannot(&tcp("net.core.somaxconn"), one, "before the measurement");
     cannot(&set("net.core.netdev_max_backlog"), one, "no queue");
     // One packet is enough for these: a budget that it uses up, a timer that each send sets.
     acts(&set("net.core.netdev_budget"), one);
@@ -221,7 +221,7 @@ fn sysctls() {
         &format!("family = \"ipv6\"\n{}", set("net.ipv6.conf.all.forwarding")),
         one,
     );
-    cannot(&set("net.ipv4.ipfrag_time"), one, "fragments");
+    cannot(&set("net.ipv4.ipfrag_time"), one, "fragmented");
     acts(
         &format!("size_bytes = 4096\n{}", set("net.ipv4.ipfrag_time")),
         one,
@@ -249,7 +249,7 @@ fn evidence_beats_the_table() {
     assert!(of(rules, &["nft_do_chain"]).is_empty());
     assert_eq!(
         of(rules, &["ip_output"])["nft"],
-        "no packet came to a chain of it"
+        "no packet reached its chains"
     );
     // The flow's first packet met the chain, before anything was measured.
     let nat = "nft = '''table ip t { chain c { type nat hook postrouting priority 100; masquerade; } }'''";

@@ -1,6 +1,5 @@
-//! Every knob, declared once. What reads one from a file or a command line, merges it,
-//! makes arms of its levels and names them, writes it into a recording, and says what it
-//! is in help and reference, goes by what stands here.
+//! Every knob, declared once. Parsing of files and command lines, merging, arms and their names,
+//! recordings, help and reference all use these declarations.
 
 use super::super::{Kind, Lab};
 use super::Offload;
@@ -8,46 +7,46 @@ use super::level::Takes;
 use crate::bench::{
     Bench, DataPath, Fault, FrameKind, FrameSize, LOOKUPS_MOST, rate_of, rate_word,
 };
-use crate::class::{Family, Link, Proto};
+use crate::class::Family;
 use crate::experiment::within::Within;
 
 /// A knob.
 #[derive(Debug, Clone, Copy)]
 pub struct Knob {
-    /// What a file calls it, and a recording.
+    /// Its name in files and recordings.
     pub key: &'static str,
-    /// How the command line has it.
+    /// Its flag on the command line.
     pub flag: Flag,
-    /// What it takes.
+    /// The levels that it accepts.
     pub takes: Takes,
-    /// What it is where nothing is said.
+    /// Its default.
     pub default: Default,
-    /// In which labs it can be.
+    /// The labs that support it.
     pub labs: &'static [Lab],
-    /// With which workloads.
+    /// The workloads that support it.
     pub workloads: &'static [Kind],
-    /// How it stands in an arm's name.
+    /// How it is written in the name of an arm.
     pub said: Said,
-    /// How a recording has it.
+    /// How it is recorded.
     pub recorded: Recorded,
-    /// Where it stands among knobs that vary together: the least changes slowest.
+    /// Its order among knobs that vary together; the smallest changes slowest.
     pub turn: u8,
-    /// What it is, in a line.
+    /// Its description, in a line.
     pub help: &'static str,
 }
 
-/// How the command line has a knob.
+/// The flag of a knob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flag {
-    /// Not at all.
+    /// None.
     None,
-    /// Given, it is on.
+    /// A flag without value, for on.
     Switch(&'static str),
-    /// Levels with commas.
+    /// A comma-separated list of levels.
     List(&'static str),
-    /// Again for each level.
+    /// May be given several times, with a level each.
     Again(&'static str),
-    /// Again for each, with `KEY=LEVEL`.
+    /// May be given several times, with `KEY=LEVEL` each.
     Pairs(&'static str),
 }
 
@@ -63,40 +62,40 @@ impl Flag {
     }
 }
 
-/// What a knob is where nothing is said.
+/// The default of a knob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Default {
-    /// This level.
+    /// A level.
     Level(&'static str),
-    /// None of its own: in words what is then.
+    /// No level; a description of the default.
     Told(&'static str),
 }
 
-/// How a knob stands in an arm's name.
+/// How a knob is written in the name of an arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said {
-    /// Its level says itself.
+    /// `LEVEL`.
     Word,
     /// `NAME=LEVEL`.
     As(&'static str),
-    /// Of a table: `KEY=LEVEL`.
+    /// `KEY=LEVEL`, for a table.
     Below,
-    /// `NAME=LEVEL`, where nothing is `own` and of a path there is the last part.
+    /// `NAME=LEVEL`, with `own` for an empty level; of a path, the last component.
     OrOwn(&'static str),
-    /// As rules are called.
+    /// The title of the rules.
     Rules,
 }
 
-/// How a recording has a knob.
+/// How a knob is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recorded {
-    /// As a field of its arms.
+    /// As a field of the arm.
     Field,
-    /// Whatever it is set to.
+    /// Always.
     Always,
     /// If it is set.
     IfSet,
-    /// If that other one is.
+    /// If another knob is set.
     With(&'static str),
     /// If both are set.
     IfSetWith(&'static str),
@@ -111,7 +110,7 @@ const LINKS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command];
 const FRAMES: &[Kind] = &[Kind::Frames];
 const LINKS_AND_FRAMES: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command, Kind::Frames];
 
-/// What the others are made from: a switch of packets, with no flag.
+/// The base of all others: a switch for packets, without a flag.
 const SWITCH: Knob = Knob {
     key: "",
     flag: Flag::None,
@@ -125,7 +124,7 @@ const SWITCH: Knob = Knob {
     help: "",
 };
 
-/// And a switch of frames.
+/// The same for frames.
 const OF_FRAMES: Knob = Knob {
     labs: ALL,
     workloads: FRAMES,
@@ -137,6 +136,11 @@ const STRING: Takes = Takes::Text {
     parse: |text| Ok(text.to_string()),
 };
 
+/// The protocols of packets; a command has a workload of its own.
+const PROTOCOLS: &[&str] = &["raw", "udp", "tcp"];
+/// The types of links that are created; `any` is for traffic that is only observed.
+const LINK_TYPES: &[&str] = &["lo", "veth", "virtio-net", "e1000", "usb-net"];
+
 const fn within(what: &'static str) -> Takes {
     Takes::Word {
         what,
@@ -144,14 +148,14 @@ const fn within(what: &'static str) -> Takes {
     }
 }
 
-/// All of them, in the order in which they stand in an arm's name.
+/// All of them, in the order of the names of arms.
 pub const KNOBS: &[Knob] = &[
     Knob {
         key: "proto",
         flag: Flag::List("proto"),
         takes: Takes::Word {
             what: "protocol",
-            words: Proto::WORDS,
+            words: PROTOCOLS,
         },
         default: Default::Level("udp"),
         workloads: PACKETS,
@@ -165,7 +169,7 @@ pub const KNOBS: &[Knob] = &[
         key: "family",
         flag: Flag::List("family"),
         takes: Takes::Word {
-            what: "IP version",
+            what: "address family",
             words: Family::WORDS,
         },
         default: Default::Level("ipv4"),
@@ -181,7 +185,7 @@ pub const KNOBS: &[Knob] = &[
         flag: Flag::List("link"),
         takes: Takes::Word {
             what: "link",
-            words: Link::WORDS,
+            words: LINK_TYPES,
         },
         default: Default::Level("veth"),
         workloads: LINKS_AND_FRAMES,
@@ -385,7 +389,7 @@ pub const KNOBS: &[Knob] = &[
         key: "path",
         flag: Flag::List("path"),
         takes: Takes::Word {
-            what: "path",
+            what: "data path",
             words: DataPath::WORDS,
         },
         default: Default::Told("the first one that supports it"),

@@ -1,4 +1,4 @@
-//! Knobs as a file has them, read and written by their declarations.
+//! Knobs in experiment files, read and written by their declarations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::level::ReadLevel;
+use super::level::{ReadLevel, unknown_word};
 use super::{KNOBS, Key, Knobs, Level, Takes, Vary};
 
 /// The keys that a file may have, for serde to list.
@@ -103,8 +103,8 @@ impl<'de> Visitor<'de> for ReadTable {
         let mut levels = Levels::new();
         let mut seen = BTreeSet::new();
         while let Some(at) = map.next_key_seed(ReadKey {
+            what: "knob",
             words: keys(),
-            field: true,
         })? {
             let read = ReadKnob {
                 at,
@@ -119,11 +119,11 @@ impl<'de> Visitor<'de> for ReadTable {
     }
 }
 
-/// Reads a key that has to be one of these words, and gives its number.
+/// Reads a key that has to be one of these words, and gives its index.
 struct ReadKey {
+    /// What the words are: "knob".
+    what: &'static str,
     words: &'static [&'static str],
-    /// Whether they are called fields.
-    field: bool,
 }
 
 impl<'de> DeserializeSeed<'de> for ReadKey {
@@ -143,10 +143,7 @@ impl Visitor<'_> for ReadKey {
 
     fn visit_str<E: Error>(self, key: &str) -> Result<usize, E> {
         let found = self.words.iter().position(|word| *word == key);
-        found.ok_or_else(|| match self.field {
-            true => E::unknown_field(key, self.words),
-            false => E::unknown_variant(key, self.words),
-        })
+        found.ok_or_else(|| E::custom(unknown_word(self.what, key, self.words)))
     }
 }
 
@@ -175,7 +172,15 @@ impl<'de> Visitor<'de> for ReadKnob {
     type Value = Levels;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a table for `{}`", KNOBS[self.at].key)
+        let knob = &KNOBS[self.at];
+        match knob.takes {
+            Takes::Settings => write!(
+                f,
+                "a table, like {} = {{ \"net.core.rmem_max\" = \"1\" }}",
+                knob.key
+            ),
+            _ => write!(f, "a table, like {} = {{ gro = \"off\" }}", knob.key),
+        }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Levels, A::Error> {
@@ -183,12 +188,8 @@ impl<'de> Visitor<'de> for ReadKnob {
         let (at, takes, lists) = (self.at, KNOBS[self.at].takes, self.lists);
         loop {
             let below = match takes {
-                Takes::Switches { words, .. } => {
-                    let read = ReadKey {
-                        words,
-                        field: false,
-                    };
-                    let at = map.next_key_seed(read)?;
+                Takes::Switches { what, words } => {
+                    let at = map.next_key_seed(ReadKey { what, words })?;
                     at.map(|at| words[at].to_string())
                 }
                 _ => map.next_key::<String>()?,
@@ -200,6 +201,9 @@ impl<'de> Visitor<'de> for ReadKnob {
         Ok(all)
     }
 }
+
+/// The error about a knob in `[vary]` without levels.
+pub(in crate::experiment) const EMPTY_LIST: &str = "empty list; expected at least one level";
 
 /// Reads one level, or a list of them.
 struct ReadLevels {
@@ -222,7 +226,7 @@ impl<'de> Visitor<'de> for ReadLevels {
     type Value = Vec<Level>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of levels")
+        f.write_str("a list of levels, like [10, 1400] or [\"on\", \"off\"]")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Level>, A::Error> {
@@ -230,6 +234,9 @@ impl<'de> Visitor<'de> for ReadLevels {
         while let Some(level) = list.next_element_seed(ReadLevel(self.takes))? {
             levels.push(level);
         }
-        Ok(levels)
+        match levels.is_empty() {
+            true => Err(A::Error::custom(EMPTY_LIST)),
+            false => Ok(levels),
+        }
     }
 }

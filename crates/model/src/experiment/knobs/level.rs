@@ -1,5 +1,5 @@
-//! Levels of knobs: what each knob takes, read from a file or a word of the command line,
-//! and written as a recording has it.
+//! Levels of knobs: the values that each knob accepts, read from a file or the command line,
+//! and written as in a recording.
 
 use std::fmt;
 
@@ -7,6 +7,7 @@ use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer};
 
 use super::super::nft::{self, Nft};
+use crate::class::UnknownWord;
 
 /// A number of bytes: an integer, or a string with a unit ("64K", "1500B").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,27 +23,29 @@ impl std::str::FromStr for Bytes {
             "" | "B" => 1,
             "K" | "KiB" => 1 << 10,
             "M" | "MiB" => 1 << 20,
-            other => {
-                return Err(format!(
-                    "`{}` is no unit of bytes: it takes B, K (1,024) or M",
-                    cut(other, 20)
-                ));
-            }
+            _ => return Err(invalid_size(s)),
         };
         number
             .parse::<u32>()
             .ok()
             .and_then(|n| n.checked_mul(factor))
             .map(Bytes)
-            .ok_or_else(|| format!("`{}` is no number of bytes", cut(s, 40)))
+            .ok_or_else(|| invalid_size(s))
     }
+}
+
+fn invalid_size(text: &str) -> String {
+    format!(
+        "invalid size `{}`; expected bytes like 1400, 4K (1,024 bytes each) or 1M",
+        cut(text, 40)
+    )
 }
 
 fn cut(text: &str, characters: usize) -> String {
     text.chars().take(characters).collect()
 }
 
-/// What a knob takes.
+/// The values that a knob accepts.
 #[derive(Debug, Clone, Copy)]
 pub enum Takes {
     /// "on" or "off", in a file also a boolean.
@@ -56,44 +59,44 @@ pub enum Takes {
     },
     /// A whole number.
     Number {
-        /// The least.
+        /// The smallest.
         least: u32,
         /// The largest.
         most: u32,
     },
     /// A number of bytes.
     Bytes,
-    /// A text, or a number that stands for one.
+    /// A text; a number may be written without quotes.
     Text {
         /// What it is called in the reference: "string", "rate".
         what: &'static str,
-        /// As it is kept, or what is wrong with it.
+        /// Its normal form, or what is wrong with it.
         parse: fn(&str) -> Result<String, String>,
     },
-    /// Rules of nftables.
+    /// nftables rules.
     Rules,
-    /// A table of switches, by these words.
+    /// A table of switches with these names.
     Switches {
         /// What the words are: "offload".
         what: &'static str,
         /// All of them.
         words: &'static [&'static str],
     },
-    /// A table of settings, by their names.
+    /// A table of sysctls, by name.
     Settings,
 }
 
 /// What a knob is set to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Level {
-    /// As a recording has it.
+    /// As written in a recording.
     Text(String),
-    /// Rules of nftables, which are several keys of a recording.
+    /// nftables rules, several keys in a recording.
     Rules(Nft),
 }
 
 impl Level {
-    /// As a recording has it; none of rules.
+    /// As written in a recording; none for nftables rules.
     pub fn text(&self) -> Option<&str> {
         match self {
             Level::Text(text) => Some(text),
@@ -108,7 +111,7 @@ impl Takes {
         matches!(self, Takes::Switches { .. } | Takes::Settings)
     }
 
-    /// What it is called in the reference.
+    /// Its name in the reference.
     pub fn called(self) -> &'static str {
         match self {
             Takes::Switch => "switch",
@@ -121,29 +124,28 @@ impl Takes {
         }
     }
 
-    /// A level from a word of the command line.
+    /// Parse a level from the command line.
     ///
     /// # Errors
-    /// It is none: what it takes.
+    /// The text is not a level: what is expected.
     pub fn parse(self, text: &str) -> Result<Level, String> {
         let text = match self {
             Takes::Switch | Takes::Switches { .. } => match text {
                 "on" | "off" => text.to_string(),
-                other => return Err(format!("`{}`: it takes on or off", cut(other, 40))),
-            },
-            Takes::Word { what, words } => match words.contains(&text) {
-                true => text.to_string(),
-                false => {
+                other => {
                     return Err(format!(
-                        "`{}` is no {what}: it takes {}",
-                        cut(text, 80),
-                        words.join(", ")
+                        "invalid value `{}`; expected on or off",
+                        cut(other, 40)
                     ));
                 }
             },
+            Takes::Word { what, words } => match words.contains(&text) {
+                true => text.to_string(),
+                false => return Err(unknown_word(what, text, words)),
+            },
             Takes::Number { least, most } => match text.parse::<i64>() {
                 Ok(n) => number(n, least, most)?,
-                Err(_) => return Err(format!("`{}` is no whole number", cut(text, 40))),
+                Err(_) => return Err(invalid_number(&cut(text, 40), least, most)),
             },
             Takes::Bytes => text.parse::<Bytes>()?.0.to_string(),
             Takes::Text { parse, .. } => parse(text)?,
@@ -163,15 +165,15 @@ impl Takes {
             Takes::Number { least, most } => number(n, least, most)?,
             Takes::Bytes => match u32::try_from(n) {
                 Ok(n) => n.to_string(),
-                Err(_) => return Err(format!("{n} is no number of bytes")),
+                Err(_) => return Err(invalid_size(&n.to_string())),
             },
             Takes::Text { parse, .. } => parse(&n.to_string())?,
-            _ => return Err(format!("{n} is no {}", self.called())),
+            _ => return Err(format!("invalid {} `{n}`", self.called())),
         };
         Ok(Level::Text(text))
     }
 
-    /// Whether a number may stand for a level.
+    /// Whether a level may be written as a number.
     pub(super) fn has_numbers(self) -> bool {
         match self {
             Takes::Number { .. } | Takes::Bytes => true,
@@ -185,9 +187,25 @@ impl Takes {
 fn number(n: i64, least: u32, most: u32) -> Result<String, String> {
     match u32::try_from(n) {
         Ok(fits) if (least..=most).contains(&fits) => Ok(fits.to_string()),
-        _ if most == u32::MAX => Err(format!("{n}: it takes {least} or more")),
-        _ => Err(format!("{n}: it takes {least} to {most}")),
+        _ => Err(invalid_number(&n.to_string(), least, most)),
     }
+}
+
+fn invalid_number(got: &str, least: u32, most: u32) -> String {
+    match most {
+        u32::MAX => format!("invalid number `{got}`; expected {least} or more"),
+        _ => format!("invalid number `{got}`; expected {least} to {most}"),
+    }
+}
+
+/// The error about a word that is not one of `words`.
+pub(super) fn unknown_word(
+    what: &'static str,
+    got: &str,
+    words: &'static [&'static str],
+) -> String {
+    let (got, valid) = (cut(got, 80), words.to_vec());
+    UnknownWord { what, got, valid }.to_string()
 }
 
 /// Reads one level from a file.
@@ -215,7 +233,7 @@ impl serde::de::Visitor<'_> for ReadLevel {
             Takes::Bytes => "a number of bytes, like 1500 or \"64K\"",
             Takes::Text { what, .. } => return write!(f, "a {what}"),
             Takes::Rules => "rules",
-            Takes::Settings => "a string",
+            Takes::Settings => "a string, like \"1\"",
         })
     }
 
@@ -245,10 +263,10 @@ impl serde::de::Visitor<'_> for ReadLevel {
                 "on" | "off" => Ok(Level::Text(text.into())),
                 _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
             },
-            Takes::Word { words, .. } => match words.contains(&text) {
+            Takes::Word { what, words } => match words.contains(&text) {
                 true => Ok(Level::Text(text.into())),
-                // The nearest word is found in what serde says.
-                false => Err(E::unknown_variant(text, words)),
+                // The nearest word is found in this text.
+                false => Err(E::custom(unknown_word(what, text, words))),
             },
             Takes::Number { .. } => Err(E::invalid_type(Unexpected::Str(text), &self)),
             takes => takes.parse(text).map_err(E::custom),
