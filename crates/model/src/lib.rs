@@ -13,3 +13,4 @@ pub mod span;
 pub mod symbol;
 pub mod text;
 pub mod timing;
+pub mod tree;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::Hop;
-use crate::class::{Context, Direction, Family, Link, Proto};
+use crate::class::{Family, Link, Proto};
 use crate::loss::Loss;
 use crate::quantity::{Declared, Figure, Item, Of, Quantity, QuantityId, Scalar};
 use crate::span::{Call, Span, Stage};
@@ -19,12 +19,9 @@ use crate::timing::{Calibration, Mechanism, Step};
 
 mod part;
 
-/// Index into [`Recording::functions`].
-pub type FunctionId = u32;
-/// Index into [`Recording::nodes`].
-pub type NodeId = u32;
-/// Index into [`Recording::source_files`].
-pub type SourceFileId = u32;
+pub use crate::tree::{
+    Cost, Function, FunctionId, LineCost, Node, NodeId, SourceFileId, SourceLine,
+};
 
 /// One `.plumb` file in memory.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -457,63 +454,6 @@ impl Ledger {
     }
 }
 
-/// A line of a source file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct SourceLine {
-    /// Index into [`Recording::source_files`].
-    pub file: SourceFileId,
-    /// The line, from 1.
-    pub line: u32,
-}
-
-/// A function of the kernel, of one of its modules, or of a command's own code.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Function {
-    /// Its symbol.
-    pub name: String,
-    /// The module, or the ELF file of user code, that it is in; none for the kernel
-    /// itself.
-    pub module: Option<String>,
-    /// Its layer, if any rule names it.
-    pub layer: Option<String>,
-    /// Where it was.
-    pub address: u64,
-    /// Its size.
-    pub size_bytes: u64,
-    /// Where it is defined, if its file's debug information says so.
-    pub source: Option<SourceLine>,
-}
-
-/// A function in one calling context.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Node {
-    /// The caller's node; none where the context began.
-    pub parent: Option<NodeId>,
-    /// The function.
-    pub function: FunctionId,
-    /// Whether it was jumped to, not called.
-    pub tail: bool,
-}
-
-/// What one node cost in one block, direction and context.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cost {
-    /// Index into [`Recording::blocks`].
-    pub block: u32,
-    /// Of what.
-    pub quantity: QuantityId,
-    /// What was done with the packet.
-    pub direction: Direction,
-    /// Whose time it was.
-    pub context: Context,
-    /// The node.
-    pub node: NodeId,
-    /// Times entered; of samples, how many there are.
-    pub calls: u64,
-    /// What the function itself cost, in the quantity's unit.
-    pub own: u64,
-}
-
 /// By what a function was timed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
@@ -523,20 +463,4 @@ pub struct Attachment {
     pub mechanism: Mechanism,
     /// Its arguments.
     pub arguments: u8,
-}
-
-/// What one line cost in one block: its own instructions in one function.
-///
-/// What was inlined keeps its own line, which may be of another file than the
-/// function's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LineCost {
-    /// Index into [`Recording::blocks`].
-    pub block: u32,
-    /// The function whose code it is.
-    pub function: FunctionId,
-    /// The line.
-    pub source: SourceLine,
-    /// Instructions executed.
-    pub insns: u64,
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::class::{Context, Direction, words};
-use crate::recording::NodeId;
+use crate::tree::NodeId;
 
 /// Sub-buckets of an octave, as a power of two.
 pub const SUB_BITS: u32 = 4;

@@ -9,7 +9,6 @@ use netplumb_model::recording::Recording;
 
 use crate::footer::Note;
 use crate::number::printable;
-use crate::seeds::is_repeat;
 
 /// Reasons are cut to this.
 const WHY_LIMIT: usize = 160;
@@ -39,7 +38,7 @@ pub(crate) fn footer(recording: &Recording) -> Vec<Note> {
     let shown: Vec<usize> = arms
         .filter(|arm| {
             let arm = &recording.arms[*arm];
-            arm.scanned().is_none() && !is_repeat(arm)
+            arm.scanned().is_none() && arm.repeats().is_none()
         })
         .collect();
     let mut found: BTreeMap<Idle, Vec<usize>> = BTreeMap::new();

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use netplumb_model::class::{Class, Context, Direction, Proto};
 use netplumb_model::quantity::{Calls, Quantity, QuantityId, Repeats};
 use netplumb_model::recording::{Arm, Cost, FunctionId, NodeId, Recording};
+use netplumb_model::symbol::base_name;
 use netplumb_model::timing::INSTRUCTIONS;
 use netplumb_stats::welch::Mean;
 
@@ -404,4 +405,15 @@ pub fn unit(recording: &Recording) -> String {
 /// What happened in the windows of an arm that was no packet's work, by context.
 pub fn other_work(recording: &Recording, arm: usize) -> BTreeMap<Context, u64> {
     class(recording, arm, Direction::Other).contexts
+}
+
+/// Own instructions by name, without what compilers add to the names of clones.
+pub(crate) fn functions<'v>(view: &'v ClassView<'_>) -> BTreeMap<&'v str, u64> {
+    let mut functions = BTreeMap::new();
+    for function in &view.functions {
+        *functions
+            .entry(base_name(view.name(function.function)))
+            .or_default() += function.self_insns;
+    }
+    functions
 }

@@ -5,7 +5,7 @@ mod fit;
 mod samples;
 mod varying;
 
-pub(crate) use across::{changes, drawn, functions, steady};
+pub(crate) use across::{changes, drawn, steady};
 pub(crate) use samples::{CPU_USE, HANDLED, Samples, What};
 
 use netplumb_model::class::Class;

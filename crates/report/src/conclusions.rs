@@ -9,7 +9,6 @@ use crate::analysis::ClassView;
 use crate::claims::{self, Judged};
 use crate::number::printable;
 use crate::scan::{self, Scan};
-use crate::seeds::is_repeat;
 use crate::text::{continued, prose, wrapped};
 
 /// Longer than any sentence worth reading.
@@ -126,7 +125,7 @@ pub(crate) fn markdown(experiment: Option<&Experiment>, judged: &[Judged], out: 
 pub fn knobs(recording: &Recording, columns: usize) -> String {
     let mut out = String::new();
     let arms = (0..).zip(&recording.arms);
-    for (number, arm) in arms.filter(|(_, arm)| !is_repeat(arm)) {
+    for (number, arm) in arms.filter(|(_, arm)| arm.repeats().is_none()) {
         let notes = recording.notes.get(&number);
         let told: Vec<String> = notes
             .iter()

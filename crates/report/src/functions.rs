@@ -13,7 +13,7 @@ use crate::lines::of_class;
 use crate::number::{counted, percent};
 use crate::page::{PageColumn, PageRow};
 use crate::table::{Column, Room, Table, Value};
-use crate::terminal::View;
+use crate::view::View;
 
 /// Letters of modules and layers, which are a word.
 const WORD_LETTERS: usize = 16;

@@ -37,6 +37,7 @@ mod text;
 pub mod times;
 pub mod tree;
 pub mod trust;
+pub mod view;
 
 pub use number::{is_active, printable, printable_lines};
 

@@ -9,8 +9,8 @@ use netplumb_model::recording::{Recording, env};
 use crate::analysis::{ClassView, quantity};
 use crate::summary::{cost, label, summary_table};
 use crate::table::{Column, Table, Value};
-use crate::terminal::View;
 use crate::text::{code, prose};
+use crate::view::View;
 use crate::{claims, conclusions};
 use crate::{footer, trust};
 

@@ -81,6 +81,15 @@ pub fn printable(text: &str, limit: usize) -> String {
     out
 }
 
+/// A rate, in the unit that leaves it one to three digits before the point.
+pub(crate) fn rate(pps: f64) -> String {
+    match pps {
+        p if p >= 1e6 => format!("{:.2} M", p / 1e6),
+        p if p >= 1e3 => format!("{:.1} k", p / 1e3),
+        p => format!("{p:.0}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

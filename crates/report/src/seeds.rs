@@ -5,18 +5,13 @@ use std::collections::BTreeMap;
 use netplumb_model::recording::{Arm, Recording, env};
 
 use crate::analysis::ClassView;
-use crate::claims::functions;
+use crate::analysis::functions;
 use crate::number::printable;
 use crate::table::{Column, Room, Table, Value};
 use crate::text::continued;
 
 /// Functions named for each class.
 const TOP: usize = 6;
-
-/// Whether an arm repeats another under another seed.
-pub fn is_repeat(arm: &Arm) -> bool {
-    arm.repeats().is_some()
-}
 
 /// The name of an arm, or of the one that it repeats.
 pub(crate) fn name(arm: &Arm) -> &str {
@@ -27,7 +22,7 @@ pub(crate) fn name(arm: &Arm) -> &str {
 /// where a single seed may be a lucky one. Without repeats, all as they are.
 pub fn typical<'r>(classes: &[ClassView<'r>]) -> Vec<ClassView<'r>> {
     // Hundreds of arms of a scan have nothing to be chosen from.
-    if !classes.iter().any(|view| is_repeat(view.arm())) {
+    if !classes.iter().any(|view| view.arm().repeats().is_some()) {
         return classes.to_vec();
     }
     let cost = |view: &ClassView<'_>| view.total as f64 / view.packets.max(1) as f64;
@@ -70,7 +65,7 @@ impl Spread {
 /// The spreads of all classes that were repeated.
 pub fn spreads(classes: &[ClassView<'_>]) -> Vec<Spread> {
     let mut spreads = Vec::new();
-    for first in classes.iter().filter(|view| !is_repeat(view.arm())) {
+    for first in classes.iter().filter(|view| view.arm().repeats().is_none()) {
         let mut views = vec![first];
         views.extend(classes.iter().filter(|view| {
             view.class == first.class && view.arm().repeats() == Some(&first.arm().name)

@@ -1,6 +1,7 @@
 //! What classes are called, and a line for each: the whole at a glance.
 
-use netplumb_model::class::Proto;
+use netplumb_model::class::{Link, Proto};
+use netplumb_model::recording::Arm;
 
 use crate::analysis::ClassView;
 use crate::number::{percent, printable};
@@ -156,4 +157,48 @@ pub(crate) fn summary_table<'r>(
         .markdown_rank(6)
     }));
     Table::new(all, classes)
+}
+
+/// What an arm sends, over what.
+pub(crate) fn arm_heading(arm: &Arm) -> String {
+    if arm.proto == Proto::Command {
+        return command_heading(arm);
+    }
+    format!("{}: {}\n", printable(&arm.name, 80), sent(arm))
+}
+
+/// What an arm sends, over what.
+pub(crate) fn sent(arm: &Arm) -> String {
+    let mut text = match (arm.proto, arm.link) {
+        (Proto::Command, _) => format!("{} over {}, {}", arm.name, arm.family, arm.link),
+        // What other programs send, nobody made of one size.
+        (_, Link::Any) => format!(
+            "{} over {}, as other programs sent it",
+            arm.proto, arm.family
+        ),
+        _ => format!(
+            "{} over {}, {}, {} bytes",
+            arm.proto, arm.family, arm.link, arm.size_bytes
+        ),
+    };
+    if arm.forward {
+        text.push_str(", through a router");
+    }
+    text
+}
+
+fn command_heading(arm: &Arm) -> String {
+    let peer = arm.knobs.get("peer");
+    format!(
+        "{}: {} over {}{}{}\n",
+        printable(&arm.name, 200),
+        arm.link,
+        arm.family,
+        if arm.forward {
+            ", through a router"
+        } else {
+            ""
+        },
+        peer.map_or_else(String::new, |p| format!("; peer: {}", printable(p, 200)))
+    )
 }

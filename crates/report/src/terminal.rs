@@ -1,40 +1,18 @@
 //! Tables for a terminal.
 
-use netplumb_model::class::{Link, Proto};
-use netplumb_model::recording::{Arm, Recording, THREAD_MODULE};
+use netplumb_model::class::Proto;
+use netplumb_model::recording::{Recording, THREAD_MODULE};
 
 use crate::analysis::{ClassView, FunctionView, NO_LAYER};
 use crate::figures::first_of;
 use crate::number::{percent, printable};
+use crate::summary::arm_heading;
 use crate::summary::{label, several_arms, split, summary};
 use crate::table::{Column, Room, Table, Value};
 use crate::text::continued;
 use crate::times::ns_range;
+use crate::view::View;
 use crate::{footer, functions, layers, trust};
-
-/// What to show.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct View {
-    /// One layer only.
-    pub layer: Option<String>,
-    /// Functions in a table; 0 for all.
-    pub top: usize,
-    /// The call graph too.
-    pub tree: bool,
-    /// Width of the terminal, columns.
-    pub columns: usize,
-}
-
-impl Default for View {
-    fn default() -> Self {
-        View {
-            layer: None,
-            top: 12,
-            tree: false,
-            columns: 100,
-        }
-    }
-}
 
 /// Names are cut to what the columns beside them leave, and to this.
 const NAME_LIMIT: usize = 60;
@@ -73,50 +51,6 @@ fn heading(recording: &Recording, classes: &[ClassView<'_>]) -> String {
         out.push_str(&arm_heading(&recording.arms[arm]));
     }
     out
-}
-
-/// What an arm sends, over what.
-pub(crate) fn arm_heading(arm: &Arm) -> String {
-    if arm.proto == Proto::Command {
-        return command_heading(arm);
-    }
-    format!("{}: {}\n", printable(&arm.name, 80), sent(arm))
-}
-
-/// What an arm sends, over what.
-pub(crate) fn sent(arm: &Arm) -> String {
-    let mut text = match (arm.proto, arm.link) {
-        (Proto::Command, _) => format!("{} over {}, {}", arm.name, arm.family, arm.link),
-        // What other programs send, nobody made of one size.
-        (_, Link::Any) => format!(
-            "{} over {}, as other programs sent it",
-            arm.proto, arm.family
-        ),
-        _ => format!(
-            "{} over {}, {}, {} bytes",
-            arm.proto, arm.family, arm.link, arm.size_bytes
-        ),
-    };
-    if arm.forward {
-        text.push_str(", through a router");
-    }
-    text
-}
-
-fn command_heading(arm: &Arm) -> String {
-    let peer = arm.knobs.get("peer");
-    format!(
-        "{}: {} over {}{}{}\n",
-        printable(&arm.name, 200),
-        arm.link,
-        arm.family,
-        if arm.forward {
-            ", through a router"
-        } else {
-            ""
-        },
-        peer.map_or_else(String::new, |p| format!("; peer: {}", printable(p, 200)))
-    )
 }
 
 /// What each thread of a command cost, with all that it called.

@@ -12,8 +12,9 @@ use netplumb_model::recording::Recording;
 use netplumb_testkit::golden;
 
 use crate::analysis::{ClassView, class, classes};
-use crate::terminal::{self, View};
+use crate::terminal;
 use crate::text::wrapped;
+use crate::view::View;
 use crate::{claims, figures, functions, json, tree, trust};
 use recording::{EXPERIMENT, LONG_LETTERS, small};
 

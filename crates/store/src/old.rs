@@ -20,8 +20,7 @@ use netplumb_model::timing::{
 };
 use rusqlite::Connection;
 
-use crate::read::of;
-use crate::row::{Wrong, count, each, finite, get, known, name, numbered, rows, word};
+use crate::row::{Wrong, count, each, finite, get, known, name, numbered, of, rows, word};
 use crate::span::times;
 
 /// The schema of version 3, but for what [`TIMED`] adds.

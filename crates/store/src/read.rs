@@ -13,7 +13,9 @@ use netplumb_model::recording::{
 use rusqlite::Connection;
 
 use crate::error::{damaged, reading};
-use crate::row::{Wrong, count, each, get, known, name, name_if_any, numbered, rows, text, word};
+use crate::row::{
+    Wrong, count, each, get, known, name, name_if_any, numbered, of, rows, text, word,
+};
 use crate::{StoreError, VERSION, check, old, open, span};
 
 /// Read a recording.
@@ -356,11 +358,3 @@ pub(crate) const FACT: &str = "fact";
 pub(crate) const INERT: &str = "inert";
 pub(crate) const DIAGNOSIS: &str = "diagnosis";
 pub(crate) const IRREGULAR: &str = "irregular";
-
-/// What a row is about, by its number.
-pub(crate) fn of<'a, T>(all: &'a mut [T], id: i64, what: &str) -> Result<&'a mut T, Wrong> {
-    usize::try_from(id)
-        .ok()
-        .and_then(|id| all.get_mut(id))
-        .ok_or_else(|| Wrong::Found(format!("dangling reference to {what} {id}")))
-}

@@ -186,3 +186,11 @@ fn bounded(row: &Row<'_>, column: usize, most: usize) -> Result<String, Wrong> {
     }
     Ok(text.to_string())
 }
+
+/// What a row is about, by its number.
+pub(crate) fn of<'a, T>(all: &'a mut [T], id: i64, what: &str) -> Result<&'a mut T, Wrong> {
+    usize::try_from(id)
+        .ok()
+        .and_then(|id| all.get_mut(id))
+        .ok_or_else(|| Wrong::Found(format!("dangling reference to {what} {id}")))
+}

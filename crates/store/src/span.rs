@@ -5,8 +5,7 @@ use netplumb_model::span::{Buckets, Call, Span, SpanOf, Stage, Times};
 use netplumb_model::timing::{Calibration, Step};
 use rusqlite::{Connection, Row, Transaction, params};
 
-use crate::read::of;
-use crate::row::{Wrong, count, each, finite, get, known, name, numbered, rows, word};
+use crate::row::{Wrong, count, each, finite, get, known, name, numbered, of, rows, word};
 
 /// How much of each list is in the file.
 #[derive(Debug, Default, Clone, Copy)]

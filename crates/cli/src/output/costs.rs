@@ -6,7 +6,7 @@ use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_report::analysis::{ClassView, classes};
-use netplumb_report::terminal::View;
+use netplumb_report::view::View;
 use netplumb_report::{
     claims, conclusions, diff, figures, footer, functions, json, lines, printable, scan, seeds,
     summary, terminal, tree, trust,

@@ -6,8 +6,8 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
 use netplumb_report::analysis::ClassView;
 use netplumb_report::shape::{Shape, shape};
-use netplumb_report::terminal::View;
 use netplumb_report::times::{self, TimedClass};
+use netplumb_report::view::View;
 use netplumb_report::{callgrind, folded, markdown, pprof, speedscope, svg};
 
 use crate::args::formats::{Format, FormatArgs};

@@ -7,8 +7,8 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_report::diff;
 use netplumb_report::figures::sweeps;
-use netplumb_report::terminal::View;
 use netplumb_report::times::{TimedClass, as_costs, classes, csv, json, terminal};
+use netplumb_report::view::View;
 use netplumb_report::{analysis, claims, conclusions, printable, tree};
 
 use super::focus::around;

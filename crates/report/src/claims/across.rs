@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 use netplumb_model::class::{Class, Context, Softirq};
 use netplumb_model::experiment::{Claim, Relation};
 use netplumb_model::recording::Arm;
-use netplumb_model::symbol::base_name;
 
 use super::fit::line;
 use super::{Outcome, Verdict, find, holds, list, missing};
 use crate::acting;
-use crate::analysis::ClassView;
+use crate::analysis::{ClassView, functions};
 use crate::number::{counted, per_packet, printable, thousands};
 use crate::seeds;
 use lines::{linear, points};
@@ -68,17 +67,6 @@ pub(crate) fn steady(view: &ClassView<'_>) -> u64 {
         .iter()
         .filter_map(|context| view.contexts.get(context))
         .sum()
-}
-
-/// Own instructions by name, without what compilers add to the names of clones.
-pub(crate) fn functions<'v>(view: &'v ClassView<'_>) -> BTreeMap<&'v str, u64> {
-    let mut functions = BTreeMap::new();
-    for function in &view.functions {
-        *functions
-            .entry(base_name(view.name(function.function)))
-            .or_default() += function.self_insns;
-    }
-    functions
 }
 
 pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {

@@ -12,7 +12,7 @@ use netplumb_model::symbol::base_name;
 use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::number::printable;
-use crate::rates::terminal::rate;
+use crate::number::rate;
 use crate::rates::{RATES, explain};
 use crate::seeds;
 use crate::shape::{Shape, shape};
@@ -100,7 +100,7 @@ impl<'r> Samples<'r> {
         let arms = self.recording.arms.iter().enumerate();
         arms.filter(|(_, arm)| {
             let bare = arm.knobs.get("probes").is_some_and(|on| on == "off");
-            !bare && !seeds::is_repeat(arm) && !self.only_explains(arm)
+            !bare && arm.repeats().is_none() && !self.only_explains(arm)
         })
     }
 

@@ -9,9 +9,9 @@ use super::functions::Joint;
 use super::sentence::{figure, percent, quantile, ratio_percent, signed, subject};
 use super::{Change, ClassDiff, Delta, Diff, Judge, Judged, QUANTILES, Row, mixed};
 use crate::interval;
-use crate::rates::terminal::rate;
+use crate::number::rate;
 use crate::table::{Column, Room, Table, Value};
-use crate::terminal::View;
+use crate::view::View;
 
 /// From here on there is room for every column of exact costs...
 const WIDE: usize = 80;

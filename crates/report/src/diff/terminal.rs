@@ -6,8 +6,8 @@ use super::{ClassDiff, Counted, Diff, Judged, Verdict, mixed, table};
 use crate::footer::{self, Note};
 use crate::number::{plural, printable};
 use crate::table::Room;
-use crate::terminal::View;
 use crate::text::continued;
+use crate::view::View;
 
 /// Notes of one kind, unless all are asked for.
 const MANY_NOTES: usize = 4;

@@ -7,7 +7,7 @@ use netplumb_stats::welch::Mean;
 
 use crate::claims::{CPU_USE, HANDLED, Samples, What};
 use crate::number::printable;
-use crate::rates::terminal::rate;
+use crate::number::rate;
 use crate::rates::{ArmRates, arms};
 use crate::shape::{Shape, shape};
 use crate::table::{Column, Room, Table, Value};

@@ -17,7 +17,8 @@ use crate::number::{counted, percent, printable};
 use crate::page::{Fact, Page, PageClass, PageFunction, PagePublished, PageTree, SCHEMA};
 use crate::per::Per;
 use crate::summary::label;
-use crate::terminal::{bottleneck, sent};
+use crate::summary::sent;
+use crate::terminal::bottleneck;
 use crate::trust::footer;
 
 /// A symbol of more than this is no name of a function.

@@ -4,7 +4,7 @@
 use netplumb_model::bench::CpuUse;
 
 use super::ArmRates;
-use super::terminal::rate;
+use crate::number::rate;
 use crate::table::{Column, Value};
 
 /// A row.

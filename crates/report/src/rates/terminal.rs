@@ -21,15 +21,6 @@ const NAME_LIMIT: usize = 44;
 /// Of arms that are told of together, so many are named.
 const NAMED: usize = 4;
 
-/// A rate, in the unit that leaves it one to three digits before the point.
-pub(crate) fn rate(pps: f64) -> String {
-    match pps {
-        p if p >= 1e6 => format!("{:.2} M", p / 1e6),
-        p if p >= 1e3 => format!("{:.1} k", p / 1e3),
-        p => format!("{p:.0}"),
-    }
-}
-
 /// A bench: a table of its arms, those with losses first, and how they came about. Details
 /// are of arms that lost packets or are invalid; of every arm, and without end, if `all` is
 /// asked for.

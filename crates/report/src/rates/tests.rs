@@ -15,7 +15,7 @@ use crate::shape::{Shape, shape};
 use super::{arms, csv, json, terminal};
 use crate::diff::arms::{ArmPair, Pairs};
 use crate::diff::{self, Sides};
-use crate::terminal::View;
+use crate::view::View;
 
 /// A block of an arm in which so many packets came through in half a second.
 pub(crate) fn block(packets: u64, lost: u64, limit_pps: Option<f64>) -> Measured {

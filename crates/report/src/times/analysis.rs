@@ -16,6 +16,7 @@ use netplumb_model::timing::{FOLLOWED, Mechanism};
 use netplumb_stats::histogram;
 
 use crate::analysis::{NO_LAYER, has_ancestor};
+use crate::number::printable;
 pub use crate::per::Per;
 use crate::per::offered;
 
@@ -221,6 +222,24 @@ impl TimedClass<'_> {
 
     fn total(&self) -> Option<&Stage> {
         self.stages.iter().find(|s| s.kind == StageKind::Total)
+    }
+
+    /// What the whole way takes: by its total or, if there is none, what its stages come to.
+    pub(crate) fn whole_ns(&self) -> f64 {
+        match self.closure() {
+            Some((total, _)) => total,
+            None => self.stages.iter().map(Stage::mean_ns).sum(),
+        }
+    }
+
+    /// The class, after the arm where that says more than the protocol.
+    pub(crate) fn label(&self) -> String {
+        let arm = self.arm();
+        if arm.name == arm.proto.as_str() {
+            self.class.to_string()
+        } else {
+            format!("{}, {}", printable(&arm.name, 60), self.class)
+        }
     }
 
     /// The way's total, and what its parts come to; none without a total.

@@ -4,11 +4,11 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 
 use super::analysis::TimedClass;
-use super::terminal::{bottleneck, label, shown};
+use super::terminal::{bottleneck, shown};
 use super::{table, trust};
 use crate::footer;
-use crate::terminal::View;
 use crate::text::prose;
+use crate::view::View;
 use crate::{claims, conclusions};
 
 /// The report: a section for each class, and what to think of it.
@@ -20,7 +20,7 @@ pub fn render(
 ) -> String {
     let mut out = String::from("# What a packet's way takes\n\n");
     for class in shown(classes) {
-        out.push_str(&format!("## {}\n\n", prose(&label(class), 200)));
+        out.push_str(&format!("## {}\n\n", prose(&class.label(), 200)));
         stages(class, &mut out);
         functions(class, view, &mut out);
     }

@@ -77,6 +77,14 @@ pub(crate) fn rounded(value: f64) -> String {
     }
 }
 
+/// A share of a whole.
+pub(crate) fn share(part: f64, whole: f64) -> String {
+    match whole > 0.0 {
+        true => format!("{:.1}%", part * 100.0 / whole),
+        false => "-".into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,8 @@ use netplumb_model::span::{StageKind, Times};
 use netplumb_model::timing::{DROPPED, SEEN};
 
 use super::analysis::{PERCENTILES, Per, Stage, TimedClass, TimedFunction, percentile};
-use super::terminal::{bottleneck, label, share, shown, whole_ns};
+use super::number::share;
+use super::terminal::{bottleneck, shown};
 use super::trust::{SHED, footer};
 use super::{as_costs, ns, table};
 use crate::analysis;
@@ -22,7 +23,7 @@ use crate::page::{
     PageTimedFunction, PageTimes,
 };
 use crate::scalars::by_label;
-use crate::terminal::sent;
+use crate::summary::sent;
 
 const NAME_LETTERS: usize = 500;
 const TEXT_LETTERS: usize = 400;
@@ -135,12 +136,12 @@ fn sentence(class: &TimedClass<'_>) -> String {
     if !class.functions.is_empty() {
         said.push(bottleneck(class, None));
     }
-    format!("{}: {}", label(class), said.join(" "))
+    format!("{}: {}", class.label(), said.join(" "))
 }
 
 /// "a packet's way takes 20.7us: 2,102 of work, 18.5us of waiting; most in qdisc".
 fn way(class: &TimedClass<'_>) -> String {
-    let whole = whole_ns(class);
+    let whole = class.whole_ns();
     let of = |kind: StageKind| -> f64 {
         let stages = class.parts().filter(|s| s.kind == kind);
         stages.map(Stage::mean_ns).sum()

@@ -3,13 +3,13 @@
 use netplumb_model::span::{StageKind, Times};
 
 use super::analysis::{PERCENTILES, Stage, TimedClass, TimedFunction, percentile};
-use super::terminal::{too_small, whole_ns};
-use super::{ns, terminal};
+use super::ns;
+use super::number::share;
 use crate::analysis::NO_LAYER;
-use crate::number::counted;
+use crate::number::{counted, printable};
 use crate::page::{PageCell, PageColumn};
 use crate::table::{Column, Room, Shade, Table, Value};
-use crate::terminal::View;
+use crate::view::View;
 
 /// Room for everything.
 const WIDE: usize = 130;
@@ -414,7 +414,7 @@ fn rows_of_stages<'a>(class: &'a TimedClass<'a>) -> impl Iterator<Item = Row<'a>
     class.stages.iter().map(move |stage| Row {
         class,
         of: Of::Stage(stage),
-        whole: whole_ns(class),
+        whole: class.whole_ns(),
     })
 }
 
@@ -466,7 +466,7 @@ fn first<'a>(class: &'a TimedClass<'a>, view: &'a View) -> First<'a> {
     First {
         table: Table::new(functions(), ranked),
         rest: (!rest.is_empty()).then(|| {
-            let cost = format!("{} ({})", ns(sum), terminal::share(sum, whole));
+            let cost = format!("{} ({})", ns(sum), share(sum, whole));
             (counted(rest.len(), "more function"), cost)
         }),
         small: (!small.is_empty()).then(|| too_small(class, &small)),
@@ -529,4 +529,25 @@ pub(super) fn page(class: &TimedClass<'_>) -> (Vec<PageColumn>, Vec<Vec<PageCell
 pub(super) fn stages_page(class: &TimedClass<'_>) -> (Vec<PageColumn>, Vec<Vec<PageCell>>) {
     let table = Table::new(stages(), rows_of_stages(class));
     (table.page_columns(), table.page_rows())
+}
+
+/// Functions named that are too small to rank.
+const SMALL_NAMES: usize = 6;
+
+/// One line for the functions whose own time is within the correction's error.
+fn too_small(class: &TimedClass<'_>, small: &[&TimedFunction]) -> String {
+    let mut names: Vec<String> = small
+        .iter()
+        .take(SMALL_NAMES)
+        .map(|f| printable(class.name(f.function), 40))
+        .collect();
+    if small.len() > SMALL_NAMES {
+        names.push(format!("{} more", small.len() - SMALL_NAMES));
+    }
+    let sum: f64 = small.iter().map(|f| f.self_ns).sum();
+    format!(
+        "too small to rank, their own time being less than what the correction may be off by: {} ({} together)",
+        names.join(", "),
+        ns(class.per.each(sum))
+    )
 }

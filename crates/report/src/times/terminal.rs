@@ -4,20 +4,19 @@ use netplumb_model::class::Direction;
 use netplumb_model::recording::Recording;
 use netplumb_model::span::StageKind;
 
-use super::analysis::{Stage, TimedClass, TimedFunction};
+use super::analysis::{Stage, TimedClass};
+use super::number::share;
 use super::{ns, table, trust};
 use crate::figures::first_of;
 use crate::number::{printable, thousands};
+use crate::summary::arm_heading;
 use crate::table::Value;
-use crate::terminal::{View, arm_heading};
 use crate::text::continued;
+use crate::view::View;
 use crate::{footer, layers};
 
 /// Names of layers are a word.
 const WORD_LIMIT: usize = 16;
-/// So many of those too small to rank are told by name.
-const SMALL_NAMES: usize = 6;
-
 /// Everything about some classes of a recording: tables, and what to think of them.
 /// What was no packet's is in the footer, unless there is nothing else.
 pub fn render(recording: &Recording, classes: &[TimedClass<'_>], view: &View) -> String {
@@ -71,16 +70,6 @@ pub fn section(class: &TimedClass<'_>, view: &View) -> String {
     out
 }
 
-/// The class, after the arm where that says more than the protocol.
-pub(crate) fn label(class: &TimedClass<'_>) -> String {
-    let arm = class.arm();
-    if arm.name == arm.proto.as_str() {
-        class.class.to_string()
-    } else {
-        format!("{}, {}", printable(&arm.name, 60), class.class)
-    }
-}
-
 fn of_functions(class: &TimedClass<'_>, view: &View) -> String {
     let each = |sum: f64| ns(class.per.each(sum));
     let contexts: Vec<String> = class
@@ -90,7 +79,7 @@ fn of_functions(class: &TimedClass<'_>, view: &View) -> String {
         .collect();
     let heading = format!(
         "{}  {} ns per {} in the functions that were timed ({}); {} as read",
-        label(class),
+        class.label(),
         each(class.total_ns),
         class.per.word(),
         contexts.join(" + "),
@@ -121,13 +110,6 @@ fn unit(text: &str) -> String {
     })
 }
 
-pub(super) fn share(part: f64, whole: f64) -> String {
-    match whole > 0.0 {
-        true => format!("{:.1}%", part * 100.0 / whole),
-        false => "-".into(),
-    }
-}
-
 /// The layers of a class.
 fn layers(class: &TimedClass<'_>, columns: usize) -> String {
     let layers = class.layers.iter().filter(|(_, sum)| *sum > 0.0);
@@ -141,24 +123,6 @@ fn layers(class: &TimedClass<'_>, columns: usize) -> String {
         },
     });
     layers::terminal(rows.collect(), columns)
-}
-
-/// One line for the functions whose own time is within the correction's error.
-pub(crate) fn too_small(class: &TimedClass<'_>, small: &[&TimedFunction]) -> String {
-    let mut names: Vec<String> = small
-        .iter()
-        .take(SMALL_NAMES)
-        .map(|f| printable(class.name(f.function), 40))
-        .collect();
-    if small.len() > SMALL_NAMES {
-        names.push(format!("{} more", small.len() - SMALL_NAMES));
-    }
-    let sum: f64 = small.iter().map(|f| f.self_ns).sum();
-    format!(
-        "too small to rank, their own time being less than what the correction may be off by: {} ({} together)",
-        names.join(", "),
-        ns(class.per.each(sum))
-    )
 }
 
 /// Where to look first, in a sentence.
@@ -210,7 +174,7 @@ pub fn bottleneck(class: &TimedClass<'_>, layer: Option<&str>) -> String {
 
 /// The way of a packet: work and wait, and what they add up to.
 fn stages(class: &TimedClass<'_>, columns: usize) -> String {
-    let whole = whole_ns(class);
+    let whole = class.whole_ns();
     let packets = class.stages.iter().map(Stage::packets).max().unwrap_or(0);
     let kinds: Vec<String> = [StageKind::Work, StageKind::Wait, StageKind::Unaccounted]
         .iter()
@@ -224,7 +188,7 @@ fn stages(class: &TimedClass<'_>, columns: usize) -> String {
         .collect();
     let heading = format!(
         "{}  a packet's way takes {} ns ({}), the mean of {}",
-        label(class),
+        class.label(),
         ns(whole),
         kinds.join(" + "),
         thousands(packets)
@@ -242,12 +206,4 @@ fn stages(class: &TimedClass<'_>, columns: usize) -> String {
         out.push('\n');
     }
     out
-}
-
-/// What the whole way takes: as told or, if it isn't, what its stages come to.
-pub(crate) fn whole_ns(class: &TimedClass<'_>) -> f64 {
-    match class.closure() {
-        Some((total, _)) => total,
-        None => class.stages.iter().map(Stage::mean_ns).sum(),
-    }
 }

@@ -12,7 +12,7 @@ use netplumb_testkit::golden;
 
 use super::*;
 use crate::shape::{Shape, shape};
-use crate::terminal::View;
+use crate::view::View;
 use recording::{functions, stages};
 
 #[track_caller]

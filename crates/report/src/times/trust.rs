@@ -14,7 +14,7 @@ use crate::acting;
 use crate::footer::Note;
 use crate::number::{self, printable};
 use crate::scalars::{by_label, sum};
-use crate::trust::{kernel, ledger, lost};
+use crate::trust::common::{kernel, ledger, lost};
 
 /// So many names in a line.
 const NAMES: usize = 3;
@@ -122,7 +122,7 @@ fn correction(classes: &[TimedClass<'_>]) -> Option<String> {
         .filter(|c| !c.functions.is_empty() && c.class.direction != Direction::Other)
         .map(|c| {
             let each = |sum: f64| ns(c.per.each(sum));
-            let class = super::terminal::label(c);
+            let class = c.label();
             format!("{class} {} → {}", each(c.raw_ns), each(c.total_ns))
         })
         .collect();
@@ -201,7 +201,7 @@ fn blocks(recording: &Recording, classes: &[TimedClass<'_>]) -> Option<String> {
             let low = each.iter().copied().fold(f64::INFINITY, f64::min);
             let high = each.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             low.is_finite()
-                .then(|| format!("{} {} to {}", super::terminal::label(c), ns(low), ns(high)))
+                .then(|| format!("{} {} to {}", c.label(), ns(low), ns(high)))
         })
         .collect();
     let seconds: f64 = recording
@@ -235,7 +235,7 @@ fn apart(classes: &[TimedClass<'_>]) -> Option<String> {
         .filter(|c| c.class.direction == Direction::Other && c.total_ns > 0.0)
         .map(|c| {
             let each = ns(c.per.each(c.total_ns));
-            format!("{} {each} per {}", super::terminal::label(c), c.per.word())
+            format!("{} {each} per {}", c.label(), c.per.word())
         })
         .collect();
     (!other.is_empty()).then(|| {

@@ -8,7 +8,8 @@ use netplumb_model::quantity::{Calls, Quantity};
 use netplumb_model::recording::{Block, Recording};
 use netplumb_model::timing::PERIOD;
 
-use super::{kernel, layers, ledger, lost};
+use super::common::{kernel, ledger, lost};
+use super::layers;
 use crate::acting;
 use crate::analysis::{ClassView, class};
 use crate::footer::Note;

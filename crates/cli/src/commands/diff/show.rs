@@ -6,7 +6,7 @@ use netplumb_model::recording::Recording;
 use netplumb_report::diff::arms::Pairs;
 use netplumb_report::diff::{self, Diff, Sides};
 use netplumb_report::shape::{Shape, shape};
-use netplumb_report::terminal::View;
+use netplumb_report::view::View;
 use netplumb_report::{html, printable};
 
 use super::args::{DiffArgs, Limit};

@@ -81,7 +81,7 @@ fn of_times(class: TimedClass<'_>) -> Side<'_> {
         recording: class.recording,
         arm: class.arm,
         class: class.class,
-        label: crate::times::terminal::label(&class),
+        label: class.label(),
         per: class.per,
         per_by_block: class.per_by_block.clone(),
         parts: (class.functions.iter())

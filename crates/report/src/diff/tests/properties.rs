@@ -199,7 +199,7 @@ fn the_other_way_round() {
 fn renderings_of_anything() {
     each(|a, b| {
         let diff = diff(a, b);
-        let view = crate::terminal::View::default();
+        let view = crate::view::View::default();
         let text = crate::diff::terminal::render(&diff, &view);
         assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
         for text in [

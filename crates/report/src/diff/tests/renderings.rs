@@ -10,8 +10,8 @@ use netplumb_testkit::golden;
 use super::build::{Build, RX, arm, diff, paired};
 use crate::diff::arms::{ArmPair, Pairs};
 use crate::diff::{csv, json, markdown, of_arms, page, terminal};
-use crate::terminal::View;
 use crate::tests::recording::{CONTROL, HTML, LONG_LETTERS};
+use crate::view::View;
 
 #[track_caller]
 fn check(name: &str, text: &str) {

@@ -268,7 +268,7 @@ fn by_luck() {
     };
     let (before, after) = (with(80, 100), with(83, 120));
     let both = diff(&before, &after);
-    let text = crate::diff::terminal::render(&both, &crate::terminal::View::default());
+    let text = crate::diff::terminal::render(&both, &crate::view::View::default());
     assert!(
         text.contains("  luck      tcp_ack_update_rtt by +3: "),
         "{text}"

@@ -110,7 +110,7 @@ fn found(arm: &ArmRates<'_>) -> Vec<PageArm> {
             if let Some(why) = goal.irregular {
                 mark.push_str(&format!(": {}", printable(why, NAME_LETTERS)));
             }
-            let rate = |pps: Option<f64>| pps.map_or("-".into(), crate::rates::terminal::rate);
+            let rate = |pps: Option<f64>| pps.map_or("-".into(), crate::number::rate);
             let cell = |text: String, value: Option<f64>| PageCell { text, value };
             let (low, high) = (goal.lower_pps, goal.upper_pps);
             PageArm {

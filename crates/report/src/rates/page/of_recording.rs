@@ -13,12 +13,13 @@ use super::{Around, axis, chart, flow, ideal, log_axis, point, published, series
 use crate::claims::{self, CPU_USE, HANDLED};
 use crate::figures::sweeps::{self, Point};
 use crate::html::report_page;
+use crate::number::rate;
 use crate::number::{counted, printable};
 use crate::page::{
     Page, PageAxis, PageBench, PageChart, PageFlow, PagePoint, PageSeries, PageSeriesKind,
 };
 use crate::rates::columns::share;
-use crate::rates::terminal::{footer, rate};
+use crate::rates::terminal::footer;
 use crate::rates::{ArmRates, arms, blocks, explain};
 
 const TEXT_LETTERS: usize = 600;

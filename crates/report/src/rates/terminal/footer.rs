@@ -11,7 +11,7 @@ use crate::footer::Note;
 use crate::number::{printable, thousands};
 use crate::rates::{ArmRates, bound_share};
 use crate::scalars::of_run;
-use crate::trust::lost;
+use crate::trust::common::lost;
 
 /// Above this the load of CPUs that have no part in a bench is reported.
 const ELSEWHERE: f64 = 0.05;

@@ -4,7 +4,7 @@ use netplumb_model::bench::quantities as q;
 use netplumb_model::quantity::{Declared, Of};
 use netplumb_model::recording::Recording;
 
-use super::rate;
+use crate::number::rate;
 use crate::rates::ArmRates;
 use crate::table::{Column, Room, Table, Value};
 
