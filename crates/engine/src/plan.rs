@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(seeds, [1, 2, 3]);
         assert_eq!(plan(two).with_seeds(1).unwrap(), plan(two));
         let own = plan("name = \"x\"\n[vary]\nseed = [1, 2]\n");
-        assert!(own.with_seeds(2).unwrap_err().contains("seed of its own"));
+        assert!(own.with_seeds(2).unwrap_err().contains("knob seed"));
         assert!(
             plan(two)
                 .with_seeds(1_000)

@@ -132,7 +132,7 @@ mod tests {
             ..whole.clone()
         };
         let error = distribution(&doubled).unwrap_err();
-        assert!(error.starts_with("they add up to"), "{error}");
+        assert!(error.starts_with("total "), "{error}");
         let more = Times {
             count: 2 * whole.count,
             ..whole
