@@ -29,7 +29,7 @@ pub use tree::{Symbol, Tree, TreeNode, UNKNOWN};
 pub use user::{FIRST_SYMBOL as FIRST_USER_SYMBOL, NO_FILE, UNKNOWN_CODE, UserCode, UserSymbol};
 pub use window::{Counted, RanCode, Window};
 
-use netplumb_model::capability::Verdict;
+use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
 use netplumb_model::quantity::Declared;
 use netplumb_model::timing::{INSTRUCTIONS, QEMU_PEAK, TimingSpec};
@@ -59,10 +59,12 @@ impl Instrument for Declaration {
         (lab != Lab::Vm).then_some((why, "use --lab vm"))
     }
 
-    fn works(&self, _: Lab, tried: &Tried<'_>) -> Verdict {
+    fn works(&self, _: Lab, tried: &Tried<'_>) -> Availability {
         match tried.verdict("qemu-plugin") {
-            no @ Verdict::No { .. } => no,
-            _ => Verdict::yes("instructions of every kernel function; needs no root and no KVM"),
+            no @ Availability::No { .. } => no,
+            _ => {
+                Availability::yes("instructions of every kernel function; needs no root and no KVM")
+            }
         }
     }
 

@@ -28,7 +28,7 @@ mod types;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use netplumb_model::capability::Verdict;
+use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Declared, Figure};
@@ -74,7 +74,7 @@ impl Instrument for Declaration {
         ALL
     }
 
-    fn works(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
+    fn works(&self, lab: Lab, tried: &Tried<'_>) -> Availability {
         if lab == Lab::Vm {
             return in_guest("fentry and fexit in the guest", tried);
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use netplumb_model::capability::Verdict;
+use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
 use netplumb_model::quantity::Declared;
 use netplumb_model::timing::TimingSpec;
@@ -35,12 +35,12 @@ pub trait Instrument: Debug + Sync {
     }
 
     /// Whether it can measure in a lab where it is available, by what was tried on this machine.
-    fn works(&self, lab: Lab, tried: &Tried<'_>) -> Verdict;
+    fn works(&self, lab: Lab, tried: &Tried<'_>) -> Availability;
 
     /// Whether it can measure in a lab.
-    fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
+    fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Availability {
         match self.unavailable(lab) {
-            Some((why, remedy)) => Verdict::no(why, remedy),
+            Some((why, remedy)) => Availability::no(why, remedy),
             None => self.works(lab, tried),
         }
     }
@@ -58,14 +58,14 @@ pub trait Instrument: Debug + Sync {
 }
 
 /// What works in a guest as on any machine: whose nanoseconds they are is said, too.
-pub(crate) fn in_guest(what: &str, tried: &Tried<'_>) -> Verdict {
+pub(crate) fn in_guest(what: &str, tried: &Tried<'_>) -> Availability {
     let detail = format!("{what}, if the guest's kernel supports it (Debian's does)");
     match tried.verdict("qemu-kvm") {
-        Verdict::No { reason, .. } => Verdict::partly(
+        Availability::No { reason, .. } => Availability::partly(
             detail,
             format!("without KVM, times in a guest are those of QEMU's emulation: {reason}"),
             "compare such times only with each other, or use a machine with KVM",
         ),
-        _ => Verdict::yes(detail),
+        _ => Availability::yes(detail),
     }
 }

@@ -16,7 +16,7 @@ pub mod drops;
 mod sandbox;
 
 use netplumb_model::bench::quantities;
-use netplumb_model::capability::Verdict;
+use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
 use netplumb_model::quantity::Declared;
 use netplumb_model::timing::TimingSpec;
@@ -43,10 +43,10 @@ impl Instrument for Declaration {
         quantities::ALL
     }
 
-    fn works(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
+    fn works(&self, lab: Lab, tried: &Tried<'_>) -> Availability {
         match (lab, tried.verdict("counters")) {
             (Lab::Vm, _) => in_guest("the guest's own counters", tried),
-            (_, Verdict::Yes { .. }) => Verdict::yes("from the kernel's own counters"),
+            (_, Availability::Yes { .. }) => Availability::yes("from the kernel's own counters"),
             (_, other) => other,
         }
     }

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
-use netplumb_model::capability::Verdict;
+use netplumb_model::capability::Availability;
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::experiment::Lab;
 use netplumb_model::quantity::{Declared, Figure, Kind};
@@ -69,7 +69,7 @@ impl Instrument for Declaration {
         }
     }
 
-    fn works(&self, _: Lab, tried: &Tried<'_>) -> Verdict {
+    fn works(&self, _: Lab, tried: &Tried<'_>) -> Availability {
         by_clock(tried)
     }
 
@@ -79,10 +79,10 @@ impl Instrument for Declaration {
 }
 
 /// Without hardware events, what keeps interrupts off is charged to where they come on again.
-fn by_clock(tried: &Tried<'_>) -> Verdict {
+fn by_clock(tried: &Tried<'_>) -> Availability {
     let sampled = tried.any(&[(&["perf-event"], "by samples")]);
     match (sampled, tried.verdict("perf-hardware")) {
-        (Verdict::Yes { .. }, Verdict::No { reason, remedy }) => Verdict::partly(
+        (Availability::Yes { .. }, Availability::No { reason, remedy }) => Availability::partly(
             "by samples of the CPU's clock",
             format!(
                 "{reason}; code with interrupts off is not sampled: its time is shown where they are enabled again"

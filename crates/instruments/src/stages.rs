@@ -24,7 +24,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{Object, RingBufferBuilder};
-use netplumb_model::capability::Verdict;
+use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::Declared;
@@ -95,7 +95,7 @@ impl Instrument for Declaration {
         ALL
     }
 
-    fn works(&self, lab: Lab, tried: &Tried<'_>) -> Verdict {
+    fn works(&self, lab: Lab, tried: &Tried<'_>) -> Availability {
         match lab {
             Lab::Vm => in_guest("tracepoints in the guest", tried),
             Lab::Netns | Lab::Host => tried.any(&[

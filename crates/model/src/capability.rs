@@ -1,46 +1,45 @@
-//! What a machine can measure: the answers that `plumb doctor` prints.
+//! What can be measured on a machine: the results of `plumb doctor`.
 //!
-//! Plain data. Whoever tried the thing fills it in, and whoever prints it knows nothing of how it
-//! was tried. The JSON of `plumb doctor --json` is a [`Doctor`], field for field.
+//! Plain data, independent of how it was tried. The JSON of `plumb doctor --json` is a [`Doctor`].
 
 use serde::{Deserialize, Serialize};
 
-/// The answer to "can this be done here?".
+/// Whether something is available on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "lowercase")]
-pub enum Verdict {
+pub enum Availability {
     /// It was tried, and it worked.
     Yes {
-        /// What was seen when it worked, for people.
+        /// The result of the trial.
         detail: String,
     },
-    /// It worked, but not in full.
+    /// It worked in part.
     Partly {
-        /// What did work.
+        /// What worked.
         detail: String,
-        /// Why the rest did not.
+        /// Why the rest did not work.
         reason: String,
         /// What to do to get the rest.
         remedy: String,
     },
     /// It was tried, and it did not work.
     No {
-        /// Why not, in words for people.
+        /// Why not.
         reason: String,
         /// What to do about it.
         remedy: String,
     },
 }
 
-impl Verdict {
-    /// A plain yes.
+impl Availability {
+    /// Available.
     pub fn yes(detail: impl Into<String>) -> Self {
         Self::Yes {
             detail: detail.into(),
         }
     }
 
-    /// A yes with a reservation.
+    /// Available in part.
     pub fn partly(
         detail: impl Into<String>,
         reason: impl Into<String>,
@@ -53,7 +52,7 @@ impl Verdict {
         }
     }
 
-    /// A no, with its reason and what to do.
+    /// Not available: the reason and what to do.
     pub fn no(reason: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::No {
             reason: reason.into(),
@@ -61,13 +60,13 @@ impl Verdict {
         }
     }
 
-    /// Whether the thing can be used at all: yes and partly count.
+    /// Whether it is available, at least in part.
     pub fn works(&self) -> bool {
         !matches!(self, Self::No { .. })
     }
 }
 
-/// What a capability is for; the headings of the list.
+/// Groups of capabilities, with the headings of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
@@ -81,12 +80,12 @@ pub enum Group {
     Profile,
     /// Making, dropping and redirecting packets.
     Packets,
-    /// Room on disk and in memory.
+    /// Free disk space and memory.
     Resources,
 }
 
 impl Group {
-    /// Every group, in the order in which people should read them.
+    /// All groups, in the order of the list.
     pub const ALL: [Self; 6] = [
         Self::Vm,
         Self::Functions,
@@ -104,71 +103,71 @@ impl Group {
             Self::Stages => "tracepoints",
             Self::Profile => "samples and counters",
             Self::Packets => "packets",
-            Self::Resources => "room",
+            Self::Resources => "disk and memory",
         }
     }
 }
 
-/// One thing that was tried.
+/// A capability that was tried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Capability {
     /// A stable name for scripts: `fentry`, `xdp-native`, `qemu-plugin`.
     pub id: String,
     /// What it is for.
     pub group: Group,
-    /// What was tried, for people.
+    /// What was tried.
     pub what: String,
-    /// How it went.
-    pub verdict: Verdict,
+    /// The result.
+    pub verdict: Availability,
     /// How long the trial took, in milliseconds.
     pub took_ms: f64,
 }
 
-/// What is known of the machine before anything is tried.
+/// Facts about the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The kernel's release, as `uname -r` gives it.
     pub kernel: String,
     /// The hardware's name, as `uname -m` gives it.
     pub arch: String,
-    /// The distribution's own name for itself.
+    /// The name of the distribution.
     pub os: String,
     /// The processor's name.
     pub cpu: String,
     /// Processors online.
     pub cpus: u32,
-    /// Memory in all, in MiB.
+    /// Total memory, in MiB.
     pub memory_mib: u64,
-    /// Whether the machine says that it is a guest itself.
+    /// Whether the machine is a guest.
     pub guest: bool,
-    /// The lockdown mode: `none`, `integrity`, `confidentiality`; nothing if it could not be read.
+    /// The lockdown mode: `none`, `integrity`, `confidentiality`; none if unknown.
     pub lockdown: Option<String>,
-    /// What the process may do: `root`, `ordinary user`, `root in a user namespace`...
+    /// The privileges of the process: `root`, `ordinary user`, `root in a user namespace`...
     pub privilege: String,
 }
 
 /// Whether an instrument works in a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InstrumentVerdict {
+pub struct InstrumentAvailability {
     /// The instrument's name: `exact`, `functions`, `stages`...
     pub instrument: String,
     /// Whether it works there.
-    pub verdict: Verdict,
+    pub verdict: Availability,
 }
 
-/// A lab, and what works in it.
+/// A lab, and which instruments are available in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lab {
     /// `vm`, `netns` or `host`.
     pub lab: String,
-    /// Whether the lab can be built at all.
-    pub verdict: Verdict,
-    /// What works in it; empty if it can't be built.
-    pub instruments: Vec<InstrumentVerdict>,
+    /// Whether the lab is available.
+    pub verdict: Availability,
+    /// The instruments; empty if the lab is not available.
+    pub instruments: Vec<InstrumentAvailability>,
 }
 
 impl Lab {
-    /// Whether the lab can be built and at least one instrument works in it.
+    /// Whether the lab and at least one instrument in it are available.
     pub fn works(&self) -> bool {
         self.verdict.works() && self.instruments.iter().any(|i| i.verdict.works())
     }
@@ -179,11 +178,11 @@ impl Lab {
 pub struct Doctor {
     /// The machine.
     pub machine: Machine,
-    /// What was tried, in the order of [`Group::ALL`].
+    /// The capabilities, in the order of [`Group::ALL`].
     pub capabilities: Vec<Capability>,
-    /// What follows from it for each lab.
+    /// The labs.
     pub labs: Vec<Lab>,
-    /// How long it all took, in milliseconds.
+    /// Total time of the trials, in milliseconds.
     pub took_ms: f64,
 }
 
@@ -201,19 +200,19 @@ mod tests {
     /// Check that a lab with no working instrument does not count as working.
     #[test]
     fn a_lab_needs_an_instrument() {
-        let no = Verdict::no("it is broken", "mend it");
+        let no = Availability::no("it is broken", "mend it");
         let mut lab = Lab {
             lab: "netns".into(),
-            verdict: Verdict::yes("built"),
-            instruments: vec![InstrumentVerdict {
+            verdict: Availability::yes("built"),
+            instruments: vec![InstrumentAvailability {
                 instrument: "stages".into(),
                 verdict: no,
             }],
         };
         assert!(!lab.works());
-        lab.instruments[0].verdict = Verdict::partly("some", "not all", "do more");
+        lab.instruments[0].verdict = Availability::partly("some", "not all", "do more");
         assert!(lab.works());
-        lab.verdict = Verdict::no("no namespaces", "get some");
+        lab.verdict = Availability::no("no namespaces", "get some");
         assert!(!lab.works());
     }
 

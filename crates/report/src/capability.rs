@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use netplumb_model::capability::{
-    Capability, Doctor, Group, InstrumentVerdict, Lab, Machine, Verdict,
+    Availability, Capability, Doctor, Group, InstrumentAvailability, Lab, Machine,
 };
 
 /// The narrowest page that is laid out; a narrower terminal wraps by itself.
@@ -90,27 +90,29 @@ fn summary(doctor: &Doctor) -> String {
     )
 }
 
-fn mark(verdict: &Verdict) -> &'static str {
+fn mark(verdict: &Availability) -> &'static str {
     match verdict {
-        Verdict::Yes { .. } => "yes",
-        Verdict::Partly { .. } => "partly",
-        Verdict::No { .. } => "no",
+        Availability::Yes { .. } => "yes",
+        Availability::Partly { .. } => "partly",
+        Availability::No { .. } => "no",
     }
 }
 
 /// The reason and the remedy, where there are any.
-fn advice(verdict: &Verdict) -> Option<(&str, &str)> {
+fn advice(verdict: &Availability) -> Option<(&str, &str)> {
     match verdict {
-        Verdict::Yes { .. } => None,
-        Verdict::Partly { reason, remedy, .. } | Verdict::No { reason, remedy } => {
+        Availability::Yes { .. } => None,
+        Availability::Partly { reason, remedy, .. } | Availability::No { reason, remedy } => {
             Some((reason, remedy))
         }
     }
 }
 
-fn headline(what: &str, verdict: &Verdict) -> String {
+fn headline(what: &str, verdict: &Availability) -> String {
     match verdict {
-        Verdict::Yes { detail } | Verdict::Partly { detail, .. } if !detail.is_empty() => {
+        Availability::Yes { detail } | Availability::Partly { detail, .. }
+            if !detail.is_empty() =>
+        {
             format!("{what}: {detail}")
         }
         _ => what.to_owned(),
@@ -197,19 +199,19 @@ impl Page {
 
     fn instrument<'a>(
         &mut self,
-        entry: &'a InstrumentVerdict,
+        entry: &'a InstrumentAvailability,
         given: &mut Option<(&'a str, &'a str)>,
     ) {
         let head = format!("    {:<10} {:<7} ", entry.instrument, mark(&entry.verdict));
         let indent = " ".repeat(head.chars().count());
         let advice = advice(&entry.verdict);
         match &entry.verdict {
-            Verdict::Yes { detail } | Verdict::Partly { detail, .. } => {
+            Availability::Yes { detail } | Availability::Partly { detail, .. } => {
                 self.wrapped(&head, &indent, detail);
                 self.advice(&indent, advice, *given);
             }
-            Verdict::No { .. } if advice == *given => self.line(&format!("{head}as above")),
-            Verdict::No { reason, remedy } => {
+            Availability::No { .. } if advice == *given => self.line(&format!("{head}as above")),
+            Availability::No { reason, remedy } => {
                 self.wrapped(&head, &indent, reason);
                 self.wrapped(
                     &format!("{indent}do:   "),

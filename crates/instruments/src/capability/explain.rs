@@ -1,6 +1,6 @@
 //! From an error number to a reason and a remedy in words.
 
-use netplumb_model::capability::Verdict;
+use netplumb_model::capability::Availability;
 use netplumb_sys::errno;
 
 use super::context::{Cap, Context};
@@ -24,7 +24,7 @@ pub(super) const OTHER_KERNEL: &str = "use a kernel that supports it in the vm l
 const ASK_ROOT: &str = "run as root or give CAP_BPF+CAP_PERFMON+CAP_NET_ADMIN: sudo plumb doctor";
 
 /// Why a trial failed, and what to do.
-pub(super) fn no(context: &Context, need: &Need, failure: &Failure) -> Verdict {
+pub(super) fn no(context: &Context, need: &Need, failure: &Failure) -> Availability {
     let lacking: Vec<_> = need
         .config
         .iter()
@@ -32,7 +32,7 @@ pub(super) fn no(context: &Context, need: &Need, failure: &Failure) -> Verdict {
         .copied()
         .collect();
     if !lacking.is_empty() {
-        return Verdict::no(
+        return Availability::no(
             format!("this kernel was built without {}", lacking.join(" and ")),
             format!(
                 "boot a kernel built with {0}, or use one in the vm lab",
@@ -41,7 +41,7 @@ pub(super) fn no(context: &Context, need: &Need, failure: &Failure) -> Verdict {
         );
     }
     if let Some((major, minor)) = need.since.filter(|since| context.version < *since) {
-        return Verdict::no(
+        return Availability::no(
             format!(
                 "it needs Linux {major}.{minor} or newer, and this is {}",
                 context.release
@@ -56,26 +56,26 @@ pub(super) fn no(context: &Context, need: &Need, failure: &Failure) -> Verdict {
         | libc::ENOENT
         | libc::ENODEV
         | libc::ENOSYS
-        | errno::ENOTSUPP => Verdict::no(
+        | errno::ENOTSUPP => Availability::no(
             format!("not supported by this kernel: {}", words(failure)),
             OTHER_KERNEL,
         ),
-        libc::EBUSY | libc::EEXIST => Verdict::no(
+        libc::EBUSY | libc::EEXIST => Availability::no(
             format!("in use by something else: {}", words(failure)),
             "stop the other tracer (`bpftool link` lists what is attached) and try again",
         ),
-        libc::ENOMEM | libc::ENOSPC | libc::EMFILE | libc::ENFILE => Verdict::no(
+        libc::ENOMEM | libc::ENOSPC | libc::EMFILE | libc::ENFILE => Availability::no(
             format!("out of memory, or over a limit: {}", words(failure)),
             "free memory or raise the limit (ulimit -l, ulimit -n) and try again",
         ),
-        _ => Verdict::no(
+        _ => Availability::no(
             words(failure),
             "look at the end of the kernel's log: sudo dmesg | tail",
         ),
     }
 }
 
-fn denied(context: &Context, need: &Need, failure: &Failure) -> Verdict {
+fn denied(context: &Context, need: &Need, failure: &Failure) -> Availability {
     let privilege = &context.privilege;
     let missing: Vec<_> = need
         .caps
@@ -94,16 +94,16 @@ fn denied(context: &Context, need: &Need, failure: &Failure) -> Verdict {
             (false, true) => "run as root: sudo plumb doctor".to_owned(),
             (false, false) => ASK_ROOT.to_owned(),
         };
-        return Verdict::no(format!("{who} without {}", missing.join(", ")), remedy);
+        return Availability::no(format!("{who} without {}", missing.join(", ")), remedy);
     }
     if privilege.user_namespace {
-        return Verdict::no(
+        return Availability::no(
             "root in a user namespace is not root to the kernel",
             "run outside the container, or in one without a user namespace",
         );
     }
     if let Some(mode) = context.locked_down() {
-        return Verdict::no(
+        return Availability::no(
             format!(
                 "the kernel is locked down (lockdown={mode}): {}",
                 words(failure)
@@ -122,7 +122,7 @@ fn denied(context: &Context, need: &Need, failure: &Failure) -> Verdict {
             "look at the end of the kernel's log: sudo dmesg | tail",
         )
     };
-    Verdict::no(
+    Availability::no(
         format!(
             "{}, although the capabilities are there; {}",
             words(failure),
@@ -173,7 +173,7 @@ mod tests {
 
     fn answer(context: &Context, errno: i32) -> (String, String) {
         match no(context, &NEED, &Failure::new("loading the program", errno)) {
-            Verdict::No { reason, remedy } => (reason, remedy),
+            Availability::No { reason, remedy } => (reason, remedy),
             other => panic!("not a no: {other:?}"),
         }
     }

@@ -21,7 +21,7 @@ mod tried;
 
 use std::time::Instant;
 
-use netplumb_model::capability::{Capability, Group, Machine, Verdict};
+use netplumb_model::capability::{Availability, Capability, Group, Machine};
 use netplumb_sys::bpf;
 use netplumb_sys::threads::{self, Task};
 
@@ -65,7 +65,7 @@ pub fn survey() -> Survey {
 }
 
 /// Run a trial, and time it.
-fn trial(id: &str, group: Group, what: &str, attempt: impl FnOnce() -> Verdict) -> Capability {
+fn trial(id: &str, group: Group, what: &str, attempt: impl FnOnce() -> Availability) -> Capability {
     let start = Instant::now();
     let verdict = attempt();
     let took_ms = (start.elapsed().as_secs_f64() * 1e4).round() / 10.0;
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(ids.len(), survey.capabilities.len());
         for capability in &survey.capabilities {
             eprintln!("{capability:?}");
-            if let Verdict::No { reason, remedy } = &capability.verdict {
+            if let Availability::No { reason, remedy } = &capability.verdict {
                 assert!(!reason.is_empty() && !remedy.is_empty(), "{capability:?}");
             }
         }

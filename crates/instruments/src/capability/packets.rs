@@ -6,7 +6,7 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use libbpf_sys as sys;
-use netplumb_model::capability::{Capability, Group, Verdict};
+use netplumb_model::capability::{Availability, Capability, Group};
 use netplumb_sys::netns;
 
 use super::context::{Cap, Context};
@@ -87,7 +87,7 @@ fn once_in(context: &Context, entered: io::Result<()>) -> Vec<Capability> {
         group,
         "a new network namespace",
         || match &entered {
-            Ok(()) => Verdict::yes("created and removed"),
+            Ok(()) => Availability::yes("created and removed"),
             Err(e) => no_namespace(context, &Failure::io("creating a network namespace", e)),
         },
     )];
@@ -104,13 +104,13 @@ fn once_in(context: &Context, entered: io::Result<()>) -> Vec<Capability> {
         Ok(()) => match sandbox::make_pair() {
             Ok(made) => {
                 pair = Some(made);
-                Verdict::yes("both ends up")
+                Availability::yes("both ends up")
             }
             Err(e) => explain::no(context, &VETH, &Failure::io("creating a veth pair", &e)),
         },
     }));
 
-    type Try = fn(Pair) -> Result<Verdict, Failure>;
+    type Try = fn(Pair) -> Result<Availability, Failure>;
     let trials: [(&str, &str, &Need, Try); 4] = [
         ("xdp-native", "XDP in the driver", &XDP, native),
         ("xdp-skb", "XDP in the stack (skb mode)", &XDP, skb),
@@ -143,10 +143,10 @@ fn once_in(context: &Context, entered: io::Result<()>) -> Vec<Capability> {
     found
 }
 
-fn no_namespace(context: &Context, failure: &Failure) -> Verdict {
+fn no_namespace(context: &Context, failure: &Failure) -> Availability {
     let refused = explain::no(context, &NAMESPACE, failure);
     match refused {
-        Verdict::No { reason, remedy } if netns::user_namespaces_work() => Verdict::no(
+        Availability::No { reason, remedy } if netns::user_namespaces_work() => Availability::no(
             format!("{reason}; a user namespace is available, but BPF can't be used inside one"),
             remedy,
         ),
@@ -172,16 +172,16 @@ fn load_xdp(insns: &[sys::bpf_insn]) -> Result<OwnedFd, Failure> {
     program::load(kind, insns)
 }
 
-fn native(pair: Pair) -> Result<Verdict, Failure> {
+fn native(pair: Pair) -> Result<Availability, Failure> {
     xdp(pair, sys::XDP_FLAGS_DRV_MODE)
 }
 
-fn skb(pair: Pair) -> Result<Verdict, Failure> {
+fn skb(pair: Pair) -> Result<Availability, Failure> {
     xdp(pair, sys::XDP_FLAGS_SKB_MODE)
 }
 
 /// Attach a counting program to one end, and send frames into the other.
-fn xdp(pair: Pair, mode: u32) -> Result<Verdict, Failure> {
+fn xdp(pair: Pair, mode: u32) -> Result<Availability, Failure> {
     let counter = Counter::new()?;
     let program = load_xdp(&program::counting(&counter, XDP_DROP))?;
     let _link = xdp_link(&program, pair.right, mode)?;
@@ -205,7 +205,7 @@ fn xdp(pair: Pair, mode: u32) -> Result<Verdict, Failure> {
 
 /// Send frames by test runs. Both ends need a program of their own: on veth that is what switches
 /// NAPI on, without which frames sent this way vanish with no error.
-fn live(pair: Pair) -> Result<Verdict, Failure> {
+fn live(pair: Pair) -> Result<Availability, Failure> {
     let counter = Counter::new()?;
     let sink = load_xdp(&program::counting(&counter, XDP_DROP))?;
     let source = load_xdp(&program::returning(XDP_TX))?;
@@ -217,19 +217,19 @@ fn live(pair: Pair) -> Result<Verdict, Failure> {
 
 /// Wait for the frames to come out at the other end, and say how many did. The kernel's own
 /// chatter (IPv6 announcing itself on a new link) may add a few.
-fn delivered(counter: &Counter) -> Verdict {
+fn delivered(counter: &Counter) -> Availability {
     let sent = u64::from(FRAMES);
     let start = Instant::now();
     while counter.read() < sent && start.elapsed() < DELIVERY {
         std::thread::sleep(Duration::from_millis(1));
     }
     match counter.read().min(sent) {
-        0 => Verdict::no(
+        0 => Availability::no(
             format!("the program attached, but none of {sent} frames reached it"),
             explain::OTHER_KERNEL,
         ),
-        all if all == sent => Verdict::yes(format!("the program saw {all} of {sent} frames")),
-        some => Verdict::partly(
+        all if all == sent => Availability::yes(format!("the program saw {all} of {sent} frames")),
+        some => Availability::partly(
             format!("the program saw {some} of {sent} frames"),
             "the others were lost on the way",
             explain::OTHER_KERNEL,
@@ -237,7 +237,7 @@ fn delivered(counter: &Counter) -> Verdict {
     }
 }
 
-fn netfilter(_: Pair) -> Result<Verdict, Failure> {
+fn netfilter(_: Pair) -> Result<Availability, Failure> {
     let kind = Kind {
         program: sys::BPF_PROG_TYPE_NETFILTER,
         attach: sys::BPF_NETFILTER,
@@ -253,7 +253,7 @@ fn netfilter(_: Pair) -> Result<Verdict, Failure> {
         flags: 0,
     };
     program::link(&program, 0, sys::BPF_NETFILTER, &opts)?;
-    Ok(Verdict::yes("attached to prerouting"))
+    Ok(Availability::yes("attached to prerouting"))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use libbpf_sys as sys;
-use netplumb_model::capability::{Capability, Group, Verdict};
+use netplumb_model::capability::{Availability, Capability, Group};
 
 use super::context::{Cap, Context};
 use super::explain::{self, Need};
@@ -68,11 +68,13 @@ fn count(type_: u32, config: u64, cpu: Option<i32>) -> Result<u64, Failure> {
     Ok(u64::from_ne_bytes(value))
 }
 
-fn software(context: &Context) -> Verdict {
+fn software(context: &Context) -> Availability {
     let whole = count(sys::PERF_TYPE_SOFTWARE, CPU_CLOCK, Some(0));
     match whole {
-        Ok(count) if count > 0 => return Verdict::yes("counted on CPU 0"),
-        Ok(_) => return Verdict::no("the cpu-clock event does not count", explain::OTHER_KERNEL),
+        Ok(count) if count > 0 => return Availability::yes("counted on CPU 0"),
+        Ok(_) => {
+            return Availability::no("the cpu-clock event does not count", explain::OTHER_KERNEL);
+        }
         Err(_) => (),
     }
     let own = count(sys::PERF_TYPE_SOFTWARE, CPU_CLOCK, None);
@@ -82,11 +84,11 @@ fn software(context: &Context) -> Verdict {
     own_only(context, own, &failure)
 }
 
-fn hardware(context: &Context) -> Verdict {
+fn hardware(context: &Context) -> Availability {
     let whole = count(sys::PERF_TYPE_HARDWARE, CYCLES, Some(0));
     let own = count(sys::PERF_TYPE_HARDWARE, CYCLES, None);
     match (&whole, &own) {
-        (Ok(count), _) if *count > 0 => Verdict::yes("cycles counted on CPU 0"),
+        (Ok(count), _) if *count > 0 => Availability::yes("cycles counted on CPU 0"),
         (Err(f), _) | (_, Err(f)) if no_counters(f.errno) => no_pmu(context),
         (Ok(_), _) => no_pmu(context),
         (Err(failure), _) => own_only(context, own.clone(), failure),
@@ -100,7 +102,7 @@ fn no_counters(errno: i32) -> bool {
     )
 }
 
-fn no_pmu(context: &Context) -> Verdict {
+fn no_pmu(context: &Context) -> Availability {
     let (reason, remedy) = if context.machine().guest {
         (
             "this virtual machine has no performance counters (PMU)",
@@ -112,18 +114,18 @@ fn no_pmu(context: &Context) -> Verdict {
             "look for \"Performance Events\" in sudo dmesg; sampling by cpu-clock works without",
         )
     };
-    Verdict::no(reason, remedy)
+    Availability::no(reason, remedy)
 }
 
 /// What is left to a process that may not look at others.
-fn own_only(context: &Context, own: Result<u64, Failure>, failure: &Failure) -> Verdict {
+fn own_only(context: &Context, own: Result<u64, Failure>, failure: &Failure) -> Availability {
     let refused = explain::no(context, &NEED, failure);
     match (own, refused) {
-        (Ok(count), Verdict::No { reason, remedy }) if count > 0 => {
+        (Ok(count), Availability::No { reason, remedy }) if count > 0 => {
             let setting = context.perf_event_paranoid.map_or(String::new(), |level| {
                 format!(" (kernel.perf_event_paranoid is {level})")
             });
-            Verdict::partly(
+            Availability::partly(
                 "for your own processes only",
                 format!("{reason}{setting}"),
                 remedy,
@@ -133,19 +135,19 @@ fn own_only(context: &Context, own: Result<u64, Failure>, failure: &Failure) -> 
     }
 }
 
-fn sampled(context: &Context) -> Verdict {
+fn sampled(context: &Context) -> Availability {
     let need = Need {
         caps: &[Cap::Bpf, Cap::Perfmon],
         config: &["CONFIG_PERF_EVENTS", "CONFIG_BPF_EVENTS"],
         since: Some((4, 9)),
     };
     match sample() {
-        Ok(0) => Verdict::partly(
+        Ok(0) => Availability::partly(
             "attached to cpu-clock",
             "no sample within 200 ms of work",
             "look at kernel.perf_cpu_time_max_percent; it may have throttled sampling",
         ),
-        Ok(_) => Verdict::yes("attached to cpu-clock, samples received"),
+        Ok(_) => Availability::yes("attached to cpu-clock, samples received"),
         Err(failure) => explain::no(context, &need, &failure),
     }
 }

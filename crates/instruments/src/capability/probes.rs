@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 use std::fs;
 
 use libbpf_sys as sys;
-use netplumb_model::capability::{Capability, Group, Verdict};
+use netplumb_model::capability::{Availability, Capability, Group};
 
 use super::btf::FUNCTIONS;
 use super::context::{Cap, Context};
@@ -72,9 +72,9 @@ pub(super) fn try_all(context: &Context) -> Vec<Capability> {
     ]
 }
 
-fn verdict(context: &Context, need: &Need, tried: Result<String, Failure>) -> Verdict {
+fn verdict(context: &Context, need: &Need, tried: Result<String, Failure>) -> Availability {
     match tried {
-        Ok(detail) => Verdict::yes(detail),
+        Ok(detail) => Availability::yes(detail),
         Err(failure) => explain::no(context, need, &failure),
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use netplumb_model::capability::{Capability, Group, Verdict};
+use netplumb_model::capability::{Availability, Capability, Group};
 
 use super::btf::FUNCTIONS;
 use super::context::{Cap, Context};
@@ -43,12 +43,12 @@ pub(super) fn try_all(context: &Context) -> Vec<Capability> {
     ]
 }
 
-fn open(context: &Context, need: &Need) -> Result<Tree, Verdict> {
+fn open(context: &Context, need: &Need) -> Result<Tree, Availability> {
     Tree::open(c"tracefs")
         .map_err(|e| explain::no(context, need, &Failure::io("mounting tracefs", &e)))
 }
 
-fn tracefs(context: &Context) -> Verdict {
+fn tracefs(context: &Context) -> Availability {
     let tree = match open(context, &TREE) {
         Ok(tree) => tree,
         Err(verdict) => return verdict,
@@ -59,19 +59,21 @@ fn tracefs(context: &Context) -> Verdict {
     };
     let detail = format!("{events} tracepoints in net");
     match tree {
-        Tree::Mounted(path) => Verdict::yes(format!("{detail}, at {}", path.display())),
-        Tree::Detached(_) => Verdict::yes(format!("{detail}; not mounted, opened without a mount")),
+        Tree::Mounted(path) => Availability::yes(format!("{detail}, at {}", path.display())),
+        Tree::Detached(_) => {
+            Availability::yes(format!("{detail}; not mounted, opened without a mount"))
+        }
     }
 }
 
-fn tracer(context: &Context) -> Verdict {
+fn tracer(context: &Context) -> Availability {
     let tree = match open(context, &TRACER) {
         Ok(tree) => tree,
         Err(verdict) => return verdict,
     };
     let root = tree.path();
     match trace_one(&root) {
-        Ok(name) => Verdict::yes(format!("traced {name} in an instance of its own")),
+        Ok(name) => Availability::yes(format!("traced {name} in an instance of its own")),
         Err(failure) => explain::no(context, &TRACER, &failure),
     }
 }

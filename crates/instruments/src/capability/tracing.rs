@@ -1,7 +1,7 @@
 //! Programs that the kernel calls by trampoline or from a tracepoint.
 
 use libbpf_sys as sys;
-use netplumb_model::capability::{Capability, Group, Verdict};
+use netplumb_model::capability::{Availability, Capability, Group};
 
 use super::btf::TRACEPOINT;
 use super::context::{Cap, Context};
@@ -63,9 +63,9 @@ pub(super) fn try_all(context: &Context) -> Vec<Capability> {
     ]
 }
 
-fn btf(context: &Context) -> Verdict {
+fn btf(context: &Context) -> Availability {
     match &context.targets {
-        Ok(targets) => Verdict::yes(format!("{} types", targets.types)),
+        Ok(targets) => Availability::yes(format!("{} types", targets.types)),
         Err(missing) => {
             let need = Need {
                 config: &["CONFIG_DEBUG_INFO_BTF"],
@@ -84,11 +84,11 @@ fn btf(context: &Context) -> Verdict {
 fn target<T>(
     context: &Context,
     pick: impl Fn(&super::btf::Targets) -> Option<T>,
-) -> Result<T, Verdict> {
+) -> Result<T, Availability> {
     match &context.targets {
         Err(_) => Err(btf(context)),
         Ok(targets) => pick(targets).ok_or_else(|| {
-            Verdict::no(
+            Availability::no(
                 "the kernel's type information (BTF) has no such function",
                 explain::OTHER_KERNEL,
             )
@@ -122,13 +122,13 @@ fn function(
         let attached = program::load(kind, &program::returning(0))
             .and_then(|loaded| program::attach_raw(&loaded, None));
         match attached {
-            Ok(_) => Verdict::yes(format!("attached to {}", name.to_string_lossy())),
+            Ok(_) => Availability::yes(format!("attached to {}", name.to_string_lossy())),
             Err(failure) => explain::no(context, &need, &failure),
         }
     })
 }
 
-fn tp_btf(context: &Context) -> Verdict {
+fn tp_btf(context: &Context) -> Availability {
     let need = Need {
         caps: TRACER,
         config: &["CONFIG_BPF_EVENTS", "CONFIG_DEBUG_INFO_BTF"],
@@ -149,7 +149,7 @@ fn tp_btf(context: &Context) -> Verdict {
     said(context, &need, attached)
 }
 
-fn raw_tp(context: &Context) -> Verdict {
+fn raw_tp(context: &Context) -> Availability {
     let need = Need {
         caps: TRACER,
         config: &["CONFIG_BPF_EVENTS"],
@@ -164,9 +164,9 @@ fn raw_tp(context: &Context) -> Verdict {
     said(context, &need, attached)
 }
 
-fn said<T>(context: &Context, need: &Need, attached: Result<T, Failure>) -> Verdict {
+fn said<T>(context: &Context, need: &Need, attached: Result<T, Failure>) -> Availability {
     match attached {
-        Ok(_) => Verdict::yes(format!("attached to {}", TRACEPOINT.to_string_lossy())),
+        Ok(_) => Availability::yes(format!("attached to {}", TRACEPOINT.to_string_lossy())),
         Err(failure) => explain::no(context, need, &failure),
     }
 }

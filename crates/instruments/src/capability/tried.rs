@@ -1,6 +1,6 @@
 //! Answers of trials, as those ask for them who depend on several.
 
-use netplumb_model::capability::{Capability, Verdict};
+use netplumb_model::capability::{Availability, Capability};
 
 /// What was tried, to be asked.
 #[derive(Debug, Clone, Copy)]
@@ -8,7 +8,7 @@ pub struct Tried<'a>(pub &'a [Capability]);
 
 impl Tried<'_> {
     /// The answer of one trial.
-    pub fn verdict(&self, id: &str) -> Verdict {
+    pub fn verdict(&self, id: &str) -> Availability {
         let found = self
             .0
             .iter()
@@ -16,7 +16,7 @@ impl Tried<'_> {
             .map(|c| c.verdict.clone());
         // Only a trial that crashed leaves no answer.
         found.unwrap_or_else(|| {
-            Verdict::no(
+            Availability::no(
                 format!("the check `{id}` gave no result"),
                 "report it with the output of `plumb doctor --json`",
             )
@@ -29,17 +29,17 @@ impl Tried<'_> {
     }
 
     /// The first no among them.
-    pub fn obstacle(&self, ids: &[&str]) -> Option<Verdict> {
+    pub fn obstacle(&self, ids: &[&str]) -> Option<Availability> {
         ids.iter().map(|id| self.verdict(id)).find(|v| !v.works())
     }
 
     /// The answer of the first way that works, or why the others don't.
-    pub fn any(&self, ways: &[(&[&str], &str)]) -> Verdict {
+    pub fn any(&self, ways: &[(&[&str], &str)]) -> Availability {
         let mut refusals: Vec<(String, String)> = Vec::new();
         for (needs, detail) in ways {
             match self.obstacle(needs) {
-                None => return Verdict::yes(*detail),
-                Some(Verdict::No { reason, remedy }) => {
+                None => return Availability::yes(*detail),
+                Some(Availability::No { reason, remedy }) => {
                     if !refusals.iter().any(|(r, _)| *r == reason) {
                         refusals.push((reason, remedy));
                     }
@@ -49,6 +49,6 @@ impl Tried<'_> {
         }
         let reasons: Vec<&str> = refusals.iter().map(|(r, _)| r.as_str()).collect();
         let remedy = refusals.first().map_or("", |(_, remedy)| remedy.as_str());
-        Verdict::no(reasons.join("; and "), remedy)
+        Availability::no(reasons.join("; and "), remedy)
     }
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use netplumb_model::capability::{Capability, Group, Verdict};
+use netplumb_model::capability::{Availability, Capability, Group};
 use netplumb_sys::threads::{self, Task};
 
 use run::{Ended, memory_file, path_of};
@@ -274,7 +274,7 @@ pub fn try_all(plugin: Option<&[u8]>) -> Vec<Capability> {
     let qemu_verdict = explain::qemu(&found);
     let qemu = found.ok().filter(|_| qemu_verdict.works());
     let first = capability("qemu", "QEMU for x86-64 guests", qemu_verdict, start);
-    let timed = |id: &str, what: &str, attempt: &dyn Fn(&Path) -> Verdict| {
+    let timed = |id: &str, what: &str, attempt: &dyn Fn(&Path) -> Availability| {
         let start = Instant::now();
         let verdict = qemu.as_deref().map_or_else(explain::no_qemu, attempt);
         capability(id, what, verdict, start)
@@ -301,7 +301,7 @@ pub fn try_all(plugin: Option<&[u8]>) -> Vec<Capability> {
     std::iter::once(first).chain(rest).collect()
 }
 
-fn capability(id: &str, what: &str, verdict: Verdict, start: Instant) -> Capability {
+fn capability(id: &str, what: &str, verdict: Availability, start: Instant) -> Capability {
     let took_ms = (start.elapsed().as_secs_f64() * 1e4).round() / 10.0;
     Capability {
         id: id.into(),

@@ -1,6 +1,6 @@
 use super::*;
 
-fn tried(id: &str, group: Group, what: &str, verdict: Verdict) -> Capability {
+fn tried(id: &str, group: Group, what: &str, verdict: Availability) -> Capability {
     Capability {
         id: id.into(),
         group,
@@ -10,8 +10,8 @@ fn tried(id: &str, group: Group, what: &str, verdict: Verdict) -> Capability {
     }
 }
 
-fn works_as(instrument: &str, verdict: Verdict) -> InstrumentVerdict {
-    InstrumentVerdict {
+fn works_as(instrument: &str, verdict: Availability) -> InstrumentAvailability {
+    InstrumentAvailability {
         instrument: instrument.into(),
         verdict,
     }
@@ -19,7 +19,7 @@ fn works_as(instrument: &str, verdict: Verdict) -> InstrumentVerdict {
 
 fn sample() -> Doctor {
     let locked = || {
-        Verdict::no(
+        Availability::no(
             "the kernel is locked down (lockdown=integrity)",
             "measure in the vm lab, or boot with lockdown=none",
         )
@@ -41,13 +41,13 @@ fn sample() -> Doctor {
                 "qemu",
                 Group::Vm,
                 "QEMU for x86-64 guests",
-                Verdict::yes("7.2.22"),
+                Availability::yes("7.2.22"),
             ),
             tried(
                 "qemu-kvm",
                 Group::Vm,
                 "a trial guest under KVM",
-                Verdict::no(
+                Availability::no(
                     "the guest hung",
                     "nothing need be done: guests run under TCG",
                 ),
@@ -68,40 +68,40 @@ fn sample() -> Doctor {
                 "raw-tp",
                 Group::Stages,
                 "a program on a raw tracepoint",
-                Verdict::yes("attached"),
+                Availability::yes("attached"),
             ),
             tried(
                 "perf-software",
                 Group::Profile,
                 "software events",
-                Verdict::partly("for our own processes only", "not root", "run as root"),
+                Availability::partly("for our own processes only", "not root", "run as root"),
             ),
         ],
         labs: vec![
             Lab {
                 lab: "vm".into(),
-                verdict: Verdict::yes("a stock kernel in QEMU"),
-                instruments: vec![works_as("exact", Verdict::yes("to the instruction"))],
+                verdict: Availability::yes("a stock kernel in QEMU"),
+                instruments: vec![works_as("exact", Availability::yes("to the instruction"))],
             },
             Lab {
                 lab: "netns".into(),
-                verdict: Verdict::yes("two namespaces"),
+                verdict: Availability::yes("two namespaces"),
                 instruments: vec![
                     works_as("functions", locked()),
-                    works_as("stages", Verdict::yes("by raw tracepoints")),
+                    works_as("stages", Availability::yes("by raw tracepoints")),
                 ],
             },
             Lab {
                 lab: "host".into(),
-                verdict: Verdict::yes("this machine's own interfaces"),
+                verdict: Availability::yes("this machine's own interfaces"),
                 instruments: vec![
                     works_as("functions", locked()),
-                    works_as("stages", Verdict::yes("by raw tracepoints")),
+                    works_as("stages", Availability::yes("by raw tracepoints")),
                 ],
             },
             Lab {
                 lab: "other".into(),
-                verdict: Verdict::no("it can't be built", "mend it"),
+                verdict: Availability::no("it can't be built", "mend it"),
                 instruments: vec![],
             },
         ],

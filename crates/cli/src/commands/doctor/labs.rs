@@ -3,7 +3,7 @@
 use netplumb_instruments::capability::Tried;
 use netplumb_instruments::instrument::Instrument;
 use netplumb_instruments::registry;
-use netplumb_model::capability::{Capability, InstrumentVerdict, Lab, Verdict};
+use netplumb_model::capability::{Availability, Capability, InstrumentAvailability, Lab};
 use netplumb_model::experiment::Lab as Where;
 
 /// Every lab, by the checks.
@@ -13,9 +13,9 @@ pub(super) fn judge(capabilities: &[Capability]) -> Vec<Lab> {
 }
 
 /// What works in a lab.
-fn instruments(lab: Where, tried: &Tried<'_>) -> Vec<InstrumentVerdict> {
+fn instruments(lab: Where, tried: &Tried<'_>) -> Vec<InstrumentAvailability> {
     let all = registry::ALL.into_iter();
-    all.map(|instrument| InstrumentVerdict {
+    all.map(|instrument| InstrumentAvailability {
         instrument: instrument.name().into(),
         verdict: instrument.can_run(lab, tried),
     })
@@ -33,7 +33,7 @@ fn vm(tried: &Tried<'_>) -> Lab {
         };
     }
     // A kernel that has yet to be downloaded needs disk space.
-    if let (Verdict::Partly { .. }, no @ Verdict::No { .. }) =
+    if let (Availability::Partly { .. }, no @ Availability::No { .. }) =
         (tried.verdict("kernel"), tried.verdict("disk"))
     {
         return Lab {
@@ -43,16 +43,16 @@ fn vm(tried: &Tried<'_>) -> Lab {
         };
     }
     let verdict = match tried.verdict("kernel") {
-        Verdict::Partly {
+        Availability::Partly {
             detail,
             reason,
             remedy,
-        } => Verdict::Partly {
+        } => Availability::Partly {
             detail: format!("any kernel in a QEMU guest; {detail}"),
             reason,
             remedy,
         },
-        _ => Verdict::yes("any kernel in a QEMU guest"),
+        _ => Availability::yes("any kernel in a QEMU guest"),
     };
     Lab {
         lab,
@@ -80,7 +80,7 @@ fn netns(tried: &Tried<'_>) -> Lab {
             let detail = format!("two network namespaces connected by veth{frames}{clock}");
             Lab {
                 lab,
-                verdict: Verdict::yes(detail),
+                verdict: Availability::yes(detail),
                 instruments,
             }
         }
@@ -92,13 +92,13 @@ fn host(tried: &Tried<'_>) -> Lab {
     let clock = clock(&instruments);
     Lab {
         lab: "host".to_owned(),
-        verdict: Verdict::yes(format!("the interfaces and traffic of this machine{clock}")),
+        verdict: Availability::yes(format!("the interfaces and traffic of this machine{clock}")),
         instruments,
     }
 }
 
 /// The instrument that `plumb path` uses there by default.
-fn clock(instruments: &[InstrumentVerdict]) -> String {
+fn clock(instruments: &[InstrumentAvailability]) -> String {
     let works = |name: &&&str| {
         let mut of = instruments.iter().filter(|i| i.instrument == **name);
         of.any(|i| i.verdict.works())
@@ -149,9 +149,9 @@ mod tests {
                 group: Group::Vm,
                 what: String::new(),
                 verdict: if broken.contains(id) {
-                    Verdict::no(format!("{id} is broken"), format!("mend {id}"))
+                    Availability::no(format!("{id} is broken"), format!("mend {id}"))
                 } else {
-                    Verdict::yes("")
+                    Availability::yes("")
                 },
                 took_ms: 0.0,
             })
@@ -159,7 +159,7 @@ mod tests {
         judge(&capabilities)
     }
 
-    fn of(labs: &[Lab], lab: &str, instrument: &str) -> Verdict {
+    fn of(labs: &[Lab], lab: &str, instrument: &str) -> Availability {
         let lab = labs.iter().find(|l| l.lab == lab).unwrap();
         lab.instruments
             .iter()
@@ -173,15 +173,15 @@ mod tests {
     #[test]
     fn exact_needs_plugins_alone() {
         let labs = machine(&["qemu-kvm", "fentry", "netns", "raw-tp"]);
-        assert!(matches!(of(&labs, "vm", "exact"), Verdict::Yes { .. }));
+        assert!(matches!(of(&labs, "vm", "exact"), Availability::Yes { .. }));
         assert!(matches!(
             of(&labs, "vm", "functions"),
-            Verdict::Partly { .. }
+            Availability::Partly { .. }
         ));
         let labs = machine(&["qemu-plugin"]);
         assert_eq!(
             of(&labs, "vm", "exact"),
-            Verdict::no("qemu-plugin is broken", "mend qemu-plugin")
+            Availability::no("qemu-plugin is broken", "mend qemu-plugin")
         );
     }
 
@@ -189,7 +189,10 @@ mod tests {
     #[test]
     fn no_qemu_is_no_vm() {
         let labs = machine(&["qemu"]);
-        assert_eq!(labs[0].verdict, Verdict::no("qemu is broken", "mend qemu"));
+        assert_eq!(
+            labs[0].verdict,
+            Availability::no("qemu is broken", "mend qemu")
+        );
         assert!(!labs[0].works());
     }
 
@@ -198,13 +201,13 @@ mod tests {
     #[test]
     fn functions_fall_back() {
         let by = |broken: &[&str]| of(&machine(broken), "netns", "functions");
-        assert_eq!(by(&["fsession"]), Verdict::yes("by fentry and fexit"));
+        assert_eq!(by(&["fsession"]), Availability::yes("by fentry and fexit"));
         assert_eq!(
             by(&["fsession", "fexit", "kprobe-session"]),
-            Verdict::yes("by kprobes, at a higher cost per call")
+            Availability::yes("by kprobes, at a higher cost per call")
         );
         let none = by(&["fsession", "fentry", "kprobe-session", "kprobe"]);
-        let Verdict::No { reason, .. } = none else {
+        let Availability::No { reason, .. } = none else {
             panic!("{none:?}")
         };
         assert!(reason.contains("fentry is broken") && reason.contains("kprobe is broken"));
@@ -224,6 +227,8 @@ mod tests {
     fn samples_without_counters_are_partly_blind() {
         let labs = machine(&["perf-hardware"]);
         let samples = of(&labs, "netns", "samples");
-        assert!(matches!(samples, Verdict::Partly { reason, .. } if reason.contains("interrupts")));
+        assert!(
+            matches!(samples, Availability::Partly { reason, .. } if reason.contains("interrupts"))
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use netplumb_model::capability::{Capability, Group, Verdict};
+use netplumb_model::capability::{Availability, Capability, Group};
 use netplumb_sys::proc;
 
 /// What a guest, QEMU and plumb need together, in MiB.
@@ -17,7 +17,7 @@ const DISK_MIB: u64 = 1024;
 
 /// Check them all.
 pub(super) fn try_all(cache: &Path) -> Vec<Capability> {
-    let tried = |id: &str, group, what: &str, attempt: &dyn Fn() -> Verdict| {
+    let tried = |id: &str, group, what: &str, attempt: &dyn Fn() -> Availability| {
         let start = Instant::now();
         let verdict = attempt();
         let took_ms = (start.elapsed().as_secs_f64() * 1e4).round() / 10.0;
@@ -57,7 +57,7 @@ fn has_apt() -> bool {
 }
 
 /// Every kernel in the cache is a folder with a `kernel.toml`.
-fn kernel(cache: &Path, apt: bool) -> Verdict {
+fn kernel(cache: &Path, apt: bool) -> Availability {
     let kernels = cache.join("kernels");
     let count = fs::read_dir(&kernels).map_or(0, |entries| {
         entries
@@ -66,20 +66,20 @@ fn kernel(cache: &Path, apt: bool) -> Verdict {
             .count()
     });
     match count {
-        0 if apt => Verdict::partly(
+        0 if apt => Availability::partly(
             "none yet, but apt-get can download one",
             format!("no kernel in {}", kernels.display()),
             "plumb kernel add debian",
         ),
-        0 => Verdict::no(
+        0 => Availability::no(
             format!(
                 "no kernel in {}, and no apt-get to download one",
                 kernels.display()
             ),
             "plumb kernel add FILE, with a .deb package, a vmlinuz or a kernel build directory",
         ),
-        1 => Verdict::yes(format!("1 in {}", kernels.display())),
-        n => Verdict::yes(format!("{n} in {}", kernels.display())),
+        1 => Availability::yes(format!("1 in {}", kernels.display())),
+        n => Availability::yes(format!("{n} in {}", kernels.display())),
     }
 }
 
@@ -92,17 +92,17 @@ fn nearest(folder: &Path) -> PathBuf {
         .to_owned()
 }
 
-fn disk(cache: &Path) -> Verdict {
+fn disk(cache: &Path) -> Availability {
     let folder = nearest(cache);
     let Ok(name) = CString::new(folder.as_os_str().as_bytes()) else {
-        return Verdict::no(
+        return Availability::no(
             "the name of the cache directory contains a NUL",
             "use another one",
         );
     };
     // SAFETY: the name is NUL-terminated.
     if unsafe { libc::access(name.as_ptr(), libc::W_OK) } < 0 {
-        return Verdict::no(
+        return Availability::no(
             format!("{} is not writable", folder.display()),
             "set PLUMB_CACHE to a directory of yours",
         );
@@ -112,7 +112,7 @@ fn disk(cache: &Path) -> Verdict {
     // SAFETY: the name is NUL-terminated, and the structure outlives the call.
     if unsafe { libc::statvfs(name.as_ptr(), &raw mut stat) } < 0 {
         let error = std::io::Error::last_os_error();
-        return Verdict::no(
+        return Availability::no(
             format!("{}: {error}", folder.display()),
             "check the file system",
         );
@@ -120,11 +120,11 @@ fn disk(cache: &Path) -> Verdict {
     room(&folder, stat.f_bavail.saturating_mul(stat.f_frsize) >> 20)
 }
 
-fn room(folder: &Path, free_mib: u64) -> Verdict {
+fn room(folder: &Path, free_mib: u64) -> Availability {
     if free_mib >= DISK_MIB {
-        return Verdict::yes(format!("{} free in {}", size(free_mib), folder.display()));
+        return Availability::yes(format!("{} free in {}", size(free_mib), folder.display()));
     }
-    Verdict::no(
+    Availability::no(
         format!(
             "only {} free in {}; a kernel needs up to {}",
             size(free_mib),
@@ -135,12 +135,12 @@ fn room(folder: &Path, free_mib: u64) -> Verdict {
     )
 }
 
-fn memory(meminfo: &str) -> Verdict {
+fn memory(meminfo: &str) -> Availability {
     let free = proc::number(meminfo, "MemAvailable");
     match free.map(|kib| kib / 1024) {
-        None => Verdict::no("no MemAvailable in /proc/meminfo", "mount /proc"),
-        Some(mib) if mib >= MEMORY_MIB => Verdict::yes(format!("{} free", size(mib))),
-        Some(mib) => Verdict::no(
+        None => Availability::no("no MemAvailable in /proc/meminfo", "mount /proc"),
+        Some(mib) if mib >= MEMORY_MIB => Availability::yes(format!("{} free", size(mib))),
+        Some(mib) => Availability::no(
             format!(
                 "only {} free; a guest needs {}",
                 size(mib),
@@ -152,13 +152,13 @@ fn memory(meminfo: &str) -> Verdict {
 }
 
 /// The counters that `rates` reads.
-fn counters() -> Verdict {
+fn counters() -> Availability {
     for file in ["/proc/net/dev", "/proc/stat"] {
         if let Err(error) = fs::read(file) {
-            return Verdict::no(format!("{file}: {error}"), "mount /proc");
+            return Availability::no(format!("{file}: {error}"), "mount /proc");
         }
     }
-    Verdict::yes("readable")
+    Availability::yes("readable")
 }
 
 fn size(mib: u64) -> String {
@@ -182,11 +182,11 @@ mod tests {
         fs::create_dir_all(&kernel_folder).unwrap();
         let fetched = kernel(&cache, true);
         assert!(
-            matches!(fetched, Verdict::Partly { remedy, .. } if remedy == "plumb kernel add debian")
+            matches!(fetched, Availability::Partly { remedy, .. } if remedy == "plumb kernel add debian")
         );
-        assert!(matches!(kernel(&cache, false), Verdict::No { .. }));
+        assert!(matches!(kernel(&cache, false), Availability::No { .. }));
         fs::write(kernel_folder.join("kernel.toml"), "").unwrap();
-        assert!(matches!(kernel(&cache, false), Verdict::Yes { .. }));
+        assert!(matches!(kernel(&cache, false), Availability::Yes { .. }));
         fs::remove_dir_all(&cache).unwrap();
     }
 
@@ -194,10 +194,12 @@ mod tests {
     #[test]
     fn little_room_is_named() {
         assert!(
-            matches!(room(Path::new("/x"), 10), Verdict::No { reason, .. } if reason.contains("10 MiB"))
+            matches!(room(Path::new("/x"), 10), Availability::No { reason, .. } if reason.contains("10 MiB"))
         );
         let small = "MemTotal: 4000000 kB\nMemAvailable:  512000 kB\n";
-        assert!(matches!(memory(small), Verdict::No { reason, .. } if reason.contains("500 MiB")));
+        assert!(
+            matches!(memory(small), Availability::No { reason, .. } if reason.contains("500 MiB"))
+        );
         assert!(memory("MemAvailable: 2097152 kB\n").works());
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use netplumb_model::capability::Verdict;
+use netplumb_model::capability::Availability;
 
 use super::{Boot, PluginSupport, QEMU_VARIABLE, QemuMissing, first, version};
 
@@ -14,12 +14,12 @@ const WITHOUT_KVM: &str =
     "guests run under TCG instead, which exact counting uses anyway; times need KVM";
 
 /// Whether there is a QEMU that starts.
-pub(super) fn qemu(found: &Result<PathBuf, QemuMissing>) -> Verdict {
+pub(super) fn qemu(found: &Result<PathBuf, QemuMissing>) -> Availability {
     match found {
-        Err(missing) => Verdict::no(missing.to_string(), INSTALL),
+        Err(missing) => Availability::no(missing.to_string(), INSTALL),
         Ok(path) => match version(path) {
-            Ok(version) => Verdict::yes(format!("{version}, {}", path.display())),
-            Err(error) => Verdict::no(
+            Ok(version) => Availability::yes(format!("{version}, {}", path.display())),
+            Err(error) => Availability::no(
                 format!("{} does not start: {error}", path.display()),
                 format!("install it again, or name another with {QEMU_VARIABLE}"),
             ),
@@ -28,12 +28,12 @@ pub(super) fn qemu(found: &Result<PathBuf, QemuMissing>) -> Verdict {
 }
 
 /// What everything else answers when there is none.
-pub(super) fn no_qemu() -> Verdict {
-    Verdict::no("no working QEMU", INSTALL)
+pub(super) fn no_qemu() -> Availability {
+    Availability::no("no working QEMU", INSTALL)
 }
 
 /// Why KVM need not be tried.
-pub(super) fn no_kvm() -> Option<Verdict> {
+pub(super) fn no_kvm() -> Option<Availability> {
     let opened = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
@@ -53,7 +53,7 @@ pub(super) fn no_kvm() -> Option<Verdict> {
             "load kvm_intel or kvm_amd",
         ),
     };
-    Some(Verdict::no(
+    Some(Availability::no(
         reason,
         format!("{remedy}; until then {WITHOUT_KVM}"),
     ))
@@ -71,10 +71,12 @@ fn open_to_us(device: &str) -> &'static str {
 }
 
 /// What a boot under TCG means.
-pub(super) fn tcg(boot: &Boot) -> Verdict {
+pub(super) fn tcg(boot: &Boot) -> Availability {
     match boot {
-        Boot::Ran { took } => Verdict::yes(format!("ran to its end in {} ms", took.as_millis())),
-        failed => Verdict::no(
+        Boot::Ran { took } => {
+            Availability::yes(format!("ran to its end in {} ms", took.as_millis()))
+        }
+        failed => Availability::no(
             how_it_failed(failed),
             "try another QEMU (7.2 or newer, with TCG): install qemu-system-x86, or set PLUMB_QEMU",
         ),
@@ -82,10 +84,12 @@ pub(super) fn tcg(boot: &Boot) -> Verdict {
 }
 
 /// What a boot under KVM means.
-pub(super) fn kvm(boot: &Boot) -> Verdict {
+pub(super) fn kvm(boot: &Boot) -> Availability {
     match boot {
-        Boot::Ran { took } => Verdict::yes(format!("ran to its end in {} ms", took.as_millis())),
-        failed => Verdict::no(
+        Boot::Ran { took } => {
+            Availability::yes(format!("ran to its end in {} ms", took.as_millis()))
+        }
+        failed => Availability::no(
             format!("/dev/kvm opens, but {}", how_it_failed(failed)),
             format!("nothing need be done: {WITHOUT_KVM} on a machine whose KVM runs guests"),
         ),
@@ -117,13 +121,15 @@ fn how_it_failed(boot: &Boot) -> String {
 }
 
 /// What a plugin trial means.
-pub(super) fn plugin(support: &PluginSupport) -> Verdict {
+pub(super) fn plugin(support: &PluginSupport) -> Availability {
     let other = "use a QEMU with plugins: Debian 12's and newer have them; or build it with \
                  --enable-plugins and set PLUMB_QEMU";
     match support {
-        PluginSupport::Loaded => Verdict::yes("loaded, and the trial guest ran with it"),
-        PluginSupport::Untried => Verdict::yes("QEMU takes plugins"),
-        PluginSupport::NotCompiledIn => Verdict::no("this QEMU was built without plugins", other),
+        PluginSupport::Loaded => Availability::yes("loaded, and the trial guest ran with it"),
+        PluginSupport::Untried => Availability::yes("QEMU takes plugins"),
+        PluginSupport::NotCompiledIn => {
+            Availability::no("this QEMU was built without plugins", other)
+        }
         PluginSupport::OtherVersion {
             built_for,
             supported,
@@ -136,11 +142,13 @@ pub(super) fn plugin(support: &PluginSupport) -> Verdict {
                 ),
                 _ => format!("this QEMU has another version of the plugin interface: {said}"),
             };
-            Verdict::no(
+            Availability::no(
                 reason,
                 "use QEMU 7.2 (Debian 12), with PLUMB_QEMU if it is not the first",
             )
         }
-        PluginSupport::Refused { said } => Verdict::no(format!("it was not loaded: {said}"), other),
+        PluginSupport::Refused { said } => {
+            Availability::no(format!("it was not loaded: {said}"), other)
+        }
     }
 }
