@@ -264,7 +264,12 @@ fn as_root_phantoms() {
         ("forward --path route --family ipv6", "ttl", 1, &["TTL"]),
         ("drop --path xdp", "mtu", 3, &["MTU"]),
         ("forward --path xdp-redirect", "mtu", 3, &["MTU"]),
-        ("drop --path xdp", "ttl", 3, &["no fault for xdp"]),
+        (
+            "drop --path xdp",
+            "ttl",
+            3,
+            &["the fault has no effect on xdp"],
+        ),
     ] {
         let ran = place.run(&format!("bench {words} --plant {fault} {SHORT} -o x.plumb"));
         let document = document(ran.code(code));
@@ -431,16 +436,16 @@ fn what_cannot_be_asked() {
         ("bench drop --time soon", &["500ms"]),
         ("bench drop --csv --json", &["--json"]),
         ("bench drop --all --json", &["--all"]),
-        ("bench drop --path tc --lookups 1", &["--lookups", "xdp"]),
+        ("bench drop --path tc --lookups 1", &["lookups", "xdp"]),
         ("bench drop --link e1000", &["--lab vm", "--nic"]),
         (
             "bench drop --lab vm --link e1000 --explain",
-            &["--explain", "veth"],
+            &["explain", "veth"],
         ),
         ("bench drop --lab vm --link lo", &["e1000", "virtio-net"]),
         (
             "bench drop --path xdp,tc --multi-buffer",
-            &["--multi-buffer", "xdp-skb"],
+            &["multi-buffer", "xdp-skb"],
         ),
         ("bench drop --plant rain", &["no-napi", "wrong-mac"]),
     ] {

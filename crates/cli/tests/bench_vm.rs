@@ -199,7 +199,7 @@ fn emulated_nics() {
         for arm in arms {
             assert_eq!(arm["link"], words.rsplit(' ').next().unwrap());
             match arm["failed"].as_str() {
-                Some(why) => assert!(why.contains("no XDP"), "{why}"),
+                Some(why) => assert!(why.contains("XDP is not supported"), "{why}"),
                 None => assert!(common::closes(arm) > 100, "{arm:#}"),
             }
         }

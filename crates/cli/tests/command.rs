@@ -468,7 +468,7 @@ fn refused_at_once() {
         ("path --lab moon -- true", 2, &["moon", "vm"]),
         ("path --link veth,lo -- true", 2, &["only one value"]),
         ("path --proto udp -- true", 2, &["--proto"]),
-        ("path --proto command", 2, &["plumb path -- COMMAND"]),
+        ("path --proto command", 2, &["unknown protocol `command`"]),
         ("path --peer true", 2, &["COMMAND"]),
     ] {
         place.run(words).code(code).says(said);

@@ -38,7 +38,7 @@ fn check_cut_short(place: &Place) -> Recording {
     report.code(0);
     assert!(report.stdout.contains("udp tx"), "{report:?}");
     assert!(
-        report.stdout.contains("the run was cut short"),
+        report.stdout.contains("the run did not finish"),
         "{report:?}"
     );
     recording
@@ -128,7 +128,7 @@ fn ended_while_measuring(signal: i32, code: i32) {
     ran.code(code)
         .says(&["interrupted", "measured before the error"]);
     assert!(ran.stdout.contains("udp tx"), "{ran:?}");
-    assert!(ran.stdout.contains("the run was cut short"), "{ran:?}");
+    assert!(ran.stdout.contains("the run did not finish"), "{ran:?}");
     assert_eq!(place.processes(), [""; 0]);
     assert_eq!(place.files(), ["run.plumb"]);
     assert_eq!(place.temporary_files(), [""; 0]);

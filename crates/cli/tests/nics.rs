@@ -383,7 +383,7 @@ fn as_root_packets_of_others_are_told() {
     let recording = machine.place.recording("others.plumb");
     assert_eq!(recording.environment[env::LAB], "host");
     let words = [
-        "packets came in there that were not the generator's",
+        "packets from elsewhere were received there",
         "1 valid, 0 invalid",
     ];
     common::prints(ran.code(0), &words);
@@ -571,8 +571,12 @@ fn as_root_what_is_refused() {
     for (words, code, said) in [
         ("drop --nic v1", 2, &["--from"][..]),
         ("drop --from v1", 2, &["--nic"]),
-        ("drop --nic v9 --from v0", 2, &["no interface v9", "v1"]),
-        ("drop --nic v1 --from v1", 2, &["not 2 interfaces"]),
+        ("drop --nic v9 --from v0", 2, &["no such device: v9", "v1"]),
+        (
+            "drop --nic v1 --from v1",
+            2,
+            &["must be different interfaces"],
+        ),
         (
             "drop --nic v1 --from v0 --to w0 --sink w1",
             2,
@@ -589,7 +593,7 @@ fn as_root_what_is_refused() {
         (
             "drop --nic v1 --from v0 --cores 3",
             3,
-            &["2 queues", "ethtool -L", "--cores 2"],
+            &["2 receive queues", "ethtool -L", "--cores to 2"],
         ),
         ("drop --nic v1 --from v0 --rate 0", 2, &["250k"]),
     ] {

@@ -410,7 +410,9 @@ fn what_cannot_be_written() {
     report("--svg nowhere/x.svg")
         .code(1)
         .says(&["can't write nowhere/x.svg", "No such file"]);
-    report("--svg .").code(2).says(&["can't write .", "folder"]);
+    report("--svg .")
+        .code(2)
+        .says(&["can't write .", "directory"]);
     report("--svg /dev/full")
         .code(1)
         .says(&["can't write /dev/full", "No space left"]);

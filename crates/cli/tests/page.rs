@@ -138,7 +138,7 @@ fn nowhere_to_go() {
     place
         .run("report x.plumb --html .")
         .code(2)
-        .says(&["is a folder"]);
+        .says(&["is a directory"]);
     place
         .run("report x.plumb --html x.plumb")
         .code(2)

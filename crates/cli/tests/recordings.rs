@@ -79,3 +79,18 @@ fn every_format() {
         place.run(&format!("diff {one} {other}")).code(0);
     }
 }
+
+/// Check that a loss of an old recording, which does not say which instrument had it, is in the
+/// report of each.
+#[test]
+fn losses_of_nobody_in_particular() {
+    let place = Place::new();
+    unpacked(&place, "explain");
+    for by in ["rates", "exact"] {
+        let ran = place.run(&format!("report explain.plumb --clock {by}"));
+        common::prints(
+            ran.code(0),
+            &["12,096 stack addresses outside of the kernel"],
+        );
+    }
+}

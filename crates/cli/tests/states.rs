@@ -380,7 +380,7 @@ fn states_are_made_when_they_must_be() {
     // A file in the way of the folder.
     std::fs::remove_dir_all(cache.path().join("states")).unwrap();
     std::fs::write(cache.path().join("states"), "").unwrap();
-    run("-o unkept.plumb").says(&[BOOTING, "could not be kept"]);
+    run("-o unkept.plumb").says(&[BOOTING, "can't save the state"]);
     same(
         "not kept",
         &place.recording("first.plumb"),

@@ -264,6 +264,15 @@ impl Experiment {
         Ok(experiment)
     }
 
+    /// That of a recording: what it says was measured, also where a file that says so would be
+    /// refused today.
+    ///
+    /// # Errors
+    /// It is no experiment.
+    pub fn of_recording(text: &str) -> Result<Experiment, ExperimentError> {
+        toml::from_str(text).map_err(|e| ExperimentError::from_toml(text, &e))
+    }
+
     /// Check that all layers in the experiment are among `layers`.
     ///
     /// # Errors

@@ -62,7 +62,8 @@ pub struct Recording {
     pub steps: Vec<Step>,
     /// What single lines of user code cost, of functions whose lines are known.
     pub line_costs: Vec<LineCost>,
-    /// Everything that was lost, missed or could not be attributed, by instrument.
+    /// Everything that was lost, missed or could not be attributed, by instrument (empty in old
+    /// recordings, which don't say).
     pub losses: BTreeMap<String, Vec<Loss>>,
     /// Functions and tracepoints that an instrument could not watch, by instrument, each with
     /// the reason.
@@ -160,6 +161,7 @@ pub struct Made {
 
 /// What makes an arm from another one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum MadeBy {
     /// Another random seed.
     Seed,

@@ -128,6 +128,11 @@ fn texts(recording: &Recording) -> Result<(), String> {
         .chain(recording.unwatched.values().flatten())
         .chain(&recording.untried);
     let bytes: usize = facts.map(|(key, value)| key.len() + value.len()).sum();
+    let made = recording.arms.iter().map(|arm| {
+        let from = arm.made.as_ref().map_or(0, |made| made.from.len());
+        from + arm.scanned().map_or(0, |(_, setting, _)| setting.len())
+    });
+    let bytes = bytes + made.sum::<usize>();
     if bytes > ENVIRONMENT_BYTES {
         return Err(format!(
             "table environment has {bytes} bytes, with those of arms"

@@ -121,7 +121,8 @@ const BARE: (&str, &str) = ("probes", "off");
 /// Name the instrument of each block: until version 3 there was one of each recording, but for
 /// those of arms that were counted or sampled. What was sampled goes to the arm that it is of.
 pub(crate) fn instruments(recording: &mut Recording) {
-    let clock = first_instrument(recording);
+    let clock = recording.environment.get(env::CLOCK).cloned();
+    let clock = clock.unwrap_or_else(|| INSTRUCTIONS.instrument.into());
     let mut arms: Vec<Arm> = Vec::new();
     // The number that each arm has now, and the instrument of its blocks.
     let mut now: Vec<(u32, String)> = Vec::new();
@@ -281,15 +282,8 @@ pub(crate) fn made(arm: &mut Arm) {
     };
 }
 
-/// The instrument that measured first: until version 3 what was lost was nobody's in
-/// particular.
-pub(crate) fn first_instrument(recording: &Recording) -> String {
-    let first = recording.environment.get(env::CLOCK);
-    first.map_or(INSTRUMENT_THEN.into(), String::clone)
-}
-
-/// The one that there was before there were others.
-const INSTRUMENT_THEN: &str = INSTRUCTIONS.instrument;
+/// Until version 3 nothing said which instrument had lost something, or could not watch it.
+pub(crate) const ANY_INSTRUMENT: &str = "";
 
 /// A figure that was a fact: the key that the environment had, the quantity, and what makes
 /// the quantity's unit of it.
@@ -371,8 +365,8 @@ fn take(
             Some(())
         }
         "not_watched" => {
-            let instrument = first_instrument(recording);
-            let unwatched = recording.unwatched.entry(instrument).or_default();
+            let unwatched = recording.unwatched.entry(ANY_INSTRUMENT.into());
+            let unwatched = unwatched.or_default();
             unwatched.insert(rest.into(), value.into());
             Some(())
         }

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 
 use crate::error::{damaged, reading};
 use crate::row::{
-    Wrong, count, each, get, known, name, name_if_any, numbered, of, rows, text, word,
+    Wrong, count, each, get, known, name, name_if_any, numbered, of, rows, text, text_if_any, word,
 };
 use crate::{StoreError, VERSION, check, old, open, span};
 
@@ -176,10 +176,10 @@ fn arms(c: &Connection, recording: &mut Recording, now: bool) -> Result<(), Wron
 }
 
 fn made(r: &rusqlite::Row<'_>) -> Result<Option<Made>, Wrong> {
-    let Some(from) = name_if_any(r, 7)? else {
+    let Some(from) = text_if_any(r, 7)? else {
         return Ok(None);
     };
-    let by = match name_if_any(r, 8)? {
+    let by = match text_if_any(r, 8)? {
         None => MadeBy::Seed,
         Some(setting) => MadeBy::Scan {
             setting,
@@ -206,7 +206,7 @@ fn losses(c: &Connection, recording: &mut Recording, now: bool) -> Result<(), Wr
     each(c, "loss", columns, order, |_, r| {
         let instrument = match now {
             true => name(r, 3)?,
-            false => old::first_instrument(recording),
+            false => old::ANY_INSTRUMENT.into(),
         };
         let loss = Loss {
             cause: name(r, 0)?,

@@ -170,6 +170,14 @@ pub(crate) fn name_if_any(row: &Row<'_>, column: usize) -> Result<Option<String>
     }
 }
 
+/// The same of a text that someone wrote.
+pub(crate) fn text_if_any(row: &Row<'_>, column: usize) -> Result<Option<String>, Wrong> {
+    match row.get_ref(column)? {
+        rusqlite::types::ValueRef::Null => Ok(None),
+        _ => text(row, column).map(Some),
+    }
+}
+
 /// A text that someone wrote.
 pub(crate) fn text(row: &Row<'_>, column: usize) -> Result<String, Wrong> {
     bounded(row, column, MAX_TEXT_BYTES)

@@ -142,7 +142,7 @@ fn value_name(knob: &Knob) -> &'static str {
             ("rate", _) => "PPS",
             ("frame size", _) => "SIZE",
             ("protocol", _) => "PROTO",
-            ("IP version", _) => "VERSION",
+            (_, "family") => "VERSION",
             ("kind of frame", _) => "KIND",
             (_, "kernel") => "KERNEL",
             (_, "cmdline") => "PARAMETERS",

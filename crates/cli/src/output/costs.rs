@@ -29,7 +29,7 @@ pub(super) fn show(
 ) -> anyhow::Result<ExitCode> {
     let experiment = match recording.experiment_toml.as_str() {
         "" => None,
-        text => Some(Experiment::parse(text)?),
+        text => Some(Experiment::of_recording(text)?),
     };
     let mut views = shown_classes(recording, directions, &args.arm)?;
     let columns = columns();

@@ -68,7 +68,7 @@ pub(crate) fn write(
     }
     let experiment = match recording.experiment_toml.as_str() {
         "" => None,
-        text => Some(Experiment::parse(text)?),
+        text => Some(Experiment::of_recording(text)?),
     };
     if shape(recording) == Shape::Rates {
         let page = rates::page::of_recording(recording, experiment.as_ref());

@@ -16,7 +16,7 @@ use crate::args::show::RatesFormat;
 pub(crate) fn show(recording: &Recording, format: RatesFormat) -> anyhow::Result<ExitCode> {
     let experiment = match recording.experiment_toml.as_str() {
         "" => None,
-        text => Some(Experiment::parse(text)?),
+        text => Some(Experiment::of_recording(text)?),
     };
     let text = match format {
         RatesFormat::Csv => rates::csv::render(recording),

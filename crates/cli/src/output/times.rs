@@ -28,7 +28,7 @@ pub(super) fn show(
 ) -> anyhow::Result<ExitCode> {
     let experiment = match recording.experiment_toml.as_str() {
         "" => None,
-        text => Some(Experiment::parse(text)?),
+        text => Some(Experiment::of_recording(text)?),
     };
     if args.lines.is_some() {
         return Err(Usage("--lines is only for recordings of instrument `exact`".into()).into());

@@ -13,7 +13,7 @@ const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
     ),
     (
         "UPDATE cost SET own = -own",
-        &["table cost", "own", "never negative"],
+        &["table cost", "own", "negative count"],
     ),
     (
         "UPDATE total SET kernel = kernel + 1 WHERE block = 1",
@@ -21,7 +21,7 @@ const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
     ),
     (
         "UPDATE total SET kernel = -kernel",
-        &["table total, row 0", "kernel", "never negative"],
+        &["table total, row 0", "kernel", "negative count"],
     ),
     (
         "UPDATE cost SET calls = calls + 1 WHERE block = 0",
@@ -33,7 +33,7 @@ const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
     ),
     (
         "UPDATE block SET offered = -1",
-        &["offered", "never negative"],
+        &["offered", "negative count"],
     ),
     (
         "UPDATE block SET offered = 9223372036854775807, delivered = 9223372036854775807",
@@ -42,15 +42,15 @@ const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
     ("UPDATE block SET arm = 9", &["table block, row 0", "arm 9"]),
     (
         "UPDATE block SET id = id + 100",
-        &["table block, row 0", "its id is 100"],
+        &["table block, row 0", "id 100"],
     ),
     (
         "UPDATE node SET parent = id WHERE id = 1",
-        &["table node, row 1", "its parent is 1"],
+        &["table node, row 1", "parent 1"],
     ),
     (
         "UPDATE node SET parent = id + 1 WHERE id = 1",
-        &["table node, row 1", "should come before it"],
+        &["table node, row 1", "does not precede it"],
     ),
     (
         "UPDATE node SET function = 99999 WHERE id = 1",
@@ -58,12 +58,12 @@ const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
     ),
     (
         "DELETE FROM node WHERE id = 1",
-        &["table node, row 1", "its id is 2"],
+        &["table node, row 1", "id 2"],
     ),
     ("DELETE FROM function", &["table node, row 0", "function"]),
     (
         "UPDATE function SET id = id + 100000 WHERE id > 1",
-        &["table function, row 2", "its id is 100002"],
+        &["table function, row 2", "id 100002"],
     ),
     (
         "UPDATE function SET file = 7, line = 1 WHERE id = 1",
@@ -95,7 +95,7 @@ const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
     ),
     (
         "INSERT INTO loss VALUES ('exact', 'c', -1, 'm')",
-        &["table loss", "count", "never negative"],
+        &["table loss", "count", "negative count"],
     ),
     (
         "INSERT OR REPLACE INTO source_file VALUES (0, 'a.c');
@@ -120,19 +120,19 @@ const OF_TIMES: &[(&str, &[&str])] = &[
     ),
     (
         "UPDATE span SET total_ns = 40 * total_ns WHERE id = 0",
-        &["table span, row 0", "add up to"],
+        &["table span, row 0", "by its buckets"],
     ),
     (
         "UPDATE span SET min_ns = max_ns + 1 WHERE id = 1",
-        &["table span, row 1", "the shortest"],
+        &["table span, row 1", "minimum"],
     ),
     (
         "UPDATE span SET max_ns = -1",
-        &["table span, row 0, max_ns", "never negative"],
+        &["table span, row 0, max_ns", "negative count"],
     ),
     (
         "UPDATE span SET corrected_ns = 9e999 WHERE node IS NOT NULL",
-        &["corrected_ns", "a number is finite"],
+        &["corrected_ns", "is not finite"],
     ),
     (
         "UPDATE span SET node = 44 WHERE id = 0",
@@ -144,16 +144,13 @@ const OF_TIMES: &[(&str, &[&str])] = &[
     ),
     (
         "UPDATE span_bucket SET count = -count",
-        &["table span_bucket", "never negative"],
+        &["table span_bucket", "negative count"],
     ),
     (
         "INSERT INTO span_bucket VALUES (999, 1, 1)",
         &["table span_bucket", "a span 999"],
     ),
-    (
-        "DELETE FROM span WHERE id = 5",
-        &["table span", "its id is 6"],
-    ),
+    ("DELETE FROM span WHERE id = 5", &["table span", "id 6"]),
     (
         "UPDATE span SET count = 2 * count WHERE id = 4",
         &["table span, row 4", "buckets"],
@@ -164,11 +161,11 @@ const OF_TIMES: &[(&str, &[&str])] = &[
     ),
     (
         "UPDATE scalar SET value = -5",
-        &["table scalar, row 0", "never negative"],
+        &["table scalar, row 0", "negative count"],
     ),
     (
         "UPDATE scalar SET value = -9e999",
-        &["table scalar, row 0, value", "a number is finite"],
+        &["table scalar, row 0, value", "is not finite"],
     ),
     (
         "INSERT INTO scalar VALUES (0, NULL, 0, NULL, 'x', NULL), (0, NULL, 0, NULL, 'y', 1.8e19)",
@@ -177,7 +174,7 @@ const OF_TIMES: &[(&str, &[&str])] = &[
     (
         "INSERT INTO quantity SELECT id + 1, instrument, name, unit, kind, repeats, calls, number, label \
          FROM quantity",
-        &["table quantity, row 1", "declared twice"],
+        &["table quantity, row 1", "duplicate quantity"],
     ),
     (
         "UPDATE scalar SET block = 12",
@@ -189,11 +186,11 @@ const OF_TIMES: &[(&str, &[&str])] = &[
     ),
     (
         "UPDATE scalar SET arm = 0",
-        &["table scalar, row 0", "of a block and of an arm"],
+        &["table scalar, row 0", "both a block and an arm"],
     ),
     (
         "UPDATE step SET duration_ns = -3",
-        &["table step", "never negative"],
+        &["table step", "negative count"],
     ),
     (
         "UPDATE block SET duration_ns = -3",

@@ -143,18 +143,7 @@ impl Experiment {
     /// With each as a recording has it. Those of `[[arm]]` have their own names, the others are
     /// named after their levels.
     fn named_bench_arms(&self) -> Result<Vec<(Arm, BenchArm)>, (&'static str, String)> {
-        let mut named = Vec::new();
-        for arm in &self.arms {
-            let made = arm.knobs.over(&self.knobs).bench_arm()?;
-            named.push((Some(arm.name.as_str()), made));
-        }
-        let mut arms: Vec<(Option<&str>, BenchArm)> = Vec::new();
-        if self.has_arms() && (self.arms.is_empty() || !self.vary.is_empty()) {
-            let made = bench_arms(&(self.knobs.clone(), self.vary.clone()))?;
-            let unnamed = |arm: &BenchArm| !named.iter().any(|(_, known)| known == arm);
-            arms.extend(made.into_iter().filter(unnamed).map(|arm| (None, arm)));
-        }
-        arms.extend(named);
+        let mut arms = self.own_bench_arms()?;
         for figure in self.figures.iter().filter(|figure| figure.has_arms()) {
             for arm in bench_arms(&self.sweep(figure))? {
                 if !arms.iter().any(|(_, known)| *known == arm) {
@@ -173,6 +162,27 @@ impl Experiment {
         Ok(named.collect())
     }
 
+    /// The arms of frames that are of no figure, with the names of those that have one. A level
+    /// that is given twice is one.
+    fn own_bench_arms(&self) -> Result<Vec<OwnBenchArm<'_>>, (&'static str, String)> {
+        let mut named = Vec::new();
+        for arm in &self.arms {
+            let made = arm.knobs.over(&self.knobs).bench_arm()?;
+            named.push((Some(arm.name.as_str()), made));
+        }
+        let mut arms: Vec<(Option<&str>, BenchArm)> = Vec::new();
+        if self.has_arms() && (self.arms.is_empty() || !self.vary.is_empty()) {
+            for arm in bench_arms(&(self.knobs.clone(), self.vary.clone()))? {
+                let mut known = arms.iter().chain(&named);
+                if !known.any(|(_, known)| *known == arm) {
+                    arms.push((None, arm));
+                }
+            }
+        }
+        arms.extend(named);
+        Ok(arms)
+    }
+
     /// Those of a figure.
     ///
     /// # Errors
@@ -180,11 +190,16 @@ impl Experiment {
     pub fn bench_arms_of(&self, figure: &Figure) -> Result<Vec<BenchArm>, (&'static str, String)> {
         match figure.has_arms() || self.arms.is_empty() {
             true => bench_arms(&self.sweep(figure)),
-            // It shows those of the experiment.
-            false => self.bench_arms(),
+            // It shows those of no figure.
+            false => Ok((self.own_bench_arms()?.into_iter())
+                .map(|(_, arm)| arm)
+                .collect()),
         }
     }
 }
+
+/// An arm of frames, with its name if it has one.
+type OwnBenchArm<'e> = (Option<&'e str>, BenchArm);
 
 fn bench_arms((fixed, vary): &(Knobs, Vary)) -> Result<Vec<BenchArm>, (&'static str, String)> {
     let combinations = vary.combinations(MAX_ARMS).into_iter();

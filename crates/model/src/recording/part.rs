@@ -43,8 +43,10 @@ impl Recording {
         for notes in part.notes.values_mut() {
             notes.failed.retain(|by, _| by == instrument);
         }
-        part.losses.retain(|by, _| by == instrument);
-        part.unwatched.retain(|by, _| by == instrument);
+        // Of old recordings nothing says whose they are.
+        let is_of = |by: &str| by.is_empty() || by == instrument;
+        part.losses.retain(|by, _| is_of(by));
+        part.unwatched.retain(|by, _| is_of(by));
         if part.calls().next().is_none() {
             part.attachments.clear();
             part.calibration.clear();

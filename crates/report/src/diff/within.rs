@@ -41,7 +41,13 @@ pub fn of_arms(recording: &Recording, directions: &[Direction], columns: usize) 
             if let Some(text) = facts::not_interleaved(&diff) {
                 line(&format!("Beware: {text}."));
             }
-            told.extend((diff.classes.iter()).map(|c| (true, sentence::sentence(c))));
+            told.extend((diff.classes.iter()).map(|class| {
+                let differs = class.whole().is_some_and(|w| w.judged.differs());
+                (
+                    differs || !class.changed().is_empty(),
+                    sentence::sentence(class),
+                )
+            }));
         }
         Judge::Exact => {
             let index = Index::new(recording);

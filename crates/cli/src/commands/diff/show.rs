@@ -7,7 +7,7 @@ use netplumb_report::diff::arms::Pairs;
 use netplumb_report::diff::{self, Diff, Sides};
 use netplumb_report::shape::{Shape, shape};
 use netplumb_report::view::View;
-use netplumb_report::{html, printable};
+use netplumb_report::{analysis, html, printable, times};
 
 use super::args::{DiffArgs, Limit};
 use crate::exit::{Usage, WORSE};
@@ -70,10 +70,15 @@ pub(super) fn compare(
 /// Why nothing can be compared.
 fn nothing(args: &DiffArgs, sides: Sides<'_>, diff: &Diff<'_>) -> String {
     let has = |recording: &Recording| {
-        let mut classes: Vec<String> = netplumb_report::analysis::classes(recording)
-            .iter()
-            .map(|c| c.class.to_string())
-            .collect();
+        let mut classes: Vec<String> = match shape(recording) {
+            Shape::Rates => recording.arms.iter().map(|arm| arm.name.clone()).collect(),
+            Shape::Times => (times::classes(recording).iter())
+                .map(|c| c.class.to_string())
+                .collect(),
+            Shape::Costs => (analysis::classes(recording).iter())
+                .map(|c| c.class.to_string())
+                .collect(),
+        };
         classes.sort();
         classes.dedup();
         classes.join(", ")
