@@ -335,16 +335,16 @@ fn a_hosts_traffic() {
     let place = Place::new();
     // No packet of any kind has this port.
     let none = place.run("path --lab host --proto udp --port 1 --duration 300ms");
-    if !none.stderr.contains("no packet was seen") {
+    if none.status.code() == Some(3) {
         skip(&format!("no clock of time here: {}", none.stderr.trim()));
         return;
     }
     none.code(1)
-        .says(&["no packet was seen", "--port", "--lab netns"]);
+        .says(&["no packets matched", "--port", "--lab netns"]);
     place
         .run("path --lab host --port 1 -- true")
         .code(1)
-        .says(&["no packet was seen", "the network"]);
+        .says(&["no packets"]);
     place
         .run("path --lab host -- no-such-command-here")
         .code(2)
@@ -373,7 +373,7 @@ fn commands_that_end_early() {
     let place = Place::new();
     let words = "path --lab netns --clock stages -o run.plumb --";
     let none = place.run(&format!("{words} true"));
-    if !none.stderr.contains("no packet was seen") {
+    if none.status.code() == Some(3) {
         skip(&format!("no stages here: {}", none.stderr.trim()));
         return;
     }
