@@ -8,10 +8,10 @@ use std::path::Path;
 
 use netplumb_sys::netns::Namespace;
 
+use crate::applied::{Put, put_back};
 use crate::error::KnobError;
 use crate::file::{self, Contents, Done, FORMAT, Place};
 use crate::journal::{is_live, journals, take_turn};
-use crate::knobs::{Put, put_back};
 use crate::setting::NONE;
 
 /// Where `ip netns` keeps names.

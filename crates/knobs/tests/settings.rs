@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use netplumb_knobs::{Journal, KnobError, Knobs, Nic, PRESENT, Setting, recover_in};
+use netplumb_knobs::{Applied, Journal, KnobError, Nic, PRESENT, Setting, recover_in};
 use netplumb_model::experiment::Offload;
 use netplumb_sys::netns::Namespace;
 use tempfile::TempDir;
@@ -66,9 +66,9 @@ impl Ground {
         Arc::new(journal.unwrap())
     }
 
-    fn knobs(&self, journal: &Arc<Journal>) -> Knobs {
+    fn knobs(&self, journal: &Arc<Journal>) -> Applied {
         let namespace = Namespace::from(self.namespace.try_clone().unwrap());
-        Knobs::new(namespace, Some(Arc::clone(journal)))
+        Applied::new(namespace, Some(Arc::clone(journal)))
     }
 
     fn files(&self) -> usize {

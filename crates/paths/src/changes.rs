@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
-use netplumb_knobs::{Journal, KnobError, Knobs, Nic, PRESENT, Setting};
+use netplumb_knobs::{Applied, Journal, KnobError, Nic, PRESENT, Setting};
 use netplumb_model::experiment::Offload;
 use netplumb_sys::netns::Namespace;
 use netplumb_sys::proc::counters::Counters;
@@ -21,7 +21,7 @@ type Step = Box<dyn FnOnce(&Namespace) -> io::Result<()> + Send>;
 pub(crate) struct Changes {
     pub(crate) namespace: Namespace,
     // Put back after the steps.
-    knobs: Knobs,
+    knobs: Applied,
     undo: Vec<Step>,
     /// What was changed, for people.
     pub(crate) facts: BTreeMap<String, String>,
@@ -40,7 +40,7 @@ impl Changes {
     pub(crate) fn at(site: &Site) -> Result<Changes, PathError> {
         Ok(Changes {
             namespace: site.namespace()?,
-            knobs: Knobs::new(site.namespace()?, site.journal.clone()),
+            knobs: Applied::new(site.namespace()?, site.journal.clone()),
             undo: Vec::new(),
             facts: BTreeMap::new(),
         })

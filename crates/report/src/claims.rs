@@ -25,7 +25,7 @@ const PAGE_LETTERS: usize = 4_000;
 /// What the data say of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum Answer {
     /// They bear it out.
     Holds,
     /// They don't.
@@ -36,14 +36,14 @@ pub enum Verdict {
     NotMeasured,
 }
 
-impl Verdict {
+impl Answer {
     /// In words.
     pub fn as_str(self) -> &'static str {
         match self {
-            Verdict::Holds => "holds",
-            Verdict::DoesNotHold => "does not hold",
-            Verdict::Answered => "answer",
-            Verdict::NotMeasured => "not measured",
+            Answer::Holds => "holds",
+            Answer::DoesNotHold => "does not hold",
+            Answer::Answered => "answer",
+            Answer::NotMeasured => "not measured",
         }
     }
 }
@@ -54,7 +54,7 @@ pub struct Judged {
     /// The statement.
     pub says: String,
     /// What the data say.
-    pub verdict: Verdict,
+    pub verdict: Answer,
     /// Why, with figures.
     pub because: String,
     /// What the conclusion calls it.
@@ -66,7 +66,7 @@ pub struct Judged {
 
 /// What came of a claim.
 struct Outcome {
-    verdict: Verdict,
+    verdict: Answer,
     because: String,
     finding: String,
 }
@@ -74,7 +74,7 @@ struct Outcome {
 impl Outcome {
     fn not_measured(because: String) -> Outcome {
         Outcome {
-            verdict: Verdict::NotMeasured,
+            verdict: Answer::NotMeasured,
             finding: format!("not measured: {because}"),
             because,
         }
@@ -267,7 +267,7 @@ fn within(claim: &Claim, views: &[&ClassView<'_>]) -> Outcome {
         Claim::Bottleneck { layer, .. } => {
             let told = tops(layer.as_deref(), views);
             (
-                Verdict::Answered,
+                Answer::Answered,
                 told.clone(),
                 format!("the largest are {told}"),
             )
@@ -282,9 +282,9 @@ fn within(claim: &Claim, views: &[&ClassView<'_>]) -> Outcome {
 }
 
 /// Kinds about several arms are across.rs's, and never come here.
-fn unreachable_kind() -> (Verdict, String, String) {
+fn unreachable_kind() -> (Answer, String, String) {
     let why = "this kind of claim is about several arms".to_string();
-    (Verdict::NotMeasured, why.clone(), why)
+    (Answer::NotMeasured, why.clone(), why)
 }
 
 /// "a", "a and b", "a, b and c".
@@ -302,11 +302,11 @@ fn has_layer(view: &ClassView<'_>, layer: &str) -> bool {
     functions.iter().any(|f| f.layer.as_deref() == Some(layer))
 }
 
-fn holds(yes: bool) -> Verdict {
+fn holds(yes: bool) -> Answer {
     if yes {
-        Verdict::Holds
+        Answer::Holds
     } else {
-        Verdict::DoesNotHold
+        Answer::DoesNotHold
     }
 }
 
@@ -393,10 +393,10 @@ pub fn render(judged: &[Judged], columns: usize) -> String {
     let mut out = String::new();
     for one in judged {
         let mark = match one.verdict {
-            Verdict::Holds => "holds:    ",
-            Verdict::DoesNotHold => "fails:    ",
-            Verdict::Answered => "answer:   ",
-            Verdict::NotMeasured => "no data:  ",
+            Answer::Holds => "holds:    ",
+            Answer::DoesNotHold => "fails:    ",
+            Answer::Answered => "answer:   ",
+            Answer::NotMeasured => "no data:  ",
         };
         out.push_str(&wrapped(
             &format!("{mark}{}", printable(&one.says, 400)),

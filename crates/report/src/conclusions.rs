@@ -155,12 +155,12 @@ pub fn knobs(recording: &Recording, columns: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claims::Verdict;
+    use crate::claims::Answer;
 
     fn judged(name: &str, finding: &str) -> Judged {
         Judged {
             says: String::new(),
-            verdict: Verdict::Holds,
+            verdict: Answer::Holds,
             because: String::new(),
             name: Some(name.into()),
             finding: finding.into(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use netplumb_instruments::live::LiveError;
 use netplumb_instruments::rates::cpu::{self, CpuClock, Reading};
 use netplumb_instruments::rates::drops::Drops;
-use netplumb_knobs::Knobs;
+use netplumb_knobs::Applied;
 use netplumb_lab::cancel::Cancel;
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::bench::{
@@ -61,7 +61,7 @@ pub(crate) struct Stand {
     ground: Ground,
     cpus: Cpus,
     /// Threads that poll one of the user's own interfaces: no more, before the path goes.
-    _threads: Option<Knobs>,
+    _threads: Option<Applied>,
     path: Box<dyn Standing>,
     sink: Option<Sink>,
     /// Counters of the kernel before the first packet.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use netplumb_knobs::{Journal, KnobError, Knobs, Nic, Planned, Setting};
+use netplumb_knobs::{Applied, Journal, KnobError, Nic, Planned, Setting};
 use netplumb_model::bench::{Bench, BenchArm, DataPath};
 use netplumb_model::class::Family;
 use netplumb_paths::{Device, PlannedSite, planned};
@@ -44,7 +44,7 @@ fn cannot(reason: impl Into<String>, remedy: impl Into<String>) -> NicError {
 /// The interfaces, as long as they are in use.
 pub(crate) struct Own {
     // Put back last.
-    keep: Option<Knobs>,
+    keep: Option<Applied>,
     journal: Arc<Journal>,
     pub(super) namespace: Namespace,
     pub(super) from: Device,
@@ -254,7 +254,7 @@ impl Own {
         let journal = Arc::new(journal);
         let hold = || namespace.try_clone().map(Namespace::from);
         let held = hold().map_err(host("hold a network namespace"))?;
-        let mut keep = Knobs::new(held, Some(journal.clone()));
+        let mut keep = Applied::new(held, Some(journal.clone()));
         // Programs, bridges and forwarding take some offloads away, and leave them off
         // (dev_disable_lro, net/core/dev.c).
         for nic in &own {
@@ -282,8 +282,8 @@ impl Own {
     }
 
     /// Put the path on CPUs of its own, for as long as what comes back lives.
-    pub(super) fn put_on(&self, cpus: &[u32]) -> Result<Knobs, EngineError> {
-        let mut knobs = Knobs::new(self.hold()?, Some(self.journal()));
+    pub(super) fn put_on(&self, cpus: &[u32]) -> Result<Applied, EngineError> {
+        let mut knobs = Applied::new(self.hold()?, Some(self.journal()));
         let made = knobs.make(threaded(&self.nic), "on", || {
             napi::put_on(&self.namespace, &self.nic.name, cpus)
                 .map(drop)

@@ -9,7 +9,7 @@ use netplumb_model::experiment::{Claim, Relation};
 use netplumb_model::recording::Arm;
 
 use super::fit::line;
-use super::{Outcome, Verdict, find, holds, list, missing};
+use super::{Answer, Outcome, find, holds, list, missing};
 use crate::acting;
 use crate::analysis::{ClassView, functions};
 use crate::number::{counted, per_packet, printable, thousands};
@@ -80,8 +80,8 @@ pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
     let verdict = outcomes
         .iter()
         .map(|o| o.verdict)
-        .find(|v| *v != Verdict::Holds)
-        .unwrap_or(Verdict::Holds);
+        .find(|v| *v != Answer::Holds)
+        .unwrap_or(Answer::Holds);
     let told = |of: fn(&Outcome) -> &str| {
         let told: Vec<&str> = outcomes.iter().map(of).collect();
         told.join("; ")
@@ -302,7 +302,7 @@ fn compare(
     let (now, was) = (mean(after, one), mean(before, other));
     let change = now - was;
     let verdict = match is {
-        None => Verdict::Answered,
+        None => Answer::Answered,
         Some(Relation::Same) => holds(same),
         Some(Relation::Different) => holds(!same),
         Some(Relation::Less) => holds(!same && now < was),
@@ -417,7 +417,7 @@ fn changed_by(class: Class, one: &ClassView<'_>, other: &ClassView<'_>, top: usi
     };
     let finding = format!("{finding}{}", idle(one, other, all > 0));
     Outcome {
-        verdict: Verdict::Answered,
+        verdict: Answer::Answered,
         because: format!("{finding}; functions that differ: {all}"),
         finding,
     }
@@ -467,7 +467,7 @@ fn ranking(
         .collect();
     let of = part.within();
     Ok(Outcome {
-        verdict: Verdict::Answered,
+        verdict: Answer::Answered,
         because: format!("{class}{of}: {}", told.join(", ")),
         finding: format!(
             "{class}{of} costs least with {} ({}) and most with {} ({})",

@@ -8,7 +8,7 @@ use netplumb_stats::ratio::{self, Interval};
 use netplumb_stats::welch::mean;
 
 use super::samples::{CPU_USE, HANDLED, Samples, What};
-use super::{Outcome, Verdict, holds, list};
+use super::{Answer, Outcome, holds, list};
 use crate::interval::told;
 
 /// Points that make a line worth a claim.
@@ -30,7 +30,7 @@ pub(super) fn outcome(experiment: &Experiment, claim: &Claim, samples: &Samples<
     }
 }
 
-type Found = Result<(Verdict, String), String>;
+type Found = Result<(Answer, String), String>;
 
 /// Class by class, or once where frames have none.
 fn of_arms(claim: &Claim, samples: &Samples<'_>) -> Found {
@@ -51,11 +51,11 @@ fn of_arms(claim: &Claim, samples: &Samples<'_>) -> Found {
         [] => vec![None],
         classes => classes.iter().copied().map(Some).collect(),
     };
-    let mut verdict = Verdict::Holds;
+    let mut verdict = Answer::Holds;
     let mut because = Vec::new();
     for class in classes {
         let (one, why) = within(claim, class, samples)?;
-        if one != Verdict::Holds {
+        if one != Answer::Holds {
             verdict = one;
         }
         because.push(match class {
@@ -170,7 +170,7 @@ fn compare(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found 
     let (other, before) = arm(against.as_deref(), samples, &what)?;
     let ratio = interval(&before, &after)?;
     let verdict = match is {
-        None => Verdict::Answered,
+        None => Answer::Answered,
         Some(Relation::Less) => holds(ratio.high < 1.0),
         Some(Relation::More) => holds(ratio.low > 1.0),
         Some(Relation::Same) => holds(may_be_same(ratio)),
@@ -232,7 +232,7 @@ fn ranking(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found 
         .iter()
         .map(|(n, values)| format!("{} {}", samples.name(*n), samples.told(mean(values), &what)))
         .collect();
-    Ok((Verdict::Answered, told.join(", ")))
+    Ok((Answer::Answered, told.join(", ")))
 }
 
 fn linear(claim: &Claim, class: Option<Class>, samples: &Samples<'_>) -> Found {
@@ -309,7 +309,7 @@ fn across_classes(claim: &Claim, layer: &str, samples: &Samples<'_>) -> Found {
     let verdict = match claim {
         Claim::Alike { within_ratio, .. } => holds(ratio.high <= *within_ratio),
         Claim::Unlike { beyond_ratio, .. } => holds(ratio.low > *beyond_ratio),
-        _ => Verdict::NotMeasured,
+        _ => Answer::NotMeasured,
     };
     Ok((
         verdict,
@@ -399,12 +399,12 @@ fn of_paths(
         } => {
             let what = by(HANDLED);
             let mut because = Vec::new();
-            let mut verdict = Verdict::Holds;
+            let mut verdict = Answer::Holds;
             let pairs = of(path, levels, &what).into_iter();
             for ((arm, one), (_, other)) in pairs.zip(of(than, levels, &what)) {
                 let ratio = interval(&other?, &one?)?;
                 if ratio.low <= 1.0 {
-                    verdict = Verdict::DoesNotHold;
+                    verdict = Answer::DoesNotHold;
                 }
                 because.push(format!("{} with {}", times(ratio), arm.name));
             }

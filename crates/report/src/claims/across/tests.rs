@@ -7,7 +7,7 @@ use netplumb_model::recording::{
 };
 
 use crate::analysis::classes;
-use crate::claims::{Judged, Verdict, judge};
+use crate::claims::{Answer, Judged, judge};
 use crate::{conclusions, scan, seeds};
 
 const PACKETS: u64 = 100;
@@ -134,7 +134,7 @@ fn a_line_over_arms() {
                          unit = \"rule\"\n";
     let mut recording = recording(RULES);
     let line = judged(&recording, CLAIM);
-    assert_eq!(line.verdict, Verdict::Holds, "{line:?}");
+    assert_eq!(line.verdict, Answer::Holds, "{line:?}");
     assert_eq!(
         line.finding,
         "udp tx costs 4,534 + 69 for each rule, to the instruction, from 1 to 100"
@@ -142,12 +142,12 @@ fn a_line_over_arms() {
     let at = recording.costs.len() - 2;
     recording.costs[at].own += 1;
     let bent = judged(&recording, CLAIM);
-    assert_eq!(bent.verdict, Verdict::DoesNotHold);
+    assert_eq!(bent.verdict, Answer::DoesNotHold);
     assert!(bent.finding.contains("is no line"), "{bent:?}");
     let loose = judged(&recording, &format!("{CLAIM}within_percent = 1.0\n"));
-    assert_eq!(loose.verdict, Verdict::Holds);
+    assert_eq!(loose.verdict, Answer::Holds);
     let few = judged(&recording, &format!("{CLAIM}from = 10\n"));
-    assert_eq!(few.verdict, Verdict::NotMeasured);
+    assert_eq!(few.verdict, Answer::NotMeasured);
     assert!(few.because.contains("a line takes 3"), "{few:?}");
 }
 
@@ -195,7 +195,7 @@ fn arms_compared() {
         judged(&recording, &claim)
     };
     let told = verdict("tx", "none", "");
-    assert_eq!(told.verdict, Verdict::Answered);
+    assert_eq!(told.verdict, Answer::Answered);
     assert_eq!(
         told.finding,
         "with none instead of one, udp tx costs 321 less (4,282 against 4,603, -7.0%)"
@@ -213,9 +213,9 @@ fn arms_compared() {
     ] {
         let got = verdict(class, arm, &format!("is = \"{is}\"\n"));
         let wanted = if holds {
-            Verdict::Holds
+            Answer::Holds
         } else {
-            Verdict::DoesNotHold
+            Answer::DoesNotHold
         };
         assert_eq!(got.verdict, wanted, "{class} {arm} {is}: {got:?}");
     }
@@ -227,13 +227,13 @@ fn arms_compared() {
 fn arms_side_by_side() {
     let recording = recording(RULES);
     let rx = judged(&recording, "kind = \"unchanged\"\nclasses = [\"udp rx\"]\n");
-    assert_eq!(rx.verdict, Verdict::Holds);
+    assert_eq!(rx.verdict, Answer::Holds);
     assert_eq!(rx.finding, "udp rx costs 3,190 in all 4 arms");
     let tx = judged(&recording, "kind = \"unchanged\"\nclasses = [\"udp tx\"]\n");
-    assert_eq!(tx.verdict, Verdict::DoesNotHold);
+    assert_eq!(tx.verdict, Answer::DoesNotHold);
     let some = "kind = \"unchanged\"\nclasses = [\"udp tx\"]\nfunction = \"udp_sendmsg\"\n\
                 arms = [\"one\", \"ten\"]\n";
-    assert_eq!(judged(&recording, some).verdict, Verdict::Holds);
+    assert_eq!(judged(&recording, some).verdict, Answer::Holds);
     let ranking = judged(&recording, "kind = \"ranking\"\nclasses = [\"udp tx\"]\n");
     assert_eq!(
         ranking.finding,
@@ -256,7 +256,7 @@ fn an_arm_is_missing() {
         &recording,
         "kind = \"compare\"\nclasses = [\"udp tx\"]\narm = \"gone\"\nis = \"less\"\n",
     );
-    assert_eq!(gone.verdict, Verdict::NotMeasured);
+    assert_eq!(gone.verdict, Answer::NotMeasured);
     assert!(gone.finding.contains("no udp tx of gone"), "{gone:?}");
 }
 
@@ -288,7 +288,7 @@ fn seeds_make_a_spread() {
         "{text}"
     );
     let claim = "kind = \"unchanged\"\nclasses = [\"udp tx\"]\n";
-    assert_eq!(judged(&recording, claim).verdict, Verdict::NotMeasured);
+    assert_eq!(judged(&recording, claim).verdict, Answer::NotMeasured);
     // What is said of the arm is said of the typical seed.
     let claim = "kind = \"ranking\"\nclasses = [\"udp tx\"]\n";
     assert_eq!(judged(&recording, claim).because, "udp tx: udp 107");

@@ -2,7 +2,7 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Block, Ledger, Recording, env};
 use netplumb_model::span::Span;
 
-use crate::claims::{Judged, Verdict, judge_blocks};
+use crate::claims::{Answer, Judged, judge_blocks};
 use crate::figures::sweeps;
 use crate::rates::tests::block;
 use crate::times::tests::recording::{functions, functions_scaled, stages, stages_scaled};
@@ -49,16 +49,16 @@ fn stages_compared() {
         let claim = format!("{COMPARED}\nstage = \"qdisc\"\nis = \"{is}\"");
         judged(recording, &claim).verdict
     };
-    assert_eq!(of(&slower, "more"), Verdict::Holds);
-    assert_eq!(of(&slower, "less"), Verdict::DoesNotHold);
-    assert_eq!(of(&slower, "same"), Verdict::DoesNotHold);
-    assert_eq!(of(&same, "same"), Verdict::Holds);
-    assert_eq!(of(&same, "different"), Verdict::DoesNotHold);
+    assert_eq!(of(&slower, "more"), Answer::Holds);
+    assert_eq!(of(&slower, "less"), Answer::DoesNotHold);
+    assert_eq!(of(&slower, "same"), Answer::DoesNotHold);
+    assert_eq!(of(&same, "same"), Answer::Holds);
+    assert_eq!(of(&same, "different"), Answer::DoesNotHold);
     let told = judged(&same, COMPARED);
-    assert_eq!(told.verdict, Verdict::Answered);
+    assert_eq!(told.verdict, Answer::Answered);
     assert!(told.because.contains("no difference seen"), "{told:?}");
     let gone = judged(&same, &format!("{COMPARED}\nstage = \"nowhere\""));
-    assert_eq!(gone.verdict, Verdict::NotMeasured);
+    assert_eq!(gone.verdict, Answer::NotMeasured);
     assert!(gone.because.contains("qdisc"), "{gone:?}");
 }
 
@@ -74,16 +74,16 @@ fn functions_compared() {
     let same = beside(functions(), functions());
     let kind = |recording, claim: &str| judged(recording, claim).verdict;
     let of = format!("{COMPARED}\nfunction = \"{name}\"\nis = \"more\"");
-    assert_eq!(kind(&slower, &of), Verdict::Holds);
-    assert_eq!(kind(&same, &of), Verdict::DoesNotHold);
-    assert_eq!(kind(&same, "kind = \"unchanged\""), Verdict::Holds);
+    assert_eq!(kind(&slower, &of), Answer::Holds);
+    assert_eq!(kind(&same, &of), Answer::DoesNotHold);
+    assert_eq!(kind(&same, "kind = \"unchanged\""), Answer::Holds);
     let order = judged(&slower, "kind = \"ranking\"");
     assert!(
         order.because.contains("before") && order.because.contains("after"),
         "{order:?}"
     );
     let counts = kind(&same, "kind = \"changed-by\"\narm = \"after\"");
-    assert_eq!(counts, Verdict::NotMeasured);
+    assert_eq!(counts, Answer::NotMeasured);
 }
 
 const FRAMES: &str = r#"
@@ -158,10 +158,10 @@ fn frames_by_queues() {
             measured.add_to(&mut recording, at);
         }
     }
-    let verdicts: Vec<Verdict> = (judge_blocks(&experiment, &recording).iter())
+    let verdicts: Vec<Answer> = (judge_blocks(&experiment, &recording).iter())
         .map(|judged| judged.verdict)
         .collect();
-    use Verdict::{DoesNotHold, Holds};
+    use Answer::{DoesNotHold, Holds};
     assert_eq!(verdicts, [Holds, Holds, Holds, DoesNotHold]);
     let lines = sweeps::series(&experiment, &experiment.figures[0], &recording);
     let drawn: Vec<(&str, Vec<f64>)> = (lines.iter())

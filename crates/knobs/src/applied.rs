@@ -11,7 +11,7 @@ use crate::setting::Setting;
 /// What was changed in a namespace. Dropped, all is as it was, the last change first. With
 /// a journal, what can't be restored is in it; without, the namespace is going away anyhow.
 #[derive(Debug)]
-pub struct Knobs {
+pub struct Applied {
     namespace: Namespace,
     journal: Option<Arc<Journal>>,
     changed: Vec<Changed>,
@@ -75,10 +75,10 @@ pub(crate) fn put_back(
     }
 }
 
-impl Knobs {
+impl Applied {
     /// Nothing changed yet.
-    pub fn new(namespace: Namespace, journal: Option<Arc<Journal>>) -> Knobs {
-        Knobs {
+    pub fn new(namespace: Namespace, journal: Option<Arc<Journal>>) -> Applied {
+        Applied {
             namespace,
             journal,
             changed: Vec::new(),
@@ -190,7 +190,7 @@ impl Knobs {
     }
 }
 
-impl Drop for Knobs {
+impl Drop for Applied {
     fn drop(&mut self) {
         while self.undo_last() {}
     }
