@@ -38,7 +38,7 @@ pub use within::Within;
 pub use workload::{Blocks, Filter, Functions, Nics, PACKETS, Probes, Workload};
 
 use crate::class::{Family, Link, Proto, words};
-use crate::recording::Arm;
+use crate::recording::{Arm, Recording};
 
 words! {
     /// Where the packets run.
@@ -264,13 +264,20 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// That of a recording: what it says was measured, also where a file that says so would be
-    /// refused today.
+    /// That of a recording, if it is of one: what it says was measured, also where a file that
+    /// says so would be refused today.
     ///
     /// # Errors
-    /// It is no experiment.
-    pub fn of_recording(text: &str) -> Result<Experiment, ExperimentError> {
-        toml::from_str(text).map_err(|e| ExperimentError::from_toml(text, &e))
+    /// It can't be parsed.
+    pub fn of_recording(recording: &Recording) -> Result<Option<Experiment>, ExperimentError> {
+        let text = recording.experiment_toml.as_str();
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let parsed = toml::from_str(text);
+        parsed
+            .map(Some)
+            .map_err(|e| ExperimentError::from_toml(text, &e))
     }
 
     /// Check that all layers in the experiment are among `layers`.

@@ -27,10 +27,7 @@ pub(super) fn show(
     args: &ShowArgs,
     directions: &[Direction],
 ) -> anyhow::Result<ExitCode> {
-    let experiment = match recording.experiment_toml.as_str() {
-        "" => None,
-        text => Some(Experiment::of_recording(text)?),
-    };
+    let experiment = Experiment::of_recording(recording)?;
     let mut views = shown_classes(recording, directions, &args.arm)?;
     let columns = columns();
     let view = View {

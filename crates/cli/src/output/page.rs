@@ -66,10 +66,7 @@ pub(crate) fn write(
     if !args.wanted() {
         return Ok(());
     }
-    let experiment = match recording.experiment_toml.as_str() {
-        "" => None,
-        text => Some(Experiment::of_recording(text)?),
-    };
+    let experiment = Experiment::of_recording(recording)?;
     if shape(recording) == Shape::Rates {
         let page = rates::page::of_recording(recording, experiment.as_ref());
         return put(args, &html::render(&page));

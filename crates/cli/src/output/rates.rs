@@ -14,10 +14,7 @@ use crate::args::show::RatesFormat;
 /// # Errors
 /// Its experiment can't be parsed, or it can't be printed.
 pub(crate) fn show(recording: &Recording, format: RatesFormat) -> anyhow::Result<ExitCode> {
-    let experiment = match recording.experiment_toml.as_str() {
-        "" => None,
-        text => Some(Experiment::of_recording(text)?),
-    };
+    let experiment = Experiment::of_recording(recording)?;
     let text = match format {
         RatesFormat::Csv => rates::csv::render(recording),
         RatesFormat::Json => rates::json::render(recording, experiment.as_ref()),

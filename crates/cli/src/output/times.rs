@@ -26,10 +26,7 @@ pub(super) fn show(
     args: &ShowArgs,
     directions: &[Direction],
 ) -> anyhow::Result<ExitCode> {
-    let experiment = match recording.experiment_toml.as_str() {
-        "" => None,
-        text => Some(Experiment::of_recording(text)?),
-    };
+    let experiment = Experiment::of_recording(recording)?;
     if args.lines.is_some() {
         return Err(Usage("--lines is only for recordings of instrument `exact`".into()).into());
     }
