@@ -334,6 +334,12 @@ impl Replies {
         reply.write(&mut self.bytes);
     }
 
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// Write all that wait.
     ///
     /// # Errors
