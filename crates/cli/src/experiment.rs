@@ -37,8 +37,8 @@ pub(crate) fn run(
     how.options.seeds = experiment.blocks.seeds;
     let asked = instruments::chosen(experiment)?;
     if asked.len() > 1 && kind != Kind::Frames && how.is_one_output() {
-        let why = "this output has a single instrument: leave it out, and write it afterwards for \
-                   each one, with `plumb report FILE --clock CLOCK`";
+        let why = "this output format shows a single instrument: omit it, and write it for each \
+                   instrument afterwards, with `plumb report FILE --clock CLOCK`";
         return Err(Usage(why.into()).into());
     }
     if kind == Kind::Frames {

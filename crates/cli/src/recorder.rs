@@ -130,7 +130,7 @@ pub(crate) fn record_by(
     let cancel = signals::watch().context("can't watch for signals")?;
     if options.resume && !options.quiet && !path.exists() {
         eprintln!(
-            "plumb: there is no recording {} to resume: a new one is started",
+            "plumb: no recording {} to resume: starting a new one",
             path.display()
         );
     }

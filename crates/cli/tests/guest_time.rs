@@ -246,7 +246,7 @@ fn refused_at_once() {
     for (words, said) in [
         ("--watch", &["a guest reports nothing", "--lab netns"][..]),
         ("--watch -- true", &["--watch", "--lab netns"]),
-        ("--measure-cost -- true", &["leave out the command"]),
+        ("--measure-cost -- true", &["omit the command"]),
         ("--duration 1s -- true", &["--timeout"]),
         ("--packets 9 -- true", &["--packets", "can't be used"]),
         ("--rate 9 -- true", &["--rate", "can't be used"]),

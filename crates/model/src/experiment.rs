@@ -411,7 +411,7 @@ impl Experiment {
         match (written, self.vary.repeated()) {
             (Some(n), _) => Mistake::within("arm", n)(("name", what).into()),
             (None, Some(knob)) => {
-                let what = format!("{what}: {} has a level twice", knob.key);
+                let what = format!("{what}: {} has a duplicate level", knob.key);
                 Mistake::within("vary", 0)((knob.key, what).into())
             }
             (None, None) => ("vary", what).into(),
@@ -475,8 +475,8 @@ impl Experiment {
         if let Some(n) = (1..arms.len()).find(|n| arms[..*n].contains(&arms[*n])) {
             let name = &self.arms()[n].name;
             let why = format!(
-                "arm `{name}` has the settings of another one; knobs.again = \"on\" measures it once \
-                 more"
+                "arm `{name}` has the same settings as another arm; knobs.again = \"on\" measures \
+                 each arm twice"
             );
             return Err(("arm", why).into());
         }

@@ -85,11 +85,13 @@ impl std::fmt::Display for SearchError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             SearchError::Loads => {
-                "the lowest load has to be a packet a second or more, and the highest above it"
+                "invalid range of loads; expected at least 1 packet/s, and a maximum above the \
+                 minimum"
             }
             SearchError::Goals => {
-                "a goal takes ratios from 0 to below 1, a width above 0, and durations of which \
-                 the initial trial's is the shortest and the sum the longest"
+                "invalid goal; expected ratios of at least 0 and below 1, a width above 0, an \
+                 initial trial no longer than the final one, and a sum of durations no shorter \
+                 than that"
             }
         })
     }

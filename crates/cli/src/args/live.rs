@@ -66,21 +66,20 @@ pub(crate) struct LiveArgs {
     /// Only events in the context of tasks in this cgroup (version 2)
     #[arg(long, value_name = "PATH")]
     pub(crate) cgroup: Option<PathBuf>,
-    /// Functions to time, as glob patterns (* matches any characters), comma-separated; may be
-    /// given more than once
+    /// Functions to time: names or glob patterns, comma-separated; may be given more than once
     #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
     pub(crate) functions: Vec<String>,
     /// Time the functions that appear in this recording
     #[arg(long, value_name = "FILE")]
     pub(crate) from_recording: Option<PathBuf>,
-    /// Time the functions that take a struct sk_buff *, found by BTF [default if no functions
-    /// are given]
+    /// Time the functions with a struct sk_buff * parameter, according to BTF [default if no
+    /// functions are given]
     #[arg(long)]
     pub(crate) discover: bool,
     /// Maximum number of functions to time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_096))]
     pub(crate) max_functions: Option<u32>,
-    /// Limit the overhead of measuring to this share of the CPU time of the work, like 5%:
+    /// Limit the measuring overhead to this share of the CPU time of the work, like 5%:
     /// functions that are called too often are detached, stages are recorded in intervals
     /// [default: 5% for stages in the host lab or with --measure-cost, else 100%, no limit]
     #[arg(long, value_name = "SHARE")]

@@ -34,7 +34,7 @@ pub(crate) struct RunOptions {
     /// [default: the experiment's, or 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) seeds: Option<u32>,
-    /// File of layer rules, which take precedence over the built-in ones
+    /// File of layer rules that take precedence over the built-in ones
     #[arg(long, value_name = "FILE")]
     pub(crate) layers: Option<PathBuf>,
     /// Don't print progress

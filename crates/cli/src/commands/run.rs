@@ -26,7 +26,7 @@ pub(crate) struct RunArgs {
     /// Allow changes to these interfaces; without it, only print what would be changed
     #[arg(long, value_name = "NIC,NIC", value_delimiter = ',')]
     yes_change: Vec<String>,
-    /// Allow it even if the default route or your session uses one of them
+    /// Allow changes even if the default route or your SSH session uses one of them
     #[arg(long)]
     even_default_route: bool,
     #[command(flatten)]

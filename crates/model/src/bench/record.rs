@@ -153,7 +153,7 @@ impl Measured {
             let worst = causes.iter().max_by_key(|(_, n)| **n);
             let why = worst.map_or_else(String::new, |(cause, _)| format!(": {cause}"));
             return Some(format!(
-                "{}: none of {} came through{why}",
+                "{}: none of {} arrived{why}",
                 hop.name, hop.entered
             ));
         }
@@ -173,8 +173,8 @@ impl Measured {
             let refused = hop.dropped.get(RING_FULL).copied().unwrap_or(0);
             if refused as f64 > OVERRUN * hop.entered as f64 {
                 return Some(format!(
-                    "{}: the ring before the path was full for {refused} of {}: offer what it \
-                     takes (--rate), or search for that (--search)",
+                    "{}: the ring before the path was full for {refused} of {}: lower --rate, or \
+                     search for the rate without loss (--search)",
                     hop.name, hop.entered
                 ));
             }
@@ -610,7 +610,7 @@ mod tests {
         m.hops[0].left = 0;
         m.hops[0].dropped = BTreeMap::from([("ENXIO".into(), 100)]);
         let said = m.invalid().unwrap();
-        assert_eq!(said, "generator to tx0: none of 100 came through: ENXIO");
+        assert_eq!(said, "generator to tx0: none of 100 arrived: ENXIO");
         assert!(Measured::default().invalid().is_some());
     }
 

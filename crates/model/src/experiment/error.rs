@@ -233,7 +233,7 @@ fn worded(said: &str, line: &str) -> (String, Option<String>) {
     if let Some(new) = old::instead_of(got).filter(|_| is_old) {
         return (
             format!("unknown {what} `{got}`"),
-            Some(format!("it is written {new}")),
+            Some(format!("use {new}")),
         );
     }
     let hint = near(got, known.iter().copied());

@@ -161,7 +161,7 @@ cores = 1
         assert_eq!(experiment.figures[1].y, "CPU use");
         assert_eq!(experiment.claims.len(), 1);
         let error = Experiment::parse(OLD).unwrap_err();
-        assert!(error.to_string().contains("it is written"), "{error}");
+        assert!(error.to_string().contains("\n  use "), "{error}");
         let error = Experiment::parse("name = \"x\"\n[blocks]\ntime_ms = 5\n").unwrap_err();
         assert_eq!(error.line, 3);
         assert!(error.to_string().contains("time = \"500ms\""), "{error}");

@@ -119,7 +119,7 @@ fn mistakes_name_their_lines() {
         (
             "[vary]\nproto = [\"udp\", \"udp\"]",
             3,
-            "duplicate arm `udp`: proto has a level twice",
+            "duplicate arm `udp`: proto has a duplicate level",
         ),
         (
             "[[arm]]\nname = \"a\"\n[[arm]]\nname = \"a\"",

@@ -73,7 +73,7 @@ pub(super) struct NicArgs {
     /// Allow changes to these interfaces; without it, only print what would be changed
     #[arg(long, value_name = "NIC,NIC", value_delimiter = ',', requires = "nic")]
     pub(super) yes_change: Vec<String>,
-    /// Allow it even if the default route or your session uses one of them
+    /// Allow changes even if the default route or your SSH session uses one of them
     #[arg(long, requires = "nic")]
     pub(super) even_default_route: bool,
 }

@@ -55,8 +55,7 @@ fn is_any(link: &&str) -> bool {
 /// Options, each with the reason if it can't be used.
 type Clashes = Vec<(&'static str, Option<&'static str>)>;
 
-const COST_OF_COMMAND: &str =
-    "it compares blocks of packets that plumb sends: leave out the command";
+const COST_OF_COMMAND: &str = "it compares blocks of packets that plumb sends: omit the command";
 
 fn in_vm(args: &PathArgs) -> Clashes {
     let live = &args.live;

@@ -216,7 +216,7 @@ pub const KNOBS: &[Knob] = &[
         key: "queues",
         flag: Flag::List("queues"),
         takes: Takes::Number { least: 1, most: 64 },
-        default: Default::Told("the device's default; of frames as many as `cores`"),
+        default: Default::Told("the device's default; for frames, as many as `cores`"),
         workloads: LINKS_AND_FRAMES,
         said: Said::As("queues"),
         turn: 17,
@@ -345,7 +345,7 @@ pub const KNOBS: &[Knob] = &[
         said: Said::As("qdisc_in"),
         recorded: Recorded::IfSetWith("qdisc"),
         turn: 24,
-        help: "namespace on whose egress the qdisc is: `tx` (the sender), `rx`, `both` or `router` (towards the receiver)",
+        help: "namespace that has the qdisc, on egress: `tx` (the sender), `rx`, `both` or `router` (towards the receiver)",
         ..SWITCH
     },
     Knob {
@@ -491,7 +491,7 @@ pub const KNOBS: &[Knob] = &[
         flag: Flag::Switch("latency"),
         recorded: Recorded::Always,
         turn: 39,
-        help: "measure one-way latency, by a timestamp in each frame (of when it was due)",
+        help: "measure one-way latency, from a timestamp in each frame: the time when it was due",
         ..OF_FRAMES
     },
     Knob {
