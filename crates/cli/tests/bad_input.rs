@@ -155,7 +155,7 @@ fn a_missing_module() {
     Running::start(&mut command)
         .finish()
         .code(1)
-        .says(&["\"veth\"", "is not in"]);
+        .says(&["no kernel module \"veth\""]);
     assert_eq!(place.files(), [""; 0]);
 }
 

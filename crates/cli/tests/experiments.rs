@@ -384,7 +384,7 @@ fn a_module_of_ones_own() {
     let mut other = veth.clone();
     other[find(vermagic.as_bytes()) + "vermagic=".len()] = b'9';
     place.write("veth.ko", &other);
-    let of_another = ["veth.ko", "built for the kernel 9", &kernel.release];
+    let of_another = ["veth.ko", "built for kernel 9", &kernel.release];
     run(&place, TEXT).code(1).says(&of_another);
 
     // Debian signs its modules, and its kernels reject one that was touched since.

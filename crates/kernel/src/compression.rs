@@ -165,7 +165,7 @@ impl<R: BufRead> Read for OneLzma<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.0.read(buffer)?;
         if count == 0 && !buffer.is_empty() && !self.0.get_mut().fill_buf()?.is_empty() {
-            let why = "something follows the end of its stream";
+            let why = "trailing data after the end of its stream";
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         Ok(count)
@@ -247,7 +247,7 @@ fn unpack_lz4_legacy(data: &[u8], limit_bytes: u64) -> Result<Vec<u8>, UnpackErr
         let Some((block, after)) = tail.split_at_checked(size) else {
             return Err(UnpackError::Damaged {
                 form,
-                source: io::Error::new(io::ErrorKind::UnexpectedEof, "a block is cut short"),
+                source: io::Error::new(io::ErrorKind::UnexpectedEof, "a block is truncated"),
             });
         };
         let plain = lz4_flex::block::decompress(block, LZ4_LEGACY_BLOCK_BYTES).map_err(|e| {

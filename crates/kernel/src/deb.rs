@@ -132,12 +132,12 @@ impl<'a> Deb<'a> {
         let mut file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() {
-            return Err(not_a_deb("it is no plain file"));
+            return Err(not_a_deb("it is not a regular file"));
         }
         let have_bytes = metadata.len();
         let mut magic = [0; AR_MAGIC.len()];
         if file.read_exact(&mut magic).is_err() || &magic != AR_MAGIC {
-            return Err(not_a_deb("it does not open with `!<arch>`"));
+            return Err(not_a_deb("it does not begin with `!<arch>`"));
         }
 
         let mut members = Vec::new();
@@ -215,7 +215,7 @@ impl<'a> Deb<'a> {
             "lzma" => Compression::Lzma,
             "bz2" => Compression::Bzip2,
             ending => {
-                let reason = format!("its {stem} is in an unknown form, {ending}");
+                let reason = format!("its {stem} has an unknown suffix, {ending}");
                 return Err(DebError::NotADeb {
                     path: self.path.to_owned(),
                     reason,
@@ -339,7 +339,7 @@ fn for_each_entry(
             Ok(0) => return Ok(()),
             Ok(n) if buffer[..n].iter().all(|byte| *byte == 0) => {}
             Ok(_) => {
-                let why = "something follows the end of its archive";
+                let why = "trailing data after the end of its archive";
                 return Err(damaged(io::Error::new(io::ErrorKind::InvalidData, why)));
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

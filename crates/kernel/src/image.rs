@@ -37,7 +37,8 @@ pub enum ImageError {
     NotAKernel,
     /// It ends before its own header says.
     #[error(
-        "the kernel image is cut short: it has {have_bytes} bytes and its header asks for {need_bytes}; copy it again from its source"
+        "the kernel image is truncated: it has {have_bytes} bytes, and its header needs \
+         {need_bytes}; copy it again from its source"
     )]
     Truncated {
         /// What is there.
@@ -47,7 +48,8 @@ pub enum ImageError {
     },
     /// A boot protocol before 2.08, from 2007.
     #[error(
-        "the kernel image uses boot protocol {major}.{minor:02}, and 2.08 (Linux 2.6.26) is the oldest that names its payload"
+        "unsupported boot protocol {major}.{minor:02} of the kernel image; expected 2.08 (Linux \
+         2.6.26) or newer"
     )]
     TooOld {
         /// The protocol's major version.
@@ -57,7 +59,8 @@ pub enum ImageError {
     },
     /// The payload is compressed in no way that we know.
     #[error(
-        "the kernel image's payload opens with {magic:02x?}, an unknown compression; the image is damaged or not for x86-64"
+        "unknown compression of the kernel image's payload, which begins with {magic:02x?}; the \
+         image is damaged or not for x86-64"
     )]
     UnknownCompression {
         /// Its first bytes.
@@ -67,15 +70,13 @@ pub enum ImageError {
     #[error("the kernel image's payload: {0}")]
     Unpack(#[from] UnpackError),
     /// What came out of the payload is not a whole ELF file.
-    #[error(
-        "the kernel image unpacks to something that is not its ELF file ({reason}); the image is damaged"
-    )]
+    #[error("the kernel image's payload is not an ELF file ({reason}); the image is damaged")]
     NotElf {
         /// What is wrong with it.
         reason: String,
     },
     /// It has no release.
-    #[error("the kernel image does not say which release it is; it is damaged")]
+    #[error("the kernel image has no release; it is damaged")]
     NoRelease,
 }
 
@@ -254,7 +255,7 @@ fn check_unpacked_size(payload: &[u8], have: usize) -> Result<(), ImageError> {
         return Ok(());
     }
     Err(ImageError::NotElf {
-        reason: format!("it has {have} bytes and {want} are announced"),
+        reason: format!("it has {have} bytes, expected {want}"),
     })
 }
 

@@ -15,7 +15,7 @@ const NOISE_PREFIXES: [&str; 2] = ["__pfx_", "__cfi_"];
 pub enum KallsymsError {
     /// The kernel hides its addresses.
     #[error(
-        "the kernel hides its addresses (every one is zero): run as root, or with `sysctl kernel.kptr_restrict=0`"
+        "the kernel hides the addresses of symbols (all are zero): run as root, or with `sysctl kernel.kptr_restrict=0`"
     )]
     Hidden,
     /// It has no functions.
@@ -23,7 +23,8 @@ pub enum KallsymsError {
     Empty,
     /// A line is not in the format.
     #[error(
-        "line {line} of the symbol list is not `address type name [module]`: {text:?}; it is cut short, or not from /proc/kallsyms"
+        "line {line} of the symbol list is not `address type name [module]`: {text:?}; it is \
+         truncated, or not from /proc/kallsyms"
     )]
     Malformed {
         /// The line's number, from 1.

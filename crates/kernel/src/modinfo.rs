@@ -20,7 +20,7 @@ pub struct ModuleInfo {
 
 /// Reads the section out of a module's ELF bytes; the error says what is wrong with them.
 pub(crate) fn read(elf: &[u8]) -> Result<ModuleInfo, String> {
-    let file = object::File::parse(elf).map_err(|e| format!("it is not a whole ELF file ({e})"))?;
+    let file = object::File::parse(elf).map_err(|e| format!("it is not a valid ELF file ({e})"))?;
     let section = file
         .section_by_name(".modinfo")
         .ok_or("it has no .modinfo section")?;

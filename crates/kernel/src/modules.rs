@@ -33,7 +33,7 @@ pub enum ModuleError {
         source: io::Error,
     },
     /// No module has the name.
-    #[error("kernel module {name:?} is not in {}{}{}", root.display(), wanted_text(wanted_by), near_text(near))]
+    #[error("no kernel module {name:?} in {}{}{}", root.display(), wanted_text(wanted_by), near_text(near))]
     Missing {
         /// The name asked for.
         name: String,
@@ -46,7 +46,7 @@ pub enum ModuleError {
         root: PathBuf,
     },
     /// Modules that need each other have no order.
-    #[error("kernel modules depend on each other in a circle: {}", names.join(" needs "))]
+    #[error("circular dependency of kernel modules: {}", names.join(" needs "))]
     Circle {
         /// The circle, which opens and closes with the same name.
         names: Vec<String>,
@@ -80,7 +80,11 @@ pub enum ModuleError {
 fn wanted_text(wanted_by: &[String]) -> String {
     match wanted_by {
         [] => String::new(),
-        chain => format!(", and {} needs it", chain.join(" needs ")),
+        chain => chain
+            .iter()
+            .rev()
+            .map(|name| format!(", needed by {name}"))
+            .collect(),
     }
 }
 
@@ -88,7 +92,7 @@ fn near_text(near: &[String]) -> String {
     if near.is_empty() {
         "; is it built for this kernel?".to_owned()
     } else {
-        format!("; near it there is {}", near.join(", "))
+        format!("; similar names are {}", near.join(", "))
     }
 }
 
@@ -174,7 +178,7 @@ impl ModuleTree {
         })?;
         if self.builtin.contains(&name) {
             return Err(refuse(format!(
-                "this kernel has {name} built in, where no module can take its place"
+                "{name} is built into this kernel, and can't be replaced by a module"
             )));
         }
         let file = ModuleFile {
@@ -186,8 +190,8 @@ impl ModuleTree {
         let built_for = vermagic.split_whitespace().next().unwrap_or_default();
         if built_for != release {
             return Err(refuse(format!(
-                "it is built for the kernel {}, and this one is {release}; build it against this \
-                 one's headers",
+                "it is built for kernel {}, not {release}; build it with the headers of \
+                 {release}",
                 if built_for.is_empty() {
                     "(none named)"
                 } else {

@@ -126,8 +126,8 @@ pub(crate) fn open(path: &Path) -> Result<Opened, StoreError> {
     })
 }
 
-const WAL: &str = "it is in SQLite's WAL mode, and recordings never are: \
-                   `sqlite3 FILE 'PRAGMA journal_mode = DELETE'` gets it out of that";
+const WAL: &str = "it is in SQLite's WAL mode, which recordings never use: run `sqlite3 FILE \
+                   'PRAGMA journal_mode = DELETE'`";
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);

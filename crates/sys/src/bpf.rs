@@ -75,7 +75,7 @@ impl fmt::Display for Refusal {
         let (program, reason) = (&self.program, &self.reason);
         write!(
             f,
-            "the kernel's verifier refused the program `{program}`: {reason}"
+            "the kernel's verifier rejected the program `{program}`: {reason}"
         )?;
         match &self.line {
             Some(line) => write!(f, "\n  at: {line}"),

@@ -36,7 +36,8 @@ pub enum DebError {
         reason: String,
     },
     /// It ends before its own headers say.
-    #[error("{} is cut short: it has {have_bytes} bytes and its headers ask for {need_bytes}; fetch it again", path.display())]
+    #[error("{} is truncated: it has {have_bytes} bytes, and its headers need {need_bytes}; \
+             download it again", path.display())]
     Truncated {
         /// The package.
         path: PathBuf,
@@ -46,7 +47,7 @@ pub enum DebError {
         need_bytes: u64,
     },
     /// Its contents do not unpack.
-    #[error("{} is damaged: {source}; fetch it again", path.display())]
+    #[error("{} is damaged: {source}; download it again", path.display())]
     Damaged {
         /// The package.
         path: PathBuf,
@@ -63,14 +64,16 @@ pub enum DebError {
     },
     /// It is a good package with no kernel in it.
     #[error(
-        "package {package} has no kernel image in it; choose the one that holds boot/vmlinuz-RELEASE, often the one that this depends on"
+        "package {package} has no kernel image; use the one that contains boot/vmlinuz-RELEASE, \
+         often a dependency of this one"
     )]
     NoKernel {
         /// The package's name.
         package: String,
     },
     /// It holds more than one kernel.
-    #[error("package {package} has more than one kernel in it, {} and {}; unpack it and add the image and modules that you mean", releases[0], releases[1])]
+    #[error("package {package} contains more than one kernel, {} and {}; unpack it, and add one \
+             image with its modules", releases[0], releases[1])]
     SeveralKernels {
         /// The package's name.
         package: String,
@@ -78,7 +81,7 @@ pub enum DebError {
         releases: [String; 2],
     },
     /// It names a file outside of itself.
-    #[error("{} names a file outside of itself, {name:?}: do not trust it", path.display())]
+    #[error("{} contains a path outside of the package, {name:?}: do not trust it", path.display())]
     Escapes {
         /// The package.
         path: PathBuf,
@@ -86,7 +89,7 @@ pub enum DebError {
         name: String,
     },
     /// It unpacks to more than is sane.
-    #[error("{} holds more than {limit}, which no kernel package does", path.display())]
+    #[error("{} contains more than {limit}, more than any kernel package", path.display())]
     TooLarge {
         /// The package.
         path: PathBuf,

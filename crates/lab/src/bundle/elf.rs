@@ -51,7 +51,7 @@ pub(super) fn read(host: &Path, path: &Path) -> Result<Needs, BundleError> {
     let data = &cache;
     let ident: &[u8; 16] = at(data, 0).ok_or_else(|| damaged("it is cut short"))?;
     if !ident.starts_with(MAGIC) {
-        return Err(damaged("it is no ELF file"));
+        return Err(damaged("it is not an ELF file"));
     }
     let wrong = |machine: String| BundleError::WrongArchitecture {
         path: path.to_path_buf(),
@@ -115,14 +115,14 @@ pub(super) fn read(host: &Path, path: &Path) -> Result<Needs, BundleError> {
     let string = |offset: u64| -> Result<String, BundleError> {
         let start = strings
             .checked_add(offset)
-            .ok_or_else(|| damaged("a name lies outside of it"))?;
+            .ok_or_else(|| damaged("a name is out of bounds"))?;
         let end = data
             .len()
             .unwrap_or(0)
             .min(start.saturating_add(MAX_STRING_BYTES));
         data.read_bytes_at_until(start..end, 0)
             .map(text)
-            .map_err(|()| damaged("a name lies outside of it"))
+            .map_err(|()| damaged("a name is out of bounds"))
     };
     let folders = |offset: Option<u64>| -> Result<Vec<String>, BundleError> {
         Ok(match offset {

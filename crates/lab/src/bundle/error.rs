@@ -10,7 +10,8 @@ use super::MAX_FILES;
 pub enum BundleError {
     /// No folder has it.
     #[error(
-        "no such program `{0}` in $PATH: install it, or give its path (./{0} if it is in this folder)"
+        "no such program `{0}` in $PATH: install it, or give its path (./{0} if it is in this \
+         directory)"
     )]
     NotFound(String),
     /// The path leads nowhere.
@@ -31,7 +32,7 @@ pub enum BundleError {
     )]
     NotAProgram(PathBuf),
     /// For other machines.
-    #[error("{} is for {machine}: the guest is an x86-64 machine, and needs an x86-64 build of it",
+    #[error("{} is for {machine}: guests are x86-64; use an x86-64 build",
         .path.display())]
     WrongArchitecture {
         /// The file.
@@ -71,7 +72,7 @@ pub enum BundleError {
     #[error("{}: too many nested interpreters", .0.display())]
     ScriptsWithoutEnd(PathBuf),
     /// A device, a socket, a pipe.
-    #[error("{} is neither a file nor a folder", .0.display())]
+    #[error("{} is neither a file nor a directory", .0.display())]
     NotAFile(PathBuf),
     /// The guest has its own.
     #[error("{}: the guest has a {} of its own; name another place by FILE:GUESTPATH",
@@ -99,7 +100,7 @@ pub enum BundleError {
         largest: String,
     },
     /// More than makes sense.
-    #[error("more than {MAX_FILES} files to copy into the guest: use a smaller folder")]
+    #[error("more than {MAX_FILES} files to copy into the guest: use a smaller directory")]
     TooMany,
 }
 

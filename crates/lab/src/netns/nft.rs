@@ -58,7 +58,7 @@ fn complaints(said: &str) -> String {
     });
     let told: Vec<String> = told.collect();
     let text = match told.is_empty() {
-        true => "nothing that it would be known by".into(),
+        true => "no error message".into(),
         false => told.join("; "),
     };
     text.chars()

@@ -128,7 +128,7 @@ fn try_them(key: &str, value: &str, others: &[i64]) -> Result<String, String> {
             Err(error) => why = error.to_string(),
         }
     }
-    Err(format!("no other value is taken: {why}"))
+    Err(format!("no other value is accepted: {why}"))
 }
 
 #[cfg(test)]

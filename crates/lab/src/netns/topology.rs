@@ -203,7 +203,7 @@ impl Topology {
         let tx = new("tx")?;
         prepare(&tx, plan, false)?;
         if plan.link == Link::Lo {
-            let rx = tx.try_clone().doing(|| "hold a namespace".into())?;
+            let rx = tx.try_clone().doing(|| "open a network namespace".into())?;
             let rx = Namespace::from(rx);
             let address: IpAddr = match plan.family {
                 Family::V4 => Ipv4Addr::LOCALHOST.into(),

@@ -90,7 +90,7 @@ impl Guest {
             }
             if Instant::now() > deadline {
                 return Err(VmError::NoAnswer {
-                    what: format!("have the guest's state {done}"),
+                    what: format!("finish with the guest's state {done}"),
                     seconds: self.limit.as_secs(),
                 });
             }

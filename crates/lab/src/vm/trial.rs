@@ -35,7 +35,7 @@ pub enum QemuMissing {
     #[error("{QEMU_VARIABLE} is set to {0}: no such file")]
     Named(PathBuf),
     /// No folder of PATH has it.
-    #[error("no {QEMU} in any folder of PATH")]
+    #[error("no {QEMU} in any directory of PATH")]
     NotInPath,
 }
 
@@ -226,7 +226,7 @@ pub fn probe_plugin(qemu: &Path, plugin: Option<&[u8]>) -> PluginSupport {
             said: format!("the guest hung with it. {}", first(&said)),
         },
         Boot::Died { said, status } if said.trim().is_empty() => PluginSupport::Refused {
-            said: format!("QEMU ended with {status}, and said nothing"),
+            said: format!("QEMU ended with {status}, without output"),
         },
         Boot::Died { said, .. } => read_refusal(&said),
     }

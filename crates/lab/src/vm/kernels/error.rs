@@ -60,7 +60,8 @@ pub enum KernelStoreError {
     Modules(#[from] ModuleError),
     /// The modules are another kernel's.
     #[error(
-        "the modules are for kernel {modules_release}, and the image is {release}: give the folder of modules of that release"
+        "the modules are for kernel {modules_release}, but the image is {release}: give the module \
+         directory of that release"
     )]
     OtherModules {
         /// The image's release.
@@ -69,27 +70,29 @@ pub enum KernelStoreError {
         modules_release: String,
     },
     /// There are no modules where they were said to be.
-    #[error("{} holds no kernel modules: give what is /lib/modules/RELEASE on an installed system", path.display())]
+    #[error("{} contains no kernel modules; expected a directory like /lib/modules/RELEASE", path.display())]
     NoModules {
         /// The folder.
         path: PathBuf,
     },
     /// The folder is not a build tree, or nothing is built in it.
-    #[error("{} holds neither arch/x86/boot/bzImage nor vmlinux: run `make` in it first, or give the folder that O= named", path.display())]
+    #[error("{} contains neither arch/x86/boot/bzImage nor vmlinux: run `make` in it first, or \
+             give the directory of O=", path.display())]
     NotBuilt {
         /// The folder.
         path: PathBuf,
     },
     /// The source is not a known one.
     #[error(
-        "invalid source {text:?}, and no such file; expected debian, debian:VERSION, running, or the path of a .deb, a vmlinuz or a kernel's build folder"
+        "invalid source {text:?}, and no such file; expected debian, debian:VERSION, running, or \
+         the path of a .deb, a vmlinuz or a kernel build directory"
     )]
     NoSuchSource {
         /// What was given.
         text: String,
     },
     /// A folder of modules was given where it has no use.
-    #[error("a folder of modules goes with an image only: {text} brings its own")]
+    #[error("a module directory is only for a vmlinuz: {text} has modules of its own")]
     ModulesNotWanted {
         /// The source that was given.
         text: String,
@@ -102,7 +105,8 @@ pub enum KernelStoreError {
     },
     /// apt is not there.
     #[error(
-        "{program} is not on this machine, so Debian's packages cannot be fetched: add a .deb or a vmlinuz that was fetched elsewhere"
+        "{program} is not installed, so Debian's packages can't be downloaded: add a .deb or a \
+         vmlinuz that was downloaded elsewhere"
     )]
     NoApt {
         /// The program.
@@ -122,7 +126,9 @@ pub enum KernelStoreError {
         offered: Vec<String>,
     },
     /// apt could not fetch it.
-    #[error("apt-get could not fetch {package}: {output}; run `sudo apt-get update` and try again")]
+    #[error(
+        "apt-get could not download {package}: {output}; run `sudo apt-get update` and try again"
+    )]
     Fetch {
         /// The package.
         package: String,
@@ -131,7 +137,8 @@ pub enum KernelStoreError {
     },
     /// The running kernel's image is nowhere.
     #[error(
-        "this machine has no image of the kernel that it runs, {release} (looked for {}): add `debian`, or the package or image that it was booted from",
+        "this machine has no image of the kernel that it runs, {release} (looked for {}): add \
+         `debian`, or the package or image of the running kernel",
         paths_text(looked)
     )]
     NoRunningImage {
@@ -141,13 +148,14 @@ pub enum KernelStoreError {
         looked: Vec<PathBuf>,
     },
     /// The running kernel's image is there and may not be read.
-    #[error("{} may be read by root only: run `sudo chmod a+r {0}` and try again", path.display())]
+    #[error("{} is readable by root only: run `sudo chmod a+r {0}` and try again", path.display())]
     RunningImageUnreadable {
         /// The image.
         path: PathBuf,
     },
     /// The image under the running kernel's name is another one.
-    #[error("{} is kernel {release}, and {running} is running: it was replaced since; reboot, or add that file by its path", image.display())]
+    #[error("{} is kernel {release}, but {running} is running: it was replaced since the boot; \
+             reboot, or add that file by its path", image.display())]
     NotTheRunning {
         /// The image.
         image: PathBuf,
@@ -168,10 +176,7 @@ pub enum KernelStoreError {
         kernels: Vec<KernelEntry>,
     },
     /// No kernel answers to the name.
-    #[error(
-        "no such kernel {name:?} in the catalogue{}",
-        unknown_text(name, kernels)
-    )]
+    #[error("no such kernel {name:?}{}", unknown_text(name, kernels))]
     Unknown {
         /// What was asked for.
         name: String,
@@ -179,7 +184,7 @@ pub enum KernelStoreError {
         kernels: Vec<KernelEntry>,
     },
     /// An entry's description does not read.
-    #[error("the entry {} is damaged ({reason}): remove that folder and add the kernel again", folder.display())]
+    #[error("the entry {} is damaged ({reason}): remove that directory and add the kernel again", folder.display())]
     DamagedEntry {
         /// The entry's folder.
         folder: PathBuf,
@@ -262,8 +267,8 @@ fn how_to_add(name: &str) -> String {
         Some(version) => {
             format!("if it is Debian's, `plumb kernel add debian:{version}` adds it")
         }
-        None => "`plumb kernel add` takes `debian`, `debian:VERSION`, a .deb, an image or a \
-                 build folder"
+        None => "`plumb kernel add` takes `debian`, `debian:VERSION`, a .deb, a vmlinuz or a \
+                 kernel build directory"
             .to_owned(),
     }
 }

@@ -91,7 +91,7 @@ pub(super) fn kvm(boot: &Boot) -> Availability {
         }
         failed => Availability::no(
             format!("/dev/kvm opens, but {}", how_it_failed(failed)),
-            format!("nothing need be done: {WITHOUT_KVM} on a machine whose KVM runs guests"),
+            format!("nothing to do: {WITHOUT_KVM} on a machine whose KVM runs guests"),
         ),
     }
 }
@@ -105,7 +105,7 @@ fn how_it_failed(boot: &Boot) -> String {
         Boot::Ran { .. } => "it ran".into(),
         Boot::Died { status, said } => {
             format!(
-                "QEMU ended with {status} before the guest came to its end{}",
+                "QEMU ended with {status} before the guest finished{}",
                 quoted(said)
             )
         }
@@ -148,7 +148,7 @@ pub(super) fn plugin(support: &PluginSupport) -> Availability {
             )
         }
         PluginSupport::Refused { said } => {
-            Availability::no(format!("it was not loaded: {said}"), other)
+            Availability::no(format!("QEMU did not load it: {said}"), other)
         }
     }
 }
