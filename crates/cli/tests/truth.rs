@@ -165,7 +165,7 @@ fn times_by_sessions_are_instructions() {
 }
 
 /// What a kernel without kprobe.session (before Linux 6.10) ends with.
-const NO_SESSION: &str = "none of the functions asked for can be timed on this kernel";
+const NO_SESSION: &str = "none of the given functions can be timed on this kernel";
 
 fn agree(proto: &str, own: &[&str], mechanism: Option<Mechanism>) {
     let Some((plan, options)) = setup(proto) else {

@@ -133,7 +133,7 @@ impl Agent {
             self.standing.clear();
         }
         let topology = Topology::build(&wanted, &nics()).map_err(|e| e.to_string())?;
-        let ends = ends_of(&topology).map_err(|e| format!("hold a namespace: {e}"))?;
+        let ends = ends_of(&topology).map_err(|e| format!("open a network namespace: {e}"))?;
         self.standing.push(Standing {
             plan: wanted,
             ends,

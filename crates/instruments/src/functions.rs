@@ -357,13 +357,10 @@ fn nothing(error: Option<std::io::Error>) -> LiveError {
         },
         Some(error) => LiveError::CannotRun {
             reason: format!("no function could be timed: {}", explain(&error)),
-            remedy:
-                "ask for other functions, or use `--clock stages`, which needs only tracepoints"
-                    .into(),
+            remedy: "choose other functions, or use `--clock stages`, which needs only tracepoints"
+                .into(),
         },
-        None => {
-            LiveError::Asked("none of the functions asked for can be timed on this kernel".into())
-        }
+        None => LiveError::Asked("none of the given functions can be timed on this kernel".into()),
     }
 }
 

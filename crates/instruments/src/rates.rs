@@ -36,7 +36,7 @@ struct Declaration;
 
 impl Instrument for Declaration {
     fn about(&self) -> &'static str {
-        "Packets a second, what became of every packet, and how busy CPUs were"
+        "Packet rates, drops by cause, and CPU use"
     }
 
     fn quantities(&self) -> &'static [Declared] {

@@ -65,8 +65,8 @@ fn meaning(tracepoint: &str) -> &'static str {
         "qdisc_enqueue" | "qdisc_dequeue" => "`qdisc wait` is in `device`",
         "netif_rx" => "`backlog` can't be seen",
         "sk_data_ready" => {
-            "a packet is in its socket's queue when its reader is woken; where it isn't, \
-             `protocol` is in `socket queue`"
+            "`socket queue` begins where the reader is woken; without that, `protocol` is in \
+             `socket queue`"
         }
         "sock_recv_length" => "from 6.18 on, reads of UDP packets are not seen",
         "napi_poll" => "a reader woken by a timer may count as woken by a packet",

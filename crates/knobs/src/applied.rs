@@ -102,7 +102,7 @@ impl Applied {
     /// was then.
     pub fn set(&mut self, setting: Setting, to: &str) -> Result<bool, KnobError> {
         let namespace = self.namespace.try_clone().map(Namespace::from);
-        let namespace = namespace.map_err(KnobError::system("hold a namespace"))?;
+        let namespace = namespace.map_err(KnobError::system("open a network namespace"))?;
         let writes = setting.clone();
         self.make(setting, to, || writes.write(&namespace, to))
     }

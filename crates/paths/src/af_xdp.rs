@@ -99,7 +99,7 @@ impl AfXdp {
         let changes = Changes::at(site)?;
         let queues = |device: &Device| {
             let queues = changes.namespace.queues(&device.name);
-            queues.doing(|| format!("ask {} for its queues", device.name))
+            queues.doing(|| format!("query the queues of {}", device.name))
         };
         let receive = queues(&site.ingress)?.receive.clamp(1, QUEUES);
         let send = match &egress {
@@ -384,7 +384,7 @@ impl Standing for AfXdp {
         let (mut no_memory, mut full) = (0, 0);
         for socket in &self.sockets {
             let lost = Socket::lost(socket.as_fd());
-            let (dropped, ring) = lost.doing(|| "ask a socket what it lost".into())?;
+            let (dropped, ring) = lost.doing(|| "read a socket's drops".into())?;
             no_memory += dropped;
             full += ring;
         }

@@ -113,7 +113,7 @@ impl Changes {
     pub(crate) fn as_it_was(&mut self, device: &Device) -> Result<(), PathError> {
         let (index, name) = (device.index, device.name.clone());
         let program = self.namespace.inside(|| bpf::xdp_id(index));
-        if program.doing(|| format!("ask {name} for its XDP program"))? != 0 {
+        if program.doing(|| format!("query the XDP program of {name}"))? != 0 {
             return Err(PathError::cannot(
                 format!("{name} already has an XDP program"),
                 format!("detach it (`ip link set dev {name} xdp off`), or use another device"),
@@ -164,7 +164,7 @@ impl Changes {
     /// (fib_inetaddr_event, net/ipv4/fib_frontend.c).
     pub(crate) fn address(&mut self, device: &Device, address: IpAddr) -> Result<(), PathError> {
         let local = self.namespace.is_local(address);
-        if local.doing(|| format!("ask whose the address {address} is"))? {
+        if local.doing(|| format!("look up the address {address}"))? {
             return Ok(());
         }
         self.set(route(device, address, true), PRESENT).map(drop)

@@ -123,7 +123,7 @@ impl Dpdk {
 fn queues(changes: &Changes, ingress: &Device, egress: Option<&Device>) -> Result<u32, PathError> {
     let ask = |device: &Device| {
         let queues = changes.namespace.queues(&device.name);
-        queues.doing(|| format!("ask {} for its queues", device.name))
+        queues.doing(|| format!("query the queues of {}", device.name))
     };
     let come = ask(ingress)?;
     let mut queues = come.receive;
@@ -201,7 +201,7 @@ impl Standing for Dpdk {
         self.process.check()?;
         let ask = |port| {
             let told = self.process.port(port);
-            told.doing(|| "ask testpmd for its counters".into())
+            told.doing(|| "read testpmd's counters".into())
         };
         let come: Port = ask(0)?;
         let mut lost = BTreeMap::new();

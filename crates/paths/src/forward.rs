@@ -26,7 +26,7 @@ const BRIDGE: &str = "plumb-br";
 /// Counters of the namespace that tell of packets lost by routing, with what each means
 /// (RFC 4293, net/ipv4/proc.c). What is lost before the path sees it is not among them.
 const ROUTING: &[(&str, &str)] = &[
-    ("InHdrErrors", "TTL ran out, or a bad header (InHdrErrors)"),
+    ("InHdrErrors", "TTL exceeded, or a bad header (InHdrErrors)"),
     ("InAddrErrors", "no valid address (InAddrErrors)"),
     ("InDiscards", "discarded at input (InDiscards)"),
     ("InTruncatedPkts", "truncated (InTruncatedPkts)"),

@@ -84,7 +84,9 @@ impl Site {
     fn namespace(&self) -> Result<Namespace, PathError> {
         use error::Doing;
         let fd = self.namespace.try_clone();
-        Ok(Namespace::from(fd.doing(|| "hold a namespace".into())?))
+        Ok(Namespace::from(
+            fd.doing(|| "open a network namespace".into())?,
+        ))
     }
 
     fn egress(&self) -> Result<&Device, PathError> {

@@ -95,7 +95,7 @@ pub(crate) fn load(
     rules: &str,
 ) -> Result<(), PathError> {
     let namespace = changes.namespace.try_clone();
-    let namespace = Namespace::from(namespace.doing(|| "hold a namespace".into())?);
+    let namespace = Namespace::from(namespace.doing(|| "open a network namespace".into())?);
     let made = changes.make(of(family, table), PRESENT, || {
         nft.run(&namespace, &["-f", "-"], rules)
             .map(drop)

@@ -34,7 +34,7 @@ pub(crate) fn can_on_own(path: DataPath, _v6: bool) -> Result<(), PathError> {
         _ => return Ok(()),
     };
     Err(PathError::cannot(
-        format!("not on interfaces of your own: {why}"),
+        format!("not supported on interfaces of this machine: {why}"),
         "measure it without --nic, between network namespaces",
     ))
 }
@@ -53,7 +53,7 @@ pub fn planned(
     let mut all = Vec::new();
     let program = |device: &Device, what: &str| Planned {
         on: Some(device.name.clone()),
-        what: format!("{what}, for as long as it is measured"),
+        what: format!("{what}, during the measurement"),
     };
     let ingress = site.ingress;
     let any_source = |all: &mut Vec<Planned>| {

@@ -130,7 +130,7 @@ pub(crate) fn cpu_error(cpu: u32, error: io::Error) -> PathError {
             "no such CPU {cpu}, or this process may not use it; CPUs are numbered from 0, and `nproc` prints how many this process may use"
         )),
         _ => PathError::System {
-            doing: format!("stay on CPU {cpu}"),
+            doing: format!("bind to CPU {cpu}"),
             source: error.into(),
         },
     }

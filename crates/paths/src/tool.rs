@@ -97,7 +97,7 @@ impl Tool {
     /// What version it is, as it says itself on its first line.
     pub(crate) fn version(&self, namespace: &Namespace) -> Result<String, PathError> {
         let said = self.run(namespace, &["--version"], "");
-        let said = said.doing(|| format!("ask {} for its version", self.name))?;
+        let said = said.doing(|| format!("query the version of {}", self.name))?;
         Ok(said.lines().next().unwrap_or_default().trim().to_string())
     }
 }

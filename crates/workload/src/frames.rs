@@ -156,7 +156,7 @@ impl Generator {
         let mut facts = facts_of(plan, Method::Sockets, why);
         facts.insert(
             "generator.sent".into(),
-            "as sendmmsg says: what the device dropped later is not known".into(),
+            "as reported by sendmmsg; later drops by the device are not known".into(),
         );
         let mut done = Vec::new();
         let mut generator = Generator {
@@ -191,7 +191,7 @@ impl Generator {
         for (index, cpu) in (0..).zip(plan.cpus.iter().copied()) {
             let work = work(index, cpu)?;
             let namespace = plan.exit.namespace.try_clone();
-            let namespace = namespace.map_err(doing("hold a namespace"))?;
+            let namespace = namespace.map_err(doing("open a network namespace"))?;
             let (reply, is_ready) = channel();
             let failed: Arc<Mutex<Option<String>>> = Arc::default();
             let (stop, tell) = (Arc::clone(&self.stop), Arc::clone(&failed));
@@ -328,7 +328,7 @@ fn facts_of(plan: &GeneratorPlan, method: Method, why: &str) -> BTreeMap<String,
     if plan.frames.size == FrameSize::Imix && shortest > FRAME_BYTES_LEAST {
         tell(
             "imix",
-            format!("its shortest frames are {shortest} bytes, which the headers need"),
+            format!("the shortest frames are {shortest} bytes, as the headers need"),
         );
     }
     facts

@@ -104,7 +104,7 @@ impl Ground {
                 namespace: own
                     .namespace
                     .try_clone()
-                    .map_err(EngineError::host("hold a namespace"))?,
+                    .map_err(EngineError::host("open a network namespace"))?,
                 ingress,
                 egress,
                 next_mac,
@@ -146,7 +146,7 @@ impl Ground {
         })?;
         let held = |namespace: &Namespace| {
             let clone = namespace.try_clone();
-            clone.map_err(EngineError::host("hold a namespace"))
+            clone.map_err(EngineError::host("open a network namespace"))
         };
         let device = |namespace: &Namespace, name: &str| {
             let found = namespace.device(name);
@@ -203,7 +203,7 @@ impl Ground {
         Ok(Exit {
             namespace: namespace
                 .try_clone()
-                .map_err(EngineError::host("hold a namespace"))?,
+                .map_err(EngineError::host("open a network namespace"))?,
             device: device.index,
             mac: device.mac,
             to_mac: netplumb_paths::frame_mac(path, &self.site),

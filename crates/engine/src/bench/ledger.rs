@@ -8,24 +8,21 @@ use netplumb_model::bench::{Bench, Generated, Handled, Hop, RING_FULL};
 /// Counters of the kernel that each stand for a packet that went no further, and what they
 /// mean.
 const CAUSES: &[(&str, &str)] = &[
-    ("IpInHdrErrors", "IP header refused (a TTL of 0, say)"),
-    ("IpInAddrErrors", "IP address refused"),
+    ("IpInHdrErrors", "IP header error, like a TTL of 0"),
+    ("IpInAddrErrors", "invalid IP address"),
     ("IpInDiscards", "discarded by IP"),
     ("IpInUnknownProtos", "unknown protocol"),
     ("IpOutNoRoutes", "no route"),
-    ("IpOutDiscards", "discarded by IP on its way out"),
+    ("IpOutDiscards", "discarded by IP on output"),
     ("IpFragFails", "longer than the next MTU"),
-    (
-        "Ip6InHdrErrors",
-        "IPv6 header refused (a hop limit of 0, say)",
-    ),
-    ("Ip6InAddrErrors", "IPv6 address refused"),
+    ("Ip6InHdrErrors", "IPv6 header error, like a hop limit of 0"),
+    ("Ip6InAddrErrors", "invalid IPv6 address"),
     ("Ip6InDiscards", "discarded by IPv6"),
     ("Ip6InNoRoutes", "no route"),
     ("Ip6InTooBigErrors", "longer than the next MTU"),
     ("Ip6InUnknownProtos", "unknown protocol"),
     ("Ip6OutNoRoutes", "no route"),
-    ("Ip6OutDiscards", "discarded by IPv6 on its way out"),
+    ("Ip6OutDiscards", "discarded by IPv6 on output"),
     ("Ip6FragFails", "longer than the next MTU"),
     ("UdpNoPorts", "no socket at this port"),
     ("UdpInCsumErrors", "wrong checksum"),
@@ -36,8 +33,8 @@ const CAUSES: &[(&str, &str)] = &[
 
 /// What devices count of packets that they lose, after their name, and what it means.
 const OF_DEVICES: &[(&str, &str)] = &[
-    ("rx_dropped", "dropped by the device on its way in"),
-    ("tx_dropped", "dropped by the device on its way out"),
+    ("rx_dropped", "dropped by the device on receive"),
+    ("tx_dropped", "dropped by the device on transmit"),
     ("rx_missed_errors", "missed by the device"),
     ("rx_fifo_errors", "the device's ring was full"),
 ];

@@ -253,7 +253,7 @@ impl Own {
         let journal = Journal::begin(&namespace, &own, all).map_err(knob)?;
         let journal = Arc::new(journal);
         let hold = || namespace.try_clone().map(Namespace::from);
-        let held = hold().map_err(host("hold a network namespace"))?;
+        let held = hold().map_err(host("open a network namespace"))?;
         let mut keep = Applied::new(held, Some(journal.clone()));
         // Programs, bridges and forwarding take some offloads away, and leave them off
         // (dev_disable_lro, net/core/dev.c).
@@ -278,7 +278,7 @@ impl Own {
 
     pub(super) fn hold(&self) -> Result<Namespace, EngineError> {
         let held = self.namespace.try_clone().map(Namespace::from);
-        held.map_err(EngineError::host("hold a network namespace"))
+        held.map_err(EngineError::host("open a network namespace"))
     }
 
     /// Put the path on CPUs of its own, for as long as what comes back lives.

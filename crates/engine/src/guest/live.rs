@@ -38,7 +38,7 @@ impl Agent {
         let ends = self
             .ends(plan)?
             .try_clone()
-            .map_err(|e| format!("hold a namespace: {e}"))?;
+            .map_err(|e| format!("open a network namespace: {e}"))?;
         let mut spec = self.within(spec, plan)?;
         if spec.filter.protos.is_empty() {
             spec.filter.protos = vec![plan.proto];

@@ -48,7 +48,7 @@ impl Standing {
         if let Some(names) = &topology.names {
             tell(LiveEvent::Named(names.run()));
         }
-        let ends = ends_of(&topology).map_err(EngineError::host("hold a namespace"))?;
+        let ends = ends_of(&topology).map_err(EngineError::host("open a network namespace"))?;
         self.all.push((plan, topology, ends));
         Ok(self.all.len() - 1)
     }

@@ -58,7 +58,7 @@ pub(super) fn run(
         let names = topology.names.as_ref().map(|names| names.given().join(" "));
         variables.push((NAMESPACES, names.unwrap_or_default()));
         let held = topology.tx.try_clone();
-        namespace = Some(held.map_err(EngineError::host("hold a namespace"))?);
+        namespace = Some(held.map_err(EngineError::host("open a network namespace"))?);
         recording.environment.extend(standing.facts());
     }
     let spec = |spec: &TimingSpec| match &within {

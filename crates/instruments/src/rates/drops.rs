@@ -244,7 +244,7 @@ fn action(number: u32) -> String {
     ];
     match ACTIONS.get(number as usize) {
         Some(name) => (*name).to_string(),
-        None => format!("of the invalid action {number}"),
+        None => format!("by the invalid action {number}"),
     }
 }
 

@@ -43,7 +43,7 @@ impl Sandbox {
 pub(super) fn with(test: impl FnOnce(Sandbox) + Send) {
     let run = move || {
         if let Err(error) = netns::enter_new() {
-            netplumb_testkit::skip(&format!("a namespace takes root ({error})"));
+            netplumb_testkit::skip(&format!("a namespace needs root ({error})"));
             return;
         }
         // The kernel's own words on a new link would be counted.

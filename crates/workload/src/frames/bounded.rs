@@ -41,7 +41,7 @@ impl Bounded {
         let namespace = plan.exit.namespace.try_clone();
         Ok(Bounded {
             live: Live::load(plan, Mode::Full)?.unwatched(),
-            namespace: namespace.map_err(doing("hold a namespace"))?,
+            namespace: namespace.map_err(doing("open a network namespace"))?,
         })
     }
 

@@ -74,7 +74,9 @@ fn rate(plan: &GeneratorPlan, mode: Mode) -> Result<Limit, GeneratorError> {
 
 /// Frames a second in each of some windows.
 fn read(plan: &GeneratorPlan, mode: Mode, window: Duration) -> Result<Vec<f64>, GeneratorError> {
-    let mut plan = plan.try_clone().map_err(doing("hold a namespace"))?;
+    let mut plan = plan
+        .try_clone()
+        .map_err(doing("open a network namespace"))?;
     plan.offered = Offered::Most;
     plan.method = Some(Method::Xdp);
     let generator = Generator::start_as(plan, mode)?;

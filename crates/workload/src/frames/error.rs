@@ -29,7 +29,7 @@ pub enum GeneratorError {
 impl GeneratorError {
     pub(super) fn rights(doing: &str) -> GeneratorError {
         GeneratorError::CannotRun {
-            reason: format!("this user may not {doing}"),
+            reason: format!("can't {doing}: not permitted"),
             remedy: "run it as root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, CAP_NET_RAW and \
                      CAP_SYS_ADMIN)"
                 .into(),

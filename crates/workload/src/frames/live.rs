@@ -299,7 +299,7 @@ pub(super) fn check_takes_xdp(plan: &GeneratorPlan) -> Result<(), GeneratorError
             Err(io::Error::from_raw_os_error(-error))
         }
     })
-    .map_err(doing("ask what the generator's device can do with XDP"))?;
+    .map_err(doing("query the XDP features of the generator's device"))?;
     if told.feature_flags & NETDEV_XDP_ACT_NDO_XMIT != 0 {
         return Ok(());
     }

@@ -171,8 +171,8 @@ impl GeneratorPlan {
             let least = self.size_bytes_least();
             if !(least..=FRAME_BYTES_MOST).contains(&bytes) {
                 return wrong(format!(
-                    "frames of {} over {}{} take {least} to {FRAME_BYTES_MOST} bytes (without the \
-                     checksum at the end), not {bytes}",
+                    "invalid size of {} frames over {}{}; expected {least} to {FRAME_BYTES_MOST} \
+                     bytes without FCS, not {bytes}",
                     self.frames.kind,
                     self.frames.family,
                     if self.stamped { " with stamps" } else { "" },
@@ -211,8 +211,8 @@ impl GeneratorPlan {
         let ports = self.ports();
         if ports > there {
             return wrong(format!(
-                "from port {} on there are {there} ports, not {ports}: use fewer for each \
-                 address, or a lower first port",
+                "from port {} on there are only {there} ports, and {ports} are needed: use fewer \
+                 for each address, or a lower first port",
                 self.exit.source_port
             ));
         }
@@ -220,8 +220,8 @@ impl GeneratorPlan {
         let (low, to) = (low_half(self.exit.source), low_half(self.exit.destination));
         let Some(last) = low.checked_add(more) else {
             return wrong(format!(
-                "from {} on there are not the {} addresses that {flows} flows take: use more \
-                 ports for each address, or a lower first address",
+                "from {} on there are too few addresses, and {flows} flows need {}: use more ports \
+                 for each address, or a lower first address",
                 self.exit.source,
                 more + 1
             ));
@@ -230,8 +230,7 @@ impl GeneratorPlan {
             && high_half(self.exit.source) == high_half(self.exit.destination)
         {
             return wrong(format!(
-                "the {} addresses from {} on, which {flows} flows come from, have {} among them, \
-                 which they go to: use other addresses, or more ports for each",
+                "the {} source addresses of {flows} flows, from {} on, include the destination {}: use other addresses, or more ports for each",
                 more + 1,
                 self.exit.source,
                 self.exit.destination
@@ -243,11 +242,13 @@ impl GeneratorPlan {
     /// Whether its CPUs can be had.
     pub(super) fn check_cpus(&self) -> Result<(), GeneratorError> {
         if self.cpus.is_empty() {
-            return Err(GeneratorError::Input("no CPU given to send from".into()));
+            return Err(GeneratorError::Input(
+                "no CPU given for the generator".into(),
+            ));
         }
         if self.cpus.iter().collect::<BTreeSet<_>>().len() < self.cpus.len() {
             return Err(GeneratorError::Input(
-                "a CPU is given twice: each gets one thread".into(),
+                "duplicate CPU: each runs one thread".into(),
             ));
         }
         // Where /sys is not mounted, binding a thread to it tells.

@@ -292,7 +292,7 @@ fn wrong_input() {
     has(said(&|p| p.frames.flows = 0), "number of flows 0");
     has(
         said(&|p| p.frames.size = FrameSize::Bytes(59)),
-        "take 60 to 1514 bytes",
+        "expected 60 to 1514 bytes",
     );
     has(
         said(&|p| p.frames.size = FrameSize::Bytes(1515)),
@@ -301,7 +301,7 @@ fn wrong_input() {
     has(said(&|p| p.batch = 0), "1 to 256");
     has(said(&|p| p.batch = 257), "1 to 256");
     has(said(&|p| p.cpus = vec![]), "no CPU");
-    has(said(&|p| p.cpus = vec![0, 0]), "given twice");
+    has(said(&|p| p.cpus = vec![0, 0]), "duplicate CPU");
     has(said(&|p| p.cpus = vec![0, 4095]), "no such CPU 4095");
     has(
         said(&|p| p.frames.family = Family::V6),
@@ -313,7 +313,7 @@ fn wrong_input() {
             p.exit.source_port = 65_000;
             p.flow_ports = 1000;
         }),
-        "536 ports, not 1000",
+        "only 536 ports, and 1000 are needed",
     );
     has(
         said(&|p| {
