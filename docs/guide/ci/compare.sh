@@ -4,7 +4,7 @@
 #   compare.sh BEFORE AFTER
 #
 # Each is a kernel, by anything that `plumb kernel add` takes: a linux-image-*.deb,
-# the folder that a kernel was built in, or `debian`; or a recording (*.plumb) of
+# a kernel build directory, or `debian`; or a recording (*.plumb) of
 # an earlier run, which is not measured again.
 #
 # Leaves in $OUT (default: plumb-out) before.plumb, after.plumb, and diff.md, the
