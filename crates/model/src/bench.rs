@@ -341,7 +341,7 @@ mod tests {
         assert!((imix - (7.0 * 60.0 + 4.0 * 566.0 + 1514.0) / 12.0).abs() < 1e-9);
     }
 
-    /// Check that what is missing on a hop is told apart from what was dropped.
+    /// Check that packets missing on a hop are distinguished from dropped ones.
     #[test]
     fn hops() {
         let hop = Hop {
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(Hop { entered: 5, ..hop }.missing(), -4);
     }
 
-    /// Check that every path belongs to a bench, and `all` is without repetition.
+    /// Check that every path belongs to a bench, and that `all` has no duplicates.
     #[test]
     fn paths_have_benches() {
         for path in DataPath::ALL {

@@ -72,12 +72,12 @@ words! {
     Udp = "udp",
     /// Small sends over one established TCP connection.
     Tcp = "tcp",
-    /// No packets of the workload: a command, and whatever it does.
+    /// A command, with all the packets that it sends and receives.
     Command = "command",
 }
 
 impl Proto {
-    /// What costs are shared by: each packet, or each run of a command.
+    /// The unit that costs are divided by: a packet, or a run of a command.
     pub fn unit(self) -> &'static str {
         match self {
             Proto::Raw | Proto::Udp | Proto::Tcp => "packet",

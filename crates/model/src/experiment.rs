@@ -264,8 +264,8 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// That of a recording, if it is of one: what it says was measured, also where a file that
-    /// says so would be refused today.
+    /// The experiment of a recording, if it has one: read as it was meant when it was measured,
+    /// also if its file would be refused today.
     ///
     /// # Errors
     /// It can't be parsed.
@@ -385,7 +385,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// What is wrong with an arm, in its `[[arm]]` if that sets the knob.
+    /// The mistake in an arm, located in its `[[arm]]` if that sets the knob.
     fn of_arm(&self, arm: &Arm, wrong: (&'static str, String)) -> Mistake {
         let sets = |named: &NamedArm| named.knobs.set_ones().any(|knob| knob.key == wrong.0);
         let of = |named: &NamedArm| named.name == arm.name && sets(named);
@@ -404,7 +404,7 @@ impl Experiment {
         }
     }
 
-    /// Two arms of one name: written twice, or a level given twice.
+    /// The mistake of two arms with one name: a duplicate `[[arm]]`, or a duplicate level.
     fn duplicate(&self, arm: &Arm) -> Mistake {
         let what = format!("duplicate arm `{}`", arm.name);
         let written = self.arms.iter().rposition(|named| named.name == arm.name);
@@ -418,7 +418,7 @@ impl Experiment {
         }
     }
 
-    /// Check that no knob is both fixed and varied, and that none is set whose knob is not.
+    /// Check that no knob is both fixed and varied, and that knobs which need another one have it.
     fn check_settings(&self) -> Result<(), Mistake> {
         let own = std::iter::once((("vary", 0), &self.knobs, &self.vary));
         let figures = self.figures.iter().enumerate();

@@ -1,5 +1,5 @@
-//! Plain data that every part of Netplumb speaks of: classes, recordings,
-//! experiment files, the messages of a guest. No I/O.
+//! Plain data shared by all crates: classes, recordings, experiment files, the messages of a guest.
+//! No I/O.
 
 pub mod bench;
 pub mod capability;

@@ -1,4 +1,4 @@
-//! What a figure leaves out, so that nothing is missing without a word.
+//! Losses: everything that figures leave out is counted and reported.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// So many of a cause.
+    /// A loss.
     pub fn new(cause: &str, count: u64, meaning: impl Into<String>) -> Loss {
         Loss {
             cause: cause.into(),

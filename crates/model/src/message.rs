@@ -1,8 +1,8 @@
-//! What host and guest say to each other.
+//! Messages between host and guest.
 //!
-//! The host sends a [`Request`], the guest answers with any number of
-//! [`Reply::Output`], [`Reply::Chunk`] and [`Reply::BlockDone`], and then one of
-//! [`Reply::Done`] or [`Reply::Failed`]. Frames are the lab's business.
+//! The host sends a [`Request`], the guest answers with any number of [`Reply::Output`],
+//! [`Reply::Chunk`] and [`Reply::BlockDone`], and then one of [`Reply::Done`] or [`Reply::Failed`].
+//! Framing is the lab's task.
 
 use std::collections::BTreeMap;
 
@@ -19,149 +19,147 @@ use crate::timing::{Attached, TimingSpec, Window};
 /// but a saved guest may be older.
 pub const PROTOCOL_VERSION: u32 = 15;
 
-/// From the host.
+/// A message from the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Request {
     /// Send the file at this path of the guest, as chunks.
     ReadFile(String),
     /// Take a file: chunks of it follow as [`Request::Chunk`].
     WriteFile {
-        /// Where it goes.
+        /// Its path in the guest.
         path: String,
         /// Its permissions.
         mode: u32,
     },
     /// A piece of the file being written; an empty one ends it.
     Chunk(Vec<u8>),
-    /// Tell the facts of the running system.
+    /// Report facts of the running system.
     Describe,
-    /// Build what this will need, so that the guest can be saved with it.
+    /// Set up the topology of this plan, so that the guest can be saved with it.
     Prepare(RunPlan),
-    /// Come to rest once more: see `netplumb_lab::vm`.
+    /// Pause again to be saved: see `netplumb_lab::vm`.
     Rest,
     /// Run a workload.
     Run(RunPlan),
-    /// Time functions with fentry and fexit while a workload runs: the second
-    /// opinion.
+    /// Time functions with fentry and fexit while a workload runs: an independent check.
     TimeFunctions {
         /// The functions, timed one at a time.
         functions: Vec<String>,
-        /// Time them all at once, by the instrument and as this says.
+        /// Time them all at once, by the instrument and with these settings.
         spec: Option<Box<TimingSpec>>,
-        /// What runs meanwhile, once for each.
+        /// The workload, run once for each function.
         plan: RunPlan,
     },
-    /// Run a workload under an instrument that reads a clock: [`Reply::Attached`],
-    /// and for each block a [`Reply::TimedBlock`].
+    /// Run a workload with an instrument that measures time: [`Reply::Attached`], and for each
+    /// block a [`Reply::TimedBlock`].
     Time {
-        /// What the instrument is to do.
+        /// The settings of the instrument.
         spec: TimingSpec,
-        /// What runs meanwhile.
+        /// The workload.
         plan: RunPlan,
-        /// Every block once more without the instrument, to compare: the two take
-        /// turns.
+        /// Whether to repeat every block without the instrument, alternating, to measure the
+        /// overhead.
         bare: bool,
     },
     /// List the sysctls whose names begin with one of these, and try another value of each:
     /// set, read back, and restored.
     ListSysctls {
-        /// "net.", say.
+        /// Prefixes, like "net.".
         prefixes: Vec<String>,
-        /// Names that begin so are left out.
+        /// Prefixes to leave out.
         skip: Vec<String>,
-        /// What is to stand before: the settings are those of its namespaces.
+        /// The topology to set up before: the settings are those of its namespaces.
         plan: RunPlan,
     },
     /// Unpack the files that came with the guest, and load modules among them.
     Unpack {
-        /// Paths of modules, in the order to be loaded; what does not load is no
-        /// error.
+        /// Paths of modules, in load order; those that don't load are no error.
         modules: Vec<String>,
     },
-    /// Send the code that the kernel lends to every process, as chunks.
+    /// Send the vDSO, as chunks.
     ReadVdso,
-    /// Attach an instrument that reads a clock, for the next command:
-    /// [`Reply::Attached`]. Apart from that command, whose time it is not.
+    /// Attach an instrument that measures time, for the next command: [`Reply::Attached`]. A
+    /// request of its own, so that the time to attach is not the command's.
     Attach {
-        /// What it is to do.
+        /// The settings of the instrument.
         spec: TimingSpec,
-        /// Whose namespaces it looks at.
+        /// The topology whose namespaces it observes.
         links: RunPlan,
     },
     /// Run a command: [`Reply::Output`] and [`Reply::Ended`] for each run, and a
     /// [`Reply::TimedBlock`] if an instrument is attached.
     Command(CommandPlan),
-    /// Tell how many frames a second the generator of an arm makes by itself:
-    /// [`Reply::BenchLimit`], or [`Reply::BenchCannot`].
+    /// Measure the rate of an arm's generator alone: [`Reply::BenchLimit`], or
+    /// [`Reply::BenchCannot`].
     BenchLimit(BenchArm),
     /// Measure a block of a bench: [`Reply::BenchBlock`], or [`Reply::BenchCannot`].
     BenchBlock {
-        /// What is measured.
+        /// The arm.
         arm: BenchArm,
-        /// How long its window is open.
+        /// Duration of the window.
         window_ns: u64,
-        /// How long packets run before that.
+        /// Warm-up time.
         warmup_ns: u64,
-        /// What the generator makes by itself.
+        /// The rate of the generator alone.
         limit: Limit,
     },
-    /// Run once more and tell where packets go: [`Reply::Diagnosis`].
+    /// Run again and trace where packets go: [`Reply::Diagnosis`].
     BenchDiagnose(BenchArm),
-    /// Count what frames cost along a path: [`Reply::BlockDone`] for each block, the
+    /// Count the instructions of frames along a path: [`Reply::BlockDone`] for each block, the
     /// programs' symbols as chunks, and [`Reply::Facts`]; or [`Reply::BenchCannot`].
     BenchCount(CountPlan),
-    /// Kill the command that runs; its request is answered then. This one is not.
+    /// Kill the running command, whose request is then answered; this one has no answer.
     Stop,
     /// Power off.
     PowerOff,
 }
 
-/// From the guest.
+/// A message from the guest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     /// The agent is ready.
     Hello {
         /// [`PROTOCOL_VERSION`].
         protocol: u32,
-        /// Whether it comes to rest now, until the host lets it go on.
+        /// Whether it pauses now, until the host resumes it.
         rests: bool,
     },
     /// A piece of a file; an empty one ends it.
     Chunk(Vec<u8>),
     /// Facts, by dotted key.
     Facts(BTreeMap<String, String>),
-    /// One block is over.
+    /// A block is complete.
     BlockDone {
-        /// Which repetition.
+        /// Which repetition, from 0.
         index: u32,
         /// Its packets.
         ledger: Ledger,
     },
-    /// What a command, or its peer, said.
+    /// Output of a command, or of its peer.
     Output(Output, Vec<u8>),
     /// How a run of a command ended.
     Ended(CommandEnd),
-    /// What the second opinion saw, one entry a function.
+    /// Results of the independent check, one for each function.
     Timed(Vec<TimedFunction>),
-    /// An instrument that reads a clock is attached.
+    /// An instrument that measures time is attached.
     Attached(Box<Attached>),
-    /// What it saw in a block of the second opinion.
+    /// The window of a block of the independent check.
     Window(Box<Window>),
-    /// A block under it, or beside it.
+    /// A block with the instrument, or without it.
     TimedBlock(Box<TimedBlock>),
-    /// Sysctls, a part of the list.
+    /// A part of the list of sysctls.
     Sysctls(Vec<Sysctl>),
-    /// What a generator makes by itself, frames a second.
+    /// The rate of the generator alone.
     BenchLimit(Limit),
-    /// A block of a bench, and facts of how it came about.
+    /// A block of a bench, and facts about its set-up.
     BenchBlock(Box<Measured>, BTreeMap<String, String>),
-    /// A path can't be here: why.
+    /// A path is not supported here: why.
     BenchCannot(String),
     /// Where packets of a bench went.
     Diagnosis(String),
     /// The request was carried out.
     Done,
-    /// It was not; why, in a sentence.
+    /// The request failed: why, in a sentence.
     Failed(String),
 }
 
@@ -172,65 +170,65 @@ pub struct Sysctl {
     pub key: String,
     /// Its value.
     pub value: String,
-    /// Another that the kernel takes, or why there is none.
+    /// Another value that the kernel accepts, or why there is none.
     pub other: Result<String, String>,
 }
 
-/// A block under an instrument that reads a clock, or without it to compare.
+/// A block with an instrument that measures time, or without it, to compare.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TimedBlock {
-    /// Which repetition; those without the instrument count for themselves.
+    /// Which repetition; blocks without the instrument are numbered separately.
     pub index: u32,
-    /// Its packets; nobody's of a command.
+    /// Its packets; empty for a command.
     pub ledger: Ledger,
-    /// How long it was, on the guest's clock.
+    /// Its duration by the guest's clock.
     pub duration_ns: u64,
-    /// What else was measured.
+    /// Other figures.
     pub figures: Vec<Figure>,
-    /// What the instrument saw, if it was attached.
+    /// The instrument's window, if it was attached.
     pub window: Option<Window>,
 }
 
-/// Frames along a path, to be counted.
+/// Frames along a path whose instructions are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CountPlan {
-    /// The path, and what is sent.
+    /// The path and its frames.
     pub arm: BenchArm,
-    /// Frames of a block.
+    /// Frames per block.
     pub frames: u32,
-    /// Frames before the first one.
+    /// Warm-up frames.
     pub warmup_frames: u32,
     /// Blocks.
     pub blocks: u32,
 }
 
-/// A command to be run, and around it what it needs.
+/// A command to run, with its environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandPlan {
-    /// The links, and settings; its packets don't count.
+    /// The topology and settings; its packets are ignored.
     pub links: RunPlan,
     /// Path of the program.
     pub program: String,
-    /// The command's words, the first its name.
+    /// The arguments, the first of which is its name.
     pub words: Vec<String>,
-    /// Path and words of what runs at the other end, if anything does.
+    /// Path and arguments of the peer, if there is one.
     pub peer: Option<(String, Vec<String>)>,
-    /// The folder that both run in.
+    /// The working directory of both.
     pub folder: String,
     /// Path of the file that is its standard input, or none.
     pub stdin: Option<String>,
-    /// Connections that the guest makes before, so that what its kernel does at the first use of
-    /// its network is not the command's.
+    /// Connections that the guest opens before, so that what the kernel does when its network is
+    /// first used is not counted as the command's.
     pub warmup: u32,
     /// Repetitions.
     pub blocks: u32,
-    /// Bytes of output that are kept, of each stream.
+    /// Maximum number of bytes kept of each output stream.
     pub output_bytes: u64,
-    /// The kernel's code that prepares a new task's stack, from and to.
+    /// Address range of the kernel's code that prepares a new task's stack.
     pub watch: Option<(u64, u64)>,
 }
 
-/// Who said something, and where.
+/// Source of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Output {
     /// The command, on standard output.
@@ -253,23 +251,23 @@ pub enum Exit {
 /// How one run of a command ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandEnd {
-    /// Which repetition.
+    /// Which repetition, from 0.
     pub index: u32,
     /// The command itself.
     pub exit: Exit,
-    /// It was killed because its time was over.
+    /// Whether it was killed by the timeout.
     pub stopped: bool,
-    /// The peer, if it ended before the command did.
+    /// How the peer ended, if it ended before the command.
     pub peer: Option<Exit>,
-    /// The peer had a socket open before the command began; or there is no peer.
+    /// Whether the peer had a socket open before the command started, or there is no peer.
     pub peer_ready: bool,
-    /// Names of processes that it left behind, killed since.
+    /// Names of processes that it left running, which were killed.
     pub left: Vec<String>,
-    /// Bytes of output that were not kept.
+    /// Bytes of output that were discarded.
     pub unkept_bytes: u64,
 }
 
-/// What fentry and fexit saw of one function.
+/// Times of one function by fentry and fexit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimedFunction {
     /// Its name.
@@ -280,54 +278,53 @@ pub struct TimedFunction {
     pub total_ns: u64,
     /// The shortest.
     pub min_ns: u64,
-    /// Of the calls, those made within an RCU read section, where the probe costs
-    /// a little less.
+    /// Calls within an RCU read-side critical section, in which the probe costs a little less.
     pub in_rcu: u64,
-    /// Why it could not be timed, if so.
+    /// Why it could not be timed, if it couldn't.
     pub error: Option<String>,
 }
 
-/// One arm's traffic.
+/// The traffic and topology of an arm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunPlan {
-    /// What to send.
+    /// The protocol.
     pub proto: Proto,
-    /// Over which IP.
+    /// The address family.
     pub family: Family,
-    /// Over what.
+    /// The type of link.
     pub link: Link,
-    /// Whether a router stands between.
+    /// Whether there is a router in between.
     pub forward: bool,
-    /// Whether a bridge does.
+    /// Whether there is a bridge in between.
     pub bridge: bool,
-    /// Queues of every veth device, each way, if not as many as it has by itself.
+    /// Queues of each veth device, per direction; none for its default.
     pub queues: Option<u32>,
     /// Payload bytes.
     pub size_bytes: u32,
-    /// MTU of the links, if not the device's own.
+    /// MTU of the links; none for the device's default.
     pub mtu_bytes: Option<u32>,
-    /// Packets in a block, if it is not over by time.
+    /// Packets in a block, unless it ends after a time.
     pub packets: u32,
-    /// How long a block goes on, if it is not over by packets.
+    /// Duration of a block, unless it ends after a number of packets.
     pub block_ns: Option<u64>,
-    /// Packets a second, at most; without, as many as there can be.
+    /// Maximum number of packets per second; none for no limit.
     pub rate_pps: Option<u32>,
-    /// Whether packets are sent and received by a thread each, without waiting for one
-    /// another; without, one at a time.
+    /// Whether packets are sent and received by separate threads, without waiting for each other;
+    /// otherwise one at a time.
     pub stream: bool,
-    /// Packets before the first block.
+    /// Warm-up packets.
     pub warmup_packets: u32,
     /// Blocks.
     pub blocks: u32,
-    /// Whether packets keep away from the timer's ticks. Without an instruction
-    /// clock that would only be waiting.
+    /// Whether packets are timed to avoid the timer tick. Without an instruction clock that would
+    /// only delay them.
     pub aligned: bool,
-    /// Settings below /proc/sys, for every namespace.
+    /// Sysctls, for every namespace.
     pub sysctl: BTreeMap<String, String>,
     /// Offloads of every device on the path.
     pub offload: BTreeMap<Offload, bool>,
-    /// Rules of nftables.
+    /// nftables rules.
     pub nft: Option<Ruleset>,
-    /// A queueing discipline.
+    /// A qdisc.
     pub qdisc: Option<Qdisc>,
 }

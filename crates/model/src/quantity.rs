@@ -1,5 +1,5 @@
-//! What is measured, as data: an instrument declares its quantities, and whatever writes,
-//! reads, compares or shows figures goes by what is declared.
+//! Quantities: instruments declare what they measure, and the code that writes, reads, compares and
+//! shows figures uses the declarations.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,11 +8,11 @@ use crate::class::words;
 words! {
     /// What kind of figure a quantity has.
     Kind, "kind of quantity",
-    /// How many: whole, and never negative. Counts of blocks add up.
+    /// A number: whole, and not negative. Counts of blocks add up.
     Count = "count",
-    /// How long, in nanoseconds. Durations add up.
+    /// Nanoseconds. Durations add up.
     Duration = "duration",
-    /// How many in a second.
+    /// A number per second.
     Rate = "rate",
     /// A part of a whole, or of a CPU.
     Share = "share",
@@ -21,23 +21,23 @@ words! {
 words! {
     /// Whether a figure is the same in every run.
     Repeats, "way to repeat",
-    /// It is: two figures are equal, or something has changed.
+    /// It is the same: if two figures differ, something has changed.
     Exactly = "exactly",
-    /// It varies: blocks have to be judged as a sample.
+    /// It varies: blocks are a sample, compared statistically.
     Statistically = "statistically",
 }
 
 words! {
-    /// What the calls of a quantity's costs count.
+    /// What the number of calls in a cost counts.
     Calls, "kind of calls",
-    /// How often functions were entered.
+    /// Entries of functions.
     Entries = "entries",
-    /// Samples that were taken in them.
+    /// Samples taken in functions.
     Samples = "samples",
 }
 
 impl Calls {
-    /// What they are called in tables: `calls` or `samples`.
+    /// The title of the column: `calls` or `samples`.
     pub fn title(self) -> &'static str {
         match self {
             Calls::Entries => "calls",
@@ -51,24 +51,24 @@ impl Calls {
 pub struct Declared {
     /// The instrument: `exact`, `rates` ...
     pub instrument: &'static str,
-    /// What it is called: unique within the instrument.
+    /// Its name, unique within the instrument.
     pub name: &'static str,
-    /// Of what: `instructions`, `ns`, `packets/s`.
+    /// Its unit: `instructions`, `ns`, `packets/s`.
     pub unit: &'static str,
-    /// What kind of figure.
+    /// The kind of figure.
     pub kind: Kind,
     /// Whether it is the same in every run.
     pub repeats: Repeats,
-    /// What the calls of its costs count.
+    /// What the number of calls in its costs counts.
     pub calls: Calls,
-    /// What the number of an [`Item`] is: `CPU`, `queue`.
+    /// What the number of an [`Item`] refers to: `CPU`, `queue`.
     pub number: Option<&'static str>,
-    /// What the label of an [`Item`] is: `cause`, `place`.
+    /// What the label of an [`Item`] refers to: `cause`, `place`.
     pub label: Option<&'static str>,
 }
 
 impl Declared {
-    /// One that has to be judged statistically, and one figure.
+    /// A quantity with a single figure, compared statistically.
     pub const fn new(
         instrument: &'static str,
         name: &'static str,
@@ -94,21 +94,21 @@ impl Declared {
         self
     }
 
-    /// Its costs are those of samples.
+    /// Its costs count samples.
     #[must_use]
     pub const fn sampled(mut self) -> Declared {
         self.calls = Calls::Samples;
         self
     }
 
-    /// One figure for each of these, which have numbers.
+    /// With a figure for each of these, by number.
     #[must_use]
     pub const fn by_number(mut self, what: &'static str) -> Declared {
         self.number = Some(what);
         self
     }
 
-    /// One figure for each of these, which have names.
+    /// With a figure for each of these, by name.
     #[must_use]
     pub const fn by_label(mut self, what: &'static str) -> Declared {
         self.label = Some(what);
@@ -121,24 +121,24 @@ impl Declared {
 pub struct Quantity {
     /// The instrument that measured it.
     pub instrument: String,
-    /// What it is called: unique within the instrument.
+    /// Its name, unique within the instrument.
     pub name: String,
-    /// Of what.
+    /// Its unit.
     pub unit: String,
-    /// What kind of figure.
+    /// The kind of figure.
     pub kind: Kind,
     /// Whether it is the same in every run.
     pub repeats: Repeats,
-    /// What the calls of its costs count.
+    /// What the number of calls in its costs counts.
     pub calls: Calls,
-    /// What the number of an [`Item`] is.
+    /// What the number of an [`Item`] refers to.
     pub number: Option<String>,
-    /// What the label of an [`Item`] is.
+    /// What the label of an [`Item`] refers to.
     pub label: Option<String>,
 }
 
 impl Quantity {
-    /// Whether it is this one.
+    /// Whether it is the declared one.
     pub fn is(&self, declared: &Declared) -> bool {
         self.instrument == declared.instrument && self.name == declared.name
     }
@@ -162,12 +162,12 @@ impl From<&Declared> for Quantity {
 /// Index into the quantities of a recording.
 pub type QuantityId = u32;
 
-/// Which of a quantity's figures one is.
+/// Which of the figures of a quantity.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Item {
-    /// Of the CPU, or queue, of this number.
+    /// The number of the CPU or queue.
     pub number: Option<u32>,
-    /// Of the cause, or place, of this name.
+    /// The name of the cause or place.
     pub label: Option<String>,
 }
 
@@ -178,7 +178,7 @@ impl Item {
         label: None,
     };
 
-    /// That of a number.
+    /// The figure of a number.
     pub fn number(number: u32) -> Item {
         Item {
             number: Some(number),
@@ -186,7 +186,7 @@ impl Item {
         }
     }
 
-    /// That of a name.
+    /// The figure of a name.
     pub fn label(label: impl Into<String>) -> Item {
         Item {
             number: None,
@@ -194,7 +194,7 @@ impl Item {
         }
     }
 
-    /// That of a name under a number.
+    /// The figure of a name and a number.
     pub fn of(number: u32, label: impl Into<String>) -> Item {
         Item {
             number: Some(number),
@@ -203,7 +203,7 @@ impl Item {
     }
 }
 
-/// What a scalar is of.
+/// What a scalar is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Of {
     /// The run as a whole.
@@ -217,18 +217,18 @@ pub enum Of {
 /// One figure of a run, an arm or a block.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scalar {
-    /// What it is of.
+    /// What it is about.
     pub of: Of,
     /// Which quantity.
     pub quantity: QuantityId,
-    /// Which of its figures.
+    /// Which figure of the quantity.
     pub item: Item,
-    /// In the quantity's unit; NaN where it was asked for and is not known.
+    /// In the quantity's unit; NaN if it could not be measured.
     pub value: f64,
 }
 
 impl Scalar {
-    /// The block that it is of, if it is of one.
+    /// The block that it is about, if any.
     pub fn block(&self) -> Option<u32> {
         match self.of {
             Of::Block(block) => Some(block),
@@ -237,12 +237,12 @@ impl Scalar {
     }
 }
 
-/// A figure that is not in a recording yet: what a guest reports.
+/// A figure outside of a recording, such as one that a guest reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// The quantity.
     pub quantity: Quantity,
-    /// Which of its figures.
+    /// Which figure of the quantity.
     pub item: Item,
     /// In the quantity's unit.
     pub value: f64,

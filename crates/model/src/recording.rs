@@ -1,10 +1,9 @@
-//! What a recording holds: all that a report or a comparison needs, and nothing
-//! that only the machine it was made on could tell.
+//! The contents of a recording: all that a report or a comparison needs, on any machine.
 //!
-//! Costs hang on a calling-context tree, because everything else follows from
-//! it: a function's self cost is the sum over its nodes, its inclusive cost the
-//! sum over the subtrees of its outermost nodes, an edge the nodes of a function
-//! under those of another. Ids are dense and start at 0.
+//! Costs belong to nodes of a calling-context tree, from which everything else follows: a
+//! function's self cost is the sum over its nodes, its inclusive cost the sum over the subtrees of
+//! its outermost nodes, an edge the nodes of a function below those of another. Ids are dense and
+//! start at 0.
 
 use std::collections::BTreeMap;
 
@@ -26,71 +25,69 @@ pub use crate::tree::{
 /// One `.plumb` file in memory.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recording {
-    /// Facts about where and how it was measured, by dotted key: see [`mod@env`]. What was
-    /// measured is not among them.
+    /// Facts about the setup, by dotted key: see [`mod@env`]. Measurements are not among them.
     pub environment: BTreeMap<String, String>,
-    /// The experiment file that it answers, as written; empty for `plumb path`.
+    /// The experiment file as written; empty for `plumb path`.
     pub experiment_toml: String,
-    /// What was measured: costs, totals and scalars name these.
+    /// The quantities that costs, totals and scalars refer to.
     pub quantities: Vec<Quantity>,
-    /// What was compared, in the order of the plan.
+    /// The arms, in the order of the plan.
     pub arms: Vec<Arm>,
-    /// What came of arms beside their figures, by their indices.
+    /// Notes on arms, by index.
     pub notes: BTreeMap<u32, ArmNotes>,
     /// Measured repetitions, in the order they ran.
     pub blocks: Vec<Block>,
-    /// Every function that any cost names.
+    /// Every function with a cost.
     pub functions: Vec<Function>,
-    /// Source files, as the compiler was told them, each once.
+    /// Source files, with the paths that the compiler was given, each once.
     pub source_files: Vec<String>,
     /// The calling-context tree; a parent comes before its children.
     pub nodes: Vec<Node>,
-    /// What each node cost in each block, direction and context.
+    /// Costs by node, block, direction and context.
     pub costs: Vec<Cost>,
     /// Times from one event to the next: of functions, each in its calling context, and of the
     /// stages of a packet's path.
     pub spans: Vec<Span>,
-    /// By what functions were timed.
+    /// How functions were timed.
     pub attachments: Vec<Attachment>,
-    /// What the probes cost.
+    /// The cost of probes.
     pub calibration: Vec<Calibration>,
     /// Single figures of blocks, arms and the run.
     pub scalars: Vec<Scalar>,
     /// The ledger of hops, in the order of blocks and of each block's hops.
     pub hops: Vec<BlockHop>,
-    /// Packets told one by one.
+    /// Per-packet traces.
     pub steps: Vec<Step>,
-    /// What single lines of user code cost, of functions whose lines are known.
+    /// Costs of source lines of user code, where lines are known.
     pub line_costs: Vec<LineCost>,
     /// Everything that was lost, missed or could not be attributed, by instrument (empty in old
-    /// recordings, which don't say).
+    /// recordings, which don't have it).
     pub losses: BTreeMap<String, Vec<Loss>>,
-    /// Functions and tracepoints that an instrument could not watch, by instrument, each with
-    /// the reason.
+    /// Functions and tracepoints that an instrument could not measure, by instrument, each with the
+    /// reason.
     pub unwatched: BTreeMap<String, BTreeMap<String, String>>,
     /// Settings that a scan did not try, each with the reason.
     pub untried: BTreeMap<String, String>,
-    /// Whether the run reached its end. If not, what is here is still right.
+    /// Whether the run was completed. If not, the contents are valid nevertheless.
     pub complete: bool,
 }
 
-/// Bytes of the name of a function, a module, a layer, a cause, a counter: what has more is
-/// in no recording.
+/// Maximum length in bytes of the name of a function, a module, a layer, a cause or a counter.
 pub const MAX_NAME_BYTES: usize = 16 << 10;
 
-/// The module of a function that stands for a thread of a command: the root of what
-/// the thread called, which costs nothing itself.
+/// The module of the function that represents a thread of a command: the root of the thread's
+/// calls, without costs of its own.
 pub const THREAD_MODULE: &str = "(thread)";
 
-/// Keys of [`Recording::environment`] that more than one place needs.
+/// Keys of [`Recording::environment`] that are used in several places.
 pub mod env {
-    /// The instrument that was asked for, the first of several.
+    /// The instrument, or the first of several.
     pub const CLOCK: &str = "clock";
-    /// What one unit of cost is: "instructions" or "nanoseconds".
+    /// The unit of costs: "instructions" or "nanoseconds".
     pub const UNIT: &str = "clock.unit";
     /// Where it ran: "vm", "netns" or "host". Absent in old recordings: "vm".
     pub const LAB: &str = "lab";
-    /// The user's own interfaces that a bench ran on, in words.
+    /// The interfaces of this machine that a bench ran on, in words.
     pub const NICS: &str = "bench.nics";
     /// "yes" if the guest ran without an instruction clock.
     pub const QUICK: &str = "clock.quick";
@@ -112,40 +109,39 @@ pub mod env {
     pub const MITIGATIONS: &str = "kernel.mitigations";
     /// Version of QEMU.
     pub const QEMU: &str = "vm.qemu";
-    /// The CPU model asked of QEMU.
+    /// The CPU model that QEMU emulates.
     pub const CPU: &str = "vm.cpu";
     /// How `rep` string instructions count.
     pub const REP: &str = "vm.rep";
-    /// Where the guest's random numbers come from: "seed", the plan's, or "boot", as the boot
-    /// left them.
+    /// Where the guest's random numbers come from: "seed", the plan's seed, or "boot", the boot.
     pub const RANDOM: &str = "guest.random";
-    /// Hash of this machine's `nft` and its libraries, as a guest had them.
+    /// Hash of this machine's `nft` and its libraries, as copied into the guest.
     pub const NFT_FILES: &str = "files.nft";
     /// The same of `tc`.
     pub const TC_FILES: &str = "files.tc";
-    /// Under how many random seeds every arm was to be run.
+    /// Number of random seeds per arm.
     pub const SEEDS: &str = "plumb.seeds";
 }
 
 /// One combination of knob levels.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arm {
-    /// What it is called in tables.
+    /// Its name.
     pub name: String,
-    /// What it sends.
+    /// The protocol.
     pub proto: Proto,
-    /// Over which IP.
+    /// The address family.
     pub family: Family,
-    /// Over what.
+    /// The type of link.
     pub link: Link,
-    /// Whether a router stands between the ends.
+    /// Whether there is a router between the ends.
     pub forward: bool,
     /// Payload of one packet: bytes above the transport header (after the ICMP
     /// header for `raw`).
     pub size_bytes: u32,
-    /// Every other knob, by name, as set.
+    /// The levels of all other knobs, by name.
     pub knobs: BTreeMap<String, String>,
-    /// What it is made from, if it is not one of the experiment's own.
+    /// How it was made, if it is not in the experiment itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<Made>,
 }
@@ -153,13 +149,13 @@ pub struct Arm {
 /// How an arm was made from another one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
-    /// The name of the arm that it is compared with.
+    /// The name of the original arm, which it is compared with.
     pub from: String,
-    /// By what.
+    /// How.
     pub by: MadeBy,
 }
 
-/// What makes an arm from another one.
+/// How an arm was made from another one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MadeBy {
@@ -169,21 +165,21 @@ pub enum MadeBy {
     Scan {
         /// The setting, with its values before and after.
         setting: String,
-        /// Whether the setting is written with the value that it has: what is seen then is the
-        /// writing.
+        /// Whether the setting is written with its current value, to see the effect of writing
+        /// alone.
         control: bool,
     },
 }
 
 impl Arm {
-    /// The arm that this one repeats under another seed.
+    /// The arm that this one repeats with another seed.
     pub fn repeats(&self) -> Option<&str> {
         let made = self.made.as_ref()?;
         matches!(made.by, MadeBy::Seed).then_some(made.from.as_str())
     }
 
-    /// Of an arm of a scan: the arm that it is compared with, the setting, and whether only
-    /// the writing is seen.
+    /// For an arm of a scan: the arm that it is compared with, the setting, and whether it is a
+    /// control.
     pub fn scanned(&self) -> Option<(&str, &str, bool)> {
         let made = self.made.as_ref()?;
         match &made.by {
@@ -198,23 +194,23 @@ impl Arm {
 pub struct Block {
     /// Index into [`Recording::arms`].
     pub arm: u32,
-    /// The instrument that measured it; empty if none did, to see what measuring costs.
+    /// The instrument that measured it; empty for a block without one, which shows the overhead.
     pub instrument: String,
     /// Which repetition by that instrument, from 0.
     pub index: u32,
     /// The ledger of its packets.
     pub ledger: Ledger,
-    /// Of each quantity that its costs are of, what was counted apart from them.
+    /// The total of each quantity of its costs, counted independently.
     pub totals: Vec<Total>,
-    /// Calls of functions that began in the window.
+    /// Functions entered in the window.
     pub entered: u64,
     /// Of these, those that returned in the window.
     pub returned: u64,
-    /// How long the window was open; 0 under a clock that has no time.
+    /// Duration of the window; 0 if the instrument measures no time.
     pub duration_ns: u64,
 }
 
-/// What a block had of a quantity in all: counted apart from its costs, which add up to it.
+/// The total of a quantity in a block, counted independently of its costs, which add up to it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Total {
     /// The quantity.
@@ -225,23 +221,23 @@ pub struct Total {
     pub user: u64,
 }
 
-/// What came of an arm beside its figures.
+/// Notes on an arm.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArmNotes {
     /// Why it has no blocks, or too few, by instrument.
     pub failed: BTreeMap<String, String>,
-    /// What its guest had otherwise than the first one, by the environment's keys.
+    /// Facts of its guest that differ from the first one, by the keys of the environment.
     pub facts: BTreeMap<String, String>,
-    /// Its settings that could not act on its packets, each with the reason.
+    /// Settings that could not act on its packets, each with the reason.
     pub inert: BTreeMap<String, String>,
-    /// Where the packets went of a block that does not add up.
+    /// Where the missing packets of an invalid block went.
     pub diagnosis: Option<String>,
-    /// Of a search: why a goal, by its number, has no regular result.
+    /// For a search: why a goal, by its number, has no regular result.
     pub irregular: BTreeMap<u32, String>,
 }
 
 impl ArmNotes {
-    /// Whether there is nothing.
+    /// Whether there are no notes.
     pub fn is_empty(&self) -> bool {
         *self == ArmNotes::default()
     }
@@ -268,7 +264,7 @@ pub struct Ledger {
 }
 
 impl Recording {
-    /// The index of a quantity, which it gets if it has none.
+    /// The index of a quantity, which is added if it is new.
     pub fn quantity(&mut self, declared: &Declared) -> QuantityId {
         match self.quantities.iter().position(|q| q.is(declared)) {
             Some(at) => at as QuantityId,
@@ -276,7 +272,7 @@ impl Recording {
         }
     }
 
-    /// The index of a quantity that somebody else declared.
+    /// The index of a quantity that was declared elsewhere.
     pub fn quantity_of(&mut self, quantity: &Quantity) -> QuantityId {
         match self.quantities.iter().position(|q| q == quantity) {
             Some(at) => at as QuantityId,
@@ -300,7 +296,7 @@ impl Recording {
         });
     }
 
-    /// Add a figure that somebody else reported.
+    /// Add a figure that was reported from elsewhere.
     pub fn add_figure(&mut self, of: Of, figure: Figure) {
         let Figure {
             quantity,
@@ -316,7 +312,7 @@ impl Recording {
         });
     }
 
-    /// Keep a figure that somebody else reported for the run: the last one set.
+    /// Set a reported figure of the run; a later one replaces it.
     pub fn set_figure(&mut self, figure: Figure) {
         let of_run = |s: &Scalar, of: &[Quantity]| {
             s.of == Of::Run
@@ -333,13 +329,13 @@ impl Recording {
     /// All figures of a quantity, in the order in which they were added.
     pub fn scalars_of<'r>(&'r self, quantity: &Declared) -> impl Iterator<Item = &'r Scalar> {
         let at = self.quantities.iter().position(|q| q.is(quantity));
-        // Nothing to look through where it was not measured.
+        // Nothing to search if it was not measured.
         let all = at.map_or(&[][..], |_| &self.scalars[..]);
         let of = move |s: &&Scalar| Some(s.quantity as usize) == at;
         all.iter().filter(of)
     }
 
-    /// Keep one figure of a quantity for the run: the last one set.
+    /// Set a figure of the run; a later one replaces it.
     pub fn set(&mut self, quantity: &Declared, item: Item, value: f64) {
         let id = self.quantity(quantity);
         let is = |s: &&mut Scalar| (s.of, s.quantity, &s.item) == (Of::Run, id, &item);
@@ -349,26 +345,26 @@ impl Recording {
         }
     }
 
-    /// Keep the largest figure of a quantity for the run.
+    /// Set a figure of the run to the maximum of this value and the existing one.
     pub fn set_most(&mut self, quantity: &Declared, value: f64) {
         let before = self.scalars_of(quantity).find(|s| s.of == Of::Run);
         let most = before.map_or(value, |s| s.value.max(value));
         self.set(quantity, Item::ONLY, most);
     }
 
-    /// What came of an arm, to be added to.
+    /// The notes on an arm, to be added to.
     pub fn notes_of(&mut self, arm: usize) -> &mut ArmNotes {
         self.notes.entry(arm as u32).or_default()
     }
 
-    /// Why an arm has no blocks of an instrument, or too few, if it is so.
+    /// Why an arm has no blocks of an instrument, or too few, if that is the case.
     pub fn failed(&self, arm: usize, instrument: &str) -> Option<&str> {
         let failed = &self.notes.get(&(arm as u32))?.failed;
         failed.get(instrument).map(String::as_str)
     }
 
-    /// The instruments that measured, and those that should have: first the one that was named
-    /// first, then by name.
+    /// The instruments that measured, and those that failed: first the one that was named first,
+    /// then by name.
     pub fn instruments(&self) -> Vec<&str> {
         let mut all: Vec<&str> = Vec::new();
         let failed = self.notes.values().flat_map(|notes| notes.failed.keys());
@@ -395,12 +391,12 @@ impl Recording {
         self.spans.iter().filter_map(stage)
     }
 
-    /// Everything that was lost, whichever instrument lost it.
+    /// The losses of all instruments.
     pub fn all_losses(&self) -> impl Iterator<Item = &Loss> {
         self.losses.values().flatten()
     }
 
-    /// Add to the losses of an instrument by their cause. Nothing lost is no loss.
+    /// Add a loss of an instrument to others of the same cause; a count of 0 is ignored.
     pub fn add_loss(&mut self, instrument: &str, loss: Loss) {
         if loss.count == 0 {
             return;
@@ -412,7 +408,7 @@ impl Recording {
         }
     }
 
-    /// All that could not be watched with its reason, whichever instrument tried.
+    /// Everything that could not be measured, by any instrument, with the reason.
     pub fn all_unwatched(&self) -> BTreeMap<&str, &str> {
         let each = self.unwatched.values().flatten();
         each.map(|(name, why)| (name.as_str(), why.as_str()))
@@ -432,8 +428,8 @@ impl Recording {
 }
 
 impl Block {
-    /// What it had in all of what its costs are of; of the first quantity, if they are of
-    /// several, and nothing where there are no costs.
+    /// The total of the quantity of its costs: the first one, if there are several; zero without
+    /// costs.
     pub fn total(&self) -> Total {
         self.totals.first().copied().unwrap_or_default()
     }
@@ -456,13 +452,13 @@ impl Ledger {
     }
 }
 
-/// By what a function was timed.
+/// How a function was timed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
     /// The function.
     pub function: FunctionId,
-    /// By what.
+    /// How.
     pub mechanism: Mechanism,
-    /// Its arguments.
+    /// The number of its arguments.
     pub arguments: u8,
 }

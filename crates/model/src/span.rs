@@ -10,34 +10,34 @@ use crate::tree::NodeId;
 
 /// Sub-buckets of an octave, as a power of two.
 pub const SUB_BITS: u32 = 4;
-/// Buckets of a histogram: times below 16 ns have one each, above that each octave
-/// has 16, up to 2^35 - 1 ns, 34 s.
+/// Buckets of a histogram: times below 16 ns have one each; above, each octave has 16, up to 2^35 -
+/// 1 ns, 34 s.
 pub const BUCKETS: usize = 512;
 
 /// A log-linear histogram of nanoseconds: counts by bucket, ascending, none zero.
 ///
-/// Bucket `b` below 16 is the value `b`. Above, with `o = b / 16 + 3` and
-/// `s = b % 16`, it holds `(16 + s) << (o - 4)` up to the next bucket's first. The
-/// last bucket also takes what is longer.
+/// Bucket `b` below 16 is the value `b`. Above, with `o = b / 16 + 3` and `s = b % 16`, it begins
+/// at `(16 + s) << (o - 4)` and ends where the next one begins. The last bucket also has all longer
+/// times.
 pub type Buckets = Vec<(u16, u64)>;
 
-/// How a distribution of times is summed up.
+/// A distribution of times.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// How many.
+    /// The number of times.
     pub count: u64,
-    /// Their sum, as read.
+    /// The sum, raw.
     pub total_ns: u64,
-    /// The shortest; 0 where there are none.
+    /// The minimum; 0 if there are none.
     pub min_ns: u64,
-    /// The longest.
+    /// The maximum.
     pub max_ns: u64,
-    /// All of them, as read.
+    /// The histogram, raw.
     pub buckets: Buckets,
 }
 
 impl Times {
-    /// Add those of another distribution.
+    /// Add another distribution.
     pub fn add(&mut self, more: &Times) {
         if more.count == 0 {
             return;
@@ -59,52 +59,51 @@ impl Times {
 }
 
 words! {
-    /// What a stage is.
+    /// The kind of a stage.
     StageKind, "kind of stage",
-    /// The CPU works on the packet.
+    /// A CPU works on the packet.
     Work = "work",
-    /// It waits for something.
+    /// The packet waits.
     Wait = "wait",
-    /// What no stage explains.
+    /// Time in no other stage.
     Unaccounted = "unaccounted",
-    /// The whole way, which the others add up to.
+    /// The total, which the others add up to.
     Total = "total",
 }
 
-/// The time from one event to the next, in one block: how it is distributed.
+/// The distribution of the time from one event to the next, in a block.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Span {
     /// Index into [`Recording::blocks`](crate::recording::Recording::blocks).
     pub block: u32,
-    /// What was done with the packet.
+    /// The direction of the packet.
     pub direction: Direction,
-    /// From which event to which.
+    /// The events.
     pub of: SpanOf,
-    /// As read.
+    /// The distribution, raw.
     pub times: Times,
 }
 
-/// Which events a span lies between.
+/// The events that a span is between.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum SpanOf {
     /// Entry and exit of a function.
     Call(Call),
-    /// The beginning of a stage and that of the next.
+    /// The beginnings of a stage and of the next.
     Stage(Stage),
 }
 
-/// Entry and exit of a function, in one calling context. What interrupted a call is not in
-/// its time.
+/// Entry and exit of a function, in one calling context. Interruptions are excluded from its time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// Whose time it was.
+    /// The context.
     pub context: Context,
-    /// The node, with the functions that called it above.
+    /// The node in the calling-context tree.
     pub node: NodeId,
-    /// The sum of the times less the probes' own cost: the reading's bias for each call, and
-    /// a pair's cost for each timed call below it.
+    /// The sum of the times minus the cost of probes: the bias for each call, and the cost of a
+    /// pair for each timed call below it.
     pub corrected_ns: f64,
-    /// Half the width of the 95 % interval of that, from the calibration's.
+    /// Half the width of its 95 % interval, from the calibration.
     pub uncertainty_ns: f64,
 }
 
@@ -113,16 +112,16 @@ pub struct Call {
 pub struct Stage {
     /// Its place on the path, from 0.
     pub order: u16,
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Work or wait.
     pub kind: StageKind,
-    /// Of all packets on this path, those that did not meet it.
+    /// Packets on this path that skipped it.
     pub passed_over: u64,
 }
 
 impl Span {
-    /// The call that it is the time of, if it is of one.
+    /// The call, if it is the time of one.
     pub fn call(&self) -> Option<&Call> {
         match &self.of {
             SpanOf::Call(call) => Some(call),
@@ -130,7 +129,7 @@ impl Span {
         }
     }
 
-    /// The stage that it is the time of, if it is of one.
+    /// The stage, if it is the time of one.
     pub fn stage(&self) -> Option<&Stage> {
         match &self.of {
             SpanOf::Stage(stage) => Some(stage),

@@ -1,8 +1,8 @@
-//! Names of functions, as compilers leave them in the symbol table.
+//! Names of functions in the symbol table, with the suffixes that compilers add.
 
-/// What a compiler puts after a dot in the name of a copy of a function: GCC's
-/// (`gcc/cgraphclones.cc`, `gcc/ipa-cp.cc`, `gcc/lto`) and Clang's (`-funique-internal-linkage-names`,
-/// ThinLTO). A number may follow each.
+/// Suffixes that a compiler appends, after a dot, to the name of a clone of a function: GCC's
+/// (`gcc/cgraphclones.cc`, `gcc/ipa-cp.cc`, `gcc/lto`) and Clang's
+/// (`-funique-internal-linkage-names`, ThinLTO). A number may follow each.
 const CLONES: [&str; 7] = [
     "isra",
     "constprop",
@@ -12,7 +12,7 @@ const CLONES: [&str; 7] = [
     "localalias",
     "__uniq",
 ];
-/// The same of a part that was split off: the rest has the plain name.
+/// Suffixes of a part that was split off; the rest of the function has the plain name.
 const PARTS: [&str; 2] = ["part", "cold"];
 
 /// A function's name without what the compiler appended to that of its clone or part:
@@ -26,13 +26,13 @@ pub fn is_part(symbol: &str) -> bool {
     split(symbol).1
 }
 
-/// What the kernel appends, from 6.10 on, to functions that allocate: the plain name is a macro
-/// that counts who allocates (commit 22d407b164ff, "lib: add allocation tagging support").
+/// The suffix of functions that allocate, from 6.10 on: the plain name is a macro that counts
+/// allocations by call site (commit 22d407b164ff, "lib: add allocation tagging support").
 const TAGGED: &str = "_noprof";
 
-/// Functions that x86 has several implementations of, of which a CPU's features choose one as
-/// the kernel boots (arch/x86/lib/: memset_64.S, memcpy_64.S, memmove_64.S, clear_page_64.S,
-/// copy_user_64.S), with the names of all of them.
+/// Functions with several implementations on x86, of which one is selected at boot by CPU features
+/// (arch/x86/lib/: memset_64.S, memcpy_64.S, memmove_64.S, clear_page_64.S, copy_user_64.S), with
+/// the names of all of them.
 const IMPLEMENTATIONS: &[(&str, &[&str])] = &[
     (
         "memset",
@@ -70,8 +70,8 @@ const IMPLEMENTATIONS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The name that the source calls a function by: without what the compiler appended, and
-/// without what the kernel's macros did.
+/// The name of a function in the source: without the suffixes of the compiler and of the kernel's
+/// macros.
 pub fn source_name(symbol: &str) -> &str {
     let name = base_name(symbol);
     match name.strip_suffix(TAGGED) {
@@ -80,7 +80,7 @@ pub fn source_name(symbol: &str) -> &str {
     }
 }
 
-/// The function that a symbol is one implementation of, where there are several.
+/// The function that a symbol is an implementation of, if it has several.
 pub fn implementation_of(symbol: &str) -> Option<&'static str> {
     let name = base_name(symbol);
     let has = |(_, names): &&(&str, &[&str])| names.contains(&name);
@@ -109,7 +109,7 @@ fn split(symbol: &str) -> (&str, bool) {
 mod tests {
     use super::*;
 
-    /// Check names that differ between kernels, and by the CPU, for one function.
+    /// Check names of one function that differ between kernels and CPUs.
     #[test]
     fn one_function_of_several_names() {
         assert_eq!(
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// Check that what compilers append is cut off, and nothing else is.
+    /// Check that suffixes of compilers are removed, and nothing else.
     #[test]
     fn clones_and_parts() {
         for (symbol, base, part) in [

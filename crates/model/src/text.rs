@@ -13,13 +13,13 @@ pub fn thousands(n: u64) -> String {
     out
 }
 
-/// So many of something: "1 block", "1,200 blocks", "3 classes". The noun is given as it is
-/// for one.
+/// A number with its noun: "1 block", "1,200 blocks", "3 classes". The noun is given in the
+/// singular.
 pub fn counted(n: usize, noun: &str) -> String {
     format!("{} {}", thousands(n as u64), plural(n, noun))
 }
 
-/// A noun for so many.
+/// The noun for a number.
 pub fn plural(n: usize, noun: &str) -> String {
     let ending = match noun {
         _ if n == 1 => "",
@@ -33,7 +33,7 @@ pub fn plural(n: usize, noun: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Check that one of something is one, and that all else is several.
+    /// Check singular and plural.
     #[test]
     fn one_or_several() {
         for (n, noun, text) in [

@@ -1,5 +1,4 @@
-//! Costs on the calling-context tree: functions, each below those that called it, and what
-//! they cost.
+//! The calling-context tree: functions, each below its callers, and their costs.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,16 +26,15 @@ pub struct SourceLine {
 pub struct Function {
     /// Its symbol.
     pub name: String,
-    /// The module, or the ELF file of user code, that it is in; none for the kernel
-    /// itself.
+    /// Its module, or for user code its ELF file; none for the kernel itself.
     pub module: Option<String>,
-    /// Its layer, if any rule names it.
+    /// Its layer, if a rule matches.
     pub layer: Option<String>,
-    /// Where it was.
+    /// Its address.
     pub address: u64,
     /// Its size.
     pub size_bytes: u64,
-    /// Where it is defined, if its file's debug information says so.
+    /// Where it is defined, if its file has debug information.
     pub source: Option<SourceLine>,
 }
 
@@ -51,29 +49,28 @@ pub struct Node {
     pub tail: bool,
 }
 
-/// What one node cost in one block, direction and context.
+/// The cost of a node in a block, direction and context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
     /// Index into [`Recording::blocks`](crate::recording::Recording::blocks).
     pub block: u32,
-    /// Of what.
+    /// The quantity.
     pub quantity: QuantityId,
-    /// What was done with the packet.
+    /// The direction of the packet.
     pub direction: Direction,
-    /// Whose time it was.
+    /// The context.
     pub context: Context,
     /// The node.
     pub node: NodeId,
-    /// Times entered; of samples, how many there are.
+    /// Number of entries, or of samples.
     pub calls: u64,
-    /// What the function itself cost, in the quantity's unit.
+    /// The self cost, in the quantity's unit.
     pub own: u64,
 }
 
-/// What one line cost in one block: its own instructions in one function.
+/// The cost of a source line in a block: its instructions in one function.
 ///
-/// What was inlined keeps its own line, which may be of another file than the
-/// function's.
+/// Inlined code keeps its own line, which may be in another file than the function's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineCost {
     /// Index into [`Recording::blocks`](crate::recording::Recording::blocks).

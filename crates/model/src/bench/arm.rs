@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn fields_are_knobs() {
         let of_frames = KNOBS.iter().filter(|k| k.workloads.contains(&Kind::Frames));
-        // The guest's, for all arms at once.
+        // These belong to the guest, and are the same for all arms.
         let apart = ["link", "kernel"];
         let keys: Vec<&str> = of_frames
             .map(|k| k.key)

@@ -50,7 +50,7 @@ impl Fault {
 mod tests {
     use super::*;
 
-    /// Check that each fault is one for some path.
+    /// Check that each fault affects at least one path.
     #[test]
     fn each_is_one_somewhere() {
         for fault in Fault::ALL {

@@ -1,28 +1,27 @@
-//! What the generator makes by itself, which no rate of a path can exceed.
+//! The rate of the generator alone, which limits the rate of every path.
 
 use serde::{Deserialize, Serialize};
 
-/// A rate so near to the generator's own is the generator's.
+/// Share of the generator's own rate from which on a path counts as generator-bound.
 pub const GENERATOR_BOUND: f64 = 0.95;
-/// A rate above the limit by more than this shows that the limit is wrong: the generator
-/// was held back when it was measured.
+/// A rate that exceeds the limit by more than this factor shows that the limit is wrong: the
+/// generator was slowed down while it was measured.
 const BEYOND: f64 = 1.1;
 
-/// Packets a second that the generator makes by itself, for a path that costs as little
-/// as one can.
+/// Maximum rate of the generator alone, in packets per second, with the cheapest path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub enum Limit {
-    /// It was not asked for: a rate was offered, or the kernel makes no frames by itself.
+    /// Not measured: a rate was given, or the kernel can't generate frames.
     #[default]
     NotAsked,
-    /// It was asked for, and the measurement gave no plausible figure.
+    /// Measured without a plausible result.
     Unknown,
-    /// So many.
+    /// In packets per second.
     Pps(f64),
 }
 
 impl Limit {
-    /// A figure, if it can be one: a limit of 0 packets a second is no limit.
+    /// A limit from a measurement; a rate of 0 is not plausible.
     pub fn of(pps: f64) -> Limit {
         match pps.is_finite() && pps > 0.0 {
             true => Limit::Pps(pps),
@@ -30,7 +29,7 @@ impl Limit {
         }
     }
 
-    /// The figure, if there is one.
+    /// The rate, if it is known.
     pub fn pps(self) -> Option<f64> {
         match self {
             Limit::Pps(pps) => Some(pps),
@@ -38,8 +37,7 @@ impl Limit {
         }
     }
 
-    /// What is left of it beside a rate that was reached: nothing where the rate is far
-    /// above it.
+    /// The limit, in view of a rate that was reached: unknown if the rate is far above it.
     #[must_use]
     pub fn beside(self, reached_pps: f64) -> Limit {
         match self {
@@ -48,7 +46,7 @@ impl Limit {
         }
     }
 
-    /// Whether a rate may be the generator's own; none where that is not known.
+    /// Whether a rate is limited by the generator; none if the limit is unknown.
     pub fn bounds(self, pps: f64) -> Option<bool> {
         match self.beside(pps) {
             Limit::NotAsked => Some(false),
@@ -62,7 +60,7 @@ impl Limit {
 mod tests {
     use super::*;
 
-    /// Check that a limit of nothing, and one that a rate is far above, bound nothing.
+    /// Check that a limit of 0, and one that a rate far exceeds, bound nothing.
     #[test]
     fn what_bounds() {
         assert_eq!(Limit::Pps(100.0).bounds(96.0), Some(true));

@@ -1,22 +1,22 @@
-//! What runs beside a bench and is none of its own: named by the outermost function of
-//! its samples, which no symbol has.
+//! Other load on the machine during a bench, named by a root function for its samples that no
+//! symbol has.
 
-/// Tasks of others, softirqs that are not packets', and interrupts.
+/// Other tasks, softirqs without packets, and interrupts.
 const KINDS: [&str; 3] = ["task", "softirq", "interrupt"];
 
-/// What ran.
+/// The kind of other load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Other<'a> {
     /// A task, by its name.
     Task(&'a str),
     /// A softirq; without a name if it is not known which.
     Softirq(&'a str),
-    /// An interrupt, the same way.
+    /// An interrupt, likewise.
     Interrupt(&'a str),
 }
 
 impl Other<'_> {
-    /// The function that its samples are below.
+    /// The root function of its samples.
     pub fn function(self) -> String {
         let (kind, name) = match self {
             Other::Task(name) => (KINDS[0], name),
@@ -29,7 +29,7 @@ impl Other<'_> {
         }
     }
 
-    /// What such a function stands for, in words: "task cc1"; none of any other function.
+    /// The description of such a root function, like "task cc1"; none for any other function.
     pub fn of(function: &str) -> Option<&str> {
         let inner = function.strip_prefix('[')?.strip_suffix(']')?;
         let kind = inner.split(' ').next()?;
@@ -41,7 +41,7 @@ impl Other<'_> {
 mod tests {
     use super::*;
 
-    /// Check names, there and back, and that no other function is taken for one.
+    /// Check that names round-trip, and that other functions are not mistaken for them.
     #[test]
     fn names() {
         for (other, words) in [

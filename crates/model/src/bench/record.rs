@@ -1,9 +1,9 @@
-//! A block of a bench in a recording: its counts are scalars, its way hops, its latencies
-//! a stage.
+//! A block of a bench in a recording: its counts are scalars, its path is hops, its latencies are a
+//! stage.
 //!
-//! What is counted is counted while all runs, but at slightly different moments: at ten
-//! million packets a second a moment is a thousand packets. So rates are of a window, and
-//! the ledger is of all packets from the first to the last, when nothing is under way.
+//! Counters are read while packets run, at slightly different moments: at ten million packets a
+//! second a tenth of a millisecond is a thousand packets. So rates are of a window, and the ledger
+//! is of all packets from the first to the last, when none is under way.
 
 use std::collections::BTreeMap;
 
@@ -16,74 +16,72 @@ use crate::quantity::{Declared, Figure, Item, Of, Scalar};
 use crate::recording::{BlockHop, Ledger, Recording};
 use crate::span::{Span, SpanOf, Stage, StageKind, Times};
 
-/// Name of the stage that latencies are.
+/// Name of the stage with the one-way latencies.
 pub const LATENCY: &str = "one way";
 
-/// What was measured in a block.
+/// The results of a block.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// How long the window was open.
+    /// Duration of the window.
     pub window_ns: u64,
-    /// What the generator did in it, by CPU.
+    /// Counters of the generator in the window, by CPU.
     pub generated: Vec<Generated>,
-    /// What came of it in the window.
+    /// Counters of the data path in the window.
     pub handled: Handled,
-    /// The way of all packets, from the first to the last one.
+    /// The hops of all packets, from the first to the last one.
     pub hops: Vec<Hop>,
-    /// How many of them came by each receive queue of the device that the path takes them
-    /// from, where its driver counts that.
+    /// Packets by receive queue of the path's device, if its driver counts them.
     pub queues: BTreeMap<u32, u64>,
-    /// How busy CPUs were in the window.
+    /// CPU use in the window.
     pub cpus: Vec<CpuUse>,
-    /// What the generator makes by itself.
+    /// The rate of the generator alone.
     pub limit: Limit,
-    /// Figures of the run as a whole that came with it.
+    /// Figures of the whole run that came with this block.
     #[serde(default)]
     pub of_run: Vec<Figure>,
 }
 
-/// The cause of frames that had no room in a ring which a thread empties.
+/// The drop cause of frames for which the ring of a NAPI thread was full.
 pub const RING_FULL: &str = "ring full (threaded NAPI)";
-/// More of the packets than this share refused by a full ring, and the rate is the ring's.
+/// Share of packets refused by a full ring from which on the rate depends on the ring.
 const OVERRUN: f64 = 0.01;
 
 impl Measured {
-    /// Packets that were offered, each second.
+    /// Packets offered per second.
     pub fn offered_pps(&self) -> f64 {
         self.per_second(self.generated.iter().map(|g| g.frames).sum())
     }
 
-    /// Packets that the device took, each second.
+    /// Packets accepted by the device per second.
     pub fn sent_pps(&self) -> f64 {
         self.per_second(self.generated.iter().map(|g| g.sent).sum())
     }
 
-    /// Packets that were dropped as asked, or came through, each second.
+    /// Packets handled per second.
     pub fn handled_pps(&self) -> f64 {
         self.per_second(self.handled.total())
     }
 
-    /// Their bytes, each second, without checksums; none where they are not known.
+    /// Bytes handled per second, without FCS; none if unknown.
     pub fn handled_bytes_per_s(&self) -> Option<f64> {
         (self.handled.bytes > 0).then(|| self.per_second(self.handled.bytes))
     }
 
-    /// Nanoseconds of the window for each packet handled: one by its rate.
+    /// Wall time per packet handled, in nanoseconds: 1 / rate.
     pub fn wall_ns_per_packet(&self) -> Option<f64> {
         let packets = self.handled.total();
         (packets > 0).then(|| self.window_ns as f64 / packets as f64)
     }
 
-    /// Nanoseconds that CPUs were busy for each packet handled, all CPUs together: the
-    /// path, the generator, and whatever else ran meanwhile. None where it is not known
-    /// how busy they were.
+    /// CPU time per packet handled, in nanoseconds: all CPUs together, with the path, the
+    /// generator, and other load. None if CPU use is unknown.
     pub fn cpu_ns_per_packet(&self) -> Option<f64> {
         let wall_ns = self.wall_ns_per_packet()?;
         (!self.cpus.is_empty()).then(|| wall_ns * self.busy_cpus())
     }
 
-    /// How busy those CPUs were, together, that neither sent nor handled a packet; none
-    /// where packets are not counted by CPU.
+    /// CPU use of the CPUs that neither sent nor handled packets; none if packets are not counted
+    /// by CPU.
     pub fn busy_elsewhere(&self) -> Option<f64> {
         if self.handled.cpu_unknown > 0 {
             return None;
@@ -95,12 +93,12 @@ impl Measured {
         Some(others.map(|c| c.busy).sum())
     }
 
-    /// CPUs that were busy, all together.
+    /// Number of busy CPUs.
     pub fn busy_cpus(&self) -> f64 {
         self.cpus.iter().map(|c| c.busy).sum()
     }
 
-    /// Share of the packets sent that were neither dropped as asked nor came through.
+    /// Share of the packets sent that were not handled.
     pub fn loss(&self) -> f64 {
         let entered = self.hops.first().map_or(0, |hop| hop.entered);
         let left = self.hops.last().map_or(0, |hop| hop.left);
@@ -110,7 +108,7 @@ impl Measured {
         }
     }
 
-    /// The hops as one.
+    /// The ledger over all hops.
     pub fn ledger(&self) -> Ledger {
         let mut dropped: BTreeMap<String, u64> = BTreeMap::new();
         for (cause, n) in self.hops.iter().flat_map(|hop| &hop.dropped) {
@@ -124,19 +122,17 @@ impl Measured {
         }
     }
 
-    /// Whether the generator was what held it up; none where it is not known what that
-    /// makes by itself.
+    /// Whether the generator limited the rate; none if the rate of the generator alone is unknown.
     pub fn is_generator_bound(&self) -> Option<bool> {
         self.limit.bounds(self.handled_pps())
     }
 
-    /// What the generator makes by itself, as far as it goes with the rate.
+    /// The rate of the generator alone, if it is consistent with the rate of the block.
     pub fn limit_pps(&self) -> Option<f64> {
         self.limit.beside(self.handled_pps()).pps()
     }
 
-    /// Why it says nothing, if it says nothing: packets went where nobody knows, or none
-    /// came.
+    /// Why the block is invalid, if it is: packets are unaccounted for, or none arrived.
     pub fn invalid(&self) -> Option<String> {
         for hop in &self.hops {
             let missing = hop.missing();
@@ -163,8 +159,8 @@ impl Measured {
         (self.handled.total() == 0).then(|| "no packet was handled".into())
     }
 
-    /// With as much as can be offered, and a ring before the path that is full: what came
-    /// through says how often the path's thread had a turn, not how fast the path is.
+    /// Under maximum load with a full ring before the path, the rate depends on how often the
+    /// path's thread was scheduled, not on the speed of the path.
     fn overrun(&self) -> Option<String> {
         if self.limit == Limit::NotAsked {
             return None;
@@ -186,7 +182,7 @@ impl Measured {
         packets as f64 * 1e9 / self.window_ns.max(1) as f64
     }
 
-    /// Add it to a recording, to the block of this number.
+    /// Add it to a block of a recording, by index.
     pub fn add_to(&self, recording: &mut Recording, block: u32) {
         let mut add = |quantity: &Declared, item: Item, value: f64| {
             recording.add(Of::Block(block), quantity, item, value);
@@ -308,7 +304,7 @@ impl Measured {
         all
     }
 
-    /// What the generator did on a CPU.
+    /// The counters of the generator on a CPU.
     fn generator(&mut self, scalar: &Scalar) -> &mut Generated {
         let cpu = scalar.item.number.unwrap_or_default();
         let at = match self.generated.iter().position(|g| g.cpu == cpu) {
@@ -324,7 +320,7 @@ impl Measured {
         &mut self.generated[at]
     }
 
-    /// How busy a CPU was.
+    /// The use of a CPU.
     fn cpu(&mut self, scalar: &Scalar) -> &mut CpuUse {
         let cpu = scalar.item.number.unwrap_or_default();
         let at = match self.cpus.binary_search_by_key(&cpu, |c| c.cpu) {
@@ -342,7 +338,7 @@ impl Measured {
     }
 }
 
-/// Takes a figure into what was measured of a block.
+/// Adds a scalar to the results of a block.
 type Take = fn(&mut Measured, &Scalar);
 
 /// A count: whole, and far below 2^53.
@@ -358,7 +354,7 @@ fn number(scalar: &Scalar) -> u32 {
     scalar.item.number.unwrap_or_default()
 }
 
-/// How each quantity is read back.
+/// How scalars of each quantity are read.
 const TAKES: &[(Declared, Take)] = &[
     (q::GENERATED, |m, s| m.generator(s).frames = count(s)),
     (q::SENT, |m, s| m.generator(s).sent = count(s)),
@@ -396,9 +392,9 @@ const TAKES: &[(Declared, Take)] = &[
     (q::LIMIT, |m, s| m.limit = Limit::of(s.value)),
 ];
 
-/// What came in a window, of what is counted since something was set up.
+/// Counters since set-up, as differences over a window.
 pub trait Since {
-    /// What came since `before`.
+    /// The difference to `before`.
     #[must_use]
     fn since(&self, before: &Self) -> Self;
 }
@@ -450,7 +446,7 @@ impl Since for Handled {
     }
 }
 
-/// The shortest and the longest are those of all times: which came since is not known.
+/// The minimum and maximum are those since set-up: those of the difference are unknown.
 fn times_since(now: &Times, before: &Times) -> Times {
     let counted: BTreeMap<u16, u64> = before.buckets.iter().copied().collect();
     let left = |&(bucket, n): &(u16, u64)| {
@@ -526,7 +522,7 @@ mod tests {
         }
     }
 
-    /// Check that a block is read out of a recording as it was put in, beside another.
+    /// Check that a block is read from a recording as it was written, beside another.
     #[test]
     fn there_and_back() {
         let mut recording = Recording::default();
@@ -569,8 +565,8 @@ mod tests {
         assert!(m.cpus[0].is_doubtful());
     }
 
-    /// Check that CPU time a packet is what CPUs were busy, however many of them handled
-    /// packets: one that handled a few and idled adds next to nothing.
+    /// Check that CPU time per packet follows from busy CPUs, however many of them handled packets:
+    /// one that handled a few and idled adds next to nothing.
     #[test]
     fn cpu_time_is_not_counted_twice() {
         let busy = |cpu: u32, busy: f64| CpuUse {
@@ -594,8 +590,8 @@ mod tests {
         assert_eq!(m.wall_ns_per_packet(), Some(1000.0));
     }
 
-    /// Check that a block is invalid whose packets went nobody knows where, were more than
-    /// were sent, or did not come at all.
+    /// Check that a block is invalid if packets are missing, if more arrived than were sent, or if
+    /// none arrived.
     #[test]
     fn invalid_blocks_say_why() {
         let mut m = measured();
@@ -614,8 +610,8 @@ mod tests {
         assert!(Measured::default().invalid().is_some());
     }
 
-    /// Check that a rate is none where a thread's ring was full and as much as can be was
-    /// offered, and that less offered, or little refused, is told as a loss.
+    /// Check that there is no rate if a thread's ring was full under maximum load, and that a lower
+    /// load, or few refused packets, count as losses.
     #[test]
     fn a_full_ring_is_no_rate() {
         let mut m = measured();
@@ -631,7 +627,7 @@ mod tests {
         assert_eq!(m.invalid(), None);
     }
 
-    /// Check that what came in a window is told, and nothing else.
+    /// Check the differences over a window.
     #[test]
     fn what_grew() {
         let m = measured();

@@ -1,23 +1,24 @@
-//! Frames that say when they were to be sent.
+//! The timestamp in a frame: its scheduled send time.
 
 /// Bytes of a [`Stamp`].
 pub const STAMP_BYTES: u32 = 16;
 
-/// What a [`Stamp`] begins with, in network byte order: "PLMB".
+/// The first word of a [`Stamp`], in network byte order: "PLMB".
 pub const STAMP_MAGIC: u32 = 0x504c_4d42;
 
-/// What a stamped frame carries right after the header of its protocol (UDP, TCP, ICMP).
-/// BPF programs have it from crates/sys/bpf/stamp.h, which says more.
+/// The timestamp of a frame, right after the header of its protocol (UDP, TCP, ICMP). Its layout is
+/// described in crates/sys/bpf/stamp.h, for BPF programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// Frames that this CPU made before it, modulo 2^32.
+    /// Sequence number: frames made by this CPU before it, modulo 2^32.
     pub sequence: u32,
-    /// When it was to be sent, by CLOCK_MONOTONIC; when it was made, if no rate is asked for.
+    /// The scheduled send time, by CLOCK_MONOTONIC; without a given rate, the time when it was
+    /// made.
     pub due_ns: u64,
 }
 
 impl Stamp {
-    /// What is there, if it is one. `payload` is what comes after the headers.
+    /// The stamp at the start of `payload`, the bytes after the headers, if there is one.
     pub fn read(payload: &[u8]) -> Option<Stamp> {
         let (magic, rest) = payload.split_first_chunk::<4>()?;
         let (sequence, rest) = rest.split_first_chunk::<4>()?;
@@ -28,7 +29,7 @@ impl Stamp {
         })
     }
 
-    /// As it is written.
+    /// Its bytes in a frame.
     pub fn bytes(&self) -> [u8; STAMP_BYTES as usize] {
         let mut bytes = [0; STAMP_BYTES as usize];
         bytes[..4].copy_from_slice(&STAMP_MAGIC.to_be_bytes());
@@ -42,7 +43,7 @@ impl Stamp {
 mod tests {
     use super::*;
 
-    /// Check that a stamp is read as it was written, and told from other bytes.
+    /// Check that a stamp is read as it was written, and distinguished from other bytes.
     #[test]
     fn there_and_back() {
         let stamp = Stamp {

@@ -38,8 +38,8 @@ impl Experiment {
         shown || !self.arms.is_empty()
     }
 
-    /// What a figure varies, and what stands in it; what the file varies is in it as well,
-    /// unless the figure holds it.
+    /// The fixed and varied knobs of a figure; what the file varies is included, unless the figure
+    /// fixes it.
     fn sweep(&self, figure: &Figure) -> (Knobs, Vary) {
         let fixed = figure.knobs.over(&self.knobs);
         let vary = figure.vary.over(&self.vary.without(&figure.knobs));
@@ -77,7 +77,7 @@ impl Experiment {
                 if arms.iter().any(|known| same(known, &arm)) {
                     continue;
                 }
-                // Another figure's with other settings.
+                // Another figure has an arm of this name with other settings.
                 if arms.iter().any(|known| known.name == arm.name) {
                     arm.name = format!("{}: {}", figure.name, arm.name);
                 }
@@ -106,7 +106,7 @@ impl Experiment {
             .collect()
     }
 
-    /// The arms of a figure, as they are called among all.
+    /// The arms of a figure, with their names among all arms.
     pub fn arms_of(&self, figure: &Figure) -> Vec<Arm> {
         if self.workload.kind == Kind::Frames {
             let all = self.named_bench_arms().unwrap_or_default();
@@ -131,7 +131,7 @@ impl Experiment {
             .collect()
     }
 
-    /// The arms of frames, each once.
+    /// The arms of frames, without duplicates.
     ///
     /// # Errors
     /// The knob, and what is wrong with its level.
@@ -140,8 +140,8 @@ impl Experiment {
         Ok(named.into_iter().map(|(_, arm)| arm).collect())
     }
 
-    /// With each as a recording has it. Those of `[[arm]]` have their own names, the others are
-    /// named after their levels.
+    /// The arms of frames, each with its arm in the recording. Those of `[[arm]]` have their own
+    /// names, the others are named after their levels.
     fn named_bench_arms(&self) -> Result<Vec<(Arm, BenchArm)>, (&'static str, String)> {
         let mut arms = self.own_bench_arms()?;
         for figure in self.figures.iter().filter(|figure| figure.has_arms()) {
@@ -162,8 +162,8 @@ impl Experiment {
         Ok(named.collect())
     }
 
-    /// The arms of frames that are of no figure, with the names of those that have one. A level
-    /// that is given twice is one.
+    /// The arms of frames that belong to no figure, with their names if they have any. Duplicate
+    /// levels count once.
     fn own_bench_arms(&self) -> Result<Vec<OwnBenchArm<'_>>, (&'static str, String)> {
         let mut named = Vec::new();
         for arm in &self.arms {
@@ -183,14 +183,14 @@ impl Experiment {
         Ok(arms)
     }
 
-    /// Those of a figure.
+    /// The arms of a figure.
     ///
     /// # Errors
     /// As [`Experiment::bench_arms`].
     pub fn bench_arms_of(&self, figure: &Figure) -> Result<Vec<BenchArm>, (&'static str, String)> {
         match figure.has_arms() || self.arms.is_empty() {
             true => bench_arms(&self.sweep(figure)),
-            // It shows those of no figure.
+            // It shows the arms that belong to no figure.
             false => Ok((self.own_bench_arms()?.into_iter())
                 .map(|(_, arm)| arm)
                 .collect()),

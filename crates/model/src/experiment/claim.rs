@@ -424,7 +424,7 @@ impl Experiment {
             return Err(("classes", why.to_string()).into());
         }
         claim.check_numbers()?;
-        // The arms of a scan are known when its settings are.
+        // The arms of a scan are unknown before its settings are listed.
         for name in claim.arms().into_iter().filter(|_| self.scan.is_none()) {
             if !arms.iter().any(|arm| arm.name == name) {
                 let known: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();

@@ -122,8 +122,8 @@ fn shown(what: &str) -> String {
     what.chars().filter(|c| !c.is_control()).take(600).collect()
 }
 
-/// The first line that sets the key in its table, or else the table's header; without a table,
-/// the first line of the file that sets the key, or what stands for it.
+/// The first line that sets the key in its table, or else the table's header; without a table, the
+/// first line of the file that sets the key or its equivalent.
 fn line_of(text: &str, mistake: &Mistake) -> Option<Range<usize>> {
     let mut lines = Vec::new();
     let mut start = 0;
@@ -153,7 +153,7 @@ fn line_of(text: &str, mistake: &Mistake) -> Option<Range<usize>> {
             return Some(at..at);
         }
     }
-    // What is wrong is the default of a key that is not set: its table, or the lab.
+    // The default of an unset key is wrong: point to its table, or the lab.
     let instead: &[&str] = match key {
         "kind" => &["kind", "workload", "lab"],
         "link" => &["link", "lab"],
@@ -237,7 +237,7 @@ fn worded(said: &str, line: &str) -> (String, Option<String>) {
         );
     }
     let hint = near(got, known.iter().copied());
-    // Keys are many, and one is named already.
+    // There are many keys, and the hint already names one.
     let known = if is_old && hint.is_some() {
         &[]
     } else {

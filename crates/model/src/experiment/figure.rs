@@ -119,7 +119,7 @@ pub fn number_of(knob: &str, level: &str) -> Option<f64> {
 impl Arm {
     /// The level of a knob as text, including those that are fields of the arm.
     pub fn told(&self, knob: &str) -> Option<String> {
-        // Of frames the payload and the protocol are only as good as their frames are.
+        // For frames, the payload size and the protocol are those of the frames.
         Some(match knob {
             "proto" => self.proto.to_string(),
             "family" => self.family.to_string(),

@@ -223,7 +223,7 @@ impl Knobs {
             for key in self.levels.keys().filter(is_of) {
                 match &self.levels[key] {
                     Level::Rules(rules) => rules.set_knobs(&mut knobs),
-                    // The device's own, and the kernel's: nothing is set.
+                    // Empty for the device's default, or the kernel's module: nothing is set.
                     Level::Text(text) if text.is_empty() && matches!(knob.said, Said::OrOwn(_)) => {
                     }
                     Level::Text(text) => drop(knobs.insert(key.recorded(), text.clone())),

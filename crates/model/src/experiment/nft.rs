@@ -449,8 +449,8 @@ mod tests {
         );
     }
 
-    /// Check that no rules still is a chain at the hook, and that what is to be read
-    /// back is known.
+    /// Check that zero rules still make a chain at the hook, and that the numbers to be read back
+    /// are known.
     #[test]
     fn no_rules_is_a_chain() {
         let none = never(0, false, Looks::Address);
@@ -459,8 +459,8 @@ mod tests {
         assert_eq!(never(7, true, Looks::Port).expected(), Some((1, 7)));
     }
 
-    /// Check that a text of rules is called by what is in it, on one line, and that no two
-    /// texts are called the same: a number of bytes told neither.
+    /// Check that the title of a text of rules comes from its content, on one line, and that
+    /// different texts have different titles.
     #[test]
     fn titles() {
         let title = |rules: &str| {
@@ -490,8 +490,7 @@ mod tests {
         assert_eq!(Nft::File("a/b.nft".into()).title(), "a/b.nft");
     }
 
-    /// Check that the largest of everything stays clear of the workload's ports and
-    /// within a ruleset's bound.
+    /// Check that the largest rulesets don't reach the workload's ports or the size limit.
     #[test]
     fn the_largest() {
         for (ruleset, family) in [

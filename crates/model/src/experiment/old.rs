@@ -143,8 +143,8 @@ than = "tc"
 cores = 1
 "#;
 
-    /// Check that an old text becomes an experiment of the same arms, figures and claims,
-    /// that today's are left alone, and that the old spelling is refused with the new one.
+    /// Check that an old file becomes an experiment with the same arms, figures and claims, that
+    /// current files are not changed, and that the old spelling is refused with the new one.
     #[test]
     fn old_benches() {
         let new = current(OLD);

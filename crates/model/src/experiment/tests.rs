@@ -31,7 +31,7 @@ fn arms_are_the_product() {
     );
 }
 
-/// Check that arms written out stand alone, and inherit what is fixed.
+/// Check that `[[arm]]`s are not combined with each other, and inherit the fixed knobs.
 #[test]
 fn named_arms() {
     let text = "name = \"x\"\n[knobs]\nproto = \"tcp\"\n[[arm]]\nname = \"a\"\n[[arm]]\nname = \"b\"\nknobs.link = \"e1000\"\n";
@@ -57,7 +57,7 @@ fn a_wrong_level_names_the_nearest() {
     assert_eq!(error.hint.as_deref(), Some("did you mean `veth`?"));
 }
 
-/// Check that a wrong type and a wrong unit are told apart, each by line.
+/// Check that a wrong type and a wrong unit have different errors, each with its line.
 #[test]
 fn a_wrong_type_and_a_wrong_unit() {
     let error = Experiment::parse("name = \"x\"\n[workload]\npackets = \"many\"\n").unwrap_err();
@@ -185,8 +185,7 @@ fn a_claim_needs_its_arm() {
     assert!(error.what.contains("no arm sends tcp"), "{error}");
 }
 
-/// Check that a published time of nothing, or of no number, is refused: shares of
-/// it would be none.
+/// Check that a published time of 0, or NaN, is refused: there are no shares of it.
 #[test]
 fn published_times_are_times() {
     for (total, top, line) in [("0.0", "1.0", 5), ("nan", "1.0", 5), ("2.0", "-1.0", 7)] {
@@ -200,7 +199,7 @@ fn published_times_are_times() {
     }
 }
 
-/// Check that an MTU that the IP version does not take is refused.
+/// Check that an MTU that the IP version does not allow is refused.
 #[test]
 fn an_mtu_has_bounds() {
     let of = |family: &str, mtu: u32| {
@@ -215,7 +214,7 @@ fn an_mtu_has_bounds() {
     assert_eq!(of("ipv4", 65_536).unwrap_err().line, 4);
 }
 
-/// Check that a claim of size says how small is small, and not that all of it is.
+/// Check that a claim `smaller` needs a ratio, of less than 1.
 #[test]
 fn small_has_a_ratio() {
     let text = |ratio: &str| {
@@ -236,7 +235,7 @@ fn small_has_a_ratio() {
     }
 }
 
-/// Check that a layer that there is not is answered with its line and the nearest.
+/// Check that an unknown layer is reported with its line and the nearest layer.
 #[test]
 fn a_wrong_layer_names_the_nearest() {
     let text = "name = \"x\"\n[[claim]]\nkind = \"smaller\"\nsays = \"?\"\n\
@@ -330,8 +329,8 @@ fn wrong_rules() {
     );
 }
 
-/// Check that queueing disciplines vary, that the device's own is no knob, and that what
-/// `tc` is given is what was written, word by word.
+/// Check that qdiscs vary, that the device's default sets no knob, and that `tc` gets exactly the
+/// words of the file.
 #[test]
 fn queueing_disciplines_vary() {
     let text = "name = \"x\"\n[vary]\nqdisc = [\"\", \"netem  delay 20us\", \"fq\"]\n\
@@ -351,7 +350,7 @@ fn queueing_disciplines_vary() {
     assert_eq!((fifo.module(), fifo.within), (None, Within::Tx));
 }
 
-/// Check that what is no queueing discipline is refused, by line, before `tc` sees it.
+/// Check that invalid qdiscs are refused, with their line, before `tc` is run.
 #[test]
 fn wrong_queueing_disciplines() {
     let of = |qdisc: &str| {
@@ -386,8 +385,8 @@ fn wrong_queueing_disciplines() {
     assert_eq!(error.hint.as_deref(), Some("did you mean `router`?"));
 }
 
-/// Check that offloads, a module and seeds are knobs that vary, and that wrong ones
-/// are answered with the nearest.
+/// Check that offloads, a module and seeds can vary, and that invalid levels are reported with the
+/// nearest valid one.
 #[test]
 fn more_knobs_vary() {
     let text = "name = \"x\"\n[knobs]\noffload = { gro = true }\n[vary]\noffload = { tso = \
@@ -409,7 +408,7 @@ fn more_knobs_vary() {
     assert!(error.what.contains("1 or more"), "{error}");
 }
 
-/// Check that a claim and a conclusion that name what there is not are refused.
+/// Check that claims and conclusions with unknown names are refused.
 #[test]
 fn claims_name_what_there_is() {
     let with_arm = |conclusion: &str, arm: &str| {
@@ -430,7 +429,7 @@ fn claims_name_what_there_is() {
     assert!(error.what.contains("unknown claim `d`"), "{error}");
 }
 
-/// Check that a scan is of settings below net., and of some.
+/// Check that a scan needs settings, all below net.
 #[test]
 fn scans_have_bounds() {
     let of = |scan: &str| Experiment::parse(&format!("name = \"x\"\n[scan]\n{scan}\n"));
@@ -492,7 +491,7 @@ fn figures_have_arms() {
     let arms = file.bench_arms().unwrap();
     assert!(arms[5].apart && !arms[0].apart);
     assert_eq!(of(0).len(), 4);
-    // A knob of the file is one of its figures, unless they set it otherwise.
+    // Figures inherit a knob of the file, unless they set it.
     let more = FRAMES.replace("[[claim]]", "[vary]\nqueues = [1, 2]\n[[claim]]");
     let file = Experiment::parse(&more).unwrap();
     assert_eq!(file.arms_of(&file.figures[1]).len(), 2 * 2);
@@ -528,7 +527,7 @@ fn frames_have_named_arms() {
     assert!(alike.unwrap_err().to_string().contains("duplicate"));
 }
 
-/// Check that what is wrong with an experiment of frames is told, with what is right.
+/// Check the errors of experiments of frames, with what they suggest.
 #[test]
 fn mistakes_of_frames() {
     for (right, wrong, says) in [
@@ -573,8 +572,8 @@ fn mistakes_of_frames() {
     }
 }
 
-/// Check that labs, kinds of workload and what belongs to them fit together, or are
-/// refused by line with what is right.
+/// Check that keys which the lab or the kind of workload does not support are refused, with the
+/// line and what is supported.
 #[test]
 fn labs_and_workloads() {
     let of = |lab: &str, rest: &str| {
@@ -661,8 +660,8 @@ fn knobs_are_written_as_they_are_read() {
     assert_eq!(Experiment::parse(&written), Ok(experiment), "{written}");
 }
 
-/// Check that no two knobs have one key or one flag for the same workload, that each default
-/// is a level, and that each takes its place among those that vary.
+/// Check that keys and flags of knobs are unique for each workload, that each default is a valid
+/// level, and that each has its order among knobs that vary.
 #[test]
 fn declarations_of_knobs() {
     for (n, knob) in KNOBS.iter().enumerate() {

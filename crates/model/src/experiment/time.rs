@@ -101,8 +101,8 @@ impl<'de> Deserialize<'de> for Share {
 mod tests {
     use super::*;
 
-    /// Check that times and shares are read with their units, and nothing else is; and that
-    /// what is written reads back.
+    /// Check that times and shares are read with their units, that nothing else is accepted, and
+    /// that they round-trip.
     #[test]
     fn units() {
         let time = |text: &str| text.parse::<Time>();

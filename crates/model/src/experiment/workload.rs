@@ -21,7 +21,7 @@ pub struct Workload {
     pub packets: Option<u32>,
     /// Warm-up packets before the first block of an arm, not measured.
     pub warmup_packets: Option<u32>,
-    /// Packets a second, at most.
+    /// Maximum number of packets per second.
     pub rate: Option<u32>,
     /// The command and its arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -270,21 +270,21 @@ impl Functions {
     }
 }
 
-/// What measuring may cost, and what it tells beside figures.
+/// Limits of measurement overhead, and additional output.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Probes {
-    /// The share of the work that measuring may take.
+    /// Maximum overhead, as a share of the CPU time of the work.
     pub max_overhead: Option<Share>,
-    /// Whether every block is also run without probes, to tell what they cost.
+    /// Whether every block is also run without probes, to measure the overhead.
     #[serde(skip_serializing_if = "is_false")]
     pub measure_cost: bool,
-    /// Whether one packet is told step by step.
+    /// Whether to record per-packet traces.
     #[serde(skip_serializing_if = "is_false")]
     pub one_packet: bool,
 }
 
-/// Most functions that can be timed at once.
+/// Maximum number of functions that can be timed at once.
 const MAX_FUNCTIONS: u32 = 4_096;
 
 impl Functions {

@@ -1,4 +1,4 @@
-//! What one instrument of several measured.
+//! The part of one instrument in a recording of several.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,8 @@ use super::{Block, Recording, env};
 use crate::quantity::{Of, Scalar};
 
 impl Recording {
-    /// What one instrument measured, as a recording: its blocks and those that none
-    /// measured, with all that is theirs. The recording itself if there is no other.
+    /// The part of one instrument, as a recording: its blocks and those without instrument, with
+    /// everything that belongs to them. The recording itself if there is no other instrument.
     pub fn part(&self, instrument: &str) -> Cow<'_, Recording> {
         let is_of = |block: &Block| block.instrument.is_empty() || block.instrument == instrument;
         if matches!(self.instruments()[..], [] | [_]) {
@@ -43,7 +43,7 @@ impl Recording {
         for notes in part.notes.values_mut() {
             notes.failed.retain(|by, _| by == instrument);
         }
-        // Of old recordings nothing says whose they are.
+        // Old recordings don't name the instrument.
         let is_of = |by: &str| by.is_empty() || by == instrument;
         part.losses.retain(|by, _| is_of(by));
         part.unwatched.retain(|by, _| is_of(by));
@@ -51,7 +51,7 @@ impl Recording {
             part.attachments.clear();
             part.calibration.clear();
         }
-        // What its costs are in; times are in nanoseconds.
+        // The unit of its costs; times are in nanoseconds.
         let totals = part.blocks.iter().find_map(|block| block.totals.first());
         let quantity = totals.and_then(|t| self.quantities.get(t.quantity as usize));
         let unit = match quantity.map(|quantity| quantity.unit.as_str()) {
@@ -72,7 +72,7 @@ impl Recording {
         Cow::Owned(part)
     }
 
-    /// The same without its blocks and what is theirs.
+    /// The recording without blocks and everything that belongs to them.
     fn without_blocks(&self) -> Recording {
         Recording {
             environment: self.environment.clone(),
@@ -102,8 +102,8 @@ mod tests {
     use crate::recording::Ledger;
     use crate::timing::{DELIVERED, FOLLOWED};
 
-    /// Check that a part has the blocks of one instrument and those of none, with all that is
-    /// theirs under their new numbers, and that a recording of one instrument is its own part.
+    /// Check that a part has the blocks of one instrument and those without, with everything that
+    /// belongs to them under new indices, and that a recording of one instrument is its own part.
     #[test]
     fn parts() {
         let mut recording = Recording::default();

@@ -7,7 +7,7 @@ fn arm(knobs: &str) -> Arm {
     Experiment::parse(&text).unwrap().arms().remove(0)
 }
 
-/// What can't act of these knobs, and why.
+/// The knobs that have no effect, and why.
 fn idle_with(knobs: &str, load: Load) -> BTreeMap<String, String> {
     let arm = arm(knobs);
     let scene = Scene {
@@ -31,7 +31,7 @@ fn cannot(knobs: &str, load: Load, why: &str) {
     assert!(idle.values().all(|told| told.contains(why)), "{idle:?}");
 }
 
-/// Check that offloads act where there is something to merge, to cut or to check.
+/// Check that offloads have an effect where there is something to merge, segment or verify.
 #[test]
 fn offloads() {
     use Load::{OneAtATime, Stream};
@@ -91,7 +91,7 @@ fn offloads() {
     );
 }
 
-/// Check that an MTU acts if packets are larger than it, or than the device's own.
+/// Check that an MTU has an effect if packets are larger than it, or than the device's default.
 #[test]
 fn mtus() {
     use Load::{OneAtATime, Stream};
@@ -116,8 +116,8 @@ fn mtus() {
     acts("link = \"e1000\"\nmtu_bytes = 4000", OneAtATime);
 }
 
-/// Check that a discipline that orders a queue does not act without one, that one which
-/// holds packets back does, and none does where nothing is sent.
+/// Check that a qdisc that orders a queue has no effect without one, that one which delays packets
+/// has, and that none has where nothing is sent.
 #[test]
 fn queueing_disciplines() {
     use Load::{OneAtATime, Stream};
@@ -136,7 +136,7 @@ fn queueing_disciplines() {
     acts(&format!("proto = \"tcp\"\n{at_rx}"), OneAtATime);
 }
 
-/// Check that rules act where packets pass their hook.
+/// Check that rules have an effect where packets pass their hook.
 #[test]
 fn rules() {
     let never = |hook: &str, within: &str, more: &str| {
@@ -212,7 +212,7 @@ fn sysctls() {
     );
     cannot(&tcp("net.core.somaxconn"), one, "before the measurement");
     cannot(&set("net.core.netdev_max_backlog"), one, "no queue");
-    // One packet is enough for these: a budget that it uses up, a timer that each send sets.
+    // One packet is enough for these: a budget that it consumes, a timer that each send sets.
     acts(&set("net.core.netdev_budget"), one);
     acts(&set("net.core.dev_weight"), one);
     acts(&tcp("net.ipv4.tcp_early_retrans"), one);
@@ -230,7 +230,7 @@ fn sysctls() {
     acts(&set("kernel.randomize_va_space"), one);
 }
 
-/// Check that what the kernel shows beats what is known beforehand, both ways.
+/// Check that evidence from the kernel takes precedence over the table, both ways.
 #[test]
 fn evidence_beats_the_table() {
     let of = |knobs: &str, entered: &[&str]| {
@@ -251,13 +251,13 @@ fn evidence_beats_the_table() {
         of(rules, &["ip_output"])["nft"],
         "no packet reached its chains"
     );
-    // The flow's first packet met the chain, before anything was measured.
+    // The flow's first packet passed the chain before the measurement.
     let nat = "nft = '''table ip t { chain c { type nat hook postrouting priority 100; masquerade; } }'''";
     assert!(of(nat, &["nf_nat_inet_fn", "nf_conntrack_in"]).is_empty());
 }
 
-/// Check that every knob of packets is either in the table or changes the path itself, so
-/// that none that is added later is forgotten.
+/// Check that every knob of packets is either in the table or changes the path itself, so that no
+/// new knob is forgotten.
 #[test]
 fn every_knob_is_judged() {
     let path_itself = [

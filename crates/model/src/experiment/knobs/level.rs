@@ -265,7 +265,7 @@ impl serde::de::Visitor<'_> for ReadLevel {
             },
             Takes::Word { what, words } => match words.contains(&text) {
                 true => Ok(Level::Text(text.into())),
-                // The nearest word is found in this text.
+                // Errors take the nearest word from this text.
                 false => Err(E::custom(unknown_word(what, text, words))),
             },
             Takes::Number { .. } => Err(E::invalid_type(Unexpected::Str(text), &self)),
