@@ -1,10 +1,9 @@
-//! Benches: how fast packets go, by which path.
+//! Benches: packet rates by data path.
 //!
-//! A block is a topology of its own, which goes away with it: namespaces joined by veth,
-//! the path set up in one of them, a generator in another, and a sink at the far end
-//! where packets are sent on. When all stands, packets run, and what came of them in a
-//! window is its rate. Then the generator stops, and when nothing moves any more, every
-//! packet has to be somewhere.
+//! Each block has a topology of its own: namespaces joined by veth, the path set up in one of them,
+//! a generator in another, and for forwarding a sink at the far end. Packets run, and the rate is
+//! that of a window. Then the generator stops, and when the topology is quiet, every packet has to
+//! be accounted for.
 
 mod beside;
 pub(crate) mod block;
@@ -44,54 +43,54 @@ pub use explain::{ExplainPlan, explain};
 pub use guest::GuestLab;
 pub use nics::Nics;
 
-/// What is to be measured.
+/// The plan of a bench.
 #[derive(Debug, Clone)]
 pub struct BenchPlan {
-    /// What is compared.
+    /// The arms.
     pub arms: Vec<BenchArm>,
     /// The same arms with their names, as the recording has them.
     pub named: Vec<Arm>,
     /// Blocks of each.
     pub blocks: u32,
-    /// How long a block's window is open.
+    /// Duration of a block's window.
     pub window: Duration,
-    /// How long packets run before that.
+    /// Warm-up time.
     pub warmup: Duration,
-    /// Whether the rate that loses nothing is searched for, for each arm: a window is
-    /// then the longest trial.
+    /// Whether to search for the highest rate without loss, for each arm; the window is then the
+    /// longest trial.
     pub search: bool,
-    /// Interfaces of the user's to run on; none for namespaces joined by veth.
+    /// Interfaces of this machine to run on; none for namespaces joined by veth.
     pub nics: Option<Nics>,
 }
 
-/// How to measure, apart from what.
+/// Options of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct BenchOptions<'a> {
-    /// Set to stop.
+    /// Set to stop the run.
     pub cancel: &'a Cancel,
-    /// From which the order of blocks is drawn.
+    /// Seed of the order of blocks.
     pub seed: u64,
-    /// The guest that it is all done in; without, it is done on this machine.
+    /// The guest to run in; none for this machine.
     pub guest: Option<&'a GuestLab<'a>>,
-    /// Whether it is told where the time went, too, by blocks of their own. Not in a guest,
-    /// whose clock is not one of time.
+    /// Additional blocks that show where CPU time goes; not in a guest, whose clock does not
+    /// measure time.
     pub beside: Option<BesidePlan<'a>>,
 }
 
-/// What happens, for whoever watches.
+/// Progress of a run.
 #[derive(Debug)]
 pub enum BenchEvent<'a> {
-    /// Something that people may want to know.
+    /// A message for the user.
     Note(String),
-    /// A block is over: the recording with it, how many are done, how many there are to be.
+    /// A block is complete: the recording with it, the number of blocks done, and the total.
     Block(&'a Recording, u32, u32),
 }
 
-/// Takes events.
+/// Receives events.
 pub type Tell<'a> = &'a mut dyn FnMut(BenchEvent<'_>);
 
-/// Measure. What was measured before an error is in the recording. A path that can't be
-/// here has no blocks, and the recording says why.
+/// Run a bench. What was measured before an error is in the recording. A path that is not supported
+/// has no blocks, and a note with the reason.
 ///
 /// # Errors
 /// See [`EngineError`].
@@ -137,7 +136,7 @@ pub fn run_bench(
             None
         }
     };
-    // Before anything is made: what is nobody's goes first.
+    // First delete what killed runs left behind.
     match names::sweep() {
         Ok(removed) if !removed.is_empty() => tell(BenchEvent::Note(format!(
             "cleaned up after a killed run: {}",
@@ -204,7 +203,7 @@ pub fn run_bench(
     Ok(ended?)
 }
 
-/// Put back what a killed run has changed on interfaces of the user's.
+/// Restore settings that a killed run changed on interfaces of this machine.
 fn recover(tell: Tell<'_>) {
     match netplumb_knobs::recover() {
         Ok(recovered) => {
@@ -225,7 +224,7 @@ fn recover(tell: Tell<'_>) {
     }
 }
 
-/// What all arms have in common, in words.
+/// The settings that all arms share, in words.
 fn setting(plan: &BenchPlan, guest: Option<Link>) -> String {
     let Some(first) = plan.arms.first() else {
         return String::new();
@@ -274,28 +273,28 @@ fn setting(plan: &BenchPlan, guest: Option<Link>) -> String {
     words.join(", ")
 }
 
-/// Arms of which this is the same have one generator.
+/// Arms with equal keys have the same generator, and the same limit.
 fn limit_key(arm: &BenchArm) -> String {
     format!("{:?} {} {} {}", arm.frames, arm.cores, arm.batch, arm.apart)
 }
 
-/// The number in turns of what says where the time of a path goes.
+/// The instrument's number, in turns, of blocks that show where CPU time goes.
 const BESIDE: usize = 1;
 
-/// A run under way.
+/// The state of a run.
 struct Run<'a, 't> {
     plan: &'a BenchPlan,
     options: &'a BenchOptions<'a>,
-    /// The user's own interfaces.
+    /// The interfaces of this machine, if they are used.
     own: Option<&'a Own>,
     tell: &'a RefCell<Tell<'t>>,
-    /// What the generator makes by itself, by what is sent and from how many CPUs.
+    /// Rates of the generator alone, by frames and number of CPUs.
     limits: BTreeMap<String, Found>,
-    /// Arms that can't be here.
+    /// Arms that are not supported.
     absent: BTreeSet<usize>,
-    /// Arms whose missing packets were looked for.
+    /// Arms that were traced for missing packets.
     diagnosed: BTreeSet<usize>,
-    /// Where it is done, if not here.
+    /// The guest, if it runs in one.
     guest: Option<InGuest>,
     index: &'a mut Index,
 }
@@ -310,22 +309,22 @@ impl Alone for Run<'_, '_> {
     }
 }
 
-/// A limit of the generator's, as far as it is known.
+/// A measured rate of the generator alone.
 #[derive(Debug, Clone, Copy)]
 struct Found {
     limit: Limit,
-    /// How often it was looked for.
+    /// How often it was measured.
     tries: u32,
 }
 
-/// What measures rates.
+/// The name of the instrument.
 const RATES: &str = quantities::HANDLED.instrument;
 
-/// A limit that is unknown, or that a block exceeds, is looked for so often.
+/// How often a limit is measured if it is unknown, or a block exceeds it.
 const LIMIT_TRIES: u32 = 3;
 
 impl Run<'_, '_> {
-    /// A block of rates.
+    /// Run a block of rates.
     fn rates(&mut self, turn: &Turn, recording: &mut Recording) -> Result<Ended, EngineError> {
         let arm = self.plan.arms[turn.arm];
         match self.block(&arm)? {
@@ -347,8 +346,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// What the generator makes by itself of what an arm is sent, from as many CPUs; or why
-    /// it can't be had in a guest.
+    /// The rate of the generator alone, for an arm's frames and number of CPUs; or why the guest
+    /// can't measure it.
     fn limit(&mut self, arm: &BenchArm) -> Result<Result<Limit, String>, EngineError> {
         let key = limit_key(arm);
         let tries = match self.limits.get(&key) {
@@ -369,15 +368,15 @@ impl Run<'_, '_> {
         Ok(Ok(limit))
     }
 
-    /// A block that is faster than the generator by itself shows that the generator was
-    /// held back when it was measured: before the next block it is measured again.
+    /// A block faster than the generator alone shows that the generator was slowed down while it
+    /// was measured: measure it again before the next block.
     fn check_limit(&mut self, arm: &BenchArm, measured: &Measured) {
         if let Some(found) = self.limits.get_mut(&limit_key(arm)) {
             found.limit = found.limit.beside(measured.handled_pps());
         }
     }
 
-    /// Whether packets run over NICs: the user's own, or those of a guest.
+    /// Whether packets run over NICs, of this machine or of a guest.
     fn has_nics(&self) -> bool {
         let emulated = self.options.guest.is_some_and(|lab| lab.link != Link::Veth);
         self.own.is_some() || emulated
@@ -400,7 +399,7 @@ fn add(recording: &mut Recording, arm: usize, index: u32, measured: &Measured) {
     measured.add_to(recording, block);
 }
 
-/// Facts of how it came about: those of the first block that has them.
+/// Add facts about the set-up: those of the first block that has them.
 fn add_facts(recording: &mut Recording, facts: BTreeMap<String, String>) {
     for (key, value) in facts {
         recording.environment.entry(key).or_insert(value);

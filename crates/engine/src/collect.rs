@@ -1,4 +1,4 @@
-//! Windows of an accountant, gathered into a recording.
+//! Collects the windows of accountants into a recording.
 //!
 //! Several guests may contribute to one recording, each with a symbol table and
 //! a tree of its own; functions are the same if their name and module are.
@@ -21,7 +21,7 @@ use crate::index::{Index, add_costs, known};
 /// The name of code that no symbol covers.
 pub(crate) const UNKNOWN_NAME: &str = "[unknown]";
 
-/// One guest's numbers, as the recording's.
+/// Maps the ids of one guest to those of the recording.
 #[derive(Debug, Default)]
 pub(crate) struct Translation {
     symbols: HashMap<Symbol, FunctionId>,
@@ -30,7 +30,7 @@ pub(crate) struct Translation {
 }
 
 impl Translation {
-    /// The recording's number of a symbol that a node had.
+    /// The recording's id of a symbol of a node.
     pub(crate) fn function(&self, symbol: Symbol) -> Option<FunctionId> {
         self.symbols.get(&symbol).copied()
     }
@@ -40,7 +40,7 @@ impl Translation {
         self.user = symbols;
     }
 
-    /// Take in nodes that the accountant has added.
+    /// Add nodes that the accountant has added.
     pub(crate) fn add_nodes(
         &mut self,
         recording: &mut Recording,
@@ -58,7 +58,7 @@ impl Translation {
                 known(recording, index, new)
             });
             let new = Node {
-                // A parent comes before its children, so it is translated.
+                // A parent comes before its children, so it is mapped already.
                 parent: node.parent.map(|p| self.nodes[p as usize]),
                 function,
                 tail: node.tail,
@@ -106,15 +106,16 @@ impl Translation {
     }
 }
 
-/// What runs the hooks of netfilter, and frees what one of them drops (net/netfilter/core.c).
+/// The function that runs netfilter hooks, and frees the packets that they drop
+/// (net/netfilter/core.c).
 const HOOKS: &str = "nf_hook_slow";
-/// What frees a packet that is lost: since Linux 6.11, since 5.17, and before.
+/// The function that frees a dropped packet: since Linux 6.11, since 5.17, and before.
 const FREES: [&str; 3] = ["sk_skb_reason_drop", "kfree_skb_reason", "kfree_skb"];
-/// What such a packet is called in a ledger.
+/// The cause of such packets in a ledger.
 const BY_NETFILTER: &str = "dropped by netfilter (kfree_skb below nf_hook_slow)";
 
-/// A ledger with what netfilter dropped, of which no counter tells: packets that it freed by
-/// the calling-context tree, as many as are missing.
+/// Add drops by netfilter, which no counter has, to a ledger: packets that it freed according to
+/// the calling-context tree, up to the number that is missing.
 fn with_netfilter(
     recording: &Recording,
     calls: impl Iterator<Item = (NodeId, u64)>,
@@ -130,7 +131,7 @@ fn with_netfilter(
         let caller = |node: &NodeId| recording.nodes[*node as usize].parent;
         std::iter::successors(caller(&node), caller).map(|n| name(&recording.nodes[n as usize]))
     };
-    // A chain of nftables frees what it drops itself, in some kernels (NF_DROP_REASON).
+    // In some kernels an nftables chain frees the packets that it drops (NF_DROP_REASON).
     let freed = calls.filter(|(node, _)| {
         FREES.contains(&name(&recording.nodes[*node as usize]))
             && above(*node).any(|caller| caller == HOOKS)
@@ -192,8 +193,8 @@ mod tests {
 
     use super::*;
 
-    /// Check that what netfilter freed is the cause of packets that are missing, of no more
-    /// than these, and that what is freed elsewhere, or by what frees, is none.
+    /// Check that packets freed by netfilter account for missing packets, up to their number, and
+    /// that packets freed elsewhere don't.
     #[test]
     fn netfilter_drops() {
         let mut recording = Recording::default();
@@ -218,7 +219,7 @@ mod tests {
             (Some(0), 2),
             (Some(2), 1),
             (Some(0), 3),
-            // Below another that frees, and below no hook.
+            // Below another function that frees, and below no hook.
             (Some(4), 1),
             (None, 1),
         ] {
@@ -264,7 +265,7 @@ mod tests {
         }
     }
 
-    /// One guest's window, into the recording.
+    /// Add the window of a guest to the recording.
     fn guest(
         recording: &mut Recording,
         index: &mut Index,
@@ -275,7 +276,7 @@ mod tests {
         let symbols = SymbolTable::parse(kallsyms.as_bytes()).unwrap();
         let layers = LayerRules::parse(LAYERS).unwrap();
         let mut translation = Translation::default();
-        // In two goes, as they come.
+        // In two parts, as they arrive.
         let (first, rest) = nodes.split_at(1);
         translation.add_nodes(recording, index, &symbols, &layers, first);
         translation.add_nodes(recording, index, &symbols, &layers, rest);
@@ -287,8 +288,8 @@ mod tests {
         translation.add_block(recording, 0, 0, &window, Ledger::default());
     }
 
-    /// Check that guests with other addresses and other numbers share functions and
-    /// nodes, and keep apart what is not the same.
+    /// Check that guests with different addresses and ids share functions and nodes, and that
+    /// different functions stay separate.
     #[test]
     fn guests_are_merged() {
         let mut recording = Recording::default();
@@ -341,8 +342,8 @@ mod tests {
         );
     }
 
-    /// Check that two static functions of one name, called from one place, are one
-    /// cost with the sum: a recording has room for one.
+    /// Check that the costs of two static functions of one name, called from one place, are added
+    /// up: a recording has room for one.
     #[test]
     fn functions_of_one_name_are_summed() {
         let mut recording = Recording::default();
@@ -362,7 +363,7 @@ mod tests {
         assert_eq!(recording.blocks[0].kernel(), 60);
     }
 
-    /// Check that code without a symbol is a function with a name that none has.
+    /// Check that code without a symbol gets a function with a name of its own.
     #[test]
     fn unknown_code_has_a_name() {
         let mut recording = Recording::default();

@@ -28,57 +28,56 @@ use crate::run::{Options, Progress, Save};
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 
-/// How long a command that is told to end may take to.
+/// How long a command may take to end after it was told to.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(20);
-/// Where standard input is in the guest.
+/// The file with standard input, in the guest.
 const STDIN: &str = "/run/stdin";
-/// Where modules are put for the guest to load.
+/// The directory of modules for the guest to load.
 const MODULES: &str = "/run/modules";
 
-/// A command, with all that it takes along.
+/// A command with its files and settings.
 #[derive(Debug)]
 pub struct CommandRun {
-    /// A name that the catalogue of kernels knows.
+    /// The kernel, by name.
     pub kernel: String,
     /// CPU vulnerability mitigations.
     pub mitigations: bool,
-    /// More words for the kernel.
+    /// Additional kernel parameters.
     pub cmdline: String,
-    /// What joins the two ends.
+    /// The type of link.
     pub link: Link,
-    /// Version of IP of the addresses of the two ends.
+    /// The address family of the two ends.
     pub family: Family,
-    /// A router between them.
+    /// Whether there is a router between them.
     pub forward: bool,
-    /// Settings below /proc/sys, in every namespace.
+    /// Sysctls, for every namespace.
     pub sysctl: BTreeMap<String, String>,
     /// Path of the program in the guest.
     pub program: PathBuf,
-    /// The command's words.
+    /// The arguments.
     pub words: Vec<String>,
-    /// The peer's path and words.
+    /// The path and arguments of the peer.
     pub peer: Option<(PathBuf, Vec<String>)>,
-    /// The folder that both run in.
+    /// The working directory of both.
     pub folder: PathBuf,
-    /// What standard input holds, if it is not /dev/null.
+    /// The contents of standard input, if it is not /dev/null.
     pub stdin: Option<Vec<u8>>,
     /// The files.
     pub bundle: Bundle,
-    /// The kernel's modules that it needs; those that there are not are left out.
+    /// The kernel modules that it needs; missing ones are ignored.
     pub modules: Vec<String>,
-    /// Connections of the guest's own before the first.
+    /// Connections that the guest opens before the first run.
     pub warmup: u32,
     /// Repetitions.
     pub blocks: u32,
-    /// Bytes of output that are kept, of each stream.
+    /// Maximum number of bytes kept of each output stream.
     pub output_bytes: u64,
-    /// What an instrument that reads a clock is to do while it runs; without, its
-    /// instructions are counted.
+    /// The settings of an instrument that measures time; without, instructions are counted.
     pub timed: Option<TimingSpec>,
 }
 
-/// Measure a command. What it says is handed to `output`; how its runs ended is in `ends`,
-/// also of those before an error.
+/// Measure a command. Its output is passed to `output`; how its runs ended is in `ends`, also for
+/// those before an error.
 ///
 /// # Errors
 /// See [`EngineError`]. What was measured before is in the recording.
@@ -116,7 +115,7 @@ pub fn run_command(
     keeper.keep()
 }
 
-/// A command in a guest of its own.
+/// The site of a command: a guest of its own.
 struct Runs<'a, 's> {
     run: &'a CommandRun,
     options: &'a Options,
@@ -125,7 +124,7 @@ struct Runs<'a, 's> {
 }
 
 impl Alone for Runs<'_, '_> {
-    /// All its runs: the guest that has them runs nothing else.
+    /// All its runs, in one guest.
     fn turn(&mut self, _: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
         let (options, progress) = (self.options, self.progress);
         match &self.run.timed {
@@ -136,14 +135,14 @@ impl Alone for Runs<'_, '_> {
     }
 }
 
-/// Takes what a command says, and how it ends.
+/// Receives the output of a command, and how it ended.
 struct Said<'a> {
     output: &'a mut dyn FnMut(Output, &[u8]),
     ends: &'a mut Vec<CommandEnd>,
 }
 
 impl Said<'_> {
-    /// Take an answer, if it is of these.
+    /// Process a reply, if it is one of these.
     fn take(&mut self, reply: Reply) {
         match reply {
             Reply::Output(from, bytes) => (self.output)(from, &bytes),
@@ -153,18 +152,18 @@ impl Said<'_> {
     }
 }
 
-/// What a command's guest starts from, whatever it is measured by.
+/// The origin of a command's guest, for any instrument.
 struct Base {
     origin: Origin,
     links: RunPlan,
-    /// Modules to be loaded, as the guest has them.
+    /// Modules to load, by their paths in the guest.
     modules: Vec<String>,
     /// The files.
     archive: OwnedFd,
 }
 
 impl CommandRun {
-    /// What is compared with others: one arm.
+    /// The arm of the command.
     fn arm(&self) -> Arm {
         let mut knobs = BTreeMap::from([
             ("kernel".to_string(), self.kernel.clone()),
@@ -194,7 +193,7 @@ impl CommandRun {
         }
     }
 
-    /// The one guest that it takes.
+    /// The plan, with one guest.
     fn plan(&self, arm: &Arm) -> Plan {
         Plan {
             arms: vec![arm.clone()],
@@ -244,7 +243,7 @@ impl CommandRun {
         })
     }
 
-    /// What the guest is told of it.
+    /// The request to the guest.
     fn request(&self, links: RunPlan, watch: Option<(u64, u64)>) -> Request {
         Request::Command(CommandPlan {
             links,
@@ -264,7 +263,7 @@ impl CommandRun {
     }
 }
 
-/// Take the answers of the runs, up to the last.
+/// Process the replies of all runs.
 fn runs(
     guest: &mut Guest,
     options: &Options,
@@ -275,14 +274,14 @@ fn runs(
         Ok(())
     };
     match guest.answers(options.timeout, &mut each) {
-        // Its time is over: what it did and said until now is worth having.
+        // The timeout: its cost and output until now are kept.
         Err(VmError::Timeout { .. }) => guest.ask(&Request::Stop, GRACE, &mut each)?,
         other => other?,
     }
     Ok(())
 }
 
-/// Take the answer to [`Request::Describe`], into the recording's facts.
+/// Add the reply to [`Request::Describe`] to the recording's facts.
 fn facts(
     guest: &mut Guest,
     options: &Options,
@@ -310,8 +309,8 @@ pub(crate) fn watched(symbols: &SymbolTable) -> Option<(u64, u64)> {
 
 type Made = Vec<(String, u32, Vec<u8>)>;
 
-/// The modules of these names, and all that they need: paths in the guest, in the
-/// order to be loaded, and the files.
+/// The modules of these names with their dependencies: paths in the guest, in load order, and the
+/// files.
 fn modules(
     tree: &netplumb_kernel::modules::ModuleTree,
     names: &[String],
@@ -319,7 +318,7 @@ fn modules(
     let mut paths: Vec<String> = Vec::new();
     let mut files: Made = Vec::new();
     for name in names {
-        // A kernel may have it built in, or not at all.
+        // It may be built in, or missing.
         let Ok(needed) = tree.resolve(&[name.as_str()]) else {
             continue;
         };
@@ -334,7 +333,7 @@ fn modules(
     Ok((paths, files))
 }
 
-/// Add what the runs themselves lost. `cut` are those that the instrument saw end early.
+/// Add the losses of the runs. `cut` is the number of runs that the instrument saw end early.
 fn add_command_losses(recording: &mut Recording, instrument: &str, cut: u64, ends: &[CommandEnd]) {
     for (cause, count, meaning) in [
         (

@@ -1,5 +1,5 @@
-//! The files that a command's code is from: their symbols before it runs, and their
-//! lines afterwards, of what ran.
+//! Debug information of a command's files: symbols before it runs, source lines of executed code
+//! afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -19,12 +19,12 @@ use crate::collect::Translation;
 
 /// Where debug files are.
 const DEBUG_FILES: &str = "/usr/lib/debug";
-/// A larger file with symbols is left alone.
+/// Larger files are not read.
 const MAX_DEBUG_BYTES: u64 = 1 << 30;
-/// Lines are not looked for any longer: those of a browser take a few seconds.
+/// Maximum time to look up lines: those of a browser take a few seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The files of a bundle that hold code, and where each is in it.
+/// The files of a bundle that contain code, with their indices.
 pub(crate) fn images(bundle: &Bundle) -> (Images, Vec<PathBuf>) {
     let mut images = Images::default();
     let mut paths = Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn images(bundle: &Bundle) -> (Images, Vec<PathBuf>) {
         let Some(file) = code(entry) else { continue };
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let debug = debug_file(entry, &file);
-        // What is no program of this machine runs nowhere.
+        // Files that are not programs for x86-64 can't run.
         if images.add(&name, &file, debug.as_deref()).is_ok() {
             paths.push(path.clone());
         }
@@ -49,8 +49,8 @@ fn code(entry: &Entry) -> Option<Vec<u8>> {
     file.starts_with(b"\x7fELF").then_some(file)
 }
 
-/// The file that has the debug information of another: by its build ID, or by the
-/// name that it has for it, where debuggers look for that.
+/// The debug file of a file: by build ID, or by its debug link, in the directories where debuggers
+/// look for it.
 fn debug_file(entry: &Entry, file: &[u8]) -> Option<Vec<u8>> {
     let by_id = exact::build_id(file).and_then(|id| {
         let (folder, rest) = id.split_at_checked(2)?;
@@ -68,12 +68,12 @@ fn debug_file(entry: &Entry, file: &[u8]) -> Option<Vec<u8>> {
         [folder.to_path_buf(), folder.join(".debug"), global]
             .iter()
             .filter_map(|folder| bounded(&folder.join(&name)))
-            // One of another build has other addresses.
+            // The addresses of another build differ.
             .find(|found| exact::debug_link_checksum(found) == checksum)
     })
 }
 
-/// A file, unless it is too large, or none.
+/// The contents of a file, unless it is too large or missing.
 fn bounded(path: &Path) -> Option<Vec<u8>> {
     let found = fs::metadata(path).ok()?;
     (found.is_file() && found.len() <= MAX_DEBUG_BYTES)
@@ -81,16 +81,17 @@ fn bounded(path: &Path) -> Option<Vec<u8>> {
         .flatten()
 }
 
-/// What ran of a command's own code.
+/// The executed code of a command.
 pub(crate) struct Ran<'a> {
     pub(crate) symbols: &'a [UserSymbol],
-    /// By number: the blocks of all windows.
+    /// Blocks of code by id, from all windows.
     pub(crate) code: &'a BTreeMap<u32, UserCode>,
     pub(crate) windows: &'a [Window],
 }
 
-/// Add the lines of what ran to a recording, where files tell them: those of its
-/// functions, and what each cost. `paths` has the images' places in the bundle.
+/// Add source lines of the executed code to a recording, where debug information has them: where
+/// functions are defined, and the cost of each line. `paths` has the indices of images in the
+/// bundle.
 pub(crate) fn add_lines(
     recording: &mut Recording,
     translation: &Translation,
@@ -113,7 +114,7 @@ pub(crate) fn add_lines(
         }
         match asked.lines(entry, &go_on) {
             Ok(lines) => sources.add(image, &asked, &lines),
-            // Whoever ended the run does not wait for lines.
+            // The run was cancelled: don't wait for lines.
             Err(LinesError::TooSlow) if cancel.load(Ordering::Relaxed) => break,
             Err(error) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -125,11 +126,11 @@ pub(crate) fn add_lines(
         if let Some(function) = translation.function(symbol)
             && let Some(function) = recording.functions.get_mut(function as usize)
         {
-            // Static functions of one name are one, of which this is the first.
+            // Static functions of one name are one function: keep the first definition.
             function.source.get_or_insert(source);
         }
     }
-    // The last blocks of the recording are those of the windows.
+    // The windows are the last blocks of the recording.
     let first = recording.blocks.len().saturating_sub(ran.windows.len()) as u32;
     for (block, window) in (first..).zip(ran.windows) {
         let costs = line_costs(window, ran.code, &sources.code, translation);
@@ -155,7 +156,7 @@ pub(crate) fn add_lines(
     }
 }
 
-/// What a file is asked for: addresses, and whose they are.
+/// Addresses to look up in a file, and what they belong to.
 struct Asked {
     functions: Vec<u64>,
     symbols: Vec<Symbol>,
@@ -183,7 +184,7 @@ impl Asked {
     }
 
     fn lines(&self, entry: &Entry, go_on: &dyn Fn() -> bool) -> Result<Lines, LinesError> {
-        // Read again: while the command ran there was better use for the memory.
+        // Read again, to save memory while the command runs.
         let Some(file) = code(entry) else {
             return Ok(Lines::default());
         };
@@ -198,7 +199,7 @@ impl Asked {
     }
 }
 
-/// Lines by the recording's numbers of files.
+/// Source lines, with the file ids of the recording.
 #[derive(Default)]
 struct Sources {
     files: Vec<String>,
@@ -235,7 +236,7 @@ impl Sources {
     }
 }
 
-/// What each line of each function cost in a window.
+/// The cost of each line of each function in a window.
 fn line_costs(
     window: &Window,
     code: &BTreeMap<u32, UserCode>,

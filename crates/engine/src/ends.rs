@@ -1,5 +1,4 @@
-//! From a plan to the topology that it needs, and from that to where packets are sent from
-//! and to.
+//! The topology of a plan, and the ends of a topology.
 
 use std::io;
 
@@ -23,7 +22,7 @@ pub(crate) fn topology_of(plan: &RunPlan) -> TopologyPlan {
     }
 }
 
-/// Where a topology's packets are sent from and to.
+/// The sender and the receiver of a topology.
 pub(crate) fn ends_of(topology: &Topology) -> io::Result<Ends> {
     let mut between = Vec::new();
     for (name, namespace) in [("router", &topology.router), ("bridge", &topology.bridge)] {

@@ -1,5 +1,5 @@
-//! What a guest's knobs need at boot: modules, files, a module of one's own; and what
-//! its arms have to say of their knobs.
+//! What a guest's knobs need at boot: modules, files, a replaced module; and notes on the knobs of
+//! its arms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,7 +17,7 @@ use netplumb_model::timing::INSTRUCTIONS;
 use crate::error::EngineError;
 use crate::plan::GuestPlan;
 
-/// The kernel's modules, with the one that replaces its own.
+/// The kernel's modules, with the replaced one.
 pub(crate) fn module_tree(
     kernel: &KernelEntry,
     guest: &GuestPlan,
@@ -29,7 +29,7 @@ pub(crate) fn module_tree(
     Ok(tree)
 }
 
-/// Modules that are to be loaded beside those of the machine.
+/// Modules to load in addition to those of the machine.
 pub(crate) fn modules<'g>(
     guest: &'g GuestPlan,
     kernel: &KernelEntry,
@@ -37,7 +37,7 @@ pub(crate) fn modules<'g>(
 ) -> Result<Vec<&'g str>, EngineError> {
     let mut modules = Vec::new();
     for module in &guest.nft_modules {
-        // What a text's words only hint at may be built in, or not be there.
+        // Modules that are only guessed from keywords may be built in, or missing.
         if *module == "nf_tables" || tree.find(module).is_some() {
             modules.push(*module);
         }
@@ -59,7 +59,7 @@ pub(crate) fn modules<'g>(
     Ok(modules)
 }
 
-/// Check that a guest can have what its arms ask for, before any boots.
+/// Check that a guest can have what its arms need, before any boots.
 ///
 /// # Errors
 /// This machine or that kernel lacks something.
@@ -71,7 +71,7 @@ pub(crate) fn check(kernel: &KernelEntry, guest: &GuestPlan) -> Result<(), Engin
     Ok(())
 }
 
-/// The modules of queueing disciplines that are to be loaded.
+/// The modules of qdiscs to load.
 fn qdiscs<'g>(
     guest: &'g GuestPlan,
     kernel: &KernelEntry,
@@ -91,8 +91,8 @@ fn qdiscs<'g>(
     Ok(modules)
 }
 
-/// Whether a kernel's configuration has a queueing discipline built in: an image may come
-/// without a list of what is.
+/// Whether a kernel's configuration has a qdisc built in: an image may lack the list of built-in
+/// modules.
 fn in_config(kernel: &KernelEntry, module: &str) -> bool {
     let option = format!("NET_{}", module.to_ascii_uppercase());
     let config = kernel
@@ -103,8 +103,8 @@ fn in_config(kernel: &KernelEntry, module: &str) -> bool {
         .is_some_and(|config| matches!(config.get(&option), Some(ConfigValue::Yes)))
 }
 
-/// Archives of programs, to follow that of init and modules, each under the key that its
-/// hash has in a recording.
+/// Initramfs archives of programs, appended to that of init and modules, each under the key of its
+/// hash in a recording.
 pub(crate) fn archives(guest: &GuestPlan) -> Result<Vec<(&'static str, Vec<u8>)>, FilesError> {
     let mut archives = Vec::new();
     if !guest.nft_modules.is_empty() {
@@ -116,8 +116,8 @@ pub(crate) fn archives(guest: &GuestPlan) -> Result<Vec<(&'static str, Vec<u8>)>
     Ok(archives)
 }
 
-/// Of the facts of a guest, those by which an arm differs from the recording's, which
-/// are those of the first.
+/// Note the facts of a guest that differ from those of the recording, which are those of the first
+/// guest.
 pub(crate) fn note(recording: &mut Recording, arm: usize, facts: &BTreeMap<String, String>) {
     const TOLD: &[&str] = &[
         "vulnerability.",
@@ -139,15 +139,15 @@ pub(crate) fn note(recording: &mut Recording, arm: usize, facts: &BTreeMap<Strin
 /// CPUs of a guest.
 pub(crate) const GUEST_CPUS: usize = 1;
 
-/// Note which settings of an arm could not act, and why. Where every function was counted,
-/// those that its packets entered are asked first; its costs are the last of the recording.
+/// Note which settings of an arm could not act, and why. If every function was counted, the
+/// functions that its packets entered take precedence; its costs are the last of the recording.
 pub(crate) fn idle(recording: &mut Recording, arm: usize, load: Load, cpus: usize) {
     let scene = Scene {
         arm: &recording.arms[arm],
         load,
         cpus,
     };
-    // What is counted of every function.
+    // Whether every function was counted.
     let counts = |b: &Block| b.arm as usize == arm && b.instrument == INSTRUCTIONS.instrument;
     let counted = recording.blocks.iter().any(counts);
     let entered = counted.then(|| entered(recording, arm));
@@ -157,7 +157,7 @@ pub(crate) fn idle(recording: &mut Recording, arm: usize, load: Load, cpus: usiz
     }
 }
 
-/// The functions that an arm's packets entered, without what compilers add to names.
+/// The functions that an arm's packets entered, without suffixes of compilers.
 fn entered(recording: &Recording, arm: usize) -> BTreeSet<&str> {
     let of_arm = |cost: &&Cost| recording.blocks[cost.block as usize].arm as usize == arm;
     let own = recording.costs.iter().rev().take_while(of_arm);
@@ -170,7 +170,7 @@ fn entered(recording: &Recording, arm: usize) -> BTreeSet<&str> {
     costs.map(name).collect()
 }
 
-/// What went wrong, in a line of a bounded length.
+/// An error in one line of limited length.
 pub(crate) fn in_a_line(error: &EngineError) -> String {
     let why: Vec<String> = error.to_string().lines().map(String::from).collect();
     why.join(" ").chars().take(400).collect()

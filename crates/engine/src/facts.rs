@@ -1,4 +1,4 @@
-//! Facts of a machine and of what stands on it, by dotted key.
+//! Facts of a machine and its topology, by dotted key.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -62,7 +62,7 @@ pub(crate) fn machine() -> BTreeMap<String, String> {
     facts
 }
 
-/// What of a kernel's configuration bears on a path's cost.
+/// The options of a kernel's configuration that affect the cost of a path.
 pub(crate) fn config(config: &KernelConfig) -> BTreeMap<String, String> {
     const OPTIONS: &[&str] = &[
         "HZ",

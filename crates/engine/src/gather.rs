@@ -1,4 +1,4 @@
-//! What instruments that read a clock saw, gathered into a recording.
+//! Collects the results of instruments that measure time into a recording.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use netplumb_model::timing::{
 
 use crate::index::{Index, add_costs, known};
 
-/// So many functions that could not be watched are told by name.
+/// Maximum number of unmeasured functions to list by name.
 const MAX_REFUSED: usize = 100;
 
-/// One attachment's numbers, as the recording's. Another attachment numbers anew.
+/// Maps the ids of one attachment to those of the recording. Each attachment has ids of its own.
 #[derive(Debug)]
 pub(crate) struct Gatherer {
     instrument: String,
@@ -31,7 +31,7 @@ pub(crate) struct Gatherer {
 }
 
 impl Gatherer {
-    /// Note what an instrument has attached.
+    /// Add the facts of an attachment.
     pub(crate) fn new(
         instrument: &str,
         recording: &mut Recording,
@@ -98,7 +98,7 @@ impl Gatherer {
                 "their time is in their callers; raise --max-functions or --max-overhead to time them",
             ),
         ] {
-            // The same at each attachment.
+            // These are the same for each attachment.
             let known = recording.losses.get(instrument);
             if known.is_some_and(|known| known.iter().any(|loss| loss.cause == cause)) {
                 continue;
@@ -114,7 +114,7 @@ impl Gatherer {
         }
     }
 
-    /// Add a window to its blocks: one of them, or one for each protocol and family.
+    /// Add a window to its blocks: one, or one for each protocol and family.
     pub(crate) fn add(
         &mut self,
         recording: &mut Recording,
@@ -168,7 +168,7 @@ impl Gatherer {
         for loss in &window.losses {
             recording.add_loss(&self.instrument, loss.clone());
         }
-        // Each window counts its packets from 0: in the recording each is one of its own.
+        // Each window numbers its packets from 0; in the recording numbers are unique.
         let told = recording.steps.iter().map(|s| s.packet.saturating_add(1));
         let first = told.max().unwrap_or(0);
         recording.steps.extend(window.steps.iter().map(|s| Step {
@@ -177,7 +177,7 @@ impl Gatherer {
         }));
     }
 
-    /// Costs, which are of one block.
+    /// Add costs, which belong to one block.
     fn add_costs(&self, recording: &mut Recording, index: &mut Index, block: u32, new: &Costs) {
         let quantity = recording.quantity_of(&new.quantity);
         let functions: Vec<FunctionId> = (new.functions.iter())
@@ -230,7 +230,7 @@ impl Gatherer {
         let corrected = correct(&self.attached, window)
             .into_iter()
             .map(|c| (c.corrected_ns, c.uncertainty_ns));
-        // What differs only in what the recording does not tell apart is one.
+        // Entries that the recording can't distinguish are added up.
         let mut sums: BTreeMap<_, (Times, f64, f64)> = BTreeMap::new();
         for (of, (corrected_ns, uncertainty_ns)) in window.functions.iter().zip(corrected) {
             let at = of.node as usize;
@@ -243,7 +243,7 @@ impl Gatherer {
             let (block, direction) = match (own, node.proto, blocks.first()) {
                 (Some(block), _, _) => (block, node.direction),
                 (None, None, Some(first)) => (*first, node.direction),
-                // Another protocol's, in a block that is not about it.
+                // A packet of another protocol than the block's.
                 (None, Some(_), Some(first)) => (*first, Direction::Other),
                 (None, _, None) => continue,
             };
@@ -296,8 +296,7 @@ impl Gatherer {
     }
 }
 
-/// The one among a window's blocks that is about a protocol, and a version of IP if it
-/// is known.
+/// The block of a window for a protocol, and for an address family if it is known.
 fn block_of(
     recording: &Recording,
     blocks: &[u32],
@@ -310,7 +309,7 @@ fn block_of(
             .get(**block as usize)
             .and_then(|b| recording.arms.get(b.arm as usize));
         arm.is_some_and(|arm| {
-            // A command's packets are all its own.
+            // All packets of a command belong to it.
             arm.proto == Proto::Command
                 || arm.proto == proto && family.is_none_or(|f| f == arm.family)
         })

@@ -1,4 +1,4 @@
-//! What the agent in a guest does for an experiment.
+//! The agent in a guest: requests of experiments.
 
 mod bench;
 mod command;
@@ -27,17 +27,17 @@ use netplumb_workload::packets::Traffic;
 use crate::ends::{ends_of, topology_of};
 use crate::facts;
 
-/// The agent's part that knows of workloads.
+/// The agent, as far as it is about workloads.
 #[derive(Debug, Default)]
 pub struct Agent {
     standing: Vec<Standing>,
-    /// Where requests come from.
+    /// The port of requests.
     port: Option<OwnedFd>,
-    /// What is attached for the next command.
+    /// The instrument attached for the next command.
     instrument: Option<Box<dyn Live>>,
 }
 
-/// A topology that stands, and what it was asked to be.
+/// The current topology, and its plan.
 #[derive(Debug)]
 struct Standing {
     plan: TopologyPlan,
@@ -45,7 +45,7 @@ struct Standing {
     topology: Topology,
 }
 
-/// Be init of a guest. Does not return unless that failed.
+/// Run as init of a guest. Returns only on failure.
 pub fn be_init() -> io::Error {
     netplumb_lab::vm::guest::run(&mut Agent::default())
 }
@@ -99,7 +99,7 @@ impl Handler for Agent {
 }
 
 impl Agent {
-    /// Facts of the machine, and of the namespaces that stand.
+    /// Facts of the machine, and of the current namespaces.
     fn facts(&self) -> BTreeMap<String, String> {
         let mut facts = facts::machine();
         let random = if random::is_set() { "seed" } else { "boot" };
@@ -112,7 +112,7 @@ impl Agent {
         facts
     }
 
-    /// The ends for a plan, built if they don't stand yet.
+    /// The ends for a plan, set up if necessary.
     fn ends(&mut self, plan: &RunPlan) -> Result<&Ends, String> {
         let wanted = topology_of(plan);
         if let Some(at) = self.standing.iter().position(|s| s.plan == wanted) {
@@ -129,7 +129,7 @@ impl Agent {
             return Ok(&self.standing[at].ends);
         }
         if has_nics(plan.link) {
-            // The old one first: its NICs come home with its namespaces.
+            // Remove the old topology first: its NICs return when its namespaces are gone.
             self.standing.clear();
         }
         let topology = Topology::build(&wanted, &nics()).map_err(|e| e.to_string())?;
@@ -149,13 +149,13 @@ impl Agent {
     ) -> Result<(), String> {
         let blocks = plan.blocks;
         let ends = self.ends(plan)?;
-        // What was drawn meanwhile hangs on the programs that made the settings.
+        // The random numbers drawn meanwhile depend on the programs that made the settings.
         random::renew().map_err(|e| format!("set the kernel's random numbers: {e}"))?;
         let mut traffic =
             Traffic::open(plan, ends).map_err(|e| format!("open {} sockets: {e}", plan.proto))?;
         mark::<{ mark::ARM }>();
         traffic.warm_up().map_err(|e| format!("warm-up: {e}"))?;
-        // Told afterwards: what is said between blocks would be in their way.
+        // Sent afterwards: a message between blocks would disturb them.
         let mut ledgers = Vec::new();
         let mut failed = None;
         for index in 0..blocks {
@@ -187,7 +187,7 @@ impl Agent {
     ) -> Result<(), String> {
         let ends = self.ends(plan)?;
         let clocks = timing::clocks();
-        // None is traffic without a probe, to compare with.
+        // None: traffic without probes, to compare with.
         let (attached, windows, timed) = match (spec, functions) {
             (None, [one]) => (None, Vec::new(), vec![timing::time(one, plan, ends)]),
             (spec, _) => {
@@ -207,7 +207,7 @@ impl Agent {
     }
 }
 
-/// Whether a link is made of devices of the machine, of which there is one set.
+/// Whether a link consists of NICs of the guest, of which there is only one set.
 fn has_nics(link: Link) -> bool {
     match link {
         Link::Lo | Link::Veth | Link::Any => false,
@@ -215,7 +215,7 @@ fn has_nics(link: Link) -> bool {
     }
 }
 
-/// The machine's NICs by their addresses, as device.rs numbers them.
+/// The guest's NICs, by the MAC addresses of device.rs.
 fn nics() -> Vec<Nic> {
     (0..4)
         .map(|n| Nic {

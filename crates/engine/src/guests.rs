@@ -1,6 +1,6 @@
-//! Packets of ours in guests, every arm in one of its own, from one state of that guest, so
-//! that no arm bears on another: counted by the plugin, or timed by an instrument that reads
-//! the guest's clock. Several instruments have a guest each.
+//! Packets in guests: every arm in a guest of its own, from one saved state, so that arms don't
+//! affect each other; counted by the plugin, or timed by an instrument. Several instruments have a
+//! guest each.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -32,28 +32,27 @@ use crate::run::{Options, Progress, Save, add_losses, note_clock, note_instrumen
 use crate::schedule::{Turn, whole};
 use crate::site::{self, Ended, Keeper, Site, take_up};
 
-/// What is measured in guests, and by what.
+/// A run in guests.
 #[derive(Debug, Clone)]
 pub struct GuestRun {
     /// The arms and their blocks.
     pub plan: Plan,
     /// Whether all instructions are counted.
     pub exact: bool,
-    /// What else measures, each in guests of its own.
+    /// Instruments that measure time, each in guests of its own.
     pub timed: Vec<TimingSpec>,
-    /// Packets a second, at most; not where instructions are counted.
+    /// Maximum number of packets per second; not with counted instructions.
     pub rate_pps: Option<u32>,
-    /// Whether packets are sent without waiting for each other; not where instructions are
-    /// counted.
+    /// Whether packets are sent without waiting for each other; not with counted instructions.
     pub stream: bool,
-    /// How long a block that is timed goes on; if absent, it is over by packets.
+    /// Duration of a timed block; if absent, it ends after a number of packets.
     pub block_ns: Option<u64>,
-    /// Whether every block that the first of these times is run without it as well.
+    /// Whether to repeat every block of the first of these without it.
     pub measure_cost: bool,
 }
 
 impl GuestRun {
-    /// Instructions of a plan, and nothing else.
+    /// A run that only counts instructions.
     pub fn exact(plan: Plan) -> GuestRun {
         GuestRun {
             plan,
@@ -66,26 +65,27 @@ impl GuestRun {
         }
     }
 
-    /// The instruments, by their numbers in turns.
+    /// The names of instruments, by their numbers in turns.
     fn names(&self) -> Vec<&str> {
         let exact = self.exact.then_some(INSTRUCTIONS.instrument);
         let timed = self.timed.iter().map(|spec| spec.instrument.as_str());
         exact.into_iter().chain(timed).collect()
     }
 
-    /// Whether blocks without an instrument are run beside this one's: once for each arm.
+    /// Whether this instrument's blocks are paired with blocks without: those of one instrument for
+    /// each arm.
     fn is_beside_bare(&self, by: usize) -> bool {
         self.measure_cost && by == usize::from(self.exact) && self.spec(by).is_some()
     }
 
-    /// What the instrument of this number is to do; none where instructions are counted.
+    /// The settings of an instrument, by number; none for counted instructions.
     fn spec(&self, by: usize) -> Option<&TimingSpec> {
         let at = by.checked_sub(usize::from(self.exact))?;
         self.timed.get(at)
     }
 }
 
-/// Measure. What was measured before an error is in the recording. Arms that are in the
+/// Run in guests. What was measured before an error is in the recording. Arms that are in the
 /// recording already are not run again.
 ///
 /// # Errors
@@ -112,7 +112,7 @@ pub fn run_in_guests(
     note_instrument(recording, names.first().copied().unwrap_or_default());
 
     let guests = plan.guests();
-    // Found before the first boot: a wrong name is an error at once.
+    // Looked up before the first boot, so that a wrong name is an error at once.
     let kernels: Vec<KernelEntry> = guests
         .iter()
         .map(|g| store.find(&g.kernel))
@@ -148,7 +148,7 @@ pub fn run_in_guests(
             origins: Mutex::default(),
         })
         .collect();
-    // Arms in the order of the guests that they share.
+    // Arms ordered by the guests that they share.
     let order: Vec<usize> = (groups.iter())
         .flat_map(|group| group.boot.guest.arms.iter().copied())
         .collect();
@@ -174,7 +174,7 @@ pub fn run_in_guests(
     let mut index = Index::of(recording);
     thread::scope(|scope| {
         let mut site = Guests {
-            // A clock that is the machine's own runs on while others have its CPUs.
+            // In real time, guests that run in parallel would disturb each other.
             at_once: match options.quick && !run.timed.is_empty() {
                 true => 1,
                 false => options.jobs.clamp(1, turns.len().max(1)),
@@ -195,12 +195,12 @@ pub fn run_in_guests(
 /// The arms of one boot.
 struct Group<'a> {
     boot: Boot<'a>,
-    /// What they start from, by what is prepared.
+    /// Their origins, by what is prepared.
     origins: Mutex<Vec<Arc<Origin>>>,
 }
 
 impl Group<'_> {
-    /// Made by the first who asks; the others wait for it.
+    /// Created on first use; others wait for it.
     fn origin(
         &self,
         plan: &RunPlan,
@@ -216,33 +216,33 @@ impl Group<'_> {
     }
 }
 
-/// What all turns go by.
+/// Shared by all turns.
 struct Shared<'a> {
     run: &'a GuestRun,
-    /// With the arms of a scan.
+    /// The plan, including the arms of a scan.
     plan: &'a Plan,
     options: &'a Options,
     groups: &'a [Group<'a>],
-    /// Blocks in all.
+    /// Total number of blocks.
     all: u32,
     over: AtomicU32,
     progress: &'a (dyn Fn(Progress) + Sync),
 }
 
-/// What came of a turn.
+/// The result of a turn.
 struct Ran {
     turn: Turn,
-    /// Whether the guest's facts are the recording's: those of other kernels are
-    /// told by their arms.
+    /// Whether the guest's facts are those of the recording; facts of other kernels are notes on
+    /// their arms.
     first: bool,
     result: Result<(Arc<Origin>, Seen), EngineError>,
 }
 
-/// What was seen of an arm.
+/// The results of an arm.
 enum Seen {
     /// Its instructions.
     Counted(Box<Measured>),
-    /// What the guest said of its blocks, up to an error.
+    /// The guest's replies about its blocks, up to an error.
     Timed(Vec<Reply>, Option<EngineError>),
 }
 
@@ -294,7 +294,7 @@ impl Shared<'_> {
         Ok((origin, seen))
     }
 
-    /// A guest without a plugin, whose agent times the blocks.
+    /// Run a guest without a plugin, whose agent times the blocks.
     fn time(
         &self,
         origin: &Origin,
@@ -321,7 +321,7 @@ impl Shared<'_> {
     }
 }
 
-/// Guests, as many at once as there are jobs.
+/// The site: guests, in parallel up to the number of jobs.
 struct Guests<'scope, 'env, 'a> {
     scope: &'scope Scope<'scope, 'env>,
     shared: &'env Shared<'env>,
@@ -336,14 +336,15 @@ impl Site for Guests<'_, '_, '_> {
         self.at_once
     }
 
-    /// QEMU dies with the thread that started it, which stays until the turn is over.
+    /// QEMU is killed when the thread that started it ends, so the thread stays until the turn is
+    /// over.
     fn begin(&mut self, turn: Turn) {
         let first = self.begun == 0;
         self.begun += 1;
         let (sender, shared) = (self.channel.0.clone(), self.shared);
         self.scope.spawn(move || {
             let result = shared.one(&turn);
-            // Nobody listens any more if the run has panicked.
+            // There is no receiver if the run has panicked.
             let _ = sender.send(Ran {
                 turn,
                 first,
@@ -371,7 +372,7 @@ impl Site for Guests<'_, '_, '_> {
 }
 
 impl Guests<'_, '_, '_> {
-    /// Add what was counted of an arm.
+    /// Add the counts of an arm.
     fn counted(
         &mut self,
         turn: &Turn,
@@ -404,7 +405,7 @@ impl Guests<'_, '_, '_> {
         (measured.error).map_or(Ok(Ended::Measured), |error| self.ended_by(error))
     }
 
-    /// In a scan, that a setting breaks the path is a finding.
+    /// In a scan, a setting that breaks the path is a result.
     fn ended_by(&self, error: EngineError) -> Result<Ended, EngineError> {
         match self.shared.plan.scan.is_some() && error.is_the_guests() {
             true => Ok(Ended::CannotHere(extras::in_a_line(&error))),
@@ -412,7 +413,7 @@ impl Guests<'_, '_, '_> {
         }
     }
 
-    /// Add what was timed of an arm.
+    /// Add the times of an arm.
     fn timed(
         &mut self,
         turn: &Turn,
@@ -465,7 +466,7 @@ impl Guests<'_, '_, '_> {
     }
 }
 
-/// Arms that were over before the first one have noted as their own what is common to all.
+/// Arms that ended before the first one have notes on facts that are common to all.
 fn forget_what_is_common(recording: &mut Recording) {
     for notes in recording.notes.values_mut() {
         let facts = &recording.environment;
@@ -473,7 +474,7 @@ fn forget_what_is_common(recording: &mut Recording) {
     }
 }
 
-/// Add what a guest reported of a block to the blocks that it is in the recording.
+/// Add a guest's report of a block to the corresponding blocks of the recording.
 fn add_told(
     recording: &mut Recording,
     index: &mut Index,
@@ -491,12 +492,12 @@ fn add_told(
     }
 }
 
-/// The windows of a command's runs in a guest, as blocks.
+/// Adds the windows of a command's runs in a guest as blocks.
 #[derive(Debug)]
 pub(crate) struct CommandWindows<'a> {
-    /// What the arms of its packets are like, but for these.
+    /// The template of arms for its packets.
     pub(crate) like: &'a Arm,
-    /// The version of IP that was asked for.
+    /// The requested address family.
     pub(crate) family: Option<Family>,
     instrument: String,
     index: Index,
@@ -514,7 +515,7 @@ impl<'a> CommandWindows<'a> {
         }
     }
 
-    /// Take an answer, if it is of the instrument.
+    /// Process a reply, if it is from the instrument.
     pub(crate) fn take(&mut self, recording: &mut Recording, layers: &LayerRules, reply: &Reply) {
         match reply {
             Reply::Attached(attached) => {

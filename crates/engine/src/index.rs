@@ -1,4 +1,4 @@
-//! What of a recording is known by content, so that nothing is in it twice.
+//! Finds functions and nodes of a recording by content, to avoid duplicates.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,7 +7,7 @@ use netplumb_model::recording::{
     Cost, Function, FunctionId, MAX_NAME_BYTES, Node, NodeId, Recording,
 };
 
-/// What of the recording is known by content, over all guests.
+/// The index of a recording, over all guests.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     functions: HashMap<(String, Option<String>), FunctionId>,
@@ -15,7 +15,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// The number of a node, which may be in the recording already.
+    /// The id of a node, which is added if it is new.
     pub(crate) fn node(&mut self, recording: &mut Recording, new: Node) -> NodeId {
         *self.nodes.entry(new).or_insert_with(|| {
             recording.nodes.push(new);
@@ -23,7 +23,7 @@ impl Index {
         })
     }
 
-    /// What a recording holds already.
+    /// The index of an existing recording.
     pub(crate) fn of(recording: &Recording) -> Index {
         let key = |f: &Function| (f.name.clone(), f.module.clone());
         Index {
@@ -39,7 +39,7 @@ impl Index {
     }
 }
 
-/// The number of a function, which may be in the recording already.
+/// The id of a function, which is added if it is new.
 pub(crate) fn known(recording: &mut Recording, index: &mut Index, mut new: Function) -> FunctionId {
     new.name = bounded(new.name);
     *index
@@ -51,8 +51,8 @@ pub(crate) fn known(recording: &mut Recording, index: &mut Index, mut new: Funct
         })
 }
 
-/// Add the costs of a block. Static functions of one name are one function of the recording,
-/// so what were two nodes may have become one: their costs are added up.
+/// Add the costs of a block. Static functions of one name are one function of the recording, so
+/// several nodes may have become one: their costs are added up.
 pub(crate) fn add_costs(recording: &mut Recording, new: impl Iterator<Item = Cost>) {
     let mut sums: BTreeMap<(Direction, Context, NodeId), Cost> = BTreeMap::new();
     for cost in new {
@@ -67,8 +67,7 @@ pub(crate) fn add_costs(recording: &mut Recording, new: impl Iterator<Item = Cos
     recording.costs.extend(sums.into_values());
 }
 
-/// A name that a recording has room for: of a longer one, as templates make them, the
-/// beginning, and what tells it from others that begin so.
+/// A name of limited length: of a longer one, as templates make them, the beginning and a hash.
 fn bounded(name: String) -> String {
     const MARK_BYTES: usize = 32;
     if name.len() <= MAX_NAME_BYTES {
@@ -86,7 +85,7 @@ fn bounded(name: String) -> String {
 mod tests {
     use super::*;
 
-    /// Check that a name that is too long for a recording is cut, and still another's.
+    /// Check that names too long for a recording are shortened, and stay unique.
     #[test]
     fn long_names_are_told_apart() {
         let long = |end: &str| bounded("é".repeat(MAX_NAME_BYTES) + end);

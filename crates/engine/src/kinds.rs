@@ -1,4 +1,4 @@
-//! Arms of packets that nobody has asked for: of those that there were, by kind.
+//! Arms for the observed packets, by protocol and address family.
 
 use std::collections::BTreeSet;
 
@@ -7,19 +7,19 @@ use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::{Arm, Block, Ledger, Recording};
 use netplumb_model::timing::{FOLLOWED, Window};
 
-/// What windows are of.
+/// What windows belong to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WindowOf<'a> {
-    /// What the arms of its packets are like, but for these.
+    /// The template of arms for its packets.
     pub(crate) like: &'a Arm,
-    /// Whose windows they are.
+    /// The instrument.
     pub(crate) instrument: &'a str,
-    /// The version of IP that was asked for.
+    /// The requested address family.
     pub(crate) family: Option<Family>,
 }
 
-/// A block for each protocol and version of IP that a window saw, each in an arm of its
-/// own that has the link and the knobs of what it is like. Their numbers.
+/// Add a block for each protocol and address family that a window saw, each in an arm of its own
+/// with the link and the knobs of the template. Returns their indices.
 pub(crate) fn add_kinds(
     recording: &mut Recording,
     of: &WindowOf<'_>,
@@ -48,7 +48,7 @@ pub(crate) fn add_kinds(
         });
         let block = recording.blocks.len() as u32 - 1;
         blocks.push(block);
-        // Nobody but the instrument counts them: no ledger has what was offered.
+        // Only the instrument counts them: the number of offered packets is unknown.
         if let Some(packets) = packets.filter(|n| *n > 0) {
             recording.add(Of::Block(block), &FOLLOWED, Item::ONLY, packets as f64);
         }
@@ -56,7 +56,7 @@ pub(crate) fn add_kinds(
     blocks
 }
 
-/// The arm of a kind of packets, which may be the first of its kind.
+/// The arm of a kind of packets, added if it is new.
 fn arm_of(recording: &mut Recording, like: &Arm, proto: Proto, family: Family) -> usize {
     let arms = &mut recording.arms;
     let known = arms
@@ -73,8 +73,8 @@ fn arm_of(recording: &mut Recording, like: &Arm, proto: Proto, family: Family) -
     })
 }
 
-/// The kinds of packets that a window saw. Functions don't tell the version of IP: it is
-/// the one that was asked for, or that of the stages, or 4.
+/// The kinds of packets that a window saw. Functions don't have the address family: it is the
+/// requested one, or that of the stages, or IPv4.
 fn kinds(window: &Window, asked: Option<Family>) -> BTreeSet<(Proto, Family)> {
     let stages = window.stages.iter().filter(|s| s.times.count > 0);
     let mut kinds: BTreeSet<(Proto, Family)> = stages.map(|s| (s.proto, s.family)).collect();
@@ -86,7 +86,7 @@ fn kinds(window: &Window, asked: Option<Family>) -> BTreeSet<(Proto, Family)> {
             kinds.insert((proto, asked.unwrap_or(Family::V4)));
         }
     }
-    // What tells no protocols is about whatever ran.
+    // Results without protocols are about all work.
     let has_costs = |window: &Window| window.costs.as_ref().is_some_and(|c| !c.costs.is_empty());
     if kinds.is_empty() && has_costs(window) {
         kinds.insert((Proto::Command, asked.unwrap_or(Family::V4)));

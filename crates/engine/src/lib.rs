@@ -1,4 +1,4 @@
-//! Experiments carried out: from arms to guests to recordings.
+//! Runs experiments: from plans to recordings.
 
 pub mod bench;
 mod collect;

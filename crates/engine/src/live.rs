@@ -1,8 +1,8 @@
-//! Runs under an instrument that reads a clock: packets between namespaces of this
-//! machine, or whatever traffic it has.
+//! Runs on this machine with an instrument that measures time: packets between namespaces, or the
+//! machine's own traffic.
 //!
-//! A block is one window of the instrument. What it saw is in the recording, and saved,
-//! before the next one begins.
+//! A block is one window of the instrument. Its results are in the recording, and saved, before the
+//! next one begins.
 
 mod child;
 mod packets;
@@ -29,83 +29,82 @@ use crate::index::Index;
 use crate::run::{Save, note_instrument};
 use crate::site::Keeper;
 
-/// Where packets of ours run: `netns`.
+/// The lab of packets that plumb sends: `netns`.
 pub const LAB_NETNS: &str = "netns";
-/// Where the machine's own run: `host`.
+/// The lab of other traffic: `host`.
 pub const LAB_HOST: &str = "host";
 
-/// What is to be measured.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct LivePlan {
-    /// What each instrument is to do: one at least, and where it watches traffic of others, one
-    /// alone.
+    /// The settings of each instrument: at least one; for traffic of other programs exactly one.
     pub specs: Vec<TimingSpec>,
-    /// What it is to watch.
+    /// The source of packets.
     pub source: Source,
 }
 
-/// What makes the packets.
+/// Where packets come from.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// We do, between namespaces.
+    /// Plumb, between namespaces.
     Packets(PacketPlan),
-    /// Somebody else does, for us to watch in windows.
+    /// Other programs, observed in windows.
     Traffic(TrafficPlan),
 }
 
-/// Packets of ours.
+/// Packets that plumb sends.
 #[derive(Debug, Clone)]
 pub struct PacketPlan {
-    /// What is compared.
+    /// The arms.
     pub arms: Vec<Arm>,
     /// Blocks of each.
     pub blocks: u32,
-    /// How long a block goes on; if absent, it is over by packets.
+    /// Duration of a block; if absent, it ends after a number of packets.
     pub block: Option<Duration>,
-    /// Packets in a block, if it is not over by time.
+    /// Packets in a block, unless it ends after a time.
     pub packets: u32,
-    /// Packets before an arm's first block, not measured.
+    /// Warm-up packets before an arm's first block.
     pub warmup_packets: u32,
-    /// Packets a second, at most.
+    /// Maximum number of packets per second.
     pub rate_pps: Option<u32>,
     /// Whether they are sent without waiting for each other.
     pub stream: bool,
-    /// Whether every arm is to be run without the instrument as well.
+    /// Whether every arm is also run without the instrument.
     pub measure_cost: bool,
 }
 
-/// Packets of others.
+/// Traffic of other programs.
 #[derive(Debug, Clone)]
 pub struct TrafficPlan {
-    /// How long in all; without, as long as the command runs.
+    /// Total duration; without, until the command exits.
     pub duration: Option<Duration>,
-    /// How long one window is open.
+    /// Duration of a window.
     pub window: Duration,
-    /// What runs meanwhile: its words.
+    /// The command to run meanwhile: its arguments.
     pub command: Vec<String>,
-    /// Whether the command's standard output is to go to ours for errors.
+    /// Whether the command's standard output is redirected to standard error.
     pub output_to_stderr: bool,
-    /// Where it runs: between namespaces of ours as in this arm, or where we are.
+    /// Where the command runs: in namespaces as of this arm, or in the current one.
     pub within: Option<Arm>,
-    /// The device that is watched, which may go away.
+    /// The observed device, which may be removed.
     pub interface: Option<String>,
-    /// The network namespace that is watched, which may go away.
+    /// The observed network namespace, which may be removed.
     pub namespace: Option<String>,
 }
 
-/// Attaches an instrument; tells the name of which, where that was left to it.
+/// Attaches an instrument; returns its name, which it may choose.
 pub type Attach<'a> = &'a dyn Fn(&TimingSpec) -> Result<(&'static str, Box<dyn Live>), LiveError>;
 
-/// How to measure, apart from what.
+/// Options of a run.
 #[derive(Clone, Copy)]
 pub struct LiveOptions<'a> {
     /// The rules for layers.
     pub layers: &'a LayerRules,
     /// Attaches the instrument.
     pub attach: Attach<'a>,
-    /// Set to stop.
+    /// Set to stop the run.
     pub cancel: &'a Cancel,
-    /// From which the order of blocks is drawn.
+    /// Seed of the order of blocks.
     pub seed: u64,
 }
 
@@ -117,33 +116,33 @@ impl std::fmt::Debug for LiveOptions<'_> {
     }
 }
 
-/// What happens, for whoever watches.
+/// Progress of a run.
 #[derive(Debug)]
 pub enum LiveEvent<'a> {
-    /// Something that people may want to know.
+    /// A message for the user.
     Note(String),
-    /// Namespaces stand: what their names begin with.
+    /// Namespaces are set up: the prefix of their names.
     Named(&'a str),
     /// The instrument is attached.
     Attached(&'a Attached),
-    /// A block is over: the recording with it, how many are done, and how many there
-    /// are to be, if that is known.
+    /// A block is complete: the recording with it, the number of blocks done, and the total, if it
+    /// is known.
     Block(&'a Recording, u32, Option<u32>),
 }
 
-/// Takes events.
+/// Receives events.
 pub type Tell<'a> = &'a mut dyn FnMut(LiveEvent<'_>);
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LiveEnd {
-    /// How the command did, if there was one.
+    /// How the command exited, if there was one.
     pub command: Option<Exit>,
-    /// It was killed because its time was over.
+    /// Whether it was killed at the end of the duration.
     pub stopped: bool,
 }
 
-/// Measure. What was measured before an error is in the recording.
+/// Run a plan. What was measured before an error is in the recording.
 ///
 /// # Errors
 /// See [`EngineError`].
@@ -163,7 +162,7 @@ pub fn run_live(
     note_instrument(recording, first.unwrap_or_default());
     recording.environment.insert(env::LAB.into(), lab.into());
     recording.environment.extend(crate::facts::machine());
-    // Before anything is made: what is nobody's goes first.
+    // First delete what killed runs left behind.
     match names::sweep() {
         Ok(removed) if !removed.is_empty() => tell(LiveEvent::Note(format!(
             "cleaned up after a killed run: {}",
@@ -193,9 +192,9 @@ pub fn run_live(
     Ok(end)
 }
 
-/// The instruments of a run, of which one is attached at a time.
+/// The instruments of a run; one is attached at a time.
 struct Probes<'a, 't> {
-    /// What each is to do, by its number in turns.
+    /// Their settings, by their numbers in turns.
     specs: &'a [TimingSpec],
     options: &'a LiveOptions<'a>,
     tell: &'a RefCell<Tell<'t>>,
@@ -203,7 +202,7 @@ struct Probes<'a, 't> {
     attached: Option<Probe>,
 }
 
-/// An instrument, attached.
+/// An attached instrument.
 struct Probe {
     by: usize,
     name: &'static str,
@@ -212,14 +211,13 @@ struct Probe {
 }
 
 impl Probes<'_, '_> {
-    /// The instruments, by their numbers in turns. The one that is left to us has the name
-    /// that it was found to have.
+    /// The names of instruments, by their numbers in turns; the chosen one for `auto`.
     fn names(&self) -> Vec<&str> {
         let names = self.specs.iter().map(|spec| spec.instrument.as_str());
         names.collect()
     }
 
-    /// Attach the instrument of a number, if it is not, in place of another one; or none.
+    /// Attach the instrument of this number, or none, in place of the current one.
     fn attach(
         &mut self,
         by: Option<usize>,
@@ -229,13 +227,13 @@ impl Probes<'_, '_> {
         if self.attached.as_ref().map(|probe| probe.by) == by {
             return Ok(());
         }
-        // What is in the kernel goes before anything else does.
+        // Detach first.
         self.attached = None;
         let Some((by, spec)) = by.and_then(|by| Some((by, self.specs.get(by)?))) else {
             return Ok(());
         };
         let (name, live) = (self.options.attach)(&spec_of(spec))?;
-        // It takes up to seconds: nothing is begun after somebody wanted to stop.
+        // Attaching takes up to seconds: begin nothing after a cancellation.
         if self.options.cancel.load(Ordering::Relaxed) {
             return Err(VmError::Interrupted.into());
         }
@@ -254,7 +252,7 @@ impl Probes<'_, '_> {
         Ok(())
     }
 
-    /// The name of the one that is attached; empty if none is.
+    /// The name of the attached instrument; empty if there is none.
     fn name(&self) -> &'static str {
         self.attached.as_ref().map_or("", |probe| probe.name)
     }
@@ -273,7 +271,7 @@ impl Probes<'_, '_> {
         }
     }
 
-    /// From one window to the next.
+    /// Close the window and open the next one.
     fn turn(&mut self) -> Result<Option<Window>, EngineError> {
         match &mut self.attached {
             Some(probe) => Ok(Some(probe.live.turn()?)),
@@ -289,7 +287,7 @@ impl Probes<'_, '_> {
     }
 }
 
-/// A number to begin with that is another each time.
+/// A random seed.
 pub fn random_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now_ns = now.map_or(1, |d| d.as_nanos() as u64);

@@ -1,4 +1,4 @@
-//! One arm, measured in a guest of its own.
+//! Measures an arm in a guest of its own.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,24 +22,24 @@ use crate::origin::Origin;
 use crate::receive;
 use crate::run::Options;
 
-/// What came of an arm: all of its blocks, or those before an error.
+/// The results of an arm: all blocks, or those before an error.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) blocks: Vec<(Window, Ledger)>,
     /// The calling-context tree of this guest.
     pub(crate) nodes: Vec<TreeNode>,
-    /// The symbols that the tree speaks of, where the origin has none.
+    /// The symbols of the tree, if the origin has none.
     pub(crate) symbols: OnceLock<SymbolTable>,
     pub(crate) losses: Losses,
-    /// Facts of the guest, where the origin has none.
+    /// Facts of the guest, if the origin has none.
     pub(crate) facts: BTreeMap<String, String>,
-    /// What the guest has to say of the arm's knobs.
+    /// The guest's notes on the arm's knobs.
     pub(crate) notes: BTreeMap<String, String>,
     pub(crate) qemu_peak_bytes: u64,
     pub(crate) error: Option<EngineError>,
 }
 
-/// What the plugin told.
+/// The plugin's results.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) windows: Vec<Window>,
@@ -48,7 +48,7 @@ pub(crate) struct Told {
     pub(crate) error: Option<StreamError>,
 }
 
-/// Measure an arm. `done` is called for each block as it ends.
+/// Measure an arm. `done` is called after each block.
 pub(crate) fn measure(
     origin: &Origin,
     plan: &RunPlan,
@@ -78,8 +78,8 @@ fn try_measure(
     let (stream, extra) = tap()?;
     let guest = origin.start(&requests, extra, options)?;
 
-    // The guest is moved into the scope: when that is left, whatever for, it is
-    // killed, its end of the pipe is closed, and the reader ends.
+    // The guest is moved into the scope: when that is left, for whatever reason, it is killed, its
+    // end of the pipe is closed, and the reader ends.
     let mut ledgers: Vec<Ledger> = Vec::new();
     let late = &measured.symbols;
     let mut notes = BTreeMap::new();
@@ -94,7 +94,7 @@ fn try_measure(
                 Some(_) => Box::new(stream),
                 None => Box::new(spool(stream)),
             };
-            // Not ready, and never will be: the guest ended first.
+            // The guest ended before the symbols were ready.
             if symbols_ready.recv().is_err() {
                 return Told::default();
             }
@@ -116,7 +116,7 @@ fn try_measure(
             });
             let failed = match ran {
                 Ok(()) => None,
-                // The agent lives, and has told of the blocks before that.
+                // The agent is running, and has reported the blocks before that.
                 Err(error @ VmError::CommandFailed { .. }) => Some(error),
                 Err(error) => return Err(error.into()),
             };
@@ -153,7 +153,7 @@ fn try_measure(
     measured.nodes = told.nodes;
     let (got, wanted) = (told.windows.len(), ledgers.len());
     let mut ledgers = ledgers.into_iter();
-    // Windows that the agent did not live to tell of are whole all the same.
+    // Windows that the agent could not report any more are complete nevertheless.
     measured.blocks = told
         .windows
         .into_iter()
@@ -167,7 +167,7 @@ fn try_measure(
         .collect();
     let outcome = outcome.and_then(|()| receive::seen(&measured.blocks, origin.release()));
     match (outcome, told.error) {
-        // What comes after the last block is cut where QEMU was when it was killed.
+        // The stream after the last block ends where QEMU was killed.
         (Ok(()), _) if got >= wanted => Ok(()),
         (Ok(()), Some(stream)) => Err(stream.into()),
         (Ok(()), None) => Err(EngineError::WindowsMissing { got, wanted }),
@@ -175,7 +175,7 @@ fn try_measure(
     }
 }
 
-/// The ledger of a block whose guest did not live to tell it.
+/// The ledger of a block whose guest ended before reporting it.
 fn untold_ledger(packets: u32) -> Ledger {
     let packets = u64::from(packets);
     Ledger {
@@ -185,7 +185,7 @@ fn untold_ledger(packets: u32) -> Ledger {
     }
 }
 
-/// Make windows of a stream, up to its end.
+/// Read windows from a stream, up to its end.
 pub(crate) fn follow(stream: impl Read, symbols: &SymbolTable, done: &dyn Fn()) -> Told {
     let rules = PathRules::built_in();
     let mut reader = StreamReader::new(stream);
@@ -211,8 +211,7 @@ pub(crate) fn follow(stream: impl Read, symbols: &SymbolTable, done: &dyn Fn()) 
     told
 }
 
-/// What was read of a stream ahead of its reader, who can't begin yet: the guest
-/// would wait for it.
+/// A buffer for a stream whose reader is not ready yet: the guest would otherwise wait.
 pub(crate) struct Spool {
     chunks: Receiver<io::Result<Vec<u8>>>,
     chunk: Vec<u8>,
@@ -261,7 +260,7 @@ impl Read for Spool {
     }
 }
 
-/// The plugin for a guest, and where it will tell.
+/// The plugin for a guest, and the reading end of its pipe.
 pub(crate) fn tap() -> Result<(File, Extra), EngineError> {
     let plugin = process::memfd("netplumb-plugin", exact::PLUGIN)
         .map_err(EngineError::host("hold the plugin"))?;
@@ -281,8 +280,8 @@ fn pipe() -> io::Result<(File, OwnedFd)> {
     }
     // SAFETY: both are new and nobody else's.
     let (read, write) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
-    // As large as an ordinary user may have it; a smaller one only waits more.
-    // SAFETY: a descriptor of ours and a number.
+    // The maximum size for an ordinary user; with a smaller one the guest waits more often. SAFETY:
+    // a descriptor of ours and a number.
     unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, 1 << 20) };
     Ok((File::from(read), write))
 }

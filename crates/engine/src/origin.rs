@@ -1,5 +1,5 @@
-//! Where runs start: a guest that has booted and rests, saved once for each kernel,
-//! command line and set of devices.
+//! The origin of runs: a guest that has booted and paused, saved once for each kernel, command line
+//! and set of devices.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,7 +28,7 @@ use crate::plan::GuestPlan;
 use crate::run::{Options, Progress};
 use crate::symbols::Symbols;
 
-/// One kernel on one machine.
+/// A kernel on a machine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Boot<'a> {
     pub(crate) guest: &'a GuestPlan,
@@ -37,31 +37,31 @@ pub(crate) struct Boot<'a> {
     pub(crate) qemu: &'a Path,
 }
 
-/// What runs start from: the guest before its first rest, after which it prepares
-/// for a plan, or after that, before its second.
+/// What runs start from: a saved guest at its first pause, after which it prepares for a plan, or
+/// at its second, after that.
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(crate) machine: Machine,
-    /// The symbols, where they are known before the guest runs.
+    /// The symbols, if they are known before the guest runs.
     pub(crate) symbols: Option<Symbols>,
     pub(crate) facts: BTreeMap<String, String>,
     from: From,
-    /// What the guest is to prepare for.
+    /// The plan to prepare for.
     plan: RunPlan,
 }
 
 #[derive(Debug)]
 enum From {
-    /// At the second rest: all is prepared.
+    /// At the second pause: prepared.
     Prepared(Saved),
-    /// At the first.
+    /// At the first pause.
     Booted(Saved),
-    /// Before both: every run boots.
+    /// Before both pauses: every run boots.
     Root(Vec<u8>),
 }
 
 impl Origin {
-    /// Whether it is what a plan starts from.
+    /// Whether it is the origin of a plan.
     pub(crate) fn is_for(&self, plan: &RunPlan) -> bool {
         self.plan == preparation(plan)
     }
@@ -72,13 +72,12 @@ impl Origin {
         known.map_or("of the guest", String::as_str)
     }
 
-    /// The symbols, of a guest that was started from a saved state.
+    /// The symbols, for a guest that was started from a saved state.
     pub(crate) fn table(&self) -> Option<&SymbolTable> {
         self.symbols.as_ref()?.table()
     }
 
-    /// Start a guest of it that will carry out `requests`, and bring it to its
-    /// second rest.
+    /// Start a guest that will carry out `requests`, and run it to its second pause.
     pub(crate) fn start(
         &self,
         requests: &[Request],
@@ -113,7 +112,7 @@ impl Origin {
     }
 }
 
-/// From the first rest to the second.
+/// Run a guest from the first pause to the second.
 fn prepare(guest: &mut Guest, options: &Options) -> Result<(), EngineError> {
     guest.go_on()?;
     guest.answers(options.timeout, |_| Ok(()))?;
@@ -121,7 +120,7 @@ fn prepare(guest: &mut Guest, options: &Options) -> Result<(), EngineError> {
     Ok(guest.wait_again(options.timeout)?)
 }
 
-/// Requests as the guest finds them when it goes on.
+/// Requests, framed for the guest to read when it resumes.
 pub(crate) fn frames(requests: &[Request]) -> Result<Vec<u8>, EngineError> {
     let mut frames = Vec::new();
     for request in requests {
@@ -151,7 +150,7 @@ impl Boot<'_> {
         let tree = extras::module_tree(self.kernel, self.guest)?;
         let more = extras::modules(self.guest, self.kernel, &tree)?;
         let needed = tree.resolve(&[machine.link_modules(), more.clone()].concat())?;
-        // A kernel without a driver for the agent's port has its serial one.
+        // Without a driver for the agent's port, the guest uses the serial port.
         let modules = tree
             .resolve(&[machine.modules(), more].concat())
             .unwrap_or_else(|_| needed.clone())
@@ -172,11 +171,11 @@ impl Boot<'_> {
         Ok(archive)
     }
 
-    /// The hash of all that a state of this machine comes from.
+    /// The hash of everything that a saved state of this machine depends on.
     fn key(&self, machine: &Machine) -> Result<String, EngineError> {
         let mut key = Key::default();
         let content = |path: &Path, what| Content::of(path).map_err(EngineError::host(what));
-        // Tens of megabytes each, while nothing else is to be done yet.
+        // These are tens of megabytes each, and nothing else can be done yet.
         let (init, qemu) = std::thread::scope(|scope| {
             let init = scope.spawn(|| content(&self.options.init, "read our own binary"));
             let qemu = content(self.qemu, "read QEMU");
@@ -216,7 +215,7 @@ impl Boot<'_> {
         Ok(key.finish())
     }
 
-    /// What the runs of a plan start from: the state that was saved, or one made now.
+    /// The origin of a plan's runs: an existing saved state, or a new one.
     pub(crate) fn origin(
         &self,
         plan: &RunPlan,
@@ -288,8 +287,8 @@ impl Boot<'_> {
         Ok(origin)
     }
 
-    /// Keep a state; gives the one to go on with. If somebody else made one meanwhile
-    /// that is theirs, as it is for whoever comes later: two boots are not quite alike.
+    /// Save a state; returns the one to use. If another run has saved one meanwhile, that is used,
+    /// as by later runs: two boots are not quite the same.
     fn keep(
         &self,
         states: &SavedStates,
@@ -314,8 +313,8 @@ impl Boot<'_> {
         }
     }
 
-    /// Boot, save where the guest rests, and ask it what does not change from then
-    /// on. None if it can't rest.
+    /// Boot, save the guest at its first pause, and request the facts that don't change from then
+    /// on. None if it can't pause.
     fn boot(
         &self,
         machine: &Machine,
@@ -368,7 +367,7 @@ impl Boot<'_> {
         }))
     }
 
-    /// From the state at the first rest to the one at the second.
+    /// Advance the state from the first pause to the second.
     fn advance(&self, origin: &Origin) -> Result<Saved, EngineError> {
         let From::Booted(state) = &origin.from else {
             return Err(EngineError::Save("no saved state".into()));
@@ -402,7 +401,7 @@ impl Boot<'_> {
         })
     }
 
-    /// What the host knows of the guest.
+    /// Facts about the guest that the host knows.
     fn host_facts(&self) -> Result<BTreeMap<String, String>, EngineError> {
         let mut facts = BTreeMap::new();
         for (key, archive) in extras::archives(self.guest)? {
@@ -427,8 +426,8 @@ impl Boot<'_> {
     }
 }
 
-/// What of a plan a guest prepares for: what arms of a sweep mostly share. Settings
-/// are made when the links stand.
+/// The part of a plan that a guest prepares for: what arms of a sweep usually share. Settings are
+/// made after the links are set up.
 fn preparation(plan: &RunPlan) -> RunPlan {
     RunPlan {
         proto: Proto::Udp,
@@ -444,7 +443,7 @@ fn preparation(plan: &RunPlan) -> RunPlan {
     }
 }
 
-/// What the plugin and its like are not told: facts, asked for first.
+/// Request facts, before the plugin counts.
 fn told_facts(guest: &mut Guest, limit: Duration) -> Result<BTreeMap<String, String>, EngineError> {
     let mut facts = BTreeMap::new();
     guest.answers(limit, |reply| {
@@ -463,8 +462,7 @@ fn new_memory() -> Result<File, EngineError> {
         .map_err(EngineError::host("hold the guest's memory"))
 }
 
-/// The devices of a guest that rests, and a copy of its memory: it will go on in
-/// that.
+/// Save the devices of a paused guest, and a copy of its memory, in which it will resume.
 fn save(guest: &mut Guest, memory: &File) -> Result<(Vec<u8>, File), EngineError> {
     let devices = guest.save_devices()?;
     let kept = new_memory()?;

@@ -1,4 +1,4 @@
-//! What is measured of a block from outside of the instrument, with and without it.
+//! Figures of a block that are measured independently of the instrument, with and without it.
 
 use netplumb_instruments::rates::cpu::Stat;
 use netplumb_model::experiment::Load;
@@ -7,10 +7,10 @@ use netplumb_model::recording::Arm;
 use netplumb_model::timing::{BUSY, DELIVERED, LATENCY_P50, LATENCY_P99};
 use netplumb_workload::timed::TimedBlock;
 
-/// The knob of an arm that is run without the instrument, and its value.
+/// The knob of an arm without the instrument, and its level.
 pub const PROBES_OFF: (&str, &str) = ("probes", "off");
 
-/// How packets come.
+/// How packets are sent.
 pub(crate) fn load(stream: bool) -> Load {
     match stream {
         true => Load::Stream,
@@ -18,7 +18,7 @@ pub(crate) fn load(stream: bool) -> Load {
     }
 }
 
-/// What is measured of a block beside what the instrument saw, with and without it.
+/// Figures of a block that are measured with and without the instrument.
 pub(crate) fn figures(sent: &TimedBlock, busy: Option<f64>) -> Vec<Figure> {
     let rate = sent.ledger.delivered as f64 * 1e9 / sent.duration_ns as f64;
     let latency = |share| sent.latency_ns(share).map(f64::from);
@@ -33,8 +33,8 @@ pub(crate) fn figures(sent: &TimedBlock, busy: Option<f64>) -> Vec<Figure> {
         .collect()
 }
 
-/// The same arms without the instrument. They come after the others: they have no figures
-/// but what the workload saw.
+/// The same arms without the instrument. They come after the others, since they only have figures
+/// of the workload.
 pub(crate) fn without_probes(arms: &[Arm]) -> Vec<Arm> {
     let bare = |arm: &Arm| {
         let mut bare = arm.clone();
@@ -45,18 +45,18 @@ pub(crate) fn without_probes(arms: &[Arm]) -> Vec<Arm> {
     arms.iter().map(bare).collect()
 }
 
-/// A reading of how busy they have been.
+/// A reading of CPU use.
 #[derive(Debug, Clone)]
 pub(crate) struct Cpus(Stat);
 
 impl Cpus {
-    /// Read it; none where there is no /proc/stat.
+    /// Read it; none without /proc/stat.
     pub(crate) fn read() -> Option<Cpus> {
         Stat::read().ok().map(Cpus)
     }
 
-    /// How many CPUs were busy since, on the average; none if CPUs came or went, or the
-    /// time was too short for idleness to be told in ticks.
+    /// Average number of busy CPUs since; none if CPUs came or went, or if the time was too short
+    /// to measure idle time in ticks.
     pub(crate) fn busy_since(&self) -> Option<f64> {
         const LEAST_S: f64 = 0.1;
         let now = Stat::read().ok()?;

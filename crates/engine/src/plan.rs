@@ -1,5 +1,5 @@
-//! Which arm runs in which guest. A guest boots once for all arms that agree in
-//! what only a boot can change: the kernel, its command line, the devices.
+//! Assigns arms to guests. A guest boots once for all arms with the same kernel, command line and
+//! devices, which only a boot can change.
 
 use std::collections::BTreeSet;
 
@@ -8,51 +8,51 @@ use netplumb_model::experiment::{Experiment, Qdisc, Ruleset, Scan};
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Arm, Made, MadeBy};
 
-/// More would not end within a day.
+/// More would take longer than a day.
 const MAX_ARMS: usize = 1000;
 
-/// What is to be run.
+/// The plan of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The arms, in the order of the recording.
     pub arms: Vec<Arm>,
     /// Packets in a block.
     pub packets: u32,
-    /// Packets before the first block.
+    /// Warm-up packets.
     pub warmup_packets: u32,
     /// Blocks of each arm.
     pub blocks: u32,
-    /// Settings to be changed one at a time, beside these arms.
+    /// Settings to change one at a time, in additional arms.
     pub scan: Option<Scan>,
 }
 
-/// One boot.
+/// A boot of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestPlan {
-    /// A name that the catalogue of kernels knows.
+    /// The kernel, by name.
     pub kernel: String,
     /// CPU vulnerability mitigations.
     pub mitigations: bool,
-    /// More words for the kernel.
+    /// Additional kernel parameters.
     pub cmdline: String,
     /// Modules for nftables; none without rules.
     pub nft_modules: Vec<&'static str>,
-    /// Other modules, where the kernel has them as such.
+    /// Other modules, if the kernel has them as modules.
     pub more_modules: Vec<&'static str>,
-    /// Whether an arm has a queueing discipline of its own, and modules of these: for all
-    /// arms, so that they share a boot and differ in nothing else.
+    /// Whether an arm sets a qdisc, and the modules of all qdiscs: the same for all arms, so that
+    /// they share a boot and have no other difference.
     pub qdisc: bool,
     /// See [`GuestPlan::qdisc`].
     pub qdisc_modules: BTreeSet<String>,
-    /// A module's file in place of the kernel's own; empty for that one.
+    /// File of a module to load instead of the kernel's; empty for the kernel's.
     pub module: String,
-    /// Where random numbers begin.
+    /// The seed of random numbers.
     pub seed: u32,
-    /// What joins the ends.
+    /// The type of link.
     pub link: Link,
-    /// Whether a router stands between.
+    /// Whether there is a router in between.
     pub forward: bool,
-    /// Whether a bridge does.
+    /// Whether there is a bridge in between.
     pub bridge: bool,
     /// The arms, by index.
     pub arms: Vec<usize>,
@@ -70,7 +70,7 @@ impl Plan {
         }
     }
 
-    /// Every arm under so many random seeds: its own, and repeats of it.
+    /// The plan with every arm repeated for a number of random seeds.
     ///
     /// # Errors
     /// The arms have seeds of their own, or would be too many.
@@ -131,7 +131,7 @@ impl Plan {
                 bridge: arm.is_on("bridge"),
                 arms: vec![index],
             };
-            // What a running guest can be given.
+            // What can be changed in a running guest.
             let but_for = |g: &GuestPlan| GuestPlan {
                 qdisc: false,
                 qdisc_modules: BTreeSet::new(),
@@ -150,7 +150,7 @@ impl Plan {
         guests
     }
 
-    /// What the guest is told of one arm.
+    /// The guest's plan for an arm.
     pub fn run_plan(&self, arm: &Arm) -> RunPlan {
         RunPlan {
             proto: arm.proto,
@@ -190,7 +190,7 @@ mod tests {
         Plan::of(&Experiment::parse(text).unwrap())
     }
 
-    /// Check that arms share a boot unless what differs needs another.
+    /// Check that arms share a boot unless they differ in something that needs another.
     #[test]
     fn boots_are_shared() {
         let plan = plan(
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(guests.iter().filter(|g| g.mitigations).count(), 1);
     }
 
-    /// Check that settings reach the guest by their own names.
+    /// Check that settings are passed to the guest by name.
     #[test]
     fn settings_are_passed_on() {
         let plan = plan("name = \"x\"\n[knobs]\nmtu_bytes = 9000\nsysctl.\"net.core.x\" = \"1\"\n");
@@ -211,8 +211,8 @@ mod tests {
         assert_eq!(run.sysctl.get("net.core.x").map(String::as_str), Some("1"));
     }
 
-    /// Check that there is an arm for every combination, named after
-    /// what varies, and that a boot is shared by those that can.
+    /// Check that there is an arm for every combination, named after what varies, and that arms
+    /// share boots where possible.
     #[test]
     fn every_combination_is_an_arm() {
         let plan = plan(
@@ -232,8 +232,8 @@ mod tests {
         assert_eq!((run.proto, run.mtu_bytes), (Proto::Raw, None));
     }
 
-    /// Check that nothing varying is one arm, and that every knob that only a boot
-    /// can change makes another guest.
+    /// Check that there is one arm if nothing varies, and that every knob that only a boot can
+    /// change needs another guest.
     #[test]
     fn boots_are_told_apart() {
         let plan = plan("name = \"x\"\n");
@@ -266,7 +266,7 @@ mod tests {
         );
     }
 
-    /// Check that rules and offloads reach the guest as they were written.
+    /// Check that rules and offloads are passed to the guest unchanged.
     #[test]
     fn rules_and_offloads_are_passed_on() {
         let plan = plan(
@@ -285,8 +285,8 @@ mod tests {
         assert_eq!(plan.guests()[0].nft_modules, ["nf_tables"]);
     }
 
-    /// Check that queueing disciplines reach the guest, and that arms that differ in them
-    /// share a boot that has what they all need.
+    /// Check that qdiscs are passed to the guest, and that arms with different qdiscs share a boot
+    /// that has all their modules.
     #[test]
     fn queueing_disciplines_are_passed_on() {
         let plan = plan(
@@ -308,8 +308,8 @@ mod tests {
         assert_eq!(words(2).as_deref(), Some("netem delay 25us"));
     }
 
-    /// Check that seeds repeat every arm, that the first is today's machine, and that
-    /// arms with seeds of their own are left alone.
+    /// Check that seeds repeat every arm, that the first seed is the default, and that arms with
+    /// seeds of their own are an error.
     #[test]
     fn seeds_repeat_arms() {
         let two = "name = \"x\"\n[vary]\nproto = [\"udp\", \"tcp\"]\n";

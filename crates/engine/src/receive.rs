@@ -1,6 +1,5 @@
-//! Whether a kernel's receive path can be told from the rest, by the names of its
-//! functions: where it can't, receive work would be counted as the sender's, and that is
-//! an error, not a smaller number.
+//! Checks that a kernel's receive path is found by function names: otherwise receive work would be
+//! counted as the sender's, and that is an error, not a smaller number.
 
 use netplumb_instruments::exact::Window;
 use netplumb_kernel::kallsyms::SymbolTable;
@@ -10,7 +9,7 @@ use netplumb_model::recording::Ledger;
 
 use crate::error::EngineError;
 
-/// Parse a guest's symbols, which have to have what paths are told by.
+/// Parse a guest's symbols, which must include the functions that identify paths.
 pub(crate) fn symbols(text: &[u8], kernel: &str) -> Result<SymbolTable, EngineError> {
     let table = SymbolTable::parse(text)?;
     let names = table.symbols().iter().map(|symbol| symbol.name.as_str());
@@ -26,7 +25,7 @@ pub(crate) fn symbols(text: &[u8], kernel: &str) -> Result<SymbolTable, EngineEr
 
 /// Check that packets that were delivered were received in a softirq.
 pub(crate) fn seen(blocks: &[(Window, Ledger)], kernel: &str) -> Result<(), EngineError> {
-    // A transmission's completion is in that softirq, too.
+    // That softirq also runs transmit completions.
     let receives = |window: &Window| {
         let mut costs = window.costs.iter();
         costs.any(|cost| {
@@ -48,7 +47,7 @@ pub(crate) fn seen(blocks: &[(Window, Ledger)], kernel: &str) -> Result<(), Engi
 mod tests {
     use super::*;
 
-    /// The functions that paths are told by, as a PREEMPT_RT kernel has them, but one.
+    /// The functions that identify paths, as of a PREEMPT_RT kernel, without one of them.
     fn kernel(without: &str) -> String {
         [
             "entry_SYSCALL_64",
@@ -65,8 +64,8 @@ mod tests {
         .collect()
     }
 
-    /// Check that a kernel in which the receive path can't be found is refused, with what was
-    /// looked for and in which kernel; and that a clone is its function.
+    /// Check that a kernel whose receive path can't be found is an error, with the names that were
+    /// looked for and the kernel; and that clones count as their function.
     #[test]
     fn kernels_without_a_receive_path() {
         assert!(symbols(kernel("").as_bytes(), "6.12-rt").is_ok());

@@ -1,4 +1,4 @@
-//! How runs go: their options, and the progress that they report.
+//! Options of runs, and their progress.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,54 +15,54 @@ use netplumb_model::timing::INSTRUCTIONS;
 /// This program, which is its guests' init as well.
 pub const OWN_BINARY: &str = "/proc/self/exe";
 
-/// How to run, apart from what.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Where kernels and saved states are kept.
     pub cache: PathBuf,
-    /// The program that is init in a guest: [`OWN_BINARY`], but for tests.
+    /// The program that is init in a guest: [`OWN_BINARY`], except in tests.
     pub init: PathBuf,
     /// Without an instruction clock.
     pub quick: bool,
     /// Without saved states: every arm boots.
     pub cold: bool,
-    /// Guests at once.
+    /// Guests to run in parallel.
     pub jobs: usize,
-    /// How long a boot or an arm may take.
+    /// Timeout of a boot or an arm.
     pub timeout: Duration,
     /// The rules for layers.
     pub layers: LayerRules,
-    /// Set to stop.
+    /// Set to stop the run.
     pub cancel: Cancel,
 }
 
-/// What happens, for whoever watches.
+/// Progress of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// A guest boots, to be saved: its kernel's release, and what joins its ends.
+    /// A guest boots, to be saved.
     Booting {
         /// Release of its kernel.
         kernel: String,
-        /// What joins its ends.
+        /// Its type of link.
         link: Link,
     },
-    /// It has, and rests.
+    /// It has booted and paused.
     Ready {
         /// Since QEMU was started.
         after: Duration,
     },
-    /// Something that people may want to know.
+    /// A message for the user.
     Note(String),
-    /// An arm begins: its name.
+    /// An arm begins, by name.
     Arm(String),
-    /// Blocks that are done, over all arms, and how many there are to be.
+    /// Number of blocks done, over all arms, and the total.
     Blocks(u32, u32),
 }
 
-/// Takes the recording as it grows, to keep what is there already.
+/// Saves the recording as it grows.
 pub type Save<'a> = &'a mut dyn FnMut(&Recording) -> Result<(), String>;
 
-/// The facts of the clock and the machine that hold for every run.
+/// Add facts of the clock and the machine that are the same for every run.
 pub(crate) fn note_machine(recording: &mut Recording, options: &Options) {
     let mut fact = |key: &str, value: String| recording.environment.insert(key.into(), value);
     fact(env::QUICK, if options.quick { "yes" } else { "no" }.into());
@@ -71,7 +71,7 @@ pub(crate) fn note_machine(recording: &mut Recording, options: &Options) {
     fact("vm.memory_mib", machine::MEMORY_MIB.to_string());
 }
 
-/// Which instrument it was, the first of several.
+/// Add the instrument, or the first of several.
 pub(crate) fn note_instrument(recording: &mut Recording, name: &str) {
     let unit = match name == INSTRUCTIONS.instrument {
         true => INSTRUCTIONS.unit,
@@ -82,7 +82,7 @@ pub(crate) fn note_instrument(recording: &mut Recording, name: &str) {
     facts.insert(env::UNIT.into(), unit.into());
 }
 
-/// How a guest's clock goes on.
+/// Add the rate of a guest's clock.
 pub(crate) fn note_clock(recording: &mut Recording, link: Link, options: &Options) {
     if !options.quick {
         let shift = machine::icount_shift(link).to_string();

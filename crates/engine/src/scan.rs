@@ -1,5 +1,5 @@
-//! A scan's arms: found by asking a guest which settings it has and which other values
-//! it takes, before anything is measured.
+//! The arms of a scan: a guest first lists the settings that it has and other values that it
+//! accepts.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -15,12 +15,12 @@ use crate::origin::Boot;
 use crate::plan::Plan;
 use crate::run::{Options, Progress};
 
-/// Settings that are written with the value that they have, to see what writing alone
-/// does to the counts.
+/// Number of settings that are written with their current value, to measure the effect of writing
+/// alone.
 const CONTROLS: usize = 3;
 
-/// The plan with the arms of its scan, if it has one. What is not tried is noted in
-/// the recording.
+/// The plan with the arms of its scan, if it has one. Settings that are not tried are noted in the
+/// recording.
 pub(crate) fn planned<'p>(
     plan: &'p Plan,
     store: &KernelStore,
@@ -39,7 +39,7 @@ pub(crate) fn planned<'p>(
     Ok(Cow::Owned(plan))
 }
 
-/// Ask a guest like that of the first arm.
+/// List the settings in a guest like that of the first arm.
 fn settings(
     plan: &Plan,
     scan: &Scan,
@@ -79,7 +79,7 @@ fn settings(
     Ok(settings)
 }
 
-/// The settings that are tried, each with the value that it gets.
+/// The settings to try, each with its new value.
 fn tried<'s>(
     scan: &Scan,
     settings: &'s [Sysctl],
@@ -90,7 +90,7 @@ fn tried<'s>(
         .take(scan.limit.unwrap_or(usize::MAX))
 }
 
-/// Those that are not, and why.
+/// Settings that are not tried, with the reason.
 fn skipped(scan: &Scan, settings: &[Sysctl]) -> Vec<(String, String)> {
     let limit = scan.limit.unwrap_or(usize::MAX);
     let mut untried = settings.iter().filter(|s| s.other.is_ok()).skip(limit);
@@ -105,7 +105,7 @@ fn skipped(scan: &Scan, settings: &[Sysctl]) -> Vec<(String, String)> {
     skipped
 }
 
-/// The arms of the experiment, controls, and each of the arms with each setting.
+/// The arms of the experiment, controls, and every arm with every setting.
 fn arms(base: &[Arm], scan: &Scan, settings: &[Sysctl]) -> Vec<Arm> {
     let mut arms = base.to_vec();
     let changed = |arm: &Arm, setting: &Sysctl, value: &str, control: bool| {
@@ -128,7 +128,7 @@ fn arms(base: &[Arm], scan: &Scan, settings: &[Sysctl]) -> Vec<Arm> {
         new
     };
     for arm in base {
-        // A knob of the experiment is not to be undone.
+        // Don't override knobs of the experiment.
         let free = |setting: &Sysctl| !arm.knobs.contains_key(&format!("sysctl.{}", setting.key));
         let controls = tried(scan, settings)
             .filter(|(s, _)| free(s))
@@ -153,8 +153,8 @@ mod tests {
         }
     }
 
-    /// Check that every setting that takes another value makes an arm beside each of
-    /// the experiment's, with its controls, and that the rest is told with its reason.
+    /// Check that every setting that accepts another value makes an arm beside each of the
+    /// experiment's, with controls, and that the others are listed with the reason.
     #[test]
     fn arms_of_a_scan() {
         let text = "name = \"x\"\n[vary]\nproto = [\"udp\", \"tcp\"]\n[scan]\nsysctl = [\"net.\"]\n\
@@ -192,7 +192,7 @@ mod tests {
         );
     }
 
-    /// Check that a setting that the experiment holds is not undone.
+    /// Check that settings of the experiment are not overridden.
     #[test]
     fn held_settings_stay() {
         let text = "name = \"x\"\n[knobs]\nsysctl.\"net.a\" = \"1\"\n[scan]\nsysctl = [\"net.\"]\n";

@@ -1,22 +1,22 @@
-//! In which order blocks run. Where they run one by one, every arm has its turn under every
-//! instrument before any has another, each time in another order, so that what drifts bears
-//! on all alike.
+//! The order of blocks. Where blocks run one at a time, they run in rounds: every arm has a turn
+//! with every instrument before any has another, in a new order each round, so that drift affects
+//! all alike.
 
 use std::ops::Range;
 
-/// Blocks of an arm that run on end.
+/// Consecutive blocks of an arm.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Turn {
     /// The arm.
     pub(crate) arm: usize,
-    /// Under which of the run's instruments, by its number.
+    /// The number of the instrument in the run.
     pub(crate) by: usize,
-    /// Which of its blocks.
+    /// The indices of its blocks.
     pub(crate) blocks: Range<u32>,
 }
 
-/// `blocks` of each of `arms` under each of `instruments`, a block at a time. The same seed
-/// gives the same order.
+/// `blocks` of each arm with each instrument, one block at a time. The same seed gives the same
+/// order.
 pub(crate) fn interleaved(arms: usize, instruments: usize, blocks: u32, seed: u64) -> Vec<Turn> {
     let mut random = seed | 1;
     let mut all = Vec::new();
@@ -34,7 +34,7 @@ pub(crate) fn interleaved(arms: usize, instruments: usize, blocks: u32, seed: u6
     all
 }
 
-/// All blocks of an arm on end, arm by arm: where none bears on another.
+/// All blocks of an arm consecutively, arm by arm: where arms don't affect each other.
 pub(crate) fn whole(arms: usize, instruments: usize, blocks: Range<u32>) -> Vec<Turn> {
     let of = |arm: usize| {
         let blocks = blocks.clone();
@@ -53,8 +53,8 @@ mod tests {
 
     use super::*;
 
-    /// Check that every block has its turn once, that no arm is ahead of another by more
-    /// than one block, that orders differ, and that a seed gives its order again.
+    /// Check that every block has one turn, that no arm is ahead of another by more than one block,
+    /// that rounds differ in order, and that a seed reproduces the order.
     #[test]
     fn turns_are_interleaved_and_shuffled() {
         let all = interleaved(4, 2, 50, 5);
@@ -83,7 +83,7 @@ mod tests {
         assert!((60..140).contains(&first), "{first}");
     }
 
-    /// Check that arms that don't bear on each other run one after the other.
+    /// Check that arms which don't affect each other run one after the other.
     #[test]
     fn arms_on_end() {
         let all = whole(2, 2, 0..5);

@@ -1,9 +1,9 @@
-//! The costs of functions, asked of another witness than the `exact` instrument.
+//! The costs of functions by another method than the `exact` instrument.
 //!
-//! In a guest whose clock counts instructions, the nanoseconds from a function's
-//! entry to its exit are its inclusive instructions, and the probe's own. fentry
-//! and fexit know nothing of translation blocks, symbols and shadow stacks: where
-//! both agree, both are right. See the test crates/cli/tests/second_opinion.rs.
+//! In a guest whose clock counts instructions, the nanoseconds from a function's entry to its exit
+//! are its inclusive instructions, plus those of the probe. fentry and fexit don't depend on
+//! translation blocks, symbols or shadow stacks: where both methods agree, both are right. See the
+//! test crates/cli/tests/second_opinion.rs.
 
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_lab::vm::process::{Extra, VmError};
@@ -16,39 +16,39 @@ use crate::origin::Boot;
 use crate::plan::Plan;
 use crate::run::Options;
 
-/// Key of [`Reply::Facts`]: instructions that passed on the clock below.
+/// Key of [`Reply::Facts`]: elapsed instructions.
 pub(crate) const CLOCK_INSNS: &str = "clock.insns";
-/// Key of [`Reply::Facts`]: nanoseconds of the kernel's monotonic clock.
+/// Key of [`Reply::Facts`]: elapsed nanoseconds of the kernel's monotonic clock.
 pub(crate) const CLOCK_NS: &str = "clock.ns";
 const CLOCK_SOURCE: &str = "guest.clocksource";
 
-/// What fentry and fexit say.
+/// Results by fentry and fexit.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SecondOpinion {
-    /// The functions, in the order asked for.
+    /// The functions, in the requested order.
     pub functions: Vec<TimedFunction>,
-    /// Instructions that passed while the functions were timed.
+    /// Instructions executed while the functions were timed.
     pub insns: u64,
-    /// Nanoseconds that passed meanwhile on the clock that timed them. The kernel
-    /// measures the rate of its clock at boot, and is a little wrong.
+    /// Nanoseconds elapsed meanwhile on the clock that timed them. The kernel measures the rate of
+    /// its clock at boot, with a small error.
     pub clock_ns: u64,
-    /// That clock: "tsc" or "tsc-early", or it does not count instructions.
+    /// That clock: "tsc" or "tsc-early"; others don't count instructions.
     pub clock_source: String,
-    /// What the `functions` instrument says of itself, where it timed them together.
+    /// Facts of the `functions` instrument, if it timed them together.
     pub attached: Attached,
-    /// What it saw in each block; without functions, how long each block took.
+    /// Its window for each block; without functions, only the duration.
     pub windows: Vec<Window>,
 }
 
 impl SecondOpinion {
-    /// What a nanosecond is worth, close to 1.
+    /// Instructions per nanosecond, close to 1.
     pub fn insns_per_ns(&self) -> f64 {
         self.insns as f64 / self.clock_ns as f64
     }
 }
 
-/// Time functions, one at a time, under the traffic of the plan's first arm: its
-/// blocks are run once for each function.
+/// Time functions, one at a time, with the traffic of the plan's first arm: its blocks are run once
+/// for each function.
 ///
 /// # Errors
 /// The guest could not be run. A function that could not be timed says so in its
@@ -58,13 +58,13 @@ pub fn time_functions(
     options: &Options,
     functions: &[&str],
 ) -> Result<SecondOpinion, EngineError> {
-    // One request for each, so that each has its time.
+    // One request for each, so that each has its own timeout.
     let each = functions.iter().map(|f| (vec![f.to_string()], None));
     ask(plan, options, each.collect())
 }
 
-/// Time functions all at once by the `functions` instrument, under the same traffic.
-/// With none, the blocks are run without a probe.
+/// Time functions all at once by the `functions` instrument, with the same traffic. Without
+/// functions, the blocks are run without probes.
 ///
 /// # Errors
 /// The guest could not be run, or nothing could be timed in it.
@@ -77,7 +77,7 @@ pub fn time_together(
     ask(plan, options, vec![(Vec::new(), spec)])
 }
 
-/// The same, by a spec of one's own.
+/// The same, with given settings.
 ///
 /// # Errors
 /// The guest could not be run, or nothing could be timed in it.
@@ -89,7 +89,7 @@ pub fn time_by(
     ask(plan, options, vec![(Vec::new(), Some(spec))])
 }
 
-/// What the instrument is to do to time these functions.
+/// The settings of the instrument to time these functions.
 pub fn spec_of(functions: &[&str]) -> TimingSpec {
     TimingSpec {
         instrument: "functions".into(),
@@ -159,7 +159,7 @@ fn ask(
             Ok(())
         })?;
     }
-    // The agent has nothing to add: there is no need to wait for it to go.
+    // There is no need to wait for the agent to exit.
     let _ = guest.tell(&Request::PowerOff);
     Ok(opinion)
 }

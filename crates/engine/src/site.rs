@@ -1,8 +1,8 @@
-//! Where blocks run, and the one loop that runs them.
+//! Sites, where blocks run, and the loop that runs blocks.
 //!
-//! A site has what an arm needs made ready, runs turns and adds what came of them to the
-//! recording. The loop knows nothing of guests, namespaces or packets: it gives out turns,
-//! keeps what is there after each, and stops where it has to.
+//! A site prepares arms, runs turns and adds the results to the recording. The loop knows nothing
+//! of guests, namespaces or packets: it schedules turns, saves the recording after each, and stops
+//! when necessary.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -16,18 +16,18 @@ use crate::error::EngineError;
 use crate::run::Save;
 use crate::schedule::Turn;
 
-/// Where the blocks of arms are measured.
+/// A place where the blocks of arms are measured.
 pub(crate) trait Site {
-    /// So many turns may be under way.
+    /// Maximum number of turns in parallel.
     fn at_once(&self) -> usize {
         1
     }
 
-    /// Begin a turn.
+    /// Start a turn.
     fn begin(&mut self, turn: Turn);
 
-    /// Wait until one of those that were begun has ended, and add what came of it to the
-    /// recording: all of it, or what there was before an error.
+    /// Wait until one of the started turns has ended, and add its results to the recording: all of
+    /// them, or those before an error.
     fn end(&mut self, keeper: &mut Keeper<'_>) -> (Turn, Result<Ended, EngineError>);
 }
 
@@ -36,14 +36,14 @@ pub(crate) trait Site {
 pub(crate) enum Ended {
     /// Its blocks are in the recording.
     Measured,
-    /// So are they, and there is no more to be measured.
+    /// Its blocks are in the recording, and it was the last turn.
     Last,
-    /// The arm can't be measured here by that instrument: why, and what to do about it. Its
-    /// other turns under it are left out.
+    /// The arm can't be measured here by that instrument: the reason and a remedy. Its other turns
+    /// with it are skipped.
     CannotHere(String),
 }
 
-/// The recording as it grows.
+/// Saves the recording as it grows.
 pub(crate) struct Keeper<'a> {
     pub(crate) recording: &'a mut Recording,
     save: Save<'a>,
@@ -59,17 +59,17 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// Keep what there is.
+    /// Save the recording.
     pub(crate) fn keep(&mut self) -> Result<(), EngineError> {
         (self.save)(self.recording).map_err(EngineError::Save)
     }
 
-    /// Whether somebody wants to stop.
+    /// Whether the run was cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancel.load(Ordering::Relaxed)
     }
 
-    /// An error if somebody wants to stop.
+    /// An error if the run was cancelled.
     pub(crate) fn go_on(&self) -> Result<(), EngineError> {
         match self.is_cancelled() {
             true => Err(VmError::Interrupted.into()),
@@ -79,11 +79,11 @@ impl<'a> Keeper<'a> {
 }
 
 /// Run turns at a site. `names` are the run's instruments, by their numbers in turns; `done`
-/// is told how many blocks are over after each turn, those among them that were left out.
-/// What was measured before an error is in the recording, and kept.
+/// receives the number of blocks that are over after each turn, including skipped ones. What was
+/// measured before an error is in the recording, and saved.
 ///
 /// # Errors
-/// The first one of the site, of keeping, or that somebody wanted to stop.
+/// The first error of the site, of saving, or a cancellation.
 pub(crate) fn run(
     site: &mut dyn Site,
     turns: impl IntoIterator<Item = Turn>,
@@ -134,7 +134,7 @@ pub(crate) fn run(
             Err(error) => Err(error),
         };
         let kept = keeper.keep();
-        // The error that there is goes before one of keeping what was measured.
+        // An earlier error takes precedence over one of saving.
         outcome = outcome.and(ended).and(kept);
         if outcome.is_ok() {
             done(keeper.recording, over);
@@ -143,16 +143,16 @@ pub(crate) fn run(
     outcome
 }
 
-/// A site that does one thing at a time.
+/// A site that runs one turn at a time.
 pub(crate) trait Alone {
-    /// Run a turn, and add what came of it.
+    /// Run a turn, and add its results.
     ///
     /// # Errors
-    /// What there was before it is in the recording.
+    /// Results before the error are in the recording.
     fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError>;
 }
 
-/// Such a site, for the loop.
+/// Adapts such a site to the loop.
 pub(crate) struct OneAtATime<S> {
     pub(crate) site: S,
     turn: Option<Turn>,
@@ -170,7 +170,7 @@ impl<S: Alone> Site for OneAtATime<S> {
     }
 
     fn end(&mut self, keeper: &mut Keeper<'_>) -> (Turn, Result<Ended, EngineError>) {
-        // INVARIANT: the loop begins a turn before it waits for one.
+        // INVARIANT: the loop starts a turn before it waits for one.
         #[allow(clippy::expect_used)]
         let turn = self.turn.take().expect("a turn was begun");
         let ended = self.site.turn(&turn, keeper);
@@ -178,11 +178,11 @@ impl<S: Alone> Site for OneAtATime<S> {
     }
 }
 
-/// The arms of a plan that a recording has whole, by instrument; what it has of others is
-/// forgotten, since these are run again. The recording gets the arms if it has none.
+/// Resume a recording: returns the arms of a plan that it has completely, by instrument; incomplete
+/// ones are removed, since they are run again. The recording gets the arms if it has none.
 ///
 /// # Errors
-/// It is of another plan.
+/// The recording is of another plan.
 pub(crate) fn take_up(
     recording: &mut Recording,
     arms: &[Arm],
@@ -212,7 +212,7 @@ pub(crate) fn take_up(
         let by = names.iter().position(|n| *n == name);
         by.is_some_and(|by| done.contains(&(arm as usize, by)))
     };
-    // From the number of a block that was to the one that it has now.
+    // Maps old block indices to new ones.
     let mut numbers = Vec::with_capacity(recording.blocks.len());
     let mut kept = Vec::new();
     for block in std::mem::take(&mut recording.blocks) {
@@ -236,8 +236,8 @@ pub(crate) fn take_up(
         };
     }
     retain!(costs, spans, hops, line_costs);
-    // What came of the arms that are run again is forgotten, figures of theirs as well; of an
-    // arm that is run again by some instruments, what came of it by these.
+    // Remove notes and figures of the arms that are run again; for an arm that is run again by some
+    // instruments, those of these instruments.
     let any = |arm: u32| names.iter().any(|name| is_done(arm, name));
     recording.notes.retain(|arm, notes| {
         notes.failed.retain(|by, _| is_done(*arm, by));
@@ -261,7 +261,7 @@ pub(crate) fn take_up(
     Ok(done)
 }
 
-/// Whether a block is of an arm, by an instrument.
+/// Whether a block belongs to an arm and an instrument.
 fn is_of(block: &netplumb_model::recording::Block, arm: usize, name: &str) -> bool {
     block.arm as usize == arm && block.instrument == name
 }

@@ -17,12 +17,12 @@ pub(crate) struct Symbols {
     text: Arc<Vec<u8>>,
     kernel: String,
     table: OnceLock<SymbolTable>,
-    /// The thread that parses them, until somebody has waited for it.
+    /// The parsing thread, until it was waited for.
     ahead: Mutex<Option<JoinHandle<Parsed>>>,
 }
 
 impl Symbols {
-    /// Begin to parse the text of a guest's /proc/kallsyms. `kernel` is for errors.
+    /// Start to parse a guest's /proc/kallsyms. `kernel` is for errors.
     pub(crate) fn begin(text: Arc<Vec<u8>>, kernel: &str) -> Symbols {
         let of_thread = (Arc::clone(&text), kernel.to_string());
         let thread = thread::Builder::new().name("plumb-symbols".into());
@@ -36,11 +36,11 @@ impl Symbols {
         }
     }
 
-    /// The table, when it is parsed.
+    /// Wait for the table.
     ///
     /// # Errors
-    /// The text is damaged, or the kernel has no functions by which paths are told apart;
-    /// the same again for whoever asks later.
+    /// The text is damaged, or the kernel lacks functions that identify paths. Later calls return
+    /// the same error.
     pub(crate) fn wait(&self) -> Result<&SymbolTable, EngineError> {
         let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         if self.table.get().is_none() {
@@ -58,7 +58,7 @@ impl Symbols {
         Ok(self.table.get().expect("the table is there"))
     }
 
-    /// The table, if it was waited for.
+    /// The table, if it is ready.
     pub(crate) fn table(&self) -> Option<&SymbolTable> {
         self.table.get()
     }
@@ -68,8 +68,8 @@ impl Symbols {
 mod tests {
     use super::*;
 
-    /// Check that a table is there for all who wait for it and after that, and that what is
-    /// wrong with a text is said to each of them.
+    /// Check that the table is available to all that wait for it, and later, and that all get the
+    /// same error.
     #[test]
     fn waiting() {
         let names = [

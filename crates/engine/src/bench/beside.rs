@@ -1,5 +1,4 @@
-//! Where the nanoseconds of a packet went: the same blocks once more, while another
-//! instrument looks at what CPUs do.
+//! Where CPU time goes: additional blocks, measured by another instrument.
 
 use netplumb_instruments::registry::BESIDE_RATES;
 use netplumb_kernel::layers::LayerRules;
@@ -12,17 +11,17 @@ use crate::error::EngineError;
 use crate::schedule::Turn;
 use crate::site::Ended;
 
-/// Blocks beside those of rates, of every arm.
+/// Additional blocks of every arm.
 #[derive(Debug, Clone, Copy)]
 pub struct BesidePlan<'a> {
     /// Blocks of each.
     pub blocks: u32,
-    /// By which functions are put into layers.
+    /// The rules for layers.
     pub layers: &'a LayerRules,
 }
 
 impl Run<'_, '_> {
-    /// A block whose window is looked at.
+    /// Run a block while the instrument measures its window.
     pub(super) fn beside(
         &mut self,
         turn: &Turn,

@@ -1,4 +1,4 @@
-//! One block: all is set up, runs, and is taken down.
+//! A block: set-up, measurement, teardown.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -31,36 +31,36 @@ use super::watch::{Seen, Watch};
 use super::{Run, changes};
 use crate::error::{EngineError, NicError};
 
-/// What came of a block.
+/// The result of a block.
 pub(crate) enum Ran {
-    /// Figures, and facts about how they came about.
+    /// Figures, and facts about the set-up.
     Measured(Box<Measured>, BTreeMap<String, String>),
-    /// The path can't be here: why, and what to do about it.
+    /// The path is not supported: the reason and a remedy.
     CannotHere(String),
 }
 
-/// Nothing moves any more if nothing did for so long.
+/// The topology counts as quiet if no counter changed for this long.
 const QUIET: Duration = Duration::from_millis(30);
 const LOOK: Duration = Duration::from_millis(10);
-/// No longer than this is that waited for.
+/// Maximum time to wait for that.
 const DRAIN_MOST: Duration = Duration::from_secs(2);
-/// Drivers of NICs bring what they count up to date no less often: e1000 every two seconds
+/// Drivers of NICs update their counters at least this often: e1000 every two seconds
 /// (e1000_watchdog, drivers/net/ethernet/intel/e1000/e1000_main.c).
 const CATCH_UP: Duration = Duration::from_millis(2_500);
-/// How long packets run to find out where they go.
+/// Duration of the run that traces missing packets.
 const DIAGNOSIS: Duration = Duration::from_millis(200);
-/// Of the places that packets went to, so many are told.
+/// Maximum number of places to list.
 const PLACES_TOLD: usize = 6;
-/// The link-layer address of nobody: one of those that anyone may use.
+/// A MAC address that no device has, of the locally administered range.
 const NOBODY: [u8; 6] = [0x02, 0, 0, 0xde, 0xad, 0x01];
-/// What waits looks at the wish to stop so often.
+/// Polling interval while waiting.
 const NAP: Duration = Duration::from_millis(50);
 
-/// All that stands for a block.
+/// Everything that is set up for a block.
 pub(crate) struct Stand {
     ground: Ground,
     cpus: Cpus,
-    /// Threads that poll one of the user's own interfaces: no more, before the path goes.
+    /// Threads that poll an interface of this machine; stopped before the path is torn down.
     _threads: Option<Applied>,
     path: Box<dyn Standing>,
     sink: Option<Sink>,
@@ -68,16 +68,16 @@ pub(crate) struct Stand {
     before: Counters,
 }
 
-/// Which ways all packets of a block took.
+/// Where all packets of a block went.
 struct Ways {
     hops: Vec<Hop>,
     /// By receive queue of the path's device.
     queues: BTreeMap<u32, u64>,
-    /// Packets that came in and were not the generator's, where there may be such.
+    /// Received packets that are not from the generator, where there may be some.
     foreign: Option<u64>,
 }
 
-/// What was counted at a moment, while all runs.
+/// Counters at a moment while packets run.
 struct Counted {
     at: Instant,
     generated: Vec<Generated>,
@@ -86,7 +86,7 @@ struct Counted {
 }
 
 impl Run<'_, '_> {
-    /// Set up, measure, and take down.
+    /// Set up, measure, and tear down.
     pub(super) fn block(&mut self, arm: &BenchArm) -> Result<Ran, EngineError> {
         self.block_of(arm, self.plan.window)
     }
@@ -120,7 +120,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Run once more, and see where packets go.
+    /// Run again, and trace where packets go.
     pub(super) fn diagnose(&mut self, arm: &BenchArm) -> Result<String, EngineError> {
         match &mut self.guest {
             Some(guest) => guest.diagnose(arm),
@@ -129,7 +129,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// Set up, measure, and take down: a window so long, after packets ran so long.
+/// Set up, measure, and tear down, with a window and a warm-up of these durations.
 pub(crate) fn measure(
     arm: &BenchArm,
     own: Option<&Own>,
@@ -140,7 +140,7 @@ pub(crate) fn measure(
     Ok(measure_by(arm, own, [window, warmup], limit, cancel, None)?.0)
 }
 
-/// The same, while what CPUs do is sampled.
+/// The same, while an instrument measures the window.
 pub(super) fn measure_watched(
     arm: &BenchArm,
     own: Option<&Own>,
@@ -214,7 +214,7 @@ fn measure_by(
     Ok((Ran::Measured(Box::new(measured), facts), seen))
 }
 
-/// Run once more, and see where packets go.
+/// Run again, and trace where packets go.
 pub(crate) fn diagnose(
     arm: &BenchArm,
     own: Option<&Own>,
@@ -241,12 +241,12 @@ pub(crate) fn diagnose(
     Ok(format!("in another run, of {frames}: {}", told.join("; ")))
 }
 
-/// What a path can't do is no error of the run.
+/// An unsupported path is no error of the run.
 fn cannot(error: EngineError) -> Result<Ran, EngineError> {
     why_not(error).map(Ran::CannotHere)
 }
 
-/// Why a path can't be here, if that is what an error says.
+/// Why a path is not supported, if that is the error.
 pub(crate) fn why_not(error: EngineError) -> Result<String, EngineError> {
     match error {
         EngineError::Path(PathError::CannotRun { reason, remedy })
@@ -260,8 +260,8 @@ pub(crate) fn why_not(error: EngineError) -> Result<String, EngineError> {
     }
 }
 
-/// What the generator makes by itself: sent to a device whose far end drops at once.
-/// There is no such limit where the kernel makes no frames by itself.
+/// The rate of the generator alone, sending to a device whose far end drops at once. There is no
+/// such limit if the kernel can't generate frames.
 pub(crate) fn calibrate_for(arm: &BenchArm) -> Result<Limit, EngineError> {
     let plain = BenchArm {
         planted: Planted::default(),
@@ -281,9 +281,9 @@ pub(crate) fn calibrate_for(arm: &BenchArm) -> Result<Limit, EngineError> {
         Err(other) => return Err(other.into()),
     };
     Ok(match arm.apart {
-        // On CPUs of its own, the path has no part in it.
+        // The path has its own CPUs.
         true => calibration.full_pps,
-        // What is left of the CPU is the path's.
+        // Generator and path share a CPU.
         false => calibration.loop_pps,
     })
 }
@@ -311,12 +311,12 @@ fn plan_of(ground: &Ground, arm: &BenchArm, cpus: &Cpus) -> Result<GeneratorPlan
         cpus: cpus.send.clone(),
         batch: arm.batch,
         stamped: arm.stamped,
-        // It would find out that a device takes no frames by XDP.
+        // It would detect that the device accepts no frames by XDP.
         method: (fault == Some(Fault::NoNapi)).then_some(Method::Xdp),
     })
 }
 
-/// Wait, unless somebody wants to stop.
+/// Wait, unless the run is stopped.
 fn rest(time: Duration, cancel: &Cancel) -> Result<(), EngineError> {
     let end = Instant::now() + time;
     loop {
@@ -344,7 +344,7 @@ impl Stand {
             multi_buffer: arm.multi_buffer,
             ..Way::new(arm.path, arm.bench)
         };
-        // The sink first: a device that XDP frames are sent to has to poll.
+        // The sink first: the device that receives XDP frames has to poll.
         let sink = match &ground.sink {
             Some(site) => Some(Sink::set_up(site, arm.stamped)?),
             None => None,
@@ -385,7 +385,7 @@ impl Stand {
         Ok(stand)
     }
 
-    /// The window: nothing happens but what the arm has changed meanwhile.
+    /// Run the window, with the changes that the arm makes meanwhile.
     fn window(
         &mut self,
         arm: &BenchArm,
@@ -416,13 +416,13 @@ impl Stand {
         Ok(figures)
     }
 
-    /// What is loaded to send so many frames and no more.
+    /// Load a generator that sends a given number of frames.
     pub(crate) fn bounded(&self, arm: &BenchArm) -> Result<Bounded, EngineError> {
         let plan = plan_of(&self.ground, arm, &self.cpus)?;
         Ok(Bounded::new(&plan)?)
     }
 
-    /// Begin to send.
+    /// Start the generator.
     fn generator(&self, arm: &BenchArm) -> Result<Generator, EngineError> {
         Ok(Generator::start(plan_of(&self.ground, arm, &self.cpus)?)?)
     }
@@ -433,7 +433,7 @@ impl Stand {
         let mut devices = vec![site.ingress.name.as_str()];
         devices.extend(site.egress.iter().map(|d| d.name.as_str()));
         if self.ground.is_shared() {
-            // All are in one namespace.
+            // All NICs are in one namespace.
             devices.push(&self.ground.devices[0]);
             let sink = self.ground.sink.as_ref();
             devices.extend(sink.map(|site| site.ingress.name.as_str()));
@@ -444,7 +444,7 @@ impl Stand {
             .map_err(EngineError::host("read the kernel's counters"))
     }
 
-    /// What came of packets in the end: at the sink, where they go on.
+    /// Final counters: those of the sink, if packets are forwarded.
     pub(crate) fn handled(&mut self) -> Result<Handled, EngineError> {
         Ok(match &mut self.sink {
             Some(sink) => {
@@ -478,7 +478,7 @@ impl Stand {
         })
     }
 
-    /// Wait until nothing moves any more.
+    /// Wait until no counter changes any more.
     fn quiet(&mut self) -> Result<(), EngineError> {
         let begun = Instant::now();
         let mut last = self.handled()?;
@@ -494,8 +494,8 @@ impl Stand {
         Ok(())
     }
 
-    /// The way of all packets, and by which queues they came, once nothing moves; and
-    /// where others may send as well, how many came in that were not the generator's.
+    /// The hops of all packets, and packets by receive queue, when all is quiet; on shared
+    /// interfaces, also the number of received packets that are not from the generator.
     fn hops(&mut self, arm: &BenchArm, generated: &[Generated]) -> Result<Ways, EngineError> {
         self.quiet()?;
         let begun = Instant::now();
@@ -503,7 +503,7 @@ impl Stand {
             let settled = begun.elapsed() > CATCH_UP;
             let ways = self.hops_now(arm, generated, settled)?;
             let closes = ways.hops.iter().all(|hop| hop.missing() == 0);
-            // Counters of namespaces' veth are those of now.
+            // Counters of veth are always up to date.
             if closes || settled || !self.ground.is_shared() {
                 return Ok(ways);
             }
@@ -547,7 +547,7 @@ impl Stand {
         })
     }
 
-    /// How many of the programs that took turns met packets.
+    /// How many of the replaced programs handled packets.
     fn met(&mut self, arm: &BenchArm) -> Result<Option<Figure>, EngineError> {
         if arm.swaps == 0 {
             return Ok(None);
@@ -557,7 +557,7 @@ impl Stand {
         Ok(Some(Figure::new(&q::PROGRAMS_MET, some as f64)))
     }
 
-    /// How the path is set up, under its name: such facts are not another path's.
+    /// Facts about the path's set-up, under its name, to keep them apart from those of other paths.
     pub(crate) fn facts(
         &mut self,
         arm: &BenchArm,

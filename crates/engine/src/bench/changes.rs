@@ -1,5 +1,5 @@
-//! A list of sources that changes while packets run: whose packets come is on it all the
-//! time, others come and go.
+//! A block list that is updated while packets run: the packets' source is on it all the time,
+//! others are removed and added.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,28 +8,28 @@ use std::thread;
 
 use netplumb_paths::Blocklist;
 
-/// Sources that are taken off and put on again at a time.
+/// Sources that are removed and added again per update.
 const AT_ONCE: u32 = 256;
 
-/// The source of this number that no packet has, of the generator's version of IP.
+/// An address by number that no packet has, of the generator's IP version.
 fn other(like: IpAddr, number: u32) -> IpAddr {
     match like {
-        // 240.0.0.0/4 is reserved (RFC 1112), so nobody sends from it.
+        // 240.0.0.0/4 is reserved (RFC 1112), so there are no packets from it.
         IpAddr::V4(_) => Ipv4Addr::from_bits(0xf000_0000 | (number & 0x0fff_ffff)).into(),
         // 0100::/64 is for discarding (RFC 6666).
         IpAddr::V6(_) => Ipv6Addr::from_bits((0x0100_u128 << 112) | u128::from(number)).into(),
     }
 }
 
-/// Put the packets' source and others on the list, up to so many.
+/// Add the packets' source and others to the list, up to a number.
 pub(super) fn fill(list: &Blocklist, source: IpAddr, sources: u32) -> io::Result<()> {
     let mut all = vec![source];
     all.extend((1..sources).map(|n| other(source, n)));
     list.add(&all)
 }
 
-/// Take others off and put them on again while `wait` waits; how many changes there were,
-/// and what came of waiting.
+/// Remove other sources and add them again while `wait` runs; returns the number of updates, and
+/// the result of `wait`.
 pub(super) fn churn<T>(
     list: &Blocklist,
     source: IpAddr,
@@ -64,7 +64,7 @@ pub(super) fn churn<T>(
 mod tests {
     use super::*;
 
-    /// Check that no two sources are the same, and none is one that packets have.
+    /// Check that sources are unique, and differ from that of the packets.
     #[test]
     fn sources_differ() {
         for like in ["198.18.1.1", "2001:2::1"] {

@@ -1,5 +1,5 @@
-//! Why a rate is what it is: the instructions of each packet along the same paths,
-//! counted in guests. Each path has a guest of its own, from one saved state.
+//! Explaining rates: the instructions of each packet along the same paths, counted in guests. Each
+//! path has a guest of its own, from one saved state.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -24,9 +24,9 @@ use crate::run::{Options, Progress, Save, add_losses};
 use crate::schedule::Turn;
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 
-/// Environment keys begin so that tell of the guests that instructions were counted in.
+/// Prefix of environment keys with facts of the guests in which instructions were counted.
 const FACTS: &str = "counted";
-/// Facts of a guest that bear on its counts.
+/// Facts of a guest that affect its counts.
 const TOLD: &[&str] = &[
     env::KERNEL,
     env::KERNEL_HASH,
@@ -35,29 +35,29 @@ const TOLD: &[&str] = &[
     env::CMDLINE,
 ];
 
-/// How much is counted.
+/// How much to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExplainPlan {
-    /// Batches of frames in a block; as many go before the first one.
+    /// Batches of frames per block, and in the warm-up.
     pub batches: u32,
     /// Blocks of each path.
     pub blocks: u32,
 }
 
-/// What was counted of an arm.
+/// The counts of an arm.
 #[derive(Default)]
 struct Counted {
     told: Told,
     ledgers: Vec<Ledger>,
     symbols: OnceLock<SymbolTable>,
     facts: BTreeMap<String, String>,
-    /// Why the path can't be in a guest.
+    /// Why a guest does not support the path, if so.
     cannot: Option<String>,
 }
 
-/// Count what a frame costs along the path of each arm, and add it to the recording of
-/// their rates. Arms that differ only in what does not bear on that share one, which is an
-/// arm of its own unless it is among them.
+/// Count the instructions per frame along the path of each arm, and add them to the recording of
+/// rates. Arms that differ only in settings without effect on the count share an arm, which is
+/// added if it is not among them.
 ///
 /// # Errors
 /// See [`EngineError`]. What was counted before is in the recording.
@@ -87,7 +87,7 @@ pub fn explain(
             facts(key, value.clone());
         }
     }
-    // By the numbers that their arms have, or get when it is their turn.
+    // By the indices of their arms; new ones are assigned in this order.
     let mut new = recording.arms.len() as u32;
     let mut numbered: BTreeMap<u32, (BenchArm, Arm)> = BTreeMap::new();
     for path in &paths {
@@ -123,9 +123,9 @@ pub fn explain(
     keeper.keep()
 }
 
-/// Guests that count what frames cost along a path each.
+/// Guests that count instructions, one for each path.
 struct Counting<'a> {
-    /// By the numbers of their arms, which come in this order where they are new.
+    /// By the indices of their arms; new arms are added in this order.
     paths: BTreeMap<u32, (BenchArm, Arm)>,
     plan: ExplainPlan,
     lab: &'a GuestLab<'a>,
@@ -153,7 +153,7 @@ impl Alone for Counting<'_> {
         };
         let counted = count(self.origin, request, self.options)?;
         for (key, value) in &counted.facts {
-            // They have the path's name already.
+            // They have the path's name as a prefix already.
             let key = format!("{FACTS}.{key}");
             recording.environment.insert(key, value.clone());
         }
@@ -174,7 +174,7 @@ impl Alone for Counting<'_> {
     }
 }
 
-/// One guest, and what it told.
+/// Run one guest; returns its counts.
 fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted, EngineError> {
     let mut requests = vec![Request::BenchCount(plan)];
     if origin.symbols.is_none() {
@@ -184,8 +184,8 @@ fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted,
     let guest = origin.start(&requests, extra, options)?;
     let mut counted = Counted::default();
     let symbols = OnceLock::new();
-    // As in `measure`: when the scope is left, whatever for, the guest is killed, its end
-    // of the pipe is closed, and the reader ends.
+    // As in `measure`: when the scope is left, for whatever reason, the guest is killed, its end of
+    // the pipe is closed, and the reader ends.
     let (outcome, told) = thread::scope(|scope| {
         let mut guest = guest;
         let (ready, symbols_ready) = channel::<()>();

@@ -1,4 +1,4 @@
-//! The ground that a block is measured on: namespaces, and which CPU does what.
+//! Where a block runs: namespaces, devices, and the roles of CPUs.
 
 use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_model::bench::{Bench, BenchArm, DataPath, Fault};
@@ -15,35 +15,34 @@ use crate::error::{EngineError, NicError};
 const SOURCE_PORT: u16 = 9_000;
 const PORT: u16 = 9;
 
-/// An MTU that a program of XDP with one buffer does not take (veth_xdp_set,
+/// An MTU that XDP programs without multi-buffer support don't allow (veth_xdp_set,
 /// drivers/net/veth.c).
 const TOO_LONG_BYTES: u32 = 9_000;
 
-/// Namespaces that stand, and who is where in them.
+/// The namespaces and devices of a block.
 pub(super) struct Ground {
-    /// None on the user's own interfaces.
+    /// None on interfaces of this machine.
     topology: Option<Topology>,
-    /// Where packets are sent from.
+    /// The generator's device.
     from: (Namespace, Device),
-    /// The device that packets are sent from, and the one that they come to.
+    /// Names of the sending and the receiving device.
     pub(super) devices: [String; 2],
-    /// Where packets come out.
+    /// The device that receives forwarded packets.
     pub(super) sink: Option<Site>,
     pub(super) site: Site,
 }
 
-/// Which CPUs do what.
+/// The roles of CPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cpus {
-    /// These send.
+    /// CPUs that send.
     pub(super) send: Vec<u32>,
-    /// These handle what is sent, where that is up to us.
+    /// CPUs that handle packets, where that can be chosen.
     pub(super) handle: Vec<u32>,
 }
 
 impl Cpus {
-    /// Of those that there are, the last send: the first ones have most of the machine's
-    /// other work.
+    /// The last CPUs send: the first ones have most of the machine's other work.
     pub(super) fn of(arm: &BenchArm, online: &[u32]) -> Option<Cpus> {
         let cores = arm.cores as usize;
         let at = online.len().checked_sub(cores)?;
@@ -51,7 +50,7 @@ impl Cpus {
         let handle = match (arm.apart, others) {
             (true, []) => return None,
             (_, []) => send,
-            // A program that reads on the CPU that sends has the generator's leftovers.
+            // A reader on the sending CPU would only get the time that the generator leaves.
             _ => &others[..others.len().min(cores)],
         };
         Some(Cpus {
@@ -67,13 +66,13 @@ pub(super) fn online() -> Result<Vec<u32>, EngineError> {
     Ok(online.into_iter().collect())
 }
 
-/// Whether packets go to another device than the one they came by.
+/// Whether packets are forwarded to another device.
 fn crosses(bench: Bench, path: DataPath) -> bool {
     bench == Bench::Forward && path != DataPath::XdpTx
 }
 
 impl Ground {
-    /// Build what an arm needs, or find it among the user's own interfaces.
+    /// Set up the namespaces of an arm, or use interfaces of this machine.
     pub(super) fn build(arm: &BenchArm, own: Option<&Own>) -> Result<Ground, EngineError> {
         match own {
             Some(own) => Ground::of_own(arm, own),
@@ -81,7 +80,7 @@ impl Ground {
         }
     }
 
-    /// On the user's own interfaces.
+    /// On interfaces of this machine.
     fn of_own(arm: &BenchArm, own: &Own) -> Result<Ground, EngineError> {
         let crosses = crosses(arm.bench, arm.path);
         let (source, destination) = addresses(arm.frames.family);
@@ -129,7 +128,7 @@ impl Ground {
         })
     }
 
-    /// In namespaces that are thrown away.
+    /// In temporary namespaces.
     fn between_namespaces(arm: &BenchArm) -> Result<Ground, EngineError> {
         let crosses = crosses(arm.bench, arm.path);
         let topology = Topology::build_named(&TopologyPlan {
@@ -197,7 +196,7 @@ impl Ground {
         })
     }
 
-    /// Where frames leave for it.
+    /// Where the generator sends frames.
     pub(super) fn exit(&self, path: DataPath) -> Result<Exit, EngineError> {
         let (namespace, device) = &self.from;
         Ok(Exit {
@@ -216,7 +215,7 @@ impl Ground {
 }
 
 impl Ground {
-    /// All namespaces that packets pass, by number.
+    /// Inodes of all namespaces that packets pass.
     pub(super) fn inodes(&self) -> Result<Vec<u32>, EngineError> {
         let inode = |namespace: &Namespace| {
             let inode = namespace.inode();
@@ -228,7 +227,7 @@ impl Ground {
         }
     }
 
-    /// Whether others may send packets over it as well.
+    /// Whether there may be packets from elsewhere.
     pub(super) fn is_shared(&self) -> bool {
         self.topology.is_none()
     }
@@ -255,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Check which CPUs do what, and that more can't be had than there are.
+    /// Check the roles of CPUs, and that more than there are is an error.
     #[test]
     fn cpus() {
         let of = |cores, apart, online: &[u32]| {

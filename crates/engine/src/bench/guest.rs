@@ -1,4 +1,4 @@
-//! A bench in a guest: which guest that is, and blocks that are measured in it.
+//! Benches in a guest: the guest, and blocks measured in it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,8 +20,8 @@ use crate::origin::{Boot, Origin};
 use crate::plan::{GuestPlan, Plan};
 use crate::run::{Options, Progress};
 
-/// Modules that paths need, where a kernel has them as such: one that lacks some lacks
-/// the paths that take them.
+/// Modules that paths need, if the kernel has them as modules; paths whose modules are missing are
+/// not supported.
 const MODULES: &[&str] = &["bridge", "sch_ingress", "cls_bpf"];
 /// The same of paths that `nft` sets up.
 const NFT_MODULES: &[&str] = &[
@@ -36,17 +36,17 @@ const NFT_MODULES: &[&str] = &[
     "nft_flow_offload",
 ];
 
-/// A guest that paths of benches can be set up in.
+/// A guest in which data paths can be set up.
 #[derive(Clone, Copy)]
 pub struct GuestLab<'a> {
-    /// A name that the catalogue of kernels knows.
+    /// The kernel, by name.
     pub kernel: &'a str,
-    /// Over what packets run where rates are measured: veth between namespaces, or the
-    /// guest's NICs, two or four of them. They are counted over veth.
+    /// The link for rates: veth between namespaces, or the guest's NICs, two or four of them.
+    /// Instructions are counted over veth.
     pub link: Link,
-    /// Where kernels and states are, and how long things may take.
+    /// Options: cache, timeouts.
     pub options: &'a Options,
-    /// Told of boots.
+    /// Receives progress.
     pub tell: &'a (dyn Fn(Progress) + Sync),
 }
 
@@ -58,7 +58,7 @@ impl fmt::Debug for GuestLab<'_> {
 }
 
 impl GuestLab<'_> {
-    /// Check that there is a QEMU and the kernel, before anything is measured.
+    /// Check that QEMU and the kernel exist, before anything is measured.
     ///
     /// # Errors
     /// What is missing.
@@ -68,8 +68,8 @@ impl GuestLab<'_> {
         Ok(())
     }
 
-    /// What its guests start from; `quick`: without an instruction clock; `link`: with
-    /// NICs of this kind, if it is one, and with `forward` with twice as many.
+    /// The origin of its guests. `quick`: without an instruction clock; `link`: with NICs of this
+    /// kind, if it is one; `forward`: with twice as many.
     pub(super) fn origin(
         &self,
         quick: bool,
@@ -98,7 +98,7 @@ impl GuestLab<'_> {
     }
 }
 
-/// The same for all paths, so that they share a boot and differ in nothing else.
+/// The same for all paths, so that they share a boot and have no other difference.
 fn plan(kernel: &str, with_nft: bool) -> GuestPlan {
     GuestPlan {
         kernel: kernel.into(),
@@ -121,7 +121,7 @@ fn plan(kernel: &str, with_nft: bool) -> GuestPlan {
     }
 }
 
-/// There is nothing to prepare: each block has a ground of its own.
+/// Nothing to prepare: each block has a topology of its own.
 fn nothing() -> Result<RunPlan, EngineError> {
     let plan = Plan::of(&Experiment::default());
     let run = plan.arms.first().map(|arm| plan.run_plan(arm));
@@ -135,7 +135,7 @@ fn nothing() -> Result<RunPlan, EngineError> {
     })
 }
 
-/// A guest that measures blocks as it is asked to, on a clock of time.
+/// A running guest that measures blocks on request, in real time.
 #[derive(Debug)]
 pub(super) struct InGuest {
     guest: Guest,
@@ -143,7 +143,7 @@ pub(super) struct InGuest {
 }
 
 impl InGuest {
-    /// Start it; with facts about it.
+    /// Start it; returns facts about it.
     pub(super) fn start(
         lab: &GuestLab<'_>,
         forward: bool,
@@ -169,7 +169,7 @@ impl InGuest {
         Ok((guest, facts))
     }
 
-    /// A block, or why there can be none.
+    /// Measure a block, or say why the path is not supported.
     pub(super) fn block(
         &mut self,
         arm: &BenchArm,
@@ -195,7 +195,7 @@ impl InGuest {
         ran.ok_or_else(unanswered)
     }
 
-    /// What the generator makes by itself, or why it can't.
+    /// Measure the rate of the generator alone, or say why it can't be.
     pub(super) fn limit(&mut self, arm: &BenchArm) -> Result<Result<Limit, String>, EngineError> {
         let mut told = None;
         let request = Request::BenchLimit(*arm);
@@ -210,7 +210,7 @@ impl InGuest {
         told.ok_or_else(unanswered)
     }
 
-    /// Where packets go.
+    /// Trace where packets go.
     pub(super) fn diagnose(&mut self, arm: &BenchArm) -> Result<String, EngineError> {
         let mut told = None;
         let request = Request::BenchDiagnose(*arm);
@@ -224,7 +224,7 @@ impl InGuest {
     }
 }
 
-/// Why a path can't be in a guest: what is missing there may well be here.
+/// Why a guest does not support a path, with the hint that this machine may.
 pub(super) fn in_guest(why: &str) -> String {
     match why.contains("apt-get install") {
         true => "not supported in guests, which have no programs but `nft`; use lab netns".into(),

@@ -1,12 +1,11 @@
-//! Where every packet of a block went: hop by hop, from counts that were taken when
-//! nothing moved any more.
+//! The ledger of a block: where every packet went, hop by hop, from counters that were read when
+//! all was quiet.
 
 use std::collections::BTreeMap;
 
 use netplumb_model::bench::{Bench, Generated, Handled, Hop, RING_FULL};
 
-/// Counters of the kernel that each stand for a packet that went no further, and what they
-/// mean.
+/// Kernel counters of dropped packets, and what they mean.
 const CAUSES: &[(&str, &str)] = &[
     ("IpInHdrErrors", "IP header error, like a TTL of 0"),
     ("IpInAddrErrors", "invalid IP address"),
@@ -31,7 +30,7 @@ const CAUSES: &[(&str, &str)] = &[
     ("softnet dropped", "the CPU's backlog is full"),
 ];
 
-/// What devices count of packets that they lose, after their name, and what it means.
+/// Drop counters of devices, without the device's name, and what they mean.
 const OF_DEVICES: &[(&str, &str)] = &[
     ("rx_dropped", "dropped by the device on receive"),
     ("tx_dropped", "dropped by the device on transmit"),
@@ -42,27 +41,27 @@ const OF_DEVICES: &[(&str, &str)] = &[
 /// The hops of a bench.
 pub(super) struct Way<'a> {
     pub(super) bench: Bench,
-    /// The generator's device, and the one that the path takes packets from.
+    /// The generator's device, and the one that the path receives from.
     pub(super) devices: [&'a str; 2],
-    /// What the path is called.
+    /// The path's name.
     pub(super) path: &'a str,
-    /// Whether others may send packets over the same devices: what counters tell is then
-    /// only taken for as many as are missing.
+    /// Whether the devices may have packets from elsewhere: drops are then counted only up to the
+    /// number of missing packets.
     pub(super) shared: bool,
-    /// Which device the path sends them on by, if another one.
+    /// The device that the path forwards by, if another one.
     pub(super) egress: Option<&'a str>,
-    /// Where packets come out, if they do.
+    /// The device that receives forwarded packets, if any.
     pub(super) sink: Option<&'a str>,
-    /// Whether a thread takes them off the device that they come to.
+    /// Whether a NAPI thread polls the receiving device.
     pub(super) threaded: bool,
-    /// Whether counters have had the time that drivers take to bring them up to date: what
-    /// a device did not count by then, it never saw.
+    /// Whether drivers had time to update their counters: what a device has not counted by then, it
+    /// never received.
     pub(super) settled: bool,
 }
 
 impl Way<'_> {
-    /// From all that the generator did, what the path and the sink handled, and what grew
-    /// of the kernel's counters.
+    /// The hops, from the counters of the generator, the path and the sink, and the increase of
+    /// kernel counters.
     pub(super) fn hops(
         &self,
         generated: &[Generated],
@@ -102,8 +101,8 @@ impl Way<'_> {
         if !self.shared {
             hop.dropped.extend(lost.clone());
         }
-        // What the path did not see, the kernel may have: but only what is missing, since
-        // a path tells of some of the same counters.
+        // The kernel may have dropped what the path did not see; only up to what is missing, since
+        // a path reports some of the same counters.
         let grown = grew
             .iter()
             .filter_map(|(counter, n)| Some((cause(counter)?, *n)));
@@ -142,9 +141,9 @@ impl Way<'_> {
     }
 }
 
-/// Packets by receive queue of a device, of what grew of its driver's counters. Drivers
-/// have names of their own: `rx_queue_0_xdp_packets` (veth), `rx_queue_0_packets` (ixgbe,
-/// ice, virtio_net before Linux 6.8), `rx0_packets` (mlx5, virtio_net).
+/// Packets by receive queue of a device, from the increase of its driver's counters. Names differ
+/// between drivers: `rx_queue_0_xdp_packets` (veth), `rx_queue_0_packets` (ixgbe, ice, virtio_net
+/// before Linux 6.8), `rx0_packets` (mlx5, virtio_net).
 pub(super) fn queues(device: &str, grew: &BTreeMap<String, u64>) -> BTreeMap<u32, u64> {
     let mut queues: BTreeMap<u32, u64> = BTreeMap::new();
     for (counter, n) in grew {
@@ -154,7 +153,7 @@ pub(super) fn queues(device: &str, grew: &BTreeMap<String, u64>) -> BTreeMap<u32
         let digits = name.bytes().take_while(u8::is_ascii_digit).count();
         let (number, what) = name.split_at(digits);
         if let (Ok(queue), "_packets" | "_xdp_packets") = (number.parse(), what) {
-            // A driver may count both: one is of the same packets.
+            // A driver may have both counters for the same packets.
             let most = queues.entry(queue).or_default();
             *most = (*n).max(*most);
         }
@@ -162,7 +161,7 @@ pub(super) fn queues(device: &str, grew: &BTreeMap<String, u64>) -> BTreeMap<u32
     queues
 }
 
-/// What a counter means, if it stands for lost packets.
+/// The cause of a drop counter; none for other counters.
 fn cause(counter: &str) -> Option<String> {
     if let Some((_, cause)) = CAUSES.iter().find(|(name, _)| counter == *name) {
         return Some((*cause).to_string());
@@ -182,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// Check in a namespace that IPv6 datagrams which nobody takes close the hop by a cause.
+    /// Check in a namespace that IPv6 datagrams without a receiver are dropped with a cause.
     #[test]
     fn as_root_ipv6_losses_have_their_causes() {
         let lost = std::thread::spawn(|| {
@@ -228,7 +227,7 @@ mod tests {
         assert_eq!(hops[1].missing(), 0);
     }
 
-    /// Check by which queues packets are told to have come, whatever a driver calls them.
+    /// Check packets by receive queue with the names of several drivers.
     #[test]
     fn by_queue() {
         let grew = [
@@ -244,7 +243,7 @@ mod tests {
         assert_eq!(queues("r01", &grew), BTreeMap::from([(1, 3)]));
     }
 
-    /// Check that every counter that stands for a cause is one that a kernel has: this one's.
+    /// Check that this kernel has every counter of the table.
     #[test]
     fn counters_are_known() {
         let own = Namespace::current().unwrap();
@@ -262,8 +261,8 @@ mod tests {
         }
     }
 
-    /// Check that what was refused is of the first hop, what the kernel counted of the
-    /// second, and that both close.
+    /// Check that refused frames are dropped on the first hop, packets counted by the kernel on the
+    /// second, and that both balance.
     #[test]
     fn every_packet_is_somewhere() {
         let generated = [Generated {
@@ -297,7 +296,7 @@ mod tests {
         let hops = way.hops(&generated, &path, None, &grew);
         assert_eq!(hops.iter().map(Hop::missing).collect::<Vec<_>>(), [0, 0]);
         assert_eq!(hops[1].dropped.len(), 3);
-        // Where others send as well, counters tell of more than is missing.
+        // With packets from elsewhere, counters exceed what is missing.
         let shared = Way {
             shared: true,
             ..way
@@ -307,8 +306,8 @@ mod tests {
         let others = shared.hops(&generated, &more, None, &grew);
         assert_eq!(others.iter().map(Hop::missing).collect::<Vec<_>>(), [0, 0]);
         assert_eq!(others[1].dropped.len(), 1);
-        // What the device at the other end of the cable has not counted in the end was lost
-        // on the way, but no more than that.
+        // What the device at the other end of the cable has not counted was lost on the cable, and
+        // no more than that.
         let cable = Way {
             settled: true,
             ..shared

@@ -1,5 +1,5 @@
-//! Interfaces of the user's that a bench runs on: whether it may, what it is going to
-//! change there, and the journal of that.
+//! Benches on interfaces of this machine: whether they may be changed, what is changed, and the
+//! journal of changes.
 
 mod guard;
 
@@ -17,20 +17,20 @@ use netplumb_sys::netns::Namespace;
 
 use crate::error::{EngineError, NicError};
 
-/// Interfaces of the user's, by name, in the network namespace that this process is in.
+/// Interfaces by name, in the network namespace of this process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nics {
-    /// Packets come in here, and are handled.
+    /// Receives the packets that are handled.
     pub nic: String,
-    /// They are sent from here.
+    /// Sends the packets.
     pub from: String,
-    /// They are sent on by this one.
+    /// Forwards the packets.
     pub to: Option<String>,
-    /// They come out here.
+    /// Receives the forwarded packets.
     pub sink: Option<String>,
-    /// Those that the user has said may be changed.
+    /// Interfaces that may be changed (`--yes-change`).
     pub yes_change: Vec<String>,
-    /// Even those that the machine's default route, or this session, is over.
+    /// Whether the default route or this session may use them.
     pub even_default_route: bool,
 }
 
@@ -43,7 +43,7 @@ fn cannot(reason: impl Into<String>, remedy: impl Into<String>) -> NicError {
 
 /// The interfaces, as long as they are in use.
 pub(crate) struct Own {
-    // Put back last.
+    // Restored last.
     keep: Option<Applied>,
     journal: Arc<Journal>,
     pub(super) namespace: Namespace,
@@ -54,7 +54,7 @@ pub(crate) struct Own {
 }
 
 impl Nics {
-    /// Those that are named, each once, in the order in which packets pass them.
+    /// The names, each once, in the order in which packets pass them.
     pub fn names(&self) -> Vec<&str> {
         let mut names = vec![self.from.as_str(), self.nic.as_str()];
         names.extend(self.to.as_deref());
@@ -98,7 +98,7 @@ impl Nics {
         Ok(found)
     }
 
-    /// Whether all that are named may be changed; if not, what would be.
+    /// Check that all of them may be changed; the error lists what would be changed.
     fn agreed(&self, all: &BTreeSet<Planned>) -> Result<(), NicError> {
         let yes = |name: &str| self.yes_change.iter().any(|yes| yes == name);
         if self.names().into_iter().all(yes) {
@@ -144,7 +144,7 @@ fn device(state: &DeviceState) -> Result<Device, NicError> {
     })
 }
 
-/// Whether an interface is free to be used.
+/// Check that an interface can be used.
 fn is_free(state: &DeviceState, states: &[DeviceState]) -> Result<(), NicError> {
     let name = &state.name;
     if !state.up {
@@ -176,11 +176,11 @@ fn is_free(state: &DeviceState, states: &[DeviceState]) -> Result<(), NicError> 
     Ok(())
 }
 
-/// Where frames are from, and where they are to: as between namespaces.
+/// Source and destination address of frames, as between namespaces.
 pub(super) fn addresses(family: Family) -> (IpAddr, IpAddr) {
     use std::net::{Ipv4Addr, Ipv6Addr};
     match family {
-        // For benchmarks: RFC 2544, RFC 5180.
+        // Benchmarking addresses: RFC 2544, RFC 5180.
         Family::V4 => (
             Ipv4Addr::new(198, 18, 1, 1).into(),
             Ipv4Addr::new(198, 18, 2, 1).into(),
@@ -222,7 +222,7 @@ impl Own {
                 sink: out,
                 destination: addresses(arm.frames.family).1,
             };
-            // What can't be there changes nothing, and is told for each arm.
+            // Unsupported paths change nothing, and are reported for each arm.
             all.extend(planned(arm.path, arm.bench, &site).unwrap_or_default());
             if arm.apart {
                 all.insert(threaded(&nic).planned("on"));
@@ -255,7 +255,7 @@ impl Own {
         let hold = || namespace.try_clone().map(Namespace::from);
         let held = hold().map_err(host("open a network namespace"))?;
         let mut keep = Applied::new(held, Some(journal.clone()));
-        // Programs, bridges and forwarding take some offloads away, and leave them off
+        // XDP programs, bridges and forwarding turn some offloads off, and leave them off
         // (dev_disable_lro, net/core/dev.c).
         for nic in &own {
             keep.keep(Setting::Features { nic: nic.clone() })
@@ -281,7 +281,7 @@ impl Own {
         held.map_err(EngineError::host("open a network namespace"))
     }
 
-    /// Put the path on CPUs of its own, for as long as what comes back lives.
+    /// Run the path on CPUs of its own, as long as the result lives.
     pub(super) fn put_on(&self, cpus: &[u32]) -> Result<Applied, EngineError> {
         let mut knobs = Applied::new(self.hold()?, Some(self.journal()));
         let made = knobs.make(threaded(&self.nic), "on", || {
@@ -299,7 +299,7 @@ impl Own {
         Ok(knobs)
     }
 
-    /// Put back what is left, and tell what can't be.
+    /// Restore the remaining settings; the error lists those that can't be.
     pub(crate) fn end(mut self) -> Result<(), NicError> {
         drop(self.keep.take());
         match self.journal.failures() {
@@ -344,7 +344,7 @@ fn check_queues(namespace: &Namespace, nic: &Device, arms: &[BenchArm]) -> Resul
     Ok(())
 }
 
-/// As an error of the run.
+/// Convert to an error of the run.
 pub(super) fn knob(error: KnobError) -> EngineError {
     match error {
         KnobError::InUse { .. } => {
@@ -364,7 +364,7 @@ impl From<KnobError> for EngineError {
 mod tests {
     use super::*;
 
-    /// Check that a change is asked about unless every interface was named.
+    /// Check that nothing is changed unless every interface was named.
     #[test]
     fn all_have_to_be_named() {
         let mut nics = Nics {

@@ -1,8 +1,8 @@
-//! The rate that loses nothing, by Multiple Loss Ratio Search (RFC 9971), and how long
-//! packets take at parts of it.
+//! The highest rate without loss, by Multiple Loss Ratio Search (RFC 9971), and latencies at parts
+//! of it.
 //!
-//! A trial is a block: its ledger has to close like any other's, and what the generator
-//! did not offer counts as lost, since a load that was not there was not carried.
+//! A trial is a block: its ledger has to balance like any other, and what the generator did not
+//! offer counts as lost.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use super::{BenchEvent, BenchPlan, RATES, Run, add_facts};
 use crate::error::EngineError;
 use crate::site::{Ended, Keeper};
 
-/// Loads are looked for from here on.
+/// The minimum load.
 const LEAST_PPS: f64 = 1_000.0;
-/// The generator is paced to 1 percent: less than that is not offered.
+/// The generator's pacing is accurate to 1 percent: less than this share counts as not offered.
 const OFFERED: f64 = 0.99;
-/// Shares of the rate found at which latency is looked at.
+/// Shares of the result at which latency is measured.
 const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
-/// Loss ratios that are searched for: none, and what RFC 9971 pairs with it.
+/// The goals: no loss, and the ratio that RFC 9971 pairs with it.
 const LOSS_RATIOS: [f64; 2] = [0.0, 0.005];
 
 /// The maximum rate is unknown.
@@ -33,7 +33,7 @@ const UNSTEADY: &str = "search could not measure the maximum rate of the generat
                         is busy; retry on an idle machine";
 
 impl Run<'_, '_> {
-    /// Search for an arm; then, if frames are stamped, run blocks at parts of what was found.
+    /// Search for an arm; then, if frames are stamped, run blocks at parts of the result.
     pub(super) fn search(
         &mut self,
         number: usize,
@@ -41,7 +41,7 @@ impl Run<'_, '_> {
     ) -> Result<Ended, EngineError> {
         let arm = self.plan.arms[number];
         let name = keeper.recording.arms[number].name.clone();
-        // Over NICs no more goes out than is made, whatever they are.
+        // Over NICs, the generator's rate is the maximum, whatever they are.
         let made = BenchArm {
             apart: arm.apart && !self.has_nics(),
             ..arm
@@ -146,7 +146,7 @@ fn goals(plan: &BenchPlan) -> Vec<Goal> {
         .collect()
 }
 
-/// What came of a trial. One whose packets are not all accounted for carried nothing.
+/// The result of a trial. If packets are unaccounted for, it counts as complete loss.
 fn result_of(trial: Trial, measured: &Measured) -> TrialResult {
     let lost = match measured.invalid() {
         Some(_) => 1.0,
@@ -164,7 +164,7 @@ fn result_of(trial: Trial, measured: &Measured) -> TrialResult {
     }
 }
 
-/// Add what was found to a recording, as figures of an arm by goal.
+/// Add the results to a recording, as figures of an arm by goal.
 fn add(recording: &mut Recording, arm: usize, goals: &[Goal], found: &[GoalResult], trials: u32) {
     for (number, (goal, result)) in (0..).zip(goals.iter().zip(found)) {
         for (quantity, value) in [
@@ -224,8 +224,8 @@ mod tests {
         result_of(trial, &measured)
     }
 
-    /// Check what counts as lost: what was, and what was not offered; not what pacing
-    /// leaves out.
+    /// Check that lost packets and packets not offered count as lost, within the accuracy of
+    /// pacing.
     #[test]
     fn what_is_lost() {
         assert_eq!(trial(1000.0, 1000, 1000).loss_ratio, 0.0);

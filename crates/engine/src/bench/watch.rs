@@ -1,4 +1,4 @@
-//! What looks at a block's window while packets run.
+//! An instrument that measures the window of a block while packets run.
 
 use netplumb_instruments::live::Live;
 use netplumb_instruments::registry::{self, BESIDE_RATES};
@@ -12,12 +12,12 @@ use crate::error::EngineError;
 use crate::gather::Gatherer;
 use crate::index::Index;
 
-/// What looks at a block's window.
+/// An instrument on the window of a block.
 pub(super) struct Watch {
     live: Box<dyn Live>,
 }
 
-/// What it saw.
+/// Its results.
 pub(super) struct Seen {
     attached: Attached,
     window: Window,
@@ -42,7 +42,7 @@ impl Watch {
         self.live.stop();
     }
 
-    /// What was seen. The path has to stand yet: its programs are named.
+    /// Read the results. The path must still be set up: its programs are looked up by name.
     pub(super) fn read(mut self) -> Result<Seen, EngineError> {
         Ok(Seen {
             attached: self.live.attached().clone(),
@@ -77,7 +77,7 @@ impl Seen {
             returned: 0,
             duration_ns: measured.window_ns,
         });
-        // How busy CPUs were in this very window, and how many packets it had.
+        // CPU use and packets of this window.
         measured.add_to(recording, block);
         let mut gatherer = Gatherer::new(
             BESIDE_RATES.name(),

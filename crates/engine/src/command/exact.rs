@@ -29,10 +29,10 @@ use crate::receive;
 use crate::run::{Options, Progress, add_losses, note_clock, note_instrument, note_machine};
 use crate::site::Keeper;
 
-/// The name of the code that the kernel lends to processes.
+/// The name of the vDSO's code.
 const VDSO: &str = "[vdso]";
 
-/// Count the instructions of a command: its own, and the kernel's as it runs.
+/// Count the instructions of a command, its own and the kernel's.
 pub(super) fn measure(
     run: &CommandRun,
     options: &Options,
@@ -57,7 +57,7 @@ pub(super) fn measure(
         Some(symbols) => Some(symbols.wait()?),
         None => None,
     };
-    // Loaded late, they are in no table that was saved.
+    // Modules loaded later are not in the saved symbol table.
     let symbols = saved.filter(|_| modules.is_empty());
     let mut requests = vec![Request::Unpack { modules }, Request::ReadVdso];
     if symbols.is_none() {
@@ -66,7 +66,7 @@ pub(super) fn measure(
     if origin.symbols.is_none() {
         requests.push(Request::Describe);
     }
-    // The kernel itself does not move: an address of another boot will do.
+    // The kernel's addresses are the same in every boot.
     let watch = saved.and_then(watched);
     requests.push(run.request(links, watch));
 
@@ -83,7 +83,7 @@ pub(super) fn measure(
         let known = symbols;
         let blocks = run.blocks;
         let reader = scope.spawn(move || {
-            // Not ready, and never will be: the guest ended first.
+            // The guest ended before the symbols were ready.
             let Ok((late, images)) = begin.recv() else {
                 return (Told::default(), None);
             };
@@ -97,7 +97,7 @@ pub(super) fn measure(
             guest.go_on()?;
             guest.answers(options.timeout, |_| Ok(()))?;
             let vdso = chunks(&mut guest, options)?;
-            // Without it its code is in no file; it is not much.
+            // Without it, the little code that it has belongs to no file.
             let _ = images.add(VDSO, &vdso, None);
             let late = match known {
                 Some(_) => SymbolTable::default(),
@@ -170,7 +170,7 @@ pub(super) fn measure(
     }
 }
 
-/// A command's ledger: it was run.
+/// The ledger of a command: one run.
 fn one_run() -> Ledger {
     Ledger {
         offered: 1,
@@ -179,13 +179,13 @@ fn one_run() -> Ledger {
     }
 }
 
-/// What the plugin told.
+/// The plugin's results.
 #[derive(Default)]
 struct Told {
     windows: Vec<Window>,
     nodes: Vec<TreeNode>,
     user_symbols: Vec<UserSymbol>,
-    /// The blocks that windows name.
+    /// The blocks of code that windows refer to.
     code: BTreeMap<u32, UserCode>,
     losses: Losses,
     error: Option<StreamError>,
@@ -223,7 +223,7 @@ fn follow(stream: File, symbols: &SymbolTable, images: Images, done: &dyn Fn(u32
     told
 }
 
-/// The answer to a request, of chunks.
+/// The reply to a request, in chunks.
 fn chunks(guest: &mut Guest, options: &Options) -> Result<Vec<u8>, EngineError> {
     let mut bytes = Vec::new();
     guest.answers(options.timeout, |reply| {

@@ -1,5 +1,4 @@
-//! A command under an instrument that reads the guest's clock: the packets that there are
-//! while it runs. Nothing is counted by QEMU.
+//! A command with an instrument that measures time: the packets seen while it runs. No plugin.
 
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -16,11 +15,11 @@ use crate::guests::CommandWindows;
 use crate::run::{Options, Progress, note_clock, note_instrument, note_machine};
 use crate::site::Keeper;
 
-/// How long the guest may take to attach the instrument, at least: a hundred functions take
-/// it half a minute, and who gives a command less time means the command.
+/// Minimum timeout for attaching the instrument in the guest: a hundred functions take half a
+/// minute, and a short --timeout is meant for the command.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Time the packets of a command, a window for each run.
+/// Measure the packets of a command, with a window for each run.
 pub(super) fn measure(
     run: &CommandRun,
     spec: &TimingSpec,

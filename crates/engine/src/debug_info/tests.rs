@@ -2,8 +2,8 @@ use netplumb_instruments::exact::RanCode;
 
 use super::*;
 
-/// Check that a line costs what its instructions ran, that of a block cut short only
-/// those that did, and that repetitions are the last instruction's.
+/// Check that the cost of a line is the number of its executed instructions, that of an interrupted
+/// block only those that ran, and that repetitions count for the last instruction.
 #[test]
 fn lines_of_blocks() {
     let symbol = FIRST_USER_SYMBOL;
@@ -20,7 +20,7 @@ fn lines_of_blocks() {
         },
     )]);
     let line = |line| SourceLine { file: 0, line };
-    // The second is of no line.
+    // The second has no line.
     let sources = HashMap::from([
         ((1, 0x10), line(3)),
         ((1, 0x18), line(4)),

@@ -1,4 +1,4 @@
-//! Blocks of benches in the guest: on its clock of time, or counted.
+//! Benches in the guest: blocks of rates, or counted instructions.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -18,18 +18,18 @@ use crate::bench::Own;
 use crate::bench::block::{self, Ran, Stand};
 use crate::error::EngineError;
 
-/// Where programs are: the kernel starts its init without saying so.
+/// Default `PATH`: the kernel starts init without one.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
-/// Left to new devices, and to what loading programs leaves the kernel to do, before
-/// anything is counted: on a clock of instructions that takes no time.
+/// Time for new devices, and for deferred work after loading programs, before anything is counted;
+/// with an instruction clock it takes no real time.
 const SETTLE: Duration = Duration::from_secs(3);
-/// Left to who reads packets, in each block: more than any takes for a block's.
+/// Time for readers of packets in each block, more than any needs.
 const REST: Duration = Duration::from_millis(20);
 
 type Tell<'a> = &'a mut dyn FnMut(Reply) -> io::Result<()>;
 
 impl Agent {
-    /// A block on the clock of time.
+    /// A block of rates.
     pub(super) fn bench_block(
         &self,
         arm: &BenchArm,
@@ -62,7 +62,7 @@ impl Agent {
         reply(answer).map_err(|e| e.to_string())
     }
 
-    /// What the generator makes by itself.
+    /// The rate of the generator alone.
     pub(super) fn bench_limit(&self, arm: &BenchArm, reply: Tell<'_>) -> Result<(), String> {
         name_programs();
         match block::calibrate_for(arm) {
@@ -71,7 +71,7 @@ impl Agent {
         }
     }
 
-    /// Where packets go.
+    /// Trace where packets go.
     pub(super) fn bench_diagnose(&self, arm: &BenchArm, reply: Tell<'_>) -> Result<(), String> {
         name_programs();
         let own = nics::take(arm).map_err(|e| e.to_string())?;
@@ -81,7 +81,8 @@ impl Agent {
         reply(Reply::Diagnosis(found)).map_err(|e| e.to_string())
     }
 
-    /// Count frames along a path. Nothing is said before the last block is over.
+    /// Count the instructions of frames along a path. No message is sent before the last block is
+    /// complete.
     pub(super) fn bench_count(&self, plan: &CountPlan, reply: Tell<'_>) -> Result<(), String> {
         name_programs();
         let (mut stand, frames) = match stand(&plan.arm) {
@@ -89,7 +90,7 @@ impl Agent {
             Err(error) => return cannot(error, reply),
         };
         thread::sleep(SETTLE);
-        // Before anything is counted, for this is a hundred times what is.
+        // Before anything is counted, since this takes a hundred times as many instructions.
         let symbols = program_symbols().map_err(|e| format!("read the kernel's symbols: {e}"))?;
         let told = |e: EngineError| e.to_string();
         mark::<{ mark::ARM }>();
@@ -125,7 +126,7 @@ fn stand(arm: &BenchArm) -> Result<(Stand, netplumb_workload::frames::Bounded), 
     Ok((stand, frames))
 }
 
-/// What became of so many frames.
+/// The ledger of a number of frames.
 fn ledger(frames: u32, came: &Handled) -> Ledger {
     let offered = u64::from(frames);
     let delivered = came.total();
@@ -146,8 +147,8 @@ fn cannot(error: EngineError, reply: Tell<'_>) -> Result<(), String> {
     reply(Reply::BenchCannot(why)).map_err(|e| e.to_string())
 }
 
-/// Lines of /proc/kallsyms that tell of programs of BPF: they are in no table that was
-/// made before they were loaded.
+/// Lines of /proc/kallsyms with BPF programs, which are not in the symbol table from before they
+/// were loaded.
 fn program_symbols() -> io::Result<Vec<u8>> {
     let mut file = BufReader::new(File::open("/proc/kallsyms")?);
     let (mut lines, mut line) = (Vec::new(), Vec::new());
@@ -160,7 +161,7 @@ fn program_symbols() -> io::Result<Vec<u8>> {
     Ok(lines)
 }
 
-/// Say where programs are, if nobody has.
+/// Set `PATH` if it is not set.
 fn name_programs() {
     if std::env::var_os("PATH").is_none() {
         // SAFETY: the agent carries out one request at a time, and no thread of an earlier

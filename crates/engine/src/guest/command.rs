@@ -1,8 +1,8 @@
-//! A command, run in the guest: in its namespace, with its peer at the other end,
-//! between the markers of its window.
+//! A command in the guest: in its namespace, with its peer at the other end, between the markers of
+//! its window.
 //!
-//! What it says is kept until it has ended: a byte sent to the host meanwhile would
-//! be measured with it. Whatever it leaves behind is killed before the next one.
+//! Its output is kept until it has exited: sending it to the host earlier would be measured.
+//! Processes that it leaves running are killed before the next run.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -28,25 +28,25 @@ use netplumb_workload::mark::{self, mark};
 use super::furnish;
 use crate::outside::Cpus;
 
-/// How long the peer may take to open a socket, guest time.
+/// Maximum time for the peer to open a socket, in guest time.
 const PEER_PATIENCE: Duration = Duration::from_secs(1);
 const PEER_POLL: Duration = Duration::from_millis(5);
-/// As large as a pipe may be: its reader is to wake up seldom.
+/// The maximum size of a pipe, so that its reader rarely wakes up.
 const PIPE_BYTES: libc::c_int = 1 << 20;
-/// How often a wait without a process descriptor looks.
+/// Polling interval without a pidfd.
 const POLL_MS: libc::c_int = 10;
-/// Names of processes left behind that are told.
+/// Maximum number of processes left running to list.
 const MAX_LEFT: usize = 20;
-/// What a peer says is for people to see why it failed.
+/// Maximum output of a peer, which only shows why it failed.
 const PEER_OUTPUT_BYTES: u64 = 64 << 10;
 
-/// Unpack what came with the guest.
+/// Unpack the files that came with the guest.
 pub(super) fn unpack(modules: &[String]) -> Result<(), String> {
     bulk::unpack(Path::new("/"), modules)
         .map_err(|e| format!("the command's files could not be unpacked: {e}"))
 }
 
-/// Send the code that the kernel lends to every process.
+/// Send the vDSO.
 pub(super) fn vdso(reply: &mut dyn FnMut(Reply) -> io::Result<()>) -> Result<(), String> {
     let code = own_vdso().unwrap_or_default();
     reply(Reply::Chunk(code)).map_err(|e| e.to_string())
@@ -70,8 +70,8 @@ fn own_vdso() -> io::Result<Vec<u8>> {
     Ok(code)
 }
 
-/// Run it, so often as it is asked for, in the plugin's windows or in those of an
-/// instrument that reads a clock.
+/// Run it the requested number of times, in windows of the plugin or of an instrument that measures
+/// time.
 pub(super) fn run(
     plan: &CommandPlan,
     ends: &Ends,
@@ -90,7 +90,7 @@ pub(super) fn run(
         }
         mark::<{ mark::ARM }>();
     }
-    // Told afterwards, as with packets: not in the way of the next block.
+    // Sent afterwards, as with packets, so as not to disturb the next block.
     let mut told = Vec::new();
     let mut failed = None;
     for index in 0..plan.blocks {
@@ -117,14 +117,14 @@ pub(super) fn run(
     failed.map_or(Ok(()), Err)
 }
 
-/// Where this kernel prepares the stacks of new tasks, for a host that does not know
-/// its symbols yet.
+/// Address range in which this kernel prepares the stacks of new tasks, for a host that does not
+/// have its symbols yet.
 fn own_watch() -> Option<(u64, u64)> {
     let symbols = SymbolTable::parse(&fs::read("/proc/kallsyms").ok()?).ok()?;
     crate::command::watched(&symbols)
 }
 
-/// One block. Whether there may be another one.
+/// Run a block; returns whether another one may follow.
 fn one(
     index: u32,
     plan: &CommandPlan,
@@ -162,7 +162,7 @@ fn one(
     let stopped = !await_end(command.pid, port).map_err(doing("wait for the command"))?;
     mark::<{ mark::WINDOW_END }>();
     let took = began.elapsed();
-    // Before anything is killed: that is nobody's.
+    // Before anything is killed: that is not the command's work.
     if let Some(instrument) = &mut instrument {
         let window = instrument.close().map_err(|e| e.to_string())?;
         let busy = cpus.and_then(|cpus| cpus.busy_since());
@@ -187,8 +187,7 @@ fn one(
     };
     let peer_exit = peer.as_ref().and_then(|p| reap_if_ended(p.pid));
     let left = left_behind(command.pid, peer.as_ref().map(|p| p.pid));
-    // Everything but ourselves.
-    // SAFETY: kill takes numbers.
+    // All processes but init. SAFETY: kill takes numbers.
     unsafe { libc::kill(-1, libc::SIGKILL) };
     reap_all();
     let mut unkept_bytes = 0;
@@ -209,7 +208,7 @@ fn one(
         if output != Output::Peer {
             unkept_bytes += kept.unkept_bytes;
         }
-        // What later blocks say is the same again.
+        // The output of later blocks is the same.
         if index == 0 {
             for chunk in kept.bytes.chunks(netplumb_lab::channel::CHUNK_BYTES) {
                 told.push(Reply::Output(output, chunk.to_vec()));
@@ -228,7 +227,7 @@ fn one(
     Ok(!stopped)
 }
 
-/// A process, and what it says.
+/// A process and its output.
 struct Started {
     pid: libc::pid_t,
     stdout: JoinHandle<Kept>,
@@ -271,7 +270,7 @@ impl Started {
             )
             .env("HOME", "/root")
             .env("LANG", "C")
-            // What it orders by hashes it orders the same in every run.
+            // Makes the order of hashes the same in every run.
             .env("PYTHONHASHSEED", "0")
             .env("PLUMB_SELF", own.to_string())
             .env("PLUMB_PEER", other.to_string())
@@ -315,7 +314,7 @@ fn pipe() -> io::Result<(File, OwnedFd)> {
     Ok((File::from(read), write))
 }
 
-/// Take what comes through a pipe until nobody holds its other end.
+/// Read a pipe until its other end is closed.
 fn keep(mut pipe: File, limit_bytes: u64) -> JoinHandle<Kept> {
     thread::spawn(move || {
         let mut kept = Kept {
@@ -339,7 +338,7 @@ fn keep(mut pipe: File, limit_bytes: u64) -> JoinHandle<Kept> {
     })
 }
 
-/// Wait until the peer has opened a socket that others can send to. Whether it has.
+/// Wait until the peer has opened a socket to receive from; returns whether it has.
 fn await_socket(peer: &mut Started, ends: &Ends) -> io::Result<bool> {
     use std::os::fd::AsFd;
     let began = Instant::now();
@@ -356,7 +355,7 @@ fn await_socket(peer: &mut Started, ends: &Ends) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Wait for a process to end, or for the host to say stop. Whether it ended.
+/// Wait for a process to exit, or for a stop request; returns whether it exited.
 fn await_end(pid: libc::pid_t, port: Option<&OwnedFd>) -> io::Result<bool> {
     // SAFETY: the call takes numbers; what it returns is a new descriptor, or none.
     let process = unsafe {
@@ -368,7 +367,7 @@ fn await_end(pid: libc::pid_t, port: Option<&OwnedFd>) -> io::Result<bool> {
         events: libc::POLLIN,
         revents: 0,
     };
-    // Before 5.3 a process has no descriptor: look every now and then.
+    // Before 5.3 there is no pidfd: poll.
     let wait_ms = if process.is_some() { -1 } else { POLL_MS };
     loop {
         let mut fds = [
@@ -393,7 +392,7 @@ fn await_end(pid: libc::pid_t, port: Option<&OwnedFd>) -> io::Result<bool> {
     }
 }
 
-/// Whether a process has ended; it is left to be waited for.
+/// Whether a process has exited; it can still be waited for.
 fn has_ended(pid: libc::pid_t) -> bool {
     // SAFETY: an all-zero siginfo is a valid value to be filled in, and it is ours.
     unsafe {
@@ -420,14 +419,13 @@ fn reap_if_ended(pid: libc::pid_t) -> Option<Exit> {
     has_ended(pid).then(|| reap(pid)).flatten()
 }
 
-/// Everything that was killed, and whatever of it became ours.
+/// Reap all children, including orphans.
 fn reap_all() {
     // SAFETY: no status is asked for.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) } > 0 {}
 }
 
-/// Names of processes that are neither ours, the kernel's, the peer's nor the command
-/// itself.
+/// Names of processes other than init, kernel threads, the peer and the command itself.
 fn left_behind(command: libc::pid_t, peer: Option<libc::pid_t>) -> Vec<String> {
     let mut left = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {

@@ -1,4 +1,4 @@
-//! What programs expect of a system, in a guest that has nothing but a kernel.
+//! Files that programs expect, in a guest with only a kernel.
 
 use std::path::Path;
 use std::{fs, io};
@@ -6,7 +6,7 @@ use std::{fs, io};
 use netplumb_model::message::CommandPlan;
 use netplumb_workload::ends::Ends;
 
-/// Folders and links that programs expect.
+/// Directories and links that programs expect.
 const FOLDERS: &[&str] = &["/root", "/run", "/var/tmp", "/var/run", "/dev/shm", "/etc"];
 const LINKS: &[(&str, &str)] = &[
     ("/proc/self/fd", "/dev/fd"),
@@ -14,7 +14,7 @@ const LINKS: &[(&str, &str)] = &[
     ("/proc/self/fd/1", "/dev/stdout"),
     ("/proc/self/fd/2", "/dev/stderr"),
 ];
-/// Files that programs expect, where the host's own are not taken along.
+/// Files that programs expect, where the host's are not copied.
 const FILES: &[(&str, &str)] = &[
     (
         "/etc/passwd",
@@ -35,7 +35,7 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Furnish the guest for a command: folders, files, and the names of the two ends.
+/// Prepare the guest for a command: directories, files, and the names of the two ends.
 pub(super) fn furnish(plan: &CommandPlan, ends: &Ends) -> io::Result<()> {
     for folder in FOLDERS.iter().copied().chain([plan.folder.as_str()]) {
         fs::create_dir_all(folder)?;
@@ -48,7 +48,7 @@ pub(super) fn furnish(plan: &CommandPlan, ends: &Ends) -> io::Result<()> {
             fs::write(path, text)?;
         }
     }
-    // Whatever the host's says: the two ends are what there is.
+    // Instead of the host's: there are only the two ends.
     let hosts = format!(
         "127.0.0.1 localhost\n::1 localhost\n{} self\n{} peer\n",
         ends.tx_address, ends.rx_address
@@ -57,7 +57,7 @@ pub(super) fn furnish(plan: &CommandPlan, ends: &Ends) -> io::Result<()> {
     fs::write("/etc/resolv.conf", "")?;
     // Addresses are the same in every run.
     fs::write("/proc/sys/kernel/randomize_va_space", "0")?;
-    // A core dump would be nobody's.
+    // Core dumps would be lost.
     let _ = fs::write("/proc/sys/kernel/core_pattern", "");
     Ok(())
 }

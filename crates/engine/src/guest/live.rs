@@ -1,5 +1,5 @@
-//! Packets or a command under an instrument that reads the guest's clock: what is done
-//! on the machine itself in the lab `netns`, in here.
+//! Packets or a command with an instrument that measures time: what the lab `netns` does on the
+//! machine itself, in the guest.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,14 +20,14 @@ use super::Agent;
 use crate::ends::topology_of;
 use crate::outside::{Cpus, figures};
 
-/// How long the kernel is left alone after programs were attached or detached: it frees
-/// them when all CPUs and tasks have passed by (RCU, RCU tasks), and that work would be in
-/// the next block. A clock of instructions passes over it.
+/// Time to wait after programs were attached or detached: the kernel frees them after grace periods
+/// of RCU and RCU tasks, and that work would be in the next block. With an instruction clock it
+/// takes no real time.
 const SETTLE: Duration = Duration::from_millis(500);
 
 impl Agent {
-    /// Attach, run the blocks, and then tell of them: what is said between blocks would
-    /// be in their way.
+    /// Attach, run the blocks, and then send the results: a message between blocks would disturb
+    /// them.
     pub(super) fn time(
         &mut self,
         spec: TimingSpec,
@@ -53,7 +53,7 @@ impl Agent {
             traffic: None,
             told: Vec::new(),
         };
-        // At once: what can't be sent is told before any block.
+        // At once: packets that can't be sent are an error before any block.
         blocks.traffic()?;
         let mut failed = None;
         for (index, probed) in turns(plan.blocks, bare) {
@@ -63,7 +63,7 @@ impl Agent {
             }
         }
         let told = blocks.told;
-        // Whatever is attached goes before anything is said.
+        // Detach before anything is sent.
         drop(blocks.instrument);
         if let Some(notes) = self.notes(plan) {
             reply(Reply::Facts(notes)).map_err(|e| e.to_string())?;
@@ -74,7 +74,7 @@ impl Agent {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Attach what the next command runs under.
+    /// Attach the instrument for the next command.
     pub(super) fn attach(
         &mut self,
         spec: TimingSpec,
@@ -88,7 +88,7 @@ impl Agent {
         Ok(())
     }
 
-    /// A spec that looks at the namespaces of a plan, if it names none.
+    /// A spec limited to the namespaces of a plan, if it has none.
     fn within(&self, mut spec: TimingSpec, plan: &RunPlan) -> Result<TimingSpec, String> {
         if spec.filter.namespaces.is_empty() {
             spec.filter.namespaces = self.inodes(plan).map_err(|e| e.to_string())?;
@@ -96,7 +96,7 @@ impl Agent {
         Ok(spec)
     }
 
-    /// The numbers by which the kernel knows the namespaces of a plan.
+    /// Inodes of the namespaces of a plan.
     fn inodes(&self, plan: &RunPlan) -> io::Result<Vec<u32>> {
         let wanted = topology_of(plan);
         let mut inodes = BTreeSet::new();
@@ -109,21 +109,21 @@ impl Agent {
     }
 }
 
-/// Attach what a spec asks for.
+/// Attach an instrument.
 fn attach(spec: &TimingSpec) -> Result<Box<dyn Live>, String> {
     let rules = LayerRules::built_in();
     let layer = |name: &str, module: Option<&str>| rules.layer(name, module).map(String::from);
     registry::attach(spec, &layer).map_err(|e| e.to_string())
 }
 
-/// What is told of an instrument that is attached.
+/// The reply about an attached instrument.
 fn attached(instrument: &dyn Live) -> Reply {
     Reply::Attached(Box::new(instrument.attached().clone()))
 }
 
-/// Which block, and whether under the instrument, in their order. With `bare` each has its
-/// other beside it, and neither is always the first: what drifts bears on both, and the
-/// instrument is attached anew every second time only.
+/// The order of blocks, each with whether it has the instrument. With `bare` each is paired with
+/// one without, in alternating order: drift affects both alike, and the instrument is attached only
+/// every second time.
 fn turns(blocks: u32, bare: bool) -> Vec<(u32, bool)> {
     let of = |index: u32| match (bare, index % 2) {
         (false, _) => vec![(index, true)],
@@ -133,7 +133,7 @@ fn turns(blocks: u32, bare: bool) -> Vec<(u32, bool)> {
     (0..blocks).flat_map(of).collect()
 }
 
-/// Blocks of packets under way.
+/// Blocks of packets, as they run.
 struct Blocks<'a> {
     spec: &'a TimingSpec,
     plan: &'a RunPlan,
@@ -144,7 +144,7 @@ struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    /// What sends and receives, warm; opened if it is not.
+    /// The sockets, warmed up; opened if necessary.
     fn traffic(&mut self) -> Result<&mut Traffic<'a>, String> {
         match &mut self.traffic {
             Some(traffic) => Ok(traffic),
@@ -202,8 +202,8 @@ impl<'a> Blocks<'a> {
 mod tests {
     use super::*;
 
-    /// Check that each block has its other beside it, that neither kind is always the
-    /// first, and that the instrument changes as seldom as that allows.
+    /// Check that each block is next to its counterpart, that neither kind is always first, and
+    /// that attaching is as rare as that allows.
     #[test]
     fn turns_of_blocks() {
         assert_eq!(turns(2, false), [(0, true), (1, true)]);

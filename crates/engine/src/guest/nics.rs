@@ -1,5 +1,4 @@
-//! The guest's own NICs, for benches on them: two that a cable joins, and two more for
-//! what is sent on.
+//! The guest's NICs, for benches: two connected by a cable, and two more for forwarded packets.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +12,11 @@ use crate::bench::{Nics, Own};
 use crate::error::EngineError;
 use crate::error::NicError;
 
-/// How long a NIC may take to have its carrier; e1000 takes two seconds of the guest's.
+/// Maximum time until a NIC has a carrier; e1000 takes two seconds of guest time.
 const PATIENCE: Duration = Duration::from_secs(20);
 const NAP: Duration = Duration::from_millis(20);
 
-/// Take them for an arm that runs over them. They are up afterwards, and nobody else's.
+/// Use them for an arm that runs over them, and bring them up.
 pub(super) fn take(arm: &BenchArm) -> Result<Option<Own>, EngineError> {
     if arm.link == Link::Veth {
         return Ok(None);
@@ -67,7 +66,7 @@ pub(super) fn take(arm: &BenchArm) -> Result<Option<Own>, EngineError> {
     Own::begin(&nics, std::slice::from_ref(arm)).map(Some)
 }
 
-/// Those that there are, in the order in which packets pass them.
+/// The existing ones, in the order in which packets pass them.
 fn find(namespace: &Namespace) -> Result<Vec<DeviceState>, EngineError> {
     let states = namespace.device_states();
     let states = states.map_err(EngineError::host("list the NICs"))?;

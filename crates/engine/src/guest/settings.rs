@@ -1,4 +1,4 @@
-//! Settings and knobs: what a scan may change, and what came of those that were set.
+//! Settings that a scan may change, and notes on knobs that were set.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +10,7 @@ use netplumb_model::message::{Reply, RunPlan};
 use super::Agent;
 use crate::ends::topology_of;
 
-/// Settings in one message.
+/// Maximum number of settings in a message.
 const CHUNK: usize = 100;
 
 impl Agent {
@@ -35,7 +35,7 @@ impl Agent {
         Ok(())
     }
 
-    /// What came of a plan's knobs, if there is something to say.
+    /// Notes on the knobs of a plan.
     pub(super) fn notes(&self, plan: &RunPlan) -> Option<BTreeMap<String, String>> {
         let wanted = topology_of(plan);
         let standing = self.standing.iter().find(|s| s.plan == wanted)?;

@@ -1,4 +1,4 @@
-//! Functions timed in the guest: one alone, or many at once, under traffic.
+//! Functions timed in the guest, with traffic: one alone, or many at once.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ use netplumb_workload::packets::Traffic;
 
 use crate::second_opinion;
 
-/// Time one function in the blocks of a plan. What goes wrong is told in the
-/// answer: the next function may do better.
+/// Time one function in the blocks of a plan. Errors are in the reply, so that the next function is
+/// tried.
 pub(super) fn time(function: &str, plan: &RunPlan, ends: &Ends) -> TimedFunction {
     let (times, error) = match try_time(function, plan, ends) {
         Ok(times) if times.untimed > 0 => (
@@ -38,7 +38,7 @@ fn try_time(function: &str, plan: &RunPlan, ends: &Ends) -> Result<Times, String
     let mut traffic =
         Traffic::open(plan, ends).map_err(|e| format!("open {} sockets: {e}", plan.proto))?;
     let mut timer = FunctionTimer::attach(function).map_err(|e| e.to_string())?;
-    // With the timer there already: its first hits in a task cost more.
+    // With the probe attached: its first hits in a task cost more.
     traffic.warm_up().map_err(|e| format!("warm-up: {e}"))?;
     timer.reset().map_err(|e| e.to_string())?;
     for index in 0..plan.blocks {
@@ -53,8 +53,8 @@ fn try_time(function: &str, plan: &RunPlan, ends: &Ends) -> Result<Times, String
     timer.read().map_err(|e| e.to_string())
 }
 
-/// Time functions at once by the instrument, in the blocks of a plan, a window each.
-/// Where nothing is asked of it, the windows have only their length.
+/// Time functions at once by the instrument, in the blocks of a plan, with a window each. Without
+/// functions, the windows only have their durations.
 pub(super) fn together(
     spec: Option<&TimingSpec>,
     plan: &RunPlan,
@@ -94,7 +94,7 @@ pub(super) fn together(
     Ok((attached, windows))
 }
 
-/// What has passed on both clocks since a reading of them, as facts.
+/// The differences of both clocks since a reading, as facts.
 pub(super) fn since((insns, ns): (u64, Duration)) -> BTreeMap<String, String> {
     let (insns_after, ns_after) = clocks();
     BTreeMap::from([
@@ -109,8 +109,8 @@ pub(super) fn since((insns, ns): (u64, Duration)) -> BTreeMap<String, String> {
     ])
 }
 
-/// A reading of both clocks: instructions (which the CPU's time stamp counter
-/// counts under icount), and the kernel's monotonic clock, which is made of it.
+/// A reading of both clocks: instructions (the TSC under icount), and the kernel's monotonic clock,
+/// which is derived from it.
 pub(super) fn clocks() -> (u64, Duration) {
     let mut now = libc::timespec {
         tv_sec: 0,

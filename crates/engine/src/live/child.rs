@@ -1,4 +1,4 @@
-//! A command that runs while its packets are watched.
+//! A command whose packets are observed.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use netplumb_model::message::Exit;
 use netplumb_sys::netns;
 
-/// A command with whatever it starts. Killed when dropped.
+/// A command with its child processes. Killed when dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     child: Child,
@@ -31,7 +31,7 @@ impl Running {
             command.env(name, value);
         }
         if io::stdin().is_terminal() {
-            // It is in another process group, which may not read from the terminal.
+            // Its process group is in the background, and can't read from the terminal.
             command.stdin(Stdio::null());
         }
         if output_to_stderr {
@@ -57,7 +57,7 @@ impl Running {
         })
     }
 
-    /// How it ended, if it has.
+    /// How it exited, if it has.
     pub(super) fn ended(&mut self) -> io::Result<Option<Exit>> {
         if self.exit.is_none() {
             self.exit =
@@ -71,7 +71,7 @@ impl Running {
         Ok(self.exit)
     }
 
-    /// Kill it and what it started.
+    /// Kill it with its process group.
     fn stop(&mut self) {
         // SAFETY: takes numbers; the group is that of a child that is not waited for
         // until afterwards, or of what that has left behind.

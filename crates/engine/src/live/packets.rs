@@ -1,4 +1,4 @@
-//! Packets of ours between namespaces, block by block.
+//! Packets between namespaces, block by block.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,10 +22,10 @@ use crate::plan::Plan;
 use crate::schedule::{Turn, interleaved};
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 
-/// Packets before the later blocks of an arm: its sockets are new each time.
+/// Warm-up packets before later blocks of an arm, whose sockets are new each time.
 const REWARM_PACKETS: u32 = 20;
 
-/// Topologies that stand, each once.
+/// The topologies that are set up, each once.
 pub(super) struct Standing {
     all: Vec<(TopologyPlan, Topology, Ends)>,
 }
@@ -35,7 +35,7 @@ impl Standing {
         Standing { all: Vec::new() }
     }
 
-    /// The number of a topology, built if it does not stand.
+    /// The index of a topology, set up if necessary.
     pub(super) fn build(
         &mut self,
         plan: TopologyPlan,
@@ -61,7 +61,7 @@ impl Standing {
         &self.all[at].1
     }
 
-    /// The numbers by which the kernel knows their namespaces.
+    /// Inodes of their namespaces.
     pub(super) fn inodes(&self) -> Result<Vec<u32>, EngineError> {
         let mut inodes = BTreeSet::new();
         for (_, topology, _) in &self.all {
@@ -77,7 +77,7 @@ impl Standing {
         let mut facts = BTreeMap::new();
         for (plan, topology, _) in &self.all {
             let prefix = format!("net.{}.{}", plan.link, plan.family);
-            // Of several that differ in settings only, the first arm's are told.
+            // Of several topologies that differ only in settings, record the facts of the first.
             for (key, value) in crate::facts::topology(&prefix, topology) {
                 facts.entry(key).or_insert(value);
             }
@@ -85,7 +85,7 @@ impl Standing {
         facts
     }
 
-    /// What came of the knobs of each arm, by the number of its topology.
+    /// Note the effects of each arm's knobs; `topologies` has the index of its topology.
     pub(super) fn note(&self, recording: &mut Recording, arm: usize, at: usize) {
         extras::note(recording, arm, &self.all[at].1.notes);
     }
@@ -133,11 +133,11 @@ pub(super) fn run(
         inodes: standing.inodes()?,
         protos: protos(&plans),
     };
-    // At once, whatever comes first: if it can't be, nothing is to be run.
+    // Attach all at once first: if one can't be attached, nothing is run.
     for by in (0..probes.specs.len()).rev() {
         probes.attach(Some(by), &|spec| within.spec(spec), recording)?;
     }
-    // With costs, the last number is that of no instrument.
+    // With --measure-cost, the last number means no instrument.
     let instruments = probes.specs.len() + usize::from(packets.measure_cost);
     let seed = probes.options.seed;
     let turns = interleaved(arms.len(), instruments, packets.blocks, seed);
@@ -159,7 +159,7 @@ pub(super) fn run(
     Ok(LiveEnd::default())
 }
 
-/// What an instrument looks at where nothing else was asked.
+/// The default filter of an instrument.
 #[derive(Debug)]
 pub(super) struct Within {
     inodes: Vec<u32>,
@@ -167,7 +167,7 @@ pub(super) struct Within {
 }
 
 impl Within {
-    /// Of namespaces that stand, all packets.
+    /// All packets of the namespaces.
     pub(super) fn of(standing: &Standing) -> Result<Within, EngineError> {
         Ok(Within {
             inodes: standing.inodes()?,
@@ -192,14 +192,14 @@ fn protos(plans: &[RunPlan]) -> Vec<Proto> {
     protos.into_iter().collect()
 }
 
-/// Namespaces of this machine that packets of ours run between.
+/// The site: namespaces of this machine.
 struct Namespaces<'a, 't> {
-    // Before what it watches.
+    // Dropped before what they observe.
     probes: Probes<'a, 't>,
     arms: Vec<(RunPlan, usize)>,
     standing: Standing,
     within: Within,
-    /// Arms that had packets before.
+    /// Whether each arm had packets before.
     warm: Vec<bool>,
     cancel: &'a Cancel,
 }
@@ -236,7 +236,7 @@ impl Alone for Namespaces<'_, '_> {
     }
 }
 
-/// One block, which becomes that of this arm and index.
+/// Run a block.
 fn block(
     probes: &mut Probes<'_, '_>,
     run: &RunPlan,
@@ -251,7 +251,7 @@ fn block(
     let cpus = Cpus::read();
     probes.open()?;
     let sent = traffic.timed_block(cancel);
-    // The window first: what was seen until an error is not lost.
+    // The window first, so that results before an error are kept.
     let window = probes.close()?;
     let busy = cpus.and_then(|cpus| cpus.busy_since());
     let mut sent = sent.map_err(failed("send and receive"))?;

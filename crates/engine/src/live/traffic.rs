@@ -1,4 +1,4 @@
-//! Traffic of others, window by window: the machine's own, or that of a command.
+//! Traffic of other programs or of a command, window by window.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,14 +21,14 @@ use crate::plan::Plan;
 use crate::schedule::Turn;
 use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
 
-/// How often it is looked whether it is time.
+/// Polling interval.
 const NAP: Duration = Duration::from_millis(10);
-/// Where other programs find the addresses of the ends.
+/// Environment variables with the addresses of the ends.
 const TX_ADDRESS: &str = "PLUMB_SELF";
 const RX_ADDRESS: &str = "PLUMB_PEER";
 const NAMESPACES: &str = "PLUMB_NAMESPACES";
 
-/// Watch, window by window.
+/// Observe, window by window.
 pub(super) fn run(
     traffic: &TrafficPlan,
     mut probes: Probes<'_, '_>,
@@ -129,18 +129,18 @@ pub(super) fn run(
     }
 }
 
-/// Whatever packets there are, in windows one after the other.
+/// The site: consecutive windows.
 struct Windows<'a, 't> {
     traffic: &'a TrafficPlan,
-    /// As it was asked for.
+    /// The requested filter.
     filter: Option<Filter>,
     probes: Probes<'a, 't>,
     deadline: Option<Instant>,
     command: Option<Running>,
-    /// What arms are like.
+    /// The template of arms.
     like: Arm,
     end: LiveEnd,
-    /// Whether any packet was.
+    /// Whether any packet was seen.
     seen: bool,
 }
 
@@ -183,7 +183,7 @@ impl Alone for Windows<'_, '_> {
 }
 
 impl Windows<'_, '_> {
-    /// Until a window is over, for whichever reason.
+    /// Wait until a window is over, for any reason.
     fn wait(&mut self, until: Instant, keeper: &Keeper<'_>) -> Result<Woken, EngineError> {
         loop {
             if keeper.is_cancelled() {
@@ -206,7 +206,7 @@ impl Windows<'_, '_> {
         }
     }
 
-    /// A block for each protocol and version of IP that was seen.
+    /// Add a block for each protocol and address family that was seen.
     fn add_window(
         &mut self,
         window: &Window,
@@ -233,10 +233,9 @@ impl Windows<'_, '_> {
     }
 }
 
-/// What of that which is watched is no more, if it has a name: another of the same name is
-/// not it.
+/// The observed object that was removed, if any; another one of the same name does not count.
 fn gone(traffic: &TrafficPlan, filter: &Filter) -> Option<String> {
-    // Before its devices: they go with it.
+    // Before its devices, which are removed with it.
     if let Some(name) = &traffic.namespace {
         let inode = Namespace::find(name).and_then(|found| found.inode()).ok();
         if inode.is_none() || inode.as_ref() != filter.namespaces.first() {
@@ -249,7 +248,7 @@ fn gone(traffic: &TrafficPlan, filter: &Filter) -> Option<String> {
             None => Namespace::current(),
         };
         let devices = within.and_then(|n| n.devices());
-        // That they can't be listed says nothing of them.
+        // If they can't be listed, assume that they exist.
         let index = devices.map_or(filter.interface, |d| d.get(name).copied());
         if index.is_none() || index != filter.interface {
             return Some(format!("the interface {name}"));
@@ -258,7 +257,7 @@ fn gone(traffic: &TrafficPlan, filter: &Filter) -> Option<String> {
     None
 }
 
-/// Why a wait ended.
+/// Why waiting ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Woken {
     Time,

@@ -1,5 +1,4 @@
-//! The loop at a site that runs nothing: order, resumption, time-outs, Ctrl-C and arms that
-//! fail.
+//! The loop with a mock site: order, resumption, timeouts, Ctrl-C and failing arms.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -17,10 +16,10 @@ use crate::schedule::{interleaved, whole};
 
 const NAMES: [&str; 2] = ["one", "other"];
 
-/// What the mock does with a turn.
+/// The behaviour of the mock for a turn.
 type Does = Box<dyn Fn(&Turn) -> Result<Ended, EngineError>>;
 
-/// Ends turns in the order in which they were begun, or the other way round.
+/// Ends turns in the order in which they were started, or in reverse.
 struct Mock {
     at_once: usize,
     backwards: bool,
@@ -114,7 +113,7 @@ fn arms(count: usize) -> Vec<Arm> {
 
 struct Ran {
     outcome: Result<(), EngineError>,
-    /// Blocks that were there each time that the recording was kept.
+    /// Number of blocks each time that the recording was saved.
     kept: Vec<usize>,
     done: Vec<u32>,
 }
@@ -145,8 +144,8 @@ fn never() -> Cancel {
     Arc::new(AtomicBool::new(false))
 }
 
-/// Check that turns run in the order that was asked for, that what each brings is kept at
-/// once, and that it is told how many blocks are over.
+/// Check that turns run in the given order, that results are saved at once, and that the number of
+/// completed blocks is reported.
 #[test]
 fn in_order_and_kept() {
     let mut site = Mock::new(|_| Ok(Ended::Measured));
@@ -164,8 +163,8 @@ fn in_order_and_kept() {
     assert!((0..3).all(|arm| NAMES.iter().all(|name| of(arm, name) == 2)));
 }
 
-/// Check that no more turns are under way than the site takes, that as many are, and that
-/// they may end in any order.
+/// Check that the site's number of turns run in parallel, no more and no fewer, and that they may
+/// end in any order.
 #[test]
 fn several_at_once() {
     let mut site = Mock::new(|_| Ok(Ended::Measured));
@@ -179,8 +178,8 @@ fn several_at_once() {
     assert!(site.order.iter().map(|turn| turn.arm).ne(0..7));
 }
 
-/// Check that an error ends the run: nothing new begins, what is under way is waited for and
-/// kept, and the first error is the one that is told; a time-out is one like any other.
+/// Check that an error ends the run: no turn is started, running ones are waited for and saved, and
+/// the first error is reported; likewise for a timeout.
 #[test]
 fn errors_end_the_run() {
     let slow = |turn: &Turn| match turn.arm {
@@ -206,7 +205,7 @@ fn errors_end_the_run() {
     assert_eq!(ran.done, [4]);
 }
 
-/// Check that Ctrl-C ends it before the next turn, with all that was measured.
+/// Check that Ctrl-C ends the run before the next turn, and that everything measured is kept.
 #[test]
 fn ctrl_c() {
     let cancel = never();
@@ -225,8 +224,8 @@ fn ctrl_c() {
     assert_eq!(ran.kept, [1, 2, 3]);
 }
 
-/// Check that an arm that can't be measured by an instrument is noted with the reason, has no
-/// more turns under it, has those under the other, and holds nobody up.
+/// Check that an arm that can't be measured by an instrument has a note with the reason and no more
+/// turns with it, that its turns with another instrument run, and that other arms are not affected.
 #[test]
 fn arms_that_fail() {
     let mut site = Mock::new(|turn| match (turn.arm, turn.by) {
@@ -249,7 +248,7 @@ fn arms_that_fail() {
     assert_eq!(ran.done.last(), Some(&60));
 }
 
-/// Check that a site says when there is no more, of turns without an end.
+/// Check that a site can end an unlimited number of turns.
 #[test]
 fn the_last_one() {
     let mut site = Mock::new(|turn| match turn.blocks.start {
@@ -267,7 +266,7 @@ fn the_last_one() {
     assert_eq!(recording.blocks.len(), 5);
 }
 
-/// Check that what can't be kept ends the run, and that an error of the site goes before it.
+/// Check that an error of saving ends the run, and that an error of the site takes precedence.
 #[test]
 fn a_full_disk() {
     for (fails, wanted) in [(false, "full"), (true, "gone")] {
@@ -285,9 +284,8 @@ fn a_full_disk() {
     }
 }
 
-/// Check that a recording is gone on with: arms that it has whole are not run again, what it
-/// has of others is forgotten with its figures, by instrument; and that of another plan is
-/// refused.
+/// Check resumption: complete arms are not run again, incomplete ones are removed with their
+/// figures, by instrument; and a recording of another plan is refused.
 #[test]
 fn taken_up() {
     let mut recording = Recording {
@@ -304,7 +302,7 @@ fn taken_up() {
     let done = take_up(&mut recording, &arms(3), &NAMES, 2).unwrap();
     assert_eq!(done, BTreeSet::from([(0, 0), (1, 1), (2, 0)]));
     assert_eq!(recording.blocks.len(), 6);
-    // The block that went was the third.
+    // The third block was removed.
     let owns: Vec<(u32, u64)> = recording.costs.iter().map(|c| (c.block, c.own)).collect();
     assert_eq!(owns, [(0, 0), (1, 1), (2, 3), (3, 4), (4, 5), (5, 6)]);
     assert_eq!(recording.scalars.len(), 6);

@@ -1,5 +1,4 @@
-//! Interfaces that are not touched: those that the machine's traffic, or this session, is
-//! over.
+//! Protection of interfaces that carry the default route or this session.
 
 use std::fs;
 use std::io;
@@ -8,14 +7,14 @@ use std::net::IpAddr;
 use netplumb_sys::links::DeviceState;
 use netplumb_sys::netns::Namespace;
 
-/// Kinds of devices that hand what they send to another one below them.
+/// Kinds of devices that transmit by a lower device.
 const ABOVE_OTHERS: &[&str] = &["vlan", "macvlan", "macvtap", "ipvlan", "ipvtap", "macsec"];
-/// So many parents of this process are asked by what session it came.
+/// Maximum number of ancestor processes to check for a session.
 const PARENTS: usize = 64;
-/// In the environment of a session's processes: the peer's address and port, and ours.
+/// The variable in the environment of a session's processes: the peer's address and port, and ours.
 const SESSION: &str = "SSH_CONNECTION=";
 
-/// Interfaces that the machine, or this session, can't do without: each with why.
+/// The protected interfaces, with the reason.
 pub(super) fn guarded(
     namespace: &Namespace,
     states: &[DeviceState],
@@ -26,7 +25,7 @@ pub(super) fn guarded(
         found.push((index, "it carries the default route".into()));
     }
     for (peer, _) in sessions {
-        // Where there is no way to the peer, the session is not over this namespace.
+        // Without a route to the peer, the session does not use this namespace.
         if let Ok(Some(index)) = namespace.device_to(*peer) {
             found.push((index, format!("it carries your session from {peer}")));
         }
@@ -34,7 +33,7 @@ pub(super) fn guarded(
     Ok(with_those_below(found, states))
 }
 
-/// What is by a VLAN's device is by the one below, and so on.
+/// Traffic of a VLAN device also uses its lower device, and so on.
 fn with_those_below(mut found: Vec<(u32, String)>, states: &[DeviceState]) -> Vec<(u32, String)> {
     let mut at = 0;
     while let Some((index, why)) = found.get(at).cloned() {
@@ -54,8 +53,8 @@ fn with_those_below(mut found: Vec<(u32, String)>, states: &[DeviceState]) -> Ve
     found
 }
 
-/// The addresses of the sessions that this process came of, peer's and ours: `sudo` takes
-/// the word of them from its own environment, but not from its parents'.
+/// The addresses, peer's and ours, of the sessions that this process descends from: `sudo` removes
+/// the variable from its own environment, but not from that of its parents.
 pub(super) fn sessions() -> Vec<(IpAddr, IpAddr)> {
     let mut found = Vec::new();
     let mut pid = "self".to_string();
@@ -86,7 +85,7 @@ fn session(variable: &str) -> Option<(IpAddr, IpAddr)> {
 mod tests {
     use super::*;
 
-    /// Check that a session is read as sshd tells it, and nothing else is taken for one.
+    /// Check the parsing of sshd's variable, and that nothing else is taken for a session.
     #[test]
     fn sessions_of_ssh() {
         let told = session("SSH_CONNECTION=192.0.2.7 50000 192.0.2.1 22").unwrap();
@@ -104,8 +103,8 @@ mod tests {
         }
     }
 
-    /// Check that what is by a VLAN is by its NIC too, and that what is by one end of a cable
-    /// is not by the other.
+    /// Check that traffic of a VLAN is attributed to its NIC too, and that of one end of a cable
+    /// not to the other.
     #[test]
     fn below_a_vlan() {
         let state = |index, name: &str, kind: Option<&str>, lower| DeviceState {
