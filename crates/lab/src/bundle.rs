@@ -1,8 +1,8 @@
-//! What a program needs to run in a guest: itself, its interpreter, its libraries.
+//! The files that a program needs in a guest: itself, its interpreter, its libraries.
 //!
-//! Libraries are found as the dynamic loader would find them, so that the guest's
-//! finds the same. Symbolic links go along as links: each file is where it is
-//! looked up, and a library that is reached by two ways is still one file.
+//! Libraries are looked up as the dynamic loader does it, so that the guest's finds the same.
+//! Symbolic links are copied as links: each file is where it is looked up, and a library that is
+//! reached by two paths is still one file.
 
 pub mod companions;
 mod elf;
@@ -25,49 +25,49 @@ use host::{clean, join};
 use libraries::{Chain, Libraries};
 use loader::Loader;
 
-/// A bundle is held in memory, by us, by QEMU and by the guest.
+/// A bundle is held in memory: by plumb, by QEMU and by the guest.
 pub const MAX_BYTES: u64 = 512 << 20;
-/// More files than any program's.
+/// More files than any program needs.
 pub const MAX_FILES: usize = 50_000;
 /// The kernel's own limit (fs/binfmt_script.c, BINPRM_BUF_SIZE).
 const MAX_SHEBANG_BYTES: usize = 256;
-/// Scripts that are run by scripts: the kernel's limit.
+/// The kernel's limit on nested interpreters.
 const MAX_SCRIPTS: usize = 5;
-/// Folders and files that a guest has of its own.
+/// Directories and files that every guest has.
 const RESERVED: &[&str] = &["/dev", "/proc", "/sys", "/init", "/modules", "/requests"];
 
-/// What is in one place of the guest.
+/// What is at a path of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// A folder.
+    /// A directory.
     Folder,
-    /// A symbolic link, and where it leads.
+    /// A symbolic link, with its target.
     Link(PathBuf),
     /// A file.
     File {
-        /// Where it is on the host.
+        /// Its path on the host.
         host: PathBuf,
-        /// Its size as it was seen.
+        /// Its size when it was added.
         size_bytes: u64,
     },
 }
 
-/// One file, folder or link of the guest.
+/// A file, directory or link of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// What it is.
     pub kind: Kind,
     /// Permissions, without the file type.
     pub mode: u32,
-    /// Seconds since the epoch; Python tells stale caches by it.
+    /// Modification time, in seconds since the epoch; Python detects stale caches by it.
     pub modified_unix_s: i64,
 }
 
 impl Entry {
-    /// The content of a file; nothing for folders and links.
+    /// The contents of a file; empty for directories and links.
     ///
     /// # Errors
-    /// The host's file can't be read, or is not what it was.
+    /// The host's file can't be read, or has changed.
     pub fn read(&self) -> Result<Vec<u8>, BundleError> {
         let Kind::File { host, size_bytes } = &self.kind else {
             return Ok(Vec::new());
@@ -77,7 +77,7 @@ impl Entry {
             source,
         };
         let mut bytes = Vec::with_capacity(*size_bytes as usize);
-        // One more than it had: a file that grows is no longer what was measured.
+        // One byte more than its size, to detect a file that grows.
         File::open(host)
             .and_then(|f| f.take(size_bytes + 1).read_to_end(&mut bytes))
             .map_err(unreadable)?;
@@ -88,33 +88,33 @@ impl Entry {
     }
 }
 
-/// Something that would have been of use, and is not there.
+/// A library that may be needed, and is missing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Missing {
     /// The library's name.
     pub library: String,
-    /// Who asks for it.
+    /// The file that needs it.
     pub needed_by: PathBuf,
 }
 
-/// Files on their way to a guest.
+/// Files for a guest.
 #[derive(Debug)]
 pub struct Bundle {
     host: Host,
-    /// By their place in the guest: a folder comes before what is in it.
+    /// By their path in the guest: a directory comes before its contents.
     entries: BTreeMap<PathBuf, Entry>,
     size_bytes: u64,
     missing: BTreeSet<Missing>,
-    /// Files that were asked for at a place of their own: the host's don't count.
+    /// Paths for which the user gave a file: it takes precedence over the host's.
     brought: BTreeSet<PathBuf>,
-    /// What the loader's cache says, once it was needed.
+    /// The entries of the loader's cache, once it was read.
     cache: Option<Vec<(String, PathBuf)>>,
-    /// ELF files whose libraries are there already.
+    /// ELF files whose libraries were added already.
     loaded: BTreeSet<PathBuf>,
 }
 
 impl Bundle {
-    /// An empty one, to be filled from `host`.
+    /// An empty bundle, for files of `host`.
     pub fn new(host: Host) -> Bundle {
         Bundle {
             host,
@@ -127,7 +127,7 @@ impl Bundle {
         }
     }
 
-    /// What there is, by its place in the guest; a folder before what is in it.
+    /// Its entries by their path in the guest; a directory before its contents.
     pub fn entries(&self) -> &BTreeMap<PathBuf, Entry> {
         &self.entries
     }
@@ -137,13 +137,13 @@ impl Bundle {
         self.size_bytes
     }
 
-    /// Libraries that files of folders ask for, and that this machine has not: most
-    /// are never asked for.
+    /// Libraries that files in added directories need, and that this machine lacks: most are never
+    /// loaded.
     pub fn missing(&self) -> impl Iterator<Item = &Missing> {
         self.missing.iter()
     }
 
-    /// Whether it all fits into so many bytes.
+    /// Check that the total size is within a limit.
     ///
     /// # Errors
     /// [`BundleError::TooLarge`], with the largest files.
@@ -172,22 +172,22 @@ impl Bundle {
         })
     }
 
-    /// Add a program and all that it needs to be loaded. `name` is a path, or a name
-    /// to be looked for in `$PATH`. Its path in the guest is returned.
+    /// Add a program and everything that it needs to be loaded. `name` is a path, or a name to look
+    /// up in `$PATH`. Returns its path in the guest.
     ///
     /// # Errors
-    /// What is not there, not readable or not a program, and what to try.
+    /// What is missing, unreadable or not a program, and what to try.
     pub fn add_program(&mut self, name: &str) -> Result<PathBuf, BundleError> {
         let path = self.find(name)?;
         self.add_executable(&path, 0)?;
         Ok(path)
     }
 
-    /// Add a file or a folder, at `guest` or else where it is on the host, with what
-    /// the programs and libraries among it need.
+    /// Add a file or a directory, at `guest` or at the same path as on the host, with what the
+    /// programs and libraries in it need.
     ///
     /// # Errors
-    /// What is not there or not readable, and what to try.
+    /// What is missing or unreadable, and what to try.
     pub fn add_with(&mut self, from: &Path, guest: Option<&Path>) -> Result<(), BundleError> {
         let from = self.host.absolute(from);
         let (place, found) = self.metadata(&from)?;
@@ -203,8 +203,8 @@ impl Bundle {
         self.add_needs(&place, &to, Libraries::Needed)
     }
 
-    /// The names of the programs that run where `path` is executed: its own, links
-    /// followed, and those of interpreters that were added with it.
+    /// The names of the programs that run when `path` is executed: its own, with links resolved,
+    /// and those of interpreters that were added with it.
     pub fn programs_of(&self, path: &Path) -> Vec<String> {
         let mut names = Vec::new();
         let mut at = Some(path.to_path_buf());
@@ -237,7 +237,7 @@ impl Bundle {
     /// Add a shared library by its name, if this machine has it.
     ///
     /// # Errors
-    /// It can't be read, or what it needs is not there.
+    /// It can't be read, or a library that it needs is missing.
     pub fn add_library(&mut self, name: &str) -> Result<bool, BundleError> {
         let found = self.find_library(name, &Chain::default(), Loader::Glibc)?;
         for path in &found {
@@ -247,8 +247,8 @@ impl Bundle {
         Ok(!found.is_empty())
     }
 
-    /// Add a file or folder of the host at its own place, but only those files and folders
-    /// below it that `wanted` says yes to, by their path from the folder.
+    /// Add a file or directory of the host at the same path, with only those files and directories
+    /// below it that `wanted` accepts, by their path relative to the directory.
     ///
     /// # Errors
     /// It can't be read.
@@ -265,12 +265,12 @@ impl Bundle {
         self.add_folder(&place, &to, wanted, Libraries::Noted)
     }
 
-    /// Whether the host has something at a path.
+    /// Whether a path exists on the host.
     pub fn host_has(&self, path: &Path) -> bool {
         self.host.metadata(path).is_ok()
     }
 
-    /// The names of what a folder of the host holds; none if it can't be read.
+    /// The names in a directory of the host; none if it can't be read.
     pub fn host_folder(&self, folder: &Path) -> Vec<String> {
         let Ok((place, _)) = self.host.metadata(folder) else {
             return Vec::new();
@@ -293,8 +293,8 @@ impl Bundle {
             })
     }
 
-    /// The path of a program, as `execvp` would find it; a version manager's stand-in
-    /// only where there is nothing else by that name.
+    /// The path of a program, as `execvp` would find it; a version manager's shim only if there is
+    /// nothing else of that name.
     fn find(&self, name: &str) -> Result<PathBuf, BundleError> {
         if name.contains('/') {
             return Ok(clean(&self.host.absolute(Path::new(name))));
@@ -344,7 +344,7 @@ impl Bundle {
         self.add_interpreter_of(path, &head, scripts)
     }
 
-    /// Add the program that a script names in its first line.
+    /// Add the interpreter in the first line of a script.
     fn add_interpreter_of(
         &mut self,
         script: &Path,
@@ -391,7 +391,7 @@ impl Bundle {
         Ok(head)
     }
 
-    /// Add what a file needs, if it is a program or a library.
+    /// Add the libraries of a file, if it is a program or a library.
     fn add_needs(
         &mut self,
         place: &Path,
@@ -402,7 +402,7 @@ impl Bundle {
         if head.starts_with(elf::MAGIC) {
             let needs = match elf::read(&self.host.real(place), place) {
                 Ok(needs) => needs,
-                // Object files, core dumps, programs for others: data.
+                // Object files, core dumps, and programs for other machines are data.
                 Err(BundleError::Damaged { .. } | BundleError::WrongArchitecture { .. }) => {
                     return Ok(());
                 }
@@ -412,7 +412,7 @@ impl Bundle {
             return self.add_needed(&needs, place, origin, &Chain::default(), libraries);
         }
         if head.starts_with(b"#!") {
-            // A script that can't run where it comes from is data as well.
+            // A script that can't run on the host is data as well.
             match self.add_interpreter_of(place, &head, 0) {
                 Err(BundleError::MissingInterpreter { .. } | BundleError::NotAProgram(_)) => {}
                 other => return other,
@@ -423,14 +423,14 @@ impl Bundle {
 }
 
 impl Bundle {
-    /// Add the file that a path leads to, and the way to it.
+    /// Add the file at a path, and the links on the way to it.
     fn add_way_to_file(&mut self, path: &Path) -> Result<(), BundleError> {
         let (place, found) = self.metadata(path)?;
         let to = self.add_way(path)?;
         self.add_plain(&place, &found, &to)
     }
 
-    /// Add the links that are on the way to a path; where it leads.
+    /// Add the links on the way to a path; returns its target.
     fn add_way(&mut self, path: &Path) -> Result<PathBuf, BundleError> {
         let (place, links) = self
             .host
@@ -450,8 +450,8 @@ impl Bundle {
         Ok(place)
     }
 
-    /// Add the links on the way to a place of the guest that need not be one of the
-    /// host; where it is, by them.
+    /// Add the links on the way to a path of the guest that may not exist on the host; returns the
+    /// path with links resolved.
     fn add_place(&mut self, path: &Path) -> Result<PathBuf, BundleError> {
         let folder = path.parent().unwrap_or(Path::new("/"));
         let there = folder
@@ -463,7 +463,7 @@ impl Bundle {
         Ok(join(&way, rest))
     }
 
-    /// Whether the user brought a file for this path.
+    /// Whether the user gave a file for this path.
     fn is_brought(&self, path: &Path) -> bool {
         if self.brought.contains(path) {
             return true;
@@ -481,7 +481,7 @@ impl Bundle {
             return Err(BundleError::NotAFile(place.to_path_buf()));
         }
         let host = self.host.real(place);
-        // Told now, and not when a guest is about to boot.
+        // An error now, not when a guest is about to boot.
         File::open(&host).map_err(|source| BundleError::Unreadable {
             path: place.to_path_buf(),
             source,
@@ -499,7 +499,7 @@ impl Bundle {
         )
     }
 
-    /// Add what is below a folder of the host.
+    /// Add the contents of a directory of the host.
     fn add_folder(
         &mut self,
         from: &Path,
@@ -518,7 +518,7 @@ impl Bundle {
             let found = fs::symlink_metadata(&real).map_err(told)?;
             if found.is_symlink() {
                 let target_of = fs::read_link(&real).map_err(told)?;
-                // Where it leads goes along if it is elsewhere, and if it is there.
+                // Its target is added if it exists and is elsewhere.
                 let leads = clean(&source.parent().unwrap_or(Path::new("/")).join(&target_of));
                 let entry = Entry {
                     kind: Kind::Link(target_of),
@@ -552,12 +552,12 @@ impl Bundle {
                 self.add_plain(&source, &found, &target)?;
                 self.add_needs(&source, &target, libraries)?;
             }
-            // Sockets, pipes and devices stay behind.
+            // Sockets, pipes and devices are skipped.
         }
         Ok(())
     }
 
-    /// Put something in its place, and folders above it where there are none.
+    /// Add an entry, and missing directories above it.
     fn insert(&mut self, path: PathBuf, entry: Entry) -> Result<(), BundleError> {
         if let Some(own) = RESERVED.iter().find(|own| path.starts_with(own)) {
             return Err(BundleError::Reserved { path, own });
@@ -578,7 +578,7 @@ impl Bundle {
         match self.entries.get(&path).map(|e| &e.kind) {
             Some(Kind::Folder) if entry.kind == Kind::Folder => {}
             Some(there) if *there == entry.kind => return Ok(()),
-            // What the user brings to a place comes first, and stays.
+            // A file given by the user takes precedence.
             Some(Kind::File { .. }) if matches!(entry.kind, Kind::File { .. }) => return Ok(()),
             Some(_) => return Err(BundleError::Clash(path)),
             None => {}
@@ -590,7 +590,7 @@ impl Bundle {
         if self.entries.len() > MAX_FILES {
             return Err(BundleError::TooMany);
         }
-        // Early: a folder may be larger than any memory.
+        // Checked early: a directory may be larger than memory.
         self.check_size(MAX_BYTES)
     }
 }

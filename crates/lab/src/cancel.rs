@@ -1,7 +1,7 @@
-//! How a wait is given up.
+//! Cancellation.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Set by a signal handler, seen by every wait.
+/// Set by a signal handler, checked by everything that waits.
 pub type Cancel = Arc<AtomicBool>;

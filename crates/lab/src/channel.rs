@@ -1,8 +1,8 @@
 //! Typed messages over a stream of bytes that may begin with noise.
 //!
-//! A frame is `NPLB`, length (u32, little-endian), CRC-32 of the payload, and
-//! the payload: postcard. A reader looks for the next frame that checks, since a
-//! serial port may carry what firmware or a kernel wrote before the agent ran.
+//! A frame is `NPLB`, length (u32, little-endian), CRC-32 of the payload, and the payload in
+//! postcard format. A reader skips to the next valid frame, since a serial port may carry output of
+//! firmware or a kernel from before the agent ran.
 
 use std::io::{self, Read, Write};
 
@@ -32,7 +32,7 @@ pub fn send<T: Serialize>(stream: &mut impl Write, message: &T) -> io::Result<()
     stream.flush()
 }
 
-/// Takes bytes as they come, gives messages as they are whole.
+/// Decodes messages from bytes as they arrive.
 #[derive(Debug, Default)]
 pub struct Decoder {
     bytes: Vec<u8>,
@@ -44,14 +44,14 @@ impl Decoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole message, if there is one.
+    /// The next complete message, if there is one.
     pub fn take<T: DeserializeOwned>(&mut self) -> Option<T> {
         loop {
             let start = find(&self.bytes, &MAGIC);
             match start {
                 Some(at) => drop(self.bytes.drain(..at)),
                 None => {
-                    // Keep what may be the beginning of a magic.
+                    // Keep a possible beginning of the magic.
                     let keep = self.bytes.len().min(MAGIC.len() - 1);
                     self.bytes.drain(..self.bytes.len() - keep);
                     return None;
@@ -90,7 +90,7 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack.windows(needle.len()).position(|w| w == needle)
 }
 
-/// Read until a message is whole; end of the stream is an error.
+/// Read a message; the end of the stream is an error.
 ///
 /// # Errors
 /// The stream failed or ended.
@@ -124,7 +124,7 @@ mod tests {
         bytes
     }
 
-    /// Check that messages are found between noise, however the bytes are cut.
+    /// Check that messages are found between noise, however the bytes are divided.
     #[test]
     fn noise_and_any_cut() {
         let bytes = frames();
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(decoder.take::<String>(), None);
     }
 
-    /// Check that the end of a stream is told from a message.
+    /// Check that the end of a stream is an error.
     #[test]
     fn the_end_is_an_error() {
         let mut bytes = Vec::new();

@@ -1,5 +1,5 @@
-//! Where packets run: namespaces, and guests that hold some. Boots and carries
-//! bytes; what they mean is others' business.
+//! The labs: network namespaces, and guests that contain some. Boots guests and transports bytes,
+//! without interpreting them.
 
 pub mod bundle;
 pub mod cancel;

@@ -1,8 +1,8 @@
 //! Network namespaces joined by a link: the topology that packets run through.
 //!
-//! In a guest namespaces have no names and no files: they live as long as the
-//! descriptors that hold them. On the machine itself they have names, so that others
-//! can look into them, and a journal of these: see [`names`].
+//! In a guest namespaces have no names and no files: they exist as long as their descriptors are
+//! open. On the machine itself they have names, so that other tools can use them, and a journal of
+//! these: see [`names`].
 
 mod facts;
 pub mod names;

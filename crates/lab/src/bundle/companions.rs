@@ -1,5 +1,4 @@
-//! What known programs need beside their libraries: the rules of
-//! rules/companions.toml.
+//! Files that known programs need in addition to libraries: the rules of rules/companions.toml.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -37,11 +36,11 @@ static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     toml::from_str::<Rules>(BUILT_IN).unwrap().rule
 });
 
-/// Add what the program at `path` is known to need. Names of the kernel's modules
-/// among it are returned.
+/// Add the files that the program at `path` is known to need. Returns the names of kernel modules
+/// among them.
 ///
 /// # Errors
-/// Something is there and can't be read.
+/// A file exists and can't be read.
 pub fn add(bundle: &mut Bundle, path: &Path) -> Result<Vec<String>, BundleError> {
     let mut modules = Vec::new();
     for name in bundle.programs_of(path) {
@@ -71,12 +70,12 @@ pub fn add(bundle: &mut Bundle, path: &Path) -> Result<Vec<String>, BundleError>
 fn matchers(patterns: &[String]) -> Vec<GlobMatcher> {
     patterns
         .iter()
-        // A test reads each of them.
+        // A test parses each of them.
         .filter_map(|p| Some(Glob::new(p).ok()?.compile_matcher()))
         .collect()
 }
 
-/// What the host has of a pattern, whose last name may have `*` in it.
+/// The host's files that match a pattern, whose last component may contain `*`.
 fn found(bundle: &Bundle, pattern: &Path) -> Vec<PathBuf> {
     let (Some(folder), Some(last)) = (pattern.parent(), pattern.file_name()) else {
         return Vec::new();
@@ -102,7 +101,7 @@ fn found(bundle: &Bundle, pattern: &Path) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    /// Check that every pattern of the rules can be read, and that paths are whole.
+    /// Check that every pattern of the rules is valid, and that paths are absolute.
     #[test]
     fn rules_can_be_read() {
         for rule in RULES.iter() {

@@ -1,4 +1,4 @@
-//! What an ELF file says of what it needs.
+//! The dependencies of an ELF file.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,30 +13,30 @@ use object::{Pod, ReadCache, ReadRef};
 
 use super::BundleError;
 
-/// What makes a file an ELF file.
+/// The magic of ELF files.
 pub(super) const MAGIC: &[u8] = b"\x7fELF";
-/// Longer than any list of folders or name of a library that means well.
+/// Longer than any valid search path or library name.
 const MAX_STRING_BYTES: u64 = 64 << 10;
-/// Where the header says of which class it is, and of which byte order.
+/// Offsets of class and byte order in the header.
 const EI_CLASS: usize = 4;
 const EI_DATA: usize = 5;
 
-/// What one ELF file asks for.
+/// The dependencies of an ELF file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Needs {
-    /// The program that loads it, if it is a dynamic one.
+    /// The dynamic loader, if it is dynamically linked.
     pub(super) interpreter: Option<String>,
-    /// Names of the libraries that it asks for itself.
+    /// The libraries that it needs directly (DT_NEEDED).
     pub(super) libraries: Vec<String>,
-    /// What it is called where others ask for it.
+    /// Its name as a dependency of others (DT_SONAME).
     pub(super) soname: Option<String>,
-    /// Folders of DT_RPATH, which count for what its libraries ask for too.
+    /// Directories of DT_RPATH, which also apply to the dependencies of its libraries.
     pub(super) rpath: Vec<String>,
-    /// Folders of DT_RUNPATH, which count for itself.
+    /// Directories of DT_RUNPATH, which apply only to itself.
     pub(super) runpath: Vec<String>,
 }
 
-/// Read what the ELF file at `host` asks for; `path` is its name in errors.
+/// Read the dependencies of the ELF file at `host`; `path` is its name in errors.
 pub(super) fn read(host: &Path, path: &Path) -> Result<Needs, BundleError> {
     let damaged = |why: &str| BundleError::Damaged {
         path: path.to_path_buf(),
@@ -46,7 +46,7 @@ pub(super) fn read(host: &Path, path: &Path) -> Result<Needs, BundleError> {
         path: path.to_path_buf(),
         source,
     })?;
-    // Only the pages that are asked for: programs can be large.
+    // Read only the needed pages: programs can be large.
     let cache = ReadCache::new(file);
     let data = &cache;
     let ident: &[u8; 16] = at(data, 0).ok_or_else(|| damaged("it is cut short"))?;
@@ -57,7 +57,7 @@ pub(super) fn read(host: &Path, path: &Path) -> Result<Needs, BundleError> {
         path: path.to_path_buf(),
         machine,
     };
-    // e_machine lies at the same place in both classes.
+    // e_machine has the same offset in both classes.
     let machine: &[u8; 2] = at(data, 18).ok_or_else(|| damaged("it is cut short"))?;
     let number = if ident[EI_DATA] == ELFDATA2MSB.0 {
         u16::from_be_bytes(*machine)
@@ -99,7 +99,7 @@ pub(super) fn read(host: &Path, path: &Path) -> Result<Needs, BundleError> {
             .find(|d| d.tag(endian) == tag)
             .map(|d| d.val(endian))
     };
-    // Where the loader finds names: an address, to be found in the file.
+    // The address of the string table, to be converted to an offset in the file.
     let strings = value(DT_STRTAB).and_then(|address| {
         segments.iter().find_map(|s| {
             if s.p_type(endian) != object::elf::PT_LOAD {

@@ -1,20 +1,20 @@
-//! Why a program or file can't be taken along, and what to try.
+//! Why a program or file can't be copied into a guest, and what to try.
 
 use std::io;
 use std::path::PathBuf;
 
 use super::MAX_FILES;
 
-/// Why a program can't be taken to a guest.
+/// Why a program or file can't be copied into a guest.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// No folder has it.
+    /// No directory of $PATH has it.
     #[error(
         "no such program `{0}` in $PATH: install it, or give its path (./{0} if it is in this \
          directory)"
     )]
     NotFound(String),
-    /// The path leads nowhere.
+    /// The path can't be read.
     #[error("{}: {source}", .path.display())]
     Unreadable {
         /// The path.
@@ -22,7 +22,7 @@ pub enum BundleError {
         /// The system's reason.
         source: io::Error,
     },
-    /// It may not be executed.
+    /// It is not executable.
     #[error("{} is not executable: try chmod +x, or name the program that reads it", .0.display())]
     NotExecutable(PathBuf),
     /// It is not a program.
@@ -31,16 +31,16 @@ pub enum BundleError {
         .0.display()
     )]
     NotAProgram(PathBuf),
-    /// For other machines.
+    /// It is for another architecture.
     #[error("{} is for {machine}: guests are x86-64; use an x86-64 build",
         .path.display())]
     WrongArchitecture {
         /// The file.
         path: PathBuf,
-        /// What it is for.
+        /// Its architecture.
         machine: String,
     },
-    /// It makes no sense.
+    /// It is damaged.
     #[error("{} can't be read as a program: {why}", .path.display())]
     Damaged {
         /// The file.
@@ -48,7 +48,7 @@ pub enum BundleError {
         /// What is wrong.
         why: String,
     },
-    /// A library is not there.
+    /// A library is missing.
     #[error(
         "`{library}`, which {} needs, is not on this machine: install it, or copy it with --with FILE:/usr/lib/x86_64-linux-gnu/{library}",
         .needed_by.display()
@@ -56,10 +56,10 @@ pub enum BundleError {
     MissingLibrary {
         /// Its name.
         library: String,
-        /// Who asks for it.
+        /// The file that needs it.
         needed_by: PathBuf,
     },
-    /// The program that is to run it is not there.
+    /// Its interpreter is missing.
     #[error("`{interpreter}`, which runs {}, is not on this machine: install it",
         .needed_by.display())]
     MissingInterpreter {
@@ -68,38 +68,38 @@ pub enum BundleError {
         /// The program or script.
         needed_by: PathBuf,
     },
-    /// A script is run by a script, which is run by a script...
+    /// Too many nested interpreters.
     #[error("{}: too many nested interpreters", .0.display())]
     ScriptsWithoutEnd(PathBuf),
     /// A device, a socket, a pipe.
     #[error("{} is neither a file nor a directory", .0.display())]
     NotAFile(PathBuf),
-    /// The guest has its own.
+    /// The guest has its own file there.
     #[error("{}: the guest has a {} of its own; name another place by FILE:GUESTPATH",
         .path.display(), .own)]
     Reserved {
-        /// What was asked for.
+        /// The requested path.
         path: PathBuf,
-        /// Where the guest's is.
+        /// The path of the guest's own.
         own: &'static str,
     },
-    /// Two things want to be in one place.
+    /// Two files have the same path.
     #[error("two different files would be {} in the guest", .0.display())]
     Clash(PathBuf),
-    /// More than fits.
+    /// The files are too large.
     #[error(
         "the files to copy into the guest are {} MiB, more than the limit of {}; the largest are {}",
         .size_bytes.div_ceil(1 << 20), in_mib(*.limit_bytes), .largest
     )]
     TooLarge {
-        /// All together.
+        /// Total size.
         size_bytes: u64,
-        /// What there is room for.
+        /// The limit.
         limit_bytes: u64,
         /// The largest, in words.
         largest: String,
     },
-    /// More than makes sense.
+    /// Too many files.
     #[error("more than {MAX_FILES} files to copy into the guest: use a smaller directory")]
     TooMany,
 }

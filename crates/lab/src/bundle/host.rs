@@ -4,20 +4,19 @@ use std::fs::{self, Metadata};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-/// Where programs are looked for after `$PATH`, in which ordinary users seldom
-/// have the administrator's.
+/// Directories to search after `$PATH`, which rarely has `sbin` for ordinary users.
 const MORE_PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin";
-/// As many links as the kernel follows.
+/// The kernel's limit on symbolic links in a path.
 const MAX_LINKS: usize = 40;
 
 /// The machine that files come from.
 #[derive(Debug, Clone)]
 pub struct Host {
-    /// What it takes for `/`.
+    /// Its root directory.
     root: PathBuf,
-    /// Folders that programs are looked for in.
+    /// Directories to search for programs.
     pub(super) path: Vec<PathBuf>,
-    /// What relative paths start from.
+    /// The current directory.
     current: PathBuf,
 }
 
@@ -25,7 +24,7 @@ impl Host {
     /// This machine, with the environment of this process.
     ///
     /// # Errors
-    /// The current folder is gone.
+    /// The current directory was removed.
     pub fn here() -> io::Result<Host> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         Ok(Host {
@@ -47,7 +46,7 @@ impl Host {
         }
     }
 
-    /// Where a path without links is for us.
+    /// The real path of a path without links.
     pub(super) fn real(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
@@ -56,7 +55,7 @@ impl Host {
         self.current.join(path)
     }
 
-    /// The place that a path leads to, and every link on the way there.
+    /// The target of a path, and every link on the way to it.
     pub(super) fn walk(&self, path: &Path) -> io::Result<(PathBuf, Vec<(PathBuf, PathBuf)>)> {
         let mut links = Vec::new();
         let mut at = PathBuf::from("/");
@@ -87,9 +86,9 @@ impl Host {
         Ok((at, links))
     }
 
-    /// Whether a program is a version manager's stand-in for another one: a script in
-    /// a folder `shims`, as pyenv, rbenv and others have it. It asks the manager which
-    /// program is meant, and no manager is taken along.
+    /// Whether a program is a version manager's shim for another one: a script in a directory
+    /// `shims`, as of pyenv, rbenv and others. It asks the manager which program to run, and the
+    /// manager is not copied.
     pub(super) fn is_shim(&self, path: &Path) -> bool {
         let in_shims = path
             .parent()
@@ -110,7 +109,7 @@ impl Host {
     }
 }
 
-/// The parts of a path that lead somewhere.
+/// The normal components of a path.
 pub(super) fn parts(path: &Path) -> Vec<PathBuf> {
     path.components()
         .filter_map(|c| match c {
@@ -129,7 +128,7 @@ pub(super) fn join(folder: &Path, below: &Path) -> PathBuf {
     }
 }
 
-/// A path without `.` and `..`, by its words alone.
+/// A path without `.` and `..`, without looking at the file system.
 pub(super) fn clean(path: &Path) -> PathBuf {
     let mut clean = PathBuf::from("/");
     for part in parts(path) {

@@ -1,4 +1,4 @@
-//! Libraries, found as the dynamic loader would find them.
+//! Looks up libraries as the dynamic loader does.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,16 @@ use super::host::clean;
 use super::loader::{self, Loader};
 use super::{Bundle, BundleError, Missing};
 
-/// What becomes of a library that is not there.
+/// What to do about a missing library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Libraries {
-    /// An error: without it nothing runs.
+    /// An error: the program does not run without it.
     Needed,
-    /// A note: who knows whether it is used.
+    /// Note it: it may never be loaded.
     Noted,
 }
 
-/// The folders that the files which led here add to the search: each file's
-/// DT_RPATH, nearest first.
+/// The search directories that dependent files add: each file's DT_RPATH, nearest first.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Chain {
     rpaths: Vec<PathBuf>,
@@ -26,7 +25,7 @@ pub(super) struct Chain {
 }
 
 impl Bundle {
-    /// Add the libraries of the ELF file at `path`, and theirs.
+    /// Add the libraries of the ELF file at `path`, recursively.
     pub(super) fn add_libraries_of(
         &mut self,
         path: &Path,
@@ -38,8 +37,7 @@ impl Bundle {
             return Ok(());
         }
         let needs = elf::read(&self.host.real(&place), path)?;
-        // The kernel tells a program where it really is; a library is where it was
-        // found.
+        // $ORIGIN of a program is its real path; of a library the path where it was found.
         let file = if needs.interpreter.is_some() {
             &place
         } else {
@@ -79,7 +77,7 @@ impl Bundle {
         let expanded = |folders: &[String]| -> Vec<PathBuf> {
             folders.iter().map(|f| loader::expand(f, origin)).collect()
         };
-        // DT_RUNPATH puts the DT_RPATHs, its own and those above, out of force.
+        // DT_RUNPATH overrides DT_RPATH, its own and those of dependent files.
         let mut chain = Chain::default();
         if needs.runpath.is_empty() {
             chain.rpaths = expanded(&needs.rpath);
@@ -106,7 +104,7 @@ impl Bundle {
                     }
                 }
             }
-            // What it asks for in turn is looked for in the DT_RPATHs that led here.
+            // Its dependencies are searched in these DT_RPATHs.
             let below = Chain {
                 rpaths: if needs.runpath.is_empty() {
                     chain.rpaths.clone()
@@ -126,8 +124,8 @@ impl Bundle {
         Ok(())
     }
 
-    /// Where the loader finds a library: nowhere, or in one place, or in several for
-    /// CPUs that can do more, of which the guest's is not known here.
+    /// The paths where the loader may find a library: none, one, or several for CPUs with more
+    /// features, since the guest's are not known here.
     pub(super) fn find_library(
         &mut self,
         name: &str,
@@ -181,8 +179,8 @@ impl Bundle {
         })
     }
 
-    /// Whether there is a library at a path that an x86-64 loader would take: it goes
-    /// on looking when there is one for another machine.
+    /// Whether there is a library for x86-64 at a path: the loader continues if there is one for
+    /// another machine.
     fn fits(&self, path: &Path) -> bool {
         if self.is_brought(path) {
             return true;

@@ -1,11 +1,10 @@
-//! Where the dynamic loader looks for libraries: the cache that `ldconfig` made,
-//! and the folders that it was built with.
+//! The search path of the dynamic loader: the cache that `ldconfig` made, and built-in directories.
 
 use std::path::{Path, PathBuf};
 
-/// The cache's place, on the host and in the guest.
+/// The path of the cache, on the host and in the guest.
 pub(super) const CACHE: &str = "/etc/ld.so.cache";
-/// Folders that glibc's loaders are built with, over the distributions.
+/// Built-in directories of glibc's loaders in various distributions.
 const GLIBC_FOLDERS: &[&str] = &[
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
@@ -14,7 +13,7 @@ const GLIBC_FOLDERS: &[&str] = &[
     "/lib",
     "/usr/lib",
 ];
-/// musl's loader has no cache, but may have a list of folders.
+/// musl's loader has no cache, but may have a list of directories.
 pub(super) const MUSL_FOLDERS: &str = "/etc/ld-musl-x86_64.path";
 const MUSL_DEFAULT: &str = "/lib:/usr/local/lib:/usr/lib";
 
@@ -25,7 +24,7 @@ const ENTRY_BYTES: usize = 24;
 /// FLAG_ELF_LIBC6 | FLAG_X8664_LIB64 (glibc, sysdeps/generic/ldconfig.h).
 const X86_64_LIBC6: u32 = 0x0303;
 
-/// Whose ways a loader has.
+/// The kind of a loader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loader {
     Glibc,
@@ -33,7 +32,7 @@ pub(super) enum Loader {
 }
 
 impl Loader {
-    /// By its name.
+    /// From its name.
     pub(super) fn of(interpreter: &str) -> Loader {
         match interpreter.rsplit('/').next() {
             Some(name) if name.starts_with("ld-musl") => Loader::Musl,
@@ -41,7 +40,7 @@ impl Loader {
         }
     }
 
-    /// The folders searched last.
+    /// The directories searched last.
     pub(super) fn folders(self, musl_path_file: Option<&str>) -> Vec<PathBuf> {
         match self {
             Loader::Glibc => GLIBC_FOLDERS.iter().map(PathBuf::from).collect(),
@@ -55,9 +54,8 @@ impl Loader {
     }
 }
 
-/// Every (name, path) of the cache that an x86-64 program may be given, in its
-/// order: a name can be there several times, for CPUs that can do more. What is
-/// damaged has none.
+/// All (name, path) entries of the cache for x86-64 programs, in order: a name may occur several
+/// times, for CPUs with more features. Empty if the cache is damaged.
 pub(super) fn cache_entries(bytes: &[u8]) -> Vec<(String, PathBuf)> {
     // Up to glibc 2.31 the old format came first, the new one after it.
     let start = if bytes.starts_with(OLD_MAGIC) {
@@ -94,7 +92,7 @@ pub(super) fn cache_entries(bytes: &[u8]) -> Vec<(String, PathBuf)> {
         .collect()
 }
 
-/// A folder of DT_RPATH or DT_RUNPATH, for the file in folder `origin`.
+/// A directory of DT_RPATH or DT_RUNPATH, for a file in directory `origin`.
 pub(super) fn expand(folder: &str, origin: &Path) -> PathBuf {
     let origin = origin.to_string_lossy();
     let expanded = folder
@@ -104,7 +102,7 @@ pub(super) fn expand(folder: &str, origin: &Path) -> PathBuf {
         .replace("$LIB", "lib/x86_64-linux-gnu")
         .replace("${PLATFORM}", "x86_64")
         .replace("$PLATFORM", "x86_64");
-    // An empty one is the current folder, which the guest has none like.
+    // An empty one is the current directory, which does not exist in the guest.
     PathBuf::from(if expanded.is_empty() {
         "/".into()
     } else {
@@ -136,8 +134,8 @@ pub(super) fn make_cache(entries: &[(&str, &str)]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Check that a cache is read, alone and after one of the old format, and that
-    /// a damaged one is taken for an empty one.
+    /// Check that a cache is read, alone and after one of the old format, and that a damaged one is
+    /// empty.
     #[test]
     fn caches() {
         let one = make_cache(&[("liba.so.1", "/opt/liba.so.1"), ("libb.so", "/x/libb.so")]);
@@ -154,11 +152,11 @@ mod tests {
         let mut wild = one.clone();
         wild[CACHE_MAGIC.len()..CACHE_MAGIC.len() + 4].fill(0xff);
         wild[HEADER_BYTES + 4..HEADER_BYTES + 8].fill(0xff);
-        // A count that is too large reads what is there, as far as it makes sense.
+        // With a count that is too large, all valid entries are read.
         assert_eq!(cache_entries(&wild)[0].0, "libb.so");
     }
 
-    /// Check the loader's own words for folders.
+    /// Check the expansion of the loader's variables.
     #[test]
     fn folders_are_expanded() {
         let of = |folder| expand(folder, Path::new("/opt/x/bin"));
@@ -167,7 +165,7 @@ mod tests {
         assert_eq!(of("/usr/$PLATFORM"), Path::new("/usr/x86_64"));
     }
 
-    /// Check that loaders are told apart, and that musl's list of folders counts.
+    /// Check that loaders are distinguished, and that musl's list of directories is used.
     #[test]
     fn loaders() {
         assert_eq!(Loader::of("/lib64/ld-linux-x86-64.so.2"), Loader::Glibc);

@@ -3,7 +3,7 @@ use std::process::Command;
 
 use super::*;
 
-/// A small machine in a folder, with a C compiler's help.
+/// A small machine in a directory, made with a C compiler.
 struct Fixture {
     folder: tempfile::TempDir,
 }
@@ -155,8 +155,8 @@ fn libraries_of_libraries() {
     assert_eq!(bundle.size_bytes(), sum);
 }
 
-/// Check that a version manager's stand-in is passed over for the program that it
-/// stands for, and taken where there is no other.
+/// Check that a version manager's shim is skipped in favour of the program, and used if there is no
+/// other.
 #[test]
 fn a_shim_is_passed_over() {
     let f = Fixture::new();

@@ -1,5 +1,4 @@
-//! What a namespace is made of, for the record: devices, drivers, offloads,
-//! settings.
+//! Facts about a namespace for the recording: devices, drivers, offloads, settings.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +9,7 @@ use netplumb_sys::netlink::Netlink;
 use netplumb_sys::netns::Namespace;
 use netplumb_sys::sysctl;
 
-/// Settings that bear on a path's cost, where a namespace has them.
+/// Settings that affect the cost of a path, if a namespace has them.
 const SYSCTLS: &[&str] = &[
     "net.core.bpf_jit_enable",
     "net.core.default_qdisc",
@@ -29,7 +28,7 @@ const SYSCTLS: &[&str] = &[
 /// Facts about the devices of a namespace and its settings, by dotted key below `prefix`.
 ///
 /// # Errors
-/// The namespace can't be entered or asked.
+/// The namespace can't be entered, or a query fails.
 pub fn facts(namespace: &Namespace, prefix: &str) -> io::Result<BTreeMap<String, String>> {
     namespace.inside(|| {
         let mut facts = BTreeMap::new();

@@ -1,9 +1,9 @@
-//! Names for namespaces, where `ip netns` looks for them, and a journal of what was
-//! named, written before it is made.
+//! Names for namespaces, where `ip netns` looks for them, and a journal of names, written before a
+//! name is made.
 //!
-//! A namespace that has a name outlives the process that made it. So each run has an
-//! entry in the journal: a file whose name is that of the run and of its process. If
-//! that process is gone, what has the run's name is orphaned.
+//! A namespace with a name outlives the process that made it. So each run has an entry in the
+//! journal: a file whose name is that of the run and of its process. If that process is gone,
+//! namespaces with the run's name are orphaned.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 
 use netplumb_sys::netns::Namespace;
 
-/// Where `ip netns` keeps names.
+/// The directory of `ip netns`.
 const NAMES: &str = "/run/netns";
-/// Where the journal is: gone with the next boot, as the namespaces are.
+/// The directory of the journal; like the namespaces, it does not survive a reboot.
 const JOURNAL: &str = "/run/netplumb";
-/// All names begin so.
+/// The prefix of all names.
 const PREFIX: &str = "plumb-";
 /// Letters and digits of a run's name.
 const RANDOM_LENGTH: usize = 6;
 
-/// The two folders that names are made of.
+/// The directories of names and of the journal.
 #[derive(Debug, Clone)]
 pub struct Places {
     names: PathBuf,
@@ -39,7 +39,7 @@ impl Default for Places {
     }
 }
 
-/// The names of one run. Dropped, they are taken away.
+/// The names of a run. Removed when dropped.
 #[derive(Debug)]
 pub struct Names {
     places: Places,
@@ -91,17 +91,17 @@ impl Names {
         }
     }
 
-    /// What the namespaces' names begin with.
+    /// The prefix of the namespaces' names.
     pub fn run(&self) -> &str {
         &self.run
     }
 
-    /// The names that were given.
+    /// The names.
     pub fn given(&self) -> &[String] {
         &self.given
     }
 
-    /// Give a namespace a name that ends so.
+    /// Name a namespace, with this suffix.
     ///
     /// # Errors
     /// It can't be mounted there: it needs CAP_SYS_ADMIN.
@@ -129,17 +129,16 @@ impl Drop for Names {
             clean &= take_away(&self.places.names.join(name)).is_ok();
         }
         if clean {
-            // If it stays, the next sweep finds nothing that it names, and removes it.
+            // If this fails, the next sweep finds no namespace for the entry, and removes it.
             let _ = fs::remove_file(&self.entry);
         }
     }
 }
 
-/// Remove what runs left behind that were killed: those whose process is gone. The
-/// names that were removed.
+/// Remove the names of killed runs, whose process is gone; returns the names.
 ///
 /// # Errors
-/// Something is there, and can't be removed.
+/// A name can't be removed.
 pub fn sweep() -> io::Result<Vec<String>> {
     sweep_places(&Places::default())
 }
@@ -168,7 +167,7 @@ fn sweep_places(places: &Places) -> io::Result<Vec<String>> {
             }
         }
         match fs::remove_file(entry.path()) {
-            // Another sweep was quicker.
+            // Another sweep removed it first.
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
@@ -181,9 +180,9 @@ fn sweep_places(places: &Places) -> io::Result<Vec<String>> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Owner {
     pid: u32,
-    /// In ticks since boot, as /proc/PID/stat has it.
+    /// Start time in ticks since boot, as in /proc/PID/stat.
     started: u64,
-    /// Inode of the namespace that the number is of.
+    /// Inode of the PID namespace.
     pids: u64,
 }
 
@@ -218,15 +217,14 @@ impl Owner {
         (sane && words.next().is_none()).then_some((run, owner))
     }
 
-    /// Whether it may still be there. Of another namespace's processes nothing is
-    /// known here.
+    /// Whether it may be running. Processes of other PID namespaces are assumed to be.
     fn lives(&self) -> io::Result<bool> {
         let other = fs::metadata("/proc/self/ns/pid")?.ino() != self.pids;
         Ok(other || started(self.pid)? == Some(self.started))
     }
 }
 
-/// When a process was started; none if there is none, or only its remains.
+/// The start time of a process; none if there is none, or only a zombie.
 fn started(pid: u32) -> io::Result<Option<u64>> {
     let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat,
@@ -237,7 +235,7 @@ fn started(pid: u32) -> io::Result<Option<u64>> {
         }
         Err(error) => return Err(error),
     };
-    // The name may hold anything, blanks and parentheses too; fields 3 and 22.
+    // The name may contain anything, also spaces and parentheses; fields 3 and 22.
     let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
     let fields: Vec<&str> = after.split_whitespace().collect();
     let gone = matches!(fields.first(), None | Some(&"Z" | &"X"));
@@ -264,8 +262,8 @@ fn take_away(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The folder of names, a mount that other mount namespaces share, as `ip netns`
-/// makes it (iproute2, ip/ipnetns.c: netns_add).
+/// Create the directory of names as a shared mount, like `ip netns` (iproute2, ip/ipnetns.c:
+/// netns_add).
 fn shared_folder(folder: &Path) -> io::Result<()> {
     let mut folders = fs::DirBuilder::new();
     folders.recursive(true).mode(0o755);
@@ -336,7 +334,7 @@ mod tests {
         }
     }
 
-    /// Check that an entry tells its owner again, and that other files' names tell none.
+    /// Check that an entry's owner is read back, and that other file names have none.
     #[test]
     fn entries_tell_their_owner() {
         let owner = Owner::own().unwrap();
@@ -356,8 +354,8 @@ mod tests {
         assert!(owner.lives().unwrap());
     }
 
-    /// Check that a process that has ended, and one of the same number that began at
-    /// another time, are none of ours, and that one of another pid namespace may be.
+    /// Check that a process that has ended, and one of the same PID that started at another time,
+    /// don't count as running, and that one of another PID namespace may.
     #[test]
     fn the_dead_are_told_from_the_living() {
         let mut child = Command::new("true").spawn().unwrap();
@@ -366,7 +364,7 @@ mod tests {
             std::thread::yield_now();
         }
         let own = Owner::own().unwrap();
-        // Its remains are still there: it was not waited for.
+        // It is a zombie: it was not waited for.
         assert!(!Owner { pid, ..own }.lives().unwrap());
         child.wait().unwrap();
         assert!(!Owner { pid, ..own }.lives().unwrap());
@@ -378,8 +376,8 @@ mod tests {
         assert!(Owner { pids: 1, ..later }.lives().unwrap());
     }
 
-    /// Check that a sweep removes what has the name of a dead run, leaves the living
-    /// and strangers alone, and can be repeated.
+    /// Check that a sweep removes names of dead runs, leaves those of running ones and others
+    /// alone, and can be repeated.
     #[test]
     fn a_sweep_takes_the_dead_ones_names() {
         let folder = tempfile::tempdir().unwrap();

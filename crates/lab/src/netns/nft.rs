@@ -1,18 +1,17 @@
-//! Rules of nftables: loaded by the host's own `nft`, which the guest was given, and
-//! read back.
+//! nftables rules: loaded by the host's `nft`, which is copied into the guest, and read back.
 
 use std::fs;
 use std::io;
 use std::process::{Command, Stdio};
 
-/// Where the guest has `nft`.
+/// The path of `nft` in a guest.
 pub const NFT: &str = "/usr/sbin/nft";
 const RULES: &str = "/tmp/rules.nft";
-/// Of what `nft` says, this much is shown.
+/// Maximum length of messages of `nft`.
 const TOLD_CHARACTERS: usize = 600;
 
-/// Load a ruleset into this namespace, in place of any other; how many rules and set
-/// elements it then has. `expected` is what that is to be.
+/// Load a ruleset into this namespace, replacing any other; returns the number of rules and set
+/// elements. `expected` is what these must be.
 pub(super) fn apply(text: &str, expected: Option<(usize, usize)>) -> io::Result<(usize, usize)> {
     fs::write(RULES, text)?;
     run(&["flush", "ruleset"])?;
@@ -41,13 +40,13 @@ fn run(args: &[&str]) -> io::Result<String> {
     Err(io::Error::other(format!("nft says: {}", complaints(&said))))
 }
 
-/// What `nft` complains of, with the lines' numbers and without the lines, which it repeats:
-/// they are of a file that whoever reads the message may not be allowed to read.
+/// Errors of `nft`, with line numbers and without the lines that it quotes: the reader of the
+/// message may not be allowed to read the file.
 fn complaints(said: &str) -> String {
     let of_rules = format!("{RULES}:");
     let told = said.lines().filter_map(|line| {
         let (_, what) = line.split_once("Error: ")?;
-        // Where, then what; some have no place.
+        // The place, then the message; some have no place.
         let place = line
             .strip_prefix(&of_rules)
             .and_then(|l| l.split_once(": "));
@@ -67,8 +66,8 @@ fn complaints(said: &str) -> String {
         .collect()
 }
 
-/// Rules and set elements of a listing with handles: what has a handle and opens no
-/// block is a rule.
+/// The number of rules and set elements in a listing with handles: a line with a handle that opens
+/// no block is a rule.
 fn count(listing: &str) -> (usize, usize) {
     let mut rules = 0;
     let mut elements = 0;
@@ -102,7 +101,7 @@ fn count(listing: &str) -> (usize, usize) {
 mod tests {
     use super::*;
 
-    /// Check that a complaint has its place and no line of the file (nft 1.0.6).
+    /// Check that errors have a place and no line of the file (nft 1.0.6).
     #[test]
     fn no_line_is_quoted() {
         let said = "/tmp/rules.nft:1:1-4: Error: syntax error, unexpected string\n\

@@ -7,8 +7,8 @@ use netplumb_model::experiment::Offload;
 use netplumb_sys::ethtool::Ethtool;
 use netplumb_sys::netlink::Netlink;
 
-/// Set offloads of every device of this namespace, and read them back; `lo` counts
-/// where it is the link. Where nothing changes by it, a note says so.
+/// Set offloads of every device of this namespace, and read them back; of `lo` only if it is the
+/// link. A note says where nothing changed.
 pub(super) fn set_all(
     wanted: &BTreeMap<Offload, bool>,
     lo: bool,
@@ -26,8 +26,8 @@ pub(super) fn set_all(
             .keys()
             .map(|offload| ethtool.offload(name, *offload).unwrap_or(false))
             .collect();
-        // Some hang on others, which come first in the order of the kind (tso on sg on
-        // checksums): so once in this order, and again for what that undid.
+        // Some depend on others, which come first in this order (tso on sg on checksums): so once
+        // in this order, and again for what that undid.
         let mut refused = BTreeMap::new();
         for _ in 0..2 {
             for (offload, on) in wanted {

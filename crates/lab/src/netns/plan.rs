@@ -1,4 +1,4 @@
-//! What a topology is to be, and why it could not be made.
+//! Plans of topologies, and errors of setting them up.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,40 +6,39 @@ use std::io;
 use netplumb_model::class::{Family, Link};
 use netplumb_model::experiment::{Offload, Qdisc, Ruleset};
 
-/// What kind of topology.
+/// The plan of a topology.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopologyPlan {
-    /// What joins the ends.
+    /// The type of link.
     pub link: Link,
-    /// Which IP: the other version stays off.
+    /// The address family; the other one is disabled.
     pub family: Family,
-    /// Whether a router stands between.
+    /// Whether there is a router in between.
     pub forward: bool,
-    /// Whether a bridge does.
+    /// Whether there is a bridge in between.
     pub bridge: bool,
-    /// Queues of every veth device, each way, if not as many as it has by itself.
+    /// Queues of each veth device, per direction; none for its default.
     pub queues: Option<u32>,
-    /// MTU of every device, if not its own.
+    /// MTU of every device; none for its default.
     pub mtu_bytes: Option<u32>,
-    /// Settings below /proc/sys for every namespace.
+    /// Sysctls, for every namespace.
     pub sysctl: BTreeMap<String, String>,
     /// Offloads of every device on the path.
     pub offload: BTreeMap<Offload, bool>,
-    /// Rules of nftables, their place, and their text.
+    /// nftables rules, with their text.
     pub nft: Option<(Ruleset, String)>,
-    /// A queueing discipline.
+    /// A qdisc.
     pub qdisc: Option<Qdisc>,
 }
 
-/// One NIC of the machine, known by its address; wires are in order: the first
-/// two are joined, then the next two.
+/// A NIC of the machine, identified by its address; the first two are connected, then the next two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nic {
     /// MAC address.
     pub mac: [u8; 6],
 }
 
-/// What could not be set up.
+/// An error of setting up a topology.
 #[derive(Debug, thiserror::Error)]
 #[error("can't {what}: {source}")]
 pub struct TopologyError {
@@ -48,12 +47,12 @@ pub struct TopologyError {
 }
 
 impl TopologyError {
-    /// Whether the system would have let somebody with more rights.
+    /// Whether it failed for lack of privileges.
     pub fn lacks_rights(&self) -> bool {
         self.source.kind() == io::ErrorKind::PermissionDenied
     }
 
-    /// Whether this system lacks what it takes: a program, or a part of the kernel.
+    /// Whether this system lacks a program or a kernel feature.
     pub fn lacks_means(&self) -> bool {
         self.source.kind() == io::ErrorKind::Unsupported
     }
@@ -72,7 +71,7 @@ impl<T> Doing<T> for io::Result<T> {
     }
 }
 
-/// Bits of an address that tell its network.
+/// Prefix length of addresses.
 pub(super) fn prefix_len(family: Family) -> u8 {
     match family {
         Family::V4 => 24,

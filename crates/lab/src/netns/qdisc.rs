@@ -1,4 +1,4 @@
-//! Queueing disciplines: set by `tc`, which a guest was given, and read back.
+//! Qdiscs: set by `tc`, which is copied into a guest, and read back.
 
 use std::env;
 use std::io::{self, ErrorKind};
@@ -7,16 +7,15 @@ use std::process::{Command, Stdio};
 
 use netplumb_model::experiment::Qdisc;
 
-/// Where a guest has `tc`.
+/// The path of `tc` in a guest.
 pub const TC: &str = "/usr/sbin/tc";
-/// What to do where there is no `tc`.
+/// The error if there is no `tc`.
 pub const NO_TC: &str = "queueing disciplines are set by this machine's `tc`, which is not \
                          installed: apt-get install iproute2";
-/// Of what `tc` says, this much is shown.
+/// Maximum length of messages of `tc`.
 const TOLD_CHARACTERS: usize = 600;
 
-/// Put a queueing discipline on a device of this namespace, in place of the one that it
-/// has; what reads back.
+/// Set the root qdisc of a device of this namespace; returns what reads back.
 pub(super) fn apply(qdisc: &Qdisc, device: &str) -> io::Result<String> {
     let tc = program().ok_or_else(|| io::Error::new(ErrorKind::Unsupported, NO_TC))?;
     let mut words = vec!["qdisc", "replace", "dev", device, "root"];
@@ -33,7 +32,7 @@ pub(super) fn apply(qdisc: &Qdisc, device: &str) -> io::Result<String> {
     }
 }
 
-/// Where `tc` is. Init has no PATH, and that of users often lacks the folder.
+/// The path of `tc`. Init has no PATH, and that of users often lacks `sbin`.
 fn program() -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let own = env::split_paths(&path).filter(|folder| folder.is_absolute());
@@ -56,7 +55,7 @@ fn run(tc: &Path, words: &[&str], qdisc: &Qdisc) -> io::Result<String> {
     Err(refusal(&String::from_utf8_lossy(&output.stderr), qdisc))
 }
 
-/// Why `tc` would not.
+/// The error for a message of `tc`.
 fn refusal(said: &str, qdisc: &Qdisc) -> io::Error {
     let kind = qdisc.kind();
     let said: String = said
@@ -65,7 +64,7 @@ fn refusal(said: &str, qdisc: &Qdisc) -> io::Error {
         .take(TOLD_CHARACTERS)
         .collect();
     let said = said.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-    // The kernel's words (net/sched/sch_api.c, qdisc_create); before 5.0 tc had only the
+    // Messages of the kernel (net/sched/sch_api.c, qdisc_create); before 5.0 tc only printed the
     // error's name.
     let unknown = [
         "qdisc kind is unknown",
@@ -85,8 +84,8 @@ fn refusal(said: &str, qdisc: &Qdisc) -> io::Error {
     io::Error::other(format!("tc says: {}", said.trim()))
 }
 
-/// The name of the root discipline in what `tc qdisc show` lists, and what it is like,
-/// without what differs each time.
+/// The name and the parameters of the root qdisc in the output of `tc qdisc show`, without what
+/// differs each time.
 fn root_of(listing: &str) -> Option<(String, String)> {
     let line = listing
         .lines()
@@ -111,7 +110,7 @@ mod tests {
         Qdisc::of(&knobs.arm("one".into(), Lab::Vm)).unwrap()
     }
 
-    /// Check that of a listing the root is found, without its handle and its users.
+    /// Check that the root is found in a listing, without its handle and reference count.
     #[test]
     fn a_listing_is_read() {
         let of = |listing: &str| root_of(listing).map(|(kind, told)| format!("{kind}: {told}"));
@@ -127,8 +126,7 @@ mod tests {
         assert_eq!(of("qdisc\n"), None);
     }
 
-    /// Check that a kernel that lacks a discipline is told from words that `tc` does not
-    /// take.
+    /// Check that a kernel without a qdisc is distinguished from arguments that `tc` rejects.
     #[test]
     fn refusals() {
         let lacks = refusal("Error: Specified qdisc kind is unknown.\n", &netem());

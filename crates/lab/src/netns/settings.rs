@@ -14,9 +14,9 @@ use netplumb_sys::sysctl;
 /// Longer values are tables.
 const MAX_VALUE_BYTES: usize = 4096;
 
-/// Every setting that a namespace has, or the kernel's first, which this thread is to
-/// be in, whose name begins with one of `prefixes` and with none of `skip`: with
-/// another value that the kernel takes, tried here and restored.
+/// Every setting of a namespace, or of the initial one, in which this thread must be, whose name
+/// begins with one of `prefixes` and with none of `skip`: with another value that the kernel
+/// accepts, which is tried here and restored.
 ///
 /// # Errors
 /// The namespace can't be entered.
@@ -51,7 +51,7 @@ pub fn list(
         }
     }
     for (key, writable) in first {
-        // Its own devices are not those that packets run over.
+        // Its own devices don't carry packets.
         let device = key.split('.').rev().nth(1).unwrap_or_default();
         let per_device = key.contains(".conf.") || key.contains(".neigh.");
         if !per_device || ["all", "default"].contains(&device) {
@@ -62,14 +62,14 @@ pub fn list(
     Ok(settings)
 }
 
-/// Names below a folder, and whether each can be written.
+/// Names below a directory, and whether each can be written.
 fn walk(folder: &Path, prefix: &str, keys: &mut BTreeMap<String, bool>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Ok(metadata) = entry.metadata() else {
             continue;
         };
-        // A device's name may hold a dot; then the path can't be made of the name.
+        // A device's name may contain a dot; then the name can't be converted to a path.
         if name.contains('.') {
             continue;
         }
@@ -96,7 +96,7 @@ fn setting(key: String, writable: bool) -> Sysctl {
     Sysctl { key, value, other }
 }
 
-/// Other values worth trying, the best first; why there are none.
+/// Other values to try, the best first; or why there are none.
 fn others(value: &str) -> Result<Vec<i64>, String> {
     let Ok(number) = value.parse::<i64>() else {
         return Err(match value.split_whitespace().count() {
@@ -135,8 +135,8 @@ fn try_them(key: &str, value: &str, others: &[i64]) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// Check that a switch is turned and a number doubled, then halved, and that words
-    /// and lists are left alone, with the reason.
+    /// Check that switches are toggled and numbers doubled, then halved, and that words and lists
+    /// are skipped, with the reason.
     #[test]
     fn other_values() {
         assert_eq!(others("0").unwrap()[0], 1);

@@ -1,7 +1,8 @@
-//! Who is joined to whom, by what, under which addresses.
+//! Topologies: namespaces, links and addresses.
 //!
-//! Two ends, or two ends and a router or a bridge between. Neighbours are permanent and IPv6 chatter (router solicitations, duplicate address
-//! detection) is off, so that nothing but the workload's packets is on the wire.
+//! Two ends, or two ends with a router or a bridge in between. Neighbours are permanent, and router
+//! solicitations and duplicate address detection of IPv6 are off, so that only the workload's
+//! packets are on the link.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,7 +20,7 @@ use super::plan::{Doing, Nic, TopologyError, TopologyPlan, prefix_len};
 use super::wire::{End, nap, until, wire};
 use super::{nft, offload, qdisc};
 
-/// Left to the devices and to IPv6 before anything is measured.
+/// Time for devices and IPv6 to settle before anything is measured.
 const SETTLE: Duration = Duration::from_secs(3);
 
 /// The ends' devices, and the router's to the receiver.
@@ -27,33 +28,33 @@ const TX_DEVICE: &str = "tx0";
 const RX_DEVICE: &str = "rx0";
 const ROUTER_DEVICE: &str = "r1";
 
-/// A topology that stands.
+/// A topology that is set up.
 #[derive(Debug)]
 pub struct Topology {
-    /// Where the sender is.
+    /// The sender's namespace.
     pub tx: Namespace,
-    /// Where the receiver is.
+    /// The receiver's namespace.
     pub rx: Namespace,
-    /// The router between, if there is one.
+    /// The router's namespace, if there is one.
     pub router: Option<Namespace>,
-    /// The bridge between, if there is one.
+    /// The bridge's namespace, if there is one.
     pub bridge: Option<Namespace>,
     /// Address of the sender.
     pub tx_address: IpAddr,
     /// Address of the receiver.
     pub rx_address: IpAddr,
-    /// What came of the knobs, by name, where there is something to say.
+    /// Notes on knobs, by name.
     pub notes: BTreeMap<String, String>,
-    /// Where others find the namespaces, if they have names.
+    /// The names of the namespaces, if they have any.
     pub names: Option<Names>,
 }
 
 impl Topology {
-    /// Build what is planned on this machine, under names. What a run left behind that
-    /// was killed is not looked for: see [`super::names::sweep`].
+    /// Set up a topology on this machine, with names. What killed runs left behind is not removed:
+    /// see [`super::names::sweep`].
     ///
     /// # Errors
-    /// What could not be done, and the system's reason; nothing is left then.
+    /// What failed, and the system's reason; nothing is left behind.
     pub fn build_named(plan: &TopologyPlan) -> Result<Topology, TopologyError> {
         let names = Names::new().doing(|| "write the journal of namespaces".into())?;
         let mut topology = Topology::join(plan, &[], Some(names))?;
@@ -61,11 +62,10 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Build what is planned, in a guest. `nics` are the machine's, for links that need
-    /// some.
+    /// Set up a topology in a guest. `nics` are the guest's, for links that need some.
     ///
     /// # Errors
-    /// What could not be done, and the system's reason.
+    /// What failed, and the system's reason.
     pub fn build(plan: &TopologyPlan, nics: &[Nic]) -> Result<Topology, TopologyError> {
         let mut topology = Topology::join(plan, nics, None)?;
         topology.apply(plan)?;
@@ -75,8 +75,8 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Whether a topology that stands as planned can be changed into another one. One
-    /// with settings of its own can't: they would stay.
+    /// Whether a topology can be changed into another one. One with changed settings can't: they
+    /// would remain.
     pub fn can_become(standing: &TopologyPlan, wanted: &TopologyPlan) -> bool {
         let plain = TopologyPlan {
             sysctl: BTreeMap::new(),
@@ -88,23 +88,23 @@ impl Topology {
         *standing == plain && !wanted.sysctl.keys().any(|key| acts_on_creation(key))
     }
 
-    /// Change one that [can become](Self::can_become) what is planned.
+    /// Change it to a plan that it [can become](Self::can_become).
     ///
     /// # Errors
-    /// What could not be done, and the system's reason.
+    /// What failed, and the system's reason.
     pub fn change(&mut self, plan: &TopologyPlan) -> Result<(), TopologyError> {
         for namespace in self.all() {
             change_settings(namespace, &plan.sysctl)?;
         }
         self.apply(plan)?;
         if !plan.offload.is_empty() {
-            // The link may have been down, and comes up as it did at first.
+            // The link may have been down, and needs the same time as at first.
             std::thread::sleep(SETTLE);
         }
         Ok(())
     }
 
-    /// The offloads and the rules, which need the devices to be there.
+    /// Apply the offloads and the rules, which need the devices.
     fn apply(&mut self, plan: &TopologyPlan) -> Result<(), TopologyError> {
         let mut notes = BTreeMap::new();
         if !plan.offload.is_empty() {
@@ -114,7 +114,7 @@ impl Topology {
                     .doing(|| "set offloads".into())?;
                 notes.extend(told);
             }
-            // Some drivers take the link down for it.
+            // Some drivers take the link down for that.
             let nap = nap(self.names.is_some());
             for namespace in self.all() {
                 namespace
@@ -143,8 +143,8 @@ impl Topology {
         Ok(())
     }
 
-    /// The namespaces that are meant, each with the device that its packets leave by; of
-    /// the router's, the one to the receiver.
+    /// The namespaces of a place, each with the device of its egress; for the router the one
+    /// towards the receiver.
     fn within(&self, within: Within, link: Link) -> Vec<(&Namespace, &'static str)> {
         let lo = link == Link::Lo;
         let tx = (&self.tx, if lo { "lo" } else { TX_DEVICE });
@@ -159,7 +159,7 @@ impl Topology {
         }
     }
 
-    /// A device of it that somebody has taken away meanwhile, and whose it was.
+    /// A device that was removed meanwhile, and the end that had it.
     pub fn gone(&self, link: Link) -> Option<String> {
         let lost = |end: &str, namespace: &Namespace, names: &[&str]| {
             let devices = namespace.inside(|| Netlink::open()?.devices()).ok()?;
@@ -177,7 +177,7 @@ impl Topology {
             .or_else(|| lost("bridge", self.bridge.as_ref()?, &["b0", "b1", "br0"]))
     }
 
-    /// Every namespace of it.
+    /// All its namespaces.
     pub fn all(&self) -> Vec<&Namespace> {
         [&self.tx, &self.rx]
             .into_iter()
@@ -285,7 +285,7 @@ impl Topology {
     }
 }
 
-/// The ends of a bridge know each other, who are on different wires. The sender's entry is
+/// Neighbour entries for the ends of a bridge, which are on different wires. The sender's entry is
 /// the last, as on a wire.
 fn neighbours(one: &End<'_>, other: &End<'_>) -> Result<(), TopologyError> {
     for (end, peer) in [(other, one), (one, other)] {
@@ -337,7 +337,8 @@ fn address(family: Family, net: u8, host: u8) -> IpAddr {
     }
 }
 
-/// Loopback up, forwarding and quiet as asked, the plan's own settings last.
+/// Bring up loopback, set forwarding, disable background traffic, and apply the plan's settings
+/// last.
 fn prepare(namespace: &Namespace, plan: &TopologyPlan, router: bool) -> Result<(), TopologyError> {
     let on = |b| if b { "1" } else { "0" };
     let v6 = plan.family == Family::V6;
@@ -347,7 +348,7 @@ fn prepare(namespace: &Namespace, plan: &TopologyPlan, router: bool) -> Result<(
             for device in netlink.devices()? {
                 netlink.set_up(device.index, None)?;
             }
-            // A kernel without IPv6 has none of these; it is then as quiet as can be.
+            // A kernel without IPv6 has none of these, and no such traffic.
             for (key, value) in [
                 ("net.ipv6.conf.all.disable_ipv6", on(!v6)),
                 ("net.ipv6.conf.default.disable_ipv6", on(!v6)),
@@ -378,7 +379,7 @@ fn change_settings(
     Ok(())
 }
 
-/// Whether a setting bears on devices when they are made, and not afterwards.
+/// Whether a setting only affects devices that are created later.
 fn acts_on_creation(key: &str) -> bool {
     key.split('.').any(|word| word == "default") || key == "net.core.default_qdisc"
 }

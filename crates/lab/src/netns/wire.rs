@@ -1,4 +1,4 @@
-//! One wire: two devices that are joined, brought up, with their addresses.
+//! A wire: two connected devices, brought up, with their addresses.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,26 +12,26 @@ use netplumb_sys::netns::Namespace;
 
 use super::plan::{Doing, Nic, TopologyError, TopologyPlan, prefix_len};
 
-/// How long a device may take to appear or to see its carrier, guest time.
+/// Maximum time for a device to appear or to have a carrier, in guest time.
 const PATIENCE: Duration = Duration::from_secs(20);
 const NAP: Duration = Duration::from_millis(50);
-/// On the machine itself, where people wait.
+/// Polling interval on the machine itself, where users wait.
 const SHORT_NAP: Duration = Duration::from_millis(2);
 
-/// One end of a wire: in which namespace, at which address. A bridge's has none.
+/// An end of a wire: its namespace and its address. Ports of a bridge have no address.
 pub(super) struct End<'a> {
     pub(super) namespace: &'a Namespace,
     pub(super) name: &'static str,
     pub(super) address: Option<IpAddr>,
 }
 
-/// Numbers of a pair's devices on the machine. Where an end's peer has its own number, as
-/// in namespaces that are all alike, the kernel tells of its carrier no more than once a
-/// second (linkwatch_urgent_event, net/core/link_watch.c).
+/// Interface indices of a pair on the machine. If a device has the index of its own peer, as in
+/// similar namespaces, the kernel signals its carrier at most once a second
+/// (linkwatch_urgent_event, net/core/link_watch.c).
 const NUMBERS: [u32; 2] = [10, 11];
 
-/// Join two ends, and wait for their carrier. In a guest, where waiting is nobody's and
-/// counts may hang on numbers, devices have those that come.
+/// Connect two ends, and wait for their carrier. In a guest, where waiting takes no real time and
+/// counts may depend on indices, devices get the next free ones.
 pub(super) fn wire(
     plan: &TopologyPlan,
     nics: Option<&[Nic]>,
@@ -98,9 +98,9 @@ pub(super) fn wire(
             })
             .doing(|| format!("bring {} up", end.name))?;
     }
-    // All namespaces share one table of eight buckets, and a new entry goes to the head of
-    // its bucket (neigh_hash_alloc, ___neigh_create in net/core/neighbour.c). The sender's
-    // is the last, so that it is found at once in every boot, wherever the other fell.
+    // All namespaces share a table of eight buckets, and a new entry becomes the head of its bucket
+    // (neigh_hash_alloc, ___neigh_create in net/core/neighbour.c). The sender's is added last, so
+    // that it is found first in every boot, whichever bucket the other is in.
     for (end, mac, peer, peer_mac) in [
         (other, macs[1], one, macs[0]),
         (one, macs[0], other, macs[1]),
@@ -118,7 +118,7 @@ pub(super) fn wire(
     Ok(())
 }
 
-/// Locally administered, and telling which end it is: by its address, or by its name.
+/// A locally administered MAC address, from the end's IP address or name.
 fn mac_of(end: &End<'_>) -> [u8; 6] {
     match end.address {
         Some(IpAddr::V4(v4)) => {
@@ -136,7 +136,7 @@ fn mac_of(end: &End<'_>) -> [u8; 6] {
     }
 }
 
-/// Move a NIC from this namespace, where the kernel puts them, to its end.
+/// Move a NIC from this namespace, where the kernel creates it, to its end.
 fn adopt(end: &End<'_>, nic: &Nic, nap: Duration) -> io::Result<()> {
     let mut netlink = Netlink::open()?;
     let mut found = None;
@@ -162,7 +162,7 @@ fn find(netlink: &mut Netlink, mac: &[u8]) -> io::Result<DeviceState> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the device is gone"))
 }
 
-/// How long to wait between looks.
+/// The polling interval.
 pub(super) fn nap(on_machine: bool) -> Duration {
     match on_machine {
         true => SHORT_NAP,
@@ -170,7 +170,7 @@ pub(super) fn nap(on_machine: bool) -> Duration {
     }
 }
 
-/// Wait until something is so.
+/// Wait until a condition holds.
 pub(super) fn until(
     mut ready: impl FnMut() -> io::Result<bool>,
     nap: Duration,

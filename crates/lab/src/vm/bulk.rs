@@ -1,10 +1,9 @@
-//! Files for a guest that has booted: an archive that its firmware's configuration
-//! device holds, fetched by DMA.
+//! Files for a booted guest: an archive in QEMU's firmware configuration device (fw_cfg), read by
+//! DMA.
 //!
-//! A port gives bytes at a moment of the host's choosing, and each batch costs an
-//! interrupt; fw_cfg copies a page at a time into the guest's memory when the guest
-//! asks for it, and nothing else happens. So what is fetched, tens of megabytes as
-//! easily as one, is the same in every run.
+//! Data from a port arrives at a time that depends on the host, and each batch costs an interrupt;
+//! fw_cfg copies a page into the guest's memory when the guest requests it, and has no other
+//! effect. So reading files, also tens of megabytes, is the same in every run.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -33,11 +32,10 @@ pub fn qemu_args(fd: i32) -> Vec<String> {
     ]
 }
 
-/// An archive of a bundle, and of files made for the guest: path, permissions,
-/// content.
+/// An archive of a bundle, and of generated files: path, permissions, contents.
 ///
 /// # Errors
-/// A file can't be read any more.
+/// A file can no longer be read.
 pub fn archive(bundle: &Bundle, made: &[(String, u32, Vec<u8>)]) -> Result<Vec<u8>, BundleError> {
     let mut archive = Vec::with_capacity(bundle.size_bytes() as usize + (1 << 20));
     for (path, entry) in bundle.entries() {
@@ -57,7 +55,7 @@ pub fn archive(bundle: &Bundle, made: &[(String, u32, Vec<u8>)]) -> Result<Vec<u
     Ok(archive)
 }
 
-/// What went wrong with a file.
+/// The error of a file.
 fn of(path: &Path) -> impl FnOnce(io::Error) -> BundleError + '_ {
     move |source| BundleError::Unreadable {
         path: path.to_path_buf(),
@@ -81,11 +79,11 @@ fn add(
     writer.finish().map(drop)
 }
 
-/// In the guest: fetch the archive and unpack it below `root`, if there is one. Then
-/// load modules, of which some may not load.
+/// In the guest: read the archive and unpack it below `root`, if there is one. Then load modules;
+/// those that don't load are ignored.
 ///
 /// # Errors
-/// There is no archive where there should be, or no room.
+/// The archive is missing, or there is not enough memory.
 pub fn unpack(root: &Path, modules: &[String]) -> io::Result<()> {
     let Some(mut item) = Item::open()? else {
         return Err(io::Error::other("no files came with the guest"));
@@ -93,7 +91,7 @@ pub fn unpack(root: &Path, modules: &[String]) -> io::Result<()> {
     unpack_from(&mut item, root)?;
     for module in modules {
         let path = root.join(module.trim_start_matches('/'));
-        // Some are for hardware that is not there, or built in.
+        // Some are for missing hardware, or built in.
         let _ = load_module(&path);
         let _ = fs::remove_file(&path);
     }
@@ -101,7 +99,7 @@ pub fn unpack(root: &Path, modules: &[String]) -> io::Result<()> {
 }
 
 fn unpack_from(mut source: &mut dyn Read, root: &Path) -> io::Result<()> {
-    // Times of folders change with what is put in them: they are set last.
+    // Modification times of directories change when files are added: set them last.
     let mut folders: Vec<(PathBuf, u32)> = Vec::new();
     loop {
         let mut reader = Reader::new(source)?;
@@ -161,7 +159,7 @@ fn touch(file: &File, modified: u32) -> io::Result<()> {
 struct Item {
     dma: Dma,
     left: usize,
-    /// Of the page that was fetched, what has not been read.
+    /// Offset of unread data in the current page.
     at: usize,
     filled: usize,
     /// Its key, until it has been selected.
@@ -205,8 +203,8 @@ mod tests {
     use super::*;
     use crate::bundle::Host;
 
-    /// Check that files, folders and links come out as they went in, with their
-    /// times, and that an archive that is cut short is an error.
+    /// Check that files, directories and links are unpacked as they were, with their times, and
+    /// that a truncated archive is an error.
     #[test]
     fn there_and_back() {
         let from = tempfile::tempdir().unwrap();

@@ -1,15 +1,15 @@
-//! The last words of a guest or of QEMU, kept for an error.
+//! The last console lines of a guest or of QEMU, kept for errors.
 
 use std::io::Read;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Console lines kept for an error.
+/// Number of console lines kept for errors.
 const TAIL_LINES: usize = 20;
-/// A console line is cut here.
+/// Maximum length of a console line.
 const TAIL_LINE_BYTES: usize = 400;
 
-/// The message of a line of the console that is a panic's.
+/// The message of a kernel panic in a console line.
 fn panic_message(line: &str) -> Option<String> {
     const MARK: &str = "Kernel panic - not syncing: ";
     Some(line.split_once(MARK)?.1.trim().to_string())
@@ -20,7 +20,7 @@ fn panic_message(line: &str) -> Option<String> {
 pub(super) struct Tail {
     lines: std::collections::VecDeque<String>,
     partial: Vec<u8>,
-    /// The message of a panic, of which the trace may have pushed the line out.
+    /// The message of a panic, whose line may be above the last ones because of the trace.
     pub(super) panic: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Tail {
     }
 }
 
-/// Without escape sequences of firmware, or whatever a guest may write.
+/// Remove escape sequences of firmware, and whatever else a guest may write.
 fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes)
         .chars()
@@ -75,7 +75,7 @@ fn printable(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// The lines, and what there is of the next one.
+/// The lines, with an incomplete last one.
 pub(super) fn lines(tail: &Mutex<Tail>) -> Vec<String> {
     match tail.lock() {
         Ok(tail) => {
@@ -93,7 +93,7 @@ pub(super) fn lines(tail: &Mutex<Tail>) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Check that the tail keeps the last lines, printable and bounded.
+    /// Check that the tail keeps the last lines, printable and of limited length.
     #[test]
     fn tail_is_bounded_and_printable() {
         let mut tail = Tail::default();
@@ -109,8 +109,7 @@ mod tests {
         assert!(kept[TAIL_LINES].len() <= TAIL_LINE_BYTES);
     }
 
-    /// Check that a panic is told from other last words, also when a long trace
-    /// comes after it.
+    /// Check that a panic is recognised, also if a long trace follows it.
     #[test]
     fn panic_is_found() {
         let mut tail = Tail::default();

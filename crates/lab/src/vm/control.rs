@@ -15,10 +15,10 @@ use super::qmp::QmpError;
 use super::saved::Saved;
 
 impl Guest {
-    /// The state of the devices of a guest that rests, whose memory is in a file.
+    /// Save the devices of a paused guest, whose memory is in a file.
     ///
     /// # Errors
-    /// QEMU would not.
+    /// QEMU refused.
     pub fn save_devices(&mut self) -> Result<Vec<u8>, VmError> {
         const NAME: &str = "devices";
         let deadline = Instant::now() + self.limit;
@@ -46,8 +46,7 @@ impl Guest {
         deadline: Instant,
     ) -> Result<(), VmError> {
         self.leave_memory_out(deadline)?;
-        // Its NICs would tell each other that they have moved, at moments of the
-        // host's clock.
+        // Its NICs would announce themselves to each other, at times that depend on the host.
         let silent = json!({ "announce-rounds": 0 });
         self.control("migrate-set-parameters", silent, deadline)?;
         let from = json!({ "uri": format!("fd:{devices}") });
@@ -58,7 +57,7 @@ impl Guest {
         Ok(())
     }
 
-    /// What is in a file is not in the stream.
+    /// Exclude memory in a file from the stream.
     fn leave_memory_out(&mut self, deadline: Instant) -> Result<(), VmError> {
         let capability = json!({ "capability": "x-ignore-shared", "state": true });
         self.control(
@@ -111,7 +110,7 @@ impl Guest {
             .map_err(|e| self.control_failed(e))
     }
 
-    /// The error of a failed exchange: how QEMU ended, if that is why.
+    /// The error of a failed command: QEMU's exit, if that is the cause.
     pub(super) fn control_failed(&mut self, error: QmpError) -> VmError {
         match error {
             QmpError::Interrupted => return VmError::Interrupted,

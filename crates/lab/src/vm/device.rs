@@ -7,9 +7,9 @@ use crate::netns::Nic;
 /// A device of the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Device {
-    /// The port that messages go over.
+    /// The port for messages.
     Agent {
-        /// Descriptor of our end's peer, inherited by QEMU.
+        /// Descriptor of the peer of our end, inherited by QEMU.
         fd: i32,
     },
     /// A plain serial port: the console first, then the agent's fallback.
@@ -19,13 +19,13 @@ pub enum Device {
         /// Descriptor, as above.
         fd: i32,
     },
-    /// A USB host controller, for what hangs on it.
+    /// A USB host controller.
     Usb,
-    /// A NIC on a hub: NICs of one hub are wired to each other.
+    /// A NIC on a hub: NICs of one hub are connected to each other.
     Nic {
-        /// What kind.
+        /// The model.
         model: NicModel,
-        /// Which hub, from 0.
+        /// The hub, from 0.
         hub: u8,
         /// Its address.
         nic: Nic,
@@ -53,8 +53,8 @@ impl Device {
             Device::Agent { fd } => vec![
                 "-chardev".into(),
                 format!("socket,id=agent,fd={fd}"),
-                // No ioeventfd: a kick is then handled where it happens, not by
-                // another thread at a moment of its own.
+                // No ioeventfd: a kick is then handled synchronously, not by another thread at an
+                // undefined time.
                 "-device".into(),
                 "virtio-serial-pci,ioeventfd=off,max_ports=2".into(),
                 "-device".into(),
@@ -70,13 +70,13 @@ impl Device {
             Device::Nic { model, hub, nic } => {
                 let id = format!("nic{}", nic.mac[5]);
                 let mac = mac(nic);
-                // Plugged in later: QEMU can't save one (hw/usb/dev-network.c).
+                // Hot-plugged later: QEMU can't save one (hw/usb/dev-network.c).
                 if *model == NicModel::UsbNet {
                     return vec!["-netdev".into(), format!("hubport,id={id},hubid={hub}")];
                 }
                 let device = match model {
-                    // tx=timer: packets leave by a timer of the guest's own clock;
-                    // the default, a bottom half, runs whenever the host gets to it.
+                    // tx=timer: packets are sent by a timer of the guest's clock; the default, a
+                    // bottom half, runs at a time that depends on the host.
                     NicModel::VirtioNet => {
                         "virtio-net-pci,tx=timer,x-txtimer=10000,ioeventfd=off,romfile="
                     }
@@ -94,7 +94,7 @@ impl Device {
         words
     }
 
-    /// The arguments of `device_add`, of a device that comes when the guest is up.
+    /// The arguments of `device_add`, for a hot-plugged device.
     pub fn late(&self) -> Option<serde_json::Value> {
         match self {
             Device::Nic {
@@ -111,7 +111,7 @@ impl Device {
         }
     }
 
-    /// Modules that drive it; those built into a kernel are not missed.
+    /// The modules of its driver; they may be built in.
     pub fn modules(&self) -> &'static [&'static str] {
         match self {
             Device::Agent { .. } => &["virtio_pci", "virtio_console"],
@@ -137,7 +137,7 @@ fn mac(nic: &Nic) -> String {
     nic.mac.map(|b| format!("{b:02x}")).join(":")
 }
 
-/// The devices that a link is made of, besides modules of its own.
+/// The devices of a link.
 pub fn for_link(link: Link, forward: bool) -> Vec<Device> {
     use NicModel::{E1000, UsbNet, VirtioNet};
     let ends = match link {
@@ -162,7 +162,7 @@ pub fn for_link(link: Link, forward: bool) -> Vec<Device> {
     devices
 }
 
-/// Modules of links that are no devices of the machine.
+/// Modules of links without emulated devices.
 pub fn link_modules(link: Link) -> &'static [&'static str] {
     match link {
         Link::Veth => &["veth"],
@@ -185,7 +185,7 @@ pub fn nics(devices: &[Device]) -> Vec<Nic> {
 mod tests {
     use super::*;
 
-    /// Check what QEMU is told for each link, word by word.
+    /// Check QEMU's arguments for each link, word by word.
     #[test]
     fn every_link_as_told_to_qemu() {
         let told = |link, forward| {

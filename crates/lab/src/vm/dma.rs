@@ -1,5 +1,5 @@
-//! QEMU's firmware configuration device, asked for its items by DMA: whole pages at the
-//! instruction that asks, to any address of the guest's memory.
+//! QEMU's firmware configuration device, read by DMA: whole pages, copied synchronously to any
+//! address of the guest's memory.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::rest::{DIRECTORY_KEY, MAX_ITEMS, SELECTOR_PORT, item};
 
-/// Ports of fw_cfg, and how many from the selector on (docs/specs/fw_cfg.rst of QEMU).
+/// Ports of fw_cfg, and their number from the selector on (docs/specs/fw_cfg.rst of QEMU).
 const PORTS: u64 = 12;
 const DMA_HIGH_PORT: u16 = 0x514;
 const DMA_LOW_PORT: u16 = 0x518;
@@ -19,12 +19,11 @@ const DMA_READ: u32 = 2;
 const DMA_SELECT: u32 = 8;
 pub(super) const PAGE_BYTES: usize = 4096;
 
-/// Two pages that stay where they are, for the request and for what is fetched, and the right
-/// to use the ports.
+/// Two pages with fixed physical addresses, for the request and the data, and access to the ports.
 #[derive(Debug)]
 pub(super) struct Dma {
     memory: NonNull<u8>,
-    /// A pipe that has the pages in it.
+    /// A pipe that holds references to the pages.
     pipe: [OwnedFd; 2],
     request: u64,
     data: u64,
@@ -34,10 +33,10 @@ pub(super) struct Dma {
 unsafe impl Send for Dma {}
 
 impl Dma {
-    /// Ask for the ports and the pages.
+    /// Get access to the ports, and the pages.
     ///
     /// # Errors
-    /// The kernel does not give them.
+    /// The kernel denies access.
     pub(super) fn open() -> io::Result<Dma> {
         let pipe = pipe()?;
         // SAFETY: a new mapping, of nothing that is ours.
@@ -68,16 +67,15 @@ impl Dma {
         Ok(dma)
     }
 
-    /// Have the pages stay where they are, and see where that is. The kernel moves pages that
-    /// are only locked, to have free ones beside each other; not those that something else
-    /// than a process refers to.
+    /// Fix the physical addresses of the pages, and look them up. The kernel may move pages that
+    /// are only locked, for compaction, but not those with other references.
     fn hold(&mut self) -> io::Result<()> {
-        // Written to, so that they are pages of their own.
+        // Written to, so that they are not the zero page.
         self.memory_mut().fill(1);
         let first = self.memory.as_ptr();
         let bytes = 2 * PAGE_BYTES;
-        // So that a fork does not share them, and make a copy of what is written to then.
-        // SAFETY: the mapping is ours, and so long.
+        // So that a fork does not make them copy-on-write. SAFETY: the mapping is ours, and of this
+        // length.
         if unsafe { libc::madvise(first.cast(), bytes, libc::MADV_DONTFORK) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -98,10 +96,10 @@ impl Dma {
         Ok(())
     }
 
-    /// Ask for the ports again, after [`Dma::give_ports`].
+    /// Get access to the ports again, after [`Dma::give_ports`].
     ///
     /// # Errors
-    /// The kernel does not give them.
+    /// The kernel denies access.
     pub(super) fn take_ports(&mut self) -> io::Result<()> {
         // SAFETY: the call takes numbers, and touches no memory of ours.
         if unsafe { libc::ioperm(SELECTOR_PORT.into(), PORTS, 1) } != 0 {
@@ -110,8 +108,8 @@ impl Dma {
         Ok(())
     }
 
-    /// Give the ports back, and keep the pages: a task that has ports is dearer to switch
-    /// to, and new pages are dear.
+    /// Give up access to the ports, and keep the pages: switching to a task with access is more
+    /// expensive, and so are new pages.
     pub(super) fn give_ports(&mut self) {
         // SAFETY: as above. There is nothing to do about an error.
         unsafe { libc::ioperm(SELECTOR_PORT.into(), PORTS, 0) };
@@ -122,7 +120,7 @@ impl Dma {
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), 2 * PAGE_BYTES) }
     }
 
-    /// What was fetched.
+    /// The data that was read.
     pub(super) fn data(&self) -> &[u8] {
         // SAFETY: as above; the device writes only within `fetch`.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(PAGE_BYTES), PAGE_BYTES) }
@@ -131,7 +129,7 @@ impl Dma {
     /// The key and size of an item.
     ///
     /// # Errors
-    /// The device gives no directory.
+    /// The device has no directory.
     pub(super) fn find(&mut self, name: &str) -> io::Result<Option<(u16, usize)>> {
         let mut word = [0; 4];
         self.fetch(Some(DIRECTORY_KEY), word.len())?;
@@ -148,22 +146,21 @@ impl Dma {
         Ok(None)
     }
 
-    /// Have the next `bytes` of an item put into the data page.
+    /// Read the next `bytes` of an item into the data page.
     ///
     /// # Errors
-    /// The device does not.
+    /// The device fails.
     pub(super) fn fetch(&mut self, select: Option<u16>, bytes: usize) -> io::Result<()> {
         self.ask(select, bytes, self.data)
     }
 
-    /// Have the first `bytes` of an item put where `physical` says.
+    /// Read the first `bytes` of an item to the address `physical`.
     ///
     /// # Safety
-    /// Nothing may be there but what is to be overwritten, and nobody may hold a
-    /// reference to it.
+    /// The memory there is overwritten, and must not be referenced.
     ///
     /// # Errors
-    /// The device does not.
+    /// The device fails.
     pub(super) unsafe fn fetch_to(
         &mut self,
         key: u16,
@@ -185,7 +182,7 @@ impl Dma {
         memory[8..16].copy_from_slice(&to.to_be_bytes());
         compiler_fence(Ordering::SeqCst);
         out(DMA_HIGH_PORT, ((request >> 32) as u32).to_be());
-        // The second half starts it, and it is done when the instruction is.
+        // Writing the second half starts the transfer, which is complete when the instruction is.
         out(DMA_LOW_PORT, (request as u32).to_be());
         compiler_fence(Ordering::SeqCst);
         // SAFETY: the first word of our own page; the device has written to it.

@@ -1,4 +1,4 @@
-//! How a guest ends before its time, in words for people.
+//! Errors of guests.
 
 use std::io;
 
@@ -7,37 +7,37 @@ use netplumb_model::message::PROTOCOL_VERSION;
 use super::machine::MEMORY_MIB;
 use super::trial::QemuMissing;
 
-/// How a guest ended before its time.
+/// An error of a guest, or of QEMU.
 #[derive(Debug, thiserror::Error)]
 pub enum VmError {
-    /// There is no QEMU.
+    /// QEMU was not found.
     #[error(
         "{0}: `sudo apt-get install qemu-system-x86`, or name one in $PLUMB_QEMU \
          (`plumb doctor` lists what else is needed)"
     )]
     QemuMissing(QemuMissing),
-    /// QEMU could not be run, or ended by itself.
+    /// QEMU could not be run, or exited by itself.
     #[error(
         "QEMU failed ({status}){}{}",
         indent("its output", stderr),
         indent("last console lines", console)
     )]
     QemuFailed {
-        /// How it ended.
+        /// Its exit status.
         status: String,
-        /// Its last words.
+        /// Its last output.
         stderr: Vec<String>,
-        /// The guest's.
+        /// The guest's last console lines.
         console: Vec<String>,
     },
-    /// The guest reset or switched itself off. A kernel that fails before it has a
-    /// console, or without the words of a panic, does that.
+    /// The guest reset or powered off: the kernel failed before it had a console, or without the
+    /// message of a panic.
     #[error(
         "the guest stopped early; its kernel may not run in {MEMORY_MIB} MiB, or not with these options of --cmdline{}",
         indent("last console lines", console)
     )]
     Stopped {
-        /// Its last words.
+        /// Its last output.
         console: Vec<String>,
     },
     /// The guest's kernel panicked.
@@ -49,55 +49,55 @@ pub enum VmError {
     KernelPanic {
         /// Its message.
         message: String,
-        /// The lines before.
+        /// The last console lines.
         console: Vec<String>,
     },
-    /// Something took too long.
+    /// The guest did not respond in time.
     #[error(
         "the guest did not {what} within {seconds} s{}\n\
          if the machine is slow, allow more with --timeout",
         indent("last console lines", console)
     )]
     Timeout {
-        /// What it was to do.
+        /// The operation.
         what: &'static str,
-        /// How long it had.
+        /// The timeout.
         seconds: u64,
-        /// Its last words.
+        /// Its last output.
         console: Vec<String>,
     },
-    /// QEMU itself took too long.
+    /// QEMU did not respond in time.
     #[error(
         "QEMU did not {what} within {seconds} s: try another one, named in $PLUMB_QEMU, or allow \
          more with --timeout if the machine is slow"
     )]
     NoAnswer {
-        /// What it was to do.
+        /// The operation.
         what: String,
-        /// How long it had.
+        /// The timeout.
         seconds: u64,
     },
-    /// The guest tried, and could not.
+    /// A request to the guest failed.
     #[error("in the guest: {message}{}", indent("last console lines", console))]
     CommandFailed {
-        /// Why.
+        /// The reason.
         message: String,
-        /// The guest's last words.
+        /// The guest's last console lines.
         console: Vec<String>,
     },
-    /// The guest's agent is of another version.
+    /// The guest's agent uses another protocol version.
     #[error("the guest's agent uses protocol {0}, this program {PROTOCOL_VERSION}")]
     Protocol(u32),
-    /// QEMU's control channel.
+    /// An error on QEMU's control channel.
     #[error("{0}")]
     Control(String),
-    /// Ctrl-C.
+    /// Interrupted by a signal.
     #[error("interrupted")]
     Interrupted,
     /// A system call failed.
     #[error("can't {what}: {source}")]
     Host {
-        /// What we were to do.
+        /// The operation that failed.
         what: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -111,7 +111,7 @@ fn indent(title: &str, lines: &[String]) -> String {
     format!("\n  {title}:\n    {}", lines.join("\n    "))
 }
 
-/// What to try where a panic is for want of memory.
+/// A hint, if a panic was caused by lack of memory.
 fn memory_hint(panic: &str) -> String {
     if panic.to_lowercase().contains("memory") {
         format!(
@@ -124,7 +124,7 @@ fn memory_hint(panic: &str) -> String {
 }
 
 impl VmError {
-    /// The guest's last console lines, where there are any.
+    /// The guest's last console lines, if there are any.
     pub fn console(&self) -> &[String] {
         match self {
             VmError::QemuFailed { console, .. }
@@ -137,9 +137,9 @@ impl VmError {
     }
 }
 
-/// Says what was being done, where a system call failed.
+/// Adds the failed operation to an error of a system call.
 pub(super) trait Doing<T> {
-    /// Say it.
+    /// Add the operation.
     fn doing(self, what: &'static str) -> Result<T, VmError>;
 }
 

@@ -1,4 +1,4 @@
-//! Files that a guest's knobs need, beside init and the modules.
+//! Files that a guest's knobs need, in addition to init and modules.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ const FOLDER: u32 = 0o040_000;
 const LINK: u32 = 0o120_000;
 const FILE: u32 = 0o100_000;
 
-/// A program that is to be in a guest could not be taken along.
+/// A program can't be copied into a guest.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// This machine has no `nft`.
@@ -24,7 +24,7 @@ pub enum FilesError {
     /// This machine has no `tc`.
     #[error("{NO_TC}")]
     NoTc,
-    /// It can't be taken along.
+    /// It can't be copied.
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// A system call failed.
@@ -32,8 +32,8 @@ pub enum FilesError {
     Io(#[from] io::Error),
 }
 
-/// An archive with this machine's `nft` and its libraries, to follow that of
-/// `initramfs::build`: the kernel unpacks one after the other.
+/// An archive with this machine's `nft` and its libraries, to append to that of `initramfs::build`:
+/// the kernel unpacks both.
 ///
 /// # Errors
 /// There is no `nft`, or it can't be read.
@@ -49,7 +49,7 @@ pub fn tc() -> Result<Vec<u8>, FilesError> {
     program("tc", TC, || FilesError::NoTc)
 }
 
-/// An archive with a program, to be found at `path`.
+/// An archive with a program, at `path` in the guest.
 fn program(
     name: &str,
     path: &str,
@@ -64,22 +64,20 @@ fn program(
         bundle.add_with(&found, Some(Path::new(path)))?;
     }
     if name == "tc" {
-        // Distributions of netem's, by name.
+        // Distribution tables of netem.
         companions::add(&mut bundle, &found)?;
     }
     filled(name, &bundle)
 }
 
-/// What the pages of a program and its libraries are filled up to, with zeros, or to a
-/// multiple of it, as `initramfs` does with our own: the next version of a library is a page
-/// longer.
+/// Size in pages to which a program and its libraries are padded, or to a multiple of it, as
+/// `initramfs` does with our own: the next version of a library may be a page larger.
 const PROGRAM_PAGES: usize = (8 << 20) / PAGE_BYTES;
 const PAGE_BYTES: usize = 4096;
-/// What headers and names are filled up to, likewise.
+/// Size to which headers and names are padded, likewise.
 const HEADERS_BYTES: usize = 64 << 10;
 
-/// An archive that takes as much memory, packed and unpacked, whatever the sizes of its
-/// files are.
+/// An archive that takes the same memory, packed and unpacked, whatever the sizes of its files.
 fn filled(name: &str, bundle: &Bundle) -> Result<Vec<u8>, FilesError> {
     let pages = bundle.entries().values().map(|entry| match &entry.kind {
         Kind::File { size_bytes, .. } => (*size_bytes as usize).div_ceil(PAGE_BYTES),
@@ -95,7 +93,7 @@ fn filled(name: &str, bundle: &Bundle) -> Result<Vec<u8>, FilesError> {
     Ok(archive)
 }
 
-/// An archive of a bundle, and of so many zeros in a file called after a program.
+/// An archive of a bundle, and of a file with this number of zeros, named after a program.
 fn archive(bundle: &Bundle, zeros: Option<(&str, usize)>) -> Result<Vec<u8>, FilesError> {
     let mut archive = Vec::with_capacity(bundle.size_bytes() as usize + (64 << 10));
     if let Some((name, bytes)) = zeros {
@@ -129,7 +127,7 @@ fn archive(bundle: &Bundle, zeros: Option<(&str, usize)>) -> Result<Vec<u8>, Fil
     Ok(archive)
 }
 
-/// Why the kernel refused a module, in words, where its error says it.
+/// Why the kernel refused a module, if the error says so.
 pub(super) fn why_not_loaded(error: &io::Error) -> String {
     let why = match error.raw_os_error() {
         Some(libc::ENOEXEC) => "it is built for another kernel or another architecture",
@@ -146,11 +144,11 @@ pub(super) fn why_not_loaded(error: &io::Error) -> String {
 mod tests {
     use super::*;
 
-    /// Check that links and files arrive as such, below the root, in order.
+    /// Check that links and files are unpacked as such, below the root, in order.
     #[test]
     fn an_archive_reads_back() {
         let mut bundle = Bundle::new(Host::here().unwrap());
-        // Something that any machine has.
+        // A program that every machine has.
         bundle.add_program("sh").unwrap();
         let archive = archive(&bundle, None).unwrap();
         let mut rest = &archive[..];
@@ -167,7 +165,7 @@ mod tests {
         assert!(names.iter().any(|n| n.contains("ld-")), "{names:?}");
     }
 
-    /// Check that a guest has as much memory left whatever the sizes of a program's files.
+    /// Check that a guest's free memory does not depend on the sizes of a program's files.
     #[test]
     fn the_sizes_of_files_do_not_matter() {
         let folder = tempfile::tempdir().unwrap();
@@ -201,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Check that a refused signature is told from a module of another kernel.
+    /// Check that a refused signature is distinguished from a module of another kernel.
     #[test]
     fn refusals_of_the_kernel() {
         let told = |code| why_not_loaded(&io::Error::from_raw_os_error(code));

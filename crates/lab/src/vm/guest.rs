@@ -1,9 +1,8 @@
-//! The guest's half: init and agent in one.
+//! The guest's side: init and agent in one.
 //!
-//! Mounts what it needs, loads the modules of its initramfs, says hello on the
-//! first port that works, and then does what the host asks until it is told to
-//! stop. It says nothing of its own accord: a byte sent in a measured window
-//! would be measured.
+//! Mounts file systems, loads the modules of its initramfs, sends a hello on the first port that
+//! works, and then carries out requests of the host. It sends nothing unrequested: a byte sent in a
+//! measured window would be measured.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -20,18 +19,18 @@ use super::random;
 use super::rest::{Moment, Ports};
 use crate::channel::{self, CHUNK_BYTES, Decoder};
 
-/// Set on the kernel's command line, to speak over the serial port in any case.
+/// Set on the kernel's command line, to force the serial port.
 const SERIAL_VARIABLE: &str = "PLUMB_SERIAL";
 /// The fallback: the second serial port.
 const FALLBACK_PORT: &str = "/dev/ttyS1";
-/// Where virtio_console lists its ports; it makes the folder when it is loaded.
+/// Where virtio_console lists its ports; the directory exists when it is loaded.
 const PORTS: &str = "/sys/class/virtio-ports";
-/// How long the named port may take to appear after its driver, guest time.
+/// Maximum time for the named port to appear after its driver, in guest time.
 const PORT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the agent asks of the program: the requests that are not the lab's own.
+/// Handles the requests that are not the lab's own.
 pub trait Handler {
-    /// Carry out a request; answers before the last go to `reply`.
+    /// Carry out a request; replies before the last one are passed to `reply`.
     ///
     /// # Errors
     /// A sentence for the user.
@@ -41,13 +40,12 @@ pub trait Handler {
         reply: &mut dyn FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), String>;
 
-    /// The port that requests come by, for who wants to know whether another one is
-    /// there.
+    /// The port of requests, to check for further ones.
     fn port(&mut self, _port: BorrowedFd<'_>) {}
 }
 
-/// Be init. Returns only if that failed; the kernel then panics, and the host
-/// reads the reason on the console.
+/// Run as init. Returns only on failure; the kernel then panics, and the host reads the reason on
+/// the console.
 pub fn run(handler: &mut dyn Handler) -> io::Error {
     match try_run(handler) {
         Ok(()) => power_off(),
@@ -72,7 +70,7 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
         return Ok(());
     }
     handler.port(port.as_fd());
-    // Without, or with a clock that is the host's, nothing is the same twice.
+    // Without this, or with the host's clock, no two runs are the same.
     let alike = random::wanted().unwrap_or(false);
     if alike && let Err(error) = random::begin() {
         log(&format!("can't set the random numbers' key: {error}"));
@@ -99,7 +97,7 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
         let request: Request = channel::receive(&mut port, &mut decoder)?;
         let outcome = match request {
             Request::PowerOff => return Ok(()),
-            // It came when what it is about had ended.
+            // The command had already exited.
             Request::Stop => continue,
             Request::Rest if can_rest => {
                 channel::send(&mut port, &Reply::Done)?;
@@ -107,7 +105,7 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
                 rests += 1;
                 continue;
             }
-            // What it is to do then comes by the port.
+            // Further requests come by the port.
             Request::Rest => Ok(()),
             Request::ReadFile(path) => read_file(&path, &mut port),
             Request::WriteFile { path, mode } => write_file(&path, mode, &mut port, &mut decoder),
@@ -121,8 +119,7 @@ fn try_run(handler: &mut dyn Handler) -> io::Result<()> {
     }
 }
 
-/// Rest, and go on as every guest of the plan does, if that is what the host wants; what
-/// it has to do then.
+/// Pause, and resume like every guest of the plan, if the host wants that; returns what to do then.
 fn rest(ports: Ports, rests: usize, alike: bool) -> io::Result<Vec<u8>> {
     if !alike {
         return ports.rest(rests);
@@ -136,7 +133,7 @@ fn rest(ports: Ports, rests: usize, alike: bool) -> io::Result<Vec<u8>> {
 }
 
 fn log(text: &str) {
-    // The console is for people: if it can't be written, there is nobody to tell.
+    // If the console can't be written, there is no other way to report it.
     if let Ok(mut console) = OpenOptions::new().write(true).open("/dev/console") {
         let _ = writeln!(console, "netplumb: {text}");
     }
@@ -169,8 +166,8 @@ fn mount(kind: &str, target: &str) -> io::Result<()> {
     ))
 }
 
-/// Let files fill all of the memory but what the kernel needs: a root on tmpfs takes half of
-/// it by default. One on ramfs has no limit, and no such option.
+/// Allow files to use all of the memory except what the kernel needs: a root on tmpfs is limited to
+/// half of it by default. One on ramfs has no limit, and no such option.
 fn fill_root() {
     // SAFETY: the target and the data are C strings; a remount takes neither source nor kind.
     unsafe {
@@ -204,7 +201,7 @@ fn load_modules() -> Result<(), String> {
                 super::files::why_not_loaded(&error)
             ));
         }
-        // Its pages are of no more use; a guest has little memory.
+        // Free its pages: a guest has little memory.
         let _ = fs::remove_file(&path);
     }
     Ok(())
@@ -275,7 +272,7 @@ fn read_file(path: &str, port: &mut File) -> Result<(), String> {
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let mut filled = 0;
-        // Files of /proc give a page at a time.
+        // Files of /proc return a page at a time.
         while filled < chunk.len() {
             match file.read(&mut chunk[filled..]).map_err(told)? {
                 0 => break,
@@ -302,7 +299,7 @@ fn write_file(path: &str, mode: u32, port: &mut File, decoder: &mut Decoder) -> 
         match channel::receive(port, decoder).map_err(told)? {
             Request::Chunk(chunk) if chunk.is_empty() => break,
             Request::Chunk(chunk) => {
-                // After an error the rest still has to be taken off the port.
+                // After an error the rest still has to be read from the port.
                 if let Ok(open) = &mut file
                     && let Err(error) = open.write_all(&chunk)
                 {

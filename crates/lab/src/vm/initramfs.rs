@@ -1,29 +1,28 @@
-//! The guest's root: our own binary as init, and its modules in load order.
+//! The guest's initramfs: this binary as init, and modules in load order.
 
 use std::io::{self, Read, Write};
 
 use cpio::newc::Builder;
 
-/// A module, ready to be loaded.
+/// A module to load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
     /// Its name.
     pub name: String,
     /// The uncompressed object.
     pub bytes: Vec<u8>,
-    /// Whether the guest can't do without; others may fail to load, as `modprobe`
-    /// lets a soft dependency.
+    /// Whether it must load; others may fail, like soft dependencies with `modprobe`.
     pub required: bool,
 }
 
-/// Folder of the modules: `NNN-name.ko` or, where it may fail, `NNN-name.soft.ko`,
-/// to be loaded in that order.
+/// Directory of the modules: `NNN-name.ko` or, if it may fail, `NNN-name.soft.ko`, loaded in that
+/// order.
 pub const MODULES: &str = "/modules";
 
-/// What our binary is filled up to, with zeros, or to a multiple of it. Where the kernel puts
-/// the archive and its files decides which addresses come after, and with them the buckets of
-/// hash tables that are keyed by address: without this, counts changed by some instructions
-/// a packet with each build of the program.
+/// Size to which this binary is padded with zeros, or to a multiple of it. The addresses where the
+/// kernel puts the archive and its files decide which ones come after, and with them the buckets of
+/// hash tables that are keyed by address: without padding, counts changed by some instructions per
+/// packet with each build of the program.
 const PROGRAM_BYTES: usize = 32 << 20;
 
 const DIRECTORY: u32 = 0o040_755;
@@ -31,10 +30,10 @@ const FILE: u32 = 0o100_644;
 const PROGRAM: u32 = 0o100_755;
 const CHARACTER_DEVICE: u32 = 0o020_600;
 
-/// A newc archive, uncompressed: the guest unpacks it at the speed of a copy.
+/// Build an uncompressed newc archive, which the guest unpacks at the speed of a copy.
 ///
 /// # Errors
-/// Nothing but a lack of memory.
+/// Out of memory.
 pub fn build(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
     let filled = init.len().next_multiple_of(PROGRAM_BYTES);
     let size = filled + modules.iter().map(|m| m.bytes.len() + 256).sum::<usize>() + 4096;
@@ -78,7 +77,7 @@ pub fn build(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Check that the guest has as much room left whatever the size of our binary is.
+    /// Check that the guest's free memory does not depend on the size of this binary.
     #[test]
     fn the_size_of_a_build_does_not_matter() {
         let one = build(&[1; 1000], &[]).unwrap();
@@ -86,7 +85,7 @@ mod tests {
         assert_eq!(one.len(), other.len());
     }
 
-    /// Check that what goes in comes out, in order, with its modes.
+    /// Check that files are unpacked as they were, in order, with their modes.
     #[test]
     fn reads_back() {
         let modules = [

@@ -1,6 +1,6 @@
-//! The catalogue of kernels that guests can boot, in a folder of the user's cache.
+//! The kernels that guests can boot, in the user's cache directory.
 //!
-//! One folder for each kernel, named for the content of what is in it:
+//! One directory for each kernel, named after the hash of its contents:
 //!
 //! ```text
 //! kernels/HASH/vmlinux       the ELF file, unpacked, which boots quicker than the bzImage
@@ -10,9 +10,9 @@
 //!              kernel.toml   what the catalogue knows of it
 //! ```
 //!
-//! An entry is made under another name and renamed when it is whole, so that one that is there
-//! is always complete. Adds that run at the same time do not meet until that rename; the second
-//! finds the first's entry and keeps it. What an interrupted add left is cleared by the next.
+//! An entry is made under a temporary name and renamed when it is complete. Concurrent adds are
+//! independent until that rename; the second one finds the entry of the first and keeps it.
+//! Leftovers of an interrupted add are removed by the next.
 
 mod apt;
 mod collect;
@@ -37,34 +37,34 @@ use collect::{Collected, Package, go_on};
 use error::{read_failed, write_failed};
 use stage::Stage;
 
-/// What an add is busy with.
+/// Progress of an add.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// A package is being fetched.
+    /// A package is being downloaded.
     Fetching {
         /// Its name.
         package: String,
-        /// How much is here.
+        /// Bytes downloaded.
         done_bytes: u64,
-        /// How much there is, where the archive says.
+        /// Total size, if the archive says it.
         total_bytes: Option<u64>,
     },
     /// The source's files are being unpacked or copied.
     Unpacking,
-    /// The content's hash is being taken.
+    /// The contents are being hashed.
     Hashing,
 }
 
-/// What an add came to.
+/// The result of an add.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Added {
     /// The kernel.
     pub entry: KernelEntry,
-    /// Whether it was in the catalogue already.
+    /// Whether it existed already.
     pub was_there: bool,
 }
 
-/// The catalogue.
+/// The store of kernels.
 #[derive(Debug, Clone)]
 pub struct KernelStore {
     folder: PathBuf,
@@ -73,8 +73,8 @@ pub struct KernelStore {
 }
 
 impl KernelStore {
-    /// The catalogue under a cache folder such as `~/.cache/netplumb`; nothing is made until
-    /// something is added.
+    /// The store below a cache directory such as `~/.cache/netplumb`, which is created by the first
+    /// add.
     pub fn new(cache: &Path) -> Self {
         Self {
             folder: cache.join("kernels"),
@@ -82,7 +82,7 @@ impl KernelStore {
         }
     }
 
-    /// The same, where an add ends soon after the flag is set, and leaves nothing.
+    /// The same, with a flag that cancels adds, which then leave nothing behind.
     #[must_use]
     pub fn until(self, cancel: Arc<AtomicBool>) -> Self {
         Self { cancel, ..self }
@@ -111,8 +111,8 @@ impl KernelStore {
         Ok(kernels)
     }
 
-    /// The kernel of that release, of that hash (from four digits up), or the one last added
-    /// from that source (`debian`, `debian:6.1.0-54`, `running`, a path).
+    /// Find a kernel by its release, its hash (from four digits up), or the source that it was last
+    /// added from (`debian`, `debian:6.1.0-54`, `running`, a path).
     pub fn find(&self, name: &str) -> Result<KernelEntry, KernelStoreError> {
         let mut kernels = self.list()?;
         let path = fs::canonicalize(name)
@@ -154,7 +154,7 @@ impl KernelStore {
         }
     }
 
-    /// Adds a kernel; one that is there already is not fetched or copied again.
+    /// Add a kernel; an existing one is not downloaded or copied again.
     pub fn add(
         &self,
         source: &KernelSource,
@@ -171,15 +171,16 @@ impl KernelStore {
         }
     }
 
-    /// Adds the kernel of Debian's package: of that version (`6.1.0-54`), or of the one that
-    /// `linux-image-amd64` depends on now, or its like for a flavour or series (`rt`, `6.12-rt`).
+    /// Adds the kernel of a Debian package: of a version (`6.1.0-54`), or the one that
+    /// `linux-image-amd64`, or the metapackage of a flavour or series (`rt`, `6.12-rt`), depends on
+    /// now.
     pub fn add_debian(
         &self,
         version: Option<&str>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Added, KernelStoreError> {
         let asked = version.map(apt::package_of).transpose()?;
-        // A version that is here needs no apt; a name that stands for one does.
+        // An existing version needs no apt; the name of a metapackage does.
         if let Some(asked) = &asked
             && let Some(entry) = self
                 .list()?
@@ -192,7 +193,7 @@ impl KernelStore {
             });
         }
         let package = apt::package_now(asked.as_deref());
-        // What a terminal tells us it tells apt.
+        // Ctrl-C on a terminal also interrupts apt.
         go_on(&self.cancel)?;
         let package = package?;
         let mut sources = vec![apt::source_of(&package)];
@@ -237,8 +238,8 @@ impl KernelStore {
         self.commit(stage, &collected, &sources, progress)
     }
 
-    /// Adds an image (`vmlinuz`, `bzImage` or ELF `vmlinux`) and its folder of modules: that of
-    /// the release itself, or one that holds `lib/modules/RELEASE`.
+    /// Adds an image (`vmlinuz`, `bzImage` or ELF `vmlinux`) and its module directory: that of the
+    /// release, or one that contains `lib/modules/RELEASE`.
     pub fn add_image(
         &self,
         image: &Path,
@@ -252,7 +253,7 @@ impl KernelStore {
         self.commit(stage, &collected, &[source], progress)
     }
 
-    /// Adds what was built in a kernel's source or build folder.
+    /// Adds the kernel in a build directory.
     pub fn add_build_tree(
         &self,
         folder: &Path,
@@ -265,7 +266,7 @@ impl KernelStore {
         self.commit(stage, &collected, &[source], progress)
     }
 
-    /// Adds the kernel that this machine runs, where its image can be read.
+    /// Adds the running kernel, if its image can be read.
     pub fn add_running(
         &self,
         progress: &mut dyn FnMut(Progress),
@@ -289,17 +290,17 @@ impl KernelStore {
         self.commit(stage, &collected, &["running".to_owned()], progress)
     }
 
-    /// Removes one, named as for [`Self::find`].
+    /// Remove a kernel, named as for [`Self::find`].
     pub fn remove(&self, name: &str) -> Result<KernelEntry, KernelStoreError> {
         let entry = self.find(name)?;
         let stage = Stage::new(&self.folder)?;
-        // Gone under its own name at once, whole or not at all.
+        // Renamed first, so that it is removed completely or not at all.
         fs::rename(&entry.folder, stage.entry()).map_err(write_failed(&entry.folder))?;
         stage.discard()?;
         Ok(entry)
     }
 
-    /// Gives what is staged its name.
+    /// Rename the staged entry.
     fn commit(
         &self,
         stage: Stage,
@@ -345,7 +346,7 @@ impl KernelStore {
     }
 }
 
-/// Records that a kernel that is there was asked for from these sources.
+/// Record that an existing kernel was added from these sources.
 fn note(
     mut entry: KernelEntry,
     sources: &[String],
@@ -370,7 +371,7 @@ fn source_of_path(path: &Path) -> Result<String, KernelStoreError> {
         .to_string())
 }
 
-/// The hash of the names and contents of all files in a folder, in order of name.
+/// The hash of the names and contents of all files in a directory, in order of name.
 fn content_hash(folder: &Path, cancel: &AtomicBool) -> Result<String, KernelStoreError> {
     let mut files = Vec::new();
     collect::files_under(folder, &mut files)?;
@@ -378,7 +379,7 @@ fn content_hash(folder: &Path, cancel: &AtomicBool) -> Result<String, KernelStor
     let mut all = Sha256::new();
     for path in files {
         let name = path.strip_prefix(folder).unwrap_or(&path);
-        // An image kept for want of a PVH entry says nothing that the ELF file does not.
+        // An image kept for lack of a PVH entry has the same contents as the ELF file.
         if name == Path::new("vmlinuz") {
             continue;
         }
@@ -403,7 +404,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A hash as something to write to.
+/// A hash as a writer.
 struct Writer<'a>(&'a mut Sha256);
 
 impl io::Write for Writer<'_> {

@@ -1,4 +1,4 @@
-//! The machine that a guest is: QEMU's command line and the kernel's.
+//! The machine of a guest: the command lines of QEMU and of the kernel.
 
 use std::path::PathBuf;
 
@@ -9,19 +9,19 @@ use super::random;
 use super::rest::{PANIC_PORT, RESTS, requests_item};
 use crate::netns::Nic;
 
-/// The CPU model. `rep` string instructions count once an iteration; without
-/// ERMS and FSRM the kernel's copies use the eight-byte kind.
+/// The CPU model. `rep` string instructions count once per iteration; without ERMS and FSRM the
+/// kernel's copies use the eight-byte kind.
 pub const CPU: &str = "max,-erms,-fsrm";
 /// How `rep` counts, in words for a report.
 pub const REP_NOTE: &str =
     "each iteration of a rep string instruction counts as one (erms and fsrm off)";
 /// Set in the environment of init in our guests, and nowhere else.
 pub const GUEST_VARIABLE: &str = "PLUMB_GUEST";
-/// The guest's clock goes on by 1 << shift nanoseconds with each instruction.
+/// The guest's clock advances by 1 << shift nanoseconds per instruction.
 ///
-/// One, where nothing speaks against it: then a nanosecond is an instruction. Four
-/// for machines with an e1000, whose driver reads its EEPROM bit by bit with 50 us
-/// of spinning between: on a clock of 1 ns that alone is ten seconds of a boot.
+/// Usually 1 ns: then a nanosecond is an instruction. Four for machines with an e1000, whose driver
+/// reads its EEPROM bit by bit with 50 us of spinning in between: with 1 ns that alone takes ten
+/// seconds of a boot.
 pub fn icount_shift(link: Link) -> u8 {
     match link {
         Link::Lo | Link::Veth | Link::VirtioNet | Link::Any => 0,
@@ -32,34 +32,34 @@ pub fn icount_shift(link: Link) -> u8 {
 /// Enough for the largest distribution kernel and our workloads.
 pub const MEMORY_MIB: u32 = 256;
 
-/// A guest to be.
+/// The configuration of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     /// The program.
     pub qemu: PathBuf,
     /// An ELF image with a PVH entry, or a bzImage.
     pub kernel: PathBuf,
-    /// Whether it is the former.
+    /// Whether it is an ELF image with a PVH entry.
     pub pvh: bool,
-    /// What joins the ends.
+    /// The type of link.
     pub link: Link,
-    /// Whether a router stands between.
+    /// Whether there is a router in between.
     pub forward: bool,
-    /// Whether the guest's clock counts instructions; without, twice as fast
-    /// and a little less exact.
+    /// Whether the guest's clock counts instructions; without, twice as fast and a little less
+    /// exact.
     pub icount: bool,
     /// CPU vulnerability mitigations.
     pub mitigations: bool,
-    /// More words for the kernel.
+    /// Additional kernel parameters.
     pub cmdline: String,
-    /// Where its random numbers begin; usually 1.
+    /// The seed of its random numbers; usually 1.
     pub seed: u32,
 }
 
 /// Descriptors that QEMU inherits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inherited {
-    /// The initramfs; not read by a guest that goes on from a saved state.
+    /// The initramfs; not read by a guest that resumes from a saved state.
     pub initramfs: i32,
     /// Peer of the console's socket.
     pub console: i32,
@@ -69,7 +69,7 @@ pub struct Inherited {
     pub agent: i32,
     /// Peer of the control channel's socket.
     pub control: i32,
-    /// What the guest is to do after each rest.
+    /// Requests for the guest after each pause.
     pub requests: [i32; RESTS],
     /// Its memory.
     pub memory: Memory,
@@ -77,14 +77,14 @@ pub struct Inherited {
     pub incoming: bool,
 }
 
-/// What a guest's memory is.
+/// The memory of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
-    /// QEMU's own: gone with it.
+    /// QEMU's own memory.
     Own,
     /// A file in this descriptor.
     Shared(i32),
-    /// A copy of a file in this descriptor, made of the pages that are written to.
+    /// A private copy of a file in this descriptor (copy-on-write).
     Private(i32),
 }
 
@@ -99,8 +99,8 @@ impl Machine {
         device::nics(&self.link_devices())
     }
 
-    /// The modules that the guest is to have, without their dependencies: those of
-    /// the agent's port, and [`Machine::link_modules`].
+    /// The modules for the guest, without dependencies: those of the agent's port, and
+    /// [`Machine::link_modules`].
     pub fn modules(&self) -> Vec<&'static str> {
         let mut modules: Vec<&str> = Device::Agent { fd: -1 }.modules().to_vec();
         for module in self.link_modules() {
@@ -111,7 +111,7 @@ impl Machine {
         modules
     }
 
-    /// Those that it can't do without: for the agent there is a serial port too.
+    /// The required modules: the agent can use a serial port instead.
     pub fn link_modules(&self) -> Vec<&'static str> {
         let mut modules: Vec<&str> = Vec::new();
         for device in self.link_devices() {
@@ -130,12 +130,11 @@ impl Machine {
 
     /// The kernel's command line.
     pub fn kernel_cmdline(&self) -> String {
-        // nokaslr: addresses are the same in every boot. nolapic_timer: the HPET
-        // ticks; to calibrate the local APIC's timer the kernel spins for 100 ms on
-        // `pause`, of which each one throws QEMU out of its loop: half the boot.
-        // tsc=reliable, no_timer_check: skip what else a boot would measure; so do
-        // hpet_late_init (/dev/hpet, not the tick) and i8042_init (a keyboard).
-        // retain_initrd: memory that nobody needs is not poisoned before it is free.
+        // nokaslr: addresses are the same in every boot. nolapic_timer: the HPET ticks; to
+        // calibrate the local APIC's timer the kernel spins for 100 ms on `pause`, each of which
+        // leaves QEMU's execution loop: half of the boot time. tsc=reliable, no_timer_check: skip
+        // other measurements of the boot; likewise hpet_late_init (/dev/hpet, not the tick) and
+        // i8042_init (a keyboard). retain_initrd: unused memory is not poisoned before it is freed.
         let mut line = String::from(
             "console=ttyS0 loglevel=4 panic=-1 nokaslr nolapic_timer tsc=reliable \
              no_timer_check random.trust_cpu=on audit=0 cryptomgr.notests retain_initrd \
@@ -148,12 +147,12 @@ impl Machine {
             line.push(' ');
             line.push_str(self.cmdline.trim());
         }
-        // The kernel mixes its command line into its random numbers. A module's option by
-        // its form, so that the kernel neither complains nor hands it to init.
+        // The kernel mixes its command line into its random numbers. It has the form of a module
+        // parameter, so that the kernel neither complains nor passes it to init.
         if self.seed != 1 {
             line.push_str(&format!(" netplumb.seed={}", self.seed));
         }
-        // Told to init as a variable: what is PID 1 somewhere else is no guest.
+        // Passed to init as an environment variable: PID 1 elsewhere is no guest.
         line.push_str(&format!(" {GUEST_VARIABLE}=1"));
         line
     }
@@ -194,7 +193,7 @@ impl Machine {
         }
         args.extend(memory_args(fds.memory));
         args.extend(match fds.incoming {
-            // All that a kernel leaves among the devices is the ROM that booted it.
+            // The only device that depends on the kernel is the ROM that booted it.
             true => vec![
                 "-option-rom".into(),
                 self.boot_rom().into(),
@@ -246,7 +245,7 @@ impl Machine {
         args
     }
 
-    /// Devices that are plugged in when the guest rests, as `device_add` takes them.
+    /// Devices that are hot-plugged while the guest is paused, as arguments of `device_add`.
     pub fn late_devices(&self) -> Vec<serde_json::Value> {
         self.link_devices()
             .iter()
@@ -254,8 +253,8 @@ impl Machine {
             .collect()
     }
 
-    /// Whether a guest with all its devices can be saved: not with those that QEMU
-    /// can't save, which are plugged in after the first rest.
+    /// Whether a guest can be saved with all its devices: not with those that QEMU can't save,
+    /// which are plugged in after the first pause.
     pub fn can_be_saved_whole(&self) -> bool {
         self.late_devices().is_empty()
     }
@@ -269,8 +268,8 @@ impl Machine {
         }
     }
 
-    /// All that a saved state depends on and that the caller does not bring: QEMU's
-    /// words, with no descriptor and no path in them.
+    /// What a saved state depends on, apart from what the caller adds: QEMU's arguments, without
+    /// descriptors and paths.
     pub fn description(&self) -> Vec<String> {
         let nothing = Inherited {
             initramfs: -1,
@@ -282,7 +281,7 @@ impl Machine {
             memory: Memory::Shared(-1),
             incoming: false,
         };
-        // Where the kernel is kept says nothing of it.
+        // The kernel's path does not matter.
         let anywhere = Machine {
             kernel: PathBuf::new(),
             ..self.clone()
@@ -327,8 +326,8 @@ mod tests {
         }
     }
 
-    /// Check that another seed is told to QEMU and to the kernel, and the first to
-    /// neither more than ever.
+    /// Check that another seed is passed to QEMU and to the kernel, and that the first one changes
+    /// neither command line.
     #[test]
     fn another_seed() {
         let lucky = Machine {
@@ -397,7 +396,7 @@ mod tests {
         );
     }
 
-    /// Check that each module is asked for once.
+    /// Check that each module is listed once.
     #[test]
     fn modules_once() {
         let modules = machine().modules();

@@ -1,4 +1,4 @@
-//! A QEMU guest: what it is made of, how it is booted, spoken to and ended.
+//! A QEMU guest: its configuration, boot, communication and end.
 
 pub mod bulk;
 mod console;

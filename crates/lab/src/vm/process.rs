@@ -1,8 +1,8 @@
-//! A guest that runs: started, spoken to, and ended in every case.
+//! A running guest: start, communication, and cleanup in every case.
 //!
-//! Nothing of it touches the disk. The initramfs is a memfd and the ports are
-//! socket pairs, all inherited; QEMU gets SIGKILL when the thread that started
-//! it dies, whatever that thread died of. So there is nothing to clean up.
+//! It leaves nothing on disk. The initramfs is a memfd and the ports are socket pairs, all
+//! inherited; QEMU gets SIGKILL when the thread that started it ends, for any reason. So there is
+//! nothing to clean up.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -33,7 +33,7 @@ pub(super) const POLL: Duration = Duration::from_millis(50);
 
 pub use super::error::VmError;
 
-/// A guest that runs.
+/// A running guest.
 #[derive(Debug)]
 pub struct Guest {
     pub(super) child: Child,
@@ -41,16 +41,16 @@ pub struct Guest {
     pub(super) ports: Vec<UnixStream>,
     pub(super) agent: Option<usize>,
     pub(super) control: Option<Qmp>,
-    /// What is plugged in before it goes on.
+    /// Devices to hot-plug before it resumes.
     late_devices: Vec<serde_json::Value>,
-    /// What it was started with, for one that can't fetch that itself.
+    /// The requests that it was started with, if it can't read them itself.
     requests: VecDeque<Vec<u8>>,
     pub(super) resting: bool,
-    /// Whether it ever did.
+    /// Whether it has ever paused.
     pub(super) rested: bool,
     console: Arc<Mutex<Tail>>,
     stderr: Arc<Mutex<Tail>>,
-    /// What QEMU may take for anything but running the guest.
+    /// Timeout of QEMU for everything except running the guest.
     pub(super) limit: Duration,
     pub(super) cancel: Cancel,
 }
@@ -61,45 +61,44 @@ enum Event {
     Closed,
 }
 
-/// What a caller adds to the machine: a plugin and what it needs.
+/// Additions to the machine: a plugin and what it needs.
 #[derive(Debug, Default)]
 pub struct Extra {
     /// Arguments of QEMU.
     pub args: Vec<String>,
-    /// Descriptors that these name; closed here once QEMU has them.
+    /// Descriptors that these refer to; closed here once QEMU has them.
     pub fds: Vec<OwnedFd>,
 }
 
-/// What a guest begins with.
+/// How a guest starts.
 #[derive(Debug, Clone, Copy)]
 pub enum Start<'a> {
-    /// Its kernel.
+    /// By booting its kernel.
     Boot {
-        /// Its root.
+        /// Its initramfs.
         initramfs: &'a [u8],
-        /// Where its memory is to be, if it is to be saved.
+        /// The file for its memory, if it will be saved.
         memory: Option<&'a File>,
     },
-    /// A state that another one left.
+    /// From the saved state of another guest.
     Saved {
         /// That state.
         state: &'a Saved,
-        /// A copy of its memory, to go on in, if this guest is to be saved as well.
+        /// A copy of its memory to use, if this guest will be saved as well.
         memory: Option<&'a File>,
     },
 }
 
-/// Frames of requests, as of [`channel::send`]: what a guest does after its first
-/// rest, and after its second.
+/// Requests, framed as by [`channel::send`]: for after the first pause, and after the second.
 pub type Requests<'a> = [&'a [u8]; RESTS];
 
 impl Guest {
-    /// Start a guest. To be called from a thread that outlives it. After each rest it
-    /// carries out its `requests`, and answers as if they had come by its port. QEMU has
-    /// `limit` to begin, and as long for each thing that it is told later.
+    /// Start a guest. To be called from a thread that outlives it. After each pause it carries out
+    /// its `requests`, and replies as if they had come by its port. `limit` is the timeout of
+    /// QEMU's start and of each command to it.
     ///
     /// # Errors
-    /// QEMU is missing, could not be run or does not answer.
+    /// QEMU is missing, could not be run or does not respond.
     pub fn start(
         machine: &Machine,
         from: Start<'_>,
@@ -165,7 +164,7 @@ impl Guest {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            // A group of its own: Ctrl-C is ours to handle.
+            // A process group of its own: Ctrl-C is handled by plumb.
             .process_group(0);
         let parent = std::process::id();
         // SAFETY: the closure makes system calls only, and allocates nothing.
@@ -196,7 +195,7 @@ impl Guest {
                 console: Vec::new(),
             },
         })?;
-        // The peers and the extra descriptors are QEMU's now.
+        // QEMU has the peers and the extra descriptors now.
         drop((console_peer, fallback_peer, agent_peer, control_peer));
         drop((extra.fds, initramfs, frames));
 
@@ -237,11 +236,11 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Wait until the agent is ready and the guest rests, if it can: see
-    /// [`Guest::rests`]. One from a saved state rests from the start.
+    /// Wait until the agent is ready and the guest has paused, if it can: see [`Guest::rests`]. A
+    /// guest from a saved state is paused from the start.
     ///
     /// # Errors
-    /// Any way that a guest can end.
+    /// The guest ended, in any way.
     pub fn wait_ready(&mut self, limit: Duration) -> Result<(), VmError> {
         if self.resting {
             return Ok(());
@@ -265,10 +264,10 @@ impl Guest {
         }
     }
 
-    /// Wait until a guest that was asked to rest does; at once if it can't.
+    /// Wait until a guest has paused on request; returns at once if it can't.
     ///
     /// # Errors
-    /// Any way that a guest can end.
+    /// The guest ended, in any way.
     pub fn wait_again(&mut self, limit: Duration) -> Result<(), VmError> {
         if self.rested {
             self.wait_rest(Instant::now() + limit, limit)
@@ -301,14 +300,13 @@ impl Guest {
         Ok(())
     }
 
-    /// Whether the guest is stopped at its resting point. One whose kernel gives no
-    /// ports to its agent never is: it can't be saved.
+    /// Whether the guest is paused. If its kernel gives its agent no access to ports, it never is,
+    /// and can't be saved.
     pub fn rests(&self) -> bool {
         self.resting
     }
 
-    /// Let it go on: its late devices appear, and it carries out what it was
-    /// started with.
+    /// Resume it: its late devices are plugged in, and it carries out its requests.
     ///
     /// # Errors
     /// QEMU would not.
@@ -318,7 +316,7 @@ impl Guest {
             self.control("device_add", device, deadline)?;
         }
         if self.resting {
-            // What was told of stops before this one is over.
+            // Discard earlier events about stops.
             self.control("query-status", serde_json::json!({}), deadline)?;
             if let Some(control) = &mut self.control {
                 control.forget_events();
@@ -334,15 +332,15 @@ impl Guest {
             .doing("speak to the guest")
     }
 
-    /// Which of the ports the agent speaks on.
+    /// The port that the agent uses.
     pub fn port(&self) -> usize {
         self.agent.unwrap_or(0)
     }
 
-    /// Ask the agent something, and take its answers up to the last.
+    /// Send a request to the agent, and process its replies up to the last.
     ///
     /// # Errors
-    /// The guest could not do it, or ended.
+    /// The request failed, or the guest ended.
     pub fn ask(
         &mut self,
         request: &Request,
@@ -350,7 +348,7 @@ impl Guest {
         each: impl FnMut(Reply) -> io::Result<()>,
     ) -> Result<(), VmError> {
         if let Err(closed) = self.tell(request) {
-            // How the guest ended says more than that its port is closed.
+            // The guest's exit says more than a closed port.
             return match self.event(Instant::now() + 20 * POLL, "answer", limit) {
                 Ok(_) | Err(VmError::Timeout { .. }) => Err(closed),
                 Err(ended) => Err(ended),
@@ -359,10 +357,10 @@ impl Guest {
         self.answers(limit, each)
     }
 
-    /// Take the answers to a request that the guest has, up to the last.
+    /// Process the replies to an earlier request, up to the last.
     ///
     /// # Errors
-    /// The guest could not do it, or ended.
+    /// The request failed, or the guest ended.
     pub fn answers(
         &mut self,
         limit: Duration,
@@ -378,7 +376,7 @@ impl Guest {
         }
     }
 
-    /// Send a request without waiting for its answer.
+    /// Send a request without waiting for its reply.
     ///
     /// # Errors
     /// The port is closed.
@@ -387,7 +385,7 @@ impl Guest {
         channel::send(&mut self.ports[port], request).doing("speak to the guest")
     }
 
-    /// Fetch a file of the guest.
+    /// Read a file of the guest.
     ///
     /// # Errors
     /// As [`Guest::ask`].
@@ -402,7 +400,7 @@ impl Guest {
         Ok(bytes)
     }
 
-    /// Put a file into the guest.
+    /// Write a file in the guest.
     ///
     /// # Errors
     /// As [`Guest::ask`].
@@ -453,7 +451,7 @@ impl Guest {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(VmError::Interrupted);
             }
-            // Also of one that never stops talking.
+            // Also for a guest that never stops sending.
             if Instant::now() > deadline {
                 return Err(VmError::Timeout {
                     what,
@@ -471,7 +469,7 @@ impl Guest {
             if let Some(status) = self.child.try_wait().doing("wait for QEMU")? {
                 return Err(self.ended(status));
             }
-            // A guest may sit in a panic where the kernel was told not to reboot.
+            // The kernel may be configured not to reboot after a panic.
             if let Some(message) = panicked(&self.console) {
                 thread::sleep(POLL);
                 return Err(VmError::KernelPanic {
@@ -482,15 +480,15 @@ impl Guest {
         }
     }
 
-    /// What an exit of QEMU means.
+    /// The error of an exit of QEMU.
     pub(super) fn ended(&self, status: ExitStatus) -> VmError {
-        // Its last words may still be on their way through the pipes.
+        // Its last output may still be in the pipes.
         thread::sleep(POLL);
         let console = self.console();
         if let Some(message) = panicked(&self.console) {
             return VmError::KernelPanic { message, console };
         }
-        // QEMU has nothing to say of a guest that asked it to end.
+        // QEMU exits without a message if the guest asked it to.
         if status.success() {
             return VmError::Stopped { console };
         }
@@ -504,11 +502,11 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // With whatever it started, which would hold our pipes open: it is a group of its own.
+        // With its children, which would keep our pipes open: it is a process group of its own.
         // SAFETY: takes numbers; the group is that of a child that is not waited for until
         // afterwards, so the number is still its own.
         unsafe { libc::kill(-(self.child.id() as libc::pid_t), libc::SIGKILL) };
-        // Nothing to do about an error: it is gone either way.
+        // Errors don't matter: it has exited either way.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -557,7 +555,7 @@ pub fn memfd(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// The same, to be read from its beginning.
+/// The same, positioned at its beginning.
 pub(super) fn rewound(fd: OwnedFd) -> io::Result<OwnedFd> {
     let mut file = File::from(fd);
     file.rewind()?;

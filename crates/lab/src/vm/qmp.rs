@@ -1,4 +1,4 @@
-//! QEMU's control channel (docs/interop/qmp-spec.rst of QEMU): JSON, a line each.
+//! QEMU's control channel (QMP, docs/interop/qmp-spec.rst of QEMU): lines of JSON.
 
 use std::io::{self, BufRead, BufReader, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
@@ -12,47 +12,47 @@ use serde_json::{Value, json};
 
 use crate::cancel::Cancel;
 
-/// A control channel that QEMU has greeted on.
+/// A control channel after QEMU's greeting.
 #[derive(Debug)]
 pub(super) struct Qmp {
     reader: BufReader<UnixStream>,
     writer: UnixStream,
-    /// Names of events that came while something else was waited for.
+    /// Names of events that arrived while waiting for something else.
     events: Vec<String>,
     line: String,
 }
 
-/// How often a wait looks whether it is to go on.
+/// Polling interval while waiting.
 const POLL: Duration = Duration::from_millis(50);
-/// A command is some hundred bytes: a channel that takes no more is one that nobody reads.
+/// A command is some hundred bytes: if the channel blocks, QEMU does not read.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
-/// The longest answers are some kilobytes.
+/// Maximum length of a line; the longest replies are some kilobytes.
 const LINE_MAX_BYTES: u64 = 1 << 20;
 
-/// Why an exchange failed.
+/// An error of a command.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum QmpError {
-    /// The channel is closed, or broke.
+    /// The channel was closed, or failed.
     #[error("QEMU's control channel: {0}")]
     Io(#[from] io::Error),
-    /// QEMU said no.
+    /// QEMU refused.
     #[error("QEMU refused `{command}`: {why}")]
     Refused {
-        /// What it was told.
+        /// The command.
         command: String,
-        /// Its words.
+        /// QEMU's message.
         why: String,
     },
-    /// It said nothing that was waited for.
+    /// The expected reply did not come.
     #[error("QEMU did not {0} in time")]
     Timeout(String),
-    /// The wait was given up.
+    /// Cancelled.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl Qmp {
-    /// Wait for the greeting, and leave negotiation.
+    /// Wait for the greeting, and complete negotiation.
     pub(super) fn open(
         stream: UnixStream,
         deadline: Instant,
@@ -87,7 +87,7 @@ impl Qmp {
         self.answer(command, deadline, cancel)
     }
 
-    /// Hand over a descriptor under a name.
+    /// Pass a descriptor, with a name.
     pub(super) fn pass_fd(
         &mut self,
         name: &str,
@@ -100,7 +100,7 @@ impl Qmp {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let fds = [fd];
-        // One descriptor is what the space is for.
+        // There is space for one descriptor.
         control.push(SendAncillaryMessage::ScmRights(&fds));
         let sent = sendmsg(
             &self.writer,
@@ -136,7 +136,7 @@ impl Qmp {
         }
     }
 
-    /// Whether an event of this name has come, waiting for a moment if not.
+    /// Whether an event of this name has arrived; waits for a moment if not.
     pub(super) fn event(&mut self, name: &str) -> Result<bool, QmpError> {
         if !self.events.iter().any(|e| e == name) {
             self.message()?;
@@ -146,12 +146,12 @@ impl Qmp {
         Ok(self.events.len() < before)
     }
 
-    /// Forget the events that came.
+    /// Discard the events that arrived.
     pub(super) fn forget_events(&mut self) {
         self.events.clear();
     }
 
-    /// The next message that is no event, if one comes in a moment.
+    /// The next message that is not an event, if one arrives shortly.
     fn message(&mut self) -> Result<Option<Value>, QmpError> {
         let room = LINE_MAX_BYTES.saturating_sub(self.line.len() as u64);
         if room == 0 {
@@ -166,7 +166,7 @@ impl Qmp {
                 self.line.clear();
                 match message.get("event").and_then(Value::as_str) {
                     Some(event) => {
-                        // Whether, not how often: what it says is without bound.
+                        // Recorded once, not how often: the number is not limited.
                         if !self.events.iter().any(|e| e == event) {
                             self.events.push(event.to_string());
                         }
@@ -175,7 +175,7 @@ impl Qmp {
                     None => Ok(Some(message)),
                 }
             }
-            // What was read of a line stays in `line`.
+            // An incomplete line stays in `line`.
             Err(e)
                 if matches!(
                     e.kind(),
@@ -191,7 +191,7 @@ impl Qmp {
     }
 }
 
-/// Whether to go on waiting.
+/// Check whether to continue waiting.
 fn wait_on(what: &str, deadline: Instant, cancel: &Cancel) -> Result<(), QmpError> {
     if cancel.load(Ordering::Relaxed) {
         return Err(QmpError::Interrupted);
@@ -211,7 +211,7 @@ mod tests {
         Instant::now() + Duration::from_secs(5)
     }
 
-    /// A QEMU that says these lines, one after each line that it reads.
+    /// A mock QEMU that sends these lines, one after each line that it reads.
     fn qemu(lines: &[&str]) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let lines: Vec<String> = lines.iter().map(|l| format!("{l}\n")).collect();
@@ -222,7 +222,7 @@ mod tests {
             for line in lines {
                 let mut said = String::new();
                 reader.read_line(&mut said).unwrap();
-                // In two pieces: a line is whole when it ends.
+                // In two parts: a line is complete when it ends.
                 let (one, other) = line.split_at(line.len() / 2);
                 theirs.write_all(one.as_bytes()).unwrap();
                 thread::sleep(2 * POLL);
@@ -232,7 +232,7 @@ mod tests {
         ours
     }
 
-    /// Check that answers, refusals and events are told apart, and the end seen.
+    /// Check replies, refusals, events and the end of the channel.
     #[test]
     fn answers_and_events() {
         let stream = qemu(&[

@@ -1,10 +1,10 @@
-//! The guest's random numbers: of the plan's seed alone.
+//! The guest's random numbers, which depend only on the plan's seed.
 //!
-//! A kernel mixes into them when each interrupt came, to the cycle, and draws a new key of
-//! that every few seconds. So a boot that took a little longer, for a file of another size or
-//! since QEMU's clock gained while it was stopped, drew other hash keys, and lookups walked
-//! other buckets. Here the key of the generator is set, by the firmware's DMA, to one that the
-//! host gives: what is drawn then depends on how much was drawn since, and on nothing before.
+//! A kernel mixes the time of each interrupt, to the cycle, into its entropy pool, and derives a
+//! new key from it every few seconds. So a boot that took a little longer, because of a file of
+//! another size or a jump of QEMU's clock, had other hash keys, and lookups walked other buckets.
+//! Here the generator's key is overwritten, by DMA of the firmware device, with one from the host:
+//! random numbers then depend only on how many were drawn since.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -13,54 +13,54 @@ use std::sync::Mutex;
 
 use super::dma::Dma;
 
-/// Name of the item that holds the key.
+/// Name of the item with the key.
 const ITEM: &str = "opt/netplumb/random";
-/// Of ChaCha20.
+/// Size of a key of ChaCha20.
 const KEY_BYTES: usize = 32;
-/// `_IO('R', 7)` (include/uapi/linux/random.h): draw a new key, and have all who draw see it.
+/// `_IO('R', 7)` (include/uapi/linux/random.h): draw a new key, for all CPUs.
 const RNDRESEEDCRNG: libc::Ioctl = 0x5207;
 /// `struct base_crng` of drivers/char/random.c, which begins with the key: since Linux 5.18
 /// (186873c549df), and 5.15.44 and 5.10.119.
 const GENERATOR: &str = "base_crng";
-/// How often it is tried: something else may draw between the steps.
+/// Maximum number of tries: something else may draw numbers between the steps.
 const TRIES: usize = 4;
-/// The device whose numbers they are.
+/// The device to read random numbers from.
 const DEVICE: &str = "/dev/urandom";
 
 /// QEMU's arguments for a seed.
 pub(super) fn qemu_args(seed: u32) -> [String; 2] {
-    // Any 32 bytes are a key; these can be written on a command line.
+    // Any 32 bytes are a key; these are printable.
     let key = format!("{seed:0width$}", width = KEY_BYTES);
     ["-fw_cfg".into(), format!("name={ITEM},string={key}")]
 }
 
-/// The generator of this kernel, and what it has to give once it is set.
+/// The generator of this kernel, and the numbers that it must return after its key was set.
 #[derive(Debug)]
 struct Generator {
     physical: u64,
     item: u16,
     first: Option<[u8; KEY_BYTES]>,
-    /// Both are kept open. A guest that goes on from a saved state runs code that QEMU has
-    /// yet to translate, and what opens a file or makes pages takes it longer than the rest.
+    /// Both are kept open: in a guest that resumes from a saved state QEMU has to translate all
+    /// code again, and opening a file or allocating pages would take it longer than the rest.
     device: File,
     dma: Dma,
 }
 
-/// There is one in a kernel.
+/// A kernel has one generator.
 static GUESTS: Mutex<Option<Generator>> = Mutex::new(None);
 
-/// Whether the host wants this guest to be like every other of its plan.
+/// Whether the host wants this guest to be the same as every other of its plan.
 ///
 /// # Errors
-/// The device can't be asked.
+/// The device can't be read.
 pub(super) fn wanted() -> io::Result<bool> {
     Ok(Dma::open()?.find(ITEM)?.is_some())
 }
 
-/// Find the generator, and set it for the first time. To be called once, by init.
+/// Find the generator, and set its key for the first time. To be called once, by init.
 ///
 /// # Errors
-/// This kernel's is another, or can't be found.
+/// The kernel's generator is unknown, or can't be found.
 pub(super) fn begin() -> io::Result<()> {
     let mut dma = Dma::open()?;
     let (item, bytes) = dma
@@ -88,10 +88,10 @@ pub(super) fn begin() -> io::Result<()> {
     Ok(())
 }
 
-/// Have all random numbers from here on be those of the seed, if `begin` could.
+/// Make all following random numbers depend on the seed, if `begin` succeeded.
 ///
 /// # Errors
-/// The generator does not take the key.
+/// The key could not be set.
 pub fn renew() -> io::Result<()> {
     match &mut *lock() {
         Some(generator) => generator.set(),
@@ -99,7 +99,7 @@ pub fn renew() -> io::Result<()> {
     }
 }
 
-/// Whether random numbers are those of the seed.
+/// Whether random numbers depend on the seed.
 pub fn is_set() -> bool {
     lock().is_some()
 }
@@ -112,7 +112,7 @@ fn lock() -> std::sync::MutexGuard<'static, Option<Generator>> {
 }
 
 impl Generator {
-    /// Set the key, and see by what comes out that it was taken.
+    /// Set the key, and verify it by the resulting random numbers.
     fn set(&mut self) -> io::Result<()> {
         self.dma.take_ports()?;
         let set = self.set_by_dma();
@@ -177,8 +177,8 @@ mod tests {
 
     const MAP: &str = "00100000-0ffdffff : System RAM\n  01000000-020031d0 : Kernel code\n";
 
-    /// Check that the key is found by the distance from the kernel's first symbol, and not
-    /// where addresses are hidden, or the generator is none or a module's.
+    /// Check that the key is found by the offset from the kernel's first symbol, and not if
+    /// addresses are hidden, or the generator is missing or in a module.
     #[test]
     fn where_the_key_is() {
         let of = |text: &str, map| generator(text.as_bytes(), map).unwrap();
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(of(&module, MAP), None);
     }
 
-    /// Check that each seed has a key, of the size that the kernel's is.
+    /// Check that each seed has a key, of the size of the kernel's.
     #[test]
     fn a_key_for_each_seed() {
         let key = |seed| {

@@ -1,28 +1,26 @@
-//! The guest's resting point: where it is stopped, saved, and gone on from.
+//! The pause of a guest, at which it is saved, and from which it resumes.
 //!
-//! A guest that is ready writes to the port of QEMU's pvpanic device, and QEMU,
-//! told to pause on a panic, stops it at that very instruction: not at a moment
-//! of the host's choosing. What it is to do when it goes on it reads from the
-//! firmware's configuration ports. So nothing that bears on a run comes from the
-//! host at a time of its own, and a run from a saved state is like any other.
+//! A guest that is ready writes to the port of QEMU's pvpanic device, and QEMU, configured to pause
+//! on a panic, stops it at exactly that instruction, not at a time that depends on the host. When
+//! it resumes, it reads its requests from the firmware configuration device. So nothing in a run
+//! depends on timing of the host, and all runs from a saved state are the same.
 //!
-//! But the guest's clock may gain while it stops. QEMU takes a CPU that stops for an idle
-//! one and has its clock jump to the next timer, unless its main loop is first to see
-//! that the machine is to stop (`icount_start_warp_timer`, `cpu_stop_current`): two of its
-//! threads race for a lock. So the guest sleeps for a little after a rest, to a moment that was
-//! set before, and by then it is the same time for all. Before a rest it sleeps for longer, so
-//! that boots of a little more or less work meet: a state is saved after that, and what starts
-//! from it does not sleep so again.
+//! But the guest's clock may jump while it stops. QEMU treats a stopping CPU as idle and advances
+//! its clock to the next timer, unless its main loop notices first that the machine is stopping
+//! (`icount_start_warp_timer`, `cpu_stop_current`): two of its threads race for a lock. So the
+//! guest sleeps for a moment after a pause, until a time that was set before, which is then the
+//! same for all. Before a pause it sleeps longer, so that boots with a little more or less work are
+//! aligned: a state is saved after that sleep, so guests that start from it do not repeat it.
 
 use std::io;
 use std::time::Duration;
 
 /// Port of pvpanic (docs/specs/pvpanic.rst of QEMU).
 pub(super) const PANIC_PORT: u16 = 0x505;
-/// How often a guest may rest.
+/// Number of pauses of a guest.
 pub(super) const RESTS: usize = 2;
 
-/// Name of the item that holds the requests for after a rest, from 0.
+/// Name of the item with the requests for after a pause, from 0.
 pub(super) fn requests_item(rest: usize) -> String {
     format!("opt/netplumb/requests{rest}")
 }
@@ -36,19 +34,18 @@ const SIGNATURE_KEY: u16 = 0;
 pub(super) const DIRECTORY_KEY: u16 = 0x19;
 /// More is a damaged directory.
 pub(super) const MAX_ITEMS: u32 = 4096;
-/// More requests than any run has.
+/// Maximum size of requests.
 const MAX_BYTES: usize = 64 << 20;
 
-/// The right to use the ports, given back when dropped: a task that has it is
-/// dearer to switch to.
+/// Access to the ports, given up when dropped: switching to a task with access is more expensive.
 #[derive(Debug)]
 pub(super) struct Ports(());
 
 impl Ports {
-    /// Ask for the ports, and see whether the devices are there.
+    /// Get access to the ports, and check for the devices.
     ///
     /// # Errors
-    /// The kernel does not give them, or there is no such device.
+    /// The kernel denies access, or there is no such device.
     pub(super) fn open() -> io::Result<Ports> {
         for (first, count) in [(PANIC_PORT, 1), (SELECTOR_PORT, 2)] {
             // SAFETY: the call takes numbers, and touches no memory of ours.
@@ -71,8 +68,7 @@ impl Ports {
         Ok(ports)
     }
 
-    /// Stop here, until the host says go on; then read what it wants. `rest` counts
-    /// from 0.
+    /// Pause until the host resumes the guest; then read its requests. `rest` counts from 0.
     pub(super) fn rest(mut self, rest: usize) -> io::Result<Vec<u8>> {
         let name = requests_item(rest);
         self.write(PANIC_PORT, PANICKED);
@@ -142,24 +138,23 @@ impl Drop for Ports {
     }
 }
 
-/// Guests come to a rest so far apart: boots of a little more or less work come to the same
-/// moment.
+/// Interval of pauses: boots with a little more or less work pause at the same time.
 const APART: Duration = Duration::from_secs(1);
-/// And so long after a whole second of their clock, for each rest. What the kernel does at whole
-/// seconds is done (`round_jiffies`), and a watchdog that runs every second or two since its
-/// device went up, which is after the first rest, is not due soon after the last.
+/// Offset from a whole second of the guest's clock, for each pause. Work that the kernel does at
+/// whole seconds is over (`round_jiffies`), and a watchdog that runs every second or two since its
+/// device was brought up, which is after the first pause, is not due soon after the last.
 const AFTER_THE_SECOND: [Duration; RESTS] =
     [Duration::from_millis(600), Duration::from_millis(200)];
-/// How long a rest is to all of them. More than the clock gains, which is a tick of the slowest
-/// kernel's (HZ=100), and than it takes to read the usual requests.
+/// Sleep after a pause: more than the jump of the clock, which is a tick of the slowest kernel
+/// (HZ=100), and than reading the usual requests takes.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A moment by the guest's own clock.
+/// A time by the guest's clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment(Duration);
 
 impl Moment {
-    /// The next one for a rest, which counts from 0.
+    /// The time of the next pause; `rest` counts from 0.
     ///
     /// # Errors
     /// The kernel has no clock.
@@ -171,7 +166,7 @@ impl Moment {
         Moment(AFTER_THE_SECOND[rest % RESTS]).next(now, APART)
     }
 
-    /// The one to go on at from a rest at this one.
+    /// The time to resume after a pause at this time.
     ///
     /// # Errors
     /// The kernel has no clock.
@@ -180,20 +175,20 @@ impl Moment {
     }
 
     fn to_go_on_after(self, now: Duration) -> Moment {
-        // Another than the next only with requests of megabytes.
+        // Later than the next one only with requests of megabytes.
         self.next(now, PAUSE)
     }
 
-    /// The first that is to come of moments so far apart, of which this is one.
+    /// The first future time in steps of `apart` from this one.
     fn next(self, now: Duration, apart: Duration) -> Moment {
         let gone = now.saturating_sub(self.0).as_nanos() / apart.as_nanos();
         Moment(self.0 + apart * (gone as u32 + 1))
     }
 
-    /// Sleep until then, which takes the host no time.
+    /// Sleep until then, which takes no real time.
     ///
     /// # Errors
-    /// The kernel does not let us sleep.
+    /// The sleep fails.
     pub(super) fn wait(self) -> io::Result<()> {
         let Moment(until) = self;
         let until = libc::timespec {
@@ -216,7 +211,7 @@ impl Moment {
     }
 }
 
-/// Since the guest booted.
+/// Time since the guest's boot.
 fn now() -> io::Result<Duration> {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -229,7 +224,7 @@ fn now() -> io::Result<Duration> {
     Ok(Duration::new(now.tv_sec as u64, now.tv_nsec as u32))
 }
 
-/// Key and size of a directory entry, if it is of this name.
+/// Key and size of a directory entry, if it has this name.
 pub(super) fn item(entry: &[u8; 64], wanted: &str) -> Option<(u16, usize)> {
     let name = &entry[8..];
     let name = &name[..name.iter().position(|b| *b == 0)?];
@@ -242,8 +237,8 @@ pub(super) fn item(entry: &[u8; 64], wanted: &str) -> Option<(u16, usize)> {
 mod tests {
     use super::*;
 
-    /// Check that boots of a little more or less work rest at the same moment, that guests whose
-    /// clocks gained a tick or none go on at the same one, and that one is never past.
+    /// Check that boots with a little more or less work pause at the same time, that guests whose
+    /// clocks jumped by a tick or not resume at the same one, and that it is never in the past.
     #[test]
     fn moments_are_the_same_for_all() {
         let ms = Duration::from_millis;
@@ -257,7 +252,7 @@ mod tests {
         assert_eq!([go_on(2_250), go_on(2_333)], [2_300, 2_350]);
     }
 
-    /// Check that the item is known by its whole name, and others are not taken.
+    /// Check that an item is found by its complete name only.
     #[test]
     fn the_requests_are_found() {
         let entry = |name: &str| {

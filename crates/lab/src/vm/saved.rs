@@ -1,6 +1,6 @@
-//! States of guests that had booted, kept: what a run starts from.
+//! Saved states of booted guests, from which runs start.
 //!
-//! One folder for each, named for the content of all that went into it:
+//! One directory for each, named after a hash of everything that it depends on:
 //!
 //! ```text
 //! states/KEY/memory       the guest's memory, with holes where it is zero
@@ -9,8 +9,8 @@
 //!            state.toml   what it is of; touched when it is used
 //! ```
 //!
-//! A state is made under another name and renamed when it is whole. It may be
-//! removed while it is in use: a process that opened it holds its files.
+//! A state is made under a temporary name and renamed when it is complete. It may be removed while
+//! it is in use: a process that opened it keeps its files.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -27,16 +27,16 @@ use super::machine::MEMORY_MIB;
 
 /// Raised with any change that an older program could misread.
 const FORMAT: u32 = 1;
-/// What all of them may take of the disk, bytes.
+/// Maximum size of all states on disk, in bytes.
 const MAX_BYTES: u64 = 6 << 30;
-/// A state that was not used for so long goes.
+/// States not used for this long are removed.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
-/// What was being made for so long never will be.
+/// Incomplete states older than this are removed.
 const MAX_MAKING: Duration = Duration::from_secs(3600);
 const STAGING: &str = ".making-";
 const PAGE_BYTES: usize = 64 << 10;
 
-/// A state, opened.
+/// An open state.
 #[derive(Debug)]
 pub struct Saved {
     /// The guest's memory: a file of its size.
@@ -45,20 +45,20 @@ pub struct Saved {
     pub devices: Vec<u8>,
     /// Its symbols, as of /proc/kallsyms.
     pub symbols: Arc<Vec<u8>>,
-    /// Which port its agent speaks on.
+    /// The port of its agent.
     pub port: usize,
     /// Facts of the guest, by dotted key.
     pub facts: BTreeMap<String, String>,
 }
 
-/// What a state is of, for people and for cleaning up.
+/// Description of a state, for listing and cleaning up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
     /// Content hash of its kernel.
     pub kernel: String,
-    /// That kernel's release.
+    /// Release of its kernel.
     pub release: String,
-    /// What joins its ends.
+    /// Its type of link.
     pub link: String,
 }
 
@@ -70,20 +70,20 @@ struct Description {
     facts: BTreeMap<String, String>,
 }
 
-/// One state of the catalogue.
+/// A state in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Its key.
     pub key: String,
-    /// What it is of.
+    /// Its description.
     pub about: About,
-    /// What it takes of the disk.
+    /// Its size on disk.
     pub bytes: u64,
     /// When it was last used.
     pub used: SystemTime,
 }
 
-/// The catalogue.
+/// The store of states.
 #[derive(Debug, Clone)]
 pub struct SavedStates {
     folder: PathBuf,
@@ -100,7 +100,7 @@ impl Default for Key {
 }
 
 impl Key {
-    /// Add a part.
+    /// Add a part, by name.
     pub fn add(&mut self, name: &str, bytes: &[u8]) {
         for part in [name.as_bytes(), bytes] {
             self.0.update((part.len() as u64).to_le_bytes());
@@ -127,8 +127,8 @@ impl Key {
 pub struct Content([u8; 32]);
 
 impl Content {
-    /// Of the file that is there. It is read through a buffer that stays in the CPU's cache:
-    /// to have all of a large program in memory takes longer than to hash it.
+    /// Hash a file, through a buffer that stays in the CPU's cache: reading a large program into
+    /// memory takes longer than hashing it.
     ///
     /// # Errors
     /// It can't be read.
@@ -147,28 +147,28 @@ impl Content {
     }
 }
 
-/// Whose state is there, after one was to be kept.
+/// Which state exists after saving one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
-    /// The one that was to be.
+    /// The given one.
     Ours,
-    /// One that another process made meanwhile.
+    /// One that another process saved meanwhile.
     Theirs,
 }
 
 impl SavedStates {
-    /// The catalogue under a cache folder such as `~/.cache/netplumb`.
+    /// The store below a cache directory such as `~/.cache/netplumb`.
     pub fn new(cache: &Path) -> Self {
         SavedStates {
             folder: cache.join("states"),
         }
     }
 
-    /// The state of a key, if there is a whole one.
+    /// The state of a key, if there is a complete one.
     pub fn open(&self, key: &str) -> Option<Saved> {
         let folder = self.folder.join(key);
         let description = describe(&folder)?;
-        // QEMU opens it for writing, whatever it does with it.
+        // QEMU opens it for writing in any case.
         let memory = File::options()
             .read(true)
             .write(true)
@@ -184,15 +184,14 @@ impl SavedStates {
             port: description.port,
             facts: description.facts,
         };
-        // It was used now; if that can't be noted it only goes sooner.
+        // Update its time of use; if that fails, it is removed earlier.
         if let Ok(file) = File::options().append(true).open(folder.join("state.toml")) {
             let _ = file.set_modified(SystemTime::now());
         }
         Some(saved)
     }
 
-    /// Keep a state, and let go of others if there are too many. One that is there
-    /// already stays.
+    /// Save a state, and remove others if there are too many. An existing one is kept.
     ///
     /// # Errors
     /// It can't be written.
@@ -214,7 +213,7 @@ impl SavedStates {
         let text = toml::to_string(&description).map_err(io::Error::other)?;
         fs::write(path("state.toml"), text)?;
         let kept = match fs::rename(staging.path(), self.folder.join(key)) {
-            // Its folder is another's now.
+            // Its directory was renamed.
             Ok(()) => {
                 drop(staging.keep());
                 Kept::Ours
@@ -226,7 +225,7 @@ impl SavedStates {
         Ok(kept)
     }
 
-    /// All of them, the last used first.
+    /// All states, the last used first.
     pub fn list(&self) -> Vec<Entry> {
         let Ok(folders) = fs::read_dir(&self.folder) else {
             return Vec::new();
@@ -255,7 +254,7 @@ impl SavedStates {
         entries
     }
 
-    /// Remove the states of a kernel; how many there were.
+    /// Remove the states of a kernel; returns their number.
     pub fn remove_kernel(&self, hash: &str) -> usize {
         let of_it: Vec<Entry> = self
             .list()
@@ -269,7 +268,7 @@ impl SavedStates {
     }
 
     fn remove(&self, key: &str) {
-        // Out of the way at once: a half-removed one must not be opened.
+        // Renamed first: a partly removed state must not be opened.
         let gone = self.folder.join(format!("{STAGING}gone-{key}"));
         if fs::rename(self.folder.join(key), &gone).is_ok() {
             let _ = fs::remove_dir_all(gone);
@@ -309,7 +308,7 @@ fn describe(folder: &Path) -> Option<Description> {
     (description.format == FORMAT).then_some(description)
 }
 
-/// Copy a guest's memory: what of it is not zero.
+/// Copy a guest's memory, leaving holes for zeros.
 ///
 /// # Errors
 /// It can't be read or written.
@@ -362,8 +361,7 @@ mod tests {
         }
     }
 
-    /// Check that a state reads back as it was, takes no more of the disk than it
-    /// has in it, and that there is none under another key.
+    /// Check that a state reads back as it was, is sparse on disk, and is not found by another key.
     #[test]
     fn round_trip() {
         let folder = tempfile::tempdir().unwrap();
@@ -383,11 +381,11 @@ mod tests {
         let listed = states.list();
         assert_eq!(listed.len(), 1);
         assert!(listed[0].bytes < 1 << 20, "{}", listed[0].bytes);
-        // Nothing is left of the making.
+        // No temporary directory is left.
         assert_eq!(fs::read_dir(&states.folder).unwrap().count(), 1);
     }
 
-    /// Check that a torn, foreign or wrongly sized state is none.
+    /// Check that truncated states, and those of another format or size, are ignored.
     #[test]
     fn damage_is_no_state() {
         let folder = tempfile::tempdir().unwrap();
@@ -409,8 +407,7 @@ mod tests {
         assert!(states.open("short").is_none());
     }
 
-    /// Check that a kernel's states go with it, old ones by themselves, and that
-    /// the one just made stays.
+    /// Check that states are removed with their kernel and by age, and that a new one is kept.
     #[test]
     fn cleaning() {
         let folder = tempfile::tempdir().unwrap();
@@ -427,7 +424,7 @@ mod tests {
         assert_eq!(keys(&states), ["d"]);
     }
 
-    /// Check that a key tells its parts apart.
+    /// Check that a key distinguishes its parts.
     #[test]
     fn keys() {
         let key = |parts: &[(&str, &str)]| {

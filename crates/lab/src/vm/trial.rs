@@ -1,9 +1,9 @@
-//! Whether QEMU works here, found by booting a guest of 64 KiB.
+//! Tests whether QEMU works, by booting a guest of 64 KiB.
 //!
-//! A version number proves little: KVM may be there and hang every guest, plugins may be left out
-//! of the build. So a tiny guest is booted under each accelerator, and with the plugin. It takes
-//! some 50 ms, leaves no file (the guest's ROM and the plugin are in memory), and every QEMU dies
-//! with its parent and is waited for.
+//! A version number proves little: /dev/kvm may exist and hang every guest, plugins may be disabled
+//! in the build. So a tiny guest is booted with each accelerator, and with the plugin. It takes
+//! some 50 ms and leaves no file (the guest's ROM and the plugin are in memory), and every QEMU
+//! dies with its parent and is waited for.
 
 mod explain;
 mod rom;
@@ -20,7 +20,7 @@ use netplumb_sys::threads::{self, Task};
 
 use run::{Ended, memory_file, path_of};
 
-/// How long a guest may take before it counts as hung. It needs some 50 ms.
+/// Timeout after which a guest counts as hung. It needs some 50 ms.
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// The environment variable that names another QEMU.
@@ -28,13 +28,13 @@ pub const QEMU_VARIABLE: &str = "PLUMB_QEMU";
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// There is no QEMU to be found.
+/// QEMU was not found.
 #[derive(Debug, thiserror::Error)]
 pub enum QemuMissing {
-    /// The variable names a file that is not there.
+    /// The variable names a missing file.
     #[error("{QEMU_VARIABLE} is set to {0}: no such file")]
     Named(PathBuf),
-    /// No folder of PATH has it.
+    /// No directory of PATH has it.
     #[error("no {QEMU} in any directory of PATH")]
     NotInPath,
 }
@@ -42,32 +42,32 @@ pub enum QemuMissing {
 /// What executes the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accelerator {
-    /// QEMU itself, by translation, set up as for exact counting: instructions drive the clock.
+    /// QEMU's TCG, configured as for exact counting: instructions drive the clock.
     Tcg,
-    /// The processor, by the kernel's KVM.
+    /// The kernel's KVM.
     Kvm,
 }
 
-/// How a trial boot ended.
+/// The result of a trial boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Boot {
-    /// The guest ran to its end.
+    /// The guest finished.
     Ran {
-        /// From starting QEMU to its end.
+        /// Time from starting QEMU to its exit.
         took: Duration,
     },
-    /// QEMU ended, and the guest had not come to its end.
+    /// QEMU exited before the guest finished.
     Died {
         /// The exit status or the signal, in words.
         status: String,
-        /// What QEMU said on standard error.
+        /// QEMU's standard error.
         said: String,
     },
-    /// The guest did nothing more, and QEMU had to be killed.
+    /// The guest hung, and QEMU was killed.
     Hung {
-        /// How long it was given.
+        /// The timeout.
         limit: Duration,
-        /// What QEMU said on standard error.
+        /// QEMU's standard error.
         said: String,
     },
     /// QEMU could not be started.
@@ -77,27 +77,27 @@ pub enum Boot {
     },
 }
 
-/// Whether QEMU takes plugins.
+/// Whether QEMU supports plugins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PluginSupport {
     /// This QEMU was built without plugins.
     NotCompiledIn,
-    /// This QEMU takes plugins; none was given to try.
+    /// This QEMU supports plugins; none was given to try.
     Untried,
-    /// The plugin was loaded, and the guest ran to its end.
+    /// The plugin was loaded, and the guest finished.
     Loaded,
     /// The plugin was built for another version of QEMU's plugin interface.
     OtherVersion {
-        /// The version that the plugin was built for, where QEMU says it.
+        /// The version that the plugin was built for, if QEMU reports it.
         built_for: Option<u32>,
-        /// The version nearest to it that this QEMU takes, where QEMU says it.
+        /// The nearest version that this QEMU supports, if QEMU reports it.
         supported: Option<u32>,
-        /// QEMU's own words.
+        /// QEMU's message.
         said: String,
     },
-    /// The plugin could not be loaded for another reason, or the guest did not run with it.
+    /// The plugin could not be loaded for another reason, or the guest did not finish with it.
     Refused {
-        /// QEMU's own words.
+        /// QEMU's message.
         said: String,
     },
 }
@@ -121,7 +121,7 @@ fn find_in(named: Option<OsString>, path: Option<OsString>) -> Result<PathBuf, Q
         .ok_or(QemuMissing::NotInPath)
 }
 
-/// QEMU's version as it gives it: `7.2.22`.
+/// QEMU's version: `7.2.22`.
 pub fn version(qemu: &Path) -> Result<String, String> {
     let mut command = Command::new(qemu);
     command.arg("--version");
@@ -192,10 +192,10 @@ fn boot_with(qemu: &Path, accelerator: Accelerator, plugin: Option<&OwnedFd>) ->
     }
 }
 
-/// Ask QEMU whether it takes plugins, and, given a plugin's bytes, load it and boot the guest.
+/// Test whether QEMU supports plugins; with the bytes of a plugin, load it and boot the guest.
 pub fn probe_plugin(qemu: &Path, plugin: Option<&[u8]>) -> PluginSupport {
     let Some(bytes) = plugin else {
-        // A file that can't be there: what QEMU complains of tells whether it knows the option.
+        // A file that does not exist: QEMU's message shows whether it supports the option.
         let mut command = Command::new(qemu);
         command.args(["-nodefaults", "-no-user-config", "-display", "none"]);
         command.args(["-plugin", "/proc/self/fd/none"]);
@@ -232,7 +232,7 @@ pub fn probe_plugin(qemu: &Path, plugin: Option<&[u8]>) -> PluginSupport {
     }
 }
 
-/// What QEMU's complaint about a plugin means.
+/// Interpret QEMU's message about a plugin.
 fn read_refusal(said: &str) -> PluginSupport {
     let line = said
         .lines()
@@ -240,7 +240,7 @@ fn read_refusal(said: &str) -> PluginSupport {
         .unwrap_or(first(said))
         .trim()
         .to_owned();
-    // Until version 7 the option was unknown to a QEMU without plugins; later it is refused.
+    // Up to version 7 a QEMU without plugins does not have the option; later it refuses it.
     if line.contains("invalid option") || line.contains("not enabled in this build") {
         return PluginSupport::NotCompiledIn;
     }
@@ -259,7 +259,7 @@ fn read_refusal(said: &str) -> PluginSupport {
     PluginSupport::Refused { said: line }
 }
 
-/// The first line that says anything.
+/// The first line that is not empty.
 fn first(text: &str) -> &str {
     text.lines()
         .map(str::trim)
@@ -267,7 +267,7 @@ fn first(text: &str) -> &str {
         .unwrap_or_default()
 }
 
-/// Try all of it, at the same time, and say it in words.
+/// Run all tests in parallel, and describe the results.
 pub fn try_all(plugin: Option<&[u8]>) -> Vec<Capability> {
     let start = Instant::now();
     let found = find_qemu();

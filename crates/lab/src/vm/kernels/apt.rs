@@ -1,5 +1,4 @@
-//! Debian's kernel packages, by the apt that is there: nothing is installed and no right is
-//! needed beyond that of any user.
+//! Debian's kernel packages, by apt-get: nothing is installed, and no privileges are needed.
 
 use std::cmp::Reverse;
 use std::fs::{self, File};
@@ -17,10 +16,10 @@ use super::{KernelStoreError, Progress};
 const META_PACKAGE: &str = "linux-image-amd64";
 const PREFIX: &str = "linux-image-";
 const SUFFIX: &str = "-amd64";
-/// How many other versions an error offers.
+/// Maximum number of other versions that an error lists.
 const OFFERED_MAX: usize = 12;
 
-/// What the archive has.
+/// A package in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Offer {
     pub(super) version: String,
@@ -28,11 +27,11 @@ pub(super) struct Offer {
     pub(super) size_bytes: Option<u64>,
 }
 
-/// Flavours that stand for the current kernel of theirs.
+/// Flavours with a metapackage for their current kernel.
 const FLAVOURS: [&str; 2] = ["rt", "cloud"];
 
-/// The package of a version as people write it: `6.1.0-54`, with `-amd64` or without; of a
-/// flavour (`rt`), or of the newest of a series (`6.12`, `6.12-rt`).
+/// The package of a version: `6.1.0-54`, with `-amd64` or without; of a flavour (`rt`), or the
+/// newest of a series (`6.12`, `6.12-rt`).
 pub(super) fn package_of(version: &str) -> Result<String, KernelStoreError> {
     let bare = version.strip_prefix(PREFIX).unwrap_or(version);
     let bare = bare.strip_suffix(SUFFIX).unwrap_or(bare);
@@ -46,20 +45,20 @@ pub(super) fn package_of(version: &str) -> Result<String, KernelStoreError> {
     Ok(format!("{PREFIX}{bare}{SUFFIX}"))
 }
 
-/// What to write to get that package again.
+/// The source that gives this package.
 pub(super) fn source_of(package: &str) -> String {
     let bare = package.strip_prefix(PREFIX).unwrap_or(package);
     format!("debian:{}", bare.strip_suffix(SUFFIX).unwrap_or(bare))
 }
 
-/// The package that a kernel is in: the one that was asked for, or where that is a
-/// meta-package, the one that it depends on now. Without a name, Debian's current kernel.
+/// The package that contains a kernel: the given one or, for a metapackage, the one that it depends
+/// on now. Without a name, Debian's current kernel.
 pub(super) fn package_now(asked: Option<&str>) -> Result<String, KernelStoreError> {
     let package = asked.unwrap_or(META_PACKAGE);
     let output = run("apt-cache", &["depends", "--important", package])?;
     match (parse_depends(&output.text), asked) {
         (Some(package), _) => Ok(package),
-        // One with a kernel in it depends on no other.
+        // A package with a kernel depends on no other.
         (None, Some(asked)) => Ok(asked.to_owned()),
         (None, None) => Err(KernelStoreError::NoPackage {
             package: package.to_owned(),
@@ -75,7 +74,7 @@ fn parse_depends(text: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// What the archive has by that name now.
+/// The current package of this name in the archive.
 pub(super) fn offer(package: &str) -> Result<Offer, KernelStoreError> {
     let output = run("apt-get", &["--print-uris", "download", package])?;
     match output
@@ -108,8 +107,7 @@ fn parse_uri(line: &str, package: &str) -> Option<Offer> {
     })
 }
 
-/// The versions that the archive has, those that are written most alike first; none if it cannot
-/// say.
+/// The versions in the archive, the most similar first; none if unknown.
 fn offered(package: &str) -> Vec<String> {
     let Ok(output) = run(
         "apt-cache",
@@ -137,7 +135,7 @@ fn offered(package: &str) -> Vec<String> {
     sources
 }
 
-/// Fetches the package into the folder; apt checks its hash.
+/// Download the package to the directory; apt checks its hash.
 pub(super) fn download(
     package: &str,
     offer: &Offer,
@@ -148,7 +146,7 @@ pub(super) fn download(
     let log = folder.join("apt.log");
     let output = File::create(&log).map_err(write_failed(&log))?;
     let errors = output.try_clone().map_err(write_failed(&log))?;
-    // That very version, in case the lists are replaced at this moment.
+    // Exactly that version, in case the lists are updated meanwhile.
     let wanted = format!("{package}={}", offer.version);
     let mut child = command("apt-get")
         .args(["--quiet=2", "download", &wanted])
@@ -163,7 +161,7 @@ pub(super) fn download(
     let target = folder.join(&offer.file);
     let status = loop {
         if let Err(interrupted) = go_on(cancel) {
-            // It may be gone by itself: a terminal tells it as well.
+            // It may have exited: a terminal also sends it the signal.
             let _ = child.kill();
             let _ = child.wait();
             return Err(interrupted);
@@ -193,7 +191,7 @@ pub(super) fn download(
     })
 }
 
-/// The line that says what went wrong.
+/// The line with the error.
 fn last_error(text: &str) -> &str {
     let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines()
@@ -240,8 +238,8 @@ fn command(program: &str) -> Command {
 mod tests {
     use super::*;
 
-    /// Check that versions are taken with and without their ends, and that nothing that apt
-    /// could take for an option or a pattern is.
+    /// Check that versions are accepted with and without suffix, and that options and patterns of
+    /// apt are refused.
     #[test]
     fn packages() {
         for version in ["6.1.0-54", "6.1.0-54-amd64", "linux-image-6.1.0-54-amd64"] {
@@ -268,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Check that what apt prints is understood.
+    /// Check the parsing of apt's output.
     #[test]
     fn apt_output() {
         let text = "linux-image-amd64\n  Depends: linux-image-6.1.0-56-amd64\n";

@@ -1,4 +1,4 @@
-//! Putting a kernel's files together from each kind of source.
+//! Collects the files of a kernel from each kind of source.
 
 use std::fs;
 use std::io;
@@ -12,14 +12,14 @@ use netplumb_kernel::modules::ModuleTree;
 use super::KernelStoreError;
 use super::error::{read_failed, write_failed};
 
-/// The lists that the kernel's build leaves beside its modules and that are of use.
+/// The lists of the kernel's build, beside its modules, that are needed.
 const LISTS: [&str; 3] = [
     "modules.builtin",
     "modules.builtin.modinfo",
     "modules.order",
 ];
 
-/// A package that a kernel came in.
+/// The package of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Package {
     pub(super) name: String,
@@ -27,17 +27,17 @@ pub(super) struct Package {
     pub(super) sha256: String,
 }
 
-/// What was put together.
+/// The collected files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Collected {
     pub(super) release: String,
     /// Whether the ELF file can be booted as it is.
     pub(super) pvh: bool,
-    /// The package that it is from.
+    /// Its package.
     pub(super) package: Option<Package>,
 }
 
-/// Unpacks a package, whose file has that hash.
+/// Unpack a package, whose file has this hash.
 pub(super) fn from_deb(
     path: &Path,
     sha256: String,
@@ -45,7 +45,7 @@ pub(super) fn from_deb(
     cancel: &AtomicBool,
 ) -> Result<Collected, KernelStoreError> {
     let unpacked = deb::unpack(path, into, &|| cancel.load(Ordering::Relaxed));
-    // Whatever it was busy with.
+    // Whatever failed.
     go_on(cancel)?;
     let unpacked = unpacked?;
     let mut collected = unpack_image(&unpacked.vmlinuz, into)?;
@@ -62,7 +62,7 @@ pub(super) fn from_deb(
     Ok(collected)
 }
 
-/// Takes an image, and the modules and configuration that go with it.
+/// Collect an image with its modules and configuration.
 pub(super) fn from_image(
     image: &Path,
     modules: Option<&Path>,
@@ -83,7 +83,7 @@ pub(super) fn from_image(
     Ok(collected)
 }
 
-/// Takes what `make` left: the image, the configuration, and the modules of `modules.order`.
+/// Collect the output of `make`: the image, the configuration, and the modules of `modules.order`.
 pub(super) fn from_build_tree(
     folder: &Path,
     into: &Path,
@@ -125,7 +125,7 @@ fn module_path(line: &str) -> Option<PathBuf> {
     (!line.is_empty() && inner).then_some(path)
 }
 
-/// Where the running kernel is.
+/// Files of the running kernel.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) release: String,
@@ -133,7 +133,7 @@ pub(super) struct Running {
     pub(super) modules: Option<PathBuf>,
 }
 
-/// Looks for the running kernel's files under `root`.
+/// Find the files of the running kernel below `root`.
 pub(super) fn find_running(root: &Path) -> Result<Running, KernelStoreError> {
     let path = root.join("proc/sys/kernel/osrelease");
     let release = fs::read_to_string(&path)
@@ -167,7 +167,7 @@ pub(super) fn find_running(root: &Path) -> Result<Running, KernelStoreError> {
     Err(KernelStoreError::NoRunningImage { release, looked })
 }
 
-/// Checks that the modules are those of the image.
+/// Check that the modules belong to the image.
 pub(super) fn check_modules(folder: &Path, release: &str) -> Result<(), KernelStoreError> {
     let tree = ModuleTree::open(&folder.join("modules"))?;
     let Some(first) = tree.names().next().and_then(|name| tree.find(name)) else {
@@ -185,7 +185,7 @@ pub(super) fn check_modules(folder: &Path, release: &str) -> Result<(), KernelSt
     }
 }
 
-/// All plain files under a folder; links are neither followed nor counted.
+/// All regular files below a directory; links are ignored.
 pub(super) fn files_under(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), KernelStoreError> {
     for entry in fs::read_dir(folder).map_err(read_failed(folder))? {
         let entry = entry.map_err(read_failed(folder))?;
@@ -199,7 +199,7 @@ pub(super) fn files_under(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(),
     Ok(())
 }
 
-/// Makes the folders of an entry and puts the image in, as a bzImage too where that is needed.
+/// Create the directories of an entry and add the image, if needed also as a bzImage.
 fn take_image(image: &Path, into: &Path) -> Result<Collected, KernelStoreError> {
     make_folder(&into.join("modules"))?;
     let collected = unpack_image(image, into)?;
@@ -209,7 +209,7 @@ fn take_image(image: &Path, into: &Path) -> Result<Collected, KernelStoreError> 
     Ok(collected)
 }
 
-/// Writes the ELF file that is in an image.
+/// Write the ELF file of an image.
 fn unpack_image(image: &Path, into: &Path) -> Result<Collected, KernelStoreError> {
     let kernel = KernelImage::open(image).map_err(|source| KernelStoreError::Image {
         path: image.to_owned(),
@@ -224,7 +224,7 @@ fn unpack_image(image: &Path, into: &Path) -> Result<Collected, KernelStoreError
     })
 }
 
-/// The folder of one release's modules, given that or the root that it is in.
+/// The module directory of a release, from this directory or a root that contains it.
 fn modules_of(given: &Path, release: &str) -> PathBuf {
     let within = [given.join("lib/modules").join(release), given.join(release)];
     within
@@ -258,7 +258,7 @@ fn copy_lists(from: &Path, into: &Path) -> Result<(), KernelStoreError> {
     Ok(())
 }
 
-/// Unless it is to end here.
+/// An error if cancelled.
 pub(super) fn go_on(cancel: &AtomicBool) -> Result<(), KernelStoreError> {
     match cancel.load(Ordering::Relaxed) {
         true => Err(KernelStoreError::Interrupted),
@@ -274,7 +274,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), KernelStoreError> {
     if let Some(folder) = to.parent() {
         make_folder(folder)?;
     }
-    // Opened apart, so that an error names the file that it is about.
+    // Opened separately, so that an error names the right file.
     let mut source = fs::File::open(from).map_err(read_failed(from))?;
     let mut target = fs::File::create(to).map_err(write_failed(to))?;
     io::copy(&mut source, &mut target).map_err(write_failed(to))?;

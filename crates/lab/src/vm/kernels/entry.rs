@@ -1,4 +1,4 @@
-//! One kernel of the catalogue and its `kernel.toml`.
+//! A kernel in the store, and its `kernel.toml`.
 
 use std::fs;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ const FORMAT: u32 = 1;
 pub struct AddedFrom {
     /// The source: `debian`, `debian:6.1.0-54`, `running` or a path.
     pub source: String,
-    /// When it was last asked for from there, in UTC by RFC 3339.
+    /// When it was last added from there, in UTC by RFC 3339.
     pub added: String,
     /// The package's name, if it was a package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,7 +29,7 @@ pub struct AddedFrom {
     /// The package's version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package_version: Option<String>,
-    /// The hash of the package's file, by which it is known again.
+    /// The hash of the package's file, to recognise it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package_sha256: Option<String>,
 }
@@ -59,17 +59,17 @@ pub struct KernelEntry {
     pub vmlinux_bytes: u64,
     /// How many modules it has.
     pub modules: u64,
-    /// The size of its modules, as they are kept.
+    /// The size of its modules, as stored.
     pub modules_bytes: u64,
-    /// Where it was added from, the first first.
+    /// Where it was added from, the first one first.
     pub sources: Vec<AddedFrom>,
-    /// Where it is kept.
+    /// Its directory.
     #[serde(skip_deserializing)]
     pub folder: PathBuf,
 }
 
 impl KernelEntry {
-    /// The first twelve digits of the hash, which name it well enough.
+    /// The first twelve digits of the hash.
     pub fn short(&self) -> &str {
         &self.hash[..12.min(self.hash.len())]
     }
@@ -89,7 +89,7 @@ impl KernelEntry {
         self.folder.join("vmlinux")
     }
 
-    /// What to give to QEMU: the ELF file where it can be booted, else the bzImage.
+    /// The image for QEMU: the ELF file if it can be booted, else the bzImage.
     pub fn boot_image(&self) -> PathBuf {
         let vmlinuz = self.folder.join("vmlinuz");
         if !self.pvh && vmlinuz.is_file() {
@@ -105,7 +105,7 @@ impl KernelEntry {
         path.is_file().then_some(path)
     }
 
-    /// The folder of its modules; it may be empty.
+    /// Its module directory; may be empty.
     pub fn modules_dir(&self) -> PathBuf {
         self.folder.join("modules")
     }
@@ -115,8 +115,8 @@ impl KernelEntry {
         ModuleTree::open(&self.modules_dir())
     }
 
-    /// The package of that name and version that it came in. A version says what is in a
-    /// package of an archive's, so this is asked only of those that came from one.
+    /// Its package, if that is of this name and version. Only for packages of an archive, where the
+    /// version determines the contents.
     pub(super) fn archive_package(&self, name: &str, version: &str) -> Option<Package> {
         let from_archive = self
             .sources
@@ -127,7 +127,7 @@ impl KernelEntry {
             .find(|package| package.name == name && package.version == version)
     }
 
-    /// Whether it came in the archive's package of that name.
+    /// Whether it is from the archive's package of this name.
     pub(super) fn is_of_package(&self, name: &str) -> bool {
         let mut packages = self.sources.iter().filter_map(AddedFrom::to_package);
         self.sources
@@ -136,7 +136,7 @@ impl KernelEntry {
             && packages.any(|package| package.name == name)
     }
 
-    /// The package with that hash that it came in.
+    /// Its package, if that has this hash.
     pub(super) fn package_of_hash(&self, sha256: &str) -> Option<Package> {
         self.sources
             .iter()
@@ -172,7 +172,7 @@ impl KernelEntry {
         })
     }
 
-    /// Records that it was asked for from these sources just now.
+    /// Record that it was added from these sources now.
     pub(super) fn note(&mut self, sources: &[String], package: Option<&Package>) {
         let added = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
         for source in sources {
@@ -190,7 +190,7 @@ impl KernelEntry {
         }
     }
 
-    /// Reads an entry's description; nothing if there is no such entry.
+    /// Read an entry's description; none if there is no such entry.
     pub(super) fn load(folder: &Path) -> Result<Option<Self>, KernelStoreError> {
         let path = folder.join(FILE);
         let damaged = |reason: String| KernelStoreError::DamagedEntry {
@@ -199,7 +199,7 @@ impl KernelEntry {
         };
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
-            // Gone since the folder was listed, or never there.
+            // Removed since the directory was listed, or never there.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.exists() => {
                 return Ok(None);
             }
@@ -216,7 +216,7 @@ impl KernelEntry {
         Ok(Some(entry))
     }
 
-    /// Writes the description, whole or not at all.
+    /// Write the description, atomically.
     pub(super) fn save(&self) -> Result<(), KernelStoreError> {
         let path = self.folder.join(FILE);
         let failed = write_failed(&path);

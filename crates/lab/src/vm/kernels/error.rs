@@ -1,4 +1,4 @@
-//! What can go wrong with the catalogue.
+//! Errors of the store of kernels.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use netplumb_kernel::modules::ModuleError;
 
 use super::{KernelEntry, KernelSource};
 
-/// Whose doing an error is, for the exit code.
+/// The kind of an error, for the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// What was asked for makes no sense.
+    /// The arguments are invalid.
     Usage,
-    /// It makes sense, and not on this machine.
+    /// It is not supported on this machine.
     CannotHere,
-    /// It was tried and failed.
+    /// It failed.
     Failed,
     /// It was interrupted.
     Interrupted,
 }
 
-/// Why the catalogue could not do something.
+/// An error of the store of kernels.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelStoreError {
-    /// A signal, or another thread that set the flag, cancelled it.
+    /// Cancelled by a signal or another thread.
     #[error("interrupted: nothing was added")]
     Interrupted,
     /// A file could not be read.
@@ -33,7 +33,7 @@ pub enum KernelStoreError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why it could not be.
+        /// The reason.
         source: io::Error,
     },
     /// A file could not be written.
@@ -41,10 +41,10 @@ pub enum KernelStoreError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why it could not be.
+        /// The reason.
         source: io::Error,
     },
-    /// The package gave no kernel.
+    /// The package has no usable kernel.
     #[error("{text}{}", deb_hint(.0), text = .0)]
     Deb(#[from] DebError),
     /// The image is invalid.
@@ -58,7 +58,7 @@ pub enum KernelStoreError {
     /// The modules could not be read.
     #[error(transparent)]
     Modules(#[from] ModuleError),
-    /// The modules are another kernel's.
+    /// The modules belong to another kernel.
     #[error(
         "the modules are for kernel {modules_release}, but the image is {release}: give the module \
          directory of that release"
@@ -69,17 +69,17 @@ pub enum KernelStoreError {
         /// The modules' release.
         modules_release: String,
     },
-    /// There are no modules where they were said to be.
+    /// The module directory has no modules.
     #[error("{} contains no kernel modules; expected a directory like /lib/modules/RELEASE", path.display())]
     NoModules {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
-    /// The folder is not a build tree, or nothing is built in it.
+    /// The directory is not a kernel build directory, or not built.
     #[error("{} contains neither arch/x86/boot/bzImage nor vmlinux: run `make` in it first, or \
              give the directory of O=", path.display())]
     NotBuilt {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
     /// The source is not a known one.
@@ -91,19 +91,19 @@ pub enum KernelStoreError {
         /// What was given.
         text: String,
     },
-    /// A folder of modules was given where it has no use.
+    /// A module directory was given for a source that has modules.
     #[error("a module directory is only for a vmlinuz: {text} has modules of its own")]
     ModulesNotWanted {
         /// The source that was given.
         text: String,
     },
-    /// The version could not be a package's.
+    /// The version is invalid.
     #[error("invalid kernel package version {version:?}; expected like debian:6.1.0-54")]
     BadVersion {
         /// What was given.
         version: String,
     },
-    /// apt is not there.
+    /// apt is not installed.
     #[error(
         "{program} is not installed, so Debian's packages can't be downloaded: add a .deb or a \
          vmlinuz that was downloaded elsewhere"
@@ -111,10 +111,10 @@ pub enum KernelStoreError {
     NoApt {
         /// The program.
         program: &'static str,
-        /// Why it did not start.
+        /// Why it could not be started.
         source: io::Error,
     },
-    /// apt does not know the package.
+    /// apt has no such package.
     #[error(
         "no such package {package} in apt's lists: run `sudo apt-get update`, or choose another{}",
         offered_text(offered)
@@ -122,20 +122,20 @@ pub enum KernelStoreError {
     NoPackage {
         /// The package.
         package: String,
-        /// The versions it does know.
+        /// The versions that it has.
         offered: Vec<String>,
     },
-    /// apt could not fetch it.
+    /// apt could not download it.
     #[error(
         "apt-get could not download {package}: {output}; run `sudo apt-get update` and try again"
     )]
     Fetch {
         /// The package.
         package: String,
-        /// What it said last.
+        /// The end of its output.
         output: String,
     },
-    /// The running kernel's image is nowhere.
+    /// The running kernel's image was not found.
     #[error(
         "this machine has no image of the kernel that it runs, {release} (looked for {}): add \
          `debian`, or the package or image of the running kernel",
@@ -144,16 +144,16 @@ pub enum KernelStoreError {
     NoRunningImage {
         /// The release.
         release: String,
-        /// Where it was looked for.
+        /// Where it was searched.
         looked: Vec<PathBuf>,
     },
-    /// The running kernel's image is there and may not be read.
+    /// The running kernel's image is not readable.
     #[error("{} is readable by root only: run `sudo chmod a+r {0}` and try again", path.display())]
     RunningImageUnreadable {
         /// The image.
         path: PathBuf,
     },
-    /// The image under the running kernel's name is another one.
+    /// The image with the running kernel's name is of another one.
     #[error("{} is kernel {release}, but {running} is running: it was replaced since the boot; \
              reboot, or add that file by its path", image.display())]
     NotTheRunning {
@@ -164,29 +164,29 @@ pub enum KernelStoreError {
         /// The running release.
         running: String,
     },
-    /// More than one kernel answers to the name.
+    /// The name matches several kernels.
     #[error(
         "{name:?} is ambiguous; name one kernel by its hash:\n{}",
         table(kernels)
     )]
     Ambiguous {
-        /// What was asked for.
+        /// The given name.
         name: String,
-        /// Those that it could be.
+        /// The kernels that match.
         kernels: Vec<KernelEntry>,
     },
-    /// No kernel answers to the name.
+    /// The name matches no kernel.
     #[error("no such kernel {name:?}{}", unknown_text(name, kernels))]
     Unknown {
-        /// What was asked for.
+        /// The given name.
         name: String,
-        /// Those that there are.
+        /// All kernels.
         kernels: Vec<KernelEntry>,
     },
-    /// An entry's description does not read.
+    /// An entry's description is damaged.
     #[error("the entry {} is damaged ({reason}): remove that directory and add the kernel again", folder.display())]
     DamagedEntry {
-        /// The entry's folder.
+        /// The entry's directory.
         folder: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -194,7 +194,7 @@ pub enum KernelStoreError {
 }
 
 impl KernelStoreError {
-    /// Whose doing it is.
+    /// The kind of error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NoSuchSource { .. }
@@ -256,7 +256,7 @@ fn paths_text(paths: &[PathBuf]) -> String {
         .join(", ")
 }
 
-/// The command that adds a kernel of this name, as far as the name says where it is from.
+/// The command that adds a kernel of this name, if the name tells its source.
 fn how_to_add(name: &str) -> String {
     let is_source = KernelSource::parse(name, None).is_ok();
     let of_debian = name

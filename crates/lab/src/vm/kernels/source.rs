@@ -1,4 +1,4 @@
-//! Where a kernel can come from, as people write it.
+//! Sources of kernels, and their syntax.
 
 use std::fs;
 use std::io::Read;
@@ -6,28 +6,28 @@ use std::path::{Path, PathBuf};
 
 use super::KernelStoreError;
 
-/// Where a kernel comes from.
+/// The source of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KernelSource {
-    /// Debian's package of that version, or its current one.
+    /// Debian's package of a version, or the current one.
     Debian(Option<String>),
-    /// This machine's own.
+    /// The running kernel.
     Running,
-    /// A package's file.
+    /// A package file.
     Deb(PathBuf),
-    /// An image and its folder of modules.
+    /// An image and its module directory.
     Image {
         /// The image.
         image: PathBuf,
-        /// The modules; without them only what is built in can be used.
+        /// The modules; without them only built-in drivers can be used.
         modules: Option<PathBuf>,
     },
-    /// A folder in which a kernel was built.
+    /// A kernel build directory.
     BuildTree(PathBuf),
 }
 
 impl KernelSource {
-    /// Tells from what was written, and from what is on disk, which kind of source it is.
+    /// Parse a source, by its syntax and by what is on disk.
     pub fn parse(text: &str, modules: Option<&Path>) -> Result<Self, KernelStoreError> {
         let source = match text {
             "debian" => Self::Debian(None),
@@ -55,13 +55,13 @@ impl KernelSource {
         if metadata.is_dir() {
             return Ok(Self::BuildTree(path));
         }
-        // What never ends, or never begins, is no file to be read whole.
+        // Devices and pipes may never end.
         if !metadata.is_file() {
             return Err(KernelStoreError::NoSuchSource {
                 text: text.to_owned(),
             });
         }
-        // By its name, so that a damaged package is told of as a package, or by its content.
+        // By its name, so that errors treat a damaged package as a package, or by its contents.
         let named_deb = path.extension().is_some_and(|ending| ending == "deb");
         let mut magic = [0; 8];
         let is_archive = fs::File::open(&path)

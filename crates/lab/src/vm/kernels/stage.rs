@@ -1,4 +1,4 @@
-//! A private folder beside the entries, where one is put together before it gets its name.
+//! A temporary directory beside the entries, where an entry is made before it gets its name.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use super::error::write_failed;
 const PREFIX: &str = ".adding-";
 const LOCK: &str = ".lock";
 
-/// The folder; it goes when this is dropped, and the next add clears it where that did not
-/// happen. A lock within, held for as long as the owner lives, tells the two apart.
+/// The directory; removed when dropped, or else by the next add. A lock in it, held as long as the
+/// owner lives, shows whether it is in use.
 pub(super) struct Stage {
     folder: TempDir,
     _alive: File,
@@ -35,26 +35,26 @@ impl Stage {
         })
     }
 
-    /// Where the entry is put together; made by whoever fills it.
+    /// The path of the entry; created by the code that fills it.
     pub(super) fn entry(&self) -> PathBuf {
         self.folder.path().join("entry")
     }
 
-    /// A folder for what is fetched.
+    /// A directory for downloads.
     pub(super) fn fetch(&self) -> Result<PathBuf, KernelStoreError> {
         let folder = self.folder.path().join("fetch");
         fs::create_dir(&folder).map_err(write_failed(&folder))?;
         Ok(folder)
     }
 
-    /// Removes it and says so if that fails.
+    /// Remove it; an error if that fails.
     pub(super) fn discard(self) -> Result<(), KernelStoreError> {
         let path = self.folder.path().to_owned();
         self.folder.close().map_err(write_failed(&path))
     }
 }
 
-/// Takes the store's own lock, for as long as the file is held; makes the store's folder.
+/// Take the store's lock, as long as the file is open; creates the store's directory.
 pub(super) fn lock(store: &Path) -> Result<File, KernelStoreError> {
     fs::create_dir_all(store).map_err(write_failed(store))?;
     let path = store.join(LOCK);
@@ -68,8 +68,8 @@ pub(super) fn lock(store: &Path) -> Result<File, KernelStoreError> {
     Ok(file)
 }
 
-/// Removes the folders whose owners are gone; called with the store's lock held, so that none is
-/// seen between its making and its locking. What cannot be removed does no harm.
+/// Remove directories whose owners are gone. Called with the store's lock held, so that none is
+/// seen between its creation and its locking. Errors do no harm.
 fn sweep(store: &Path) {
     let Ok(entries) = fs::read_dir(store) else {
         return;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const RELEASE: &str = "6.1.0-test";
 
-/// An ELF file that passes for a kernel: one segment to load, with the banner in it.
+/// An ELF file that is accepted as a kernel: one segment to load, with the banner in it.
 fn vmlinux(release: &str, salt: &str) -> Vec<u8> {
     let text = format!("Linux version {release} (builder) {salt}\n\0");
     let mut out = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
@@ -30,7 +30,7 @@ fn vmlinux(release: &str, salt: &str) -> Vec<u8> {
     out
 }
 
-/// A module of that release: an ELF file with a `.modinfo` section and the names of sections.
+/// A module of a release: an ELF file with a `.modinfo` section and section names.
 fn module(release: &str) -> Vec<u8> {
     let info = format!("vermagic={release} SMP \0depends=\0");
     let names = b"\0.modinfo\0.shstrtab\0";
@@ -62,7 +62,7 @@ fn module(release: &str) -> Vec<u8> {
     out
 }
 
-/// A folder with an image, its configuration and its modules, and a store beside them.
+/// A directory with an image, its configuration and its modules, and a store beside them.
 struct Fixture {
     folder: tempfile::TempDir,
     store: KernelStore,
@@ -106,7 +106,7 @@ impl Fixture {
             .add_image(&self.path(image), modules.as_deref(), &mut |_| {})
     }
 
-    /// The names in the store's folder, but for the lock.
+    /// The names in the store's directory, except the lock.
     fn kept(&self) -> Vec<String> {
         let entries = fs::read_dir(self.path("cache/kernels")).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -154,7 +154,7 @@ fn add_find_remove() {
     assert!(fixture.kept().is_empty());
 }
 
-/// Check that the same content is kept once, and that where it was added from adds up.
+/// Check that the same contents are stored once, with all sources.
 #[test]
 fn same_content_twice() {
     let fixture = Fixture::new();
@@ -173,8 +173,8 @@ fn same_content_twice() {
     assert_eq!(fixture.kept(), [first.hash]);
 }
 
-/// Check that other content of the same release is another kernel, that the release is then
-/// ambiguous, and that a path means what was last added from it.
+/// Check that other contents of the same release are another kernel, that the release is then
+/// ambiguous, and that a path means the kernel last added from it.
 #[test]
 fn ambiguous_and_unknown() {
     let fixture = Fixture::new();
@@ -197,7 +197,7 @@ fn ambiguous_and_unknown() {
     assert_eq!(error.kind(), ErrorKind::Usage);
 }
 
-/// Check that an add that fails leaves nothing, and that one that was killed is cleared up.
+/// Check that a failed add leaves nothing, and that leftovers of a killed one are removed.
 #[test]
 fn nothing_half_done() {
     let fixture = Fixture::new();
@@ -221,7 +221,7 @@ fn nothing_half_done() {
     assert_eq!(fixture.kept().len(), 1);
 }
 
-/// Check that adds at the same time end in one entry.
+/// Check that concurrent adds make one entry.
 #[test]
 fn concurrent_adds() {
     let fixture = Fixture::new();
@@ -251,7 +251,7 @@ fn other_modules() {
     assert!(fixture.kept().is_empty());
 }
 
-/// Check that a build folder gives its image and the modules of its list, and no others.
+/// Check that a build directory gives its image and the modules of its list, and no others.
 #[test]
 fn build_tree() {
     let fixture = Fixture::new();
@@ -290,7 +290,8 @@ fn build_tree() {
     );
 }
 
-/// Check that the running kernel's image is found where it may be, and said to be missing.
+/// Check that the running kernel's image is found in all places, and that a missing one is an
+/// error.
 #[test]
 fn running() {
     let fixture = Fixture::new();
@@ -306,7 +307,7 @@ fn running() {
     assert_eq!(found.modules, Some(fixture.path("lib/modules/6.1.0-test")));
 }
 
-/// Check that what a person writes is taken for the right kind of source.
+/// Check the parsing of sources.
 #[test]
 fn sources() {
     let fixture = Fixture::new();
@@ -339,7 +340,7 @@ fn sources() {
     assert!(matches!(error, KernelStoreError::ModulesNotWanted { .. }));
 }
 
-/// Check that a damaged description is told of with its folder.
+/// Check that the error of a damaged description names its directory.
 #[test]
 fn damaged_entry() {
     let fixture = Fixture::new();

@@ -1,4 +1,4 @@
-//! What the trials of QEMU mean, in words.
+//! Describes the results of QEMU's trials.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ const INSTALL: &str = "sudo apt-get install qemu-system-x86, or name another wit
 const WITHOUT_KVM: &str =
     "guests run under TCG instead, which exact counting uses anyway; times need KVM";
 
-/// Whether there is a QEMU that starts.
+/// Whether QEMU was found, and starts.
 pub(super) fn qemu(found: &Result<PathBuf, QemuMissing>) -> Availability {
     match found {
         Err(missing) => Availability::no(missing.to_string(), INSTALL),
@@ -27,12 +27,12 @@ pub(super) fn qemu(found: &Result<PathBuf, QemuMissing>) -> Availability {
     }
 }
 
-/// What everything else answers when there is none.
+/// The result of all other trials without QEMU.
 pub(super) fn no_qemu() -> Availability {
     Availability::no("no working QEMU", INSTALL)
 }
 
-/// Why KVM need not be tried.
+/// Why KVM is not tried, if so.
 pub(super) fn no_kvm() -> Option<Availability> {
     let opened = std::fs::OpenOptions::new()
         .read(true)
@@ -59,7 +59,7 @@ pub(super) fn no_kvm() -> Option<Availability> {
     ))
 }
 
-/// How to get at a device: by its group, where its group may use it.
+/// How to get access to a device: by its group, if that has access.
 fn open_to_us(device: &str) -> &'static str {
     let by_group =
         std::fs::metadata(device).is_ok_and(|m| m.gid() != 0 && m.mode() & 0o060 == 0o060);
@@ -70,7 +70,7 @@ fn open_to_us(device: &str) -> &'static str {
     }
 }
 
-/// What a boot under TCG means.
+/// Describe a boot with TCG.
 pub(super) fn tcg(boot: &Boot) -> Availability {
     match boot {
         Boot::Ran { took } => {
@@ -83,7 +83,7 @@ pub(super) fn tcg(boot: &Boot) -> Availability {
     }
 }
 
-/// What a boot under KVM means.
+/// Describe a boot with KVM.
 pub(super) fn kvm(boot: &Boot) -> Availability {
     match boot {
         Boot::Ran { took } => {
@@ -120,7 +120,7 @@ fn how_it_failed(boot: &Boot) -> String {
     }
 }
 
-/// What a plugin trial means.
+/// Describe a trial of the plugin.
 pub(super) fn plugin(support: &PluginSupport) -> Availability {
     let other = "use a QEMU with plugins: Debian 12's and newer have them; or build it with \
                  --enable-plugins and set PLUMB_QEMU";

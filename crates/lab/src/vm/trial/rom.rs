@@ -1,15 +1,15 @@
-//! A guest of 64 KiB: a firmware ROM that works for a moment and then says so.
+//! A guest of 64 KiB: a firmware ROM that computes for a moment and then reports success.
 //!
-//! The processor starts at the ROM's last 16 bytes and jumps to its first. The guest goes on to
+//! The processor starts in the ROM's last 16 bytes and jumps to its start. The guest switches to
 //! protected mode and paging, calls a function and writes memory some thousand times, checks the
-//! sum, and reports by a port that ends QEMU. Fewer steps would not do: there are machines whose
-//! /dev/kvm opens, makes a guest and even runs a few of its instructions, and then hangs.
+//! sum, and reports by a port that ends QEMU. Fewer steps are not enough: on some machines /dev/kvm
+//! opens, creates a guest and even runs a few of its instructions, and then hangs.
 
-/// The status that QEMU ends with when the guest got all the way: the port turns a byte `b` into
-/// `2b+1`, and the guest writes 0x31.
+/// QEMU's exit status if the guest succeeded: the port turns a byte `b` into `2b+1`, and the guest
+/// writes 0x31.
 pub(super) const REACHED: i32 = 0x31 * 2 + 1;
 
-/// The size that QEMU asks of a firmware: a multiple of 64 KiB.
+/// The size of a firmware for QEMU: a multiple of 64 KiB.
 const SIZE: usize = 0x1_0000;
 
 /// Where the processor starts, from the beginning of the ROM.
@@ -94,7 +94,7 @@ pub(super) fn bytes() -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Check that the parts stand where the code says that they stand.
+    /// Check that the parts are at the addresses in the code.
     #[test]
     fn addresses_in_the_code_hold() {
         let rom = bytes();
@@ -102,12 +102,12 @@ mod tests {
         assert_eq!(rom[0x18..0x1c], [0x66, 0xb8, 0x10, 0x00]);
         assert_eq!(rom[0x9a..0x9e], [0x8b, 0x44, 0x24, 0x04]);
         assert_eq!(rom[0xc0..0xc2], [0x17, 0x00]);
-        // The jump counts from its own end, and wraps at 64 KiB.
+        // The jump is relative to its end, and wraps at 64 KiB.
         let jump = usize::from(u16::from_le_bytes([RESET_JUMP[1], RESET_JUMP[2]]));
         assert_eq!((RESET + RESET_JUMP.len() + jump) % SIZE, 0);
     }
 
-    /// Check that the sum that the guest compares with is the sum that it makes.
+    /// Check that the guest compares with the sum that it computes.
     #[test]
     fn the_sum_is_right() {
         let sum: u32 = (1..=20_000).sum();

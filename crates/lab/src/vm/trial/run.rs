@@ -1,4 +1,4 @@
-//! Running a child that must not outlive us, with a limit on its time.
+//! Runs a child process that must not outlive this one, with a timeout.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 /// How a child ended.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// By itself.
+    /// It exited.
     Exited {
-        /// The exit code; nothing if a signal ended it.
+        /// The exit code; none after a signal.
         code: Option<i32>,
         /// The exit code or the signal, in words.
         status: String,
-        /// What it wrote to standard output and standard error.
+        /// Its standard output and standard error.
         output: String,
     },
-    /// By us, at the limit.
+    /// It was killed at the timeout.
     Killed {
         /// As above.
         output: String,
@@ -28,7 +28,7 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    /// What the child wrote.
+    /// The output of the child.
     pub(super) fn output(&self) -> String {
         match self {
             Self::Exited { output, .. } | Self::Killed { output } => output.clone(),
@@ -36,7 +36,7 @@ impl Ended {
     }
 }
 
-/// A file that is nowhere but in memory.
+/// A file in memory.
 pub(super) fn memory_file(name: &CStr, content: &[u8]) -> io::Result<OwnedFd> {
     // SAFETY: the name is NUL-terminated.
     let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
@@ -49,16 +49,16 @@ pub(super) fn memory_file(name: &CStr, content: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// The name by which a child that is given the file finds it.
+/// The path of an inherited file in a child.
 pub(super) fn path_of(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// Run a command to its end, or to the limit. `shared` are the descriptors that the child keeps.
-/// It dies with the calling thread, and is waited for whatever happens.
+/// Run a command until it exits, or until the timeout. `shared` are the descriptors that the child
+/// inherits. It is killed with the calling thread, and waited for in every case.
 pub(super) fn run(mut command: Command, shared: &[&OwnedFd], limit: Duration) -> io::Result<Ended> {
-    // Output goes to a file in memory: a pipe would have to be read, and can be left open by a
-    // grandchild.
+    // Output goes to a file in memory: a pipe would have to be read, and a grandchild can keep it
+    // open.
     let mut output = File::from(memory_file(c"plumb-output", b"")?);
     command
         .stdin(Stdio::null())
@@ -91,7 +91,7 @@ pub(super) fn run(mut command: Command, shared: &[&OwnedFd], limit: Duration) ->
         match child.try_wait() {
             Ok(Some(status)) => break Some(status),
             Ok(None) if start.elapsed() < limit => std::thread::sleep(Duration::from_millis(2)),
-            // Too late, or it can't be waited for: either way it has to go.
+            // Timed out, or it can't be waited for: kill it in both cases.
             Ok(None) | Err(_) => {
                 let _ = child.kill();
                 let _ = child.wait();

@@ -1,6 +1,6 @@
 use super::*;
 
-/// QEMU, or nothing and a message.
+/// QEMU, or none and a message.
 fn qemu() -> Option<PathBuf> {
     let found = find_qemu().ok();
     if found.is_none() {
@@ -9,7 +9,7 @@ fn qemu() -> Option<PathBuf> {
     found
 }
 
-/// Check that the guest runs to its end under TCG, in far less time than the limit.
+/// Check that the guest finishes with TCG, in far less time than the timeout.
 #[test]
 fn a_guest_runs_under_tcg() {
     let Some(qemu) = qemu() else { return };
@@ -17,14 +17,14 @@ fn a_guest_runs_under_tcg() {
     assert!(matches!(boot, Boot::Ran { .. }), "{boot:?}");
 }
 
-/// Check that a guest under KVM is waited for and judged, whether it runs or not.
+/// Check that a guest with KVM is waited for and described, whether it works or not.
 #[test]
 fn a_guest_under_kvm_is_judged() {
     let Some(qemu) = qemu() else { return };
     let start = Instant::now();
     let boot = boot(&qemu, Accelerator::Kvm);
     assert!(start.elapsed() < LIMIT + Duration::from_secs(2));
-    // What is there to be opened may hang or die; what is not there never starts.
+    // If the device exists, the guest may hang or die; otherwise it is not started.
     let kvm = std::fs::File::options()
         .read(true)
         .write(true)
@@ -40,7 +40,7 @@ fn a_guest_under_kvm_is_judged() {
     }
 }
 
-/// Check that a program that is no QEMU is not taken for one.
+/// Check that another program is not taken for QEMU.
 #[test]
 fn another_program_is_not_qemu() {
     let boot = boot(Path::new("/bin/true"), Accelerator::Tcg);
@@ -54,7 +54,8 @@ fn another_program_is_not_qemu() {
     assert!(matches!(gone, Boot::NotStarted { .. }), "{gone:?}");
 }
 
-/// Check that a program that never ends is killed at the limit, waited for, and its words kept.
+/// Check that a program that never exits is killed at the timeout and waited for, and its output
+/// kept.
 #[test]
 fn a_child_that_hangs_is_killed() {
     let mut command = Command::new("/bin/sh");
@@ -66,7 +67,7 @@ fn a_child_that_hangs_is_killed() {
     );
 }
 
-/// Check that a child sees the files that it is given, and no others.
+/// Check that a child inherits the given files, and no others.
 #[test]
 fn a_child_is_given_its_files_and_nothing_else() {
     let file = memory_file(c"test", b"hello").unwrap();
@@ -80,8 +81,7 @@ fn a_child_is_given_its_files_and_nothing_else() {
     assert!(!cat(path_of(&other)).output().contains("hidden"));
 }
 
-/// Check that QEMU says whether it takes plugins, and that bytes that are no plugin are refused
-/// for what they are.
+/// Check that support for plugins is detected, and that invalid plugins are refused as such.
 #[test]
 fn plugin_support_is_asked_for() {
     let Some(qemu) = qemu() else { return };
@@ -99,7 +99,7 @@ fn plugin_support_is_asked_for() {
     }
 }
 
-/// Check that every way in which a QEMU turns a plugin down is told apart.
+/// Check that all kinds of refusals of a plugin are distinguished.
 #[test]
 fn refusals_are_told_apart() {
     let old = "qemu-system-x86_64: -plugin x.so: invalid option";
@@ -139,7 +139,7 @@ fn refusals_are_told_apart() {
     ));
 }
 
-/// Check that the variable wins over PATH, and that a wrong one is an error, not a fallback.
+/// Check that the variable takes precedence over PATH, and that an invalid one is an error.
 #[test]
 fn the_variable_wins() {
     let path = Some(OsString::from("/nonexistent"));
