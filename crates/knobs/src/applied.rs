@@ -8,8 +8,8 @@ use crate::error::KnobError;
 use crate::journal::Journal;
 use crate::setting::Setting;
 
-/// What was changed in a namespace. Dropped, all is as it was, the last change first. With
-/// a journal, what can't be restored is in it; without, the namespace is going away anyhow.
+/// Changes in a namespace. Restored when dropped, the last change first. With a journal, it keeps
+/// what can't be restored; without, the namespace is temporary anyway.
 #[derive(Debug)]
 pub struct Applied {
     namespace: Namespace,
@@ -26,23 +26,23 @@ struct Changed {
     after: Option<String>,
 }
 
-/// What came of putting something back.
+/// The result of restoring a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Put {
-    /// It is as it was now.
+    /// It was restored.
     Back,
-    /// It was as before.
+    /// It had the previous value already.
     Unchanged,
-    /// What it was of is gone.
+    /// Its object is gone.
     Gone,
 }
 
-/// The same, but for blanks.
+/// Equal, except for spaces.
 fn same(a: &str, b: &str) -> bool {
     a.split_whitespace().eq(b.split_whitespace())
 }
 
-/// Put something back as it was before, unless others have changed it since.
+/// Restore a setting, unless it was changed by others since.
 pub(crate) fn put_back(
     namespace: &Namespace,
     setting: &Setting,
@@ -76,7 +76,7 @@ pub(crate) fn put_back(
 }
 
 impl Applied {
-    /// Nothing changed yet.
+    /// Without changes.
     pub fn new(namespace: Namespace, journal: Option<Arc<Journal>>) -> Applied {
         Applied {
             namespace,
@@ -90,16 +90,15 @@ impl Applied {
         &self.namespace
     }
 
-    /// The journal, on interfaces of the user's.
+    /// The journal, on interfaces of this machine.
     pub fn journal(&self) -> Option<&Arc<Journal>> {
         self.journal.as_ref()
     }
 
-    /// Set it so, and read it back; whether it was otherwise before.
+    /// Apply a setting, and read it back; returns whether that was a change.
     ///
     /// # Errors
-    /// It can't be set, reads back as something else, or was not announced: it is as it
-    /// was then.
+    /// It can't be set, reads back as something else, or was not announced; it is unchanged then.
     pub fn set(&mut self, setting: Setting, to: &str) -> Result<bool, KnobError> {
         let namespace = self.namespace.try_clone().map(Namespace::from);
         let namespace = namespace.map_err(KnobError::system("open a network namespace"))?;
@@ -107,7 +106,7 @@ impl Applied {
         self.make(setting, to, || writes.write(&namespace, to))
     }
 
-    /// The same, where `make` does it.
+    /// The same, with `make` to apply it.
     ///
     /// # Errors
     /// As [`set`](Self::set), and those of `make`.
@@ -140,10 +139,10 @@ impl Applied {
         }
     }
 
-    /// Have it as it is now again in the end, whatever other changes make of it.
+    /// Restore the current value at the end, even if other changes affect it.
     ///
     /// # Errors
-    /// It can't be read, or not be written down.
+    /// It can't be read, or not be written to the journal.
     pub fn keep(&mut self, setting: Setting) -> Result<(), KnobError> {
         let before = setting.read(&self.namespace)?;
         self.remember(setting, before, None)
@@ -178,7 +177,7 @@ impl Applied {
         if let (Some(journal), Some(number)) = (&self.journal, last.number) {
             match put {
                 Ok(_) => journal.done(number),
-                // It is as somebody else wants it.
+                // It was changed by others.
                 Err(error @ KnobError::Changed { .. }) => {
                     journal.failed(error.to_string());
                     journal.done(number);

@@ -1,34 +1,34 @@
-//! What can go wrong with a setting.
+//! Errors of settings.
 
 use std::io;
 
-/// Why a setting is not as it was to be.
+/// An error of a setting.
 #[derive(Debug, thiserror::Error)]
 pub enum KnobError {
-    /// The interface is not there any more, or another one has its number.
+    /// The interface is gone, or another one has its index.
     #[error("the interface {name} is gone")]
     Gone {
-        /// As it was called.
+        /// Its name.
         name: String,
     },
-    /// The kernel took it as something else.
+    /// It reads back with another value.
     #[error(
         "{what} was set to {asked} but reads back as {found}: not supported by the kernel or the driver"
     )]
     ReadsBack {
         /// The setting.
         what: String,
-        /// What it was set to.
+        /// The value that was set.
         asked: String,
-        /// What it is.
+        /// The value that was read.
         found: String,
     },
-    /// It was not announced, so it is not made.
+    /// The change was not announced, so it is not made.
     #[error(
         "refused to change {0}, which was not announced; nothing was changed (this is a bug in plumb)"
     )]
     NotAnnounced(String),
-    /// Another run is at the same interface.
+    /// Another run uses the interface.
     #[error(
         "{name} is in use by another run of plumb (process {pid}): wait for it to finish, or use another interface"
     )]
@@ -38,22 +38,22 @@ pub enum KnobError {
         /// The process.
         pid: u32,
     },
-    /// Somebody else has changed it meanwhile, so it stays as it is.
+    /// It was changed by others meanwhile, so it is left unchanged.
     #[error(
         "{what} is now {now}, neither what it was ({before}) nor what it was set to: left unchanged"
     )]
     Changed {
         /// The setting.
         what: String,
-        /// What it was.
+        /// Its original value.
         before: String,
-        /// What it is.
+        /// The value that was read.
         now: String,
     },
-    /// The system said no.
+    /// A system call failed.
     #[error("can't {doing}: {source}")]
     System {
-        /// What was being done.
+        /// The operation.
         doing: String,
         /// The system's reason.
         source: io::Error,

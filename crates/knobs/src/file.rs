@@ -1,5 +1,5 @@
-//! The journal's file: a line of JSON for each change, written before it is made, and one
-//! when it was restored.
+//! The journal's file: a line of JSON for each change, written before it is made, and one after it
+//! was restored.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,24 +14,24 @@ use serde_json::Value;
 use crate::nic::Nic;
 use crate::setting::Setting;
 
-/// Where journals are: gone with the next boot, as the settings are.
+/// The directory of journals; like the settings, it does not survive a reboot.
 pub(crate) const FOLDER: &str = "/run/netplumb";
-/// Held while a journal is begun, or all of them are read.
+/// The lock for creating a journal, and for reading all of them.
 pub(crate) const LOCK: &str = "knobs.lock";
-/// Names of journals begin and end so.
+/// Prefix and suffix of journals' names.
 pub(crate) const BEGINS: &str = "knobs-";
 pub(crate) const ENDS: &str = ".journal";
-/// Raised when older programs can't read it.
+/// Raised if older programs can't read it.
 pub(crate) const FORMAT: u32 = 1;
-/// No run changes as much; a longer file is not a journal.
+/// Maximum size of a journal; no run needs as much.
 const BYTES_MOST: u64 = 16 << 20;
 
-/// A namespace, as it is known for as long as the kernel runs.
+/// The identity of a namespace until the next reboot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
-    /// Given to no other (Linux 5.14).
+    /// Unique (Linux 5.14).
     pub(crate) cookie: Option<u64>,
-    /// Given again once it is gone.
+    /// Reused after it is gone.
     pub(crate) inode: u32,
 }
 
@@ -49,7 +49,7 @@ impl Place {
 pub(crate) struct Header {
     pub(crate) format: u32,
     pub(crate) pid: u32,
-    /// The kernel's run: /proc/sys/kernel/random/boot_id.
+    /// The boot: /proc/sys/kernel/random/boot_id.
     pub(crate) boot: String,
     pub(crate) place: Place,
     /// Interfaces that are in use by the run.
@@ -62,30 +62,30 @@ pub(crate) struct Entry {
     pub(crate) n: u32,
     pub(crate) setting: Setting,
     pub(crate) before: String,
-    /// What it was set to; none where it changes by itself along with others.
+    /// The value that was set; none if it changes with other settings.
     pub(crate) after: Option<String>,
 }
 
-/// That a change was restored.
+/// A change was restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) done: u32,
 }
 
-/// What a journal holds.
+/// The contents of a journal.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
-    /// None where the run was killed before the first line was whole: nothing was changed.
+    /// None if the run was killed before the first line was complete: nothing was changed.
     pub(crate) header: Option<Header>,
-    /// What is to be restored, the first change first.
+    /// The changes to restore, the first one first.
     pub(crate) entries: Vec<Entry>,
-    /// Numbers of lines that say nothing to us.
+    /// Numbers of lines that are unknown to this version.
     pub(crate) unknown: Vec<usize>,
-    /// Bytes of the complete lines; what follows is incomplete.
+    /// Length of the complete lines; the rest is an incomplete line.
     pub(crate) whole_bytes: usize,
 }
 
-/// Read what was written so far.
+/// Parse what was written so far.
 pub(crate) fn parse(text: &str) -> Contents {
     let mut contents = Contents {
         whole_bytes: text.rfind('\n').map_or(0, |at| at + 1),
@@ -93,8 +93,7 @@ pub(crate) fn parse(text: &str) -> Contents {
     };
     let mut done = BTreeSet::new();
     let mut lines: Vec<&str> = text.split('\n').collect();
-    // After the last line's end there is nothing, or an incomplete line: the change that it was
-    // to announce was not made.
+    // After the end of the last line there may be an incomplete line, whose change was not made.
     lines.pop();
     for (number, line) in (1..).zip(lines) {
         if number == 1 {
@@ -124,27 +123,27 @@ pub(crate) fn parse(text: &str) -> Contents {
 pub(crate) fn read(path: &Path) -> io::Result<Contents> {
     let mut bytes = Vec::new();
     File::open(path)?.take(BYTES_MOST).read_to_end(&mut bytes)?;
-    // Bytes that are no text are no JSON either, and as many afterwards.
+    // Bytes that are not text are not JSON either; the length must stay the same.
     for byte in bytes.iter_mut().filter(|b| !b.is_ascii()) {
         *byte = b'?';
     }
     Ok(parse(&String::from_utf8_lossy(&bytes)))
 }
 
-/// A line.
+/// Format a line.
 pub(crate) fn line(of: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(of)?;
     line.push(b'\n');
     Ok(line)
 }
 
-/// This run of the kernel.
+/// The current boot.
 pub(crate) fn boot() -> io::Result<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     Ok(id.trim().to_string())
 }
 
-/// Lock a file; whether it was not locked by another, where that is not waited for.
+/// Lock a file; without `wait`, returns whether it was free.
 pub(crate) fn lock(file: &File, wait: bool) -> io::Result<bool> {
     let how = if wait { 0 } else { libc::LOCK_NB };
     loop {
@@ -194,7 +193,7 @@ mod tests {
         String::from_utf8(of.concat()).unwrap()
     }
 
-    /// Check that what was written is read, in its order, without what was restored.
+    /// Check that changes are read in order, without restored ones.
     #[test]
     fn lines() {
         let all = text(&[
@@ -212,8 +211,8 @@ mod tests {
         assert_eq!(parse(""), Contents::default());
     }
 
-    /// Check that a file that is cut anywhere has what its whole lines say, and no line
-    /// that is not whole counts.
+    /// Check that a file truncated anywhere has the changes of its complete lines, and that an
+    /// incomplete line is ignored.
     #[test]
     fn torn_anywhere() {
         let all = text(&[
@@ -233,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Check that what another version wrote is told, and the rest is read.
+    /// Check that lines of another version are reported, and the others read.
     #[test]
     fn unknown_kinds() {
         let all = text(&[

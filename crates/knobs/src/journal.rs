@@ -1,4 +1,4 @@
-//! The journal of a run: what is to be restored, on disk before it is changed.
+//! The journal of a run: changes to restore, on disk before they are made.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -14,11 +14,11 @@ use crate::file::{self, BEGINS, Done, ENDS, Entry, FORMAT, Header, LOCK, Place};
 use crate::nic::Nic;
 use crate::setting::{Planned, Setting};
 
-/// Letters and digits of a run's word.
+/// Length of a run's random name.
 const WORD_LENGTH: usize = 6;
 
-/// What a run has changed on interfaces of the user's. It is locked for as long as the run
-/// lives, and gone when all is restored.
+/// The changes of a run on interfaces of this machine. Locked as long as the run is alive, and
+/// removed when everything is restored.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -36,8 +36,8 @@ struct Written {
 }
 
 impl Journal {
-    /// Begin one, for a run that is going to use these interfaces of a namespace, and is
-    /// to make no other changes than those announced.
+    /// Begin a journal for a run that uses these interfaces of a namespace, and makes only the
+    /// announced changes.
     ///
     /// # Errors
     /// Another run uses one of them, or it can't be written.
@@ -49,7 +49,7 @@ impl Journal {
         Journal::begin_in(Path::new(file::FOLDER), namespace, nics, announced)
     }
 
-    /// The same in another folder.
+    /// The same in another directory.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
@@ -99,12 +99,12 @@ impl Journal {
         })
     }
 
-    /// A word of this run's own, for names of what it makes.
+    /// A name unique to this run, for objects that it creates.
     pub fn word(&self) -> &str {
         &self.word
     }
 
-    /// What could not be restored, and stays in the journal for the next start.
+    /// Changes that could not be restored, and stay in the journal for the next start.
     pub fn failures(&self) -> Vec<String> {
         self.written().failures.clone()
     }
@@ -113,7 +113,7 @@ impl Journal {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Write down a change that is going to be made; its number.
+    /// Write a change before it is made; returns its number.
     pub(crate) fn note(
         &self,
         setting: &Setting,
@@ -141,7 +141,7 @@ impl Journal {
             let bytes = written.file.metadata()?.len();
             let done = written.file.write_all(&line?);
             if done.is_err() {
-                // Half a line is none.
+                // Remove an incomplete line.
                 written.file.set_len(bytes)?;
             }
             done?;
@@ -153,17 +153,17 @@ impl Journal {
         Ok(n)
     }
 
-    /// Write down that it was restored.
+    /// Write that it was restored.
     pub(crate) fn done(&self, n: u32) {
         let mut written = self.written();
         written.open.remove(&n);
-        // Put back twice is as good as once.
+        // Restoring twice does no harm.
         if let Ok(line) = file::line(&Done { done: n }) {
             let _ = written.file.write_all(&line);
         }
     }
 
-    /// Remember that it could not be restored.
+    /// Note that it could not be restored.
     pub(crate) fn failed(&self, why: String) {
         self.written().failures.push(why);
     }
@@ -172,13 +172,13 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         if self.written().open.is_empty() {
-            // If it stays, the next start finds nothing to restore, and removes it.
+            // If this fails, the next start finds nothing to restore, and removes it.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Be the only one who begins a journal or goes through all of them, until it is dropped.
+/// Take the lock for creating a journal or reading all of them, until it is dropped.
 pub(crate) fn take_turn(folder: &Path) -> io::Result<File> {
     let mut folders = fs::DirBuilder::new();
     folders.recursive(true).mode(0o755);
@@ -193,7 +193,7 @@ pub(crate) fn take_turn(folder: &Path) -> io::Result<File> {
     Ok(turn)
 }
 
-/// All journals of a folder.
+/// All journals in a directory.
 pub(crate) fn journals(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -212,15 +212,15 @@ pub(crate) fn journals(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Whether the run that a journal is of still lives.
+/// Whether the run of a journal is alive.
 pub(crate) fn is_live(path: &Path) -> io::Result<bool> {
     Ok(!file::lock(&File::open(path)?, false)?)
 }
 
-/// An interface of these that a living run has, and its process.
+/// An interface of these that another run uses, and its process.
 fn in_use(folder: &Path, place: Place, nics: &[Nic]) -> io::Result<Option<(String, u32)>> {
     for path in journals(folder)? {
-        // A journal that ends meanwhile is in nobody's way.
+        // A journal that ends meanwhile does not matter.
         if !is_live(&path).unwrap_or(false) {
             continue;
         }

@@ -1,10 +1,9 @@
-//! Settings that are changed for a while: applied, read back, and restored in every case.
+//! Temporary settings: applied, read back, and restored in every case.
 //!
-//! Each is a [`Setting`] whose value is text, read and written in a namespace. [`Applied`]
-//! holds what was changed, and puts it back when it is dropped, the last change first. On
-//! the user's own interfaces there is a [`Journal`] as well: what is to be restored is on
-//! disk before anything is changed, so that [`recover()`] does it after a run that was
-//! killed.
+//! Each is a [`Setting`] with a text as value, read and written in a namespace. [`Applied`] has the
+//! changes, and restores them when it is dropped, the last change first. On interfaces of this
+//! machine there is a [`Journal`] as well, on disk before anything is changed, from which
+//! [`recover()`] restores settings after a run was killed.
 
 mod applied;
 mod error;

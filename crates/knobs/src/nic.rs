@@ -1,4 +1,4 @@
-//! Which interface is meant, also when it was renamed since.
+//! Identifies an interface, also if it was renamed.
 
 use netplumb_sys::links::DeviceState;
 use netplumb_sys::netns::Namespace;
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::KnobError;
 
-/// An interface: by its number, which a namespace does not give twice, and by its address,
-/// since somebody can ask for a number.
+/// An interface: by its index, which a namespace does not reuse by itself, and by its MAC address,
+/// since an index can be requested.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Nic {
-    /// What it was called.
+    /// Its name when it was identified.
     pub name: String,
-    /// Its number in its namespace.
+    /// Its index in its namespace.
     pub index: u32,
-    /// The address that it was made with, or had; in hexadecimal.
+    /// Its permanent MAC address, or the one that it had; in hexadecimal.
     pub mac: String,
 }
 
@@ -28,7 +28,7 @@ fn address(state: &DeviceState) -> String {
 }
 
 impl Nic {
-    /// The one that is described.
+    /// From the state of a device.
     pub fn of(state: &DeviceState) -> Nic {
         Nic {
             name: state.name.clone(),
@@ -37,15 +37,15 @@ impl Nic {
         }
     }
 
-    /// Whether it is this one.
+    /// Whether a device is this interface.
     pub fn is(&self, state: &DeviceState) -> bool {
         self.index == state.index && self.mac == address(state)
     }
 
-    /// As it is now.
+    /// Its current state.
     ///
     /// # Errors
-    /// It is gone, or the namespace can't be asked.
+    /// It is gone, or a query of the namespace failed.
     pub fn state(&self, namespace: &Namespace) -> Result<DeviceState, KnobError> {
         let states = namespace.device_states();
         let states = states.map_err(KnobError::system("list the interfaces"))?;
@@ -72,8 +72,8 @@ mod tests {
         }
     }
 
-    /// Check that an interface is known again by another name, or another address that it
-    /// was given, and another one in its place is not taken for it.
+    /// Check that an interface is recognised with another name or a changed address, and that
+    /// another one in its place is not.
     #[test]
     fn the_same_or_another() {
         let nic = Nic::of(&state(3, "eth3", 7, Some(1)));

@@ -14,7 +14,7 @@ use crate::file::{self, Contents, Done, FORMAT, Place};
 use crate::journal::{is_live, journals, take_turn};
 use crate::setting::NONE;
 
-/// Where `ip netns` keeps names.
+/// The directory of `ip netns`.
 const NAMES: &str = "/run/netns";
 
 /// What was restored.
@@ -22,7 +22,7 @@ const NAMES: &str = "/run/netns";
 pub struct Recovered {
     /// What was restored, the last change first.
     pub put_back: Vec<String>,
-    /// What could not be, or was not, and why.
+    /// What was not restored, and why.
     pub left: Vec<String>,
 }
 
@@ -33,15 +33,15 @@ impl Recovered {
     }
 }
 
-/// Put back what runs have changed that were killed. Those that live are left alone.
+/// Restore the changes of killed runs. Those of running ones are left alone.
 ///
 /// # Errors
-/// There are journals, and they can't be gone through: that takes root.
+/// There are journals that can't be read: that needs root.
 pub fn recover() -> io::Result<Recovered> {
     recover_in(Path::new(file::FOLDER))
 }
 
-/// The same for journals in another folder.
+/// The same for journals in another directory.
 ///
 /// # Errors
 /// As [`recover`].
@@ -54,7 +54,7 @@ pub fn recover_in(folder: &Path) -> io::Result<Recovered> {
     for path in journals(folder)? {
         match is_live(&path) {
             Ok(true) => continue,
-            // It has ended since.
+            // The run has ended since.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             other => drop(other?),
         }
@@ -65,7 +65,7 @@ pub fn recover_in(folder: &Path) -> io::Result<Recovered> {
     Ok(recovered)
 }
 
-/// Put back what one journal has; whether nothing is left of it.
+/// Restore the changes of a journal; returns whether all were restored.
 fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Result<bool> {
     let file_name = path.display();
     let header = match &contents.header {
@@ -91,7 +91,7 @@ fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Resul
         return Ok(true);
     };
     let mut journal = OpenOptions::new().append(true).open(path)?;
-    // An incomplete line announced a change that was not made.
+    // The change of an incomplete line was not made.
     journal.set_len(contents.whole_bytes as u64)?;
     let unknown = &contents.unknown;
     let mut all = true;
@@ -129,8 +129,7 @@ fn one(path: &Path, contents: &Contents, recovered: &mut Recovered) -> io::Resul
     Ok(all && unknown.is_empty())
 }
 
-/// A namespace, where it can be found: this one, one with a name, or one that a process is
-/// in.
+/// Find a namespace: the current one, one with a name, or that of a process.
 fn find(place: Place) -> io::Result<Option<Namespace>> {
     let is = |namespace: &Namespace| Place::of(namespace).is_ok_and(|found| found == place);
     let own = Namespace::current()?;
@@ -148,7 +147,7 @@ fn find(place: Place) -> io::Result<Option<Namespace>> {
         .map(|entry| entry.path())
         .chain(processes.map(|entry| entry.path().join("ns/net")));
     for path in paths {
-        // One that has just gone is not it.
+        // It may have been removed meanwhile.
         let Ok(metadata) = fs::metadata(&path) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! What can be set, and how it is read and written. Values are text.
+//! All settings, with how they are read and written. Values are text.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -16,34 +16,34 @@ use serde::{Deserialize, Serialize};
 use crate::error::KnobError;
 use crate::nic::Nic;
 
-/// The value of what is not there.
+/// The value of a missing object.
 pub const NONE: &str = "none";
-/// The value of what is there, and has no other.
+/// The value of an object without other values.
 pub const PRESENT: &str = "present";
-/// In a key of a setting below /proc/sys, stands for the interface's name.
+/// The placeholder for the interface's name in the key of a sysctl.
 const NAME: &str = "{}";
-/// Of what a program says, this much is shown.
+/// Maximum length of a program's messages.
 const TOLD_CHARACTERS: usize = 300;
 
 /// A setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Setting {
-    /// Below /proc/sys.
+    /// A sysctl.
     Sysctl {
-        /// With dots; `{}` stands for the interface's name.
+        /// With dots; `{}` is the placeholder for the interface's name.
         key: String,
-        /// The interface that it is of.
+        /// Its interface, if any.
         nic: Option<Nic>,
     },
-    /// Some work that a device does: `on` or `off`.
+    /// An offload of a device: `on` or `off`.
     Feature {
         /// The device.
         nic: Nic,
-        /// The work.
+        /// The offload.
         which: Offload,
     },
-    /// All such work that is wanted of a device: words of bits.
+    /// All wanted features of a device: words of bits.
     Features {
         /// The device.
         nic: Nic,
@@ -53,32 +53,32 @@ pub enum Setting {
         /// The interface.
         nic: Nic,
     },
-    /// Bytes of the longest packet.
+    /// The MTU in bytes.
     Mtu {
-        /// Of this interface.
+        /// The interface.
         nic: Nic,
     },
-    /// Whether a device takes frames to others: `on` or `off`.
+    /// Promiscuous mode: `on` or `off`.
     Promiscuous {
         /// The device.
         nic: Nic,
     },
-    /// Queues in use: those that receive, send, do neither, do both.
+    /// Channels in use: receive, send, other, combined.
     Queues {
-        /// Of this device.
+        /// The device.
         nic: Nic,
     },
-    /// Whether threads poll a device: `on` or `off`.
+    /// Threaded NAPI: `on` or `off`.
     Threaded {
         /// The device.
         nic: Nic,
     },
-    /// CPUs that an interrupt goes to, as a list.
+    /// CPU affinity of an interrupt, as a list.
     Affinity {
         /// The interrupt's number.
         irq: u32,
     },
-    /// A bridge that plumb made.
+    /// A bridge created by plumb.
     Bridge {
         /// Its name.
         name: String,
@@ -88,42 +88,42 @@ pub enum Setting {
         /// The device.
         nic: Nic,
     },
-    /// A route to one address, marked as ours.
+    /// A route to an address, marked as plumb's.
     Route {
-        /// By this device.
+        /// The device.
         nic: Nic,
-        /// To there.
+        /// The destination.
         to: IpAddr,
-        /// Whether packets to it are taken in, as if the machine had the address.
+        /// Whether it is of type `local`: packets are received as if the machine had the address.
         local: bool,
     },
-    /// The link-layer address of a neighbour, for good.
+    /// The MAC address of a permanent neighbour.
     Neighbour {
-        /// Behind this device.
+        /// The device.
         nic: Nic,
-        /// Whose.
+        /// The neighbour's IP address.
         address: IpAddr,
     },
-    /// An nftables table that plumb made.
+    /// An nftables table created by plumb.
     Table {
         /// Its family.
         family: String,
         /// Its name.
         name: String,
     },
-    /// The queueing discipline that filters are hung on.
+    /// The qdisc clsact, for filters.
     Clsact {
-        /// Of this device.
+        /// The device.
         nic: Nic,
     },
 }
 
-/// A change that is going to be made, for people: on what, and which.
+/// A planned change, described for users.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Planned {
-    /// The interface; none for what is the whole machine's, or namespace's.
+    /// The interface; none for a change of the whole machine or namespace.
     pub on: Option<String>,
-    /// What becomes of it.
+    /// What is changed.
     pub what: String,
 }
 
@@ -162,7 +162,7 @@ impl Setting {
         }
     }
 
-    /// What it is, for people.
+    /// Its description.
     pub fn name(&self) -> String {
         match self {
             Setting::Sysctl { key, nic } => {
@@ -193,7 +193,7 @@ impl Setting {
         }
     }
 
-    /// What it is and whose, for people.
+    /// Its description with its object.
     pub fn whose(&self) -> String {
         match (self, self.nic()) {
             // It is in its key.
@@ -202,7 +202,7 @@ impl Setting {
         }
     }
 
-    /// That it is going to be set so.
+    /// The planned change to a value.
     pub fn planned(&self, to: &str) -> Planned {
         let own_name = matches!(self, Setting::Master { .. } | Setting::Neighbour { .. });
         let name = self.name();
@@ -221,10 +221,10 @@ impl Setting {
         self.nic().map(|nic| nic.state(namespace)).transpose()
     }
 
-    /// What it is set to.
+    /// Read its value.
     ///
     /// # Errors
-    /// The interface is gone, or the system does not tell.
+    /// The interface is gone, or it can't be read.
     pub fn read(&self, namespace: &Namespace) -> Result<String, KnobError> {
         let state = self.state(namespace)?;
         let value = self.value(namespace, state.as_ref());
@@ -234,7 +234,7 @@ impl Setting {
     /// Set it.
     ///
     /// # Errors
-    /// The interface is gone, or the system does not take it.
+    /// The interface is gone, or the value was refused.
     pub fn write(&self, namespace: &Namespace, value: &str) -> Result<(), KnobError> {
         let state = self.state(namespace)?;
         self.assign(namespace, state.as_ref(), value)
@@ -244,7 +244,7 @@ impl Setting {
             )))
     }
 
-    /// The route that it is, where it is one.
+    /// The route, if it is one.
     fn route(&self) -> io::Result<OurRoute> {
         match self {
             Setting::Route { nic, to, local } => Ok(OurRoute {
@@ -365,8 +365,8 @@ impl Setting {
     }
 }
 
-/// A device without NAPI takes no such setting (netif_set_threaded, net/core/dev.c), and has
-/// it all the same: a veth whose XDP program has gone since. GRO gives it NAPI.
+/// A device without NAPI refuses this setting (netif_set_threaded, net/core/dev.c), and may have it
+/// nevertheless: a veth whose XDP program was detached since. GRO gives it NAPI.
 fn set_threaded(ns: &Namespace, name: &str, on: bool) -> io::Result<()> {
     let set = || napi::set_threaded(ns, name, on);
     match set() {
@@ -383,7 +383,7 @@ fn set_threaded(ns: &Namespace, name: &str, on: bool) -> io::Result<()> {
     }
 }
 
-/// A key with an interface's name, whose dots are slashes there (sysctl(8)).
+/// A key with an interface's name, in which dots become slashes (sysctl(8)).
 fn key_of(key: &str, name: &str) -> String {
     key.replace(NAME, &name.replace('.', "/"))
 }
@@ -392,7 +392,7 @@ fn affinity(irq: u32) -> String {
     format!("/proc/irq/{irq}/smp_affinity_list")
 }
 
-/// A link-layer address, as text.
+/// A MAC address as text.
 pub(crate) fn mac_text(mac: &[u8]) -> String {
     let bytes: Vec<String> = mac.iter().map(|b| format!("{b:02x}")).collect();
     bytes.join(":")
@@ -406,7 +406,7 @@ fn mac_of(text: &str) -> Option<[u8; 6]> {
     bytes?.try_into().ok()
 }
 
-/// A bridge of this name, and nothing else of it.
+/// Create a bridge of this name, without ports.
 fn bridge(ns: &Namespace, name: &str) -> io::Result<Option<u32>> {
     let mut states = ns.device_states()?.into_iter();
     let found = states.find(|s| s.name == name && s.kind.as_deref() == Some("bridge"));
@@ -415,7 +415,7 @@ fn bridge(ns: &Namespace, name: &str) -> io::Result<Option<u32>> {
 
 fn nft(ns: &Namespace, words: &[&str]) -> io::Result<String> {
     let mut command = Command::new("nft");
-    // Where programs for root are, which $PATH may leave out.
+    // Include the directories of root's programs, which $PATH may lack.
     let path = std::env::var("PATH").unwrap_or_default();
     command
         .args(words)
@@ -438,8 +438,8 @@ fn nft(ns: &Namespace, words: &[&str]) -> io::Result<String> {
 mod tests {
     use super::*;
 
-    /// Check that a setting of an interface is named after it, dots and all, and the words
-    /// for people hold neither names of our own nor addresses that change.
+    /// Check that a setting of an interface is named after it, including dots, and that
+    /// descriptions contain neither internal names nor addresses that change.
     #[test]
     fn names() {
         let nic = Nic {
@@ -460,7 +460,7 @@ mod tests {
         assert!(!table.planned(PRESENT).what.contains("x1y2z3"));
     }
 
-    /// Check link-layer addresses, from text and back.
+    /// Check that MAC addresses round-trip.
     #[test]
     fn addresses() {
         let mac = [2, 0x4e, 0, 0xff, 0, 1];

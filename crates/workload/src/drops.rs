@@ -1,4 +1,4 @@
-//! Named causes of loss, from the counters that the kernel keeps.
+//! Causes of loss, from kernel counters.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,10 +10,10 @@ use netplumb_sys::netlink::Netlink;
 use netplumb_sys::netns::inside;
 use netplumb_sys::proc::counters::Counters;
 
-/// Counters of packets that went missing, by cause ("UdpRcvbufErrors").
+/// Drop counters, by cause ("UdpRcvbufErrors").
 pub type Drops = BTreeMap<String, u64>;
 
-/// What devices count as lost, and what that is called as a cause.
+/// Drop counters of devices, and the names of the causes.
 const DEVICE: &[(&str, &str)] = &[
     ("rx_errors", "rx errors"),
     ("rx_dropped", "rx drops"),
@@ -21,7 +21,7 @@ const DEVICE: &[(&str, &str)] = &[
     ("tx_dropped", "tx drops"),
 ];
 
-/// Counters of protocols that count packets lost, not merely odd.
+/// Counters of protocols that count lost packets.
 const SNMP: &[&str] = &[
     "IpInHdrErrors",
     "IpInAddrErrors",
@@ -55,8 +55,8 @@ const SNMP: &[&str] = &[
     "Udp6SndbufErrors",
 ];
 
-/// Counters, by how they end, that count the same packets: what an earlier one counted is
-/// in the later ones too (net/ipv4/udp.c, __udp_queue_rcv_skb; net/ipv4/ip_output.c,
+/// Counters, by suffix, that count the same packets: those counted by an earlier one are also
+/// counted by the later ones (net/ipv4/udp.c, __udp_queue_rcv_skb; net/ipv4/ip_output.c,
 /// ip_send_skb; net/core/sock.c, sock_queue_rcv_skb).
 const NESTED: [&[&[&str]]; 2] = [
     &[
@@ -70,15 +70,15 @@ const NESTED: [&[&[&str]]; 2] = [
         &[SOCKET],
     ],
 ];
-/// What a device's queueing discipline dropped is called.
+/// The cause of drops by a device's qdisc.
 const QDISC: &str = "qdisc drops";
-/// What filters of one dropped.
+/// The cause of drops by its filters.
 const FILTERS: &str = "tc filter drops";
-/// What the receiver's socket dropped.
+/// The cause of drops by the receiver's socket.
 pub(crate) const SOCKET: &str = "socket drops";
 
-/// Reasons of kfree_skb that a counter counts as well: how the reason begins, and how the
-/// counter's name ends.
+/// Drop reasons of kfree_skb that a counter counts as well: prefix of the reason, and suffixes of
+/// counters.
 const REASONS: [(&str, &[&str]); 6] = [
     ("QDISC_", &[QDISC]),
     ("TC_", &[FILTERS]),
@@ -91,12 +91,12 @@ const REASONS: [(&str, &[&str]); 6] = [
 /// Read the loss counters of a namespace, devices included.
 ///
 /// # Errors
-/// The namespace can't be entered; a counter that is not there is none.
+/// The namespace can't be entered. Missing counters are left out.
 pub fn read(namespace: BorrowedFd<'_>) -> io::Result<Drops> {
     Ok(of_loss(Counters::read(namespace)?.all()))
 }
 
-/// Those that count losses, as causes are called.
+/// Counters of losses, by the names of causes.
 fn of_loss(counters: &Drops) -> Drops {
     let cause = |name: &str| match name.split_once(' ') {
         None => SNMP.contains(&name).then(|| name.to_string()),
@@ -111,11 +111,10 @@ fn of_loss(counters: &Drops) -> Drops {
     causes.collect()
 }
 
-/// Packets that the queueing disciplines of a namespace dropped, by device; and how many
-/// wait in them.
+/// Packets dropped by the qdiscs of a namespace, by device; and the number of packets in them.
 ///
 /// # Errors
-/// The namespace can't be entered, or the kernel doesn't tell.
+/// The namespace can't be entered, or a query failed.
 pub fn of_qdiscs(namespace: BorrowedFd<'_>) -> io::Result<(Drops, u64)> {
     let all = inside(namespace, || Netlink::open()?.qdiscs())?;
     let mut drops = Drops::new();
@@ -126,9 +125,9 @@ pub fn of_qdiscs(namespace: BorrowedFd<'_>) -> io::Result<(Drops, u64)> {
     Ok((drops, all.iter().map(|one| one.waiting).sum()))
 }
 
-/// What moved, each packet once, by the counter that says most of it. Names of counters may
-/// begin with whose they are ("sender: "): of each end by itself, since what one lost is not
-/// what another did.
+/// The increase of counters, with each packet once, by the most specific counter. Names may have a
+/// prefix for their end ("sender: "): each end is treated separately, since its packets are
+/// different ones.
 pub fn causes(moved: &Drops) -> Drops {
     let end = |name: &str| name.split_once(": ").map_or("", |(end, _)| end).to_string();
     let mut ends: BTreeMap<String, Drops> = BTreeMap::new();
@@ -142,7 +141,7 @@ pub fn causes(moved: &Drops) -> Drops {
 fn of_end(moved: &Drops) -> Drops {
     let mut causes = moved.clone();
     for levels in NESTED {
-        // Packets that the levels up to here have counted.
+        // Packets counted by earlier levels.
         let mut told = 0;
         for level in levels {
             let of_level = |name: &str| level.iter().any(|end| name.ends_with(end));
@@ -160,10 +159,9 @@ fn of_end(moved: &Drops) -> Drops {
     causes
 }
 
-/// Name causes for what a ledger is short of, from the kernel's reasons for freeing
-/// packets, as an instrument saw them in the same window, each after its protocol ("udp
-/// NO_SOCKET"). What a counter has told already is not told again, and what another protocol
-/// lost is not the ledger's.
+/// Add causes for the missing packets of a ledger, from the kernel's reasons for freeing packets,
+/// as an instrument saw them in the same window, each after its protocol ("udp NO_SOCKET"). Packets
+/// that a counter has counted are not counted again, and those of other protocols are ignored.
 pub fn explain(ledger: &mut Ledger, proto: Proto, reasons: &Drops) {
     let sum: u64 = ledger.dropped.values().sum();
     let mut missing = ledger.offered.saturating_sub(ledger.delivered + sum);
@@ -193,7 +191,7 @@ pub fn explain(ledger: &mut Ledger, proto: Proto, reasons: &Drops) {
     }
 }
 
-/// What was lost between two readings; causes that did not move are left out.
+/// The losses between two readings; causes without change are left out.
 pub fn since(before: &Drops, after: &Drops) -> Drops {
     after
         .iter()
@@ -211,7 +209,7 @@ pub fn since(before: &Drops, after: &Drops) -> Drops {
 mod tests {
     use super::*;
 
-    /// Check that of all counters those of losses are taken, a device's four among them.
+    /// Check that counters of losses are selected, including the four of a device.
     #[test]
     fn losses() {
         let counters = drops(&[
@@ -241,8 +239,7 @@ mod tests {
             .collect()
     }
 
-    /// Check that a packet which several counters count is told once, by the one that says
-    /// most of it.
+    /// Check that a packet counted by several counters is counted once, by the most specific one.
     #[test]
     fn nested_counters() {
         let moved = drops(&[
@@ -264,7 +261,7 @@ mod tests {
             ("tx0 qdisc drops", 7),
         ];
         assert_eq!(causes(&moved), drops(&expected));
-        // Of another end they are other packets.
+        // At another end, these are different packets.
         let moved = drops(&[
             ("router: r0 qdisc drops", 5),
             ("sender: UdpSndbufErrors", 5),
@@ -278,8 +275,8 @@ mod tests {
         assert_eq!(causes(&moved), drops(&expected));
     }
 
-    /// Check that reasons close a ledger, that those a counter told of are not told twice,
-    /// and that no more is explained than is missing.
+    /// Check that reasons balance a ledger, that packets counted by a counter are not counted
+    /// twice, and that no more packets are explained than are missing.
     #[test]
     fn reasons_explain() {
         let ledger = |dropped: &[(&str, u64)]| Ledger {
@@ -304,7 +301,7 @@ mod tests {
         let mut none = ledger(&[told]);
         explain(&mut none, Proto::Udp, &drops(&[("udp QDISC_DROP", 6)]));
         assert!(!none.closes());
-        // A gap of one protocol is not closed by what another lost.
+        // A gap of one protocol is not explained by losses of another.
         let mut other = ledger(&[]);
         explain(
             &mut other,
@@ -314,7 +311,7 @@ mod tests {
         assert_eq!(other, ledger(&[]));
     }
 
-    /// Check that only what moved counts.
+    /// Check that only changed counters are included.
     #[test]
     fn differences() {
         let before = Drops::from([("a".into(), 1), ("b".into(), 2)]);

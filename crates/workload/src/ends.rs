@@ -8,20 +8,20 @@ use netplumb_model::class::Proto;
 use netplumb_sys::netns::inside;
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Ports are fixed, so that no hash depends on what the kernel would have drawn.
+/// Ports are fixed, so that hashes don't depend on random ports.
 const TX_PORT: u16 = 40_001;
 const RX_PORT: u16 = 40_002;
-/// Room for any block at one go.
+/// Socket buffer, with room for any block.
 const BUFFER_BYTES: usize = 4 << 20;
 
-/// Where packets are sent from and to.
+/// The sender and the receiver.
 #[derive(Debug)]
 pub struct Ends {
     /// Network namespace of the sender.
     pub tx_namespace: OwnedFd,
     /// Network namespace of the receiver; may be the same.
     pub rx_namespace: OwnedFd,
-    /// Namespaces between the two, by what they are called.
+    /// Namespaces between the two, by name.
     pub between: Vec<(&'static str, OwnedFd)>,
     /// Address of the sender.
     pub tx_address: IpAddr,
@@ -32,17 +32,17 @@ pub struct Ends {
 /// Open sockets, connected to each other.
 #[derive(Debug)]
 pub struct Sockets {
-    /// Sends; for raw ICMP also receives the answers.
+    /// Sends; for raw ICMP also receives the replies.
     pub tx: OwnedFd,
     /// Receives; for raw ICMP the same as `tx`.
     pub rx: OwnedFd,
 }
 
 impl Sockets {
-    /// Packets that the receiving socket has dropped, ever.
+    /// Packets dropped by the receiving socket since it was opened.
     ///
     /// # Errors
-    /// The kernel doesn't tell.
+    /// The query failed.
     pub fn dropped(&self) -> io::Result<u64> {
         // include/uapi/linux/sock_diag.h: SK_MEMINFO_DROPS is the last of nine.
         const DROPS: usize = 8;
@@ -66,10 +66,10 @@ impl Sockets {
 }
 
 impl Ends {
-    /// A second hold on the same ends.
+    /// The same ends, with duplicated descriptors.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// No file descriptors are left.
     pub fn try_clone(&self) -> io::Result<Ends> {
         Ok(Ends {
             tx_namespace: self.tx_namespace.try_clone()?,
@@ -84,7 +84,7 @@ impl Ends {
         })
     }
 
-    /// All namespaces, by what they are called.
+    /// All namespaces, by name.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &OwnedFd)> {
         let ends = [
             ("sender", &self.tx_namespace),
@@ -97,7 +97,7 @@ impl Ends {
     /// Open and connect the sockets for `proto`.
     ///
     /// # Errors
-    /// Any socket call that failed, with which one.
+    /// The socket call that failed.
     pub fn open(&self, proto: Proto) -> io::Result<Sockets> {
         use std::os::fd::AsFd;
         let (tx_ns, rx_ns) = (self.tx_namespace.as_fd(), self.rx_namespace.as_fd());
@@ -128,7 +128,7 @@ impl Ends {
         let socket = match self.tx_address {
             IpAddr::V4(_) => {
                 let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4))?;
-                // As ping does: echo replies (type 0) and nothing else.
+                // Receive only echo replies (type 0), like ping.
                 let all_but_reply: u32 = !1;
                 const SOL_RAW: i32 = 255;
                 const ICMP_FILTER: i32 = 1;
@@ -170,8 +170,8 @@ impl Ends {
         })?;
         let (rx, _) = listener.accept()?;
         for end in [tx.as_fd(), rx.as_fd()] {
-            // Closed by a reset: a connection in TIME_WAIT would keep the next run
-            // from these ports where both ends are in one namespace.
+            // Close by a reset: a connection in TIME_WAIT would block these ports for the next run
+            // if both ends are in one namespace.
             let at_once = [1_i32.to_ne_bytes(), 0_i32.to_ne_bytes()].concat();
             set_option(&end, libc::SOL_SOCKET, libc::SO_LINGER, &at_once)?;
         }
@@ -203,8 +203,8 @@ fn set_option(socket: &impl AsRawFd, level: i32, name: i32, value: &[u8]) -> io:
 }
 
 fn roomy(socket: &Socket) -> io::Result<()> {
-    // The forced form is for root, who the guest's agent is; the plain one is
-    // bounded by net.core.rmem_max, and enough for small packets.
+    // SO_RCVBUFFORCE needs root, which the guest's agent has; SO_RCVBUF is limited by
+    // net.core.rmem_max, and sufficient for small packets.
     let bytes = (BUFFER_BYTES as i32).to_ne_bytes();
     for (forced, plain) in [
         (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
@@ -233,7 +233,7 @@ fn stream(address: SocketAddr) -> io::Result<Socket> {
         Type::STREAM,
         Some(Protocol::TCP),
     )?;
-    // A run may follow another at once, on the same ports.
+    // The next run may use the same ports immediately.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     Ok(socket)

@@ -1,10 +1,9 @@
-//! What the kernel does once, when its network is used first, done before anything is measured.
+//! Triggers what the kernel does once, when its network is first used, before anything is measured.
 //!
-//! Secrets and tables of random numbers are drawn by the first connection of a boot
-//! (include/linux/once.h): that by which TCP chooses ports alone (`table_perturb` in
-//! net/ipv4/inet_hashtables.c) is 256 KiB of them from Linux 6.1 on, which costs more than a
-//! short command does. Connections over the loopback device leave the links, their neighbours
-//! and routes as they are.
+//! The first connection of a boot initialises secrets and tables of random numbers
+//! (include/linux/once.h): the table for choosing TCP ports alone (`table_perturb` in
+//! net/ipv4/inet_hashtables.c) is 256 KiB from Linux 6.1 on, which costs more than a short command.
+//! Connections over the loopback device do not affect the links, their neighbours and routes.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
@@ -17,12 +16,11 @@ use socket2::SockRef;
 
 use crate::ends::Ends;
 
-/// What the kernel does later on, with no reader waiting (freeing sockets by RCU), is over then.
+/// Time for deferred work of the kernel, such as freeing sockets by RCU.
 const SETTLES: Duration = Duration::from_millis(100);
 
 impl Ends {
-    /// Make so many connections over the loopback devices of both ends, by TCP and UDP, and
-    /// close them.
+    /// Make connections over the loopback devices of both ends, by TCP and UDP, and close them.
     ///
     /// # Errors
     /// A socket call failed.
@@ -32,7 +30,7 @@ impl Ends {
                 for _ in 0..connections {
                     connection(Ipv4Addr::LOCALHOST.into())?;
                     match connection(Ipv6Addr::LOCALHOST.into()) {
-                        // A kernel without IPv6, or where a sysctl turns it off.
+                        // The kernel lacks IPv6, or a sysctl disables it.
                         Err(error) if lacks_family(&error) => {}
                         other => other?,
                     }
@@ -61,7 +59,7 @@ fn connection(address: IpAddr) -> io::Result<()> {
     let (mut server, _) = listener.accept()?;
     client.write_all(&byte)?;
     server.read_exact(&mut byte)?;
-    // Reset, for neither side to wait a minute for what may be under way.
+    // Close by a reset, to avoid TIME_WAIT on both sides.
     for end in [&client, &server] {
         SockRef::from(end).set_linger(Some(Duration::ZERO))?;
     }

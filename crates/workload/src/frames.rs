@@ -1,13 +1,12 @@
-//! Frames made in the kernel: a generator by XDP test runs.
+//! A frame generator in the kernel, by XDP test runs.
 //!
-//! A thread on each CPU has the kernel run an XDP program with live frames (bpf(2),
-//! BPF_F_TEST_XDP_LIVE_FRAMES, since Linux 5.18) for as long as it takes; the program
-//! makes a frame each time, or none while none is due, and redirects it to the device.
-//! What the device did with it shows in the tracepoints `xdp_devmap_xmit` and
-//! `xdp_redirect_err`. A device that takes no frames by XDP is sent them by packet
-//! sockets.
+//! A thread on each CPU lets the kernel run an XDP program with live frames (bpf(2),
+//! BPF_F_TEST_XDP_LIVE_FRAMES, since Linux 5.18) until it is stopped; the program makes a frame
+//! each time, or none while none is due, and redirects it to the device. The tracepoints
+//! `xdp_devmap_xmit` and `xdp_redirect_err` show whether the device accepted it. A device that
+//! accepts no frames by XDP gets them by packet sockets.
 //!
-//! frames/frames.bpf.c says how frames are made, frames/stamp.h what a stamp is.
+//! See frames/frames.bpf.c for how frames are made, and frames/stamp.h for timestamps.
 
 mod bounded;
 mod calibrate;
@@ -44,12 +43,12 @@ use self::layout::Mode;
 use self::live::Live;
 use self::sockets::{Done, Sender};
 
-/// How the names begin of threads that send.
+/// Prefix of the names of sending threads.
 pub const THREAD: &str = "frames-";
-/// A thread that is called back may not be in its system call yet: it is called again.
+/// Interval of repeating the signal to a thread that was not in its system call yet.
 const CALL_AGAIN: Duration = Duration::from_millis(2);
 
-/// Sends frames for as long as it lives.
+/// Sends frames until it is stopped or dropped.
 #[derive(Debug)]
 pub struct Generator {
     method: Method,
@@ -59,28 +58,28 @@ pub struct Generator {
     stop: Arc<AtomicBool>,
 }
 
-/// Who makes the frames, and counts them.
+/// The method, with its counters.
 #[derive(Debug)]
 enum Made {
     InKernel(Arc<Live>),
     Here(Vec<Done>),
 }
 
-/// A thread that sends, on one CPU.
+/// A sending thread on a CPU.
 #[derive(Debug)]
 struct Thread {
     cpu: u32,
     handle: JoinHandle<Result<(), GeneratorError>>,
-    /// Why it has ended, if it should not have.
+    /// Why it ended unexpectedly, if it did.
     failed: Arc<Mutex<Option<String>>>,
 }
 
 impl Generator {
-    /// Begin to send. Comes back when all threads are on their CPUs.
+    /// Start to send. Returns when all threads are on their CPUs.
     ///
     /// # Errors
-    /// [`GeneratorError::Input`] for a plan that can't be meant, and whatever keeps this
-    /// machine or this user from it. Nothing runs then.
+    /// [`GeneratorError::Input`] for an invalid plan; other errors if this machine or user can't do
+    /// it. Nothing is running then.
     pub fn start(plan: GeneratorPlan) -> Result<Generator, GeneratorError> {
         Generator::start_as(plan, Mode::Full)
     }
@@ -102,7 +101,7 @@ impl Generator {
         Generator::here(&plan, &why_sockets)
     }
 
-    /// By test runs; only if the device takes frames by XDP, unless it is `asked` for.
+    /// By test runs; unless `asked`, only if the device accepts frames by XDP.
     fn in_kernel(
         plan: &GeneratorPlan,
         mode: Mode,
@@ -179,7 +178,7 @@ impl Generator {
         Ok(generator)
     }
 
-    /// Start a thread on each CPU; all that did are ended if one can't.
+    /// Start a thread on each CPU; if one fails, all are stopped.
     fn spawn<F>(
         &mut self,
         plan: &GeneratorPlan,
@@ -214,7 +213,7 @@ impl Generator {
                 handle,
                 failed,
             });
-            // Nobody to reply any more: it has ended with an error.
+            // No reply: it has ended with an error.
             if is_ready.recv().is_err() {
                 return self.end().and(Err(GeneratorError::System {
                     doing: format!("send from CPU {cpu}"),
@@ -225,18 +224,18 @@ impl Generator {
         Ok(())
     }
 
-    /// How frames are sent.
+    /// The method.
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// How, why so, and what can't be known: for people.
+    /// The method with the reason, and what is not known; for users.
     pub fn facts(&self) -> &BTreeMap<String, String> {
         &self.facts
     }
 
-    /// What was done so far, CPU by CPU. While it sends, up to a batch of frames on each
-    /// CPU is made and not sent or refused yet.
+    /// The counters so far, by CPU. While it sends, up to a batch of frames on each CPU is made and
+    /// neither sent nor refused yet.
     ///
     /// # Errors
     /// A thread has failed, or the counts can't be read.
@@ -253,7 +252,7 @@ impl Generator {
         self.made.counts()
     }
 
-    /// Send no more. When it comes back, all that was made is sent or refused.
+    /// Stop sending. When it returns, all frames were sent or refused.
     ///
     /// # Errors
     /// A thread has failed, or the counts can't be read.
@@ -270,8 +269,8 @@ impl Generator {
         let in_kernel = matches!(self.made, Made::InKernel(_));
         for thread in &self.threads {
             while in_kernel && !thread.handle.is_finished() {
-                // It has not been joined, so that it is still known. That it may end
-                // meanwhile is no error.
+                // It has not been joined, so its id is valid. It may end meanwhile, which is no
+                // error.
                 let _ = nix::sys::pthread::pthread_kill(
                     thread.handle.as_pthread_t() as _,
                     system::CALL_BACK,
@@ -294,7 +293,7 @@ impl Generator {
 
 impl Drop for Generator {
     fn drop(&mut self) {
-        // Who wants to know stops it.
+        // Errors are reported by `stop`.
         let _ = self.end();
     }
 }
@@ -308,12 +307,12 @@ impl Made {
     }
 }
 
-/// A thread tells that it is where it should be.
+/// A thread's signal that it is on its CPU and in its namespace.
 struct Ready(Reply<()>);
 
 impl Ready {
     fn tell(self) {
-        // It is waited for, or else nobody minds.
+        // The receiver may be gone.
         let _ = self.0.send(());
     }
 }

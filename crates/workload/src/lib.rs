@@ -1,4 +1,4 @@
-//! Senders and receivers: what makes the packets that a measurement is about.
+//! Senders and receivers of packets.
 
 pub mod drops;
 pub mod ends;

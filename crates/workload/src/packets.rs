@@ -1,10 +1,9 @@
-//! One packet at a time, from one end to the other, with markers around the
-//! system calls that send and receive.
+//! One packet at a time, with markers around the system calls that send and receive.
 //!
-//! The sender waits for each packet to arrive before the next: per-packet cost
-//! without queueing. The receiver's system call is made when the packet is
-//! there, so receiving is never mixed with waiting; where a clock of time measures, who
-//! waits is woken by the packet, as programs are.
+//! The sender waits for each packet to arrive before the next: per-packet cost without queueing.
+//! The receiver's system call is made when the packet has arrived, so that receiving does not
+//! include waiting. With instruments that measure time, the receiver sleeps and is woken by the
+//! packet, like other programs.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -18,27 +17,26 @@ use crate::drops;
 use crate::ends::{Ends, Sockets};
 use crate::mark::{self, mark};
 
-/// How long to sleep where a link delivers by interrupt, and how often, before a
-/// packet counts as lost.
+/// Sleep between polls on links that deliver by interrupt, and their number before a packet counts
+/// as lost.
 const NAP: Duration = Duration::from_micros(200);
 const NAPS: u32 = 1_000;
 /// The same for TCP.
 const TCP_NAPS: u32 = 25 * NAPS;
-/// What waits in a queueing discipline when a block ends.
+/// The cause of packets in a qdisc at the end of a block.
 const IN_FLIGHT: &str = "in a queueing discipline at the end of the block";
-/// Packets are sent in runs that begin just after a timer tick and end well before
-/// the next one, in every boot alike: at a whole multiple of this on the monotonic
-/// clock (a multiple of the tick at 1000, 250 and 100 Hz; shorter than TCP's
-/// shortest timer, 40 ms), plus `PHASE_NS`.
+/// Packets are sent in runs that begin just after a timer tick and end well before the next one, in
+/// every boot: at a multiple of this on the monotonic clock (a multiple of the tick at 1000, 250
+/// and 100 Hz; shorter than TCP's shortest timer, 40 ms), plus `PHASE_NS`.
 const ALIGN_NS: i64 = 20_000_000;
 const PHASE_NS: i64 = 500_000;
-/// How long a run may be: a tick at 250 Hz is 4 ms.
+/// Maximum duration of a run: a tick at 250 Hz is 4 ms.
 const RUN_NS: i64 = 2_000_000;
 
-/// Which counters are asked beside those of protocols and devices.
+/// Which counters are read in addition to those of protocols and devices.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
-    /// Those of queueing disciplines and sockets.
+    /// Those of qdiscs and sockets.
     pub(crate) queues: bool,
 }
 
@@ -51,12 +49,12 @@ pub struct Traffic<'a> {
     pub(crate) message: Vec<u8>,
     buffer: Vec<u8>,
     sequence: u16,
-    /// Whether who waits for a packet sleeps until it comes, or naps and looks.
+    /// Whether the receiver sleeps until the packet arrives, or polls.
     pub(crate) woken: bool,
 }
 
 impl<'a> Traffic<'a> {
-    /// Open the sockets and establish what has to be.
+    /// Open the sockets and establish connections.
     ///
     /// # Errors
     /// A socket call failed.
@@ -103,14 +101,14 @@ impl<'a> Traffic<'a> {
         Ok(())
     }
 
-    /// One block, in its window.
+    /// Run a block, in its window.
     ///
     /// # Errors
-    /// A packet could not be sent, or a counter not read. Lost packets are no
-    /// error: the ledger names them.
+    /// A packet could not be sent, or a counter not read. Lost packets are no error: they are in
+    /// the ledger.
     pub fn block(&mut self) -> io::Result<Ledger> {
-        // Whose queues are as the kernel makes them drop none of these: they are not asked,
-        // since that would leave the kernel in another state than it was counted in.
+        // Default qdiscs drop none of these packets: they are not queried, since that would change
+        // the state of the kernel.
         let asked = Asked {
             queues: self.plan.qdisc.is_some(),
         };
@@ -140,15 +138,14 @@ impl<'a> Traffic<'a> {
         self.ledger((asked, &before), u64::from(self.plan.packets), delivered)
     }
 
-    /// The ledger of packets that were sent since `before`, of which so many arrived.
+    /// The ledger of packets sent since `before`, with the number delivered.
     pub(crate) fn ledger(
         &self,
         (asked, before): (Asked, &drops::Drops),
         offered: u64,
         delivered: u64,
     ) -> io::Result<Ledger> {
-        // Only what is missing needs a cause; a counter that moved for another
-        // packet's sake explains nothing.
+        // Only missing packets need a cause; counters may also have counted other packets.
         let mut missing = offered.saturating_sub(delivered);
         let mut dropped = drops::Drops::new();
         if missing > 0 {
@@ -190,14 +187,14 @@ impl<'a> Traffic<'a> {
         Ok(all)
     }
 
-    /// Packets that wait in queueing disciplines.
+    /// Packets in qdiscs.
     pub(crate) fn waiting(&self) -> u64 {
         let all = self.ends.all();
         let waiting = all.map(|(_, namespace)| drops::of_qdiscs(namespace.as_fd()));
         waiting.flatten().map(|(_, waiting)| waiting).sum()
     }
 
-    /// Send one message and receive it; whether it arrived.
+    /// Send one message and receive it; returns whether it arrived.
     pub(crate) fn one(&mut self) -> io::Result<bool> {
         self.next();
         self.send()?;
@@ -219,8 +216,8 @@ impl<'a> Traffic<'a> {
         Ok(true)
     }
 
-    /// How long a packet is waited for before it counts as lost. What TCP loses it sends
-    /// again, for the first time after 200 ms (net/ipv4/tcp.h, TCP_RTO_MIN).
+    /// How long to wait for a packet before it counts as lost. TCP retransmits after 200 ms at the
+    /// earliest (net/ipv4/tcp.h, TCP_RTO_MIN).
     fn patience(&self) -> Patience {
         let naps = match self.plan.proto {
             Proto::Tcp => TCP_NAPS,
@@ -238,7 +235,7 @@ impl<'a> Traffic<'a> {
         }
     }
 
-    /// Make the message the next one.
+    /// Prepare the next message.
     pub(crate) fn next(&mut self) {
         if self.plan.proto == Proto::Raw {
             self.sequence = self.sequence.wrapping_add(1);
@@ -283,16 +280,16 @@ impl<'a> Traffic<'a> {
     }
 }
 
-/// How somebody waits for a packet.
+/// How to wait for a packet.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
-    /// How often it is looked.
+    /// Number of polls.
     looks: u32,
-    /// How long each time.
+    /// Timeout of each.
     timeout_ms: i32,
 }
 
-/// Whether something can be read, at once or after some naps, or woken by it.
+/// Wait until something can be read, by polling or sleeping; returns whether it can.
 fn wait_readable(fd: RawFd, patience: Patience) -> io::Result<bool> {
     for look in 0..patience.looks {
         if look > 0 && patience.timeout_ms == 0 {
@@ -305,7 +302,7 @@ fn wait_readable(fd: RawFd, patience: Patience) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whether something can be read, within some time.
+/// Whether something can be read within a timeout.
 pub(crate) fn readable(fd: RawFd, timeout_ms: i32) -> io::Result<bool> {
     loop {
         let mut poll = libc::pollfd {
@@ -318,7 +315,7 @@ pub(crate) fn readable(fd: RawFd, timeout_ms: i32) -> io::Result<bool> {
             0 => return Ok(false),
             n if n < 0 => {
                 let error = io::Error::last_os_error();
-                // A signal is heard by those who asked for it.
+                // Signals are handled elsewhere.
                 if error.kind() != io::ErrorKind::Interrupted {
                     return Err(error);
                 }
@@ -338,7 +335,7 @@ pub(crate) fn now_ns() -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// Sleep until the next run may begin, which is told.
+/// Sleep until the next run may begin; returns that time.
 fn align() -> i64 {
     let until_ns = (now_ns() / ALIGN_NS + 2) * ALIGN_NS + PHASE_NS;
     let until = libc::timespec {

@@ -1,5 +1,5 @@
-//! Blocks for clocks of time: over by packets or by time, paced, one packet at a time
-//! or as a stream.
+//! Blocks for instruments that measure time: of a number of packets or a duration, paced, one
+//! packet at a time or as a stream.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -12,29 +12,29 @@ use netplumb_model::recording::Ledger;
 
 use crate::packets::{Asked, Traffic, now_ns, readable};
 
-/// The one-way time of so many packets is kept for each.
+/// Maximum number of latencies to keep.
 const MAX_LATENCIES: usize = 1 << 20;
-/// How long a receiver of a stream looks for more, once the sender is done.
+/// How long a receiver of a stream waits for more after the sender has ended.
 const LINGER: Duration = Duration::from_millis(20);
-/// The same of TCP, which sends again what was lost.
+/// The same for TCP, which retransmits.
 const TCP_LINGER: Duration = Duration::from_secs(5);
-/// How long packets in queueing disciplines are waited for when a block is over.
+/// How long to wait for packets in qdiscs at the end of a block.
 const LATE_MOST: Duration = Duration::from_secs(1);
 
-/// What came of a block.
+/// The result of a block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TimedBlock {
     /// Its packets.
     pub ledger: Ledger,
-    /// From the first packet's sending to the last one's arrival.
+    /// From sending the first packet to the arrival of the last one.
     pub duration_ns: u64,
-    /// From before a packet's sending to after its reception, ascending; of packets
-    /// that were sent one at a time.
+    /// Latencies from before sending a packet to after receiving it, ascending; only for packets
+    /// sent one at a time.
     pub latencies_ns: Vec<u32>,
 }
 
 impl TimedBlock {
-    /// The latency that a share of the packets stays below; none without packets.
+    /// A quantile of latencies; none without packets.
     pub fn latency_ns(&self, share: f64) -> Option<u32> {
         let last = self.latencies_ns.len().checked_sub(1)?;
         let at = (share * last as f64).round() as usize;
@@ -43,7 +43,7 @@ impl TimedBlock {
 }
 
 impl Traffic<'_> {
-    /// One block, without an eye on the timer's ticks. Ends early if `stop` is set.
+    /// Run a block, without regard to timer ticks. Ends early if `stop` is set.
     ///
     /// # Errors
     /// A packet could not be sent, or a counter not read. Lost packets are no error:
@@ -72,8 +72,8 @@ impl Traffic<'_> {
         })
     }
 
-    /// Take what comes after all, as long as something waits in a queueing discipline: what
-    /// is delayed is not lost. How many packets, of those that are missing.
+    /// Receive late packets as long as qdiscs are not empty: delayed packets are not lost. Returns
+    /// the number of missing packets that arrived.
     fn late(&mut self, missing: u64) -> io::Result<u64> {
         if missing == 0 || self.plan.proto == Proto::Tcp {
             return Ok(0);
@@ -91,7 +91,7 @@ impl Traffic<'_> {
         Ok(arrived)
     }
 
-    /// Take what a block before this one had given up.
+    /// Discard late packets of a previous block.
     fn forget_late(&mut self) -> io::Result<()> {
         while self.plan.proto != Proto::Tcp && readable(self.sockets.rx.as_raw_fd(), 0)? {
             self.receive()?;
@@ -122,7 +122,7 @@ impl Traffic<'_> {
         Ok((offered, delivered, latencies_ns))
     }
 
-    /// A thread that receives, while this one sends.
+    /// Receive in another thread, while this one sends.
     fn stream(&mut self, end: &mut End<'_>, pace: &mut Option<Pace>) -> io::Result<(u64, u64)> {
         let proto = self.plan.proto;
         let message_bytes = self.message.len() as u64;
@@ -159,7 +159,7 @@ impl Traffic<'_> {
                         Some(0) if proto == Proto::Tcp => return Ok(received),
                         Some(n) if proto == Proto::Tcp => received += n as u64,
                         Some(_) => received += 1,
-                        // Nothing has come for a while.
+                        // Nothing has arrived for a while.
                         None if done && quiet >= patience => return Ok(received),
                         None => {}
                     }
@@ -198,7 +198,7 @@ impl Traffic<'_> {
     }
 }
 
-/// Receive once; none if nothing came for as long as the socket is patient.
+/// Receive once; none after the socket's timeout.
 fn receive(fd: i32, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     // SAFETY: the pointer and the length are those of the buffer.
     let n = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
@@ -212,12 +212,12 @@ fn receive(fd: i32, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     }
 }
 
-/// How long a socket waits for something to be received; for good without.
+/// Set a socket's receive timeout; none to wait forever.
 fn set_patience(socket: BorrowedFd<'_>, patience: Option<Duration>) -> io::Result<()> {
     socket2::SockRef::from(&socket).set_read_timeout(patience)
 }
 
-/// When a block is over.
+/// The end of a block.
 struct End<'a> {
     packets: Option<u64>,
     at_ns: Option<i64>,
@@ -242,8 +242,8 @@ impl<'a> End<'a> {
     }
 }
 
-/// Sends at a rate on the average, and never in step with the timer's tick: each gap is
-/// between half and one and a half of the mean.
+/// Paces packets at a mean rate, not in step with the timer tick: each gap is between half and one
+/// and a half of the mean.
 #[derive(Debug)]
 struct Pace {
     gap_ns: f64,
@@ -263,8 +263,8 @@ impl Pace {
         }
     }
 
-    /// The time of the next packet. Who is late sends at once, and does not catch up on
-    /// more than some packets, which would be a burst.
+    /// The time of the next packet. A late sender sends immediately, and catches up on a few
+    /// packets only, to avoid bursts.
     fn next(&mut self, now_ns: f64) -> f64 {
         const BURST: f64 = 8.0;
         // Marsaglia's xorshift64.
@@ -311,8 +311,7 @@ mod tests {
 
     use crate::ends::Ends;
 
-    /// Check that gaps have the mean that is asked for, differ, and that who was held up
-    /// does not send all of what it missed at once.
+    /// Check that gaps vary with the given mean, and that a delayed sender does not send a burst.
     #[test]
     fn gaps() {
         let mut pace = Pace {
@@ -357,7 +356,7 @@ mod tests {
         }
     }
 
-    /// Both ends over the loopback device of a namespace of this thread's own.
+    /// Both ends on the loopback device of a new namespace of this thread.
     fn alone() -> Option<Ends> {
         let alone = netns::enter_new().and_then(|()| Namespace::current()?.try_clone());
         let Ok(tx) = alone else {
@@ -377,11 +376,11 @@ mod tests {
         })
     }
 
-    /// Check blocks by packets and by time, one by one and as a stream, over the
-    /// loopback device of a namespace of its own: the ledgers close. Needs root.
+    /// Check blocks by packets and by time, one packet at a time and as a stream, over the loopback
+    /// device of a new namespace: the ledgers balance. Needs root.
     #[test]
     fn blocks() {
-        // A thread of its own is in the namespace, and ends with the test.
+        // A separate thread enters the namespace, and ends with the test.
         let ran = thread::spawn(move || {
             let Some(ends) = alone() else { return };
             let stop = AtomicBool::new(false);
@@ -408,7 +407,7 @@ mod tests {
                 let block = traffic.timed_block(&stop).unwrap();
                 assert!(block.ledger.offered > 10, "{proto} {block:?}");
                 assert!(block.ledger.closes(), "{proto} {block:?}");
-                // And once more, from the same sockets.
+                // Again, with the same sockets.
                 assert!(traffic.timed_block(&stop).unwrap().ledger.closes());
                 stop.store(true, Ordering::Relaxed);
                 assert_eq!(traffic.timed_block(&stop).unwrap().ledger.offered, 0);
@@ -418,8 +417,8 @@ mod tests {
         ran.join().unwrap();
     }
 
-    /// Check that what a full socket buffer drops is named, once, and that a block takes
-    /// nothing that one before it has left. Needs root.
+    /// Check that drops by a full socket buffer are counted once, and that a block receives nothing
+    /// of a previous one. Needs root.
     #[test]
     fn a_full_socket() {
         let ran = thread::spawn(|| {
@@ -443,7 +442,7 @@ mod tests {
             assert!(ledger.closes(), "{ledger:?}");
             let causes: Vec<&String> = ledger.dropped.keys().collect();
             assert_eq!(causes, ["receiver: UdpRcvbufErrors"]);
-            // Two that nobody took are not the next block's.
+            // Two packets that were not received don't belong to the next block.
             traffic.send().unwrap();
             let stop = AtomicBool::new(false);
             let block = traffic.timed_block(&stop).unwrap();

@@ -1,4 +1,4 @@
-//! So many frames and no more, sent by the thread that asks: to be counted.
+//! A given number of frames, sent by the calling thread, to count their instructions.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -11,7 +11,7 @@ use super::live::{self, Live};
 use super::{headers, system};
 use crate::mark::{self, mark};
 
-/// Sends frames by test runs when it is asked to.
+/// Sends frames by test runs on request.
 #[derive(Debug)]
 pub struct Bounded {
     live: Live,
@@ -19,9 +19,8 @@ pub struct Bounded {
 }
 
 impl Bounded {
-    /// Load what makes the frames of a plan: on one CPU, as many as there can be. What
-    /// looks on while a [`Generator`](super::Generator) sends does not here, so that
-    /// nothing is counted that is not the frames'.
+    /// Load the generator of a plan: on one CPU, at maximum rate. The observing programs of a
+    /// [`Generator`](super::Generator) are not attached, so that only the frames are counted.
     ///
     /// # Errors
     /// As [`Generator::start`](super::Generator::start); there are no packet sockets here.
@@ -45,7 +44,7 @@ impl Bounded {
         })
     }
 
-    /// Send so many frames; what this thread does meanwhile is marked as sending.
+    /// Send a number of frames; the work of this thread meanwhile is marked as sending.
     ///
     /// # Errors
     /// The kernel did not run the program.

@@ -1,4 +1,4 @@
-//! What the generator can do by itself: no result can be faster.
+//! The rate of the generator alone: no result can be higher.
 
 use std::time::{Duration, Instant};
 
@@ -9,37 +9,35 @@ use super::error::{GeneratorError, doing};
 use super::layout::Mode;
 use super::plan::{GeneratorPlan, Method};
 
-/// Until it runs evenly.
+/// Warm-up time.
 const WARM_UP: Duration = Duration::from_millis(50);
-/// Rates are read so often, for so long, and their median is told.
+/// Number of windows; the result is their median.
 const WINDOWS: usize = 5;
 const WINDOW: Duration = Duration::from_millis(50);
-/// Where rates are not plausible they are read again, so often at most, and each time in
-/// windows that are longer by this.
+/// Maximum number of tries if rates are not plausible, each with windows longer by this factor.
 const TRIES: u32 = 3;
 const LONGER: u32 = 3;
-/// A generator that nothing holds back makes about the same in each window. A window with
-/// less than this of the best is one that something held back, and one of those may be.
+/// An undisturbed generator has about the same rate in each window. A window below this share of
+/// the highest was disturbed, and at most one of them may be.
 const EVEN: f64 = 0.5;
 const UNEVEN_MOST: usize = 1;
 
-/// Frames a second that the generator makes at most, all CPUs together. A figure is
-/// unknown where none of some tries was plausible.
+/// Maximum rates of the generator, all CPUs together. Unknown if no try was plausible.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calibration {
-    /// Made and dropped at once.
+    /// Frames made and dropped immediately.
     pub loop_pps: Limit,
-    /// Sent as they lie there.
+    /// Frames sent without being made anew.
     pub redirect_pps: Limit,
-    /// Made and sent: the limit.
+    /// Frames made and sent: the limit.
     pub full_pps: Limit,
 }
 
-/// Measure how fast the generator is, on a device at whose other end all frames are
-/// dropped in the driver. It takes about a second; the plan's rate is left out of account.
+/// Measure the rate of the generator, on a device whose other end drops all frames in the driver.
+/// Takes about a second; the plan's rate is ignored.
 ///
 /// # Errors
-/// As [`Generator::start`]; or the device does not take frames by XDP.
+/// As [`Generator::start`]; or the device does not accept frames by XDP.
 pub fn calibrate(plan: &GeneratorPlan) -> Result<Calibration, GeneratorError> {
     Ok(Calibration {
         loop_pps: rate(plan, Mode::Loop)?,
@@ -48,7 +46,7 @@ pub fn calibrate(plan: &GeneratorPlan) -> Result<Calibration, GeneratorError> {
     })
 }
 
-/// What a rate is, by windows of a length that grows until they are plausible.
+/// A rate, by windows that become longer until they are plausible.
 fn settled(
     mut windows: impl FnMut(Duration) -> Result<Vec<f64>, GeneratorError>,
 ) -> Result<Limit, GeneratorError> {
@@ -60,7 +58,7 @@ fn settled(
     Ok(Limit::Unknown)
 }
 
-/// The median, if the rates are those of a generator that ran.
+/// The median, if the rates are plausible.
 fn plausible(mut rates: Vec<f64>) -> Option<f64> {
     rates.sort_by(f64::total_cmp);
     let best = rates.last().copied().filter(|best| *best > 0.0)?;
@@ -72,7 +70,7 @@ fn rate(plan: &GeneratorPlan, mode: Mode) -> Result<Limit, GeneratorError> {
     settled(|window| read(plan, mode, window))
 }
 
-/// Frames a second in each of some windows.
+/// Rates of several windows, in frames per second.
 fn read(plan: &GeneratorPlan, mode: Mode, window: Duration) -> Result<Vec<f64>, GeneratorError> {
     let mut plan = plan
         .try_clone()
@@ -120,8 +118,8 @@ fn read(plan: &GeneratorPlan, mode: Mode, window: Duration) -> Result<Vec<f64>, 
 mod tests {
     use super::*;
 
-    /// Check that a rate of 0, and windows that are nothing alike, are measured again, in
-    /// longer windows; and that what stays so is unknown.
+    /// Check that a rate of 0, and windows that differ too much, are measured again, in longer
+    /// windows; and that the rate is unknown if they stay so.
     #[test]
     fn implausible_rates_are_no_limit() {
         let even = vec![9e6, 1e7, 1.1e7, 1e7, 1e6];

@@ -1,25 +1,25 @@
-//! What keeps frames from being sent.
+//! Errors of the frame generator.
 
 use std::io;
 
-/// Why there is no generator, or not any more.
+/// An error of the frame generator.
 #[derive(Debug, thiserror::Error)]
 pub enum GeneratorError {
-    /// What was asked for can't be meant: what is wrong, and what would be right.
+    /// Invalid arguments: what is wrong, and what is expected.
     #[error("{0}")]
     Input(String),
-    /// Not on this machine, or not as this user: why, and what would help.
+    /// Not supported on this machine or by this user: the reason and a remedy.
     #[error("{reason}: {remedy}")]
     CannotRun {
         /// What is missing, in a sentence.
         reason: String,
-        /// What to try.
+        /// The remedy.
         remedy: String,
     },
-    /// The system refused something on the way.
+    /// A system call failed.
     #[error("can't {doing}: {source}")]
     System {
-        /// What was being done.
+        /// The operation.
         doing: String,
         /// The system's reason.
         source: io::Error,
@@ -37,7 +37,7 @@ impl GeneratorError {
     }
 }
 
-/// Says what was being done; where it is rights that are missing, that too.
+/// Adds the operation to an error, and what to do about missing privileges.
 pub(super) fn doing(what: impl Into<String>) -> impl FnOnce(io::Error) -> GeneratorError {
     move |source| {
         let doing = what.into();

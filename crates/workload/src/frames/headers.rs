@@ -1,4 +1,4 @@
-//! Frames as they are to be, and the templates that the program makes them from.
+//! Complete frames, and the templates from which the program makes them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,11 +11,11 @@ use super::layout::{Config, MIX, SIZES, Template, WORDS};
 use super::plan::{GeneratorPlan, low_half};
 use netplumb_model::bench::{STAMP_BYTES, Stamp};
 
-/// As the kernel opens with on Ethernet, more or less.
+/// About the initial TCP window of the kernel on Ethernet.
 const WINDOW: u16 = 64_240;
-/// The mix, spread so that no size comes in a bunch: places in [`IMIX`].
+/// The order of sizes in the mix, evenly distributed: indices of [`IMIX`].
 const MIXED: [u8; MIX] = [0, 1, 0, 0, 1, 0, 2, 0, 1, 0, 0, 1];
-/// Where the link's header ends.
+/// Offset of the IP header.
 const IP_AT: u32 = 14;
 
 /// What differs from frame to frame.
@@ -28,8 +28,8 @@ pub(super) struct Varying {
     pub(super) stamp: Option<Stamp>,
 }
 
-/// Sizes of frames, in the order of [`IMIX`]; one, if all are as long. In the mix no
-/// frame is shorter than its headers need.
+/// Sizes of frames, in the order of [`IMIX`]; one if all are equal. In the mix no frame is shorter
+/// than its headers need.
 pub(super) fn sizes(plan: &GeneratorPlan) -> Vec<u32> {
     match plan.frames.size {
         FrameSize::Bytes(bytes) => vec![bytes],
@@ -40,7 +40,7 @@ pub(super) fn sizes(plan: &GeneratorPlan) -> Vec<u32> {
     }
 }
 
-/// A whole frame with all checksums, by a library that is somebody else's.
+/// A complete frame with all checksums, by an independent library.
 pub(super) fn frame(plan: &GeneratorPlan, varying: &Varying) -> Result<Vec<u8>, GeneratorError> {
     let exit = &plan.exit;
     let payload_bytes = varying.size_bytes - plan.frames.header_bytes();
@@ -85,7 +85,7 @@ pub(super) fn frame(plan: &GeneratorPlan, varying: &Varying) -> Result<Vec<u8>, 
     Ok(bytes)
 }
 
-/// The longest frame, as the program is to find it.
+/// The template of the longest frame.
 pub(super) fn longest(plan: &GeneratorPlan) -> Result<Vec<u8>, GeneratorError> {
     let size_bytes = sizes(plan).into_iter().max().unwrap_or_default();
     let stamp = plan.stamped.then_some(Stamp {
@@ -103,7 +103,7 @@ pub(super) fn longest(plan: &GeneratorPlan) -> Result<Vec<u8>, GeneratorError> {
     )
 }
 
-/// What the programs have to know. Mode and device are left to the caller.
+/// The programs' configuration. Mode and device are set by the caller.
 pub(super) fn config(plan: &GeneratorPlan) -> Result<Config, GeneratorError> {
     let sizes = sizes(plan);
     let header = plan.frames.header_bytes();
@@ -114,7 +114,7 @@ pub(super) fn config(plan: &GeneratorPlan) -> Result<Config, GeneratorError> {
     let (port_at, l4_check_at) = match plan.frames.kind {
         FrameKind::Udp => (l4_at, l4_at + 6),
         FrameKind::TcpSyn => (l4_at, l4_at + 16),
-        // The identifier stands for the port.
+        // The identifier takes the place of the port.
         FrameKind::Icmp => (l4_at + 4, l4_at + 2),
     };
     let mut config = Config {
@@ -174,8 +174,8 @@ fn template(
     for (i, to) in words.iter_mut().enumerate().take(header / 8) {
         *to = word(i * 8);
     }
-    // A checksum is the complement of the sum: of a frame that has zeros for what
-    // varies, it tells the sum of all the rest.
+    // A checksum is the complement of the sum: with zeros for what varies, it gives the sum of the
+    // rest.
     let rest = frame(
         plan,
         &Varying {

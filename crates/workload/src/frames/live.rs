@@ -24,15 +24,15 @@ use super::{headers, maker, system};
 /// The programs, compiled from frames/frames.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/frames.bpf.o"));
 
-/// What makes the frames.
+/// The name of the generator program.
 const GENERATE: &str = "frames_generate";
-/// What the programs on tracepoints are called before the tracepoint's name.
+/// Prefix of the programs on tracepoints.
 const PREFIX: &str = "frames_";
-/// The tracepoint that tells what the device took.
+/// The tracepoint with the frames that the device accepted.
 const SENT: &str = "xdp_devmap_xmit";
-/// How long it is tried whether a device takes frames.
+/// How long to try whether a device accepts frames.
 const TRIAL: Duration = Duration::from_millis(300);
-/// Frames of one call: as many as can be asked for. Each call costs tens of ms.
+/// Frames per call: the maximum, since each call costs tens of ms.
 const REPEAT: u32 = u32::MAX;
 
 /// The programs in the kernel.
@@ -40,22 +40,22 @@ const REPEAT: u32 = u32::MAX;
 pub(super) struct Live {
     program: OwnedFd,
     slots: MapHandle,
-    /// What holds the programs on their tracepoints.
+    /// The links of programs on tracepoints.
     links: Vec<OwnedFd>,
-    /// Tracepoints that have none, and why.
+    /// Tracepoints that could not be attached to, with the reason.
     pub(super) unattached: BTreeMap<String, String>,
     frame: Vec<u8>,
     #[cfg(test)]
     header_bytes: usize,
     batch: u32,
     cpus: Vec<u32>,
-    /// Bytes of each frame, if all are as long.
+    /// Length of each frame, if all are equal.
     size_bytes: Option<u32>,
     loop_only: bool,
 }
 
 impl Live {
-    /// Load the programs, attach those that look on, and give each CPU its share.
+    /// Load the programs, attach the observing ones, and assign each CPU its share.
     pub(super) fn load(plan: &GeneratorPlan, mode: Mode) -> Result<Live, GeneratorError> {
         let mut config = headers::config(plan)?;
         config.mode = mode as u32;
@@ -106,19 +106,19 @@ impl Live {
             },
             loop_only: mode == Mode::Loop,
         };
-        // Whether the kernel makes test runs at all.
+        // Check whether the kernel supports test runs.
         live.test_run(1)?;
         live.share(plan)?;
         Ok(live)
     }
 
-    /// Without those that look on.
+    /// Without the observing programs.
     pub(super) fn unwatched(mut self) -> Live {
         self.links.clear();
         self
     }
 
-    /// What was counted, CPU by CPU.
+    /// The counters, by CPU.
     pub(super) fn counts(&self) -> io::Result<Vec<Generated>> {
         let sees_sent = !self.unattached.contains_key(SENT);
         let count = |cpu: &u32| {
@@ -152,7 +152,7 @@ impl Live {
         self.cpus.iter().map(count).collect()
     }
 
-    /// Give each CPU its share, with which it sends. Before, a test run makes nothing.
+    /// Assign each CPU its share. Before that, a test run makes no frames.
     fn share(&self, plan: &GeneratorPlan) -> Result<(), GeneratorError> {
         for (index, cpu) in (0..).zip(&self.cpus) {
             let slot = maker::slot(plan, index);
@@ -163,8 +163,8 @@ impl Live {
         Ok(())
     }
 
-    /// Send frames until `stop` is set and this thread is called back. It has to be on its
-    /// CPU and in the namespace.
+    /// Send frames until `stop` is set and this thread gets the signal. It has to be on its CPU and
+    /// in the namespace.
     pub(super) fn run(&self, stop: &Arc<AtomicBool>) -> Result<(), GeneratorError> {
         while !stop.load(Ordering::Acquire) {
             self.test_run(REPEAT)?;
@@ -172,8 +172,8 @@ impl Live {
         Ok(())
     }
 
-    /// Where the kernel can't tell whether the device sends frames by XDP: send some, which
-    /// are counted as all are, and see.
+    /// If the kernel can't tell whether the device transmits frames by XDP, send some and check;
+    /// they are counted like all others.
     pub(super) fn try_out(&self, plan: &GeneratorPlan) -> Result<(), GeneratorError> {
         if tells() || self.loop_only {
             return Ok(());
@@ -185,7 +185,7 @@ impl Live {
             system::pin(*cpu)?;
             system::enter(namespace.as_fd())?;
             let begun = Instant::now();
-            // None may be due yet.
+            // There may be none due yet.
             while begun.elapsed() < TRIAL {
                 self.test_run(self.batch)?;
                 let counts = self
@@ -208,12 +208,12 @@ impl Live {
             }
             Ok(())
         };
-        // A thread's CPU and namespace are for good.
+        // A thread's CPU and namespace can't be changed back.
         std::thread::scope(|scope| scope.spawn(work).join())
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// Have so many frames made, or fewer if this thread is called back.
+    /// Make a number of frames, or fewer if this thread gets the signal.
     pub(super) fn test_run(&self, repeat: u32) -> Result<(), GeneratorError> {
         let mut options = sys::bpf_test_run_opts {
             sz: size_of::<sys::bpf_test_run_opts>() as _,
@@ -242,8 +242,7 @@ impl Live {
         }
     }
 
-    /// Make one frame without sending it, of one whose headers somebody has filled with
-    /// `left`: for tests.
+    /// Make one frame without sending it, from a buffer filled with `left`: for tests.
     #[cfg(test)]
     pub(super) fn make_one(&self, left: u8) -> Result<(u32, Vec<u8>), GeneratorError> {
         let mut out = vec![0; 2048];
@@ -269,7 +268,7 @@ impl Live {
     }
 }
 
-/// Whether the kernel tells what devices can do with XDP, from Linux 6.3 on.
+/// Whether the kernel reports XDP features of devices, from Linux 6.3 on.
 fn tells() -> bool {
     bpf::types::of_kernel().is_ok_and(|btf| {
         btf.type_by_name::<types::Enum<'_>>("netdev_xdp_act")
@@ -277,8 +276,8 @@ fn tells() -> bool {
     })
 }
 
-/// Check that the device sends frames that are redirected to it, where the kernel tells:
-/// elsewhere it is [tried out](Live::try_out).
+/// Check that the device transmits redirected frames, if the kernel reports it; otherwise that is
+/// [tried](Live::try_out).
 pub(super) fn check_takes_xdp(plan: &GeneratorPlan) -> Result<(), GeneratorError> {
     /// include/uapi/linux/netdev.h, since Linux 6.3 (d3d854fd6a1d).
     const NETDEV_XDP_ACT_NDO_XMIT: u64 = 4;
@@ -311,7 +310,7 @@ pub(super) fn check_takes_xdp(plan: &GeneratorPlan) -> Result<(), GeneratorError
     })
 }
 
-/// The program that makes frames, and what holds the others.
+/// Load and attach: the generator program, and the links of the others.
 fn attach(
     object: &Object,
     unattached: &mut BTreeMap<String, String>,
@@ -348,7 +347,7 @@ fn inode(namespace: BorrowedFd<'_>) -> io::Result<u32> {
 fn system(what: &str) -> impl FnOnce(libbpf_rs::Error) -> GeneratorError + '_ {
     move |error| {
         doing(what)(match errno::of(&error) {
-            // So that what it is can be told.
+            // To recognise the error.
             Some(number) => io::Error::from_raw_os_error(number),
             None => io::Error::other(error.to_string()),
         })

@@ -1,5 +1,5 @@
-//! Frames made here, by the same rules as in frames.bpf.c: for senders that can't have
-//! them made in the kernel, and to check the kernel's.
+//! Frames made in user space, by the same rules as in frames.bpf.c: for packet sockets, and to
+//! check the kernel's.
 
 use super::error::GeneratorError;
 use super::headers::{self, Varying};
@@ -7,12 +7,12 @@ use super::layout::{BEHIND_NS, Config, MIX, Slot};
 use super::plan::GeneratorPlan;
 use netplumb_model::bench::Stamp;
 
-/// What one CPU begins with, the `index`th of those that send.
+/// The initial state of a CPU, the `index`th sender.
 pub(super) fn slot(plan: &GeneratorPlan, index: u32) -> Slot {
     let (first, flows) = plan.share(index);
     let ports = plan.ports();
     let (first_port_step, first_address_step) = (first % ports, first / ports);
-    // Any but zero will do, and not the same for each.
+    // Not zero, and different for each.
     let random = (u64::from(index) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Slot {
         gap: plan.pps_each().map_or(0, gap),
@@ -26,18 +26,17 @@ pub(super) fn slot(plan: &GeneratorPlan, index: u32) -> Slot {
     }
 }
 
-/// The mean time between frames, in 1/65536 ns. Never zero: more than can be asked for
-/// is as good as all that can be made.
+/// The mean gap between frames, in 1/65536 ns. Never zero: an excessive rate is the maximum.
 fn gap(pps: f64) -> u64 {
     ((1e9 * 65_536.0 / pps).round() as u64).max(1)
 }
 
-/// Makes frames one after another.
+/// Makes frames in sequence.
 #[derive(Debug)]
 pub(super) struct Maker {
     config: Config,
     slot: Slot,
-    /// Where in a frame is what; whole frames of each size.
+    /// Offsets within frames; template frames of each size.
     frames: Vec<Vec<u8>>,
 }
 
@@ -69,13 +68,12 @@ impl Maker {
         self.config.size_bytes as usize
     }
 
-    /// Whether frames tell when they were to be sent.
+    /// Whether frames have timestamps.
     pub(super) fn is_stamped(&self) -> bool {
         self.config.stamped != 0
     }
 
-    /// When the next one is due, if there is a rate. `now_ns` is called where the
-    /// clock has to be read.
+    /// When the next frame is due, if there is a rate. `now_ns` is called only if necessary.
     pub(super) fn due(&mut self, now_ns: impl Fn() -> u64) -> Option<u64> {
         if self.config.paced == 0 {
             return None;
@@ -97,17 +95,17 @@ impl Maker {
         Some(slot.due_ns)
     }
 
-    /// The last look at the clock.
+    /// The last reading of the clock.
     pub(super) fn seen_ns(&self) -> u64 {
         self.slot.now_ns
     }
 
-    /// Frames that were due and were forgotten.
+    /// Overdue frames that were dropped from the schedule.
     pub(super) fn behind(&self) -> u64 {
         self.slot.behind
     }
 
-    /// What the next one is like, which was due then.
+    /// The next frame, which was due at this time.
     pub(super) fn next(&mut self, due_ns: u64) -> Varying {
         let (config, slot) = (&self.config, &mut self.slot);
         if config.paced != 0 {
@@ -136,7 +134,7 @@ impl Maker {
         varying
     }
 
-    /// Write a frame; bytes of it. There has to be room for the longest.
+    /// Write a frame; returns its length. There has to be room for the longest.
     pub(super) fn write(&self, varying: &Varying, to: &mut [u8]) -> usize {
         let config = &self.config;
         let templates = &config.templates;
@@ -183,8 +181,7 @@ impl Maker {
     }
 }
 
-/// The complement of a sum of 16 bits each (RFC 1071), of which wider parts may have been
-/// added whole.
+/// The complement of a 16-bit sum (RFC 1071), to which wider words may have been added.
 fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);

@@ -1,4 +1,4 @@
-//! What is to be sent, from where, and how fast.
+//! The plan of a generator.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,40 +12,39 @@ use netplumb_sys::cpus;
 use super::error::GeneratorError;
 use super::layout::PPS_LEAST;
 
-/// Frames that the kernel handles at a time by default: as many as a
-/// NAPI poll (NAPI_POLL_WEIGHT).
+/// Default batch: as many frames as a NAPI poll handles (NAPI_POLL_WEIGHT).
 pub const BATCH: u32 = 64;
-/// The default TTL of a frame: as the kernel's own (IPDEFTTL).
+/// Default TTL of frames, as the kernel's (IPDEFTTL).
 pub const TTL: u8 = 64;
-/// The most that it handles at a time (TEST_XDP_MAX_BATCH, net/bpf/test_run.c).
+/// Maximum batch (TEST_XDP_MAX_BATCH, net/bpf/test_run.c).
 pub const BATCH_MOST: u32 = 256;
 
-/// Where frames leave, and where they go from there.
+/// The sending device, and the addresses of frames.
 #[derive(Debug)]
 pub struct Exit {
     /// The device's network namespace.
     pub namespace: OwnedFd,
-    /// The device: its index there.
+    /// The device's index there.
     pub device: u32,
-    /// MAC address that frames come from.
+    /// Source MAC address.
     pub mac: [u8; 6],
-    /// MAC address that they go to.
+    /// Destination MAC address.
     pub to_mac: [u8; 6],
-    /// IP address that they come from; a flow set goes on from there.
+    /// Source IP address; further flows have the following ones.
     pub source: IpAddr,
-    /// IP address that they go to.
+    /// Destination IP address.
     pub destination: IpAddr,
-    /// Port that they come from, and a flow set goes on from. With ICMP, the identifier.
+    /// Source port; further flows have the following ones. With ICMP, the identifier.
     pub source_port: u16,
-    /// Port that they go to. With ICMP, the sequence number.
+    /// Destination port. With ICMP, the sequence number.
     pub destination_port: u16,
 }
 
 impl Exit {
-    /// A second hold on the same exit.
+    /// The same exit, with duplicated descriptors.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// No file descriptors are left.
     pub fn try_clone(&self) -> io::Result<Exit> {
         Ok(Exit {
             namespace: self.namespace.try_clone()?,
@@ -60,12 +59,12 @@ pub enum Method {
     /// Made in the kernel and redirected to the device, by test runs of an XDP program
     /// with live frames (bpf(2), since Linux 5.18).
     Xdp,
-    /// Made here and written to packet sockets, past queueing disciplines (packet(7)).
+    /// Made in user space and written to packet sockets, bypassing qdiscs (packet(7)).
     Sockets,
 }
 
 impl Method {
-    /// What it is called in facts.
+    /// Its name in facts.
     pub fn name(self) -> &'static str {
         match self {
             Method::Xdp => "xdp test runs",
@@ -74,37 +73,37 @@ impl Method {
     }
 }
 
-/// What is to be sent.
+/// The plan of a generator.
 #[derive(Debug)]
 pub struct GeneratorPlan {
-    /// From where to where.
+    /// Device and addresses.
     pub exit: Exit,
-    /// What.
+    /// The frames.
     pub frames: Frames,
-    /// How many of the flows have one address, on ports that follow each other; 0 for as
-    /// many as there are ports. 1 makes each flow an address of its own.
+    /// Number of flows per source address, on consecutive ports; 0 for as many as there are ports,
+    /// 1 for an address per flow.
     pub flow_ports: u32,
-    /// Routers that they may pass, less one (the TTL, or hop limit).
+    /// The TTL, or hop limit.
     pub ttl: u8,
-    /// How fast, all CPUs together.
+    /// The rate, all CPUs together.
     pub offered: Offered,
-    /// On which CPUs, each with a thread and its share of the rate and of the flows. With
-    /// fewer flows than CPUs, some CPUs send the same one.
+    /// The CPUs, each with a thread and its share of the rate and of the flows. With fewer flows
+    /// than CPUs, some CPUs send the same one.
     pub cpus: Vec<u32>,
-    /// How many frames are handled at a time, at most [`BATCH_MOST`]. Frames wait for the
-    /// rest of their batch, due or not: with 64 up to some 3 us.
+    /// Frames per batch, at most [`BATCH_MOST`]. Frames wait for the rest of their batch, even if
+    /// they are due: with 64 up to some 3 us.
     pub batch: u32,
-    /// Whether frames tell when they were to be sent (stamp.h).
+    /// Whether frames have timestamps (stamp.h).
     pub stamped: bool,
-    /// By what; `None` for test runs where these can be had, else sockets.
+    /// The method; `None` for test runs if supported, else sockets.
     pub method: Option<Method>,
 }
 
 impl GeneratorPlan {
-    /// A second plan of the same.
+    /// The same plan, with duplicated descriptors.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// No file descriptors are left.
     pub fn try_clone(&self) -> io::Result<GeneratorPlan> {
         Ok(GeneratorPlan {
             exit: self.exit.try_clone()?,
@@ -113,12 +112,12 @@ impl GeneratorPlan {
         })
     }
 
-    /// The shortest frame that has room for its headers, and for a stamp if it gets one.
+    /// The minimum frame length for its headers, and a stamp if it has one.
     pub fn size_bytes_least(&self) -> u32 {
         self.frames.size_bytes_least(self.stamped)
     }
 
-    /// Frames a second on each CPU, if there is a rate.
+    /// Frames per second on each CPU, if there is a rate.
     pub(super) fn pps_each(&self) -> Option<f64> {
         match self.offered {
             Offered::Most => None,
@@ -126,7 +125,7 @@ impl GeneratorPlan {
         }
     }
 
-    /// How many ports an address has.
+    /// Number of ports per address.
     pub(super) fn ports(&self) -> u32 {
         let there = 65_536 - u32::from(self.exit.source_port);
         match self.flow_ports {
@@ -135,12 +134,12 @@ impl GeneratorPlan {
         }
     }
 
-    /// How many addresses its flows have.
+    /// Number of addresses of its flows.
     pub(super) fn addresses(&self) -> u32 {
         self.frames.flows.saturating_sub(1) / self.ports().max(1) + 1
     }
 
-    /// Flows of the CPU that is `index`th of them: the first one, and how many.
+    /// The flows of the `index`th CPU: the first one, and their number.
     pub(super) fn share(&self, index: u32) -> (u32, u32) {
         let cpus = self.cpus.len().max(1) as u64;
         let flows = u64::from(self.frames.flows);
@@ -152,7 +151,7 @@ impl GeneratorPlan {
         (first, at(u64::from(index) + 1) - first)
     }
 
-    /// Whether it makes sense, as far as numbers go.
+    /// Check the plan's numbers.
     pub(super) fn check(&self) -> Result<(), GeneratorError> {
         let wrong = |what: String| Err(GeneratorError::Input(what));
         let Exit {
@@ -239,7 +238,7 @@ impl GeneratorPlan {
         Ok(())
     }
 
-    /// Whether its CPUs can be had.
+    /// Check that its CPUs are available.
     pub(super) fn check_cpus(&self) -> Result<(), GeneratorError> {
         if self.cpus.is_empty() {
             return Err(GeneratorError::Input(
@@ -251,7 +250,7 @@ impl GeneratorPlan {
                 "duplicate CPU: each runs one thread".into(),
             ));
         }
-        // Where /sys is not mounted, binding a thread to it tells.
+        // If /sys is not mounted, binding a thread shows it.
         let Ok(online) = cpus::online() else {
             return Ok(());
         };
@@ -269,7 +268,7 @@ impl GeneratorPlan {
     }
 }
 
-/// The lower 32 bits of an address, which a flow set counts on in.
+/// The lower 32 bits of an address, which flows increment.
 pub(super) fn low_half(address: IpAddr) -> u32 {
     match address {
         IpAddr::V4(a) => a.to_bits(),

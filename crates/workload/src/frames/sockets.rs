@@ -1,4 +1,4 @@
-//! Frames made here and written to packet sockets, where a device takes none by XDP.
+//! Frames written to packet sockets, for devices that accept none by XDP.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,14 +16,14 @@ use super::maker::Maker;
 use super::plan::GeneratorPlan;
 use super::system;
 
-/// Nobody sleeps for less: waking takes about as long.
+/// Minimum sleep: waking up takes about as long.
 const SLEEP_LEAST_NS: u64 = 100_000;
-/// What a sleep may be longer than it was to be.
+/// Maximum delay of a wake-up.
 const SLEEP_LATE_NS: u64 = 60_000;
-/// Nobody sleeps for longer, so that a stop is heard.
+/// Maximum sleep, so that a stop takes effect.
 const SLEEP_MOST_NS: u64 = 10_000_000;
 
-/// What the sender on each CPU has done so far.
+/// Counters of the sender on each CPU.
 pub(super) type Done = Arc<Mutex<Generated>>;
 
 /// A sender on one CPU.
@@ -56,7 +56,7 @@ impl Sender {
         Arc::clone(&self.done)
     }
 
-    /// A socket to the device. This thread has to be in its namespace.
+    /// Open a socket for the device. This thread has to be in its namespace.
     pub(super) fn open(&self) -> Result<OwnedFd, GeneratorError> {
         bound(self.device).map_err(doing("open a packet socket"))
     }
@@ -72,7 +72,7 @@ impl Sender {
             while lengths.len() < self.batch {
                 let due_ns = self.maker.due(system::now_ns);
                 let now_ns = match due_ns {
-                    // Read just now, or it was due before.
+                    // The time is current, or the frame was due before.
                     Some(due_ns) => match due_ns.saturating_sub(self.maker.seen_ns()) {
                         0 => due_ns,
                         wait => {
@@ -103,7 +103,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Write them all. What the device does not take is counted and left.
+    /// Send all of them. What the device refuses is counted and discarded.
     fn send(
         &self,
         socket: &OwnedFd,
@@ -147,7 +147,7 @@ impl Sender {
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
                 Some(libc::EINTR) => {}
-                // Those may well take the next one.
+                // The next one may succeed.
                 Some(
                     e @ (libc::ENOBUFS
                     | libc::ENETDOWN
@@ -176,13 +176,13 @@ impl Sender {
     }
 }
 
-/// A count is whole after every batch, whoever panicked meanwhile.
+/// Counters are consistent after every batch, even after a panic.
 pub(super) fn lock(done: &Mutex<Generated>) -> std::sync::MutexGuard<'_, Generated> {
     done.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn bound(device: u32) -> io::Result<OwnedFd> {
-    // Of no protocol, so that it receives nothing (packet(7)).
+    // Protocol 0, so that it receives nothing (packet(7)).
     let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
     let on = 1_i32;
     // SAFETY: the option is a number, which outlives the call.

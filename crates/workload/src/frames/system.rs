@@ -1,4 +1,4 @@
-//! Threads on their CPUs and in their namespaces, and what a device is like.
+//! Threads on their CPUs and in their namespaces, and checks of devices.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,14 +9,13 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 
 use super::error::{GeneratorError, doing};
 
-/// What a thread is called back with from a system call. Nobody minds it: by itself it
-/// is ignored.
+/// The signal that interrupts a thread's system call. By default it is ignored.
 pub(super) const CALL_BACK: Signal = Signal::SIGURG;
 
 /// Bytes of the link header.
 const LINK_BYTES: u32 = 14;
 
-/// Room for every CPU by its number: there may be gaps between these.
+/// Number of entries for all CPUs by number, which may have gaps.
 pub(super) fn cpus_room() -> u32 {
     let possible = libbpf_rs::num_possible_cpus().ok();
     let possible = possible.and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
@@ -39,8 +38,8 @@ pub(super) fn enter(namespace: BorrowedFd<'_>) -> Result<(), GeneratorError> {
     netns::enter(namespace).map_err(doing("enter the generator's network namespace"))
 }
 
-/// Make [`CALL_BACK`] end a system call of the thread that gets it, and do nothing else.
-/// A handler that somebody has set does so as well.
+/// Make [`CALL_BACK`] interrupt system calls, without other effects. An existing handler does so as
+/// well.
 pub(super) fn answer_calls() -> Result<(), GeneratorError> {
     extern "C" fn nothing(_: libc::c_int) {}
     static SET: std::sync::Once = std::sync::Once::new();
@@ -63,7 +62,7 @@ pub(super) fn answer_calls() -> Result<(), GeneratorError> {
     result.map_err(|e| doing("handle a signal")(e.into()))
 }
 
-/// Let this thread be called back, whatever the one that made it blocks.
+/// Unblock the signal in this thread.
 pub(super) fn hear_calls() -> Result<(), GeneratorError> {
     let mut set = SigSet::empty();
     set.add(CALL_BACK);
@@ -71,7 +70,7 @@ pub(super) fn hear_calls() -> Result<(), GeneratorError> {
         .map_err(|e| doing("unblock a signal")(e.into()))
 }
 
-/// Check that a device is there, up, and takes frames so long.
+/// Check that a device exists, is up, and accepts frames of this length.
 pub(super) fn check_device(
     namespace: BorrowedFd<'_>,
     device: u32,

@@ -1,4 +1,4 @@
-//! The frames themselves, made by the program and made here, against a library's.
+//! Frames made by the program and in user space, compared with a library's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use netplumb_model::bench::{STAMP_BYTES, Stamp};
 
 const XDP_REDIRECT: u32 = 4;
 
-/// Whether this user can't load programs.
+/// Whether this user lacks the privileges to load programs.
 fn cannot() -> bool {
     let cannot = !nix::unistd::geteuid().is_root();
     if cannot {
@@ -28,7 +28,7 @@ fn cannot() -> bool {
 
 fn plan(kind: FrameKind, family: Family, size: FrameSize) -> GeneratorPlan {
     let (source, destination) = match family {
-        // The last address but two of a /16: its lower half turns over.
+        // The last address but two of a /16, whose lower half overflows.
         Family::V4 => ("10.77.255.254", "10.99.0.2"),
         Family::V6 => ("fd77::ffff:fffd", "fd99::2"),
     };
@@ -59,8 +59,8 @@ fn plan(kind: FrameKind, family: Family, size: FrameSize) -> GeneratorPlan {
     }
 }
 
-/// Every kind, with and without stamps, of one flow, and of some with
-/// two ports an address or all on one.
+/// Every kind, with and without stamps, with one flow, and with several on two ports per address or
+/// all on one.
 fn plans() -> Vec<GeneratorPlan> {
     let mut plans = Vec::new();
     for kind in [FrameKind::Udp, FrameKind::TcpSyn, FrameKind::Icmp] {
@@ -88,7 +88,7 @@ fn plans() -> Vec<GeneratorPlan> {
     plans
 }
 
-/// Check that frames made here are the library's, to the byte: checksums too.
+/// Check that frames made in user space equal the library's, including checksums.
 #[test]
 fn made_here() {
     for plan in plans() {
@@ -102,8 +102,8 @@ fn made_here() {
     }
 }
 
-/// Check that frames made by the program are the library's, whatever was done to the
-/// frame before, and come in the same order as here.
+/// Check that frames made by the program equal the library's, whatever the buffer had before, and
+/// have the same order as in user space.
 #[test]
 fn as_root_made_in_the_kernel() {
     if cannot() {
@@ -130,8 +130,8 @@ fn as_root_made_in_the_kernel() {
     checked.join().unwrap();
 }
 
-/// Check that the program's times between frames are those that are drawn here, to the
-/// nanosecond: so it keeps the rate that is checked below.
+/// Check that the program's gaps equal those of user space, to the nanosecond: so it keeps the rate
+/// that is checked below.
 #[test]
 fn as_root_paced_in_the_kernel() {
     if cannot() {
@@ -157,7 +157,7 @@ fn as_root_paced_in_the_kernel() {
             if let Some(before) = due_before.replace(due_ns) {
                 maker.next(0);
                 let drawn = maker.due(|| 1).unwrap();
-                // Where somebody else had the CPU for long, it began anew.
+                // After a long preemption the schedule begins anew.
                 if behind == behind_before {
                     assert_eq!(due_ns - before, drawn - drawn_before);
                     compared += 1;
@@ -170,7 +170,7 @@ fn as_root_paced_in_the_kernel() {
     checked.join().unwrap();
 }
 
-/// Check that each flow gets as many frames, and of the mix as many of each size.
+/// Check that flows have equal numbers of frames, and equal numbers of each size of the mix.
 #[test]
 fn flows_take_turns() {
     for (flows, ports) in [(1, 0), (5, 2), (12, 3), (24, 0), (1000, 7)] {
@@ -194,7 +194,7 @@ fn flows_take_turns() {
     }
 }
 
-/// Check that CPUs share flows out without having any in common, and their rate.
+/// Check that CPUs divide the rate, and the flows without overlap.
 #[test]
 fn cpus_share() {
     for (flows, cpus) in [(1, 1), (10, 3), (7, 7), (10_000, 4)] {
@@ -222,8 +222,8 @@ fn cpus_share() {
     assert_eq!(plan.pps_each(), Some(100.0));
 }
 
-/// Check that times between frames are drawn from half the mean to one and a half, that
-/// their mean is the one asked for, and that what is owed for too long is forgotten.
+/// Check that gaps are between half and one and a half of the mean, that their mean is the given
+/// one, and that frames overdue for too long are dropped.
 #[test]
 fn pace() {
     for pps in [1.0, 1000.0, 123_456.7, 3_000_000.0, 40_000_000.0] {
@@ -256,7 +256,7 @@ fn pace() {
     plan.offered = Offered::Pps(1e6);
     let mut maker = Maker::new(&plan, 0).unwrap();
     let first = maker.due(|| 1).unwrap();
-    // A second later: 10 ms are caught up with, and no more.
+    // A second later: only 10 ms are caught up.
     assert_eq!(
         maker.due(|| first + 1_000_000_000),
         Some(first + 1_000_000_000)
@@ -269,7 +269,7 @@ fn pace() {
     assert_eq!(maker.behind(), behind);
 }
 
-/// Check that what can't be meant is told, with what could.
+/// Check the errors of invalid plans.
 #[test]
 fn wrong_input() {
     let good = || plan(FrameKind::Udp, Family::V4, FrameSize::Bytes(60));
@@ -350,7 +350,7 @@ fn wrong_input() {
     assert_eq!(v6(FrameKind::Icmp, 78, true), None);
 }
 
-/// Check that a stamp is read as it is written, and nothing else is taken for one.
+/// Check that a stamp is read as it was written, and that nothing else is taken for one.
 #[test]
 fn stamps() {
     let stamp = Stamp {
