@@ -1,7 +1,7 @@
-//! A process that gets frames by AF_XDP, and drops them or sends them on.
+//! AF_XDP: a process that receives frames, and drops or forwards them.
 //!
-//! Each queue of the ingress device has a socket and memory for frames; a thread on each
-//! CPU that is named sees to some of the queues. It sleeps while there is nothing.
+//! Each queue of the ingress device has a socket and memory for frames; a thread on each given CPU
+//! serves some of the queues. It sleeps when there are no frames.
 
 mod ring;
 mod socket;
@@ -32,19 +32,19 @@ use crate::{Device, Site, Standing, Way, xdp};
 
 pub(crate) use self::socket::supported;
 
-/// Frames that are taken at once.
+/// Frames per batch.
 const BATCH: usize = 64;
-/// After so long without a frame a thread looks whether it is to end.
+/// Timeout without frames after which a thread checks whether to stop.
 const PATIENCE_MS: i32 = 50;
-/// Room in the map of sockets, as the program has it.
+/// Entries in the program's map of sockets.
 const QUEUES: u32 = 64;
 
-/// One queue, and where its frames go.
+/// A queue, and where its frames go.
 #[derive(Debug)]
 struct Wire {
     out: Option<Socket>,
     come: Socket,
-    /// Given to the device, and not given back yet.
+    /// Frames owned by the device.
     under_way: u64,
     stamp_offset: usize,
 }
@@ -57,12 +57,12 @@ struct Worker {
 
 /// Sockets with their threads.
 pub(crate) struct AfXdp {
-    // In this order it is taken down: first no more frames come.
+    // Dropped in this order: first frames stop arriving.
     link: Option<Attached>,
     program: Program,
     workers: Vec<Worker>,
     stop: Arc<AtomicBool>,
-    /// The receiving sockets, to ask what they lost.
+    /// The receiving sockets, to read their drops.
     sockets: Vec<OwnedFd>,
     changes: Changes,
     before: Counters,
@@ -82,7 +82,7 @@ impl AfXdp {
         };
         let stamped = way.stamped && egress.is_none();
         let config = Config::new(site, stamped);
-        // It is the process that reads stamps.
+        // The process reads timestamps.
         let program = Load {
             image: xdp::IMAGE,
             program: "xdp_socket",
@@ -122,7 +122,7 @@ impl AfXdp {
         for queue in 0..receive {
             wires.push(path.wire(site, queue, queue % send, config.stamp_offset)?);
         }
-        // Attached before the sockets are entered, the program would drop what comes.
+        // If the program were attached before the sockets are in its map, it would drop frames.
         path.enter(&wires)?;
         let link = xdp::attach(&path.program, &path.changes, &site.ingress, Mode::Native)?;
         path.link = Some(link);
@@ -212,7 +212,7 @@ impl AfXdp {
     }
 }
 
-/// Why there is no socket at a queue.
+/// The error of a socket for a queue.
 fn refused(error: io::Error, device: &str, queue: u32) -> PathError {
     match error.raw_os_error() {
         Some(libc::EAFNOSUPPORT) => PathError::cannot(
@@ -238,7 +238,7 @@ fn refused(error: io::Error, device: &str, queue: u32) -> PathError {
     }
 }
 
-/// Serve some queues until asked to stop.
+/// Serve queues until asked to stop.
 fn work(wires: &mut [Wire], counts: &Read, stop: &AtomicBool) -> io::Result<()> {
     let mut descriptors = Vec::with_capacity(BATCH);
     let mut addresses = Vec::with_capacity(BATCH);
@@ -284,8 +284,7 @@ fn work(wires: &mut [Wire], counts: &Read, stop: &AtomicBool) -> io::Result<()> 
 }
 
 impl Wire {
-    /// Give frames back to be filled again. The ring has room for all that are out: it
-    /// was never given more than fit in.
+    /// Return frames to the fill ring, which has room for all of them.
     fn recycle(&mut self, addresses: &[u64]) {
         self.come.fill.produce(addresses);
     }
@@ -327,7 +326,7 @@ impl Wire {
         let Some(out) = &mut self.out else {
             return Ok(());
         };
-        // What the device has done with comes back first.
+        // First collect frames that the device has completed.
         addresses.clear();
         out.completion.consume(addresses);
         let done = addresses.len() as u64;

@@ -1,4 +1,4 @@
-//! A BPF program of plumb's: loaded, attached, its counters read.
+//! BPF programs: loading, attaching, reading counters.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use netplumb_sys::plain::Plain;
 use crate::error::{Doing, PathError};
 use crate::layout::{self, CPUS, Config, Counts, CpuTimes};
 
-/// The object has these maps; others are made only if asked for.
+/// Maps that are always created; others only on request.
 const ALWAYS: &[&str] = &["latency", ".rodata", ".bss.counts", ".bss.lost"];
 /// `BPF_F_XDP_HAS_FRAGS`, from 5.18 (commit f45d5b6ce2e8 "bpf: generalise tail call map
 /// compatibility check"; in include/uapi/linux/bpf.h).
@@ -25,19 +25,19 @@ const XDP_HAS_FRAGS: u32 = 1 << 5;
 pub(crate) struct Load<'a> {
     /// The compiled object.
     pub(crate) image: &'a [u8],
-    /// The one of its programs that is wanted; all, where it is empty.
+    /// The program to load; empty for all.
     pub(crate) program: &'a str,
-    /// What its constants are set to.
+    /// The values of its constants.
     pub(crate) constants: &'a [u8],
-    /// A map that it needs besides, and how many entries that has.
+    /// Another map that it needs, with its number of entries.
     pub(crate) map: Option<(&'a str, u32)>,
-    /// It takes packets in several buffers.
+    /// Whether it supports multi-buffer packets.
     pub(crate) multi_buffer: bool,
-    /// Make all maps that the object has, as it has them: it is not one of ours.
+    /// Create all maps as the object defines them: it is not one of plumb's.
     pub(crate) all_maps: bool,
 }
 
-/// A program in the kernel.
+/// A loaded program.
 #[derive(Debug)]
 pub(crate) struct Program {
     object: Object,
@@ -98,7 +98,7 @@ pub(crate) fn map(object: &Object, name: &str) -> Result<MapHandle, PathError> {
     netplumb_sys::bpf::map(object, name).doing(|| "find a program's maps".into())
 }
 
-/// What is in a section of variables right now.
+/// The current contents of a section of variables.
 pub(crate) fn variables<T: Plain>(object: &Object, section: &str) -> Result<Vec<T>, PathError> {
     netplumb_sys::bpf::variables(object, section).doing(|| "read a program's counters".into())
 }
@@ -115,7 +115,7 @@ impl Program {
         Ok(unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
-    /// Its number in the kernel, as `bpftool prog` shows it.
+    /// Its id in the kernel, as shown by `bpftool prog`.
     pub(crate) fn id(&self) -> Option<u32> {
         libbpf_rs::Program::id_from_fd(self.fd().ok()?).ok()
     }
@@ -124,12 +124,12 @@ impl Program {
         map(&self.object, name)
     }
 
-    /// What each CPU counted.
+    /// The counters of each CPU.
     pub(crate) fn counts(&self) -> Result<Vec<Counts>, PathError> {
         variables(&self.object, ".bss.counts")
     }
 
-    /// What it handled.
+    /// The packets that it handled.
     pub(crate) fn handled(&self) -> Result<Handled, PathError> {
         let mut handled = Handled::default();
         let mut unlisted = 0;
@@ -159,7 +159,7 @@ impl Program {
         Ok(handled)
     }
 
-    /// Stamped frames without a stamp, or with one of the future.
+    /// Frames that should have a timestamp and have none, or one in the future.
     pub(crate) fn unstamped(&self) -> u64 {
         let counts = self.counts().unwrap_or_default();
         counts.iter().map(|c| c.unstamped).sum()
@@ -190,13 +190,12 @@ impl Mode {
     }
 }
 
-/// A program attached to a device. Closed, it is detached.
+/// A program attached to a device; detached when closed.
 #[derive(Debug)]
 pub(crate) struct Attached(OwnedFd);
 
 impl Attached {
-    /// Attach to a device of a namespace: XDP, or tcx at ingress where there is no
-    /// mode.
+    /// Attach to a device of a namespace: XDP, or without mode tcx at ingress.
     pub(crate) fn attach(
         program: BorrowedFd<'_>,
         namespace: &Namespace,
@@ -220,8 +219,8 @@ impl Attached {
         })
     }
 
-    /// Put another program in the place of the one that runs. The kernel does it by one
-    /// write of a pointer (`bpf_xdp_link_update`, net/core/dev.c).
+    /// Replace the running program. The kernel does it by writing a pointer (`bpf_xdp_link_update`,
+    /// net/core/dev.c).
     pub(crate) fn update(&self, program: BorrowedFd<'_>) -> io::Result<()> {
         // SAFETY: both descriptors are open; no options are allowed.
         let result = unsafe {
@@ -233,21 +232,21 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // Closed, it would be detached once the last copy of the descriptor is: a child
-        // that is just being started may have one until it executes.
-        // SAFETY: the descriptor is open.
+        // Closing would detach it only when the last copy of the descriptor is closed: a child
+        // process that is just being started may have one until it executes. SAFETY: the descriptor
+        // is open.
         unsafe { sys::bpf_link_detach(self.0.as_raw_fd()) };
     }
 }
 
-/// The XDP program of a device of this thread's namespace; 0 where there is none.
+/// The id of a device's XDP program in this thread's namespace; 0 if there is none.
 pub(crate) fn xdp_id(device: u32) -> io::Result<u32> {
     let mut id = 0;
     // SAFETY: the number is written to a variable of ours.
     raw::check(unsafe { sys::bpf_xdp_query_id(device as i32, 0, &mut id) }).map(|_| id)
 }
 
-/// Detach what others have attached to a device of this thread's namespace.
+/// Detach a program that others have attached to a device of this thread's namespace.
 pub(crate) fn xdp_off(device: u32) -> io::Result<()> {
     if xdp_id(device)? == 0 {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Changes to a namespace that are undone.
+//! Temporary changes to a namespace.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,15 +15,15 @@ use crate::{Device, Site, bpf};
 
 type Step = Box<dyn FnOnce(&Namespace) -> io::Result<()> + Send>;
 
-/// What was changed in a namespace. Dropped, all is as it was, the last change first;
-/// what can't be undone is left: by then the device or the namespace is gone. On the
-/// user's own interfaces a journal has it, and only what it can have is done.
+/// The changes in a namespace. Undone when dropped, the last change first; what can't be undone is
+/// ignored, since the device or the namespace is gone then. On interfaces of this machine there is
+/// a journal, and only changes that it supports are made.
 pub(crate) struct Changes {
     pub(crate) namespace: Namespace,
-    // Put back after the steps.
+    // Restored after the steps.
     knobs: Applied,
     undo: Vec<Step>,
-    /// What was changed, for people.
+    /// Descriptions of changes, for users.
     pub(crate) facts: BTreeMap<String, String>,
 }
 
@@ -46,12 +46,12 @@ impl Changes {
         })
     }
 
-    /// Whether it is on the user's own interfaces: the journal.
+    /// The journal, on interfaces of this machine.
     pub(crate) fn journal(&self) -> Option<&Journal> {
         self.knobs.journal().map(AsRef::as_ref)
     }
 
-    /// A name for what plumb makes, which is unique on the user's own interfaces.
+    /// A name for an object that plumb creates; unique on interfaces of this machine.
     pub(crate) fn own_name(&self, name: &str) -> String {
         match self.journal() {
             Some(journal) => format!("{name}_{}", journal.word()),
@@ -59,12 +59,12 @@ impl Changes {
         }
     }
 
-    /// Change a setting, which is restored; whether it was otherwise.
+    /// Change a setting temporarily; returns whether it changed.
     pub(crate) fn set(&mut self, setting: Setting, to: &str) -> Result<bool, PathError> {
         Ok(self.knobs.set(setting, to)?)
     }
 
-    /// The same, where it comes about by something else.
+    /// The same, for a setting that another operation changes.
     pub(crate) fn make(
         &mut self,
         setting: Setting,
@@ -74,27 +74,26 @@ impl Changes {
         self.knobs.make(setting, to, make)
     }
 
-    /// What is to be done when all is undone. Not on the user's own interfaces: no journal
-    /// has it.
+    /// Run a function when changes are undone. Not on interfaces of this machine: journals don't
+    /// support it.
     pub(crate) fn later(&mut self, f: impl FnOnce(&Namespace) -> io::Result<()> + Send + 'static) {
         self.undo.push(Box::new(f));
     }
 
-    /// What the kernel has counted in the namespace.
+    /// The kernel's counters in the namespace.
     pub(crate) fn counters(&self) -> Result<Counters, PathError> {
         Counters::read(self.namespace.as_fd())
             .doing(|| "read the kernel's counters in /proc/net".into())
     }
 
-    /// Say something of it.
+    /// Add a description.
     pub(crate) fn note(&mut self, key: impl Into<String>, what: impl Into<String>) {
         self.facts.insert(key.into(), what.into());
     }
 
-    /// GRO, which a veth needs so that it takes frames that XDP sends it: without there
-    /// is no NAPI, and they vanish (`veth_xdp_xmit`, drivers/net/veth.c). UDP is not
-    /// merged by it unless that is asked for, nor are SYNs: `udp_gro_receive`,
-    /// `tcp_gro_receive`.
+    /// Turn on GRO, which a veth needs to accept frames by XDP: without it there is no NAPI, and
+    /// they are lost (`veth_xdp_xmit`, drivers/net/veth.c). It merges neither UDP, unless
+    /// requested, nor SYNs: `udp_gro_receive`, `tcp_gro_receive`.
     pub(crate) fn gro(&mut self, device: &Device) -> Result<(), PathError> {
         let name = &device.name;
         if !self.set(gro(device), "on")? {
@@ -108,8 +107,7 @@ impl Changes {
         Ok(())
     }
 
-    /// What another program may leave behind at a device: a program of XDP, and that it
-    /// takes all frames.
+    /// Restore what another program may leave behind on a device: an XDP program, promiscuous mode.
     pub(crate) fn as_it_was(&mut self, device: &Device) -> Result<(), PathError> {
         let (index, name) = (device.index, device.name.clone());
         let program = self.namespace.inside(|| bpf::xdp_id(index));
@@ -149,19 +147,19 @@ impl Changes {
         Ok(())
     }
 
-    /// Packets are taken from any source, whether there is a route to it or not.
+    /// Accept packets from any source, with or without a route to it.
     pub(crate) fn any_source(&mut self, device: &Device, site: &Site) -> Result<(), PathError> {
         if site.destination.is_ipv6() {
-            // IPv6 does not look.
+            // IPv6 does not check.
             return Ok(());
         }
         self.sysctl(RP_FILTER_ALL, "0")?;
         self.sysctl_of(RP_FILTER, device, "0")
     }
 
-    /// Have packets to an address taken in. By a route, as there is for an address: a device
-    /// that loses its last address would lose its routes and neighbours with it
-    /// (fib_inetaddr_event, net/ipv4/fib_frontend.c).
+    /// Receive packets to an address, by a route of type `local`, as for an address: a device that
+    /// loses its last address would lose its routes and neighbours with it (fib_inetaddr_event,
+    /// net/ipv4/fib_frontend.c).
     pub(crate) fn address(&mut self, device: &Device, address: IpAddr) -> Result<(), PathError> {
         let local = self.namespace.is_local(address);
         if local.doing(|| format!("look up the address {address}"))? {
@@ -181,7 +179,7 @@ impl Changes {
             .map(drop)
     }
 
-    /// A route to one address, unless packets to it leave by the device anyhow.
+    /// Add a route to an address, unless there is one by the device.
     pub(crate) fn route(&mut self, device: &Device, to: IpAddr) -> Result<(), PathError> {
         if self.namespace.device_to(to).ok().flatten() == Some(device.index) {
             return Ok(());
@@ -189,7 +187,7 @@ impl Changes {
         self.set(route(device, to, false), PRESENT).map(drop)
     }
 
-    /// A route to the network that an address is in. Not on the user's own interfaces.
+    /// Add a route to the network of an address. Not on interfaces of this machine.
     pub(crate) fn network(
         &mut self,
         device: &Device,
@@ -205,13 +203,13 @@ impl Changes {
     }
 }
 
-/// Whether packets are taken from sources that they would not be sent back to.
+/// The sysctl of reverse path filtering.
 pub(crate) const RP_FILTER_ALL: &str = "net.ipv4.conf.all.rp_filter";
-/// The same of an interface.
+/// The same for an interface.
 pub(crate) const RP_FILTER: &str = "net.ipv4.conf.{}.rp_filter";
 
 impl Device {
-    /// It, for the journal.
+    /// Its identity for the journal.
     pub(crate) fn nic(&self) -> Nic {
         let mac = self.permanent_mac.unwrap_or(self.mac);
         let mac: Vec<String> = mac.iter().map(|b| format!("{b:02x}")).collect();

@@ -1,7 +1,7 @@
 //! dpdk-testpmd, on devices of the kernel by AF_XDP, or else by AF_PACKET.
 //!
-//! Its forwarding threads look for packets all the time. It is asked by its telemetry
-//! socket (doc/guides/howto/telemetry.rst of DPDK), which takes a millisecond.
+//! Its forwarding threads poll all the time. Statistics come from its telemetry socket
+//! (doc/guides/howto/telemetry.rst of DPDK), which takes a millisecond.
 
 mod process;
 mod telemetry;
@@ -20,9 +20,9 @@ use crate::tc::Tc;
 use crate::tool::Tool;
 use crate::{Device, Site, Standing, Way};
 
-/// Memory for packets, where there are no huge pages.
+/// Memory without huge pages.
 const MEMORY_MIB: &str = "512";
-/// Packets that there is memory for.
+/// Number of packet buffers.
 const PACKETS: &str = "32768";
 
 /// Find testpmd.
@@ -30,7 +30,7 @@ pub(crate) fn tool() -> Result<Tool, PathError> {
     Tool::find("dpdk-testpmd", "dpdk-dev")
 }
 
-/// By what it has the kernel's devices.
+/// How it uses the kernel's devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Driver {
     AfXdp,
@@ -46,13 +46,12 @@ impl Driver {
     }
 }
 
-/// testpmd, at work.
+/// Running testpmd.
 #[derive(Debug)]
 pub(crate) struct Dpdk {
-    // In this order it is taken down: the process, then what it has left behind.
+    // Dropped in this order: the process, then its leftovers.
     process: Process,
-    /// A packet socket has a copy of each packet: what drops the kernel's own, and counts
-    /// them.
+    /// Drops the kernel's packets and counts them: a packet socket gets a copy of each.
     copies: Option<Tc>,
     changes: Changes,
     before: Counters,
@@ -119,7 +118,7 @@ impl Dpdk {
     }
 }
 
-/// All ports have as many queues, each way.
+/// All ports need the same number of queues, in both directions.
 fn queues(changes: &Changes, ingress: &Device, egress: Option<&Device>) -> Result<u32, PathError> {
     let ask = |device: &Device| {
         let queues = changes.namespace.queues(&device.name);
@@ -143,7 +142,7 @@ fn queues(changes: &Changes, ingress: &Device, egress: Option<&Device>) -> Resul
     Ok(queues.max(1))
 }
 
-/// Whether there are huge pages that it can have.
+/// Whether there are enough free huge pages.
 fn has_huge_pages() -> bool {
     let free = fs::read_to_string("/proc/meminfo")
         .is_ok_and(|text| proc::number(&text, "HugePages_Free").is_some_and(|n| n >= 256));
@@ -164,7 +163,7 @@ fn arguments(
         add(&["--no-huge", "-m", MEMORY_MIB]);
     }
     add(&["--no-pci", "--log-level=lib.eal:4"]);
-    // Threads by number, each on its CPU; the first one waits for commands, anywhere.
+    // Threads by number, each on its CPU; the first one waits for commands, on any CPU.
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     let mut threads = format!("0@(0-{})", all - 1);
     for (number, cpu) in (1..).zip(&way.cpus) {
@@ -217,7 +216,7 @@ impl Standing for Dpdk {
         cause("testpmd had no memory for it (rx_nombuf)", come.rx_nombuf);
         cause("received with an error (ierrors)", come.ierrors);
         if let Some(copies) = &mut self.copies {
-            // DPDK asks the socket for no statistics.
+            // DPDK does not read the socket's statistics.
             let told = come.ipackets + come.imissed + come.rx_nombuf + come.ierrors;
             cause(
                 "the packet socket had no room for it: testpmd is too slow",

@@ -1,32 +1,32 @@
-//! What can go wrong when a path is set up.
+//! Errors of data paths.
 
 use netplumb_sys::bpf::{BpfError, Refusal};
 use netplumb_sys::errno;
 
-/// Why a path does not stand, or can't be read.
+/// An error of a data path.
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
-    /// This machine, or this device, can't do it. Nothing was changed.
+    /// Not supported by this machine or device. Nothing was changed.
     #[error("{reason}: {remedy}")]
     CannotRun {
         /// What is missing.
         reason: String,
-        /// What a person can do about it.
+        /// The remedy.
         remedy: String,
     },
-    /// The verifier did not take a program.
+    /// The verifier rejected a program.
     #[error("{0}")]
     Refused(Refusal),
-    /// What is asked for makes no sense.
+    /// The arguments are invalid.
     #[error("{0}")]
     Asked(String),
-    /// A setting is not as it was to be.
+    /// A setting could not be applied.
     #[error(transparent)]
     Knob(netplumb_knobs::KnobError),
-    /// The system said no.
+    /// A system call or a program failed.
     #[error("can't {doing}: {source}")]
     System {
-        /// What was being done: "read the rules".
+        /// The operation: "read the rules".
         doing: String,
         /// The system's reason.
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -34,7 +34,7 @@ pub enum PathError {
 }
 
 impl PathError {
-    /// That it can't be done here.
+    /// An error about something that is not supported.
     pub(crate) fn cannot(reason: impl Into<String>, remedy: impl Into<String>) -> PathError {
         PathError::CannotRun {
             reason: reason.into(),
@@ -43,7 +43,7 @@ impl PathError {
     }
 }
 
-/// Says what was being done when the system said no.
+/// Adds the operation to an error.
 pub(crate) trait Doing<T> {
     /// `what` completes "can't ...".
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, PathError>;

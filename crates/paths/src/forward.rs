@@ -1,5 +1,4 @@
-//! The kernel's own ways to send packets on: routing, with a flow table or without, and
-//! the bridge.
+//! Forwarding by the kernel: routing, with a flow table or without, and the bridge.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,7 +13,7 @@ use crate::changes::Changes;
 use crate::error::{Doing, PathError};
 use crate::{Device, Site, Standing, nft};
 
-/// Whether what is bridged meets rules.
+/// Sysctls of netfilter for bridged packets.
 pub(crate) const BRIDGE_RULES: [&str; 3] = [
     "net.bridge.bridge-nf-call-iptables",
     "net.bridge.bridge-nf-call-ip6tables",
@@ -23,8 +22,8 @@ pub(crate) const BRIDGE_RULES: [&str; 3] = [
 /// The bridge's device.
 const BRIDGE: &str = "plumb-br";
 
-/// Counters of the namespace that tell of packets lost by routing, with what each means
-/// (RFC 4293, net/ipv4/proc.c). What is lost before the path sees it is not among them.
+/// Counters of packets dropped by routing, with their meaning (RFC 4293, net/ipv4/proc.c). Drops
+/// before the path sees the packet are not among them.
 const ROUTING: &[(&str, &str)] = &[
     ("InHdrErrors", "TTL exceeded, or a bad header (InHdrErrors)"),
     ("InAddrErrors", "no valid address (InAddrErrors)"),
@@ -35,13 +34,13 @@ const ROUTING: &[(&str, &str)] = &[
     ("OutNoRoutes", "no route (OutNoRoutes)"),
     ("FragFails", "longer than the MTU (FragFails)"),
 ];
-/// The same in another table, for IPv4.
+/// More of them in another table, for IPv4.
 const ROUTING_MORE: &[(&str, &str)] = &[
     ("InNoRoutes", "no route (InNoRoutes)"),
     ("InTruncatedPkts", "truncated (InTruncatedPkts)"),
 ];
 
-/// Sends packets on by the kernel's own means.
+/// Forwards packets by the kernel.
 #[derive(Debug)]
 pub(crate) struct Forward {
     changes: Changes,
@@ -77,7 +76,7 @@ impl Forward {
         })
     }
 
-    /// What routing has counted: packets sent on, and those lost.
+    /// Counters of routing: packets forwarded, and dropped.
     fn routed(&self, counted: &Counters) -> (u64, BTreeMap<String, u64>) {
         let (table, name) = match self.v6 {
             true => ("Ip6", "OutForwDatagrams"),
@@ -98,21 +97,21 @@ impl Forward {
     }
 }
 
-/// What has packets of an interface sent on, in IPv6 from Linux 6.17 on.
+/// The sysctl of forwarding by interface, for IPv6 from Linux 6.17 on.
 pub(crate) const FORCE_FORWARDING: &str = "net.ipv6.conf.{}.force_forwarding";
-/// What has packets of an interface sent on, in IPv4.
+/// The sysctl of forwarding by interface, for IPv4.
 pub(crate) const FORWARDING: &str = "net.ipv4.conf.{}.forwarding";
-/// The same for all, with what else it takes to be a router.
+/// The sysctl of forwarding on all interfaces, which also makes the host a router.
 pub(crate) const FORWARDING_V6: &str = "net.ipv6.conf.all.forwarding";
 
-/// Forwarding, a route out, and a neighbour there.
+/// Set up forwarding, a route, and a neighbour.
 fn route(changes: &mut Changes, site: &Site, egress: &Device) -> Result<(), PathError> {
     let own = changes.journal().is_some();
     match (site.destination.is_ipv6(), own) {
         (true, false) => changes.sysctl(FORWARDING_V6, "1")?,
         (false, false) => changes.sysctl("net.ipv4.ip_forward", "1")?,
-        // Of one interface alone: the switch for all sets others, which don't come back
-        // with it (inet_forward_change, net/ipv4/devinet.c).
+        // Only this interface: the sysctl for all changes others, which are not restored with it
+        // (inet_forward_change, net/ipv4/devinet.c).
         (false, true) => changes.sysctl_of(FORWARDING, &site.ingress, "1")?,
         (true, true) => {
             let key = FORCE_FORWARDING.replace("{}", &site.ingress.name);
@@ -135,9 +134,9 @@ fn route(changes: &mut Changes, site: &Site, egress: &Device) -> Result<(), Path
     changes.neighbour(egress, site.destination, site.next_mac)
 }
 
-/// A flow gets into the table with its second packet, once the first one has made its
-/// entry in connection tracking (nft_flow_offload_eval, net/netfilter/
-/// nft_flow_offload.c); for a reply there has to be a route as well.
+/// A flow is added to the table by its second packet, after the first one created its entry in
+/// connection tracking (nft_flow_offload_eval, net/netfilter/ nft_flow_offload.c); there has to be
+/// a route for replies as well.
 fn flow_table(
     changes: &mut Changes,
     site: &Site,
@@ -171,7 +170,7 @@ fn flow_table(
     nft::load(&nft, changes, family, table, &rules)
 }
 
-/// The first address of the network that a source is in.
+/// The first address of the network of a source.
 fn network_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() & !0xff).into(),
@@ -179,7 +178,7 @@ fn network_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether the kernel has flow tables: tried in a namespace that is thrown away.
+/// Check that the kernel supports flow tables, in a temporary namespace.
 pub(crate) fn has_flow_tables() -> Result<(), PathError> {
     let nft = nft::tool()?;
     let namespace = Namespace::new().doing(|| "make a network namespace".into())?;
@@ -214,14 +213,14 @@ fn bridge(changes: &mut Changes, site: &Site, egress: &Device) -> Result<(), Pat
         }
         other => other,
     })?;
-    // Bridged packets meet the rules of iptables only where this is on; and even without
-    // rules it costs (br_nf_pre_routing, net/bridge/br_netfilter_hooks.c).
+    // Bridged packets pass the rules of iptables only if this is on; even without rules it costs
+    // time (br_nf_pre_routing, net/bridge/br_netfilter_hooks.c).
     for key in BRIDGE_RULES {
         if changes.namespace.sysctl(key).is_ok() {
             changes.sysctl(key, "0")?;
         }
     }
-    // It has nothing of its own to say, and goes with what is set of it.
+    // Turn off IPv6 on the bridge, so that it sends nothing itself.
     let key = format!("net.ipv6.conf.{name}.disable_ipv6");
     if changes.namespace.sysctl(&key).is_ok() {
         let set = changes.namespace.set_sysctl(&key, "1");
@@ -286,7 +285,7 @@ impl Standing for Forward {
         };
         facts.insert("path.attached".into(), attached.into());
         if self.path == DataPath::NftFlowtable {
-            // The rule sees those alone that the table has not taken.
+            // The rule only sees packets that the flow table did not handle.
             let family = if self.v6 { "ip6" } else { "ip" };
             let slow =
                 nft::tool().and_then(|nft| nft::counted(&nft, &self.changes, family, &self.table));

@@ -10,10 +10,10 @@ use crate::nft::LINK_BYTES;
 use crate::tool::Tool;
 use crate::{Site, Standing};
 
-/// Another process may hold the lock for so long.
+/// Timeout of the lock that another process may hold.
 const PATIENCE_SECONDS: &str = "5";
 
-/// What is run: iptables itself, or the one that makes rules of nftables.
+/// The programs: legacy iptables, or the one that uses nftables.
 #[derive(Debug)]
 struct Tools {
     rules: Tool,
@@ -44,7 +44,7 @@ pub(crate) struct Iptables {
     site: Matched,
 }
 
-/// What the rule is recognised by.
+/// What identifies the rule.
 #[derive(Debug)]
 struct Matched {
     device: String,
@@ -142,7 +142,7 @@ impl Iptables {
         Ok(iptables)
     }
 
-    /// The rule as it is saved, its packets and its bytes.
+    /// The rule as saved, its packets and its bytes.
     fn counted(&self) -> Result<(String, u64, u64), PathError> {
         let saved = self
             .tools
@@ -156,7 +156,7 @@ impl Iptables {
     }
 }
 
-/// Our rule in what `iptables-save -c` writes.
+/// Find plumb's rule in the output of `iptables-save -c`.
 fn find(saved: &str, site: &Matched) -> Option<(String, u64, u64)> {
     let ours = |rule: &str| {
         let words: Vec<&str> = rule.split_whitespace().collect();
@@ -199,8 +199,8 @@ impl Standing for Iptables {
 mod tests {
     use super::*;
 
-    /// Check that our rule is found among others, with its counters, and no other is
-    /// taken for it.
+    /// Check that plumb's rule is found among others, with its counters, and that no other is taken
+    /// for it.
     #[test]
     fn a_saved_rule() {
         let site = Matched {

@@ -1,9 +1,8 @@
-//! Data paths: what takes packets off a device, and drops them or sends them on.
+//! Data paths: what receives packets from a device, and drops or forwards them.
 //!
-//! A path is set up in a namespace with its devices, counts the packets that it
-//! handles, and is taken down when it is dropped: links closed, rules and addresses
-//! removed, processes ended. What is counted is what *it* did; what came out at the far
-//! end, a [`Sink`] counts.
+//! A path is set up in a namespace with its devices, counts the packets that it handles, and is
+//! torn down when it is dropped: links closed, rules and addresses removed, processes ended. Its
+//! counters are those of the path itself; a [`Sink`] counts what arrives at the far end.
 
 mod af_xdp;
 mod bpf;
@@ -36,7 +35,7 @@ use netplumb_sys::netns::Namespace;
 
 pub use error::PathError;
 pub use needs::needs;
-/// That of programs/xdp.bpf.c too.
+/// Also the limit of programs/xdp.bpf.c.
 pub use netplumb_model::bench::LOOKUPS_MOST;
 pub use planned::{PlannedSite, planned};
 pub use sink::Sink;
@@ -47,36 +46,35 @@ pub use verify::{Offered, refusal, verify};
 pub struct Device {
     /// Its name.
     pub name: String,
-    /// Its number in its namespace.
+    /// Its index in its namespace.
     pub index: u32,
-    /// Its link-layer address.
+    /// Its MAC address.
     pub mac: [u8; 6],
-    /// The permanent address, where it reports one.
+    /// The permanent MAC address, if it reports one.
     pub permanent_mac: Option<[u8; 6]>,
 }
 
-/// Where a path is set up, and which packets are its own: those to the destination's
-/// address and port.
+/// Where a path is set up, and which packets belong to it: those to the destination's address and
+/// port.
 #[derive(Debug)]
 pub struct Site {
-    /// The namespace that both devices are in.
+    /// The namespace of both devices.
     pub namespace: OwnedFd,
-    /// Where packets come in.
+    /// The receiving device.
     pub ingress: Device,
-    /// Where they leave, if they are sent on to another NIC.
+    /// The device that forwards them, if another one.
     pub egress: Option<Device>,
-    /// The link-layer address of the device that they are sent on to.
+    /// The MAC address of the next hop.
     pub next_mac: [u8; 6],
-    /// Where they are from; with many flows, one of the addresses.
+    /// The source address; with many flows, one of them.
     pub source: IpAddr,
-    /// Where they are to.
+    /// The destination address.
     pub destination: IpAddr,
-    /// The port that they are to; not for ICMP.
+    /// The destination port; not for ICMP.
     pub port: u16,
-    /// What they carry.
+    /// The payload protocol.
     pub kind: FrameKind,
-    /// On the user's own interfaces, what is changed there: it is written down first. None
-    /// in namespaces that are thrown away.
+    /// The journal of changes, on interfaces of this machine. None in temporary namespaces.
     pub journal: Option<Arc<Journal>>,
 }
 
@@ -95,31 +93,30 @@ impl Site {
     }
 }
 
-/// Which way packets go.
+/// The configuration of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Way {
-    /// What handles them.
+    /// The data path.
     pub path: DataPath,
-    /// What is to become of them.
+    /// Whether they are dropped or forwarded.
     pub bench: Bench,
-    /// CPUs for what runs in user space: one reader for each.
+    /// CPUs for user-space readers: one for each.
     pub cpus: Vec<u32>,
-    /// Whether frames are stamped: the time from when they were to be sent to when they
-    /// were there is counted, where the path's program sees each frame.
+    /// Whether frames have timestamps: latency is then measured, where the path's program sees each
+    /// frame.
     pub stamped: bool,
-    /// XDP programs that take packets in several buffers: needed where the MTU is too
-    /// large for one.
+    /// Use XDP programs with multi-buffer support, as needed if the MTU is too large for one
+    /// buffer.
     pub multi_buffer: bool,
-    /// For `xdp`: drop those whose source is on a list with room for so many, and let
-    /// the others pass.
+    /// For `xdp`: drop packets whose source is on a block list of this size, and pass the others.
     pub blocklist: Option<u32>,
-    /// For `xdp` and `xdp-skb`: needless map lookups for each packet, to see what they cost, at most
+    /// For `xdp` and `xdp-skb`: additional map lookups per packet, to measure their cost, at most
     /// [`LOOKUPS_MOST`].
     pub lookups: u32,
 }
 
 impl Way {
-    /// A path with nothing special asked of it.
+    /// A path with default settings.
     pub fn new(path: DataPath, bench: Bench) -> Way {
         Way {
             path,
@@ -133,38 +130,38 @@ impl Way {
     }
 }
 
-/// The link-layer address that frames are to be sent to, for this path to take them.
+/// The destination MAC address of frames for this path.
 pub fn frame_mac(path: DataPath, site: &Site) -> [u8; 6] {
     match path {
-        // A bridge hands what is to its port's own address to the machine itself.
+        // A bridge delivers frames to its port's own address locally.
         DataPath::Bridge => site.next_mac,
         _ => site.ingress.mac,
     }
 }
 
-/// A path that stands.
+/// A path that is set up.
 pub trait Standing: Send {
-    /// What it handled since it was set up.
+    /// The packets that it handled since it was set up.
     ///
     /// # Errors
-    /// The counters can't be read; the path is not what it was.
+    /// The counters can't be read, or the path was changed.
     fn handled(&mut self) -> Result<Handled, PathError>;
 
     /// How it is attached, with which versions and rules, as read back; by dotted key.
     fn facts(&self) -> BTreeMap<String, String>;
 
-    /// Put a fresh program in the place of the one that runs, in one step: every packet
-    /// meets one of them. For XDP.
+    /// Replace the program by a new one, atomically: every packet is handled by one of them. For
+    /// XDP.
     ///
     /// # Errors
-    /// There is no program, or the kernel does not replace it.
+    /// There is no program, or the kernel can't replace it.
     fn replace_program(&mut self) -> Result<(), PathError> {
         Err(PathError::Asked(
             "only XDP programs can be replaced while they run".into(),
         ))
     }
 
-    /// What each program handled, the first one first, where they are replaced.
+    /// The packets that each of the replaced programs handled, the first one first.
     ///
     /// # Errors
     /// As [`handled`](Self::handled).
@@ -172,7 +169,7 @@ pub trait Standing: Send {
         Ok(vec![self.handled()?])
     }
 
-    /// The list of sources, if there is one.
+    /// The block list, if there is one.
     fn blocklist(&self) -> Option<Blocklist> {
         None
     }
@@ -180,10 +177,10 @@ pub trait Standing: Send {
 
 pub use xdp::Blocklist;
 
-/// Set a path up.
+/// Set up a path.
 ///
 /// # Errors
-/// Why it can't be, with what to do about it; nothing is left of it then.
+/// The path is not supported: the reason and a remedy. Nothing is left behind.
 pub fn set_up(way: &Way, site: &Site) -> Result<Box<dyn Standing>, PathError> {
     if !DataPath::of(way.bench).contains(&way.path) {
         return Err(PathError::Asked(format!(

@@ -1,4 +1,4 @@
-//! Frames that a device did not take from an XDP program: counted at tracepoints.
+//! Frames that a device refused from an XDP program, counted at tracepoints.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::layout::errors::{self, Config};
 
 static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/errors.bpf.o"));
 
-/// Counts them, as far as the kernel reports them.
+/// Counts such frames, as far as the kernel reports them.
 #[derive(Debug)]
 pub(crate) struct Lost {
     _links: Vec<Link>,
@@ -23,7 +23,7 @@ pub(crate) struct Lost {
     pub(crate) facts: BTreeMap<String, String>,
 }
 
-/// What was lost since it was set up.
+/// Frames lost since it was set up.
 #[derive(Debug, Default)]
 pub(crate) struct LostFrames {
     pub(crate) by_cause: BTreeMap<String, u64>,
@@ -31,7 +31,7 @@ pub(crate) struct LostFrames {
 }
 
 impl Lost {
-    /// Count what is lost of what came in by a device.
+    /// Count lost frames that were received by a device.
     pub(crate) fn watch(namespace: &Namespace, ingress: &Device) -> Result<Lost, PathError> {
         let doing = || "watch what devices refuse".to_string();
         let inode = namespace.inode().doing(doing)?;
@@ -40,7 +40,7 @@ impl Lost {
             namespace_inum: inode,
         };
         let mut facts = BTreeMap::new();
-        // Which tracepoints a kernel has differs.
+        // Kernels have different tracepoints.
         let btf = types::of_kernel();
         let has = |tracepoint: &str| {
             btf.as_ref()
@@ -49,7 +49,7 @@ impl Lost {
         let mut open = Opened::new(IMAGE).doing(doing)?;
         for mut program in open.progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            // Older kernels alone report to it.
+            // Only older kernels use it.
             if !has(&name) && name != "xdp_redirect_map_err" {
                 let why = "no such tracepoint in this kernel: frames that the device refuses are not counted";
                 facts.insert(format!("path.tracepoint.{name}"), why.into());

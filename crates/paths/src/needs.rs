@@ -1,15 +1,14 @@
-//! Whether a path can run here, asked without changing anything.
+//! Whether a path is supported, without changing anything.
 
 use netplumb_model::bench::{Bench, DataPath};
 
 use crate::error::PathError;
 use crate::{af_xdp, dpdk, forward, iptables, nft};
 
-/// What keeps a path from running on this machine, as far as it is known before it
-/// is tried on a device.
+/// Check that this machine supports a path, as far as that is known without a device.
 ///
 /// # Errors
-/// What is missing, with what to do about it.
+/// What is missing, and the remedy.
 pub fn needs(path: DataPath, _bench: Bench) -> Result<(), PathError> {
     // SAFETY: takes nothing, and always succeeds.
     if unsafe { libc::geteuid() } != 0 {

@@ -1,4 +1,4 @@
-//! Rules of nftables that drop.
+//! nftables rules that drop.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,9 +13,9 @@ use crate::error::{Doing, PathError};
 use crate::tool::Tool;
 use crate::{Site, Standing};
 
-/// Plumb's table, under a name of its own.
+/// The name of plumb's table.
 pub(crate) const TABLE: &str = "netplumb_bench";
-/// The link header, which netfilter's counters leave out.
+/// The link header, which netfilter's counters exclude.
 pub(crate) const LINK_BYTES: u64 = 14;
 
 /// Find `nft`.
@@ -32,7 +32,7 @@ pub(crate) fn family(site: &Site) -> &'static str {
     }
 }
 
-/// What a rule matches our packets by.
+/// The match of a rule for the generator's packets.
 pub(crate) fn matches(site: &Site) -> String {
     let (family, to, port) = (family(site), site.destination, site.port);
     match (site.kind, site.destination.is_ipv6()) {
@@ -60,7 +60,7 @@ impl Nft {
         changes.gro(&site.ingress)?;
         let (hook, verdict) = match path {
             DataPath::NftConntrack => {
-                // Only what is for this machine gets to the hook `input`.
+                // Only packets for this machine reach the hook `input`.
                 changes.address(&site.ingress, site.destination)?;
                 changes.any_source(&site.ingress, site)?;
                 ("input priority filter", "ct state new counter drop")
@@ -86,7 +86,7 @@ impl Nft {
     }
 }
 
-/// Load a table, and have it deleted at the end; it is read back into the facts.
+/// Load a table, to be deleted at the end; it is read back into the facts.
 pub(crate) fn load(
     nft: &Tool,
     changes: &mut Changes,
@@ -128,7 +128,7 @@ pub(crate) fn of(family: &str, table: &str) -> Setting {
     }
 }
 
-/// Packets and bytes that the counters of a table's rules have seen.
+/// Packets and bytes of the counters of a table's rules.
 pub(crate) fn counted(
     nft: &Tool,
     changes: &Changes,
@@ -184,8 +184,8 @@ impl Standing for Nft {
 mod tests {
     use super::*;
 
-    /// Check that the counters of rules are found in what `nft -j` writes (1.0.6), and
-    /// that rules that are gone are no zero.
+    /// Check that the counters of rules are found in the output of `nft -j` (1.0.6), and that
+    /// missing rules don't count as 0.
     #[test]
     fn counters_of_rules() {
         let json = r#"{"nftables": [{"metainfo": {"version": "1.0.6", "json_schema_version": 1}},

@@ -1,5 +1,5 @@
-//! What a path is going to change on the user's own interfaces, for people to agree to
-//! before. A change that is not listed here is not made there.
+//! The changes that a path will make on interfaces of this machine, to be allowed by the user
+//! before. Changes that are not listed here are not made there.
 
 use std::net::IpAddr;
 
@@ -12,20 +12,20 @@ use crate::error::PathError;
 use crate::forward::{BRIDGE_RULES, FORCE_FORWARDING, FORWARDING};
 use crate::tc::clsact;
 
-/// Where it is going to be changed.
+/// The interfaces to be changed.
 #[derive(Debug)]
 pub struct PlannedSite<'a> {
-    /// Where packets come in.
+    /// The receiving interface.
     pub ingress: &'a Device,
-    /// Where they leave, by another NIC.
+    /// The forwarding interface, if another one.
     pub egress: Option<&'a Device>,
-    /// Where they come out and are counted.
+    /// The interface that receives forwarded packets.
     pub sink: Option<&'a Device>,
-    /// Where they are to.
+    /// The destination address.
     pub destination: IpAddr,
 }
 
-/// Whether a path can be on the user's own interfaces.
+/// Whether a path is supported on interfaces of this machine.
 pub(crate) fn can_on_own(path: DataPath, _v6: bool) -> Result<(), PathError> {
     let why = match path {
         DataPath::IptablesRaw => "iptables leaves its table `raw` behind, which plumb can't remove",
@@ -39,10 +39,10 @@ pub(crate) fn can_on_own(path: DataPath, _v6: bool) -> Result<(), PathError> {
     ))
 }
 
-/// All that a path may change there. What is so already is not changed.
+/// All changes that a path may make there. Settings that already have the value are not changed.
 ///
 /// # Errors
-/// The path can't be there.
+/// The path is not supported there.
 pub fn planned(
     path: DataPath,
     bench: Bench,

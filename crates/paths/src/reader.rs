@@ -1,4 +1,4 @@
-//! What readers in user space have in common: a CPU, counters, a clock.
+//! Shared by user-space readers: CPU, counters, clock.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use netplumb_model::span::{BUCKETS, SUB_BITS, Times};
 use crate::error::PathError;
 use crate::layout::{self, CpuTimes};
 
-/// Times, as [`CpuTimes`] has them.
+/// Latencies, as in [`CpuTimes`].
 #[derive(Debug)]
 struct Latency {
     count: AtomicU64,
@@ -44,15 +44,15 @@ impl Latency {
     }
 }
 
-/// What one reader has read. Written by it alone.
+/// Counters of a reader, which only it writes.
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) packets: AtomicU64,
     pub(crate) bytes: AtomicU64,
-    /// Times that it looked for packets, and times that there were any.
+    /// Polls, and polls that found packets.
     pub(crate) looks: AtomicU64,
     pub(crate) found: AtomicU64,
-    /// Packets that it could not send on.
+    /// Packets that it could not forward.
     pub(crate) lost: AtomicU64,
     pub(crate) unstamped: AtomicU64,
     times: Latency,
@@ -71,7 +71,7 @@ impl Read {
         }
     }
 
-    /// A time that a datagram took.
+    /// Add a latency.
     pub(crate) fn time(&self, ns: u64) {
         let Latency {
             count,
@@ -106,7 +106,7 @@ impl Read {
     }
 }
 
-/// Only one thread writes, so no locked instruction is needed.
+/// Only one thread writes, so no atomic instruction is needed.
 pub(crate) fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
 }
@@ -118,7 +118,7 @@ pub(crate) fn bucket(ns: u64) -> usize {
     }
     let octave = ns.ilog2();
     let within = (ns >> (octave - SUB_BITS)) & ((1 << SUB_BITS) - 1);
-    // An octave is at most 63, and what is within below 16.
+    // An octave is at most 63, and the offset in it below 16.
     let bucket = ((octave - SUB_BITS + 1) << SUB_BITS) as usize + within as usize;
     bucket.min(BUCKETS - 1)
 }
@@ -136,7 +136,7 @@ pub(crate) fn cpu_error(cpu: u32, error: io::Error) -> PathError {
     }
 }
 
-/// Now, on the clock that stamps are of.
+/// The current time, by the clock of timestamps.
 pub(crate) fn monotonic_ns() -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -151,8 +151,8 @@ pub(crate) fn monotonic_ns() -> u64 {
 mod tests {
     use super::*;
 
-    /// Check that buckets begin where the histogram's definition says: of the value
-    /// itself below 16, then 16 to an octave, the last one for all that is longer.
+    /// Check the bounds of buckets: one for each value below 16, then 16 per octave, the last one
+    /// for all longer times.
     #[test]
     fn buckets() {
         for ns in 0..16 {

@@ -1,4 +1,4 @@
-//! The far end: counts what comes out there.
+//! The far end: counts the packets that arrive.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::{Site, xdp};
 
 static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sink.bpf.o"));
 
-/// Takes frames off a device and counts them: an XDP program, which also sees to it that
-/// the end of a veth takes frames that XDP sends.
+/// Counts and drops frames of a device: an XDP program, which also makes the end of a veth accept
+/// frames by XDP.
 #[derive(Debug)]
 pub struct Sink {
-    // In this order it is taken down.
+    // Dropped in this order.
     _link: Attached,
     program: Program,
     changes: Changes,
@@ -27,11 +27,10 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Count what comes in at the ingress device of `site`, of the packets that are
-    /// those of the site; `stamped`: with the time from when each was to be sent.
+    /// Count packets of `site` that its ingress device receives; `stamped`: with their latencies.
     ///
     /// # Errors
-    /// Why it can't be attached; nothing is left of it then.
+    /// It can't be attached: why. Nothing is left behind.
     pub fn set_up(site: &Site, stamped: bool) -> Result<Sink, PathError> {
         let config = Config::new(site, stamped);
         let load = |multi_buffer| {
@@ -55,7 +54,7 @@ impl Sink {
                 changes.gro(&site.ingress)?;
                 xdp::attach(&program, &changes, &site.ingress, mode)?
             }
-            // It counts packets; in how many buffers they are is all the same to it.
+            // It counts packets, whatever their number of buffers.
             Err(PathError::CannotRun { reason, .. }) if reason.contains("MTU") => {
                 program = load(true)?;
                 xdp::attach(&program, &changes, &site.ingress, mode)?
@@ -72,7 +71,7 @@ impl Sink {
         })
     }
 
-    /// What came out since it was set up.
+    /// The packets that arrived since it was set up.
     ///
     /// # Errors
     /// The counters can't be read.
@@ -97,7 +96,7 @@ impl Sink {
         facts
     }
 
-    /// At which end packets come out.
+    /// Whether packets arrive at the generator's end.
     pub fn is_at_generator(path: DataPath) -> bool {
         path == DataPath::XdpTx
     }

@@ -1,4 +1,4 @@
-//! UDP sockets whose readers throw away what they read.
+//! UDP sockets whose readers discard the data.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,15 +20,14 @@ use crate::error::{Doing, PathError};
 use crate::reader::{Read, bump, cpu_error, monotonic_ns};
 use crate::{Site, Standing, Way};
 
-/// Datagrams of one system call.
+/// Datagrams per system call.
 const BATCH: usize = 64;
-/// Of each datagram, this much is copied: the stamp is within. Its length is told all
-/// the same.
+/// Bytes copied of each datagram, which include the timestamp. The full length is returned
+/// nevertheless.
 const COPIED_BYTES: usize = 64;
-/// After so long without a packet a reader looks whether it is to end.
+/// Timeout without packets after which a reader checks whether to stop.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Counters of the kernel that tell of datagrams lost at a socket (RFC 4113,
-/// net/ipv4/udp.c).
+/// Kernel counters of datagrams dropped at a socket (RFC 4113, net/ipv4/udp.c).
 const LOST: &[(&str, &str)] = &[
     (
         "RcvbufErrors",
@@ -144,7 +143,7 @@ fn option(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &[u8]) -> 
     }
 }
 
-/// One of several sockets at the same port, among which the kernel spreads flows.
+/// Bind one of several sockets to a port, among which the kernel distributes flows.
 fn bind(to: SocketAddr) -> io::Result<UdpSocket> {
     let family = if to.is_ipv6() {
         libc::AF_INET6
@@ -165,7 +164,7 @@ fn bind(to: SocketAddr) -> io::Result<UdpSocket> {
         &1_i32.to_ne_bytes(),
     )?;
     if to.is_ipv6() {
-        // IPv6 asks for an address, and has a route (inet6_bind, net/ipv6/af_inet6.c).
+        // IPv6 requires an address, and there is only a route (inet6_bind, net/ipv6/af_inet6.c).
         option(
             &fd,
             libc::IPPROTO_IPV6,
@@ -186,7 +185,7 @@ fn bind(to: SocketAddr) -> io::Result<UdpSocket> {
     }
 }
 
-/// As the kernel has addresses.
+/// A socket address in the kernel's format.
 fn raw(to: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: an all-zero address is a valid value of these structures.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
@@ -335,7 +334,7 @@ impl Standing for Socket {
                 handled.lost.insert((*cause).into(), packets);
             }
         }
-        // What is to our port has a socket, so these were none of ours.
+        // Packets to our port have a socket, so these are from elsewhere.
         handled.foreign = counted.get(&format!("{table}NoPorts"));
         handled.latency = self.stamped.then_some(times);
         Ok(handled)

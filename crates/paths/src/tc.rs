@@ -20,7 +20,7 @@ static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.bpf.o"));
 /// Drops by a program at ingress.
 #[derive(Debug)]
 pub(crate) struct Tc {
-    // In this order it is taken down.
+    // Dropped in this order.
     link: Option<Attached>,
     program: Program,
     changes: Changes,
@@ -42,7 +42,7 @@ impl Tc {
         let index = site.ingress.index;
         let link = match Attached::attach(program.fd()?, &changes.namespace, index, None) {
             Ok(link) => Some(link),
-            // No such hook before 6.6, where the number means nothing.
+            // The hook does not exist before 6.6.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::E2BIG)) => {
                 filter(program.fd()?, &mut changes, &site.ingress)?;
                 None
@@ -70,12 +70,12 @@ fn hook(program: BorrowedFd<'_>, device: u32) -> TcHook {
     builder.hook(TC_INGRESS)
 }
 
-/// The qdisc that filters are hung on, as a setting.
+/// The qdisc clsact, as a setting.
 pub(crate) fn clsact(device: &Device) -> Setting {
     Setting::Clsact { nic: device.nic() }
 }
 
-/// A filter of clsact, as it was before 6.6. It goes with the qdisc.
+/// A filter of clsact, for kernels before 6.6. Removed with the qdisc.
 fn filter(
     program: BorrowedFd<'_>,
     changes: &mut Changes,

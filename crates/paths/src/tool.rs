@@ -1,4 +1,4 @@
-//! Programs of the system: found, and run in a namespace.
+//! Runs installed programs in a namespace.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,10 +13,10 @@ use netplumb_sys::netns::Namespace;
 
 use crate::error::{Doing, PathError};
 
-/// Of what a program says, this much is shown.
+/// Maximum length of a program's messages.
 const TOLD_CHARACTERS: usize = 600;
 
-/// A program of the system.
+/// An installed program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tool {
     pub(crate) path: PathBuf,
@@ -24,12 +24,12 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
-    /// Find one by its name; `package` is Debian's that has it.
+    /// Find a program by name; `package` is its Debian package.
     pub(crate) fn find(name: &str, package: &str) -> Result<Tool, PathError> {
         Tool::find_in(env::var_os("PATH").as_deref(), name, package)
     }
 
-    /// In these folders, and where programs for root are, which `$PATH` may leave out.
+    /// In these directories, and those of root's programs, which `$PATH` may lack.
     pub(crate) fn find_in(
         folders: Option<&OsStr>,
         name: &str,
@@ -58,7 +58,7 @@ impl Tool {
         }
     }
 
-    /// Run it in a namespace, with `input`; what it prints.
+    /// Run it in a namespace, with `input`; returns its output.
     pub(crate) fn run(
         &self,
         namespace: &Namespace,
@@ -94,7 +94,7 @@ impl Tool {
         )))
     }
 
-    /// What version it is, as it says itself on its first line.
+    /// Its version: the first line that it prints.
     pub(crate) fn version(&self, namespace: &Namespace) -> Result<String, PathError> {
         let said = self.run(namespace, &["--version"], "");
         let said = said.doing(|| format!("query the version of {}", self.name))?;
@@ -102,7 +102,7 @@ impl Tool {
     }
 }
 
-/// What we have begun does not go on when we are killed: what undoes it comes next.
+/// Kill the child if this process is killed: changes are restored then.
 fn dies_with_us(command: &mut Command) {
     let ask = || {
         // SAFETY: takes numbers, and touches no memory.
@@ -123,7 +123,7 @@ fn runs(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// Check that a program that is not there is told, with the package that has it.
+    /// Check that the error of a missing program names its package.
     #[test]
     fn what_to_install() {
         for folders in [None, Some(OsStr::new("")), Some(OsStr::new("/nowhere"))] {
@@ -132,7 +132,7 @@ mod tests {
             assert!(text.contains("`no-such-nft` is not installed"), "{text}");
             assert!(text.contains("apt-get install nftables"), "{text}");
         }
-        // An empty $PATH means nowhere.
+        // An empty $PATH has no directories.
         assert!(Tool::find_in(Some(OsStr::new("")), "sh", "dash").is_err());
         assert!(Tool::find_in(Some(OsStr::new("/bin")), "sh", "dash").is_ok());
     }

@@ -1,4 +1,4 @@
-//! What the kernel's verifier says of each program.
+//! Loads programs, with the verifier's errors.
 
 use netplumb_sys::bpf::Opened;
 
@@ -7,17 +7,16 @@ use crate::error::{Doing, PathError};
 
 static UNSAFE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/unsafe.bpf.o"));
 
-/// What came of offering a program to the kernel.
+/// The result of loading a program.
 #[derive(Debug)]
 pub struct Offered {
     /// Its name.
     pub program: String,
-    /// Why it was not taken, if it was not: [`PathError::Refused`] where that is what the
-    /// verifier says of a line.
+    /// The error, if any: [`PathError::Refused`] if the verifier rejected it.
     pub refused: Option<PathError>,
 }
 
-/// Offer the kernel each program of a compiled object (ELF); none stays.
+/// Load each program of a compiled object (ELF), and unload it.
 ///
 /// # Errors
 /// It is not a BPF object, or has no programs.
@@ -45,10 +44,10 @@ pub fn verify(object: &[u8]) -> Result<Vec<Offered>, PathError> {
     Ok(names.into_iter().map(offer).collect())
 }
 
-/// Offer the kernel a program that reads what may not be there.
+/// Load a program that reads beyond the end of a packet.
 ///
 /// # Errors
-/// [`PathError::Refused`], with what the verifier says of which line, as it should be.
+/// [`PathError::Refused`], as expected, with the verifier's message and the line.
 pub fn refusal() -> Result<(), PathError> {
     let offered = verify(UNSAFE)?;
     match offered.into_iter().find_map(|one| one.refused) {

@@ -1,4 +1,4 @@
-//! Programs of XDP: to drop, to send back, to send on.
+//! XDP programs that drop, send back, or redirect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,15 +18,15 @@ use crate::{Device, LOOKUPS_MOST, Site, Standing, Way};
 
 pub(crate) static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o"));
 
-/// Sources that are put on the list by one system call.
+/// Sources added to the block list per system call.
 const BATCH: usize = 4096;
 
 /// A path made of one XDP program.
 #[derive(Debug)]
 pub(crate) struct Xdp {
-    // In this order it is taken down.
+    // Dropped in this order.
     link: Attached,
-    /// What lets all pass that comes in where packets leave.
+    /// The program that passes everything on the egress device.
     _passing: Option<(Attached, Program)>,
     lost: Option<Lost>,
     versions: Vec<Program>,
@@ -68,8 +68,8 @@ impl Xdp {
         if way.path == DataPath::XdpRedirect {
             let to = site.egress()?.index;
             let map = first.map("egress")?;
-            // A number of a device is one of the namespace that says it
-            // (dev_map_update_elem, kernel/bpf/devmap.c).
+            // A device's index is looked up in the current namespace (dev_map_update_elem,
+            // kernel/bpf/devmap.c).
             changes
                 .namespace
                 .inside(|| {
@@ -82,8 +82,8 @@ impl Xdp {
             changes.gro(&site.ingress)?;
         }
         let link = attach(&first, &changes, &site.ingress, mode)?;
-        // The far end of a veth is what lets frames of XDP through, the device itself
-        // elsewhere. One that takes no program may still send them.
+        // For veth, the far end has to accept XDP frames, for others the device itself. A device
+        // without support for programs may still transmit them.
         let mut passing = None;
         if way.path == DataPath::XdpRedirect && site.journal.is_some() {
             let pass = load(way, &config, "xdp_pass", None)?;
@@ -137,7 +137,7 @@ fn load(
     .program()
 }
 
-/// Attach a program of XDP; why that can't be, in words.
+/// Attach an XDP program; errors are explained.
 pub(crate) fn attach(
     program: &Program,
     changes: &Changes,
@@ -256,7 +256,7 @@ impl Standing for Xdp {
     }
 }
 
-/// Add what another program handled.
+/// Add the counters of another program.
 pub(crate) fn add(all: &mut Handled, more: Handled) {
     for (cpu, packets) in more.packets {
         *all.packets.entry(cpu).or_default() += packets;
@@ -286,18 +286,18 @@ pub(crate) fn add(all: &mut Handled, more: Handled) {
     into.buckets = buckets.into_iter().collect();
 }
 
-/// The sources whose packets are dropped: changed while the program runs, from any
-/// thread.
+/// The block list: sources whose packets are dropped; can be updated while the program runs, from
+/// any thread.
 #[derive(Debug, Clone)]
 pub struct Blocklist {
     map: Arc<MapHandle>,
 }
 
 impl Blocklist {
-    /// Put sources on the list.
+    /// Add sources to the list.
     ///
     /// # Errors
-    /// It is full; those before the first that has no room are on it.
+    /// It is full; the sources before the first failing one were added.
     pub fn add(&self, sources: &[IpAddr]) -> io::Result<()> {
         for sources in sources.chunks(BATCH) {
             let keys: Vec<u8> = sources.iter().flat_map(|s| key(*s)).collect();
@@ -315,10 +315,10 @@ impl Blocklist {
         Ok(())
     }
 
-    /// Take sources off the list; those that are not on it are passed over.
+    /// Remove sources from the list; missing ones are ignored.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn remove(&self, sources: &[IpAddr]) -> io::Result<()> {
         for source in sources.iter().collect::<BTreeSet<_>>() {
             match self.map.delete(&key(*source)) {
@@ -333,7 +333,7 @@ impl Blocklist {
     /// Whether a source is on it.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn has(&self, source: IpAddr) -> io::Result<bool> {
         let found = self.map.lookup(&key(source), MapFlags::ANY);
         found
@@ -342,12 +342,12 @@ impl Blocklist {
     }
 }
 
-/// E2BIG is what a full map says, and ENOMEM one that can't grow.
+/// A full map returns E2BIG, one that can't grow ENOMEM.
 fn full(error: &libbpf_rs::Error) -> io::Error {
     io::Error::other(format!("can't add to the list of sources: {error}"))
 }
 
-/// As the program has it: the address, big-endian, IPv4 in the first four bytes.
+/// The key in the program's map: the address, big-endian, IPv4 in the first four bytes.
 fn key(source: IpAddr) -> [u8; 16] {
     match source {
         IpAddr::V4(v4) => {

@@ -1,8 +1,8 @@
-//! Whether a recording can be: its ids name what is there, and what is told twice in it is
-//! the same both times. A report indexes by ids and adds up counts without looking, so
-//! whatever is not as a writer of ours leaves it is refused here, with where it is.
+//! Consistency checks of recordings: ids refer to existing rows, and redundant information agrees.
+//! Reports index by ids and add up counts without checking, so anything that our writer could not
+//! have written is refused here, with its location.
 //!
-//! A ledger that does not close is not refused: packets can go missing, and reports mark the
+//! A ledger that does not balance is not refused: packets can go missing, and reports mark the
 //! block.
 
 mod costs;
@@ -14,24 +14,22 @@ use netplumb_model::bench::{Measured, quantities as rates};
 use netplumb_model::quantity::{Calls, Item, Kind, Of, Quantity};
 use netplumb_model::recording::{Block, Recording};
 
-/// Frames above a node. A kernel's stack has room for some hundreds; of deeper ones the
-/// accounting gives up at 4,096.
+/// Maximum depth of the tree. A kernel stack has room for some hundred frames; the accounting stops
+/// at 4,096.
 const MAX_DEPTH: u32 = 5_000;
-/// Frames above all nodes: reports go up from each node.
+/// Maximum sum of depths: reports walk up from each node.
 const MAX_DEPTHS: u64 = 1 << 30;
-/// Bytes of all names, as often as a line of a report begins with them: of each row, and
-/// for however many rows.
+/// Maximum size of all names, as often as reports repeat them: per row, and in total.
 const NAME_BYTES_PER_ROW: u64 = 1 << 10;
 const NAME_BYTES: u64 = 64 << 20;
-/// Bytes of the environment.
+/// Maximum size of the environment.
 const ENVIRONMENT_BYTES: usize = 64 << 20;
-/// What a histogram's row and its buckets may differ by, where they are counted one after
-/// the other while packets go on, by a thread that may have to wait in between: so many, and
-/// one in so many.
+/// Tolerance between a histogram's row and its buckets, which are read one after the other while
+/// packets are running: this number, and one in this number.
 const UNDER_WAY: u64 = 16;
 const UNDER_WAY_SHARE: u64 = 4;
 
-/// What is wrong with a recording, if anything is.
+/// Check a recording.
 pub(crate) fn check(recording: &Recording) -> Result<(), String> {
     ids(recording)?;
     times::ids(recording)?;
@@ -45,7 +43,7 @@ pub(crate) fn check(recording: &Recording) -> Result<(), String> {
     ledgers(recording)
 }
 
-/// Ids are dense, so one that is too large means that rows are missing.
+/// Ids are dense: one that is too large means that rows are missing.
 fn ids(recording: &Recording) -> Result<(), String> {
     let fits = |id: u32, len: usize| (id as usize) < len;
     let missing = |table: &str, row: usize, what: &str, id: u32| {
@@ -119,7 +117,7 @@ fn ids(recording: &Recording) -> Result<(), String> {
     Ok(())
 }
 
-/// Names are bounded one by one as they are read; here, all that a report repeats.
+/// Names are limited individually when they are read; here, everything that a report repeats.
 fn texts(recording: &Recording) -> Result<(), String> {
     let notes = recording.notes.values();
     let of_arms = notes.flat_map(|notes| notes.facts.iter().chain(&notes.inert));
@@ -193,7 +191,7 @@ fn texts(recording: &Recording) -> Result<(), String> {
     Ok(())
 }
 
-/// Sums of whole columns, which reports form in 64 bits: they fit with a bit to spare.
+/// Sums of columns, which reports compute in 64 bits: they have to fit in 63.
 fn totals(recording: &Recording) -> Result<(), String> {
     let blocks = &recording.blocks;
     let dropped = || {
@@ -257,8 +255,8 @@ fn is_sampled(recording: &Recording, block: &Block) -> bool {
     !block.totals.is_empty() && quantity.is_some_and(|q| q.calls == Calls::Samples)
 }
 
-/// Quantities are declared once, and those that this program knows as it declares them: what
-/// is a count is checked as one.
+/// Quantities are unique, and known ones equal this program's declarations, so that counts are
+/// checked as such.
 fn quantities(recording: &Recording) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     for (row, quantity) in recording.quantities.iter().enumerate() {
@@ -280,8 +278,7 @@ fn quantities(recording: &Recording) -> Result<(), String> {
     Ok(())
 }
 
-/// Scalars are of what is there, and counts are never negative, nor do they add up to more
-/// than fits.
+/// Scalars refer to existing rows; counts are not negative, and their sums fit.
 fn scalars(recording: &Recording) -> Result<(), String> {
     let mut sum = 0.0;
     for (row, scalar) in recording.scalars.iter().enumerate() {
@@ -312,7 +309,7 @@ fn scalars(recording: &Recording) -> Result<(), String> {
                 ));
             }
         }
-        // NULL: not known.
+        // NULL: unknown.
         if quantity.kind != Kind::Count || scalar.value.is_nan() {
             continue;
         }
@@ -337,14 +334,14 @@ fn scalars(recording: &Recording) -> Result<(), String> {
     )
 }
 
-/// Of a bench, a block's ledger is that of its hops.
+/// For a bench, the ledger of a block equals that of its hops.
 fn ledgers(recording: &Recording) -> Result<(), String> {
     let all = Measured::all_of(recording);
     for (row, (block, measured)) in recording.blocks.iter().zip(&all).enumerate() {
         if measured.hops.is_empty() {
             continue;
         }
-        // Samples are of the packets that were handled while the window was open.
+        // Samples have the packets that were handled in the window.
         if is_sampled(recording, block) {
             let handled = measured.handled.total();
             if block.ledger.offered != handled || block.ledger.delivered != handled {

@@ -88,7 +88,7 @@ fn by(pid: Option<u32>) -> String {
 }
 
 impl StoreError {
-    /// Whether the arguments are wrong, not this machine or a file.
+    /// Whether the arguments are invalid.
     pub fn is_usage(&self) -> bool {
         matches!(self, StoreError::NoFile { .. } | StoreError::Foreign(_))
     }
@@ -126,7 +126,7 @@ pub(crate) fn reading(path: &std::path::Path) -> impl Fn(rusqlite::Error) -> Sto
     move |error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::NotADatabase) => StoreError::NotOurs(path.into()),
         Some(rusqlite::ErrorCode::CannotOpen) => StoreError::Missing(path.into()),
-        // The handler of `open` is what interrupts.
+        // The progress handler of `open` interrupts.
         Some(rusqlite::ErrorCode::OperationInterrupted) => {
             damaged(path, "too complex for its size")
         }

@@ -1,9 +1,9 @@
-//! The recording file: one SQLite database, written as blocks end, readable
-//! anywhere, safe to be killed at any moment.
+//! The recording file: a SQLite database, written as blocks end, readable anywhere, and consistent
+//! if the writer is killed at any time.
 //!
-//! `application_id` says that it is ours and `user_version` which schema it has.
-//! A write is one transaction, so what a reader finds is whole blocks; a
-//! recording that was never finished says so by its `complete` key.
+//! `application_id` identifies recordings and `user_version` the schema. Each write is one
+//! transaction, so readers find complete blocks; in a recording that was not finished, the key
+//! `complete` says so.
 
 mod check;
 mod error;

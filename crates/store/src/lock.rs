@@ -1,9 +1,9 @@
-//! A name that is held while a file is made of it.
+//! Locks a name while its file is written.
 //!
-//! The file may not be there until the end, and what is there is replaced by another; so it is
-//! the folder that is locked, at a byte that the name chooses. Nothing has to be made for that,
-//! and the kernel ends it with the process. The byte tells the process as well: locks of open
-//! files have no owner to be asked for (fcntl(2)).
+//! The file may not exist until the end, and an existing one is replaced; so the directory is
+//! locked, at an offset derived from the name. That needs no lock file, and the kernel releases it
+//! with the process. The offset also encodes the process: locks of open file descriptions don't
+//! have an owner to query (fcntl(2)).
 
 use std::fs::File;
 use std::io;
@@ -13,41 +13,41 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Holds a name until it is dropped.
+/// Holds the lock of a name until it is dropped.
 #[derive(Debug)]
 pub(crate) struct NameLock {
     _folder: File,
 }
 
-/// Why a name can't be held.
+/// Why a name can't be locked.
 #[derive(Debug)]
 pub(crate) enum LockError {
-    /// Another process does.
+    /// Another process holds it.
     Held(Option<u32>),
-    /// The folder can't be opened.
+    /// The directory can't be opened.
     Io(io::Error),
 }
 
-/// Processes have numbers up to 2^22: `PID_MAX_LIMIT`, include/linux/threads.h.
+/// PIDs are at most 2^22: `PID_MAX_LIMIT`, include/linux/threads.h.
 const PID_BITS: u32 = 22;
-/// What is left of an offset, less its sign.
+/// The remaining bits of an offset, without sign.
 const NAME_BITS: u32 = 63 - PID_BITS;
-/// How long a turn is waited for. Whoever has it needs some microseconds; someone else may
-/// have locked the folder for purposes of their own.
+/// Timeout for the directory's lock. Its owner needs some microseconds; other programs may have
+/// locked the directory for their own purposes.
 const PATIENCE: Duration = Duration::from_secs(1);
 const NAP: Duration = Duration::from_millis(2);
 
 impl NameLock {
-    /// Hold the name of a file that links don't lead away from.
+    /// Lock the name of a file, which is not a link.
     pub(crate) fn take(path: &Path) -> Result<NameLock, LockError> {
         let folder = path.parent().unwrap_or(Path::new("/"));
         let folder = File::open(folder).map_err(LockError::Io)?;
         let begin = range_of(path);
-        // Of two that begin at one moment one is to win: one after the other. Without a turn
-        // both may be refused, but never both go on.
+        // Serialise, so that one of two concurrent runs succeeds. Without this both may be refused,
+        // but never both succeed.
         let turn = take_turn(&folder);
         let own = begin + i64::from(std::process::id());
-        // A folder is opened for reading, so only a lock for reading can be set.
+        // A directory is opened for reading, so only a read lock can be set.
         let set = lock(&folder, libc::F_OFD_SETLK, libc::F_RDLCK, own, 1);
         let other = match set {
             Ok(_) => lock(
@@ -57,7 +57,7 @@ impl NameLock {
                 begin,
                 1 << PID_BITS,
             ),
-            // A file system without locks: nothing is known of others.
+            // A file system without locks: other runs are not detected.
             Err(_) => Ok(None),
         };
         if turn {
@@ -83,8 +83,8 @@ fn take_turn(folder: &File) -> bool {
     }
 }
 
-/// The first of a name's bytes, one for each process: FNV-1a, which stays what it is from one
-/// version to the next.
+/// The first offset of a name, followed by one for each PID: FNV-1a, which is stable across
+/// versions.
 fn range_of(path: &Path) -> i64 {
     let name = path.file_name().unwrap_or_default();
     let hash = name
@@ -97,7 +97,7 @@ fn range_of(path: &Path) -> i64 {
     (name << PID_BITS) as i64
 }
 
-/// Ask or set; where another's lock begins, if one is in the way.
+/// Query or set a lock; returns the offset of a conflicting one.
 fn lock(
     folder: &File,
     command: i32,
@@ -126,8 +126,8 @@ fn lock(
 mod tests {
     use super::*;
 
-    /// Check that a name is held by one at a time, others beside it not, and that it is
-    /// known by whom.
+    /// Check that a name is locked by one process at a time, that other names are not affected, and
+    /// that the owner is reported.
     #[test]
     fn one_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
@@ -145,8 +145,8 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
-    /// Check that of many that begin at one moment one gets it, and that a lock of someone
-    /// else's on the folder keeps nobody.
+    /// Check that one of many concurrent attempts succeeds, and that another program's lock on the
+    /// directory does not matter.
     #[test]
     fn many_at_once() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,9 +1,8 @@
-//! Recordings of older schemas, read as what they would be today. A file is never changed:
-//! what is older than version 3 is brought up to that in a copy in memory, and version 3 is
-//! read here.
+//! Reads recordings of older schemas. The file is never changed: versions before 3 are migrated to
+//! that in a copy in memory, and version 3 is read here.
 //!
-//! Until then figures were in the environment and in counters, under dotted names: those
-//! are taken apart here, and nowhere else.
+//! Up to version 3 figures were in the environment and in counters, under dotted names: only this
+//! module parses those.
 
 use std::collections::BTreeMap;
 
@@ -23,18 +22,17 @@ use rusqlite::Connection;
 use crate::row::{Wrong, count, each, finite, get, known, name, numbered, of, rows, word};
 use crate::span::times;
 
-/// The schema of version 3, but for what [`TIMED`] adds.
+/// The schema of version 3, except for what [`TIMED`] adds.
 pub(crate) const SCHEMA_3: &str = include_str!("old/schema-3.sql");
-/// What times need: the step to version 3.
+/// The tables of times: the step to version 3.
 pub(crate) const TIMED: &str = include_str!("old/timed.sql");
 /// The last version that is read here.
 pub(crate) const LAST: i32 = 3;
 
-/// One step for each version there ever was until then: `STEPS[n]` makes n + 1 of n.
-/// Version 0 was never released.
+/// A step for each version: `STEPS[n]` migrates n to n + 1. Version 0 was never released.
 const STEPS: &[&str] = &["", LINES, TIMED];
 
-/// 2 has lines of user code. None were kept before.
+/// Version 2 has lines of user code.
 const LINES: &str = "
 CREATE TABLE source_file (
   id   INTEGER NOT NULL PRIMARY KEY,
@@ -52,7 +50,7 @@ CREATE TABLE line_cost (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Bring a database in memory up to version 3.
+/// Migrate a database in memory to version 3.
 pub(crate) fn up(connection: &Connection, from: i32) -> rusqlite::Result<()> {
     for step in STEPS.iter().skip(from.max(0) as usize) {
         connection.execute_batch(step)?;
@@ -60,7 +58,7 @@ pub(crate) fn up(connection: &Connection, from: i32) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Blocks. Their totals are of instructions, or of samples.
+/// Read blocks. Their totals are instructions, or samples.
 pub(crate) fn blocks(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     let sampled: Vec<bool> = recording.arms.iter().map(is_sampled).collect();
     let columns = "arm, repetition, offered, delivered, kernel_insns, user_insns, entered, \
@@ -109,22 +107,22 @@ fn is_sampled(arm: &Arm) -> bool {
     arm.knobs.get(COUNTED).is_some_and(|what| what == SAMPLED)
 }
 
-/// The knob of an arm whose packets were counted, or sampled, beside another's rates.
+/// The knob of an arm whose packets were counted, or sampled, to explain the rate of another one.
 const COUNTED: &str = "counted";
 /// Its value if they were sampled.
 const SAMPLED: &str = "nanoseconds";
-/// What was added to the names of such arms.
+/// Suffixes of the names of such arms.
 const SUFFIXES: [&str; 2] = [", counted", ", sampled"];
 /// The knob of an arm that was run without the instrument, and its value.
 const BARE: (&str, &str) = ("probes", "off");
 
-/// Name the instrument of each block: until version 3 there was one of each recording, but for
-/// those of arms that were counted or sampled. What was sampled goes to the arm that it is of.
+/// Set the instrument of each block: up to version 3 there was one for each recording, except for
+/// arms that were counted or sampled. Sampled blocks are moved to the arm that they belong to.
 pub(crate) fn instruments(recording: &mut Recording) {
     let clock = recording.environment.get(env::CLOCK).cloned();
     let clock = clock.unwrap_or_else(|| INSTRUCTIONS.instrument.into());
     let mut arms: Vec<Arm> = Vec::new();
-    // The number that each arm has now, and the instrument of its blocks.
+    // The new index of each arm, and the instrument of its blocks.
     let mut now: Vec<(u32, String)> = Vec::new();
     for mut arm in std::mem::take(&mut recording.arms) {
         let instrument = match arm.knobs.remove(COUNTED) {
@@ -185,7 +183,7 @@ fn quantity_of(recording: &mut Recording, sampled: &[bool], arm: usize) -> u32 {
     }
 }
 
-/// Costs, which come after their blocks.
+/// Read costs, after their blocks.
 pub(crate) fn costs(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     let (columns, order) = (
         "block, direction, context, node, calls, self_insns",
@@ -209,7 +207,7 @@ pub(crate) fn costs(c: &Connection, recording: &mut Recording) -> Result<(), Wro
     Ok(())
 }
 
-/// Times, which were in two tables: of functions, and of stages.
+/// Read times, which were in two tables: of functions, and of stages.
 pub(crate) fn spans(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     let columns = "block, direction, context, node, calls, total_ns, min_ns, max_ns, \
                    corrected_ns, uncertainty_ns";
@@ -260,7 +258,7 @@ pub(crate) fn spans(c: &Connection, recording: &mut Recording) -> Result<(), Wro
     Ok(())
 }
 
-/// What arms were made from was among their knobs.
+/// How an arm was made was among its knobs.
 pub(crate) fn made(arm: &mut Arm) {
     let repeats = arm.knobs.remove("seed_of");
     let setting = arm.knobs.remove("scan.setting");
@@ -282,11 +280,10 @@ pub(crate) fn made(arm: &mut Arm) {
     };
 }
 
-/// Until version 3 nothing said which instrument had lost something, or could not watch it.
+/// Up to version 3 losses did not name the instrument.
 pub(crate) const ANY_INSTRUMENT: &str = "";
 
-/// A figure that was a fact: the key that the environment had, the quantity, and what makes
-/// the quantity's unit of it.
+/// Figures that were in the environment: the key, the quantity, and the factor to its unit.
 const FIGURES: &[(&str, Declared, f64)] = &[
     ("probes.attach_ms", ATTACH, 1e6),
     ("vm.qemu_peak_bytes", QEMU_PEAK, 1.0),
@@ -300,12 +297,12 @@ const FIGURES: &[(&str, Declared, f64)] = &[
     ("blocklist.updates_per_s", rates::LIST_UPDATES, 1.0),
 ];
 
-/// What the environment had of arms, searches and figures goes to where it belongs.
+/// Move facts about arms, searches and figures out of the environment.
 pub(crate) fn environment(recording: &mut Recording) {
     let mut arms: Vec<(usize, String)> = (recording.arms.iter().enumerate())
         .map(|(at, arm)| (at, arm.name.clone()))
         .collect();
-    // A name may begin with another and a dot.
+    // A name may be a prefix of another one, with a dot.
     arms.sort_by_key(|(_, name)| std::cmp::Reverse(name.len()));
     let arm_of = |rest: &str| -> Option<(usize, String)> {
         arms.iter().find_map(|(at, name)| {
@@ -325,7 +322,7 @@ pub(crate) fn environment(recording: &mut Recording) {
     }
 }
 
-/// Take a fact to where it belongs; none if it belongs in the environment.
+/// Move a fact to its place; none if it belongs in the environment.
 fn take(
     recording: &mut Recording,
     arm_of: &dyn Fn(&str) -> Option<(usize, String)>,
@@ -342,7 +339,7 @@ fn take(
         "failed" => {
             let (arm, rest) = arm_of(rest)?;
             let failed = &mut recording.notes_of(arm).failed;
-            // Of which instrument is seen when all arms are there: see [`instruments`].
+            // The instrument is set when all arms are known: see [`instruments`].
             (rest.is_empty()).then(|| drop(failed.insert(String::new(), value.into())))
         }
         "diagnosis" => {
@@ -403,10 +400,10 @@ fn take(
     }
 }
 
-/// What a counter is whose name tells nothing.
+/// The quantity of an unknown counter.
 const UNKNOWN: Declared = Declared::new("machine", "counter", "", Kind::Rate).by_label("name");
 
-/// Counters, which are scalars and hops now.
+/// Read counters, which are scalars and hops now.
 pub(crate) fn counters(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     let mut hops: BTreeMap<(u32, u32), Hop> = BTreeMap::new();
     each(c, "counter", "block, name, value, unit", "rowid", |_, r| {
@@ -427,7 +424,7 @@ pub(crate) fn counters(c: &Connection, recording: &mut Recording) -> Result<(), 
                 let value = if unknown { f64::NAN } else { value };
                 recording.add(Of::Block(block), &quantity, item, value);
             }
-            // One that no version of ours wrote.
+            // Not written by any version of plumb.
             None => recording.add(Of::Block(block), &UNKNOWN, Item::label(name), value),
         }
         Ok(())
@@ -438,7 +435,7 @@ pub(crate) fn counters(c: &Connection, recording: &mut Recording) -> Result<(), 
     Ok(())
 }
 
-/// Take in `hop.N.entered.NAME`, `hop.N.left.NAME` or `hop.N.dropped.CAUSE`.
+/// Parse `hop.N.entered.NAME`, `hop.N.left.NAME` or `hop.N.dropped.CAUSE`.
 fn hop(hops: &mut BTreeMap<(u32, u32), Hop>, block: u32, name: &str, value: f64) -> Option<()> {
     let mut words = name.strip_prefix("hop.")?.splitn(3, '.');
     let place: u32 = words.next()?.parse().ok().filter(|n| *n < 64)?;
@@ -454,7 +451,7 @@ fn hop(hops: &mut BTreeMap<(u32, u32), Hop>, block: u32, name: &str, value: f64)
     Some(())
 }
 
-/// What quantity a counter's name is of, and which of its figures.
+/// The quantity and the item of a counter's name.
 fn scalar(name: &str) -> Option<(Declared, Item)> {
     let only = |quantity: Declared| Some((quantity, Item::ONLY));
     match name {
@@ -483,7 +480,7 @@ fn scalar(name: &str) -> Option<(Declared, Item)> {
         "ledger" => Some((SEEN, Item::label(rest))),
         "drops" => Some((DROPPED, Item::label(rest))),
         "queue" => of_cpu(rates::BY_QUEUE),
-        // So it was written before it had a name.
+        // The format before it had a name.
         "handled" if number == Some(u32::MAX) => only(rates::HANDLED_CPU_UNKNOWN),
         "handled" => of_cpu(rates::HANDLED),
         "cpu" => of_cpu(match more {

@@ -1,10 +1,9 @@
-//! Opening a file that anyone may have made.
+//! Opens files from untrusted sources.
 //!
-//! A recording is data, and SQLite files can hold more than that: views that never end
-//! where a table should be, generated columns, virtual tables, journals that name other
-//! files. So what is opened is never written to, nothing in its schema is evaluated, each
-//! table has to be one, with the columns that it should have, and time and memory are
-//! bounded by the size of the file.
+//! A recording is data, but SQLite files can contain more: views that never end in place of tables,
+//! generated columns, virtual tables, journals that name other files. So an opened file is never
+//! written to, nothing in its schema is evaluated, each table must be a table with the expected
+//! columns, and time and memory are limited by the size of the file.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -19,38 +18,38 @@ use tempfile::TempDir;
 use crate::error::{damaged, reading};
 use crate::{APPLICATION_ID, SCHEMA, StoreError, VERSION, old};
 
-/// How a SQLite file begins.
+/// The magic of SQLite files.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// Bytes of its header.
+/// Size of its header.
 const HEADER_BYTES: usize = 100;
 /// Where the header has the file format's versions for writing and reading: 1 is a
 /// rollback journal, 2 is WAL.
 const JOURNAL_MODE_AT: std::ops::Range<usize> = 18..20;
-/// How a journal ends that is one of several, after the name of the file that lists them.
-/// SQLite removes that file once it has rolled back, whatever it is.
+/// The end of a journal that is one of several, after the name of the file that lists them. SQLite
+/// removes that file after a rollback, whatever it is.
 const SUPER_JOURNAL: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
-/// The longest string, and the longest row.
+/// Maximum length of a string, and of a row.
 const LENGTH_BYTES: i32 = 16 << 20;
-/// Steps of SQLite's machine that any file may take, and those for each of its bytes: to
-/// check and to read a row takes about a hundred, and the shortest row has some ten bytes.
+/// Maximum number of steps of SQLite's virtual machine, and per byte of the file: checking and
+/// reading a row takes about a hundred, and the shortest row has some ten bytes.
 const STEPS: u64 = 50_000_000;
 const STEPS_PER_BYTE: u64 = 64;
-/// Steps between two looks at how many are left.
+/// Steps between checks of that limit.
 const STEPS_AT_ONCE: i32 = 10_000;
 
-/// A recording that can be read.
+/// An open recording.
 pub(crate) struct Opened {
     pub(crate) connection: Connection,
-    /// Of which schema it is: this one, or the last that [`old`] reads.
+    /// Its schema version: the current one, or the last that [`old`] reads.
     pub(crate) version: i32,
-    /// Where a copy of it is, if one had to be made. Dropped last.
+    /// The directory of a copy, if one was made. Dropped last.
     _copy: Option<TempDir>,
 }
 
-/// Open a recording, and see that it is one.
+/// Open a recording, and check that it is one.
 ///
 /// # Errors
-/// It is missing, some other file, of a later version, or damaged.
+/// It is missing, another kind of file, of a later version, or damaged.
 pub(crate) fn open(path: &Path) -> Result<Opened, StoreError> {
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => StoreError::Missing(path.into()),
@@ -59,17 +58,17 @@ pub(crate) fn open(path: &Path) -> Result<Opened, StoreError> {
             why: error.to_string(),
         },
     };
-    // Asked first: to open a pipe would be to wait.
+    // Checked first: opening a pipe would block.
     let metadata = fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
         return Err(StoreError::NotOurs(path.into()));
     }
     header(path)?;
-    // From the root, since SQLite takes a name that begins with `file:` for an address.
+    // An absolute path, since SQLite treats a name that begins with `file:` as a URI.
     let whole = path.canonicalize().map_err(unreadable)?;
     let journal = beside(&whole, "-journal");
     for file in [&journal, &beside(&whole, "-wal")] {
-        // SQLite would open it, and wait for whoever writes to the pipe.
+        // SQLite would open it, and block on a pipe.
         if fs::symlink_metadata(file).is_ok_and(|m| !m.is_file()) {
             let why = format!("{} is not a file", file.display());
             return Err(damaged(path, why));
@@ -80,8 +79,8 @@ pub(crate) fn open(path: &Path) -> Result<Opened, StoreError> {
     }
     let steps = STEPS.saturating_add(metadata.len().saturating_mul(STEPS_PER_BYTE));
     let (file, version, copy) = match begin(&whole, path, steps) {
-        // A writer was killed in a transaction, which is to be rolled back. That takes
-        // writing, so it is done in a copy.
+        // A writer was killed in a transaction, which has to be rolled back. That needs writing, so
+        // it is done in a copy.
         Err(Begin::Interrupted) => {
             let copy = rolled_back(&whole, &journal, path)?;
             let (file, version) = begin(&copy.path().join(COPY), path, steps)
@@ -94,13 +93,13 @@ pub(crate) fn open(path: &Path) -> Result<Opened, StoreError> {
         }
     };
     let wrong = reading(path);
-    // What is older is brought up to the last version before this one.
+    // Older ones are migrated to the last version before this one.
     let wanted = match version {
         VERSION => VERSION,
         _ => old::LAST,
     };
     let expected = expected(path, wanted)?;
-    // Before anything else is asked of the schema.
+    // Before any other query of the schema.
     for table in &expected {
         let found = Table::of(&file, &table.name).map_err(&wrong)?;
         if version < wanted && found.is_none() {
@@ -135,7 +134,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Look at the header, before SQLite does.
+/// Check the header, before SQLite does.
 fn header(path: &Path) -> Result<(), StoreError> {
     let mut header = Vec::new();
     File::open(path)
@@ -156,9 +155,9 @@ fn header(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Why a file was not begun.
+/// Why a file was not opened.
 enum Begin {
-    /// What its writer was at has to be rolled back.
+    /// An incomplete transaction has to be rolled back.
     Interrupted,
     Sqlite(rusqlite::Error),
     Other(StoreError),
@@ -174,7 +173,7 @@ impl Begin {
     }
 }
 
-/// Open the file for reading; its schema's version.
+/// Open the file for reading; returns its schema version.
 fn begin(file: &Path, path: &Path, steps: u64) -> Result<(Connection, i32), Begin> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let begun = || -> rusqlite::Result<(Connection, i32, i32)> {
@@ -203,7 +202,7 @@ fn begin(file: &Path, path: &Path, steps: u64) -> Result<(Connection, i32), Begi
     Ok((connection, version))
 }
 
-/// Nothing of the file's schema is to run, and reading it is to end.
+/// Disable everything in the file's schema that could run, and limit the time of reading.
 fn restrain(connection: &mut Connection, steps: u64) -> rusqlite::Result<()> {
     for (config, on) in [
         (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
@@ -234,7 +233,7 @@ fn restrain(connection: &mut Connection, steps: u64) -> rusqlite::Result<()> {
     connection.progress_handler(STEPS_AT_ONCE, Some(handler))?;
     for (pragma, on) in [
         ("cell_size_check", true),
-        // A check of the tables would evaluate what they say of themselves.
+        // Checking tables would evaluate their constraints.
         ("ignore_check_constraints", true),
     ] {
         connection.pragma_update(None, pragma, on)?;
@@ -242,7 +241,7 @@ fn restrain(connection: &mut Connection, steps: u64) -> rusqlite::Result<()> {
     connection.pragma_update(None, "temp_store", "MEMORY")
 }
 
-/// Name of a copy in its folder.
+/// Name of a copy in its directory.
 const COPY: &str = "recording";
 
 /// A copy of a recording whose writer was killed, with its last transaction rolled back.
@@ -266,7 +265,7 @@ fn rolled_back(whole: &Path, journal: &Path, path: &Path) -> Result<TempDir, Sto
     fs::copy(whole, &copy).map_err(failed)?;
     fs::copy(journal, beside(&copy, "-journal")).map_err(failed)?;
     let writable = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    // To read anything is to roll back first.
+    // Reading rolls back first.
     Connection::open_with_flags(&copy, writable)
         .and_then(|c| c.pragma_query_value(None, "schema_version", |row| row.get::<_, i32>(0)))
         .map_err(reading(path))?;
@@ -284,7 +283,7 @@ fn migrated(file: &Connection, version: i32, steps: u64) -> rusqlite::Result<Con
     Ok(copy)
 }
 
-/// See that the pages of a table are its own, and its rows of the types that they should.
+/// Check the integrity of a table's pages and the types of its rows.
 fn sound(connection: &Connection, table: &str, path: &Path) -> Result<(), StoreError> {
     let mut found = None;
     connection
@@ -302,8 +301,7 @@ fn sound(connection: &Connection, table: &str, path: &Path) -> Result<(), StoreE
     }
 }
 
-/// A table, as SQLite understood its schema: what the schema's text says of itself need
-/// not be so.
+/// A table, as SQLite parsed its schema: the text of the schema is not trusted.
 #[derive(Debug, PartialEq, Eq)]
 struct Table {
     name: String,
@@ -317,14 +315,14 @@ struct Table {
 struct Column {
     name: String,
     kind: String,
-    /// Its place in the primary key, from 1; 0 if it has none.
+    /// Its position in the primary key, from 1; 0 if it is not in it.
     key: u32,
     /// Not 0 if it is generated.
     hidden: u32,
 }
 
 impl Table {
-    /// What is there by a name, if anything is.
+    /// Look up a table by name, if it exists.
     fn of(connection: &Connection, name: &str) -> rusqlite::Result<Option<Table>> {
         let mut found = None;
         connection.pragma(None, "table_list", name, |row| {
@@ -337,7 +335,7 @@ impl Table {
             return Ok(None);
         };
         let mut columns = Vec::new();
-        // Of anything else, to ask is to have it worked out.
+        // For anything else, a query would evaluate it.
         if kind == "table" {
             connection.pragma(None, "table_xinfo", name, |row| {
                 columns.push(Column {
@@ -357,7 +355,7 @@ impl Table {
         }))
     }
 
-    /// Whether what a file of some version has is a table of the `wanted` schema's.
+    /// Check that a table of a file matches the `wanted` schema.
     fn matches(&self, found: Option<Table>, version: i32, wanted: i32) -> Result<(), String> {
         let name = &self.name;
         let Some(found) = found else {
@@ -370,7 +368,7 @@ impl Table {
             let column = column.name.escape_debug();
             return Err(format!("table {name}: column {column} is generated"));
         }
-        // Older ones have fewer columns: what they have will be migrated.
+        // Older ones have fewer columns, which are migrated.
         if version == wanted && found != *self {
             return Err(format!(
                 "table {name} does not have the columns of schema version {wanted}"
@@ -380,7 +378,7 @@ impl Table {
     }
 }
 
-/// The tables of a schema: the present one, or the last that [`old`] reads.
+/// The tables of a schema: the current one, or the last that [`old`] reads.
 fn expected(path: &Path, version: i32) -> Result<Vec<Table>, StoreError> {
     let tables = || -> rusqlite::Result<Vec<Table>> {
         let new = Connection::open_in_memory()?;

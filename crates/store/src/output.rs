@@ -1,4 +1,4 @@
-//! Where a recording is to be: held from before anything is measured, and what was there kept.
+//! The target of a recording: locked before anything is measured, with existing recordings kept.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -12,21 +12,21 @@ use crate::error::writing;
 use crate::lock::{LockError, NameLock};
 use crate::target::{self, Contents, Target, Unnamed, with_suffix};
 
-/// A name that a recording is to have. Nobody else writes there while it is held.
+/// The name of a recording to be written, locked against other runs.
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
     _lock: NameLock,
 }
 
-/// How a journal of SQLite's begins (<https://sqlite.org/fileformat2.html>, 3).
+/// The magic of SQLite journals (<https://sqlite.org/fileformat2.html>, 3).
 const JOURNAL: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 
 impl Output {
-    /// Hold a name. Nothing is made there yet, and nothing changed.
+    /// Lock a name. No file is created or changed yet.
     ///
     /// # Errors
-    /// Another run holds it, what is there is no recording, or the folder can't be written to.
+    /// Another run uses it, the existing file is not a recording, or the directory is not writable.
     pub fn claim(out: &Path) -> Result<Output, StoreError> {
         let path = place(out)?;
         let lock = NameLock::take(&path).map_err(|error| match error {
@@ -36,7 +36,7 @@ impl Output {
             },
             LockError::Io(error) => StoreError::of_io(out)(error),
         })?;
-        // By now another run may have made one there.
+        // Another run may have created one meanwhile.
         place(out)?;
         match path.exists()
             && target::contents(&path).map_err(StoreError::of_io(out))? == Contents::Recording
@@ -48,19 +48,19 @@ impl Output {
         Ok(Output { path, _lock: lock })
     }
 
-    /// Where it is, links followed.
+    /// Its path, with links resolved.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Put a recording there. One that was there is kept beside: under which name.
+    /// Write a recording. An existing one is renamed; returns its new name.
     ///
-    /// At every moment there is the one or the other.
+    /// At any time one of them has the name.
     pub(crate) fn put(&self, bytes: &[u8]) -> Result<Option<PathBuf>, StoreError> {
         let path = &self.path;
         let failed = StoreError::of_io(path);
         let new = Unnamed::holding(path, bytes).map_err(&failed)?;
-        // Looked at again: a run takes its time.
+        // Checked again: it may have changed during the run.
         let is_there = !matches!(Target::of(path), Ok(Target::New(_)));
         place(path)?;
         if !is_there || target::contents(path).map_err(&failed)? == Contents::Empty {
@@ -77,7 +77,7 @@ impl Output {
         let kept = room_for_old(path).map_err(&failed)?;
         new.link(&kept).map_err(&failed)?;
         if renameat_with(CWD, &kept, CWD, path, RenameFlags::EXCHANGE).is_err() {
-            // Not every file system exchanges names.
+            // Not every file system can exchange names.
             let one_by_one = || {
                 fs::remove_file(&kept)?;
                 rename_to_free(path, &kept)?;
@@ -89,7 +89,7 @@ impl Output {
     }
 }
 
-/// The file's name, if what is there may be a recording's place.
+/// The file's name, if it can be used for a recording.
 fn place(out: &Path) -> Result<PathBuf, StoreError> {
     let target = Target::of(out).map_err(StoreError::of_target)?;
     let what = match &target {
@@ -113,7 +113,7 @@ fn journal_of(path: &Path) -> PathBuf {
     with_suffix(path, "-journal")
 }
 
-/// The journal of a file that is gone, which SQLite would apply to any that gets its name.
+/// The journal of a missing file, which SQLite would apply to a new file of that name.
 fn stale_journal(path: &Path) -> Result<Option<PathBuf>, StoreError> {
     let journal = journal_of(path);
     let mut begin = Vec::new();
@@ -126,7 +126,7 @@ fn stale_journal(path: &Path) -> Result<Option<PathBuf>, StoreError> {
     }
 }
 
-/// Give a journal another name: who moved its file away needs it to repair that.
+/// Rename a journal, which is needed to repair its file if that was moved.
 fn set_aside(journal: &Path) -> io::Result<()> {
     let mut to = with_suffix(journal, ".old");
     for n in 1_u32.. {
@@ -140,8 +140,8 @@ fn set_aside(journal: &Path) -> io::Result<()> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Let SQLite undo what a killed writer had begun: its journal belongs to the name, and the
-/// file is to get another one.
+/// Roll back an incomplete transaction of a killed writer: the journal belongs to the name, and the
+/// file will be renamed.
 fn roll_back(path: &Path) -> Result<(), StoreError> {
     let journal = journal_of(path);
     if !journal.exists() {
@@ -164,8 +164,8 @@ fn roll_back(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// A free name for what is at `path`: NAME.old. A recording that has it gets the next of
-/// NAME.old.1, NAME.old.2 and so on.
+/// A free name for the file at `path`: NAME.old. A recording of that name is renamed to the next
+/// free one of NAME.old.1, NAME.old.2 and so on.
 fn room_for_old(path: &Path) -> io::Result<PathBuf> {
     let old = with_suffix(path, ".old");
     let is_file = match fs::symlink_metadata(&old) {
@@ -177,7 +177,7 @@ fn room_for_old(path: &Path) -> io::Result<PathBuf> {
         let older = with_suffix(&old, format!(".{n}"));
         match (is_ours, fs::symlink_metadata(&older)) {
             (_, Ok(_)) => {}
-            // What is not ours keeps its name.
+            // Other files keep their names.
             (false, Err(_)) => return Ok(older),
             (true, Err(_)) => match rename_to_free(&old, &older) {
                 Ok(()) => return Ok(old),
@@ -193,7 +193,7 @@ fn room_for_old(path: &Path) -> io::Result<PathBuf> {
 fn rename_to_free(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),
-        // Not every file system can be asked that.
+        // Not every file system supports that.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) if !to.exists() => {
             fs::rename(from, to)
         }

@@ -1,4 +1,4 @@
-//! Reading a recording whole, with its invariants checked.
+//! Reads a complete recording, and checks its invariants.
 
 use std::path::Path;
 
@@ -21,9 +21,9 @@ use crate::{StoreError, VERSION, check, old, open, span};
 /// Read a recording.
 ///
 /// # Errors
-/// It is missing, some other file, of a later version, or damaged: cut short, changed, or
-/// such that its figures contradict each other. One that was cut off while being written is
-/// no error: it is incomplete, and says so.
+/// It is missing, another kind of file, of a later version, or damaged: truncated, changed, or
+/// inconsistent. A recording whose writer was interrupted is no error: it is incomplete, and says
+/// so.
 pub fn read(path: &Path) -> Result<Recording, StoreError> {
     let opened = open::open(path)?;
     let now = opened.version == VERSION;
@@ -35,7 +35,7 @@ pub fn read(path: &Path) -> Result<Recording, StoreError> {
     Ok(recording)
 }
 
-/// Read all tables: those of the present schema, or what [`old`] makes of others.
+/// Read all tables, of the current schema or by [`old`].
 fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
     let mut recording = Recording::default();
     each(c, "recording", "key, value", "key", |_, r| {
@@ -94,7 +94,7 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
             name: name(r, 1)?,
             module: name_if_any(r, 2)?,
             layer: name_if_any(r, 3)?,
-            // The one number that is as large as can be: see the schema.
+            // The only number that uses all 64 bits: see the schema.
             address: get::<i64>(r, 4)? as u64,
             size_bytes: count(r, 5)?,
             source: file.zip(line).map(|(file, line)| SourceLine { file, line }),
@@ -218,7 +218,7 @@ fn losses(c: &Connection, recording: &mut Recording, now: bool) -> Result<(), Wr
     })
 }
 
-/// What came of arms beside their figures.
+/// Notes on arms.
 fn notes(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     let (columns, order) = ("arm, kind, key, text", "arm, kind, key");
     each(c, "arm_note", columns, order, |_, r| {
@@ -320,7 +320,7 @@ fn scalars(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
 
 fn hops(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     let (columns, order) = ("block, place, name, entered, \"left\"", "block, place");
-    // By block and place, where each is among the hops.
+    // Indices of hops, by block and place.
     let mut at = std::collections::HashMap::new();
     each(c, "hop", columns, order, |number, r| {
         let (block, place): (u32, u32) = (get(r, 0)?, get(r, 1)?);
@@ -352,7 +352,7 @@ fn hops(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     })
 }
 
-/// Kinds of notes of an arm, as they are written.
+/// Kinds of notes on an arm, as stored.
 pub(crate) const FAILED: &str = "failed";
 pub(crate) const FACT: &str = "fact";
 pub(crate) const INERT: &str = "inert";

@@ -1,4 +1,4 @@
-//! Rows of a table, with what is wrong with one told by its table, row and column.
+//! Rows of tables; errors have the table, row and column.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -7,18 +7,18 @@ use netplumb_model::recording::MAX_NAME_BYTES;
 use rusqlite::types::{FromSql, Type};
 use rusqlite::{Connection, Row};
 
-/// Bytes of other texts than names: values of the environment, levels of knobs, the
+/// Maximum length of texts other than names: values of the environment, levels of knobs, the
 /// experiment.
 const MAX_TEXT_BYTES: usize = 4 << 20;
-/// Rows of a table, whatever the size of the file.
+/// Maximum number of rows in a table.
 const MAX_ROWS: usize = 1 << 26;
 
 /// Why a table can't be read.
 #[derive(Debug)]
 pub(crate) enum Wrong {
-    /// SQLite says so.
+    /// An error of SQLite.
     Sqlite(rusqlite::Error),
-    /// Something in it is not as it should be.
+    /// Its contents are invalid.
     Found(String),
 }
 
@@ -28,7 +28,7 @@ impl From<rusqlite::Error> for Wrong {
     }
 }
 
-/// Go through the rows of a table in some order, with the number of each.
+/// Process the rows of a table in a given order, with their numbers.
 pub(crate) fn each(
     connection: &Connection,
     table: &str,
@@ -55,7 +55,7 @@ pub(crate) fn each(
     Ok(())
 }
 
-/// All rows of a table, in some order.
+/// All rows of a table, in a given order.
 pub(crate) fn rows<T>(
     connection: &Connection,
     table: &str,
@@ -118,7 +118,7 @@ pub(crate) fn get<T: FromSql>(row: &Row<'_>, column: usize) -> Result<T, Wrong> 
     Ok(row.get(column)?)
 }
 
-/// A column that holds one of our words.
+/// A column with a word of an enum.
 pub(crate) fn word<T>(row: &Row<'_>, column: usize) -> Result<T, Wrong>
 where
     T: FromStr,
@@ -149,7 +149,7 @@ pub(crate) fn finite(row: &Row<'_>, column: usize) -> Result<f64, Wrong> {
     }
 }
 
-/// The same where NULL is a number that is not known.
+/// The same; NULL is an unknown number.
 pub(crate) fn known(row: &Row<'_>, column: usize) -> Result<f64, Wrong> {
     match row.get_ref(column)? {
         rusqlite::types::ValueRef::Null => Ok(f64::NAN),
@@ -170,7 +170,7 @@ pub(crate) fn name_if_any(row: &Row<'_>, column: usize) -> Result<Option<String>
     }
 }
 
-/// The same of a text that someone wrote.
+/// The same for a text by a user.
 pub(crate) fn text_if_any(row: &Row<'_>, column: usize) -> Result<Option<String>, Wrong> {
     match row.get_ref(column)? {
         rusqlite::types::ValueRef::Null => Ok(None),
@@ -178,7 +178,7 @@ pub(crate) fn text_if_any(row: &Row<'_>, column: usize) -> Result<Option<String>
     }
 }
 
-/// A text that someone wrote.
+/// A text by a user.
 pub(crate) fn text(row: &Row<'_>, column: usize) -> Result<String, Wrong> {
     bounded(row, column, MAX_TEXT_BYTES)
 }
@@ -195,7 +195,7 @@ fn bounded(row: &Row<'_>, column: usize, most: usize) -> Result<String, Wrong> {
     Ok(text.to_string())
 }
 
-/// What a row is about, by its number.
+/// The element that a row refers to, by id.
 pub(crate) fn of<'a, T>(all: &'a mut [T], id: i64, what: &str) -> Result<&'a mut T, Wrong> {
     usize::try_from(id)
         .ok()

@@ -1,4 +1,4 @@
-//! Spans, what probes cost, and traces, written and read.
+//! Writes and reads spans, the cost of probes, and per-packet traces.
 
 use netplumb_model::recording::{Attachment, Recording};
 use netplumb_model::span::{Buckets, Call, Span, SpanOf, Stage, Times};
@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, Transaction, params};
 
 use crate::row::{Wrong, count, each, finite, get, known, name, numbered, of, rows, word};
 
-/// How much of each list is in the file.
+/// The number of elements of each list that are in the file.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Written {
     spans: usize,
@@ -28,7 +28,7 @@ impl Written {
     }
 }
 
-/// Write what is new. What it refers to is there already.
+/// Write what is new. Everything that it refers to was written before.
 pub(crate) fn add(
     to: &Transaction<'_>,
     recording: &Recording,
@@ -91,7 +91,7 @@ pub(crate) fn add(
     Ok(())
 }
 
-/// Read what probes cost, and traces.
+/// Read the cost of probes, and per-packet traces.
 pub(crate) fn load(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
     let columns = "function, mechanism, arguments";
     recording.attachments = rows(c, "attachment", columns, "rowid", |r| {
@@ -161,7 +161,7 @@ pub(crate) fn spans(c: &Connection, recording: &mut Recording) -> Result<(), Wro
     })
 }
 
-/// Number, sum, shortest and longest, from four columns.
+/// Count, sum, minimum and maximum, from four columns.
 pub(crate) fn times(row: &Row<'_>, first: usize) -> Result<Times, Wrong> {
     Ok(Times {
         count: count(row, first)?,

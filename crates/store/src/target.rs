@@ -1,11 +1,10 @@
-//! What is at a name that a file is to be written to, and the one way to put a file there.
+//! Targets of output files, and the only way to write them.
 //!
-//! Only a regular file is ever replaced, or a name taken that is free. A link stays one, and
-//! what it leads to is meant. Into pipes and character devices is written; nothing else has
-//! bytes of ours to expect.
+//! Only regular files are replaced, or new names used. Links are followed. Pipes and character
+//! devices are written to; anything else is refused.
 //!
-//! A file gets its name when it is whole. Until then it has none where the file system can do
-//! that, so that a program that is killed leaves nothing.
+//! A file gets its name when it is complete. Before that it has none, if the file system supports
+//! it, so that a killed program leaves nothing behind.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, FileType, Permissions};
@@ -22,12 +21,12 @@ use tempfile::{Builder, NamedTempFile, TempPath};
 
 use crate::APPLICATION_ID;
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// Nothing as yet.
+    /// No file yet.
     New(PathBuf),
-    /// A regular file, by the name that links lead to.
+    /// A regular file, with links resolved.
     File(PathBuf),
     /// A pipe or a character device.
     Stream(PathBuf),
@@ -38,30 +37,30 @@ pub enum Target {
 /// Why a name can't be written to.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// What it stands for takes no file.
+    /// It can't be replaced by a file.
     #[error("can't write {}: it is {what}", .path.display())]
     Unfit {
-        /// As it was given.
+        /// The given path.
         path: PathBuf,
         /// What it is.
         what: &'static str,
     },
-    /// The system would not.
+    /// A system call failed.
     #[error("can't write {}: {source}", .path.display())]
     Io {
-        /// As it was given.
+        /// The given path.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
 }
 
-/// What is in a file, as far as it tells whether it may be replaced.
+/// The kind of a file's contents, which decides whether it may be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contents {
     /// Nothing.
     Empty,
-    /// A recording, whole or not.
+    /// A recording, complete or not.
     Recording,
     /// Another program's database.
     Database,
@@ -69,19 +68,19 @@ pub enum Contents {
     Other,
 }
 
-/// As many links may follow each other, as the kernel has it.
+/// The kernel's limit on symbolic links in a path.
 const LINKS_MAX: usize = 40;
 
-/// How a database begins.
+/// The magic of SQLite databases.
 const SQLITE: &[u8] = b"SQLite format 3\0";
-/// Where `application_id` is in it, big-endian.
+/// The offset of `application_id`, big-endian.
 const APPLICATION_ID_AT: usize = 68;
 
 impl Target {
-    /// What a name stands for.
+    /// What a name refers to.
     ///
     /// # Errors
-    /// See [`TargetError`]; a file that is not there is none.
+    /// See [`TargetError`]; a missing file is no error.
     pub fn of(out: &Path) -> Result<Target, TargetError> {
         let failed = |source| TargetError::Io {
             path: out.into(),
@@ -96,7 +95,7 @@ impl Target {
         if out == "-" {
             return Ok(Target::Stdout);
         }
-        // Asked of the kernel first, which has rules of its own for links of others.
+        // Ask the kernel first, which restricts following links of other users.
         let kind = match fs::metadata(out) {
             Ok(metadata) => Some(metadata.file_type()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
@@ -106,7 +105,7 @@ impl Target {
             return unfit("a directory");
         }
         let path = follow(out).map_err(failed)?;
-        // A descriptor of a process. What it is of has a name perhaps, and is open under none.
+        // A file descriptor of a process, which may have no name.
         if path.starts_with("/proc") {
             return Ok(match is_stdout(&path) {
                 true => Target::Stdout,
@@ -121,10 +120,10 @@ impl Target {
         }
     }
 
-    /// Whether it could be written: leaves nothing behind.
+    /// Check that it can be written; leaves nothing behind.
     ///
     /// # Errors
-    /// There is no folder, or it can't be written to.
+    /// The directory is missing or not writable.
     pub fn try_out(&self) -> io::Result<()> {
         match self {
             Target::New(path) | Target::File(path) => Unnamed::beside(path).map(drop),
@@ -132,8 +131,7 @@ impl Target {
         }
     }
 
-    /// Write a file, all of it or nothing. Bytes for the standard output are the caller's
-    /// to print.
+    /// Write a file, completely or not at all. Standard output is printed by the caller.
     ///
     /// # Errors
     /// The disk is full, or as for [`Target::try_out`].
@@ -146,7 +144,7 @@ impl Target {
         }
     }
 
-    /// What is there, where that is a regular file.
+    /// The kind of an existing regular file.
     ///
     /// # Errors
     /// It can't be read.
@@ -158,11 +156,11 @@ impl Target {
     }
 }
 
-/// How long a pipe may be without a reader.
+/// Timeout for a reader of a pipe.
 const PATIENCE: Duration = Duration::from_secs(10);
 const NAP: Duration = Duration::from_millis(20);
 
-/// Open a pipe or a device. A pipe that nobody reads is not waited for without end.
+/// Open a pipe or a device, with a timeout for the reader of a pipe.
 fn stream(path: &Path) -> io::Result<File> {
     let begun = Instant::now();
     loop {
@@ -172,7 +170,7 @@ fn stream(path: &Path) -> io::Result<File> {
             .open(path);
         match open {
             Ok(file) => {
-                // From here on a reader sets the pace.
+                // Writes block from here on.
                 let flags = fcntl_getfl(&file)?;
                 fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
                 return Ok(file);
@@ -203,7 +201,7 @@ fn named(kind: FileType) -> &'static str {
     }
 }
 
-/// The name that links lead to, whether there is anything or not.
+/// Resolve links, also of a missing file.
 fn follow(out: &Path) -> io::Result<PathBuf> {
     let mut path = out.to_path_buf();
     for _ in 0..LINKS_MAX {
@@ -234,7 +232,7 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// What is in a file.
+/// The kind of a file's contents.
 pub(crate) fn contents(path: &Path) -> io::Result<Contents> {
     const LENGTH: usize = APPLICATION_ID_AT + 4;
     let mut begin = Vec::with_capacity(LENGTH);
@@ -251,27 +249,27 @@ pub(crate) fn contents(path: &Path) -> io::Result<Contents> {
     })
 }
 
-/// A name with something after it.
+/// A name with a suffix.
 pub(crate) fn with_suffix(path: &Path, suffix: impl AsRef<OsStr>) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// A file that gets its name when it is whole.
+/// A file that gets its name when it is complete.
 #[derive(Debug)]
 pub(crate) struct Unnamed {
     file: File,
     folder: PathBuf,
-    /// One that nobody looks for, where the file system has no files without any.
+    /// A temporary name, if the file system does not support unnamed files.
     name: Option<TempPath>,
 }
 
 impl Unnamed {
-    /// One in the folder of another.
+    /// Create one in the directory of another file.
     pub(crate) fn beside(path: &Path) -> io::Result<Unnamed> {
         let folder = folder_of(path).to_path_buf();
-        // As any file: less what the umask takes.
+        // Default permissions, restricted by the umask.
         let mode = Mode::from_raw_mode(0o666);
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         match rustix::fs::open(&folder, flags, mode) {
@@ -280,7 +278,7 @@ impl Unnamed {
                 folder,
                 name: None,
             }),
-            // The kernel or the file system has none: open(2).
+            // Not supported by the kernel or the file system: open(2).
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
                 let (file, name) = named_builder()
                     .permissions(Permissions::from_mode(0o666))
@@ -297,7 +295,7 @@ impl Unnamed {
         }
     }
 
-    /// The same with these bytes in it, on the disk.
+    /// The same with contents, synced to disk.
     pub(crate) fn holding(path: &Path, bytes: &[u8]) -> io::Result<Unnamed> {
         let mut new = Unnamed::beside(path)?;
         new.file.write_all(bytes)?;
@@ -305,7 +303,7 @@ impl Unnamed {
         Ok(new)
     }
 
-    /// Give it a name that is free.
+    /// Give it a new name.
     pub(crate) fn link(self, path: &Path) -> io::Result<()> {
         match self.name {
             None => link(&self.file, path),
@@ -313,7 +311,7 @@ impl Unnamed {
         }
     }
 
-    /// Let it take the place of a file, with that one's permissions.
+    /// Replace a file by it, keeping that file's permissions.
     pub(crate) fn replace(self, path: &Path) -> io::Result<()> {
         let before = fs::metadata(path)?.permissions();
         self.file.set_permissions(before)?;
@@ -335,14 +333,14 @@ fn named_builder() -> Builder<'static, 'static> {
     builder
 }
 
-/// linkat(2): what has no name is named by its descriptor.
+/// linkat(2): an unnamed file is linked by its descriptor.
 fn link(file: &File, path: &Path) -> io::Result<()> {
     let fd = format!("/proc/self/fd/{}", file.as_raw_fd());
     let linked = rustix::fs::linkat(CWD, fd, CWD, path, AtFlags::SYMLINK_FOLLOW);
     linked.map_err(io::Error::from)
 }
 
-/// An error without a name in it of a file that nobody asked for.
+/// An error without the name of a temporary file.
 fn plain(error: io::Error) -> io::Error {
     let cause = error.get_ref().and_then(std::error::Error::source);
     let code = cause

@@ -126,7 +126,7 @@ fn round_trip() {
     assert_eq!(read(&path).unwrap(), small());
 }
 
-/// Check that the views answer what they are for.
+/// Check the results of the views.
 #[test]
 fn views() {
     let folder = tempfile::tempdir().unwrap();
@@ -149,7 +149,7 @@ fn views() {
     assert_eq!(edges, 2);
 }
 
-/// Check that a recording of the first schema opens, without lines, and stays as it is.
+/// Check that a recording of the first schema opens, without lines, and is not changed.
 #[test]
 fn version_1() {
     let folder = tempfile::tempdir().unwrap();
@@ -182,8 +182,8 @@ fn version_1() {
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
-/// Check that a recording of the first version is brought up to the tables and columns of
-/// the last one before this.
+/// Check that a recording of the first version is migrated to the tables and columns of the last
+/// one before the current.
 #[test]
 fn migrated_and_new_are_alike() {
     let columns = |connection: &rusqlite::Connection| -> Vec<(String, String, String)> {
@@ -206,7 +206,7 @@ fn migrated_and_new_are_alike() {
     assert_eq!(columns(&first), columns(&new));
 }
 
-/// Check that whatever is no whole recording is told as what it is.
+/// Check the errors of damaged recordings and other files.
 #[test]
 fn bad_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -226,12 +226,12 @@ fn bad_files() {
     fs::remove_file(&path).unwrap();
     Writer::create(&path).unwrap().save(&small()).unwrap();
     let whole = fs::read(&path).unwrap();
-    // Every page boundary but the last, and some places between.
+    // Every page boundary except the last, and some places in between.
     for cut in (512..whole.len() - 1).step_by(1024) {
         fs::write(&path, &whole[..cut]).unwrap();
         match read(&path) {
             Err(StoreError::Damaged { .. }) => {}
-            // The last page may be a table without rows, of which nothing is lost.
+            // The last page may be of an empty table, of which nothing is lost.
             Ok(recording) if cut > whole.len() - 4096 => assert_eq!(recording, small()),
             other => panic!("cut at {cut} of {}: {other:?}", whole.len()),
         }
@@ -253,8 +253,8 @@ fn bad_files() {
     assert!(matches!(read(&path), Err(StoreError::NotOurs(_))));
 }
 
-/// Check that a recording whose writer was killed within a transaction opens, and
-/// holds what was whole before it.
+/// Check that a recording whose writer was killed within a transaction opens, with the contents
+/// before it.
 #[test]
 fn a_killed_writer() {
     let folder = tempfile::tempdir().unwrap();
@@ -262,8 +262,8 @@ fn a_killed_writer() {
     let mut before = small();
     before.complete = false;
     Writer::create(&path).unwrap().save(&before).unwrap();
-    // A hot journal, as a writer leaves it that dies between its own writes: small
-    // cache, so that pages of the open transaction are in the file already.
+    // A hot journal, as left by a killed writer: with a small cache, so that pages of the open
+    // transaction are in the file already.
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection.pragma_update(None, "cache_size", 1).unwrap();
     connection.execute_batch("BEGIN").unwrap();
@@ -285,7 +285,7 @@ fn a_killed_writer() {
     assert_eq!(read(&torn).unwrap(), before);
 }
 
-/// A recording of times, with something in every list.
+/// A recording of times, without empty lists.
 fn timed() -> Recording {
     let times = |count: u64| Times {
         count,
@@ -400,7 +400,7 @@ fn times_round_trip() {
     assert_eq!(read(&path).unwrap(), growing);
     writer.save(&timed()).unwrap();
     assert_eq!(read(&path).unwrap(), timed());
-    // A correction that is not known is kept as such, and the run with it.
+    // Unknown corrections are kept as such.
     let mut unknown = timed();
     if let SpanOf::Call(call) = &mut unknown.spans[0].of {
         call.corrected_ns = f64::NAN;
@@ -413,8 +413,7 @@ fn times_round_trip() {
     assert!(corrected_ns.is_nan() && found.scalars[1].value.is_nan());
 }
 
-/// Check that what times say is answered by the views, and that their buckets are
-/// those of the model.
+/// Check the views of times, and that their buckets are those of the model.
 #[test]
 fn views_of_times() {
     let folder = tempfile::tempdir().unwrap();
@@ -425,7 +424,7 @@ fn views_of_times() {
     assert_eq!(one("SELECT raw_ns_per_call FROM function_time"), 1_000.0);
     let each = one("SELECT corrected_ns_per_call FROM function_time");
     assert!((each - 12_000.0 / 14.0).abs() < 1e-9);
-    // The second node is below the first: its time is not the function's own twice.
+    // The second node is below the first: its time is not counted twice as self time.
     assert_eq!(one("SELECT self_ns FROM function_self_time"), 9_000.0);
     assert_eq!(one("SELECT ns_per_packet FROM stage_time"), 800.0);
     let calls = "SELECT sum(calls) * 1.0 FROM function_histogram WHERE from_ns = 3 AND to_ns = 3";
@@ -441,7 +440,7 @@ fn views_of_times() {
     assert_eq!(one(last), 35_f64.exp2() - 1.0);
 }
 
-/// Check that a recording of the first version opens, and is what it was.
+/// Check that a recording of the first version opens with the same contents.
 #[test]
 fn a_dump_of_version_1() {
     let folder = tempfile::tempdir().unwrap();
@@ -462,7 +461,7 @@ fn a_dump_of_version_1() {
     assert_eq!(fs::read(&path).unwrap(), before, "the file is not changed");
 }
 
-/// Check that times of what is not there are told as damage.
+/// Check that times with dangling references are reported as damage.
 #[test]
 fn times_of_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Writing a recording as it grows.
+//! Writes a recording as it grows.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::error::writing;
 use crate::read::{DIAGNOSIS, FACT, FAILED, INERT, IRREGULAR};
 use crate::{APPLICATION_ID, Output, SCHEMA, StoreError, VERSION, span};
 
-/// Writes what is new in a recording each time it is asked to.
+/// Writes what is new in a recording.
 #[derive(Debug)]
 pub struct Writer {
     output: Output,
@@ -19,7 +19,7 @@ pub struct Writer {
     written: Written,
 }
 
-/// How much of each list is in the file.
+/// The number of elements of each list that are in the file.
 #[derive(Debug, Default, Clone, Copy)]
 struct Written {
     quantities: usize,
@@ -35,7 +35,7 @@ struct Written {
 }
 
 impl Writer {
-    /// Start a recording with nothing in it. A recording of that name is kept beside.
+    /// Create an empty recording. An existing one is renamed.
     ///
     /// # Errors
     /// As [`Output::claim`] and [`Writer::begin`].
@@ -43,11 +43,11 @@ impl Writer {
         Writer::begin(Output::claim(path)?, &Recording::default())
     }
 
-    /// Start a recording with what there is already: a file appears when all of that is in
-    /// it. One that is there is kept beside, see [`Writer::kept`].
+    /// Create a recording with existing contents: the file appears when it has all of them. An
+    /// existing one is renamed, see [`Writer::kept`].
     ///
     /// # Errors
-    /// The disk is full, or the file can't be written; then all is as it was.
+    /// The disk is full, or the file can't be written; nothing is changed then.
     pub fn begin(output: Output, recording: &Recording) -> Result<Writer, StoreError> {
         let path = output.path().to_path_buf();
         let wrong = writing(&path);
@@ -65,22 +65,20 @@ impl Writer {
         })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         self.output.path()
     }
 
-    /// The name that the recording has now which was there before.
+    /// The new name of a recording that existed before.
     pub fn kept(&self) -> Option<&Path> {
         self.kept.as_deref()
     }
 
-    /// Write what the recording has more than it had the last time, all of it or
-    /// nothing.
+    /// Write what is new since the last time, in one transaction.
     ///
     /// # Errors
-    /// The disk is full, or the file can't be written; what was written before
-    /// stays.
+    /// The disk is full, or the file can't be written; earlier contents are kept.
     pub fn save(&mut self, recording: &Recording) -> Result<(), StoreError> {
         let path = self.path().to_path_buf();
         let before = self.written;
@@ -96,7 +94,7 @@ impl Writer {
 }
 
 impl Written {
-    /// All that there is.
+    /// The current lengths.
     fn of(recording: &Recording) -> Written {
         Written {
             quantities: recording.quantities.len(),
@@ -113,8 +111,7 @@ impl Written {
     }
 }
 
-/// The bytes of a file that holds a recording: made in memory, so that no half of it is ever
-/// on the disk.
+/// The bytes of a recording file: made in memory, so that no incomplete file is ever on disk.
 fn image(recording: &Recording) -> rusqlite::Result<Vec<u8>> {
     let mut connection = Connection::open_in_memory()?;
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -169,7 +166,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             put_knob.execute(params![id, name, value])?;
         }
     }
-    // Notes may change, and be taken back: there are few.
+    // Notes may change and be removed: they are few.
     to.execute("DELETE FROM arm_note", [])?;
     let mut put = to.prepare("INSERT INTO arm_note VALUES (?, ?, ?, ?)")?;
     for (arm, notes) in &recording.notes {
@@ -287,8 +284,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
     Ok(())
 }
 
-/// Scalars. Those of the run change as it goes on, so they are written anew; of the others
-/// there are only more.
+/// Write scalars. Those of the run change, so they are written again; others are only added.
 fn scalars(to: &Transaction<'_>, recording: &Recording) -> rusqlite::Result<()> {
     to.execute("DELETE FROM scalar WHERE block IS NULL AND arm IS NULL", [])?;
     let sql = "SELECT count(*) FROM scalar";
@@ -308,14 +304,14 @@ fn scalars(to: &Transaction<'_>, recording: &Recording) -> rusqlite::Result<()> 
             scalar.quantity,
             scalar.item.number,
             scalar.item.label,
-            // SQLite makes NULL of what is no number.
+            // SQLite stores NaN as NULL.
             scalar.value
         ])?;
     }
     Ok(())
 }
 
-/// Hops, each with its place on the way of its block's packets.
+/// Write hops, each with its place on the path of its block's packets.
 fn hops(to: &Transaction<'_>, recording: &Recording, before: usize) -> rusqlite::Result<()> {
     let mut put = to.prepare("INSERT INTO hop VALUES (?, ?, ?, ?, ?)")?;
     let mut put_drop = to.prepare("INSERT INTO hop_dropped VALUES (?, ?, ?, ?)")?;

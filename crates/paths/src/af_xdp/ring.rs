@@ -1,6 +1,6 @@
-//! The rings that a process and the kernel share: Documentation/networking/af_xdp.rst,
-//! include/uapi/linux/if_xdp.h. One side produces, the other consumes; each writes its
-//! own index alone, and what lies between them belongs to the consumer.
+//! Rings shared by a process and the kernel: Documentation/networking/af_xdp.rst,
+//! include/uapi/linux/if_xdp.h. One side produces, the other consumes; each writes only its own
+//! index, and entries between the indices belong to the consumer.
 
 use std::io;
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Memory that is mapped for as long as this lives.
+/// Mapped memory.
 #[derive(Debug)]
 pub(super) struct Mapping {
     first: NonNull<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// A file's, or anonymous memory.
+    /// Map a file, or anonymous memory.
     pub(super) fn new(file: Option<(BorrowedFd<'_>, i64)>, bytes: usize) -> io::Result<Mapping> {
         let (fd, offset, flags) = match file {
             Some((fd, offset)) => (fd.as_raw_fd(), offset, libc::MAP_SHARED),
@@ -48,7 +48,7 @@ impl Mapping {
         self.first
     }
 
-    /// Bytes of it, if there are so many.
+    /// A range of it, if within bounds.
     pub(super) fn get(&self, offset: u64, bytes: usize) -> Option<&[u8]> {
         let offset = usize::try_from(offset).ok()?;
         if offset.checked_add(bytes)? > self.bytes {
@@ -67,19 +67,19 @@ impl Drop for Mapping {
     }
 }
 
-/// One ring, of entries `T`. Which side this process is on, it knows by what it calls.
+/// A ring of entries `T`. The methods called determine which side this process is.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
     map: Mapping,
     offsets: libc::xdp_ring_offset,
     entries: u32,
-    /// Our own index: the producer's, or the consumer's.
+    /// This side's index.
     own: u32,
     kind: PhantomData<T>,
 }
 
 impl<T: Copy> Ring<T> {
-    /// Map a ring of a socket, of a power of two of entries.
+    /// Map a ring of a socket; the number of entries is a power of two.
     pub(super) fn map(
         socket: BorrowedFd<'_>,
         page_offset: i64,
@@ -123,7 +123,7 @@ impl<T: Copy> Ring<T> {
         }
     }
 
-    /// As its producer: put in as many of these as there is room for; how many.
+    /// As its producer: add as many of these as there is room for; returns their number.
     pub(super) fn produce(&mut self, items: &[T]) -> usize {
         let consumer = self.index(self.offsets.consumer).load(Ordering::Acquire);
         let room = self.entries - self.own.wrapping_sub(consumer);
@@ -138,7 +138,7 @@ impl<T: Copy> Ring<T> {
         count
     }
 
-    /// As its consumer: take out as many as `into` has room for.
+    /// As its consumer: remove as many as `into` has room for.
     pub(super) fn consume(&mut self, into: &mut Vec<T>) {
         let producer = self.index(self.offsets.producer).load(Ordering::Acquire);
         let there = producer.wrapping_sub(self.own) as usize;
@@ -152,7 +152,7 @@ impl<T: Copy> Ring<T> {
         consumer.store(self.own, Ordering::Release);
     }
 
-    /// Whether the kernel wants to be told of new entries (XDP_RING_NEED_WAKEUP).
+    /// Whether the kernel needs a wake-up for new entries (XDP_RING_NEED_WAKEUP).
     pub(super) fn wants_wakeup(&self) -> bool {
         let flags = self.index(self.offsets.flags).load(Ordering::Relaxed);
         flags & libc::XDP_RING_NEED_WAKEUP != 0
@@ -163,7 +163,7 @@ impl<T: Copy> Ring<T> {
 mod tests {
     use super::*;
 
-    /// A ring in memory of our own: its indexes, then its entries.
+    /// A ring in ordinary memory: its indices, then its entries.
     fn ring(entries: u32) -> Ring<u64> {
         Ring {
             map: Mapping::new(None, 64 + 8 * entries as usize).unwrap(),
@@ -179,8 +179,7 @@ mod tests {
         }
     }
 
-    /// Check that what is put in comes out in order, that no more goes in than there is
-    /// room for, and that it goes on past the end of the numbers.
+    /// Check order, a full ring, and overflow of the indices.
     #[test]
     fn rings() {
         let mut producer = ring(8);
@@ -214,7 +213,7 @@ mod tests {
         assert!(!producer.wants_wakeup());
         producer.index(8).store(1, Ordering::Relaxed);
         assert!(producer.wants_wakeup());
-        // It is mapped once, and so unmapped once.
+        // Unmapped only once.
         std::mem::forget(consumer);
     }
 }

@@ -1,15 +1,13 @@
-//! Sockets of AF_XDP and the memory that frames lie in.
+//! AF_XDP sockets, and the memory of frames.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::ring::{Mapping, Ring};
 
-/// Room for a frame: with the headroom of XDP, 256 bytes, it takes those of an MTU of
-/// 1500.
+/// Size of a frame buffer: sufficient for an MTU of 1500 and XDP's headroom of 256 bytes.
 pub(super) const FRAME_BYTES: usize = 2048;
-/// Frames of a socket's memory, and entries of each ring: there is always room for a
-/// frame in any of them.
+/// Frames in a socket's memory, and entries of each ring: each ring has room for all frames.
 pub(super) const FRAMES: u32 = 4096;
 const ENTRIES: u32 = FRAMES;
 
@@ -51,7 +49,7 @@ fn get<T: Copy>(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<T> {
     }
 }
 
-/// Whether the kernel has such sockets.
+/// Check that the kernel supports AF_XDP.
 pub(crate) fn supported() -> io::Result<()> {
     open().map(drop)
 }
@@ -66,20 +64,20 @@ fn open() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// One end: a socket bound to a queue of a device, with its rings.
+/// A socket bound to a queue of a device, with its rings.
 #[derive(Debug)]
 pub(super) struct Socket {
-    // In this order they go: rings before the socket, the memory last.
+    // Dropped in this order: rings before the socket, the memory last.
     pub(super) receive: Option<Ring<libc::xdp_desc>>,
     pub(super) transmit: Option<Ring<libc::xdp_desc>>,
     pub(super) fill: Ring<u64>,
     pub(super) completion: Ring<u64>,
     fd: OwnedFd,
-    /// Of one that receives.
+    /// Only if it receives.
     memory: Option<Mapping>,
 }
 
-/// Which queue of which device.
+/// A queue of a device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Queue {
     pub(super) device: u32,
@@ -87,8 +85,8 @@ pub(super) struct Queue {
 }
 
 impl Socket {
-    /// One that receives, with memory of its own. Without copies where the driver can,
-    /// unless `copy`.
+    /// A receiving socket, with memory of its own; zero-copy if the driver supports it, unless
+    /// `copy`.
     pub(super) fn receiving(at: Queue, copy: bool) -> io::Result<Socket> {
         let memory = Mapping::new(None, FRAME_BYTES * FRAMES as usize)?;
         let fd = open()?;
@@ -112,7 +110,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// One that sends what another one has received.
+    /// A socket that sends what another one has received.
     pub(super) fn sending(at: Queue, receiver: &Socket) -> io::Result<Socket> {
         let fd = open()?;
         set(fd.as_fd(), libc::XDP_TX_RING, &ENTRIES)?;
@@ -165,7 +163,7 @@ impl Socket {
         }
     }
 
-    /// Bytes of a frame that was received and is not given back yet.
+    /// The bytes of a received frame that was not returned yet.
     pub(super) fn bytes(&self, at: u64, bytes: usize) -> Option<&[u8]> {
         self.memory.as_ref()?.get(at, bytes)
     }
@@ -174,21 +172,21 @@ impl Socket {
         self.fd.as_fd()
     }
 
-    /// What it lost: frames for which there was no memory, and those for which its ring
-    /// had no room (`__xsk_rcv`, net/xdp/xsk.c).
+    /// Its drops: frames without a free buffer, and frames without room in the ring (`__xsk_rcv`,
+    /// net/xdp/xsk.c).
     pub(super) fn lost(fd: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
         let told: libc::xdp_statistics = get(fd, libc::XDP_STATISTICS)?;
         Ok((told.rx_dropped, told.rx_ring_full))
     }
 
-    /// Whether frames come without copies.
+    /// Whether it is in zero-copy mode.
     pub(super) fn is_without_copies(&self) -> io::Result<bool> {
         let told: libc::xdp_options = get(self.fd(), libc::XDP_OPTIONS)?;
         Ok(told.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
     }
 
-    /// Have the kernel send what is in the ring. With copies it sends some at a time and
-    /// says EAGAIN; EBUSY and ENOBUFS, that the device has no room.
+    /// Make the kernel send what is in the ring. In copy mode it sends a few at a time and returns
+    /// EAGAIN; EBUSY and ENOBUFS mean that the device has no room.
     pub(super) fn kick(&self) -> io::Result<()> {
         // SAFETY: no data and no address is allowed, and means this.
         let sent = unsafe {

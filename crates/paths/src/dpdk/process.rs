@@ -1,4 +1,4 @@
-//! testpmd as a child: started in a namespace, watched, ended, its files removed.
+//! testpmd as a child process: start in a namespace, monitoring, end, removal of its files.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -16,24 +16,24 @@ use super::telemetry::{Port, Telemetry};
 use crate::error::{Doing, PathError};
 use crate::tool::Tool;
 
-/// It starts within a second or two.
+/// Timeout of its start, which takes a second or two.
 const START: Duration = Duration::from_secs(20);
-/// And ends as quickly when it is told to.
+/// Timeout of its end.
 const END: Duration = Duration::from_secs(3);
 const NAP: Duration = Duration::from_millis(20);
-/// Of what it prints, the end is kept.
+/// How much of the end of its output is kept.
 const TOLD_BYTES: usize = 4096;
-/// Where a DPDK process of root's keeps its files (rte_eal_get_runtime_dir).
+/// The directory of files of root's DPDK processes (rte_eal_get_runtime_dir).
 const RUNTIME: &str = "/var/run/dpdk";
 
-/// So that several of one process have folders of their own.
+/// To give each its own directory.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// What is known of the child by the thread that has it.
+/// The state of the child, shared with its thread.
 #[derive(Debug, Default)]
 struct State {
     told: Vec<u8>,
-    /// How it ended.
+    /// How it exited.
     ended: Option<String>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Start it, and wait until its `workers` forwarding threads are at work.
+    /// Start it, and wait until its `workers` forwarding threads are running.
     pub(super) fn start(
         tool: &Tool,
         namespace: &Namespace,
@@ -104,7 +104,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Wait until it is.
+    /// Wait until it is running.
     fn at_work(&self, workers: usize) -> Result<Telemetry, PathError> {
         let start = Instant::now();
         let mut telemetry = None;
@@ -114,8 +114,8 @@ impl Process {
             if telemetry.is_none() {
                 telemetry = Telemetry::connect(&self.folder).ok();
             }
-            // It says that it has begun only when it ends; but its threads then have
-            // nothing else to do than to look for packets, and use all of their CPUs.
+            // It reports the start of forwarding only when it ends; but its forwarding threads then
+            // poll and use all of their CPUs.
             let ticks = ticks(self.pid);
             if ticks.len() == workers && before.len() != workers {
                 before = ticks;
@@ -134,7 +134,7 @@ impl Process {
         }
     }
 
-    /// The end of what it printed.
+    /// The end of its output.
     fn told(&self) -> String {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&state.told);
@@ -142,7 +142,7 @@ impl Process {
         lines[lines.len().saturating_sub(6)..].join("; ")
     }
 
-    /// That it lives.
+    /// Check that it is running.
     pub(super) fn check(&self) -> Result<(), PathError> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = state.ended.clone();
@@ -156,7 +156,7 @@ impl Process {
         }
     }
 
-    /// What a port has counted.
+    /// The counters of a port.
     pub(super) fn port(&self, number: u32) -> io::Result<Port> {
         match &self.telemetry {
             Some(telemetry) => telemetry.port(number),
@@ -165,7 +165,7 @@ impl Process {
     }
 }
 
-/// Start the child, keep what it prints, and wait for it.
+/// Start the child, collect its output, and wait for it.
 fn keep(
     mut command: Command,
     namespace: &Namespace,
@@ -175,7 +175,7 @@ fn keep(
 ) {
     // A child is in the namespace of the thread that starts it.
     let child = namespace.inside(|| command.spawn());
-    // It has the pipe's other end too.
+    // It holds the pipe's other end too.
     drop(command);
     let mut child = match child {
         Ok(child) => child,
@@ -203,7 +203,7 @@ fn keep(
     state.ended = Some(ended);
 }
 
-/// Ticks that its forwarding threads have used.
+/// CPU ticks of its forwarding threads.
 fn ticks(pid: u32) -> Vec<u64> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));
     let mut ticks = Vec::new();
@@ -216,7 +216,7 @@ fn ticks(pid: u32) -> Vec<u64> {
     ticks
 }
 
-/// Of a line of /proc/PID/task/TID/stat, if it is a forwarding thread's: `rte-worker-1`,
+/// The ticks in a line of /proc/PID/task/TID/stat, if it is of a forwarding thread: `rte-worker-1`,
 /// or `dpdk-worker1` from DPDK 23.11 on.
 fn worker_ticks(stat: &str) -> Option<u64> {
     let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
@@ -264,7 +264,7 @@ impl Drop for Process {
 mod tests {
     use super::*;
 
-    /// Check that ticks are read of forwarding threads, of both names, and of no others.
+    /// Check that ticks are read for forwarding threads, of both names, and for no others.
     #[test]
     fn threads_at_work() {
         let stat = |name: &str| {

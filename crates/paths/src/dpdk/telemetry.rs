@@ -1,4 +1,4 @@
-//! Questions to a DPDK process by its telemetry socket.
+//! Queries of a DPDK process by its telemetry socket.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -7,12 +7,12 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// An answer is at most so long, as it says when it is connected to.
+/// Maximum length of a reply, as it announces at the start.
 const ANSWER_BYTES: usize = 16 << 10;
-/// It answers within a millisecond, or is gone.
+/// Timeout of a reply, which takes a millisecond.
 const PATIENCE_SECONDS: i64 = 2;
 
-/// What a port counts: `struct rte_eth_stats`, lib/ethdev/rte_ethdev.h.
+/// Counters of a port: `struct rte_eth_stats`, lib/ethdev/rte_ethdev.h.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct Port {
     pub(super) ipackets: u64,
@@ -25,16 +25,16 @@ pub(super) struct Port {
     pub(super) rx_nombuf: u64,
 }
 
-/// A conversation with a process.
+/// A connection to a process.
 #[derive(Debug)]
 pub(super) struct Telemetry {
     socket: OwnedFd,
-    /// The version that it is of.
+    /// The DPDK version.
     pub(super) version: String,
 }
 
 impl Telemetry {
-    /// Call a process whose files are in this folder.
+    /// Connect to a process whose files are in this directory.
     pub(super) fn connect(folder: &Path) -> io::Result<Telemetry> {
         // SAFETY: takes numbers, and gives a descriptor of our own.
         let fd =
@@ -84,14 +84,14 @@ impl Telemetry {
             socket,
             version: String::new(),
         };
-        // It speaks first.
+        // It sends a greeting first.
         let greeting = telemetry.receive()?;
         let version = greeting["version"].as_str().unwrap_or("of no version");
         telemetry.version = version.to_string();
         Ok(telemetry)
     }
 
-    /// Ask for something: `/ethdev/stats,0`.
+    /// Send a query: `/ethdev/stats,0`.
     fn ask(&self, what: &str) -> io::Result<Value> {
         // SAFETY: the pointer is to as many bytes as are named.
         let sent = unsafe {
@@ -128,7 +128,7 @@ impl Telemetry {
         }
     }
 
-    /// What a port has counted.
+    /// The counters of a port.
     pub(super) fn port(&self, number: u32) -> io::Result<Port> {
         let answer = self.ask(&format!("/ethdev/stats,{number}"))?;
         Ok(serde_json::from_value(answer)?)
@@ -139,7 +139,7 @@ impl Telemetry {
 mod tests {
     use super::*;
 
-    /// Check that counters are found in what DPDK 22.11 answers.
+    /// Check the parsing of a reply of DPDK 22.11.
     #[test]
     fn counters_of_a_port() {
         let answer = r#"{"ipackets":3,"opackets":4,"ibytes":250,"obytes":251,"imissed":5,

@@ -1,14 +1,13 @@
-//! Costs, and what was counted apart from them.
+//! Costs, and totals that were counted independently.
 
 use std::collections::HashMap;
 
 use netplumb_model::class::Proto;
 use netplumb_model::recording::Recording;
 
-/// The costs of a block are what it had in all, by quantity, and their calls what was
-/// entered.
+/// The costs of a block add up to its total, by quantity, and their calls to the entries.
 pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
-    // No overflow: the sum over all blocks has been formed.
+    // No overflow: the sum over all blocks was checked.
     let mut sums: HashMap<(u32, u32), (u64, u64)> = HashMap::new();
     for cost in &recording.costs {
         let sum = sums.entry((cost.block, cost.quantity)).or_default();
@@ -17,8 +16,8 @@ pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
     }
     for (row, block) in (0..).zip(&recording.blocks) {
         let arm = &recording.arms[block.arm as usize];
-        // Reports add up what a block's costs are: of several quantities they would add up
-        // instructions and nanoseconds.
+        // Reports add up the costs of a block: with several quantities they would add instructions
+        // to nanoseconds.
         if block.totals.len() > 1 {
             return Err(format!(
                 "table total, block {row}: it has costs of {} quantities",
@@ -28,7 +27,7 @@ pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
         for total in &block.totals {
             let (own, calls) = sums.remove(&(row, total.quantity)).unwrap_or_default();
             let quantity = &recording.quantities[total.quantity as usize];
-            // Of a command, its own code has costs as well.
+            // For a command, its own code has costs as well.
             let (expected, of) = match arm.proto {
                 Proto::Command => (total.kernel + total.user, "kernel and user"),
                 _ => (total.kernel, "kernel"),
@@ -39,7 +38,7 @@ pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
                     quantity.unit
                 ));
             }
-            // Calls of what was sampled are samples.
+            // For samples, calls are samples.
             if !super::is_sampled(recording, block) && calls != block.entered {
                 return Err(format!(
                     "table block, row {row}: {} functions were entered, and its costs have \
@@ -63,7 +62,7 @@ pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
     }
 }
 
-/// The lines of a function are no more than the function.
+/// The lines of a function don't cost more than the function.
 pub(super) fn lines(recording: &Recording) -> Result<(), String> {
     if recording.line_costs.is_empty() {
         return Ok(());

@@ -5,7 +5,7 @@ use netplumb_model::span::{BUCKETS, SUB_BITS, Times};
 
 use super::{UNDER_WAY, UNDER_WAY_SHARE};
 
-/// What spans and attachments name is there.
+/// Spans and attachments refer to existing rows.
 pub(super) fn ids(recording: &Recording) -> Result<(), String> {
     let (blocks, nodes) = (recording.blocks.len(), recording.nodes.len());
     let check = |table: &str, row: usize, what: &str, id: u32, len: usize| {
@@ -35,7 +35,7 @@ pub(super) fn ids(recording: &Recording) -> Result<(), String> {
     Ok(())
 }
 
-/// A distribution is that of the times which were added up beside it.
+/// A distribution agrees with its count and sum.
 pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
     for (row, span) in recording.spans.iter().enumerate() {
         distribution(&span.times).map_err(|why| format!("table span, row {row}: {why}"))?;
@@ -44,7 +44,7 @@ pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
 }
 
 fn distribution(times: &Times) -> Result<(), String> {
-    // The longest is forgotten as a window opens, while a call may be under way.
+    // The maximum is reset when a window opens, possibly during a call.
     if times.min_ns > times.max_ns && times.max_ns > 0 {
         let (min, max) = (times.min_ns, times.max_ns);
         return Err(format!("minimum {min} ns, maximum {max} ns"));
@@ -56,7 +56,7 @@ fn distribution(times: &Times) -> Result<(), String> {
         }
         count += n;
         let (low, high) = bounds(*bucket);
-        // What is too long for any bucket is in the last one.
+        // The last bucket has all longer times.
         let high = if usize::from(*bucket) == BUCKETS - 1 {
             times.max_ns.max(low)
         } else {
@@ -68,7 +68,7 @@ fn distribution(times: &Times) -> Result<(), String> {
     if count.abs_diff(times.count) > UNDER_WAY + times.count / UNDER_WAY_SHARE {
         return Err(format!("count {}, but {count} in its buckets", times.count));
     }
-    // Counted one after the other as well; and each may be as long as the longest.
+    // These are read one after the other as well; and each may be as long as the maximum.
     let slack = |sum: u128| sum / u128::from(UNDER_WAY_SHARE);
     let last = times
         .buckets
@@ -84,7 +84,7 @@ fn distribution(times: &Times) -> Result<(), String> {
     Ok(())
 }
 
-/// The shortest and the longest time of a bucket: as the view `bucket_bounds` has them.
+/// The bounds of a bucket, as in the view `bucket_bounds`.
 fn bounds(bucket: u16) -> (u64, u64) {
     const SUB: u64 = 1 << SUB_BITS;
     let bucket = u64::from(bucket);
@@ -110,8 +110,8 @@ mod tests {
         }
     }
 
-    /// Check that what a reader leaves that has to wait between two counters is no damage, and
-    /// that sums which were changed are.
+    /// Check that differences from reading counters while packets run are tolerated, and that
+    /// changed sums are not.
     #[test]
     fn readers_that_wait() {
         // 1,000 ns are in bucket 111: (16 + 15) << 5 to 1,023.
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(distribution(&whole), Ok(()));
         let torn = times(89_371, 1_000, &[(111, 89_570)]);
         assert_eq!(distribution(&torn), Ok(()));
-        // One call, of which the bucket was counted alone; and the longest forgotten meanwhile.
+        // One call of which only the bucket was counted; and the maximum was reset meanwhile.
         let bucket_alone = times(0, 0, &[(400, 1)]);
         assert_eq!(distribution(&bucket_alone), Ok(()));
         let forgotten = Times {
