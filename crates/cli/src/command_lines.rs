@@ -1,4 +1,4 @@
-//! What command lines ask for, as the experiments that they are short for.
+//! Tests of command lines as experiments.
 
 use std::time::Duration;
 
@@ -16,8 +16,7 @@ fn asked(line: &str) -> Experiment {
     }
 }
 
-/// Check that what command lines ask for is an experiment that can be written as a file,
-/// and that the file asks for the same.
+/// Check that the experiments of command lines can be written as files, and read back the same.
 #[test]
 fn command_lines_are_experiments() {
     for line in [
@@ -42,7 +41,7 @@ fn command_lines_are_experiments() {
     }
 }
 
-/// Check what lines are lowered to: arms and their names, blocks, and how long they are.
+/// Check the plans of command lines: arms and their names, blocks, and durations.
 #[test]
 fn what_is_lowered() {
     let names = |line: &str| -> Vec<String> {

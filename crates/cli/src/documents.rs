@@ -1,7 +1,7 @@
-//! The commands in the documents, given to the parser of arguments: each is one that it
-//! takes, and each flag that a sentence names is there.
+//! Tests that the parser accepts all commands in the documents, and that all flags named in
+//! sentences exist.
 //!
-//! What they do and print is compared where they can be run, in `tests/documents`.
+//! Their output is checked in `tests/documents`.
 
 #[path = "../tests/documents/markdown.rs"]
 mod markdown;
@@ -14,10 +14,10 @@ use clap::{CommandFactory, Parser};
 use crate::Cli;
 use markdown::calls;
 
-/// Flags of other programs that the documents name in a sentence.
+/// Flags of other programs in sentences.
 const FOREIGN: &[&str] = &["--separate-recs"];
 
-/// Why the parser refuses a call, if it does.
+/// The parser's error for a command line, if any.
 fn refused(words: &[String]) -> Option<clap::Error> {
     match Cli::try_parse_from(words) {
         Ok(_) => None,
@@ -26,8 +26,8 @@ fn refused(words: &[String]) -> Option<clap::Error> {
     }
 }
 
-/// Whether a sentence may leave out what is missing in this call: it names a command by its
-/// first words, or has a word in capitals where a value is to stand.
+/// Whether the error is only that of an incomplete example in a sentence: missing subcommands or
+/// arguments, or a word in capitals in place of a value.
 fn is_named_only(error: &clap::Error) -> bool {
     match error.kind() {
         ErrorKind::MissingRequiredArgument
@@ -45,7 +45,7 @@ fn is_named_only(error: &clap::Error) -> bool {
     }
 }
 
-/// All flags of a command and of those below it, as they are written.
+/// All flags of a command and its subcommands.
 fn flags(command: &clap::Command, into: &mut BTreeSet<String>) {
     for argument in command.get_arguments() {
         into.extend(
@@ -62,14 +62,14 @@ fn flags(command: &clap::Command, into: &mut BTreeSet<String>) {
     }
 }
 
-/// Check that every line that a reader can copy is one that `plumb` takes.
+/// Check that the parser accepts every command line in a block.
 #[test]
 fn commands_are_accepted() {
     let mut checked = 0;
     let mut wrong = Vec::new();
     for document in markdown::all() {
         for block in &document.blocks {
-            // What is refused is shown there with its error.
+            // Usage errors are shown there with their message.
             if block.note("exit") == Some("2") {
                 continue;
             }
@@ -90,7 +90,7 @@ fn commands_are_accepted() {
     assert!(checked > 80, "{checked}");
 }
 
-/// Check that commands and flags that sentences name are there.
+/// Check that commands and flags named in sentences exist.
 #[test]
 fn names_in_sentences_are_there() {
     let mut there = BTreeSet::from(["--help".into(), "--version".into(), "-h".into()]);

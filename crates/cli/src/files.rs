@@ -18,7 +18,7 @@ use crate::exit::Usage;
 #[derive(Debug)]
 pub(crate) struct Out {
     target: Target,
-    /// As it was given.
+    /// The given path.
     path: PathBuf,
 }
 
@@ -157,7 +157,7 @@ pub(crate) fn is_private(path: &Path) -> bool {
     root && fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o004 == 0)
 }
 
-/// Said in place of what is wrong with such a file.
+/// The message in place of an error in such a file.
 pub(crate) const PRIVATE: &str =
     "invalid; details are not shown, since other users may not read this file";
 

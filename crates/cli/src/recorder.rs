@@ -105,7 +105,7 @@ fn path_of(name: &str, options: &RunOptions) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from(format!("{name}.plumb")))
 }
 
-/// Record what `measure` measures.
+/// Run `measure`, and write its recording.
 ///
 /// # Errors
 /// As [`record`].

@@ -16,7 +16,7 @@ const BPF: (u32, &str) = (39, "CAP_BPF");
 /// Check that the process has the capabilities that the lab needs.
 ///
 /// # Errors
-/// Those that it lacks, and how to get them.
+/// The missing capabilities, and how to get them.
 pub(crate) fn check(lab: Lab) -> Result<(), CannotHere> {
     match missing(lab, effective().unwrap_or(0)).as_slice() {
         [] => Ok(()),
@@ -68,7 +68,7 @@ fn message(lab: Lab, missing: &[&str]) -> String {
 pub(crate) const NO_ROOT: &str = "a bench needs root, to make network namespaces and load BPF programs: run it \
                        with sudo";
 
-/// Whether we are root.
+/// Whether the process runs as root.
 pub(crate) fn is_root() -> bool {
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::geteuid() == 0 }
@@ -78,8 +78,8 @@ pub(crate) fn is_root() -> bool {
 mod tests {
     use super::*;
 
-    /// Check that root lacks nothing, nobody lacks all, and that the general capability
-    /// stands for the particular ones.
+    /// Check that root lacks nothing, that an ordinary user lacks all, and that CAP_SYS_ADMIN
+    /// implies the others.
     #[test]
     fn capabilities() {
         assert!(missing(Lab::Netns, u64::MAX).is_empty());

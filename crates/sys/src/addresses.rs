@@ -14,7 +14,7 @@ use crate::netlink::Netlink;
 use crate::netns::Namespace;
 
 impl Netlink {
-    /// Give a device an address, without duplicate address detection.
+    /// Add an address to a device, without duplicate address detection.
     pub fn add_address(&mut self, index: u32, address: IpAddr, prefix_len: u8) -> io::Result<()> {
         self.ask(
             RouteNetlinkMessage::NewAddress(address_of(index, address, prefix_len)),
@@ -23,7 +23,7 @@ impl Netlink {
         .map(drop)
     }
 
-    /// The same, where it has not got it yet.
+    /// The same; an error if it has it already.
     pub fn give_address(&mut self, index: u32, address: IpAddr, prefix_len: u8) -> io::Result<()> {
         self.ask(
             RouteNetlinkMessage::NewAddress(address_of(index, address, prefix_len)),
@@ -32,14 +32,14 @@ impl Netlink {
         .map(drop)
     }
 
-    /// Take an address from a device.
+    /// Remove an address from a device.
     pub fn take_address(&mut self, index: u32, address: IpAddr, prefix_len: u8) -> io::Result<()> {
         let message = address_of(index, address, prefix_len);
         self.ask(RouteNetlinkMessage::DelAddress(message), 0)
             .map(drop)
     }
 
-    /// A neighbour that is known for good: no ARP or ND in the measured path.
+    /// Add a permanent neighbour: no ARP or ND in the measured path.
     pub fn add_neighbour(&mut self, index: u32, address: IpAddr, mac: [u8; 6]) -> io::Result<()> {
         self.ask(
             RouteNetlinkMessage::NewNeighbour(neighbour_of(index, address, Some(mac))),
@@ -48,7 +48,7 @@ impl Netlink {
         .map(drop)
     }
 
-    /// The same, where nothing is known of it yet.
+    /// The same; an error if there is an entry already.
     pub fn new_neighbour(&mut self, index: u32, address: IpAddr, mac: [u8; 6]) -> io::Result<()> {
         self.ask(
             RouteNetlinkMessage::NewNeighbour(neighbour_of(index, address, Some(mac))),
@@ -57,7 +57,7 @@ impl Netlink {
         .map(drop)
     }
 
-    /// Forget a neighbour.
+    /// Remove a neighbour.
     pub fn remove_neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
         let message = neighbour_of(index, address, None);
         self.ask(RouteNetlinkMessage::DelNeighbour(message), 0)
@@ -66,27 +66,26 @@ impl Netlink {
 }
 
 impl Namespace {
-    /// Give a device an address; whether it had it not.
+    /// Add an address to a device; returns whether it is new.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn give_address(&self, index: u32, address: IpAddr, prefix_len: u8) -> io::Result<bool> {
         self.ask(|netlink| unless_there(netlink.give_address(index, address, prefix_len)))
     }
 
-    /// Take an address from a device.
+    /// Remove an address from a device.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn take_address(&self, index: u32, address: IpAddr, prefix_len: u8) -> io::Result<()> {
         self.ask(|netlink| netlink.take_address(index, address, prefix_len))
     }
 
-    /// A neighbour that is known for good, in place of what was known of it; whether
-    /// nothing was.
+    /// Add a permanent neighbour, replacing an entry; returns whether there was none.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn add_neighbour(&self, index: u32, address: IpAddr, mac: [u8; 6]) -> io::Result<bool> {
         self.ask(|netlink| {
             let new = unless_there(netlink.new_neighbour(index, address, mac))?;
@@ -97,19 +96,18 @@ impl Namespace {
         })
     }
 
-    /// Forget a neighbour.
+    /// Remove a neighbour.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn remove_neighbour(&self, index: u32, address: IpAddr) -> io::Result<()> {
         self.ask(|netlink| netlink.remove_neighbour(index, address))
     }
 
-    /// The link-layer address of a neighbour that was entered for good; an empty one for
-    /// a neighbour that the kernel has found, or looked for, by itself.
+    /// The MAC address of a permanent neighbour; empty for an entry that the kernel made itself.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn neighbour(&self, device: u32, address: IpAddr) -> io::Result<Option<Vec<u8>>> {
         let mut asked = NeighbourMessage::default();
         asked.header.family = family(address);
@@ -138,7 +136,7 @@ impl Namespace {
     }
 }
 
-/// Whether it was done, or had been before.
+/// Whether it was done; false if it existed.
 pub(crate) fn unless_there(result: io::Result<()>) -> io::Result<bool> {
     match result {
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(false),

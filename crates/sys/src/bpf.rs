@@ -1,6 +1,6 @@
-//! BPF objects that libbpf loads: opened, set, loaded, and what is in their maps.
+//! BPF objects, by libbpf: open, configure, load, read maps.
 //!
-//! What libbpf has to say goes into the errors; it prints nothing.
+//! Messages of libbpf are part of the errors; it prints nothing.
 
 mod log;
 pub mod raw;
@@ -18,32 +18,32 @@ pub use log::quiet;
 
 use crate::plain::Plain;
 
-/// Room for what the verifier says of the program that it refuses.
+/// Buffer for the verifier's log of a rejected program.
 const LOG_BYTES: usize = 1 << 20;
-/// Lines of it that are kept.
+/// Lines of the log to keep.
 const LOG_LINES: usize = 12;
 
-/// Why programs are not in the kernel, or their maps can't be read.
+/// An error of loading programs or reading maps.
 #[derive(Debug, thiserror::Error)]
 pub enum BpfError {
-    /// There is nothing to fit the programs to.
+    /// The kernel has no BTF.
     #[error("the kernel has no type information ({0})")]
     NoTypes(#[source] libbpf_rs::Error),
-    /// It takes more rights.
+    /// The user lacks privileges.
     #[error("the kernel doesn't let this user load BPF programs")]
     NotPermitted(#[source] libbpf_rs::Error),
-    /// The verifier did not take a program.
+    /// The verifier rejected a program.
     #[error("{0}")]
     Refused(Refusal),
-    /// The compiled object is not what it was taken for.
+    /// The compiled object is invalid.
     #[error("{0}")]
     Object(String),
-    /// Anything else, with what libbpf said of it.
+    /// Any other error, with libbpf's message.
     #[error("{source:#}{}", said.as_ref().map(|said| format!(" ({said})")).unwrap_or_default())]
     Failed {
         /// The system's reason.
         source: libbpf_rs::Error,
-        /// What libbpf says.
+        /// libbpf's message.
         said: Option<String>,
     },
 }
@@ -57,14 +57,14 @@ impl From<libbpf_rs::Error> for BpfError {
     }
 }
 
-/// What the verifier says of a program that it did not take.
+/// The verifier's message about a rejected program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The program.
     pub program: String,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
-    /// The line of the source that it says it of: `text @ file:line`.
+    /// The source line that it refers to: `text @ file:line`.
     pub line: Option<String>,
     /// The end of its log.
     pub log: String,
@@ -111,9 +111,9 @@ impl Opened {
     /// Open a compiled object (ELF).
     ///
     /// # Errors
-    /// It is none.
+    /// It is not one.
     pub fn new(image: &[u8]) -> Result<Opened, BpfError> {
-        // libelf wants it aligned, as the allocator has it.
+        // libelf needs it aligned, as by the allocator.
         let image = image.to_vec();
         let (open, said) = log::captured(|| ObjectBuilder::default().open_memory(&image));
         match open {
@@ -125,7 +125,7 @@ impl Opened {
     /// Set the programs' constants: all of `.rodata`.
     ///
     /// # Errors
-    /// They are of another size.
+    /// They have another size.
     pub fn set_constants(&mut self, bytes: &[u8]) -> Result<(), BpfError> {
         let mut maps = self.open.maps_mut();
         let mut rodata = maps.find(|m| m.name().to_string_lossy().ends_with(".rodata"));
@@ -140,10 +140,10 @@ impl Opened {
         }
     }
 
-    /// Load its programs into the kernel, and make its maps.
+    /// Load its programs into the kernel, and create its maps.
     ///
     /// # Errors
-    /// This user may not, the verifier refuses one of them, or the system does.
+    /// The user lacks privileges, the verifier rejects a program, or the system fails.
     pub fn load(mut self) -> Result<Object, BpfError> {
         let mut log = vec![0_u8; LOG_BYTES];
         for program in self.open.progs_mut() {
@@ -170,10 +170,10 @@ impl Opened {
         })
     }
 
-    /// Make its maps, and fit its programs to the running kernel: they are not loaded.
+    /// Create its maps, and relocate its programs for the running kernel, without loading them.
     ///
     /// # Errors
-    /// This user may not, or the system does not.
+    /// The user lacks privileges, or the system fails.
     pub fn prepare(&mut self) -> Result<(), BpfError> {
         let object = self.open.as_libbpf_object().as_ptr();
         let (result, said) = log::captured(|| {
@@ -187,7 +187,7 @@ impl Opened {
     }
 }
 
-/// The system's reason, with what libbpf said first: of what went wrong that says most.
+/// The system's reason, with libbpf's first message, which is the most specific one.
 fn failed(source: libbpf_rs::Error, said: Vec<String>) -> BpfError {
     match BpfError::from(source) {
         BpfError::Failed { source, .. } => BpfError::Failed {
@@ -198,7 +198,7 @@ fn failed(source: libbpf_rs::Error, said: Vec<String>) -> BpfError {
     }
 }
 
-/// What the verifier says in its log, if it says why it refused a program.
+/// Parse the verifier's log of a rejected program, if it has a reason.
 ///
 /// Its last lines before the statistics are the reason, and the line of the source is
 /// the last one that begins with a semicolon (print_verifier_state and
@@ -256,8 +256,8 @@ pub fn map(object: &Object, name: &str) -> Result<MapHandle, BpfError> {
     Ok(MapHandle::try_from(&found.ok_or_else(|| missing(name))?)?)
 }
 
-/// The structures that a section of variables is made of, as they are right now: libbpf has
-/// the map in memory, so no system call is made. They are of 64-bit words.
+/// The current contents of a section of variables, as structures of 64-bit words: libbpf has mapped
+/// it, so no system call is made.
 ///
 /// # Errors
 /// There is no such section.
@@ -296,8 +296,8 @@ fn words(object: &Object, section: &str) -> Result<Vec<u64>, BpfError> {
 mod tests {
     use super::*;
 
-    /// Check that the reason and the line of the source are found in a log, as several
-    /// kernels write it, and that a log without a reason is none.
+    /// Check that the reason and the source line are found in logs of several kernels, and that a
+    /// log without a reason gives none.
     #[test]
     fn the_verifiers_reason() {
         let log = "0: R1=ctx() R10=fp0\n\
@@ -323,7 +323,7 @@ mod tests {
                 .ends_with("\n  at: __u8 protocol = data[23]; @ unsafe.bpf.c:13")
         );
 
-        // Before 6.9 there was no file.
+        // Before 6.9 there is no file.
         let old = "; __u8 protocol = data[23];\n1: (71) r1 = *(u8 *)(r1 +23)\n\
             R1 invalid mem access 'inv'\nverification time 40 usec\n";
         let seen = refusal("x", old).unwrap();
@@ -334,7 +334,7 @@ mod tests {
         assert!(refusal("x", "processed 2 insns\n").is_none());
     }
 
-    /// Check that what is no object is told as such, in libbpf's words.
+    /// Check the error of an invalid object, with libbpf's message.
     #[test]
     fn no_object() {
         let error = Opened::new(b"no ELF at all").unwrap_err();

@@ -1,21 +1,21 @@
-//! CPUs: which there are, and threads kept on one.
+//! CPUs: the online ones, and binding threads.
 
 use std::collections::BTreeSet;
 use std::io;
 
-/// The most that a list of CPUs may hold: no kernel has as many.
+/// Maximum number of CPUs in a list; no kernel supports as many.
 const MOST: u32 = 1 << 16;
 
-/// Those that are online.
+/// The online CPUs.
 ///
 /// # Errors
-/// /sys is not mounted, or says what can't be read.
+/// /sys is not mounted, or its list is invalid.
 pub fn online() -> io::Result<BTreeSet<u32>> {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
     parse(&list).ok_or_else(|| io::Error::other("the kernel's list of CPUs can't be read"))
 }
 
-/// A list as the kernel writes it: `0-2,5`.
+/// Parse a list in the kernel's format: `0-2,5`.
 pub fn parse(list: &str) -> Option<BTreeSet<u32>> {
     let mut cpus = BTreeSet::new();
     for part in list.trim().split(',') {
@@ -26,11 +26,10 @@ pub fn parse(list: &str) -> Option<BTreeSet<u32>> {
     Some(cpus)
 }
 
-/// Keep a thread on a CPU: one by its number, or this one (0).
+/// Bind a thread to a CPU: by its TID, or the current one (0).
 ///
 /// # Errors
-/// The CPU is not there, not online, or not among those that the process may use; or
-/// there is no such thread.
+/// The CPU is missing, offline, or not allowed for the process; or there is no such thread.
 pub fn pin(thread: i32, cpu: u32) -> io::Result<()> {
     // SAFETY: an all-zero set is a valid one, with no CPU in it.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -50,7 +49,7 @@ pub fn pin(thread: i32, cpu: u32) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Check the kernel's way to list CPUs.
+    /// Check the parsing of CPU lists.
     #[test]
     fn lists() {
         let cpus = |list| parse(list).map(|c| c.into_iter().collect::<Vec<_>>());
@@ -61,7 +60,7 @@ mod tests {
         }
     }
 
-    /// Check that a thread is put on a CPU, and that one which can't be there is refused.
+    /// Check that a thread is bound to a CPU, and the error for a missing CPU.
     #[test]
     fn a_thread_is_kept() {
         let ran = std::thread::spawn(|| {

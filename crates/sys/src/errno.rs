@@ -1,4 +1,4 @@
-//! What error numbers mean, for messages: one table.
+//! Names and descriptions of error numbers, for messages.
 
 use std::error::Error;
 use std::io;
@@ -31,9 +31,9 @@ names! {
     EKEYEXPIRED, EKEYREVOKED, EKEYREJECTED, EOWNERDEAD, ENOTRECOVERABLE, ERFKILL,
 }
 
-/// What a device or the kernel means by an error where frames are concerned.
+/// The meaning of errors for frames.
 const OF_FRAMES: &[(i32, &str)] = &[
-    // veth_xdp_xmit() says so of an end without NAPI, and of one that is down.
+    // veth_xdp_xmit() returns this for a peer without NAPI, or that is down.
     (libc::ENXIO, "the other end does not accept XDP frames"),
     (libc::ENOSPC, "ring full"),
     (libc::ENETDOWN, "device down"),
@@ -53,7 +53,7 @@ fn find(table: &[(i32, &'static str)], errno: i32) -> Option<&'static str> {
     found.map(|(_, text)| *text)
 }
 
-/// Its name: `ENOSPC`, or `errno 999` where it has none.
+/// Its name: `ENOSPC`, or `errno 999` without one.
 pub fn name(errno: i32) -> String {
     match (errno, find(NAMES, errno)) {
         (ENOTSUPP, _) => "ENOTSUPP".into(),
@@ -62,7 +62,7 @@ pub fn name(errno: i32) -> String {
     }
 }
 
-/// In words, with its name: `no space left on device (ENOSPC)`.
+/// Its description with its name: `no space left on device (ENOSPC)`.
 pub fn words(errno: i32) -> String {
     if errno == ENOTSUPP {
         return "not supported (ENOTSUPP)".into();
@@ -72,8 +72,8 @@ pub fn words(errno: i32) -> String {
     format!("{} ({})", text.to_lowercase(), name(errno))
 }
 
-/// In words for frames that were not taken: `ring full (ENOSPC)`. Some drivers have no
-/// number for a ring that is full (veth, include/linux/ptr_ring.h).
+/// Its description for refused frames: `ring full (ENOSPC)`. Some drivers use ENOSPC for a full
+/// ring (veth, include/linux/ptr_ring.h).
 pub fn of_frames(errno: i32) -> String {
     match (errno, find(OF_FRAMES, errno)) {
         (0, _) => "ring full".into(),
@@ -82,7 +82,7 @@ pub fn of_frames(errno: i32) -> String {
     }
 }
 
-/// The number of an error of the system, itself or what it came from.
+/// The error number of a system error, or of its source.
 pub fn of(error: &(dyn Error + 'static)) -> Option<i32> {
     let mut source = Some(error);
     while let Some(error) = source {
@@ -101,7 +101,7 @@ pub fn of(error: &(dyn Error + 'static)) -> Option<i32> {
 mod tests {
     use super::*;
 
-    /// Check names and words of numbers that are known, the kernel's own and none at all.
+    /// Check known numbers, the kernel's own, and unknown ones.
     #[test]
     fn numbers() {
         assert_eq!(name(libc::ENOSPC), "ENOSPC");
@@ -113,7 +113,7 @@ mod tests {
         assert!((1..134).filter(|n| name(*n).starts_with('E')).count() > 125);
     }
 
-    /// Check that frames' causes are in words for frames, and others as they are elsewhere.
+    /// Check the descriptions for frames.
     #[test]
     fn frames() {
         assert_eq!(of_frames(0), "ring full");
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(of_frames(libc::EIO), "input/output error (EIO)");
     }
 
-    /// Check that a number is found below what it was wrapped in.
+    /// Check that a wrapped error's number is found.
     #[test]
     fn wrapped() {
         #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,5 @@
-//! What ethtool's ioctl reports and sets (include/uapi/linux/ethtool.h): its
-//! driver and the driver's counters, its offloads, its features and its queues.
+//! The ioctl of ethtool (include/uapi/linux/ethtool.h): driver, driver counters, offloads, features
+//! and channels.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,53 +19,53 @@ const ETHTOOL_GFEATURES: u32 = 0x3a;
 const ETHTOOL_SFEATURES: u32 = 0x3b;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_SCHANNELS: u32 = 0x3d;
-/// Words of features that there is room for; there are two now (NETDEV_FEATURE_COUNT).
+/// Maximum number of words of features; currently there are two (NETDEV_FEATURE_COUNT).
 const WORDS: usize = 8;
-/// Which set of strings: ETH_SS_STATS.
+/// The set of strings of counters: ETH_SS_STATS.
 const STATS: u32 = 1;
 /// ETH_GSTRING_LEN.
 const NAME_BYTES: usize = 32;
-/// More counters than any driver has.
+/// Maximum number of counters.
 const MOST: usize = 1 << 16;
-/// Room beyond what was told: the kernel goes by what the driver has when it is asked
-/// for names and values, which is more if queues were added since.
+/// Additional room: the kernel returns the driver's current number of names and values, which is
+/// higher if queues were added meanwhile.
 const MORE: usize = 1 << 12;
 
 /// Features of a device, 32 to a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Features {
-    /// Those that can be changed.
+    /// Changeable features.
     pub changeable: Vec<u32>,
-    /// Of these, those that are wanted: in use unless others stand against it.
+    /// Wanted features, which are active unless others prevent it.
     pub wanted: Vec<u32>,
 }
 
-/// Queues of a device, as they are shared out.
+/// Channels of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Channels {
-    /// That receive alone.
+    /// Receive only.
     pub receive: u32,
-    /// That send alone.
+    /// Send only.
     pub send: u32,
-    /// That do neither.
+    /// Other.
     pub other: u32,
-    /// That do both.
+    /// Combined.
     pub combined: u32,
 }
 
-/// Queues of a device that are in use.
+/// Active queues of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queues {
-    /// To receive by.
+    /// Receive queues.
     pub receive: u32,
-    /// To send by.
+    /// Send queues.
     pub send: u32,
 }
 
-/// Asks the devices of the namespace that this thread was in when it was opened.
+/// A socket for the ioctl, in the namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct Ethtool {
-    // Any socket of the namespace takes the requests.
+    // Any socket of the namespace can be used.
     socket: Socket,
 }
 
@@ -73,14 +73,14 @@ impl Ethtool {
     /// Open one.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// No file descriptors are left.
     pub fn open() -> io::Result<Ethtool> {
         Ok(Ethtool {
             socket: Socket::new(NETLINK_ROUTE)?,
         })
     }
 
-    /// Ask a device; `data` begins with the command, and has room for its answer.
+    /// Send a command to a device; `data` begins with the command, and has room for the reply.
     fn ask(&self, device: &str, data: &mut [u64]) -> io::Result<()> {
         if device.len() >= libc::IFNAMSIZ {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -129,18 +129,18 @@ impl Ethtool {
         Ok(word(&data, 1))
     }
 
-    /// Whether a device does some work by itself.
+    /// Whether an offload is on.
     ///
     /// # Errors
-    /// The driver does not say.
+    /// The driver does not report it.
     pub fn offload(&self, device: &str, which: Offload) -> io::Result<bool> {
         Ok(self.value(device, command(which), 0)? != 0)
     }
 
-    /// Ask for that to be turned on or off. What comes of it is not read back.
+    /// Turn an offload on or off, without reading it back.
     ///
     /// # Errors
-    /// The driver does not let it be changed.
+    /// The driver does not support the change.
     pub fn set_offload(&self, device: &str, which: Offload, on: bool) -> io::Result<()> {
         self.value(device, command(which) + 1, u32::from(on))
             .map(drop)
@@ -165,7 +165,7 @@ impl Ethtool {
         })
     }
 
-    /// Say which features are wanted, of those that can be changed.
+    /// Set the wanted features, of those that can be changed.
     ///
     /// # Errors
     /// There is no such device, or it has another number of words.
@@ -194,7 +194,7 @@ impl Ethtool {
         Ok(data)
     }
 
-    /// How the queues of a device are shared out.
+    /// The channels of a device.
     ///
     /// # Errors
     /// There is no such device, or it does not report it.
@@ -208,10 +208,10 @@ impl Ethtool {
         })
     }
 
-    /// Share them out otherwise.
+    /// Set the channels.
     ///
     /// # Errors
-    /// The driver does not let it be changed, or has fewer.
+    /// The driver does not support the change, or the number.
     pub fn set_channels(&self, device: &str, to: Channels) -> io::Result<()> {
         let mut data = self.ask_channels(device)?;
         put(&mut data, 0, ETHTOOL_SCHANNELS);
@@ -226,8 +226,7 @@ impl Ethtool {
         self.ask(device, &mut data)
     }
 
-    /// The driver's own counters of a device by name; none where it has none. There is no
-    /// other way to them.
+    /// The driver's counters of a device, by name; none if it has none. Only ethtool reports them.
     ///
     /// # Errors
     /// There is no such device.
@@ -255,7 +254,7 @@ impl Ethtool {
         Ok(named.zip(values[1..].iter().copied()).take(count).collect())
     }
 
-    /// How many of them there are.
+    /// The number of counters.
     fn count(&self, device: &str) -> io::Result<Option<usize>> {
         // struct ethtool_sset_info: command, reserved, a mask of 64 bits, then lengths.
         let mut data = room(20);
@@ -273,7 +272,7 @@ impl Ethtool {
     }
 }
 
-/// The command that asks for an offload; the one that sets it is one more.
+/// The command that reads an offload; the one that sets it is one higher.
 fn command(offload: Offload) -> u32 {
     match offload {
         Offload::RxChecksum => 0x14,
@@ -285,7 +284,7 @@ fn command(offload: Offload) -> u32 {
     }
 }
 
-/// Room for so many bytes, aligned as counters are.
+/// A buffer for this number of bytes, aligned for counters.
 fn room(bytes: usize) -> Vec<u64> {
     vec![0; bytes.div_ceil(8)]
 }
@@ -295,7 +294,7 @@ fn halves(word: u64) -> [[u8; 4]; 2] {
     [[a, b, c, d], [e, f, g, h]]
 }
 
-/// A number of 32 bits by its place.
+/// A 32-bit number at an index.
 fn word(data: &[u64], at: usize) -> u32 {
     let both = data.get(at / 2).copied().unwrap_or_default();
     u32::from_ne_bytes(halves(both)[at % 2])
@@ -314,7 +313,7 @@ fn bytes(data: &[u64]) -> Vec<u8> {
     data.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// A name that ends where it ends, or at the first 0.
+/// A name of fixed length, or up to the first 0.
 fn name(bytes: &[u8]) -> String {
     let bytes = bytes.split(|b| *b == 0).next().unwrap_or_default();
     String::from_utf8_lossy(bytes).trim().to_string()
@@ -333,7 +332,7 @@ impl Namespace {
         self.ethtool(|ethtool| ethtool.features(device))
     }
 
-    /// Say which features are wanted, of those that can be changed.
+    /// Set the wanted features, of those that can be changed.
     ///
     /// # Errors
     /// There is no such device, or it has another number of words.
@@ -341,7 +340,7 @@ impl Namespace {
         self.ethtool(|ethtool| ethtool.want_features(device, wanted))
     }
 
-    /// How the queues of a device are shared out.
+    /// The channels of a device.
     ///
     /// # Errors
     /// There is no such device, or it does not report it.
@@ -349,15 +348,15 @@ impl Namespace {
         self.ethtool(|ethtool| ethtool.channels(device))
     }
 
-    /// Share them out otherwise.
+    /// Set the channels.
     ///
     /// # Errors
-    /// The driver does not let it be changed, or has fewer.
+    /// The driver does not support the change, or the number.
     pub fn set_channels(&self, device: &str, to: Channels) -> io::Result<()> {
         self.ethtool(|ethtool| ethtool.set_channels(device, to))
     }
 
-    /// How many queues a device has in use; one each way where the driver does not say.
+    /// The number of active queues of a device; one per direction if the driver does not report it.
     ///
     /// # Errors
     /// There is no such device.
@@ -375,18 +374,18 @@ impl Namespace {
         }
     }
 
-    /// Whether a device does some work by itself.
+    /// Whether an offload is on.
     ///
     /// # Errors
-    /// The driver does not say.
+    /// The driver does not report it.
     pub fn offload(&self, device: &str, which: Offload) -> io::Result<bool> {
         self.ethtool(|ethtool| ethtool.offload(device, which))
     }
 
-    /// Turn that on or off, and read it back.
+    /// Turn an offload on or off, and read it back.
     ///
     /// # Errors
-    /// The driver does not let it be changed.
+    /// The driver does not support the change.
     pub fn set_offload(&self, device: &str, which: Offload, on: bool) -> io::Result<()> {
         self.ethtool(|ethtool| {
             ethtool.set_offload(device, which, on)?;
@@ -406,7 +405,7 @@ mod tests {
     use super::*;
     use crate::testing::as_root;
 
-    /// Check that numbers lie where the kernel looks for them, and names end.
+    /// Check the layout of numbers and names.
     #[test]
     fn layout() {
         let mut data = room(20);
@@ -423,8 +422,8 @@ mod tests {
         assert_eq!(name(&[b'a'; 32]), "a".repeat(32));
     }
 
-    /// Check what a veth says of itself, and that an offload is turned and a feature of
-    /// another number of words refused.
+    /// Check what a veth reports, that an offload is changed, and that a wrong number of feature
+    /// words is refused.
     #[test]
     fn as_root_a_veth() {
         let ran = as_root(|| {

@@ -1,4 +1,4 @@
-//! The system, each part of it written once: what the other crates ask Linux for.
+//! Interfaces of Linux, each implemented once, for the other crates.
 
 pub mod addresses;
 pub mod bpf;

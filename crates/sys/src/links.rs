@@ -22,49 +22,48 @@ use crate::netns::Namespace;
 /// A device, as the kernel describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceState {
-    /// Its number in its namespace.
+    /// Its index in its namespace.
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// Its link-layer address.
+    /// Its MAC address.
     pub mac: Vec<u8>,
-    /// The longest packet, without the link header.
+    /// Its MTU.
     pub mtu_bytes: u32,
-    /// Whether it was brought up.
+    /// Whether it is up (IFF_UP).
     pub up: bool,
-    /// Whether the kernel has seen its carrier: a veth that was just brought up drops
-    /// what it is given until then.
+    /// Whether it is running (carrier detected): a veth that was just brought up drops packets
+    /// until then.
     pub running: bool,
-    /// Whether it takes frames that are to others.
+    /// Whether it is in promiscuous mode.
     pub promiscuous: bool,
-    /// Whether its frames are Ethernet's, and it is not a loopback.
+    /// Whether it is an Ethernet device, and not a loopback.
     pub ethernet: bool,
-    /// Its permanent address, where it reports one.
+    /// Its permanent MAC address, if it reports one.
     pub permanent_mac: Option<Vec<u8>>,
-    /// The bridge, bond or team that it is a port of, by number.
+    /// The index of the bridge, bond or team that it is a port of.
     pub master: Option<u32>,
-    /// What kind of virtual device it is, if it is one: "veth", "vlan".
+    /// Its kind, if it is a virtual device: "veth", "vlan".
     pub kind: Option<String>,
     /// The device of the same namespace that it belongs to: a VLAN's NIC, a veth's peer.
     pub lower: Option<u32>,
-    /// The number of its XDP program, if it has one.
+    /// The id of its XDP program, if it has one.
     pub xdp: Option<u32>,
-    /// Its root queueing discipline.
+    /// Its root qdisc.
     pub qdisc: String,
     /// Whether it is the loopback device.
     pub loopback: bool,
-    /// Whether it has the flag IFF_RUNNING, which a new device has while its state is not
-    /// known yet.
+    /// Whether it has the flag IFF_RUNNING, which a new device also has while its state is unknown.
     pub flagged_running: bool,
     /// Whether its state is known to be up (RFC 2863).
     pub known_up: bool,
 }
 
 impl DeviceState {
-    /// Whether packets that are sent get out. A new device is said to run while its
-    /// state is not known yet; one whose carrier comes with its peer, as that of veth,
-    /// drops all packets until the kernel has seen to the carrier in a worker of its
-    /// own: its queues are `noop` until then (linkwatch_do_dev, dev_activate).
+    /// Whether it transmits packets. A new device has IFF_RUNNING while its state is unknown; one
+    /// whose carrier depends on its peer, such as veth, drops all packets until the kernel has
+    /// processed the carrier change in a worker: its queues are `noop` until then
+    /// (linkwatch_do_dev, dev_activate).
     pub fn ready(&self, link: Link) -> bool {
         self.flagged_running && (self.known_up || link != Link::Veth || self.loopback)
     }
@@ -108,8 +107,8 @@ impl DeviceState {
                 _ => {}
             }
         }
-        // A driver that tells of no carrier leaves the state unknown, and what is up then
-        // runs; of a veth that is a moment before it tells.
+        // A driver that does not report a carrier leaves the state unknown, and the device
+        // transmits when it is up; for a veth this only holds until it reports one.
         device.known_up = state == State::Up;
         let untold = state == State::Unknown && device.kind.as_deref() != Some("veth");
         device.running = device.flagged_running && (device.known_up || untold);
@@ -117,7 +116,7 @@ impl DeviceState {
     }
 }
 
-/// The number of a device of the namespace that this thread is in.
+/// The index of a device in this thread's namespace.
 ///
 /// # Errors
 /// There is none.
@@ -129,7 +128,7 @@ pub fn index_of(name: &CStr) -> io::Result<u32> {
     }
 }
 
-/// The name of a device of the namespace that this thread is in.
+/// The name of a device in this thread's namespace.
 ///
 /// # Errors
 /// There is none.
@@ -145,7 +144,7 @@ pub fn name_of(index: u32) -> io::Result<String> {
 }
 
 impl Netlink {
-    /// Whether packets get out of every device that is up.
+    /// Whether every device that is up transmits packets.
     pub fn all_ready(&mut self, link: Link) -> io::Result<bool> {
         Ok(self.devices()?.iter().all(|d| d.ready(link) || !d.up))
     }
@@ -178,7 +177,7 @@ impl Netlink {
         Ok(stats.into_iter().flatten().collect())
     }
 
-    /// A veth pair: one end here, the other in `peer_namespace`, or here as well.
+    /// Create a veth pair: one end here, the other in `peer_namespace`, or here as well.
     pub fn add_veth(
         &mut self,
         (name, mac): (&str, [u8; 6]),
@@ -187,7 +186,7 @@ impl Netlink {
         queues: Option<u32>,
         numbers: Option<[u32; 2]>,
     ) -> io::Result<()> {
-        // The kernel takes the peer's number only along with its own (veth_newlink).
+        // The kernel accepts the peer's index only together with the device's (veth_newlink).
         let [number, peer_number] = numbers.unwrap_or_default();
         let queues = || {
             queues
@@ -221,7 +220,7 @@ impl Netlink {
         .map(drop)
     }
 
-    /// A bridge, without spanning tree.
+    /// Create a bridge, without spanning tree.
     pub fn add_bridge(&mut self, name: &str) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.attributes = vec![
@@ -243,12 +242,12 @@ impl Netlink {
         self.ask(RouteNetlinkMessage::SetLink(link), 0).map(drop)
     }
 
-    /// Tell a bridge behind which of its ports an address is.
+    /// Add a forwarding entry: the port of a bridge for a MAC address.
     pub fn add_forwarding(&mut self, port: u32, mac: [u8; 6]) -> io::Result<()> {
         let mut message = NeighbourMessage::default();
         message.header.family = AddressFamily::Bridge;
         message.header.ifindex = port;
-        // For the bridge that the port is of: NTF_MASTER.
+        // For the port's bridge: NTF_MASTER.
         message.header.flags = NeighbourFlags::Controller;
         message.header.state = NeighbourState::Noarp;
         message.attributes = vec![NeighbourAttribute::LinkLayerAddress(mac.to_vec())];
@@ -259,7 +258,7 @@ impl Netlink {
         .map(drop)
     }
 
-    /// Give a device to another namespace, under a name.
+    /// Move a device to another namespace, with a new name.
     pub fn move_device(
         &mut self,
         index: u32,
@@ -275,7 +274,7 @@ impl Netlink {
         self.ask(RouteNetlinkMessage::SetLink(link), 0).map(drop)
     }
 
-    /// Bring a device up, with an MTU if one is asked for.
+    /// Bring a device up, with an MTU if one is given.
     pub fn set_up(&mut self, index: u32, mtu_bytes: Option<u32>) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = index;
@@ -285,7 +284,7 @@ impl Netlink {
         self.ask(RouteNetlinkMessage::SetLink(link), 0).map(drop)
     }
 
-    /// Have a device take frames that are to others, or not.
+    /// Turn promiscuous mode on or off.
     pub fn set_promiscuous(&mut self, index: u32, on: bool) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = index;
@@ -296,7 +295,7 @@ impl Netlink {
         self.ask(RouteNetlinkMessage::SetLink(link), 0).map(drop)
     }
 
-    /// Take a device away.
+    /// Delete a device.
     pub fn remove_device(&mut self, index: u32) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = index;
@@ -332,19 +331,19 @@ fn by_name(stats: &Stats64) -> [(&'static str, u64); 21] {
 }
 
 impl Namespace {
-    /// Its devices.
+    /// The devices of the namespace.
     ///
     /// # Errors
-    /// It can't be entered, or its devices not be listed.
+    /// It can't be entered, or its devices can't be listed.
     pub fn device_states(&self) -> io::Result<Vec<DeviceState>> {
         self.ask(Netlink::devices)
     }
 
-    /// A pair of veth devices, one here, the other in another namespace: name and
-    /// link-layer address of each.
+    /// Create a veth pair, one end here, the other in another namespace: name and MAC address of
+    /// each.
     ///
     /// # Errors
-    /// There is such a device, or the kernel has no veth.
+    /// The name exists, or the kernel lacks veth.
     pub fn add_veth(
         &self,
         here: (&str, [u8; 6]),
@@ -355,10 +354,10 @@ impl Namespace {
         self.ask(|netlink| netlink.add_veth(here, there, Some(namespace.as_fd()), queues, None))
     }
 
-    /// A bridge without spanning tree; its device's number.
+    /// Create a bridge without spanning tree; returns its index.
     ///
     /// # Errors
-    /// There is such a device, or the kernel has no bridges.
+    /// The name exists, or the kernel lacks bridges.
     pub fn add_bridge(&self, name: &str) -> io::Result<u32> {
         self.ask(|netlink| {
             netlink.add_bridge(name)?;
@@ -373,47 +372,47 @@ impl Namespace {
     /// Make a device a port of a bridge, or of none.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn set_bridge(&self, port: u32, bridge: Option<u32>) -> io::Result<()> {
         self.ask(|netlink| netlink.set_bridge(port, bridge.unwrap_or(0)))
     }
 
-    /// Tell a bridge behind which of its ports a link-layer address is.
+    /// Add a forwarding entry: the port of a bridge for a MAC address.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn add_forwarding(&self, port: u32, mac: [u8; 6]) -> io::Result<()> {
         self.ask(|netlink| netlink.add_forwarding(port, mac))
     }
 
-    /// Take a device away, a veth's peer with it.
+    /// Delete a device, and a veth's peer with it.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn remove_device(&self, index: u32) -> io::Result<()> {
         self.ask(|netlink| netlink.remove_device(index))
     }
 
-    /// Bring a device up, with an MTU if one is asked for.
+    /// Bring a device up, with an MTU if one is given.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn set_up(&self, index: u32, mtu_bytes: Option<u32>) -> io::Result<()> {
         self.ask(|netlink| netlink.set_up(index, mtu_bytes))
     }
 
-    /// Have a device take frames that are to others, or not.
+    /// Turn promiscuous mode on or off.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn set_promiscuous(&self, index: u32, on: bool) -> io::Result<()> {
         self.ask(|netlink| netlink.set_promiscuous(index, on))
     }
 
-    /// Take a device down.
+    /// Bring a device down.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn set_down(&self, index: u32) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = index;
@@ -422,10 +421,10 @@ impl Namespace {
             .map(drop)
     }
 
-    /// Change the longest packet of a device.
+    /// Set the MTU of a device.
     ///
     /// # Errors
-    /// The driver does not take it.
+    /// The driver refuses it.
     pub fn set_mtu(&self, index: u32, mtu_bytes: u32) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = index;
@@ -434,10 +433,10 @@ impl Namespace {
             .map(drop)
     }
 
-    /// Its devices: their indexes by their names.
+    /// The indices of its devices, by name.
     ///
     /// # Errors
-    /// It can't be entered, or its devices not be listed.
+    /// It can't be entered, or its devices can't be listed.
     pub fn devices(&self) -> io::Result<BTreeMap<String, u32>> {
         let devices = self.device_states()?;
         Ok(devices.into_iter().map(|d| (d.name, d.index)).collect())

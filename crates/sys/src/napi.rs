@@ -1,6 +1,5 @@
-//! Threads of NAPI: with `threaded`, a device's polls are done by kernel threads, which can
-//! be put on CPUs of their own (Linux 5.12, 5fdd2f0e5c64 "net: add sysfs attribute to
-//! control napi threaded mode").
+//! Threaded NAPI: with `threaded`, kernel threads poll a device, which can be bound to CPUs of
+//! their own (Linux 5.12, 5fdd2f0e5c64 "net: add sysfs attribute to control napi threaded mode").
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -11,15 +10,15 @@ use std::time::{Duration, Instant};
 use crate::cpus;
 use crate::netns::Namespace;
 
-/// How long threads may take to appear.
+/// Timeout for threads to appear.
 const PATIENCE: Duration = Duration::from_secs(2);
 const NAP: Duration = Duration::from_millis(5);
 
-/// Have threads poll a device of a namespace, on these CPUs in turn; how many there are.
-/// The device has to poll already: of veth, one with an XDP program or GRO.
+/// Turn on threaded NAPI for a device of a namespace, and bind the threads to these CPUs in turn;
+/// returns their number. The device has to use NAPI already: a veth with an XDP program or GRO.
 ///
 /// # Errors
-/// The kernel has no such setting, or no thread appears.
+/// The kernel lacks the setting, or no thread appears.
 pub fn put_on(namespace: &Namespace, device: &str, on: &[u32]) -> io::Result<usize> {
     let before = threads_of(device)?;
     write_threaded(namespace, device)?;
@@ -48,17 +47,17 @@ fn write_threaded(namespace: &Namespace, device: &str) -> io::Result<()> {
     set_threaded(namespace, device, true)
 }
 
-/// Whether threads poll a device of a namespace.
+/// Whether a device of a namespace has threaded NAPI.
 ///
 /// # Errors
-/// There is no such device, or the kernel has no such setting.
+/// There is no such device, or the kernel lacks the setting.
 pub fn is_threaded(namespace: &Namespace, device: &str) -> io::Result<bool> {
     let path = threaded(device)?;
     let text = with_sysfs(namespace, || fs::read_to_string(&path))?;
     Ok(text.trim() != "0")
 }
 
-/// Have threads poll a device of a namespace, or not.
+/// Turn threaded NAPI of a device on or off.
 ///
 /// # Errors
 /// As [`is_threaded`].
@@ -68,7 +67,7 @@ pub fn set_threaded(namespace: &Namespace, device: &str, on: bool) -> io::Result
 }
 
 fn threaded(device: &str) -> io::Result<String> {
-    // The kernel takes no such name for a device (dev_valid_name, net/core/dev.c).
+    // Not a valid device name (dev_valid_name, net/core/dev.c).
     if device.contains('/') || [".", "..", ""].contains(&device) {
         return Err(ErrorKind::InvalidInput.into());
     }
@@ -90,7 +89,7 @@ fn with_sysfs<T: Send>(
 
 /// Kernel threads that poll a device of this name, in any namespace: `napi/rx0-12`.
 fn threads_of(device: &str) -> io::Result<Vec<i32>> {
-    // The kernel cuts names at 15 bytes.
+    // The kernel truncates names to 15 bytes.
     let begins: String = format!("napi/{device}-").chars().take(15).collect();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {

@@ -1,4 +1,4 @@
-//! One conversation with the kernel by rtnetlink: a request, and what it is answered with.
+//! rtnetlink requests and their replies.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use netlink_sys::{Socket, SocketAddr};
 /// A `struct nlmsghdr`.
 const HEADER_BYTES: usize = 16;
 
-/// A conversation with the namespace that this thread was in when it began.
+/// An rtnetlink socket, in the namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct Netlink {
     socket: Socket,
@@ -20,10 +20,10 @@ pub struct Netlink {
 }
 
 impl Netlink {
-    /// Begin one.
+    /// Open a socket.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// No file descriptors are left.
     pub fn open() -> io::Result<Netlink> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
@@ -34,7 +34,7 @@ impl Netlink {
         })
     }
 
-    /// Send one request, and take the answer: messages up to the acknowledgement.
+    /// Send a request, and receive the reply: messages up to the acknowledgement.
     pub(crate) fn ask(
         &mut self,
         message: RouteNetlinkMessage,

@@ -1,4 +1,4 @@
-//! Network namespaces: made, found, entered.
+//! Network namespaces: create, find, enter.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -9,14 +9,14 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::netlink::Netlink;
 
-/// A network namespace, held open.
+/// An open network namespace.
 #[derive(Debug)]
 pub struct Namespace {
     fd: OwnedFd,
 }
 
 impl From<OwnedFd> for Namespace {
-    /// A namespace by a descriptor of it.
+    /// From a descriptor.
     fn from(fd: OwnedFd) -> Namespace {
         Namespace { fd }
     }
@@ -28,8 +28,8 @@ impl AsFd for Namespace {
     }
 }
 
-/// Move this thread into a namespace, for good. It makes one system call and allocates
-/// nothing, so a new process may call it before it executes its program.
+/// Move this thread to a namespace permanently. Makes one system call and allocates nothing, so a
+/// new process may call it before it executes its program.
 ///
 /// # Errors
 /// It is not a namespace, or this process lacks CAP_SYS_ADMIN.
@@ -41,7 +41,7 @@ pub fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Move this thread into a new, empty namespace, for good.
+/// Move this thread to a new, empty namespace permanently.
 ///
 /// # Errors
 /// `unshare` failed: it needs CAP_SYS_ADMIN.
@@ -53,7 +53,7 @@ pub fn enter_new() -> io::Result<()> {
     }
 }
 
-/// Run `f` in a namespace, and come back.
+/// Run `f` in a namespace, and return to the current one.
 ///
 /// # Errors
 /// The namespace can't be entered or left, or `f` failed.
@@ -65,10 +65,10 @@ pub fn inside<T>(namespace: BorrowedFd<'_>, f: impl FnOnce() -> io::Result<T>) -
     result
 }
 
-/// Run `f` in a namespace, on a thread of its own, which has nowhere to come back to.
+/// Run `f` in a namespace, on a separate thread, which does not have to return.
 ///
 /// # Errors
-/// There is no such thread, the namespace can't be entered, or `f` failed.
+/// The thread can't be started, the namespace can't be entered, or `f` failed.
 pub fn apart<T: Send>(
     namespace: BorrowedFd<'_>,
     name: &str,
@@ -85,8 +85,8 @@ pub fn apart<T: Send>(
     })
 }
 
-/// Whether a process without privileges could have a user namespace and a network namespace in
-/// it. Tried in a child, since a process with threads can't change its user namespace.
+/// Whether an unprivileged process can create a user namespace with a network namespace in it.
+/// Tried in a child, since a process with threads can't change its user namespace.
 pub fn user_namespaces_work() -> bool {
     // SAFETY: the child calls nothing but unshare and _exit, both of which are safe after fork.
     let child = unsafe { libc::fork() };
@@ -119,7 +119,7 @@ impl Namespace {
         new
     }
 
-    /// The namespace that this thread is in.
+    /// This thread's namespace.
     ///
     /// # Errors
     /// /proc is not mounted.
@@ -129,7 +129,7 @@ impl Namespace {
         })
     }
 
-    /// A namespace by its name, as `ip netns` knows it, by a process in it, or by a path.
+    /// Find a namespace by its name in `ip netns`, by a process in it, or by a path.
     ///
     /// # Errors
     /// There is none, or it is not a namespace.
@@ -144,26 +144,25 @@ impl Namespace {
         let found = Namespace {
             fd: std::fs::File::open(path)?.into(),
         };
-        // Only a namespace can be entered.
+        // Check that it is a namespace: it can be entered.
         found.inside(|| Ok(()))?;
         Ok(found)
     }
 
-    /// The number that the kernel knows it by, in this boot.
+    /// Its inode, which is valid until the next reboot.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The query failed.
     pub fn inode(&self) -> io::Result<u32> {
         use std::os::unix::fs::MetadataExt;
         let inode = std::fs::File::from(self.try_clone()?).metadata()?.ino();
         u32::try_from(inode).map_err(io::Error::other)
     }
 
-    /// What the kernel calls it for as long as it runs, which it gives to no other (Linux
-    /// 5.14).
+    /// Its cookie, which is unique until the next reboot (Linux 5.14).
     ///
     /// # Errors
-    /// An older kernel, which has none.
+    /// The kernel is older.
     pub fn cookie(&self) -> io::Result<u64> {
         /// include/uapi/asm-generic/socket.h.
         const SO_NETNS_COOKIE: libc::c_int = 71;
@@ -188,7 +187,7 @@ impl Namespace {
         })
     }
 
-    /// A second hold on the same namespace.
+    /// A duplicated descriptor.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -196,7 +195,7 @@ impl Namespace {
         self.fd.try_clone()
     }
 
-    /// Run `f` in this namespace and come back.
+    /// Run `f` in this namespace, and return to the current one.
     ///
     /// # Errors
     /// `setns` failed, or `f` did.
@@ -204,17 +203,16 @@ impl Namespace {
         inside(self.as_fd(), f)
     }
 
-    /// Ask the kernel by rtnetlink about this namespace.
+    /// Send rtnetlink requests in this namespace.
     ///
     /// # Errors
-    /// It can't be entered, or the kernel's.
+    /// It can't be entered, or an error of the kernel.
     pub fn ask<T>(&self, f: impl FnOnce(&mut Netlink) -> io::Result<T>) -> io::Result<T> {
         self.inside(|| f(&mut Netlink::open()?))
     }
 
-    /// Run `f` where /sys shows the devices of this namespace: it shows those of the one
-    /// that it was mounted in, so a thread of its own mounts it anew, where nobody else
-    /// sees it.
+    /// Run `f` with a /sys of this namespace: it shows the devices of the namespace that it was
+    /// mounted in, so a separate thread mounts it again, invisible to others.
     ///
     /// # Errors
     /// The namespace can't be entered, nothing can be mounted, or `f` failed.
@@ -255,8 +253,8 @@ mod tests {
     use super::*;
     use crate::testing::as_root;
 
-    /// Check that what runs in a namespace runs there alone: this thread is where it was, and
-    /// a thread of its own never left.
+    /// Check that only the given code runs in a namespace: this thread returns, and with a separate
+    /// thread never leaves.
     #[test]
     fn as_root_in_and_out() {
         let Some(home) = as_root(|| Namespace::current().unwrap()) else {

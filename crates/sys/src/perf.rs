@@ -10,10 +10,10 @@ const PERF_EVENT_IOC_ENABLE: libc::c_ulong = 0x2400;
 const PERF_EVENT_IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 
-/// Open an event: of all that runs on a CPU, or without one of this process.
+/// Open an event: of a CPU, or without one of this process.
 ///
 /// # Errors
-/// The kernel has no such event, or this user may not have it.
+/// The kernel lacks the event, or it is not permitted.
 pub fn open(attr: &mut sys::perf_event_attr, cpu: Option<i32>) -> io::Result<OwnedFd> {
     attr.size = size_of::<sys::perf_event_attr>() as u32;
     let (pid, cpu) = cpu.map_or((0, -1), |cpu| (-1, cpu));
@@ -36,10 +36,10 @@ pub fn open(attr: &mut sys::perf_event_attr, cpu: Option<i32>) -> io::Result<Own
     }
 }
 
-/// Give a program to an event, and switch the event on.
+/// Attach a program to an event, and enable the event.
 ///
 /// # Errors
-/// The event takes no such program.
+/// The event does not support the program.
 pub fn attach(event: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     for (request, value) in [
         (PERF_EVENT_IOC_SET_BPF, program.as_raw_fd()),

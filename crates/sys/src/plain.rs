@@ -1,6 +1,6 @@
-//! Plain structures that programs in the kernel and this half share, as bytes.
+//! Structures shared with programs in the kernel, as bytes.
 
-/// What is made of whole numbers alone, without padding: any bytes are a value of it.
+/// A type of integers without padding, for which any bytes are a valid value.
 ///
 /// # Safety
 /// The type is `repr(C)`, of whole numbers, arrays of these and other such types, and has
@@ -21,7 +21,7 @@ pub unsafe trait Plain: Copy + 'static {
         Some(unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
     }
 
-    /// All of it zero.
+    /// A value of zeros.
     fn zeroed() -> Self {
         // SAFETY: any bytes are a value.
         unsafe { std::mem::zeroed() }
@@ -41,7 +41,7 @@ mod tests {
     // SAFETY: eight bytes of whole numbers.
     unsafe impl Plain for Two {}
 
-    /// Check that a value is the same again from its bytes, and none from too few.
+    /// Check that a value round-trips, and that too few bytes give none.
     #[test]
     fn there_and_back() {
         let two = Two {

@@ -1,5 +1,4 @@
-//! Queueing disciplines: what those of a namespace dropped and what waits in them, and
-//! the one that filters are hung on.
+//! Qdiscs: drops and queue lengths in a namespace, and clsact.
 
 use std::io;
 
@@ -17,23 +16,21 @@ const CLSACT: TcHandle = TcHandle {
     minor: 0,
 };
 
-/// The discipline that a device's packets meet first: what those below it drop is counted
-/// in it.
+/// A device's root qdisc, whose counters include those of its children.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Qdisc {
     /// The device.
     pub device: String,
-    /// Whether it is for what comes in, or for filters only (`clsact`): nothing waits there.
+    /// Whether it is for ingress, or only for filters (`clsact`): it has no queue.
     pub is_filter: bool,
-    /// Packets that it dropped, ever.
+    /// Packets that it dropped since it was created.
     pub drops: u64,
-    /// Packets that wait in it.
+    /// Packets in its queue.
     pub waiting: u64,
 }
 
 impl Netlink {
-    /// Every device's discipline, and those for filters, of the namespace that this thread
-    /// is in as well.
+    /// The qdiscs of all devices in this thread's namespace, including those for filters.
     pub fn qdiscs(&mut self) -> io::Result<Vec<Qdisc>> {
         let asked = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
         let mut all = Vec::new();
@@ -47,10 +44,10 @@ impl Netlink {
 }
 
 impl Namespace {
-    /// Whether a device has the queueing discipline that filters are hung on.
+    /// Whether a device has the qdisc clsact.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn has_clsact(&self, device: u32) -> io::Result<bool> {
         let asked = TcMessage::with_index(i32::try_from(device).map_err(io::Error::other)?);
         let message = RouteNetlinkMessage::GetQueueDiscipline(asked);
@@ -63,10 +60,10 @@ impl Namespace {
         }))
     }
 
-    /// Give a device that discipline, or take it away with all of its filters.
+    /// Add the qdisc clsact to a device, or delete it with all filters.
     ///
     /// # Errors
-    /// It has it already, or not.
+    /// It exists already, or does not exist.
     pub fn set_clsact(&self, device: u32, on: bool) -> io::Result<()> {
         let mut message = TcMessage::with_index(i32::try_from(device).map_err(io::Error::other)?);
         message.header.handle = CLSACT;

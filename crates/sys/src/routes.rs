@@ -1,4 +1,4 @@
-//! Routes: those that there are, and those that are put in, and taken out again, as ours.
+//! Routes: existing ones, and those that plumb adds and deletes.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,17 +13,17 @@ use crate::addresses::{family, unless_there};
 use crate::netlink::Netlink;
 use crate::netns::Namespace;
 
-/// Who made a route: none of the numbers that others have
+/// The protocol of plumb's routes: a number that no other program uses
 /// (include/uapi/linux/rtnetlink.h, /etc/iproute2/rt_protos).
 const OURS: RouteProtocol = RouteProtocol::Other(0xb6);
-/// A route that says it is ours: to one address, by a device.
+/// A route with plumb's protocol: to an address, by a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OurRoute {
-    /// The device, by number.
+    /// The device's index.
     pub device: u32,
-    /// Where to.
+    /// The destination.
     pub to: IpAddr,
-    /// Whether packets to it are this machine's own, as if it had the address.
+    /// Whether it is of type `local`: packets are received as if the machine had the address.
     pub local: bool,
 }
 
@@ -38,7 +38,7 @@ impl OurRoute {
         header.kind = RouteType::Unicast;
         header.scope = RouteScope::Link;
         if self.local {
-            // The kernel's own table of addresses, RT_TABLE_LOCAL.
+            // The kernel's table of local addresses, RT_TABLE_LOCAL.
             header.table = 255;
             header.kind = RouteType::Local;
             header.scope = RouteScope::Host;
@@ -65,7 +65,7 @@ impl OurRoute {
 }
 
 impl Netlink {
-    /// A route to what is behind a device.
+    /// Add a route by a device, without gateway.
     pub fn add_device_route(
         &mut self,
         index: u32,
@@ -80,7 +80,7 @@ impl Netlink {
         .map(drop)
     }
 
-    /// Take such a route away.
+    /// Delete such a route.
     pub fn remove_device_route(
         &mut self,
         index: u32,
@@ -92,7 +92,7 @@ impl Netlink {
             .map(drop)
     }
 
-    /// A route to `destination` by way of `gateway`.
+    /// Add a route to `destination` via `gateway`.
     pub fn add_route(
         &mut self,
         destination: IpAddr,
@@ -111,7 +111,7 @@ impl Netlink {
         .map(drop)
     }
 
-    /// The route that packets to an address take.
+    /// Look up the route to an address.
     fn route_to(&mut self, to: IpAddr) -> io::Result<Option<RouteMessage>> {
         let mut asked = RouteMessage::default();
         asked.header.address_family = family(to);
@@ -124,16 +124,16 @@ impl Netlink {
         }))
     }
 
-    /// Whether packets to an address are taken in as this namespace's own. An address of IPv6 has no
-    /// route before a worker of the kernel has seen to it (addrconf_dad_work), even if
-    /// nobody is asked whether it is taken.
+    /// Whether an address is local to this namespace. An IPv6 address has no route until a worker
+    /// of the kernel has processed it (addrconf_dad_work), even without duplicate address
+    /// detection.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn is_local(&mut self, address: IpAddr) -> io::Result<bool> {
         match self.route_to(address) {
             Ok(route) => Ok(route.is_some_and(|r| r.header.kind == RouteType::Local)),
-            // There is no route, or one that says so.
+            // There is no route, or an unreachable one.
             Err(error)
                 if matches!(
                     error.raw_os_error(),
@@ -148,10 +148,10 @@ impl Netlink {
 }
 
 impl Namespace {
-    /// A route to what is behind a device, with no gateway; whether there was none.
+    /// Add a route by a device, without gateway; returns whether it is new.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn add_device_route(
         &self,
         index: u32,
@@ -161,10 +161,10 @@ impl Namespace {
         self.ask(|netlink| unless_there(netlink.add_device_route(index, destination, prefix_len)))
     }
 
-    /// Take such a route away.
+    /// Delete such a route.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn remove_device_route(
         &self,
         index: u32,
@@ -188,23 +188,23 @@ impl Namespace {
     /// Whether there is a route that plumb added.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn has_our_route(&self, route: &OurRoute) -> io::Result<bool> {
         let routes = self.routes(family(route.to))?;
         Ok(routes.iter().any(|r| route.is(r)))
     }
 
-    /// Add a route, and say that it is ours.
+    /// Add a route with plumb's protocol.
     ///
     /// # Errors
-    /// There is one to the same place, or the device is down.
+    /// There is one to the same destination, or the device is down.
     pub fn add_our_route(&self, route: &OurRoute) -> io::Result<()> {
         let message = RouteNetlinkMessage::NewRoute(route.message());
         self.ask(|n| n.ask(message, NLM_F_CREATE | NLM_F_EXCL))
             .map(drop)
     }
 
-    /// Delete a route that plumb added; others stay.
+    /// Delete a route that plumb added; others are kept.
     ///
     /// # Errors
     /// There is none.
@@ -213,16 +213,15 @@ impl Namespace {
         self.ask(|n| n.ask(message, 0)).map(drop)
     }
 
-    /// Devices that most of what leaves this namespace leaves by: those of default routes,
-    /// and of routes to half of all addresses, as VPNs make them.
+    /// The devices of default routes, and of routes to half of all addresses, as VPNs use them.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn default_route_devices(&self) -> io::Result<Vec<u32>> {
         let mut devices = Vec::new();
         for of in [AddressFamily::Inet, AddressFamily::Inet6] {
             let routes = match self.routes(of) {
-                // A kernel without IPv6.
+                // The kernel lacks IPv6.
                 Err(error)
                     if of == AddressFamily::Inet6
                         && matches!(
@@ -256,7 +255,7 @@ impl Namespace {
         Ok(devices)
     }
 
-    /// The device that packets to an address leave by.
+    /// The device of the route to an address.
     ///
     /// # Errors
     /// There is no route to it.
@@ -269,10 +268,10 @@ impl Namespace {
         }))
     }
 
-    /// Whether packets to an address are taken in as this namespace's own.
+    /// Whether an address is local to this namespace.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An error of the kernel.
     pub fn is_local(&self, address: IpAddr) -> io::Result<bool> {
         self.ask(|n| n.is_local(address))
     }
@@ -293,7 +292,7 @@ fn device_route(index: u32, destination: IpAddr, prefix_len: u8) -> RouteMessage
     let mut message = to(destination, prefix_len);
     message.header.scope = match destination {
         IpAddr::V4(_) => RouteScope::Link,
-        // There are no scopes of routes in IPv6.
+        // IPv6 routes have no scopes.
         IpAddr::V6(_) => RouteScope::Universe,
     };
     message.attributes.push(RouteAttribute::Oif(index));

@@ -1,4 +1,4 @@
-//! Settings below /proc/sys, by their names: read, and set and read back.
+//! Sysctls, by name: read, and set with reading back.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::netns::Namespace;
 
-/// The file of a setting. As sysctl(8) has it: a slash in a key is a dot in a name, as that of a VLAN's device.
+/// The file of a sysctl. As in sysctl(8), a slash in a key is a dot in a name, such as that of a
+/// VLAN device.
 pub fn path(key: &str) -> PathBuf {
     let swapped = |c| match c {
         '.' => '/',
@@ -17,11 +18,10 @@ pub fn path(key: &str) -> PathBuf {
     Path::new("/proc/sys").join(below)
 }
 
-/// Set in the namespace that this thread is in, and read back: a value that the
-/// kernel took as another is an error.
+/// Set a sysctl in this thread's namespace, and read it back: another value is an error.
 ///
 /// # Errors
-/// The kernel does not take it, in words about settings.
+/// The kernel refuses it: the reason, in terms of sysctls.
 pub fn set(key: &str, value: &str) -> io::Result<()> {
     let sane = !key.is_empty()
         && key.split('.').all(|part| {
@@ -49,16 +49,16 @@ pub fn set(key: &str, value: &str) -> io::Result<()> {
     }
 }
 
-/// What a setting of the namespace that this thread is in is set to.
+/// Read a sysctl in this thread's namespace.
 ///
 /// # Errors
-/// There is none, in words about settings.
+/// There is none: the reason, in terms of sysctls.
 pub fn get(key: &str) -> io::Result<String> {
     let value = fs::read_to_string(path(key)).map_err(|e| told(&e))?;
     Ok(value.trim().to_string())
 }
 
-/// The system's reason, in words about settings.
+/// The system's reason, in terms of sysctls.
 fn told(error: &io::Error) -> io::Error {
     let why = match error.kind() {
         ErrorKind::NotFound => "no such sysctl in this kernel: a module may be missing",
@@ -69,7 +69,7 @@ fn told(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), why)
 }
 
-/// Set in a namespace; what only the first namespace of a kernel has is set there.
+/// Set a sysctl in a namespace, or in the initial one if it is not per namespace.
 ///
 /// # Errors
 /// As [`set`].
@@ -81,7 +81,7 @@ pub fn set_anywhere(namespace: &Namespace, key: &str, value: &str) -> io::Result
 }
 
 impl Namespace {
-    /// A setting of this namespace below /proc/sys.
+    /// Read a sysctl of this namespace.
     ///
     /// # Errors
     /// There is none.
@@ -89,10 +89,10 @@ impl Namespace {
         self.inside(|| get(key))
     }
 
-    /// Change one, and read it back.
+    /// Set a sysctl, and read it back.
     ///
     /// # Errors
-    /// The kernel does not take it, in words about settings.
+    /// The kernel refuses it: the reason, in terms of sysctls.
     pub fn set_sysctl(&self, key: &str, value: &str) -> io::Result<()> {
         self.inside(|| set(key, value))
     }

@@ -1,6 +1,6 @@
-//! For tests: what needs root says so where it is skipped.
+//! For tests that need root, which are skipped otherwise.
 
-/// Run what needs root; none, and the test is skipped, where this is not root.
+/// Run code that needs root; none, with the test skipped, without root.
 pub(crate) fn as_root<T>(f: impl FnOnce() -> T) -> Option<T> {
     // SAFETY: takes nothing, and always succeeds.
     if unsafe { libc::geteuid() } != 0 {

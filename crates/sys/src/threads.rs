@@ -1,18 +1,18 @@
-//! Work on several threads, as many as the system grants.
+//! Runs tasks on several threads, as many as the system allows.
 
 use std::collections::VecDeque;
 use std::panic;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Builder};
 
-/// A piece of work, as [`each`] takes it.
+/// A task for [`each`].
 pub type Task<'a, T> = Box<dyn FnOnce() -> T + Send + 'a>;
 
-/// Run every task, each on a thread of its own, and return the results in the order of the
-/// tasks. Where the system grants no more threads (`ulimit -v`, `ulimit -u`, pids.max), those
-/// there are take what is left, at worst the calling thread one after the other.
+/// Run every task on a separate thread, and return the results in the order of the tasks. If the
+/// system does not allow more threads (`ulimit -v`, `ulimit -u`, pids.max), the existing ones run
+/// the remaining tasks, at worst the calling thread.
 ///
-/// A panic of a task is the caller's, once the others have ended.
+/// A panic of a task is passed to the caller, after the others have ended.
 pub fn each<T: Send>(tasks: Vec<Task<'_, T>>) -> Vec<T> {
     let count = tasks.len();
     let left: Mutex<VecDeque<_>> = Mutex::new(tasks.into_iter().enumerate().collect());
@@ -51,8 +51,8 @@ mod tests {
     use super::*;
     use std::sync::Barrier;
 
-    /// Check that results come in the order of the tasks, and that the tasks run side by side:
-    /// each waits for all the others.
+    /// Check that results are in the order of the tasks, and that tasks run in parallel: each waits
+    /// for all others.
     #[test]
     fn in_order_and_side_by_side() {
         let barrier = Barrier::new(5);
@@ -69,13 +69,13 @@ mod tests {
         assert_eq!(each(Vec::<Task<'_, i32>>::new()), [0; 0]);
     }
 
-    /// Check that every task runs where no thread can be started: an address space with no
-    /// room for another stack.
+    /// Check that every task runs if no thread can be started: without address space for another
+    /// stack.
     #[test]
     fn without_a_thread_to_spare() {
         const INNER: &str = "PLUMB_TEST_WITHOUT_THREADS";
         if std::env::var_os(INNER).is_none() {
-            // In a process of its own: a limit on a process can't be lifted again.
+            // In a separate process: the limit can't be raised again.
             let status = std::process::Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", "threads::tests::without_a_thread_to_spare"])
                 .args(["--nocapture", "--test-threads=1"])
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(each(tasks), [(0, true), (1, true), (2, true)]);
     }
 
-    /// Check that a panic is the caller's.
+    /// Check that a panic is passed to the caller.
     #[test]
     fn a_panic() {
         let ran = panic::catch_unwind(|| {

@@ -27,7 +27,7 @@ impl CommandArgs {
         self.command.is_empty()
     }
 
-    /// Its words.
+    /// Its arguments, the first of which is its name.
     pub(crate) fn words(&self) -> &[String] {
         &self.command
     }
@@ -42,7 +42,7 @@ impl CommandArgs {
         self.peer.as_deref()
     }
 
-    /// Whether it gets our standard input.
+    /// Whether it gets plumb's standard input.
     pub(crate) fn takes_stdin(&self) -> bool {
         self.stdin
     }

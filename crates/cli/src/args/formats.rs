@@ -1,4 +1,4 @@
-//! Formats for other programs: which is wanted, and where it is written.
+//! Formats for other programs: the format, and its output file.
 
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,7 @@ pub(crate) enum Format {
 }
 
 impl FormatArgs {
-    /// What was asked for, if anything was.
+    /// The requested format, if any.
     pub(crate) fn chosen(&self) -> Option<(Format, &Path)> {
         [
             (Format::Folded, &self.folded),
@@ -69,7 +69,7 @@ impl FormatArgs {
         .find_map(|(format, out)| Some((format, out.as_deref()?)))
     }
 
-    /// Whether one is asked for.
+    /// Whether a format was requested.
     pub(crate) fn wanted(&self) -> bool {
         self.chosen().is_some()
     }

@@ -1,5 +1,4 @@
-//! Flags of knobs: made from the declarations, so that a knob that has one is on every
-//! command line that it belongs to.
+//! Flags of knobs, generated from the declarations for every command that has the knob.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,12 +6,12 @@ use std::marker::PhantomData;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use netplumb_model::experiment::{Flag, KNOBS, Kind, Knob, KnobDefault, Knobs, Recorded, Takes};
 
-/// The knobs of a command.
+/// The set of knobs of a command.
 pub(crate) trait Shows: Clone + Send + Sync + 'static {
     /// The heading of their help; none for that of the command.
     const HEADING: Option<&'static str> = None;
 
-    /// Whether it has this one.
+    /// Whether it includes a knob.
     fn shows(knob: &Knob) -> bool;
 }
 
@@ -36,10 +35,10 @@ impl Shows for OfFrames {
     }
 }
 
-/// The levels that were given on a command line, knob by knob.
+/// The levels given on a command line, by knob.
 #[derive(Clone)]
 pub(crate) struct KnobArgs<S> {
-    /// By what a recording calls the knob.
+    /// By the knob's name in a recording.
     given: Vec<(String, String)>,
     shows: PhantomData<S>,
 }
@@ -51,7 +50,7 @@ impl<S> fmt::Debug for KnobArgs<S> {
 }
 
 impl<S> KnobArgs<S> {
-    /// All of them, by what a recording calls the knob.
+    /// All of them, by the knob's name in a recording.
     pub(crate) fn given(&self) -> &[(String, String)] {
         &self.given
     }
@@ -77,10 +76,10 @@ impl<S: Shows> KnobArgs<S> {
     }
 }
 
-/// What `all` stands for is known where it is asked for.
+/// `all` is expanded later.
 pub(crate) const ALL: &str = "all";
 
-/// Parse a level: as recordings write it; in a table with its key.
+/// Parse a level to its form in recordings; for a table with the key.
 fn level(knob: &Knob, text: &str) -> Result<String, String> {
     if knob.key == "path" && text == ALL {
         return Ok(text.into());
@@ -106,7 +105,7 @@ fn help(knob: &Knob) -> String {
     let mut letters = knob.help.chars();
     let first = letters.next().map(|c| c.to_uppercase().to_string());
     let mut help = first.unwrap_or_default() + letters.as_str();
-    // A long list of words is not in the help of the knob itself.
+    // The knob's own help lacks long lists of words.
     if let Takes::Word { words, .. } = knob.takes
         && !words.iter().any(|word| knob.help.contains(word))
     {
@@ -231,8 +230,8 @@ mod tests {
         Ok(args.given)
     }
 
-    /// Check that every knob with a flag is on the command lines that it belongs to, and that
-    /// levels are read as files have them, or refused with what is right.
+    /// Check that every knob with a flag is accepted by its commands, and that levels are parsed as
+    /// in files, or refused with what is expected.
     #[test]
     fn flags_of_knobs() {
         let all = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {

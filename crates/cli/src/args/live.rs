@@ -26,7 +26,7 @@ impl AskedClock {
     }
 }
 
-/// Lets plumb choose.
+/// The name with which plumb chooses.
 const AUTO: &str = "auto";
 
 /// The lab, the instruments, and options of instruments that measure time.
@@ -96,13 +96,13 @@ pub(crate) struct LiveArgs {
 }
 
 impl LiveArgs {
-    /// Whether an instrument is asked for that measures time.
+    /// Whether an instrument that measures time was requested.
     pub(crate) fn wanted(&self) -> bool {
         let named = self.clock.iter().filter_map(|clock| clock.0);
         self.lab != Lab::Vm || named.into_iter().any(|i| i.name() != EXACT)
     }
 
-    /// Whether one of this name is asked for.
+    /// Whether an instrument of this name was requested.
     pub(crate) fn asks(&self, name: &str) -> bool {
         self.instruments()
             .is_some_and(|all| all.iter().any(|one| one == name))

@@ -1,4 +1,4 @@
-//! How to run any experiment.
+//! Options of all commands that run experiments.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::exit::Usage;
 
-/// How to run any experiment.
+/// Options of all commands that run experiments.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
     /// Run guests without QEMU's -icount: they boot faster, and counts vary by some tenths of a
@@ -43,8 +43,8 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
-    /// Check that no option is given that a bench does not have: it counts no instructions, and
-    /// its blocks belong to one run.
+    /// Check that no option is given that benches don't support: they count no instructions, and
+    /// all blocks belong to one run.
     ///
     /// # Errors
     /// A usage error that names it.

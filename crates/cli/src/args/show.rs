@@ -1,4 +1,4 @@
-//! How a recording is to be shown.
+//! Options that select what is shown of a recording.
 
 use clap::Args;
 use netplumb_kernel::layers::LAYERS;
@@ -52,7 +52,7 @@ impl ShowArgs {
         RatesFormat::of(self.csv, self.json, self.all)
     }
 
-    /// Check that nothing is asked for that only benches have.
+    /// Check that no option is given that only benches support.
     ///
     /// # Errors
     /// A usage error that names it.
@@ -71,7 +71,7 @@ impl ShowArgs {
         self.json || self.csv
     }
 
-    /// Check that nothing is asked for that a bench lacks: it has no functions.
+    /// Check that no option is given that benches don't support: they have no functions.
     ///
     /// # Errors
     /// A usage error that names it.

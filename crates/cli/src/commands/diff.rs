@@ -23,7 +23,7 @@ use side::{Asked, names};
 /// Read, compare and show.
 ///
 /// # Errors
-/// A file is not a recording, or lacks what was asked for.
+/// A file is not a recording, or lacks a requested arm or instrument.
 pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     if let Some(layer) = &args.layer
         && !LAYERS.contains(&layer.as_str())
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     };
     let left = before.arms(&recording)?;
     let (before_name, after_name) = (before.name(), after.name());
-    // One file is one recording: what differs is its arms.
+    // Both are one file: compare its arms.
     let same = std::fs::canonicalize(&before.path).ok() == std::fs::canonicalize(&after.path).ok();
     let other;
     let later = if same {
@@ -100,11 +100,11 @@ fn within(args: &DiffArgs, asked: &Asked, recording: &Recording) -> anyhow::Resu
     )
 }
 
-/// Compare what each instrument measured on both sides, or the one that was asked for.
+/// Compare the parts of each instrument of both sides, or of the requested one.
 fn compare(args: &DiffArgs, sides: Sides<'_>, pairs: Pairs) -> anyhow::Result<ExitCode> {
     if let Some(clock) = &args.clock {
         let before = chosen(sides.before, clock)?;
-        // The arms of one recording are those of one part.
+        // Arms of one recording belong to the same part.
         if std::ptr::eq(sides.before, sides.after) {
             return compare_parts(args, sides, [&before, &before], pairs);
         }
@@ -148,12 +148,12 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, pairs: Pairs) -> anyhow::Result<Ex
     Ok(code)
 }
 
-/// What both sides have.
+/// The shapes of both sides.
 fn own_shapes(sides: Sides<'_>) -> [Shape; 2] {
     [sides.before, sides.after].map(shape)
 }
 
-/// Compare parts of two recordings, which one instrument measured each.
+/// Compare parts of two recordings, each of one instrument.
 fn compare_parts(
     args: &DiffArgs,
     sides: Sides<'_>,

@@ -1,7 +1,7 @@
 //! `plumb doctor`: what this machine can measure, in each lab.
 //!
-//! The checks are where their subjects are: BPF and perf in `instruments`, QEMU in `lab`. They run
-//! in parallel here; what they mean for each lab is worked out, and printed.
+//! The checks of BPF and perf are in `instruments`, those of QEMU in `lab`. They run in parallel
+//! here; their effect on each lab is derived, and printed.
 
 mod labs;
 mod resources;
@@ -24,7 +24,7 @@ use crate::output::print::{columns, print};
 /// The exit code if no lab works.
 const NO_LAB: u8 = 3;
 
-/// The most columns that read well.
+/// Maximum width of the output.
 const COLUMNS: usize = 100;
 
 /// Arguments of `plumb doctor`.

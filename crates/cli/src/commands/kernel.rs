@@ -21,7 +21,7 @@ use crate::signals;
 const EXIT_FAILED: u8 = 1;
 /// The exit code of a usage error.
 const EXIT_USAGE: u8 = 2;
-/// The exit code where this machine can't do it.
+/// The exit code for something that is not supported on this machine.
 const EXIT_CANNOT_HERE: u8 = 3;
 
 /// What to do with the kernels.
@@ -330,7 +330,7 @@ impl Display {
                     bar.set_position(*done_bytes);
                 }
             }
-            // A progress line that cannot be written is no reason to stop.
+            // Errors of writing progress are ignored.
             None if is_new => {
                 let _ = writeln!(io::stderr(), "{step}");
             }

@@ -61,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    /// Every command with its words, `plumb-kernel-add`, from the program itself down.
+    /// All commands with the names of their pages, such as `plumb-kernel-add`.
     fn all() -> Vec<(String, clap::Command)> {
         fn add(command: &clap::Command, above: &str, all: &mut Vec<(String, clap::Command)>) {
             let name = match above {
@@ -80,7 +80,7 @@ mod tests {
         commands
     }
 
-    /// The long flags that a command shows.
+    /// The visible long flags of a command.
     fn long_flags(command: &clap::Command) -> impl Iterator<Item = &str> {
         let shown = command.get_arguments().filter(|a| !a.is_hide_set());
         shown.filter_map(|argument| argument.get_long())
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    /// Check that the reference of commands is what their declarations say.
+    /// Check that the reference of commands agrees with the declarations.
     #[test]
     fn the_reference_is_up_to_date() {
         let options = MarkdownOptions::new()

@@ -58,7 +58,7 @@ const DURATION: Duration = Duration::from_secs(5);
 impl PathArgs {
     /// Check that no option is given that a command in a guest does not have.
     fn check_command(&self) -> Result<(), Usage> {
-        // With instruments that measure time they are a filter, and choose tables.
+        // With instruments that measure time, directions are a filter, and select tables.
         let exact = !self.live.wanted();
         let knobs = &self.knobs;
         for (option, given) in [
@@ -94,7 +94,7 @@ impl PathArgs {
             vary.push(("proto".to_string(), "udp".to_string()));
         }
         for (key, level) in given {
-            // For packets of others these two are a filter.
+            // For traffic of other programs these two are filters.
             let filters = (key == "family" && lab == Lab::Host) || key == "proto";
             if filters && kind != Kind::Packets {
                 continue;
@@ -112,7 +112,7 @@ impl PathArgs {
     /// As an experiment.
     ///
     /// # Errors
-    /// A level that a knob does not take.
+    /// An invalid level of a knob.
     pub(crate) fn experiment(&self) -> Result<Experiment, String> {
         let live = &self.live;
         let (lab, command) = (live.lab, self.command.words());
@@ -123,7 +123,7 @@ impl PathArgs {
             (true, _) => Kind::Packets,
         };
         let sends = matches!(kind, Kind::Packets | Kind::Stream);
-        // A stream's arms are called as those of single packets.
+        // Arms of a stream have the same names as those of single packets.
         let (knobs, vary) = self.levels(if sends { Kind::Packets } else { kind }, lab)?;
         let is_guests_command = kind == Kind::Command && lab == Lab::Vm;
         let mut experiment = Experiment {
@@ -197,7 +197,7 @@ impl PathArgs {
         }
         let words = |key: &str| self.knobs.levels(key).into_iter();
         let families: Vec<&str> = words("family").collect();
-        // With `exact` beside it, the arms have it.
+        // With `exact` as well, it is a knob of the arms.
         let counts = live.lab == Lab::Vm && live.asks(EXACT);
         Filter {
             proto: words("proto")
@@ -221,7 +221,7 @@ impl PathArgs {
 /// Measure and show.
 ///
 /// # Errors
-/// What kept it from measuring.
+/// The measurement failed.
 pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     if args.live.lab == Lab::Host && args.knobs.has("qdisc") {
         return Err(Usage(

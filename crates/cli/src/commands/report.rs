@@ -28,10 +28,10 @@ pub(crate) struct ReportArgs {
     page: PageArgs,
 }
 
-/// Read and print; or, if a page is wanted, write only that.
+/// Read and print; if a page is requested, only write that.
 ///
 /// # Errors
-/// The file is not a complete recording, or lacks what was asked for.
+/// The file is not a recording, or lacks a requested arm, instrument or direction.
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     show::check(&args.show)?;
     let recording = netplumb_store::read(&args.file)?;

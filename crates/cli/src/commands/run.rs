@@ -43,7 +43,7 @@ const MAX_EXPERIMENT_BYTES: u64 = 1 << 20;
 /// Run and show.
 ///
 /// # Errors
-/// What kept it from measuring.
+/// The experiment failed.
 pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let path = &args.experiment;
     let text = files::read_text(path, MAX_EXPERIMENT_BYTES, "an experiment file")?;
@@ -90,7 +90,7 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     experiment::run(&experiment, how, cache)
 }
 
-/// Read the files that knobs name; their paths are from the experiment's folder.
+/// Read the files of knobs; their paths are relative to the experiment's directory.
 fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -124,9 +124,9 @@ fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A file of rules, which has to be below the experiment's folder, symbolic links resolved: its
-/// text goes into the recording, and an experiment by someone else, run as root, must not be
-/// able to read any file.
+/// The path of a file of rules, which has to be below the experiment's directory, with symbolic
+/// links resolved: its text goes into the recording, and an experiment by someone else, run as
+/// root, must not be able to read any file.
 fn below(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let file = folder.join(name);
     let outside = || {

@@ -19,9 +19,9 @@ use super::unseen::{is_nothing_seen, nothing_seen};
 use crate::exit::Usage;
 use crate::recorder::record_by;
 
-/// The most output of a command that is passed on, per stream; the rest is discarded.
+/// Maximum output of a command, per stream; the rest is discarded.
 const OUTPUT_BYTES: u64 = 16 << 20;
-/// The most standard input that a command gets.
+/// Maximum standard input of a command.
 const STDIN_BYTES: u64 = 16 << 20;
 /// The guest has 256 MiB, of which the kernel and the agent use some 60, and files are in
 /// memory twice while they are unpacked.
@@ -94,7 +94,7 @@ fn prepare(workload: &Workload, stdin: bool, machine: Machine) -> anyhow::Result
     let mut bundle = Bundle::new(Host::here()?);
     for with in &workload.with {
         let (from, to) = match with.rsplit_once(':') {
-            // A name may have a colon in it, too.
+            // File names may contain colons.
             Some((from, to)) if to.starts_with('/') && !Path::new(with).exists() => {
                 (from, Some(Path::new(to)))
             }
@@ -223,7 +223,7 @@ impl Said {
     }
 }
 
-/// Report commands that failed. Whether any did.
+/// Report commands that failed; returns whether any did.
 fn tell_ends(run: &CommandRun, files: usize, ends: &[CommandEnd], said: &Said) -> bool {
     let name = printable(run.words.first().map_or("", String::as_str), 80);
     let mut failed = false;
@@ -305,12 +305,12 @@ fn tell_ends(run: &CommandRun, files: usize, ends: &[CommandEnd], said: &Said) -
     failed
 }
 
-/// Whether a word names a file or directory that exists here, that the guest lacks, and that
-/// can be copied there. Devices and files of the kernel a guest has itself.
+/// Whether an argument names an existing file or directory that the guest lacks, and that can be
+/// copied there. Guests have devices and files of the kernel themselves.
 fn could_go_along(run: &CommandRun, word: &str) -> bool {
     const OWN: &[&str] = &["/dev", "/proc", "/sys"];
     let path = run.folder.join(word);
-    // As the guest's are named: without `..` and links.
+    // Paths in the guest have no `..` and links.
     let Ok(path) = path.canonicalize() else {
         return false;
     };

@@ -5,7 +5,7 @@ use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::{BUSY, DELIVERED, LATENCY_P50, LATENCY_P99};
 
-/// What is compared, and its name.
+/// The compared figures, and their names.
 const FIGURES: &[(Declared, &str)] = &[
     (DELIVERED, "throughput"),
     (BUSY, "CPUs busy"),
@@ -69,7 +69,7 @@ fn render(recording: &Recording) -> String {
     text
 }
 
-/// What the clock of a guest with -icount is.
+/// A note on the clock of guests with -icount.
 fn guests_clock(recording: &Recording) -> Option<String> {
     let facts = &recording.environment;
     let shifts = facts

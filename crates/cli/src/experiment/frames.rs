@@ -20,14 +20,14 @@ use crate::output::{page, rates as rates_output};
 use crate::recorder::{Outcome, record_by};
 use crate::rights::{NO_ROOT, is_root};
 
-/// What guests measure.
+/// The tasks of guests.
 #[derive(Debug, Clone)]
 pub(super) struct Guests {
     /// Rates, in one guest.
     pub(super) rates: bool,
     /// Instructions per packet.
     pub(super) count: bool,
-    /// Whether CPU time is sampled, in blocks of their own; not in a guest.
+    /// Whether CPU time is sampled, in additional blocks; not in a guest.
     pub(super) beside: bool,
     /// The link in the guest.
     pub(super) link: Link,

@@ -12,7 +12,7 @@ use crate::exit::{Failure, message};
 use crate::output::{page, show};
 use crate::recorder::Outcome;
 
-/// What is printed.
+/// What to print.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shown<'a> {
     /// As by `plumb report`, for these directions.
@@ -21,7 +21,7 @@ pub(crate) enum Shown<'a> {
     Rates(RatesFormat),
 }
 
-/// How to run an experiment, apart from what it says.
+/// Options of running an experiment that are not part of it.
 #[derive(Debug)]
 pub(crate) struct How<'a> {
     /// The text of the experiment file; empty for a command line.
@@ -31,11 +31,11 @@ pub(crate) struct How<'a> {
     pub(crate) options: RunOptions,
     /// Whether to show the live view.
     pub(crate) watch: bool,
-    /// Whether a command gets our standard input.
+    /// Whether a command gets plumb's standard input.
     pub(crate) stdin: bool,
     /// Interfaces of this machine that may be changed.
     pub(crate) yes_change: &'a [String],
-    /// Even if the default route is over one of them.
+    /// Whether that includes interfaces of the default route.
     pub(crate) even_default_route: bool,
 }
 
@@ -48,7 +48,7 @@ impl How<'_> {
         }
     }
 
-    /// Whether the output is one that has a single instrument.
+    /// Whether the output format shows a single instrument.
     pub(super) fn is_one_output(&self) -> bool {
         let written = match self.shown {
             Shown::Report(show, _) => show.formats.wanted(),

@@ -1,4 +1,4 @@
-//! The instruments of an experiment: whether they can measure it, and what each has to do.
+//! The instruments of an experiment: availability, and settings.
 
 use netplumb_instruments::instrument::Instrument;
 use netplumb_instruments::registry;
@@ -63,7 +63,7 @@ fn cannot_in(name: &str, lab: Lab, why: &str, remedy: &str) -> String {
     format!("instrument `{name}` is unavailable in the {lab} lab: {why}; {remedy}")
 }
 
-/// What each instrument has to do.
+/// The settings of each instrument.
 pub(super) fn specs(
     experiment: &Experiment,
     asked: &[&'static dyn Instrument],
@@ -136,8 +136,8 @@ pub(super) fn check_exact(experiment: &Experiment) -> anyhow::Result<()> {
 
 /// The limit on the overhead of stages, if there is one.
 pub(super) fn stages_share(experiment: &Experiment) -> Option<f64> {
-    // Packets that plumb sends are there to be measured; the traffic of others must not
-    // suffer, and with --measure-cost the overhead is what is measured.
+    // Packets that plumb sends only exist to be measured; other traffic must not suffer, and with
+    // --measure-cost the overhead itself is measured.
     let probes = &experiment.probes;
     let limited = experiment.lab == Lab::Host || probes.measure_cost;
     let share = probes.max_overhead.map(|share| share.0);
@@ -149,7 +149,7 @@ pub(super) fn stages_share(experiment: &Experiment) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Check that an instrument that can't measure what is asked says so before anything runs.
+    /// Check that unsupported instruments are an error before anything runs.
     #[test]
     fn instruments_that_cannot() {
         let found = |instruments: &str, rest: &str| {

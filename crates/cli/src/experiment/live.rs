@@ -122,7 +122,7 @@ pub(super) fn run(
                     empty = Some(());
                     Err(EngineError::NothingSeen { command: None })
                 }
-                // Ended by its key: not an interruption.
+                // Ended by the key `q`: not an interruption.
                 Err(EngineError::Vm(VmError::Interrupted))
                     if ended_by_key && !recording.blocks.is_empty() =>
                 {
@@ -162,7 +162,7 @@ pub(super) fn run(
     })
 }
 
-/// What is attached, in a line.
+/// The line about an attached instrument.
 fn attached_line(clock: Option<&str>, attached: &netplumb_model::timing::Attached) -> String {
     let clock = clock.map_or_else(String::new, |c| format!("instrument {c}"));
     let ms = attached.attach_ns as f64 / 1e6;
@@ -175,7 +175,7 @@ fn attached_line(clock: Option<&str>, attached: &netplumb_model::timing::Attache
     }
 }
 
-/// Report a command that failed. Whether it did.
+/// Report a command that failed; returns whether it did.
 fn tell_end(experiment: &Experiment, end: live::LiveEnd) -> bool {
     let words = &experiment.workload.command;
     let name = printable(words.first().map_or("", String::as_str), 80);

@@ -1,4 +1,4 @@
-//! From an experiment to the plans of the engine.
+//! Makes the engine's plans from an experiment.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::exit::Usage;
 
 /// Total measuring time on this machine, by default.
 const DURATION: Duration = Duration::from_secs(5);
-/// Length of a block of traffic of others.
+/// Duration of a window of other traffic.
 const WINDOW: Duration = Duration::from_millis(500);
 /// Length of a block of frames, and of its warm-up.
 const FRAMES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(200));
@@ -91,7 +91,7 @@ pub(super) fn guests(experiment: &Experiment) -> GuestRun {
     }
 }
 
-/// The guest of a command, and what is timed meanwhile.
+/// The guest of a command, and the settings of an instrument that measures time.
 pub(super) fn machine(
     experiment: &Experiment,
     timed: Option<TimingSpec>,
@@ -147,7 +147,7 @@ pub(super) fn frames(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<B
     })
 }
 
-/// What to measure in guests beside frames, or for them.
+/// What guests have to do for frames.
 pub(super) fn beside_frames(
     experiment: &Experiment,
     asked: &[&'static dyn Instrument],

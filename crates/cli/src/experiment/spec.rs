@@ -1,4 +1,4 @@
-//! What an instrument that measures time has to do; names are looked up on this machine.
+//! The settings of an instrument that measures time; names are looked up on this machine.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -18,7 +18,7 @@ const TRACED_PACKETS: u32 = 1;
 /// Functions that are timed, by default.
 const MAX_FUNCTIONS: u32 = 100;
 
-/// What the instrument has to do.
+/// The settings of an instrument.
 ///
 /// # Errors
 /// No such device, namespace, process or cgroup, or a recording that can't be read.

@@ -1,9 +1,9 @@
-//! A run that saw no packet.
+//! The error of a run without packets.
 
 use netplumb_engine::EngineError;
 use netplumb_model::experiment::Experiment;
 
-/// That no packet was seen, and what to do about it.
+/// The message that no packet was seen, and what to do about it.
 pub(super) fn nothing_seen(experiment: &Experiment) -> String {
     let filter = &experiment.filter;
     let mut filters: Vec<&str> = Vec::new();

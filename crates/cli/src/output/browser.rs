@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Programs that may open a page, in the order in which they are tried; `%s` stands for the
-/// page.
+/// Programs that may open a page, in the order in which they are tried; `%s` is the placeholder for
+/// the page.
 pub(super) fn browsers() -> Vec<Vec<String>> {
     let named = std::env::var("BROWSER").unwrap_or_default();
     named

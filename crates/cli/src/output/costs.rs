@@ -21,7 +21,7 @@ use crate::exit::Usage;
 /// Print a recording of costs.
 ///
 /// # Errors
-/// It lacks what was asked for.
+/// It lacks a requested arm, class or function.
 pub(super) fn show(
     recording: &Recording,
     args: &ShowArgs,
@@ -42,7 +42,7 @@ pub(super) fn show(
     }
     let spread = seeds::render(recording, &views, columns);
     if !args.json && !args.csv {
-        // The other seeds are in the range.
+        // Other seeds are shown as the range.
         views = seeds::typical(&views);
     }
     let text = if args.json {

@@ -7,7 +7,7 @@ use netplumb_report::printable;
 
 use crate::exit::Usage;
 
-/// What `render` makes of the functions of a name, in each class.
+/// Render the functions of a name with `render`, in each class.
 ///
 /// # Errors
 /// No such function.

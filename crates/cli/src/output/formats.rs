@@ -34,7 +34,7 @@ pub(super) fn check(args: &FormatArgs) -> anyhow::Result<()> {
     out.try_out()
 }
 
-/// Write the format that was asked for; false if none was.
+/// Write the requested format; false if there is none.
 ///
 /// # Errors
 /// It can't be written.

@@ -56,7 +56,7 @@ fn target(args: &PageArgs, out: &Path) -> anyhow::Result<Out> {
 /// Write the page of a recording, and print its name.
 ///
 /// # Errors
-/// It can't be written or opened, or the recording has nothing of what was asked for.
+/// It can't be written or opened, or the recording lacks a requested arm or instrument.
 pub(crate) fn write(
     args: &PageArgs,
     recording: &Recording,

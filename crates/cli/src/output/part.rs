@@ -10,7 +10,7 @@ use crate::exit::Usage;
 /// The part of a recording that one instrument measured.
 ///
 /// # Errors
-/// The instrument measured nothing of it.
+/// The recording has nothing of this instrument.
 pub(crate) fn chosen<'r>(
     recording: &'r Recording,
     clock: &str,
@@ -27,7 +27,7 @@ pub(crate) fn chosen<'r>(
     }
 }
 
-/// The error that an instrument has to be chosen.
+/// The error that asks to choose an instrument.
 pub(crate) fn several(instruments: &[&str]) -> anyhow::Error {
     Usage(format!(
         "the recording has several instruments ({}): choose one with `plumb report FILE --clock \

@@ -23,7 +23,7 @@ pub(crate) fn check(args: &ShowArgs) -> anyhow::Result<()> {
 /// Print a recording.
 ///
 /// # Errors
-/// It lacks what was asked for.
+/// It lacks a requested arm, class or function.
 pub(crate) fn show(
     recording: &Recording,
     args: &ShowArgs,
@@ -52,7 +52,7 @@ pub(crate) fn show(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Print what one instrument measured.
+/// Print the part of one instrument.
 fn part_of(
     recording: &Recording,
     args: &ShowArgs,

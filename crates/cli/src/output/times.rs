@@ -20,7 +20,7 @@ use crate::exit::Usage;
 /// Print a recording of times.
 ///
 /// # Errors
-/// It lacks what was asked for.
+/// It lacks a requested arm, class or function.
 pub(super) fn show(
     recording: &Recording,
     args: &ShowArgs,

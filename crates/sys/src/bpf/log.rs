@@ -1,4 +1,4 @@
-//! What libbpf says while it works, kept for the thread that it works for.
+//! Messages of libbpf, captured for the calling thread.
 
 use std::cell::RefCell;
 use std::sync::Once;
@@ -6,12 +6,11 @@ use std::sync::Once;
 use libbpf_rs::{PrintLevel, set_print};
 
 thread_local! {
-    /// Warnings of the call under way; none where they are not captured.
+    /// Warnings of the current call; none if they are not captured.
     static SAID: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Have libbpf print nothing, which it does to standard error by itself: only the command
-/// prints.
+/// Stop libbpf from printing to standard error: only the command prints.
 pub fn quiet() {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
@@ -21,7 +20,7 @@ pub fn quiet() {
 
 /// libbpf calls it on the thread that called libbpf.
 fn keep(_: PrintLevel, text: String) {
-    // It may be called when the thread's variables are gone, or by a call within a call.
+    // It may be called when the thread-local variables are gone, or recursively.
     let _ = SAID.try_with(|said| {
         if let Ok(mut said) = said.try_borrow_mut()
             && let Some(lines) = said.as_mut()
@@ -32,8 +31,7 @@ fn keep(_: PrintLevel, text: String) {
     });
 }
 
-/// Run `f`, and keep what libbpf says meanwhile: of what went wrong the first line says
-/// most.
+/// Run `f`, and capture libbpf's messages; the first one is the most specific.
 pub(super) fn captured<T>(f: impl FnOnce() -> T) -> (T, Vec<String>) {
     quiet();
     SAID.with(|said| said.replace(Some(Vec::new())));
@@ -55,7 +53,7 @@ pub(super) fn program(said: &[String]) -> String {
 mod tests {
     use super::*;
 
-    /// Check that what is said is kept for the caller that captures it alone.
+    /// Check that messages are captured only for the caller that captures them.
     #[test]
     fn warnings_are_kept() {
         let say = |text: &str| keep(PrintLevel::Warn, text.into());

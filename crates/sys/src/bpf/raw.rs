@@ -1,5 +1,5 @@
-//! Programs that are loaded as instructions, without an object, and what is asked of any
-//! program by its descriptor.
+//! Programs loaded as instructions, without an object, and operations on the descriptor of any
+//! program.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -7,13 +7,13 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_sys as sys;
 
-/// Room for what the verifier says of a program that it refuses.
+/// Buffer for the verifier's log of a rejected program.
 const LOG_BYTES: usize = 256 << 10;
 
-/// What libbpf's low-level calls return: an error's number is negative.
+/// Convert the result of libbpf's low-level calls, which is negative for an error.
 ///
 /// # Errors
-/// It is one.
+/// The result is an error.
 pub fn check(result: i32) -> io::Result<i32> {
     match result {
         0.. => Ok(result),
@@ -21,48 +21,48 @@ pub fn check(result: i32) -> io::Result<i32> {
     }
 }
 
-/// The same of calls that make a descriptor, for us alone.
+/// The same for calls that return a new descriptor.
 ///
 /// # Errors
-/// It is an error's number.
+/// The result is an error.
 pub fn owned(result: i32) -> io::Result<OwnedFd> {
     // SAFETY: a result that is no error is a descriptor that has just been made for us.
     check(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// What kind of program to load, and for what.
+/// The type of a program, and its target.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kind {
     /// `BPF_PROG_TYPE_*`.
     pub program: sys::bpf_prog_type,
-    /// Where it is to be attached: `BPF_TRACE_*` and others.
+    /// Its attach type: `BPF_TRACE_*` and others.
     pub attach: sys::bpf_attach_type,
-    /// The function or tracepoint, by its number in the type information, or 0.
+    /// The BTF id of the function or tracepoint, or 0.
     pub target: u32,
-    /// The type information of the module that it is in, or 0.
+    /// The BTF of its module, or 0.
     pub module: i32,
 }
 
 /// Why a program was not loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotLoaded {
-    /// The error's number.
+    /// The error number.
     pub errno: i32,
-    /// What the verifier says is wrong, if it says anything.
+    /// The verifier's message, if any.
     pub said: Option<String>,
 }
 
 /// Load a program.
 ///
 /// # Errors
-/// The kernel does not take it.
+/// The kernel refuses it.
 pub fn load(name: &str, kind: Kind, insns: &[sys::bpf_insn]) -> Result<OwnedFd, NotLoaded> {
     let number = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
     let first = match try_load(name, kind, insns, &mut []) {
         Ok(program) => return Ok(program),
         Err(error) => number(error),
     };
-    // Only a refused program is worth a log: with one, the verifier takes longer.
+    // Only with a log after a rejection, since it makes the verifier slower.
     let mut log = vec![0; LOG_BYTES];
     let second = try_load(name, kind, insns, &mut log);
     Err(NotLoaded {
@@ -77,7 +77,7 @@ fn try_load(
     insns: &[sys::bpf_insn],
     log: &mut [u8],
 ) -> io::Result<OwnedFd> {
-    // The kernel takes 15 letters, digits and underscores.
+    // The kernel accepts 15 letters, digits and underscores.
     let name: String = name
         .chars()
         .filter(|c| c.is_ascii_alphanumeric() || *c == '_')
@@ -89,7 +89,7 @@ fn try_load(
         expected_attach_type: kind.attach,
         attach_btf_id: kind.target,
         attach_btf_obj_fd: kind.module as u32,
-        // All but the first are for a kernel that is busy.
+        // Repeated if the kernel is busy.
         attempts: 3,
         ..Default::default()
     };
@@ -112,7 +112,7 @@ fn try_load(
     })
 }
 
-/// The last line that says something: the verifier ends with its statistics.
+/// The last line before the verifier's statistics.
 fn verdict(log: &[u8]) -> Option<String> {
     let end = log.iter().position(|b| *b == 0).unwrap_or(log.len());
     let text = String::from_utf8_lossy(&log[..end]);
@@ -127,17 +127,17 @@ fn verdict(log: &[u8]) -> Option<String> {
 /// whose target was fixed when it was loaded.
 ///
 /// # Errors
-/// The kernel's.
+/// An error of the kernel.
 pub fn attach(program: BorrowedFd<'_>, name: Option<&CStr>) -> io::Result<OwnedFd> {
     let name = name.map_or(std::ptr::null(), CStr::as_ptr);
     // SAFETY: the name is NULL or NUL-terminated.
     owned(unsafe { sys::bpf_raw_tracepoint_open(name, program.as_raw_fd()) })
 }
 
-/// What the kernel knows of a program, without what pointers would be needed for.
+/// Information about a program, without the parts that need buffers.
 ///
 /// # Errors
-/// The kernel's.
+/// An error of the kernel.
 pub fn info(program: BorrowedFd<'_>) -> io::Result<sys::bpf_prog_info> {
     let mut info = sys::bpf_prog_info::default();
     let mut size = size_of_val(&info) as u32;
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(verdict(b"\0"), None);
     }
 
-    /// Check that results are told from errors.
+    /// Check that results and errors are distinguished.
     #[test]
     fn results() {
         assert_eq!(check(3).unwrap(), 3);

@@ -1,4 +1,4 @@
-//! The type information (BTF) of the running kernel: which tracepoints there are.
+//! The BTF of the running kernel, to look up tracepoints.
 
 use libbpf_rs::btf::{Btf, types};
 
@@ -7,7 +7,7 @@ use super::BpfError;
 /// Read it.
 ///
 /// # Errors
-/// There is none.
+/// The kernel has no BTF.
 pub fn of_kernel() -> Result<Btf<'static>, BpfError> {
     super::quiet();
     Btf::from_vmlinux().map_err(BpfError::NoTypes)
@@ -23,7 +23,7 @@ pub fn has_tracepoint(kernel: &Btf<'_>, tracepoint: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Check that a tracepoint of every kernel is found, and one of none is not.
+    /// Check that a tracepoint of every kernel is found, and an unknown one is not.
     #[test]
     fn tracepoints() {
         let Ok(kernel) = of_kernel() else {

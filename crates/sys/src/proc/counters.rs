@@ -1,10 +1,9 @@
-//! Counters that the kernel keeps anyway: of the protocols and devices of a namespace, and
-//! of the machine's backlogs (/proc/net).
+//! Kernel counters: of the protocols and devices of a namespace, and of the machine's backlogs
+//! (/proc/net).
 //!
-//! Those of protocols are called as `nstat` does: `IpInDiscards`, `Ip6InDiscards`,
-//! `UdpInErrors`, `TcpExtListenDrops`. Others have whose they are before their name:
-//! `rx0 rx_dropped`,
-//! `rx0 ethtool rx_queue_0_drops` (the driver's own), `softnet dropped`, `conntrack insert_failed`.
+//! Counters of protocols have the names of `nstat`: `IpInDiscards`, `Ip6InDiscards`, `UdpInErrors`,
+//! `TcpExtListenDrops`. Others have a prefix: `rx0 rx_dropped`, `rx0 ethtool rx_queue_0_drops` (the
+//! driver's), `softnet dropped`, `conntrack insert_failed`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,8 +14,7 @@ use crate::ethtool::Ethtool;
 use crate::netlink::Netlink;
 use crate::netns;
 
-/// Columns of /proc/net/softnet_stat that tell something, from the first on
-/// (softnet_seq_show in net/core/net-procfs.c).
+/// Columns of /proc/net/softnet_stat that are used (softnet_seq_show in net/core/net-procfs.c).
 const SOFTNET: [(usize, &str); 4] = [
     (0, "processed"),
     (1, "dropped"),
@@ -24,8 +22,8 @@ const SOFTNET: [(usize, &str); 4] = [
     (10, "flow_limit_count"),
 ];
 
-/// Columns of /proc/net/dev. Some hold several of a device's counters: `rx_dropped` those
-/// that the device missed as well (dev_seq_printf_stats in net/core/net-procfs.c).
+/// Columns of /proc/net/dev. Some are sums of several counters: `rx_dropped` includes packets that
+/// the device missed (dev_seq_printf_stats in net/core/net-procfs.c).
 const DEVICE: [&str; 16] = [
     "rx_bytes",
     "rx_packets",
@@ -50,11 +48,11 @@ const DEVICE: [&str; 16] = [
 pub struct Counters(BTreeMap<String, u64>);
 
 impl Counters {
-    /// Protocols and devices of a namespace.
+    /// Read the counters of protocols and devices of a namespace.
     ///
     /// # Errors
-    /// The namespace can't be entered. A counter that is not there is none, and so are all
-    /// of a file that is not: a kernel without IPv6 has no snmp6.
+    /// The namespace can't be entered. Missing counters and files are left out: a kernel without
+    /// IPv6 has no snmp6.
     pub fn read(namespace: BorrowedFd<'_>) -> io::Result<Counters> {
         netns::inside(namespace, || {
             let mut counters = Counters::default();
@@ -64,14 +62,14 @@ impl Counters {
         })
     }
 
-    /// Of a namespace all that there is: its protocols, some of its devices with what their
-    /// drivers count, the connections that it tracks, and the whole machine's backlogs.
+    /// Read all counters of a namespace: its protocols, some of its devices including driver
+    /// counters, connection tracking, and the machine's backlogs.
     ///
     /// # Errors
-    /// The namespace can't be entered, or has no such device. A counter that is not there
-    /// is none, and so are all of a file that is not.
+    /// The namespace can't be entered, or has no such device. Missing counters and files are left
+    /// out.
     pub fn read_all(namespace: BorrowedFd<'_>, devices: &[&str]) -> io::Result<Counters> {
-        // A thread of its own, so that nobody has to come back from the namespace.
+        // A separate thread, which does not have to return from the namespace.
         netns::apart(namespace, "plumb-counters", || {
             let mut counters = Counters::default();
             let mut netlink = Netlink::open()?;
@@ -94,19 +92,19 @@ impl Counters {
         })
     }
 
-    /// Add those of the protocols of the namespace that this thread is in.
+    /// Add counters of protocols of this thread's namespace.
     fn protocols(&mut self) {
         self.tables(&text("snmp"));
         self.tables(&text("netstat"));
         self.list(&text("snmp6"));
     }
 
-    /// Add to one that may not be there yet.
+    /// Add to a counter, which may be new.
     fn add(&mut self, name: String, n: u64) {
         *self.0.entry(name).or_default() += n;
     }
 
-    /// One of them; none that the kernel does not have counts.
+    /// The value of a counter; 0 if the kernel lacks it.
     pub fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
@@ -116,7 +114,7 @@ impl Counters {
         &self.0
     }
 
-    /// What grew since an earlier reading, and by how much.
+    /// Counters that increased since an earlier reading, with the increase.
     pub fn since(&self, before: &Counters) -> Counters {
         let grown = self.0.iter().filter_map(|(name, now)| {
             let by = now.checked_sub(before.get(name)).filter(|by| *by > 0)?;
@@ -153,7 +151,7 @@ impl Counters {
         }
     }
 
-    /// A device a line, its counters in columns, below a head of two lines.
+    /// A line per device, with counters in columns, below two header lines.
     fn devices(&mut self, text: &str) {
         for line in text.lines().skip(2) {
             let Some((device, values)) = line.split_once(':') else {
@@ -167,7 +165,7 @@ impl Counters {
         }
     }
 
-    /// Columns with names, in hexadecimal, a line for each CPU: added up, but for what is
+    /// Columns with names, in hexadecimal, a line for each CPU: added up, except for those that are
     /// the same in each.
     fn conntrack(&mut self, text: &str) {
         let mut lines = text.lines();
@@ -206,7 +204,7 @@ impl Counters {
     }
 }
 
-/// A file of the namespace that this thread is in: /proc/net is that of the whole process.
+/// A file of this thread's namespace: /proc/net is that of the main thread.
 fn text(name: &str) -> String {
     fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
 }
@@ -215,8 +213,8 @@ fn text(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Check that files are read by the names in them, whatever their order, that columns
-    /// have theirs and that CPUs' lines are added up.
+    /// Check that files are parsed by the names in them, in any order, that columns are named, and
+    /// that CPUs are added up.
     #[test]
     fn files() {
         let mut all = Counters::default();
@@ -263,7 +261,7 @@ mod tests {
         assert!(!all.all().contains_key("TcpMaxConn"));
     }
 
-    /// Check that only what grew is told, a counter that is new included.
+    /// Check that only increases are returned, including new counters.
     #[test]
     fn growth() {
         let of = |list: &[(&str, u64)]| {
@@ -274,7 +272,7 @@ mod tests {
         assert_eq!(after.since(&before), of(&[("more", 3), ("new", 4)]));
     }
 
-    /// Check that this kernel's own files have what is looked for, spelled so.
+    /// Check that this kernel's files have the expected names.
     #[test]
     fn of_this_kernel() {
         let mut all = Counters::default();

@@ -2,13 +2,12 @@
 
 use std::fs;
 
-/// Tables, and the state of a socket in one that others can send to, as
-/// `include/net/tcp_states.h` numbers them: TCP_LISTEN, and TCP_CLOSE for a UDP socket
-/// that is not connected.
+/// Tables, and the state of a socket that can receive from any sender, by the numbers of
+/// `include/net/tcp_states.h`: TCP_LISTEN, and TCP_CLOSE for a UDP socket that is not connected.
 const OPEN: [(&str, &str); 4] = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];
 
-/// Whether a TCP socket of this thread's network namespace listens, or a UDP socket takes
-/// datagrams from any sender.
+/// Whether a TCP socket of this thread's network namespace listens, or a UDP socket receives from
+/// any sender.
 pub fn any_open() -> bool {
     OPEN.iter().any(|(table, state)| {
         let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"));
@@ -26,8 +25,8 @@ fn has_state(table: &str, state: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Check that a listening socket is found by its state, and no other field or line is
-    /// taken for that.
+    /// Check that a listening socket is found by its state, and that other fields and lines are
+    /// ignored.
     #[test]
     fn states() {
         let head = "  sl  local_address rem_address   st tx_queue 0A\n";

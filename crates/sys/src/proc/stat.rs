@@ -1,22 +1,22 @@
-//! /proc/stat: what each CPU spent its time on, by the kernel's own account.
+//! /proc/stat: CPU time by use, as accounted by the kernel.
 
 use std::collections::BTreeMap;
 
 /// The file.
 pub const PATH: &str = "/proc/stat";
 
-/// A CPU's line, as far as it is used here, in seconds since boot.
+/// The used fields of a CPU's line, in seconds since boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CpuTimes {
-    /// Idle, and idle while something waited for I/O.
+    /// Idle and iowait.
     pub idle_s: f64,
-    /// In softirqs, as ticks were charged.
+    /// Softirqs, charged by ticks.
     pub softirq_s: f64,
-    /// Taken away by the machine below.
+    /// Steal time.
     pub steal_s: f64,
 }
 
-/// USER_HZ: what the fields are counted in, whatever the kernel's own tick is.
+/// USER_HZ: the unit of the fields, independent of the kernel's tick.
 pub fn ticks_per_second() -> f64 {
     // SAFETY: sysconf takes a number and touches no memory of ours.
     match unsafe { libc::sysconf(libc::_SC_CLK_TCK) } {
@@ -50,8 +50,7 @@ pub fn parse(text: &str, ticks_per_second: f64) -> BTreeMap<u32, CpuTimes> {
 mod tests {
     use super::*;
 
-    /// Check that single CPUs' lines are read, all together and others left out, and that
-    /// what a line lacks is none.
+    /// Check that lines of single CPUs are parsed, other lines ignored, and missing fields 0.
     #[test]
     fn lines() {
         let text = "cpu  1 2 3 4000 5 6\ncpu0 9 9 9 150 50 9 20 30\ncpu7 0 0 0 1\nintr 5\n";

@@ -14,7 +14,7 @@ use crate::rights::{NO_ROOT, is_root};
 
 /// Compiled programs are some kilobytes, with debug information some hundred.
 const MAX_OBJECT_BYTES: u64 = 64 << 20;
-/// The most characters shown of a line of the verifier's.
+/// Maximum length of a line of the verifier's log.
 const MAX_SAID: usize = 2_000;
 
 /// Load the programs of a file.
@@ -48,7 +48,7 @@ pub(super) fn file(file: &Path) -> anyhow::Result<ExitCode> {
 /// Show that the verifier rejects an unsafe program.
 ///
 /// # Errors
-/// It doesn't, or can't be asked.
+/// It accepts it, or the program can't be loaded.
 pub(super) fn refusal() -> anyhow::Result<ExitCode> {
     if !is_root() {
         return Err(CannotHere(NO_ROOT.into()).into());
@@ -69,7 +69,7 @@ pub(super) fn refusal() -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The verifier's words, line by line.
+/// The verifier's message, by line.
 fn said(why: &PathError) -> String {
     let text = why.to_string();
     let lines = text.lines().map(|line| printable(line, MAX_SAID) + "\n");

@@ -1,4 +1,4 @@
-//! Compare two recordings that one instrument measured each.
+//! Compares two recordings of one instrument each.
 
 use std::process::ExitCode;
 
@@ -67,7 +67,7 @@ pub(super) fn compare(
     Ok(limit.map_or(ExitCode::SUCCESS, |limit| judged(limit, &diff)))
 }
 
-/// Why nothing can be compared.
+/// The error if nothing can be compared.
 fn nothing(args: &DiffArgs, sides: Sides<'_>, diff: &Diff<'_>) -> String {
     let has = |recording: &Recording| {
         let mut classes: Vec<String> = match shape(recording) {
@@ -103,7 +103,7 @@ fn nothing(args: &DiffArgs, sides: Sides<'_>, diff: &Diff<'_>) -> String {
     text
 }
 
-/// The limit, if it is one for what was measured.
+/// The limit, checked for the unit of the recordings.
 fn checked(args: &DiffArgs, diff: &Diff<'_>) -> anyhow::Result<Option<Limit>> {
     let Some(limit) = args.fail_if_worse else {
         return Ok(None);
@@ -135,11 +135,11 @@ fn checked(args: &DiffArgs, diff: &Diff<'_>) -> anyhow::Result<Option<Limit>> {
     Err(Usage(text).into())
 }
 
-/// The exit code, with a line for each class that got worse, and for each that may have.
+/// The exit code; prints a line for each class that got worse, or may have.
 fn judged(limit: Limit, diff: &Diff<'_>) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for class in &diff.classes {
-        // A path that has no valid block any more has no rate that could be compared.
+        // A path without valid blocks in AFTER has no rate to compare.
         if let Some([before, after]) = class.rates
             && before > 0.0
             && after == 0.0

@@ -67,7 +67,7 @@ impl Asked {
         }
     }
 
-    /// The arms that were asked for.
+    /// The requested arms.
     pub(super) fn arms(&self, recording: &Recording) -> anyhow::Result<Vec<usize>> {
         let measured = |arm: &usize| recording.blocks.iter().any(|b| b.arm as usize == *arm);
         let all: Vec<usize> = (0..recording.arms.len()).filter(measured).collect();

@@ -1,4 +1,4 @@
-//! What the checks mean for each lab.
+//! The availability of each lab, derived from the checks.
 
 use netplumb_instruments::capability::Tried;
 use netplumb_instruments::instrument::Instrument;
@@ -6,13 +6,13 @@ use netplumb_instruments::registry;
 use netplumb_model::capability::{Availability, Capability, InstrumentAvailability, Lab};
 use netplumb_model::experiment::Lab as Where;
 
-/// Every lab, by the checks.
+/// The availability of all labs.
 pub(super) fn judge(capabilities: &[Capability]) -> Vec<Lab> {
     let tried = Tried(capabilities);
     vec![vm(&tried), netns(&tried), host(&tried)]
 }
 
-/// What works in a lab.
+/// The instruments that work in a lab.
 fn instruments(lab: Where, tried: &Tried<'_>) -> Vec<InstrumentAvailability> {
     let all = registry::ALL.into_iter();
     all.map(|instrument| InstrumentAvailability {
@@ -22,7 +22,7 @@ fn instruments(lab: Where, tried: &Tried<'_>) -> Vec<InstrumentAvailability> {
     .collect()
 }
 
-/// A guest: what it can measure depends on its own kernel, and on what runs it.
+/// The vm lab: what it can measure depends on the guest's kernel, and on QEMU.
 fn vm(tried: &Tried<'_>) -> Lab {
     let lab = "vm".to_owned();
     if let Some(obstacle) = tried.obstacle(&["qemu", "qemu-tcg", "kernel", "memory"]) {
@@ -32,7 +32,7 @@ fn vm(tried: &Tried<'_>) -> Lab {
             instruments: Vec::new(),
         };
     }
-    // A kernel that has yet to be downloaded needs disk space.
+    // A kernel to be downloaded needs disk space.
     if let (Availability::Partly { .. }, no @ Availability::No { .. }) =
         (tried.verdict("kernel"), tried.verdict("disk"))
     {
@@ -140,7 +140,7 @@ mod tests {
         "counters",
     ];
 
-    /// A machine on which everything works but these.
+    /// A machine on which everything works except these.
     fn machine(broken: &[&str]) -> Vec<Lab> {
         let capabilities: Vec<_> = ALL
             .iter()
@@ -169,7 +169,7 @@ mod tests {
             .clone()
     }
 
-    /// Check that the exact instrument asks for QEMU with plugins, and not for KVM or BPF.
+    /// Check that the exact instrument needs QEMU with plugins, and neither KVM nor BPF.
     #[test]
     fn exact_needs_plugins_alone() {
         let labs = machine(&["qemu-kvm", "fentry", "netns", "raw-tp"]);
@@ -222,7 +222,7 @@ mod tests {
         assert!(of(&labs, "host", "stages").works());
     }
 
-    /// Check that where there are no hardware events, it is said what samples don't see.
+    /// Check that without hardware events the limits of samples are reported.
     #[test]
     fn samples_without_counters_are_partly_blind() {
         let labs = machine(&["perf-hardware"]);

@@ -9,7 +9,7 @@ use std::time::Instant;
 use netplumb_model::capability::{Availability, Capability, Group};
 use netplumb_sys::proc;
 
-/// What a guest, QEMU and plumb need together, in MiB.
+/// Memory for a guest, QEMU and plumb, in MiB.
 const MEMORY_MIB: u64 = 1024;
 
 /// Disk space for a distribution's kernel, downloaded and unpacked, and for recordings, in MiB.
@@ -56,7 +56,7 @@ fn has_apt() -> bool {
     std::env::split_paths(&path).any(|folder| folder.join("apt-get").is_file())
 }
 
-/// Every kernel in the cache is a folder with a `kernel.toml`.
+/// Every kernel in the cache is a directory with a `kernel.toml`.
 fn kernel(cache: &Path, apt: bool) -> Availability {
     let kernels = cache.join("kernels");
     let count = fs::read_dir(&kernels).map_or(0, |entries| {
@@ -83,7 +83,7 @@ fn kernel(cache: &Path, apt: bool) -> Availability {
     }
 }
 
-/// The folder itself, or its nearest parent that exists.
+/// The directory itself, or its nearest existing parent.
 fn nearest(folder: &Path) -> PathBuf {
     folder
         .ancestors()
@@ -173,8 +173,8 @@ fn size(mib: u64) -> String {
 mod tests {
     use super::*;
 
-    /// Check that a folder counts as a kernel only with its description, and that an empty cache
-    /// says how to fill it, with and without apt-get.
+    /// Check that a directory counts as a kernel only with its description, and that the remedy for
+    /// an empty cache is right with and without apt-get.
     #[test]
     fn kernels_are_counted() {
         let cache = std::env::temp_dir().join(format!("plumb-doctor-test-{}", std::process::id()));
@@ -190,7 +190,7 @@ mod tests {
         fs::remove_dir_all(&cache).unwrap();
     }
 
-    /// Check that too little room is a no that names the figure.
+    /// Check that too little space is reported with the figure.
     #[test]
     fn little_room_is_named() {
         assert!(
@@ -203,7 +203,7 @@ mod tests {
         assert!(memory("MemAvailable: 2097152 kB\n").works());
     }
 
-    /// Check that a cache that is not there yet is judged by the folder it will be made in.
+    /// Check that a missing cache is judged by the directory in which it will be created.
     #[test]
     fn the_nearest_folder_is_asked() {
         assert_eq!(nearest(Path::new("/tmp/no/such/folder")), Path::new("/tmp"));

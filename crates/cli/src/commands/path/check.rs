@@ -138,7 +138,7 @@ fn in_host(args: &PathArgs) -> Clashes {
     clashes
 }
 
-/// Options of guests, where the kernel is that of this machine.
+/// Options that only apply to guests.
 fn of_this_kernel(args: &PathArgs) -> Clashes {
     let guests = "it is for guests: use --lab vm";
     vec![
@@ -161,7 +161,7 @@ fn of_this_kernel(args: &PathArgs) -> Clashes {
 
 fn of_clock(args: &PathArgs) -> Clashes {
     let live = &args.live;
-    // Beside `functions` they have none to choose.
+    // Only an error without `functions` as well.
     let stages = live.asks(STAGES) && !live.asks(FUNCTIONS);
     let selects = "instrument `stages` measures no functions: use --clock functions";
     vec![
@@ -187,7 +187,7 @@ fn of_clock(args: &PathArgs) -> Clashes {
     ]
 }
 
-/// Check that `exact` alone is given no option of instruments that measure time.
+/// Check that `exact` alone has no options of instruments that measure time.
 ///
 /// # Errors
 /// The option, and what to do instead.

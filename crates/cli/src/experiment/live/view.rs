@@ -18,7 +18,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-/// The layer of functions that no rule names.
+/// The layer of functions without a rule.
 const NO_LAYER: &str = "other";
 /// Columns of a row before its bar: name, count, mean, p99.
 const FIGURES: usize = 56;
@@ -28,23 +28,23 @@ const FIGURES: usize = 56;
 pub(super) struct View {
     /// The clock and the lab.
     title: String,
-    /// Seconds measured, of all blocks.
+    /// Measured time of all blocks, in seconds.
     measured_s: f64,
     /// Blocks.
     blocks: usize,
     /// One waterfall for each arm and direction.
     ways: Vec<Way>,
-    /// The functions that took the most themselves, or the stages.
+    /// The functions with the highest self time, or the stages.
     top: Vec<Row>,
-    /// What was lost, and how often.
+    /// Losses, with their counts.
     losses: Vec<(String, u64)>,
-    /// CPUs that measuring took.
+    /// CPU use of measuring.
     own_cpus: f64,
-    /// CPUs that were busy, if that is known.
+    /// Number of busy CPUs, if known.
     busy_cpus: Option<f64>,
 }
 
-/// The way of one kind of packets.
+/// The path of a class of packets.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Way {
     name: String,
@@ -55,19 +55,19 @@ struct Way {
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Row {
     name: String,
-    /// Of it, in a word: its kind, or its layer.
+    /// Its kind, or its layer.
     note: String,
     count: u64,
     mean_ns: f64,
     p99_ns: Option<f64>,
-    /// Where it begins on the way, in nanoseconds.
+    /// Its start on the path, in nanoseconds.
     offset_ns: f64,
-    /// It is what the others add up to.
+    /// Whether it is the total.
     total: bool,
 }
 
 impl View {
-    /// Look at a recording, at so many functions of it.
+    /// The view of a recording, with at most `top` functions.
     pub(super) fn of(recording: &Recording, top: usize) -> View {
         let fact = |key: &str| recording.environment.get(key).map_or("?", String::as_str);
         let own_ns: f64 = figures(recording, &OWN_CPU).sum();
@@ -127,7 +127,7 @@ impl View {
             let mut offset_ns = 0.0;
             for row in rows.iter_mut().filter(|r| !r.total) {
                 row.offset_ns = offset_ns;
-                // Of a stage that few packets meet, the others have nothing.
+                // Packets that skip a stage count as 0.
                 offset_ns += row.mean_ns * row.count as f64 / most.max(1) as f64;
             }
             self.ways.push(Way {
@@ -183,7 +183,7 @@ impl View {
             }
         }
         for ((arm, direction), layers) in layers {
-            // The way is what each packet has of it, where packets are counted.
+            // The path is per packet, if packets are counted.
             let of_arm = |block: u32| recording.blocks[block as usize].arm == arm;
             let delivered: u64 = (recording.blocks.iter())
                 .filter(|b| b.arm == arm)
@@ -233,7 +233,7 @@ impl View {
         }
     }
 
-    /// In one line, without a terminal.
+    /// As a line, without a terminal.
     pub(super) fn line(&self) -> String {
         let ways: Vec<String> = (self.ways.iter())
             .map(|way| {
@@ -323,7 +323,7 @@ impl Way {
 }
 
 impl Row {
-    /// One row of a waterfall: its figures, and a bar where it is on the way.
+    /// A row of a waterfall: its figures, and a bar at its position on the path.
     fn line(&self, width: u16, whole_ns: f64) -> Line<'static> {
         let p99 = self.p99_ns.map_or_else(|| "-".to_string(), nanoseconds);
         let figures = format!(
@@ -345,7 +345,7 @@ impl Row {
             "unaccounted" => "·",
             _ => "█",
         };
-        // What is too short for its scale is there all the same.
+        // Very short ones still have a bar.
         let bar = sign.repeat((to - from).max(usize::from(room > from && self.mean_ns > 0.0)));
         Line::from(vec![
             Span::raw(figures),
@@ -379,7 +379,7 @@ fn figures(recording: &Recording, quantity: &Declared) -> impl Iterator<Item = f
     recording.scalars_of(quantity).map(|s| s.value)
 }
 
-/// Nanoseconds in a unit that people read at a glance.
+/// Nanoseconds in a suitable unit.
 fn nanoseconds(ns: f64) -> String {
     match ns {
         ns if ns < 9_999.5 => format!("{ns:.0} ns"),

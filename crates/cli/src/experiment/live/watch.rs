@@ -79,7 +79,7 @@ impl Watcher {
         }
     }
 
-    /// A block is over.
+    /// A block is complete.
     pub(super) fn block(
         &mut self,
         recording: &Recording,
@@ -101,13 +101,13 @@ impl Watcher {
             }
             Mode::Screen(screen) => {
                 let view = View::of(&of_last(recording), TOP);
-                // Without its terminal the run goes on.
+                // If the terminal is gone, the run continues.
                 let _ = screen.terminal.draw(|frame| view.render(frame));
             }
         }
     }
 
-    /// Restore the terminal, and print the notes. Whether a key ended the run.
+    /// Restore the terminal, and print the notes; returns whether a key ended the run.
     pub(super) fn stop(self) -> bool {
         let ended = match &self.mode {
             Mode::Screen(screen) => screen.ended.load(Ordering::Relaxed),
@@ -164,13 +164,13 @@ impl Drop for Screen {
     }
 }
 
-/// Restore the terminal; errors can't be handled.
+/// Restore the terminal, ignoring errors.
 fn give_back() {
     let _ = disable_raw_mode();
     let _ = crossterm::execute!(io::stderr(), LeaveAlternateScreen, crossterm::cursor::Show);
 }
 
-/// In raw mode Ctrl-C is a key as any other.
+/// In raw mode Ctrl-C is an ordinary key.
 fn wait_for_key(over: &AtomicBool, ended: &AtomicBool, cancel: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         match event::poll(POLL) {
@@ -191,7 +191,7 @@ fn wait_for_key(over: &AtomicBool, ended: &AtomicBool, cancel: &AtomicBool) {
     }
 }
 
-/// With several instruments, what the latest one measured.
+/// With several instruments, the part of the latest one.
 fn of_last(recording: &Recording) -> Cow<'_, Recording> {
     let mut names = recording.blocks.iter().rev().map(|b| b.instrument.as_str());
     match names.find(|name| !name.is_empty()) {

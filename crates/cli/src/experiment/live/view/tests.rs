@@ -94,8 +94,8 @@ fn screen(recording: &Recording) -> Vec<String> {
         .collect()
 }
 
-/// Check that stages stand one after the other, to scale, work and waiting apart, and
-/// that loss and our own cost are there.
+/// Check that stages follow one another, to scale, with work and wait distinguished, and that
+/// losses and overhead are shown.
 #[test]
 fn stages_are_a_waterfall() {
     let lines = screen(&with_stages());
@@ -120,8 +120,8 @@ fn stages_are_a_waterfall() {
     assert!(of("q: end").contains("report"));
 }
 
-/// Check that what a function took itself is without those below it, that layers add up
-/// by packet, and that the top is by that.
+/// Check that self time excludes callees, that layers add up per packet, and that functions are
+/// ordered by self time.
 #[test]
 fn functions_and_layers() {
     let mut recording = recording();
@@ -172,7 +172,7 @@ fn functions_and_layers() {
     assert!(screen(&recording).iter().any(|l| l.contains("udp_sendmsg")));
 }
 
-/// Check that nothing seen yet, and a terminal of no size, are no trouble.
+/// Check an empty recording, and a terminal without size.
 #[test]
 fn little_to_show_and_little_room() {
     assert!(
