@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What the guest's kernel executes, block by block, as a stream.
+ * Records the execution of the guest's kernel, block by block, as a stream.
  *
- * The plugin only tells; crates/instruments/src/exact/ makes functions, calls,
- * contexts and costs out of it. Until the guest executes the marker ARM it
- * adds nothing to kernel code, so a boot costs what it costs without it; then
- * every translated block is thrown away and made again with:
+ * The plugin only records; crates/instruments/src/exact/ derives functions,
+ * calls, contexts and costs. Until the guest executes the marker ARM, nothing
+ * is added to kernel code, so the boot is not slowed down; then every
+ * translated block is discarded and translated again with:
  *
- *  - an inline +1 on every kernel instruction, so that a block cut short by a
- *    fault or an interrupt counts what it executed and no more;
- *  - a callback at the start of every kernel block;
- *  - a memory callback on `call` and `ret`, whose address is the stack pointer.
+ * - an inline +1 on every kernel instruction, so that a block interrupted by a
+ *   fault or an interrupt counts exactly what it executed;
+ * - a callback at the start of every kernel block;
+ * - a memory callback on `call` and `ret`, whose address is the stack pointer.
  *
- * Where a command is measured (marker USER), user code gets the same, and with
- * each block of it goes a hash of its page, by which the reader knows the file.
+ * If a command is measured (marker USER), user code is treated the same, and
+ * each of its blocks has a hash of its page, by which the reader identifies the
+ * file.
  *
  * One vCPU only: the stream has one order.
  */
@@ -69,7 +70,7 @@ static void flush(void)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) {
-			/* The reader is gone: nobody is left to count for. */
+			/* The reader has exited: stop. */
 			state.fd = -1;
 			return;
 		}
@@ -90,14 +91,14 @@ static void put_record(enum exact_record type, uint32_t payload)
 	put(0x80000000u | (uint32_t)type << 24 | (payload & 0xffffffu));
 }
 
-/* Instructions executed so far in code whose blocks are told. */
+/* Instructions executed so far in recorded code. */
 static uint64_t told(void)
 {
 	return state.tell_user ? state.kernel_insns + state.user_insns
 			       : state.kernel_insns;
 }
 
-/* Close the account of the block before: say so if it ran in part. */
+/* Finish the previous block: record its count if it was interrupted. */
 static void settle(void)
 {
 	uint64_t ran = told() - state.counted;
@@ -131,10 +132,11 @@ static void on_user_block(unsigned int vcpu, void *data)
 static void put_address(enum exact_record type, uint64_t vaddr, uint32_t half)
 {
 	/*
-	 * An instruction of user mode that faults has the kernel's stack written
-	 * to by the CPU: it has not called or returned, and will be tried again.
-	 * And QEMU 7.2 forgets to end a callback when an exception leaves the
-	 * block: what comes of it in another half is not the instruction's.
+	 * When a user instruction faults, the CPU writes to the kernel's stack:
+	 * that is no call or return, and the instruction is retried. And QEMU
+	 * 7.2 does not end a callback when an exception leaves the block:
+	 * accesses in the other half of the address space do not belong to the
+	 * instruction.
 	 */
 	if (half && vaddr >> 48 == 0xffff)
 		return;
@@ -201,7 +203,7 @@ static void on_mark(unsigned int vcpu, void *data)
 		qemu_plugin_reset(state.plugin, on_reset);
 		break;
 	case EXACT_MARK_USER:
-		/* Once armed it is too late: blocks are made already. */
+		/* Too late after ARM: blocks are already translated. */
 		if (!state.armed)
 			state.tell_user = true;
 		return;
@@ -218,7 +220,7 @@ static void on_mark(unsigned int vcpu, void *data)
 	default:
 		break;
 	}
-	/* A window opens or closes here, not at the border of a block. */
+	/* A window opens or closes here, not at the start of a block. */
 	if (state.tell_user && state.before) {
 		put_record(EXACT_PARTIAL, (uint32_t)(told() - state.counted));
 		state.counted = told();
@@ -287,7 +289,7 @@ static bool is_kernel(const struct qemu_plugin_tb *tb)
 	return qemu_plugin_tb_vaddr(tb) >> 63;
 }
 
-/* Before ARM: no more than a look for markers in user code. */
+/* Before ARM: only look for markers in user code. */
 static void on_idle_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
 	size_t n = qemu_plugin_tb_n_insns(tb);
@@ -299,7 +301,7 @@ static void on_idle_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		look_for_mark(qemu_plugin_tb_get_insn(tb, i));
 }
 
-/* A hash of the page that an instruction lies in: see EXACT_USER_BLOCK. */
+/* A hash of an instruction's page: see EXACT_USER_BLOCK. */
 static uint64_t page_hash(const struct qemu_plugin_insn *insn)
 {
 	uintptr_t at = (uintptr_t)qemu_plugin_insn_haddr(insn);
@@ -427,8 +429,8 @@ static void on_armed_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		watch(tb);
 	}
 	/*
-	 * Read and write for both: asked for reads alone, QEMU 7.2 leaves out
-	 * most of the accesses of `ret`.
+	 * Reads and writes for both: with reads alone, QEMU 7.2 omits most of
+	 * the accesses of `ret`.
 	 */
 	if (kind == EXACT_KIND_CALL)
 		qemu_plugin_register_vcpu_mem_cb(last, on_call_access,

@@ -23,7 +23,7 @@ enum exact_record {
 	 * instruction sizes and the code itself, padded to a word.
 	 */
 	EXACT_BLOCK = 2,
-	/* p: instructions that the block before really executed, if not all. */
+	/* p: instructions that the previous block executed, if not all. */
 	EXACT_PARTIAL = 3,
 	/*
 	 * A call stored its return address; p: address bits 32-47, and
@@ -32,25 +32,25 @@ enum exact_record {
 	EXACT_CALL = 4,
 	/* A ret read its return address from there; as above. */
 	EXACT_RET = 5,
-	/* User mode runs; not said where its blocks are. */
+	/* User mode is running; not used if its blocks are recorded. */
 	EXACT_USER = 6,
 	/*
 	 * p: enum exact_mark; two words: user instructions so far, low, high.
-	 * Where user mode's blocks are told, the rest of the block around the
-	 * marker is told as if it started again, and was cut short.
+	 * If blocks of user mode are recorded, the rest of the block around the
+	 * marker is recorded as if it started again, and was interrupted.
 	 */
 	EXACT_MARK = 7,
 	/* p: enum exact_loss; word: how many so far. */
 	EXACT_LOSS = 8,
 	/*
-	 * Code of a block of user mode, as EXACT_BLOCK, but that two words with a
-	 * hash of its page stand before the sizes, and the code itself is left
-	 * out. The hash is of the 4 KiB that the first instruction lies in, 512
-	 * little-endian words w: h = (h ^ w) * EXACT_HASH_FACTOR, h ^= h >> 32,
-	 * from 0. Zero: the page could not be read.
+	 * Code of a block of user mode, like EXACT_BLOCK, but with two words of
+	 * a hash of its page before the sizes, and without the code itself. The
+	 * hash is of the 4 KiB page of the first instruction, 512 little-endian
+	 * words w: h = (h ^ w) * EXACT_HASH_FACTOR, h ^= h >> 32, from 0. Zero:
+	 * the page could not be read.
 	 */
 	EXACT_USER_BLOCK = 9,
-	/* Watched code stored something there; address as of EXACT_CALL. */
+	/* Watched code stored to this address, encoded as in EXACT_CALL. */
 	EXACT_STORE = 10,
 };
 
@@ -78,7 +78,7 @@ enum exact_loss {
 #define EXACT_MARK_MASK 0xffff0000u
 
 enum exact_mark {
-	/* From here on the kernel is counted. */
+	/* Start counting the kernel. */
 	EXACT_MARK_ARM = 1,
 	EXACT_MARK_WINDOW_BEGIN = 2,
 	EXACT_MARK_WINDOW_END = 3,
@@ -89,10 +89,10 @@ enum exact_mark {
 	/* The window of a command opens, and this task is its first. */
 	EXACT_MARK_RUN_BEGIN = 8,
 	/*
-	 * What follows the plugin keeps to itself. USER: user mode's blocks are to
-	 * be told. BIT_0, BIT_1: shift a bit into a register of 64; WATCH_BEGIN and
-	 * WATCH_END: it is an address, between the two of which the kernel's stores
-	 * are told.
+	 * The following are not written to the stream. USER: record blocks of
+	 * user mode. BIT_0, BIT_1: shift a bit into a 64-bit register.
+	 * WATCH_BEGIN and WATCH_END: the register is the start or end of a
+	 * range of addresses whose stores by the kernel are recorded.
 	 */
 	EXACT_MARK_USER = 9,
 	EXACT_MARK_BIT_0 = 10,

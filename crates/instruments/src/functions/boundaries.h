@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Where another stack begins: softirqs, interrupts, switches of tasks.
+ * Boundaries of stacks: softirqs, interrupts, task switches.
  *
- * On the way in the clock is read first and on the way out last, so that as
- * little as can be of these hooks' own cost is left in the interrupted function;
- * what is, `outside_ns`, is measured and taken off too.
+ * On entry the clock is read first and on exit last, so that as little as
+ * possible of the cost of these hooks is attributed to the interrupted
+ * function; the rest, `outside_ns`, is measured and subtracted.
  */
 #ifndef NETPLUMB_FUNCTIONS_BOUNDARIES_H
 #define NETPLUMB_FUNCTIONS_BOUNDARIES_H
@@ -19,14 +19,14 @@
 #define SOFTIRQ_NET_RX 3
 #define SOFTIRQS 10
 
-/* Stacks of tasks that no CPU uses. */
+/* Free stacks. */
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK);
 	__uint(max_entries, 1);
 	__uint(value_size, sizeof(__u32));
 } spare SEC(".maps");
 
-/* Stacks of tasks that are switched out with calls under way. */
+/* Stacks of tasks that were switched out during calls. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -34,7 +34,7 @@ struct {
 	__type(value, struct functions_parked);
 } parked SEC(".maps");
 
-/* Something else begins on this CPU, below the node `root`. */
+/* An interruption begins on this CPU, below the node `root`. */
 static __always_inline void go_in(__u64 now, __u32 root)
 {
 	__u64 number = bpf_get_smp_processor_id();
@@ -61,19 +61,19 @@ static __always_inline void go_in(__u64 now, __u32 root)
 	cpu->current = index;
 }
 
-/* Time that a stack has not had. */
+/* Exclude time from a stack. */
 static __always_inline void give_back(struct functions_stack *s, __u64 number,
 				      __u64 left_ns)
 {
 	__u64 depth = s->depth;
 
-	/* Without a call under way it is counted for the root. */
+	/* Without a call it is counted for the root. */
 	if (depth < FUNCTIONS_FRAMES)
 		cell_at(number, (__u32)s->frames[depth].where)->interruptions++;
 	s->stolen_ns += bpf_ktime_get_ns() - left_ns + state.outside_ns;
 }
 
-/* It is over. */
+/* The interruption ends. */
 static __always_inline void go_out(void)
 {
 	__u64 number = bpf_get_smp_processor_id();
@@ -81,7 +81,7 @@ static __always_inline void go_out(void)
 	__u64 level = cpu->level;
 	__u64 stack, left_ns;
 
-	/* It was under way when the hooks were attached. */
+	/* It began before the hooks were attached. */
 	if (!level)
 		return;
 	level--;
@@ -90,8 +90,8 @@ static __always_inline void go_out(void)
 		return;
 	}
 	/*
-	 * By the tracepoint, a softirq ends with interrupts on: one that comes now must
-	 * not write over what is still to be read here.
+	 * At the tracepoint, a softirq ends with interrupts enabled: an
+	 * interrupt now must not overwrite what is read here.
 	 */
 	stack = cpu->saved[level].stack;
 	left_ns = *(volatile __u64 *)&cpu->saved[level].left_ns;
@@ -100,7 +100,7 @@ static __always_inline void go_out(void)
 	give_back(stack_at(stack), number, left_ns);
 }
 
-/* All softirqs that are pending: __do_softirq(), from 6.10 handle_softirqs(). */
+/* All pending softirqs: __do_softirq(), from 6.10 handle_softirqs(). */
 SEC("fentry")
 int softirqs_begin(void *ctx)
 {
@@ -130,7 +130,7 @@ int interrupt_end(void *ctx)
 	return 0;
 }
 
-/* Which of the softirqs: the stack is that of softirqs_begin() already. */
+/* A single softirq: softirqs_begin() has already set the stack. */
 SEC("tp_btf/softirq_entry")
 int softirq_vector(__u64 *ctx)
 {
@@ -143,7 +143,7 @@ int softirq_vector(__u64 *ctx)
 	return 0;
 }
 
-/* Where functions can't be watched for it: by the tracepoints alone. */
+/* If these functions can't be attached to: by tracepoints alone. */
 SEC("tp_btf/softirq_entry")
 int softirq_begin(__u64 *ctx)
 {
@@ -223,7 +223,7 @@ int task_switch(__u64 *ctx)
 		key = task_key(BPF_CORE_READ(after, pid), number);
 		found = bpf_map_lookup_elem(&parked, &key);
 	}
-	/* One that was preempted may be just about to have a frame. */
+	/* A preempted task may be about to add a frame. */
 	if (s->depth || preempted) {
 		struct functions_parked p = { .left_ns = now, .stack = index };
 		__u64 own = task_key(BPF_CORE_READ(before, pid), number);

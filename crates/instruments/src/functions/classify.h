@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Which packet it is: looked at once, in the first function on the stack that
- * gets to see it, and inherited by what that one calls.
+ * Classifies packets: once, in the first function on the stack that has the
+ * packet; its callees inherit the class.
  */
 #ifndef NETPLUMB_FUNCTIONS_CLASSIFY_H
 #define NETPLUMB_FUNCTIONS_CLASSIFY_H
@@ -12,13 +12,13 @@
 #include "kernel/skb.h"
 #include "kernel/sock.h"
 
-/* In a section of its own, where the loader finds it. */
+/* In a section of its own, for the loader. */
 const volatile struct functions_filter filter SEC(".rodata.filter");
 
-/* What a packet or a socket says of itself. */
+/* Properties of a packet or a socket. */
 struct packet {
 	__u32 protocol;
-	/* 4 or 6; 0 while it is not known what it is. */
+	/* 4 or 6; 0 if unknown. */
 	__u32 family;
 	__u16 source_port;
 	__u16 dest_port;
@@ -119,11 +119,11 @@ static __always_inline void see_skb(struct packet *p, struct sk_buff *skb)
 
 		if (offset && see_header(p, head + offset, protocol))
 			return;
-		/* A driver has just handed it over. */
+		/* A driver has just passed it on. */
 		if (see_header(p, BPF_CORE_READ(skb, data), protocol))
 			return;
 	}
-	/* It is being made. */
+	/* It is being built. */
 	sk = BPF_CORE_READ(skb, sk);
 	if (sk)
 		see_sock(p, sk);
@@ -153,7 +153,7 @@ static __always_inline int wanted_namespace(__u32 inode)
 	return 0;
 }
 
-/* Whether it is one that is looked for. */
+/* Whether it matches the filter. */
 static __always_inline int wanted(const struct packet *p, __u32 proto,
 				  int in_task)
 {
@@ -174,7 +174,7 @@ static __always_inline int wanted(const struct packet *p, __u32 proto,
 		return 0;
 	if (filter.namespaces && !wanted_namespace(p->namespace))
 		return 0;
-	/* Who makes the call: a softirq interrupts whom it likes. */
+	/* The calling task; not for softirqs, which interrupt any task. */
 	if (filter.pid &&
 	    (!in_task || filter.pid != bpf_get_current_pid_tgid() >> 32))
 		return 0;
@@ -184,7 +184,7 @@ static __always_inline int wanted(const struct packet *p, __u32 proto,
 	return 1;
 }
 
-/* What classify() says if it can't tell, and if it is not to be looked at. */
+/* Results of classify() if unknown, and if not to be timed. */
 #define CLASS_UNKNOWN -1
 #define CLASS_UNWANTED -2
 

@@ -2,18 +2,17 @@
 /*
  * Times many functions at once, from entry to exit, by calling context.
  *
- * enter() and leave_at() make templates: the loader takes their instructions,
- * writes a function's number and its argument into them, and loads a copy for each
- * function. What they do not do at every call is in lookup.h.
+ * enter() and leave_at() are templates: the loader copies their instructions,
+ * writes a function's number and its argument into them, and loads a copy for
+ * each function. Slow paths are in lookup.h.
  *
- * The clock is the last thing that enter() does and the first that leave_at()
- * does; what else either costs is measured on an empty function, and taken off
- * the times afterwards, by the tree of calling contexts (correct.rs).
+ * The clock is read last in enter() and first in leave_at(); the remaining cost
+ * of both is measured on an empty function, and subtracted from the times
+ * afterwards, by the tree of calling contexts (correct.rs).
  *
- * What interrupts a function has a stack of its own (boundaries.h). How long it
- * took is added to `stolen_ns` of the stack that it interrupted, and a frame's
- * time is read on a clock without what was stolen, so nothing has to be done for
- * the frames that are open meanwhile.
+ * Interruptions of a function have stacks of their own (boundaries.h). Their
+ * duration is added to `stolen_ns` of the interrupted stack, and frames use a
+ * clock without stolen time, so nothing has to be done for open frames.
  */
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -31,15 +30,15 @@ typedef __u64 u64;
 #include "boundaries.h"
 #include "lookup.h"
 
-/* Where enter() and leave_at() have it from which function it is. */
+/* Where enter() and leave_at() get the function from. */
 enum {
-	/* From what the loader wrote. */
+	/* From the number that the loader wrote. */
 	HOW_WRITTEN,
-	/* From the cookie of a program that many functions have in common. */
+	/* From the cookie of a program shared by many functions. */
 	HOW_SESSION,
-	/* Added to one of these: calls are recorded for per-packet traces. */
+	/* Flag: calls are recorded for per-packet traces. */
 	HOW_TELLING,
-	/* And this: what exits seldom do is asked for, see lookup.h. */
+	/* Flag: exits request slow paths, see lookup.h. */
 	HOW_ASKING = 4,
 };
 
@@ -49,8 +48,8 @@ struct {
 } steps SEC(".maps");
 
 /*
- * The time, and what had been stolen from a stack by then: interrupted between the
- * two, it is read again.
+ * The time, and the stolen time of the stack; read again if interrupted between
+ * the two.
  */
 static __always_inline __u64 now_apart(struct functions_stack *s, __u64 *stolen)
 {
@@ -66,10 +65,10 @@ static __always_inline __u64 now_apart(struct functions_stack *s, __u64 *stolen)
 }
 
 /*
- * Take a stretch of the probes' own off a stack's time: `since` is when it began, on
- * the stack's own clock. What interrupts the stack adds to `stolen_ns` itself, so this
- * has to be one instruction: a sum that is read, and written back a little later, would
- * lose an interruption that came between the two.
+ * Exclude time of the probe itself from a stack: `since` is its start, by the
+ * stack's clock. Interruptions add to `stolen_ns` themselves, so this has to be
+ * one instruction: reading the sum and writing it back later would lose an
+ * interruption in between.
  */
 static __always_inline __u64 leave_out(struct functions_stack *s, __u64 since)
 {
@@ -81,8 +80,8 @@ static __always_inline __u64 leave_out(struct functions_stack *s, __u64 since)
 }
 
 /*
- * Record an entry or exit of a call that belongs to a packet, at `now`, which was
- * `apart` on the stack's own clock. The time that this takes is left out.
+ * Record an entry or exit of a call that belongs to a packet, at `now`, which
+ * is `apart` by the stack's clock. The time that this takes is excluded.
  */
 static __noinline int tell(__u64 now, __u64 apart, __u64 where, __u64 depth,
 			   __u64 is_exit)
@@ -114,9 +113,9 @@ static __noinline int tell(__u64 now, __u64 apart, __u64 where, __u64 depth,
 }
 
 /*
- * An argument in a register, by its number: of struct pt_regs on x86-64. The
- * verifier wants the offset to be a number, so the compiler must not make it one
- * load of all.
+ * An argument in a register, by number, from struct pt_regs on x86-64. The
+ * verifier requires a constant offset, so the compiler must not merge the loads
+ * into one.
  */
 #define REGISTER(x, ctx, at) \
 	asm volatile("%0 = *(u64 *)(%1 + " #at ")" : "=r"(x) : "r"(ctx))
@@ -183,7 +182,7 @@ static __always_inline int enter(void *ctx, int how, __u64 cookie)
 						FUNCTIONS_COOKIE_ARGUMENT_SHIFT);
 		} else {
 			PATCHED_NUMBER(about, FUNCTIONS_MAGIC_ABOUT);
-			/* Else there may be no argument; the verifier knows. */
+			/* Otherwise the verifier rejects a missing argument. */
 			if (about & FUNCTIONS_TAKES_MASK)
 				PATCHED_LOAD(what, ctx,
 					     FUNCTIONS_MAGIC_ARGUMENT);
@@ -194,7 +193,7 @@ static __always_inline int enter(void *ctx, int how, __u64 cookie)
 		frame->where = (__u32)node | function << 32;
 		s->depth = depth + 1;
 		frame->begin_ns = apart;
-		/* The callers don't pay for the lookup. */
+		/* The lookup is excluded from the callers' time. */
 		now = leave_out(s, apart);
 		if (how & HOW_TELLING && (__s64)state.telling > 0)
 			tell(now, apart, frame->where, depth + 1, 0);
@@ -237,7 +236,7 @@ static __always_inline int leave_at(__u64 now, int how, __u64 cookie)
 		} else {
 			depth = find_frame(function);
 		}
-		/* The compiler would make one comparison of the two. */
+		/* Keeps the compiler from merging the two comparisons. */
 		OPAQUE(depth);
 		if (!depth || depth >= FUNCTIONS_FRAMES)
 			return 0;
@@ -250,7 +249,7 @@ static __always_inline int leave_at(__u64 now, int how, __u64 cookie)
 	stolen = *(volatile __u64 *)&s->stolen_ns;
 	t = now - stolen - frame->begin_ns;
 	if ((__s64)t < 0) {
-		/* Interrupted since the clock was read: it has to be read again. */
+		/* Interrupted since the clock was read: read it again. */
 		now = now_apart(s, &stolen);
 		t = now - stolen - frame->begin_ns;
 		if ((__s64)t < 0) {
@@ -274,10 +273,10 @@ static __always_inline int leave_at(__u64 now, int how, __u64 cookie)
 }
 
 /*
- * The templates of entries and exits, with what exits seldom do (whole_*) or without
- * (asking_*), and those that tell of single calls. There is one entry for functions
- * with a packet and without: else it would not cost what it does where that is
- * measured.
+ * The templates of entries and exits, with slow paths of exits (whole_*) or
+ * without (asking_*), and those that record single calls. There is one entry
+ * for functions with and without a packet: otherwise its cost would differ from
+ * that on the empty function.
  */
 #define ENTER(name, how)                     \
 	SEC("fentry") int name(void *ctx)    \
@@ -296,7 +295,7 @@ LEAVE(asking_leave_told, HOW_ASKING | HOW_TELLING)
 LEAVE(whole_leave, HOW_WRITTEN)
 LEAVE(whole_leave_told, HOW_TELLING)
 
-/* Calls a function that does next to nothing, in an RCU read section. */
+/* Calls an empty function in an RCU read-side critical section. */
 SEC("raw_tp")
 int call_in_rcu(void *ctx)
 {
@@ -316,7 +315,7 @@ static __always_inline int both(void *ctx, int how)
 	return enter(ctx, how, cookie);
 }
 
-/* Entry and return of all functions that are attached with cookies. */
+/* Entry and return of all functions attached with cookies. */
 SEC("kprobe.session")
 int session(void *ctx)
 {

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the programs in this folder and their Rust half share: layout.rs is made
- * of these structs and numbers.
+ * Declarations shared by the programs in this directory and user space:
+ * layout.rs is generated from them.
  */
 #ifndef NETPLUMB_FUNCTIONS_H
 #define NETPLUMB_FUNCTIONS_H
 
 /* Frames of a stack, the first one its root's. With them a stack is 1024 bytes. */
 #define FUNCTIONS_FRAMES 63
-/* Softirqs and interrupts that one CPU can have under way, each in the other. */
+/* Maximum nesting of softirqs and interrupts on a CPU. */
 #define FUNCTIONS_LEVELS 4
 /* As in model::span::Buckets. */
 #define FUNCTIONS_BUCKETS 512
 
 /*
- * Numbers that stand in the programs' templates and that the loader replaces,
- * for each function or each machine: see PATCHED_*() in runtime.h.
+ * Placeholders in the program templates that the loader replaces, for each
+ * function or each machine: see PATCHED_*() in runtime.h.
  */
 #define FUNCTIONS_MAGIC_FUNCTION 0x5eed0001
 #define FUNCTIONS_MAGIC_ABOUT 0x5eed0002
@@ -30,7 +30,7 @@
 /* The offset of an argument in the program's context, a multiple of 8. */
 #define FUNCTIONS_MAGIC_ARGUMENT 0x7a0
 
-/* What FUNCTIONS_MAGIC_ABOUT says of a function: what its argument is... */
+/* FUNCTIONS_MAGIC_ABOUT of a function: the type of its argument... */
 #define FUNCTIONS_TAKES_SKB 1
 #define FUNCTIONS_TAKES_SOCK 2
 #define FUNCTIONS_TAKES_SOCKET 3
@@ -39,8 +39,8 @@
 #define FUNCTIONS_HINT_SHIFT 4
 
 /*
- * A cookie of a function that shares its program with others: its number, what
- * FUNCTIONS_MAGIC_ABOUT says of it, and which argument that is.
+ * The cookie of a function in a shared program: its number, its
+ * FUNCTIONS_MAGIC_ABOUT, and the number of the argument.
  */
 #define FUNCTIONS_COOKIE_FUNCTION 0xffff
 #define FUNCTIONS_COOKIE_ABOUT_SHIFT 16
@@ -59,18 +59,19 @@
 #define FUNCTIONS_UDP 2
 #define FUNCTIONS_TCP 3
 
-/* A class: protocol << 3 | direction. There are so many. */
+/* A class: protocol << 3 | direction. The number of classes. */
 #define FUNCTIONS_CLASSES 32
-/* Set in a class that has been decided. */
+/* Set in a class that was determined. */
 #define FUNCTIONS_DECIDED 0x80
 
 /*
- * Set in a node's hint if it was first called within an RCU read section, where
- * RCU is preemptible: the ends of the probes' own sections cost less there.
+ * Set in a node's hint if it was first called within an RCU read-side critical
+ * section, if RCU is preemptible: leaving the probes' own sections costs less
+ * there.
  */
 #define FUNCTIONS_NESTED 0x100
 
-/* Nodes that are there from the beginning. */
+/* Predefined nodes. */
 #define FUNCTIONS_NODE_IGNORED 1
 #define FUNCTIONS_NODE_LOST 2
 #define FUNCTIONS_NODE_TASK 3
@@ -79,62 +80,67 @@
 #define FUNCTIONS_NODE_SOFTIRQ 6
 #define FUNCTIONS_NODES_FIXED 16
 
-/* In `children`: whether a packet may decide the class has to be looked at. */
+/* In `children`: whether a packet may determine the class. */
 #define FUNCTIONS_UNDECIDED 0x80000000u
 
-/* What can be lost, by index into functions_cpu.lost. */
+/* Kinds of losses: indices of functions_cpu.lost. */
 enum functions_loss {
-	/* Calls deeper than a stack has frames. */
+	/* Calls nested deeper than the frames of a stack. */
 	FUNCTIONS_LOST_DEPTH,
-	/* Calling contexts that the tree had no room for. */
+	/* Calling contexts beyond the size of the tree. */
 	FUNCTIONS_LOST_NODES,
-	/* Frames dropped since the exits of their functions were not seen. */
+	/* Frames dropped because the exits of their functions were not seen. */
 	FUNCTIONS_LOST_UNMATCHED,
 	/* Exits without an entry. */
 	FUNCTIONS_LOST_ORPHANS,
-	/* Tasks that were switched out with no stack left, or no room to keep it. */
+	/*
+	 * Tasks switched out without a free stack, or without room to keep it.
+	 */
 	FUNCTIONS_LOST_STACKS,
 	/* Softirqs and interrupts nested deeper than FUNCTIONS_LEVELS. */
 	FUNCTIONS_LOST_LEVELS,
 	/* Softirqs and interrupts whose end was not seen. */
 	FUNCTIONS_LOST_BOUNDARIES,
-	/* Times that an interruption between two readings made negative. */
+	/*
+	 * Times that were negative because of an interruption between two
+	 * readings.
+	 */
 	FUNCTIONS_LOST_RACES,
-	/* Steps of packets that the ring had no room for. */
+	/* Steps of per-packet traces without room in the ring. */
 	FUNCTIONS_LOST_STEPS,
-	/* Questions, see lookup.h, in the midst of another. */
+	/* Nested lookups of exits, see lookup.h. */
 	FUNCTIONS_LOST_QUESTIONS,
 	FUNCTIONS_LOSSES = 16,
 };
 
 struct functions_frame {
-	/* When it began, less what had been stolen from its stack by then. */
+	/* Start time, minus the stolen time of its stack at that time. */
 	__u64 begin_ns;
 	/* Its node and, in the upper half, its function. */
 	__u64 where;
 };
 
-/* Calls under way, in one task or one softirq or interrupt. */
+/* The stack of calls of a task, a softirq or an interrupt. */
 struct functions_stack {
-	/* Index of the innermost. */
+	/* Index of the innermost frame. */
 	__u64 depth;
-	/* Time that something else had the CPU, or that the probes' slow ways took. */
+	/* Stolen time: interruptions, and the slow paths of probes. */
 	__u64 stolen_ns;
 	struct functions_frame frames[FUNCTIONS_FRAMES];
 };
 
-/* A stack that was left for a softirq or an interrupt. */
+/* A stack interrupted by a softirq or an interrupt. */
 struct functions_saved {
 	__u64 left_ns;
 	__u64 stack;
 };
 
 struct functions_cpu {
-	/* The stack that is being used. */
+	/* The current stack. */
 	__u32 current;
-	/* Softirqs and interrupts under way. */
+	/* Current nesting of softirqs and interrupts. */
 	__u32 level;
-	/* Of softirqs, interrupts and switches, how many. */
+	/* Number of softirqs, interrupts and task switches. */
 	__u64 boundaries;
 	struct functions_saved saved[FUNCTIONS_LEVELS];
 	__u64 lost[FUNCTIONS_LOSSES];
@@ -150,37 +156,37 @@ struct functions_parked {
 /* A function in one calling context. */
 struct functions_node {
 	__u32 parent;
-	/* From the number of functions on: a class, which is no call. */
+	/* From the number of functions on: a class, not a call. */
 	__u32 function;
-	/* 0 while none is decided. */
+	/* 0 if not determined. */
 	__u32 class;
 	/*
-	 * Direction that a class is to have if it is decided below here, and
+	 * The direction of a class that is determined below here, and
 	 * FUNCTIONS_NESTED.
 	 */
 	__u32 hint;
 };
 
-/* What one CPU has seen of a node. Calls are the sum of the buckets. */
+/* Times of a node on a CPU. The number of calls is the sum of the buckets. */
 struct functions_cell {
 	__u64 total_ns;
 	__u64 max_ns;
-	/* The complement of the shortest, so that 0 is none. */
+	/* The complement of the minimum, so that 0 means none. */
 	__u64 inverse_min_ns;
 	__u64 interruptions;
 	__u64 unused[4];
 	__u64 buckets[FUNCTIONS_BUCKETS];
 };
 
-/* Of all CPUs. */
+/* Shared by all CPUs. */
 struct functions_state {
 	__u32 next_node;
 	__u32 max_nodes;
-	/* What of a boundary's own hooks falls outside of their two readings. */
+	/* The cost of a boundary's hooks outside of their two readings. */
 	__u64 outside_ns;
 	/* Stacks of tasks that are switched out. */
 	__u64 parked;
-	/* Entries and exits still to be recorded for per-packet traces. */
+	/* Number of entries and exits left to record for per-packet traces. */
 	__u64 telling;
 };
 
@@ -197,9 +203,9 @@ struct functions_step {
 	char command[16];
 };
 
-/* Which packets are looked at: 0 or empty is all. */
+/* The filter: 0 or empty fields match all. */
 struct functions_filter {
-	/* Whether there is any. */
+	/* Whether there is a filter. */
 	__u32 active;
 	/* Bits, by FUNCTIONS_RAW and so on. */
 	__u32 protos;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What is not done at every call, and takes much code: a calling context that is met
- * for the first time or whose packet has to be looked at, and exits that don't fit.
+ * Slow paths, which need much code: calling contexts seen for the first time or
+ * whose packet has to be classified, and exits that don't match.
  *
- * The verifier goes through all of a program, and each function has two of its own. So
- * exits don't have the code for what they hardly ever meet. They ask for it: they leave
- * the question in their stack, and call a helper that does next to nothing, but has a
- * program attached that looks. There are two, since a program can't interrupt itself:
- * one for what tasks do, and one for what interrupts them. The question lies in the
- * stack and not with the CPU: what comes between has a stack of its own. Where no
- * program can be attached to a helper, the copies have all of the code.
+ * The verifier checks every program separately, and each function has two of
+ * its own, so exits don't include the code for rare cases. They request it:
+ * they leave the request in their stack, and call a helper that does next to
+ * nothing, to which a program for the lookup is attached. There are two, since
+ * a program can't interrupt itself: one for tasks, and one for what interrupts
+ * them. The request is in the stack and not in the CPU's state: interruptions
+ * have stacks of their own. If no program can be attached to a helper, exits
+ * include all of the code.
  *
- * Entries look at a packet for each that passes: to ask would cost every one of them
- * some 250 instructions.
+ * Entries classify a packet for each one that passes: a request would cost some
+ * 250 instructions each time.
  */
 #ifndef NETPLUMB_FUNCTIONS_LOOKUP_H
 #define NETPLUMB_FUNCTIONS_LOOKUP_H
@@ -23,19 +24,19 @@
 #include "classify.h"
 #include "boundaries.h"
 
-/* Whether the function is called within an RCU read section. */
+/* Whether the function is called within an RCU read-side critical section. */
 static __always_inline __u32 nested(void)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 
 	if (!bpf_core_field_exists(task->rcu_read_lock_nesting))
 		return 0;
-	/* One is our own. */
+	/* One level is the probe's own. */
 	return BPF_CORE_READ(task, rcu_read_lock_nesting) > 1 ? FUNCTIONS_NESTED
 							      : 0;
 }
 
-/* The node below `parent`; made if it was not there yet. */
+/* The node below `parent`, created if necessary. */
 static __always_inline __u32 child(struct functions_cpu *cpu, __u32 parent,
 				   __u32 function, __u32 class, __u32 hint,
 				   __u32 flag)
@@ -62,12 +63,14 @@ static __always_inline __u32 child(struct functions_cpu *cpu, __u32 parent,
 		node->class = class;
 		node->hint = hint | nested();
 	}
-	/* Another CPU may have been here: then ours is left over, without calls. */
+	/*
+	 * Another CPU may have created it: then ours is unused, without calls.
+	 */
 	seen = __sync_val_compare_and_swap(slot, 0, id | flag);
 	return (seen ?: id) & ~FUNCTIONS_UNDECIDED;
 }
 
-/* The direction, where only the context can tell. */
+/* The direction, if only the context shows it. */
 static __always_inline __u32 direction_of(__u32 root)
 {
 	if (root == FUNCTIONS_NODE_SOFTIRQ + SOFTIRQ_NET_RX)
@@ -78,8 +81,8 @@ static __always_inline __u32 direction_of(__u32 root)
 }
 
 /*
- * The node, where `children` does not simply tell it: for the first time, or
- * since a packet has to be looked at.
+ * The node, if `children` does not have it: the first time, or if a packet has
+ * to be classified.
  */
 static __noinline __u32 find_node(__u64 where, __u32 about, void *what)
 {
@@ -97,7 +100,7 @@ static __noinline __u32 find_node(__u64 where, __u32 about, void *what)
 
 	PATCHED_NUMBER(base, FUNCTIONS_MAGIC_CLASSES_FROM);
 	if (class) {
-		/* A packet that was received, and is passed on, or answered. */
+		/* A received packet that is forwarded, or answered. */
 		if (own_hint >= FUNCTIONS_FORWARD &&
 		    (class & 7) == FUNCTIONS_RX) {
 			class = (class & ~7) | own_hint;
@@ -117,14 +120,14 @@ static __noinline __u32 find_node(__u64 where, __u32 about, void *what)
 		return child(cpu, parent, function, 0, hint,
 			     FUNCTIONS_UNDECIDED);
 	class = FUNCTIONS_DECIDED | proto << 3 | (hint ?: direction_of(root));
-	/* So that this function is looked at again the next time. */
+	/* Check this function again the next time. */
 	parent = child(cpu, parent, base + (class & 31), class, hint, 0);
 	return child(cpu, parent, function, class, hint, 0);
 }
 
 /*
- * An exit that does not belong to the top frame: look for the frame that it
- * belongs to, and give up those above it. Returns its depth, or 0.
+ * An exit that does not match the top frame: find its frame, and drop those
+ * above it. Returns its depth, or 0.
  */
 static __noinline __u64 find_frame(__u64 function)
 {
@@ -149,8 +152,8 @@ static __noinline __u64 find_frame(__u64 function)
 }
 
 /*
- * Look for a function's frame: its number goes into frames[0].begin_ns, which no time
- * is kept in; 0 is no question. The answer is the stack's depth.
+ * Find a function's frame: its number is stored in frames[0].begin_ns, which
+ * has no time; 0 means no request. The result is the stack's depth.
  */
 static __always_inline void ask(struct functions_cpu *cpu,
 				struct functions_stack *s, __u64 function)
@@ -163,7 +166,7 @@ static __always_inline void ask(struct functions_cpu *cpu,
 	else
 		bpf_get_numa_node_id();
 	if (*asked) {
-		/* The program is at another question. */
+		/* The program is processing another request. */
 		*asked = 0;
 		lost(cpu, FUNCTIONS_LOST_QUESTIONS, 1);
 	}
@@ -176,7 +179,7 @@ static __always_inline int answer(void)
 	__u64 function = s->frames[0].begin_ns;
 	__u64 depth;
 
-	/* Somebody else's call of the helper. */
+	/* Another program's call of the helper. */
 	if (!function)
 		return 0;
 	s->frames[0].begin_ns = 0;

@@ -2,17 +2,17 @@
 /*
  * Stacks, the tree of calling contexts, and its cells.
  *
- * All of it lies in sections that the loader makes as large as the machine
- * needs, always a power of two of entries. An index is masked with a number that
- * the loader writes into the instruction, so there is no lookup, no bounds check
- * and no constant to load.
+ * All of them are in sections that the loader sizes for the machine, with a
+ * power of two of entries. Indices are masked with a number that the loader
+ * writes into the instruction, so there is no lookup, no bounds check and no
+ * constant to load.
  */
 #ifndef NETPLUMB_FUNCTIONS_RUNTIME_H
 #define NETPLUMB_FUNCTIONS_RUNTIME_H
 
 #include "functions.h"
 
-/* The verifier lets a number be added to a pointer once it is masked. */
+/* The verifier allows adding a number to a pointer if it is masked. */
 #define PATCHED_MASK_(x, magic) asm volatile("%0 &= " #magic : "+r"(x))
 #define PATCHED_MASK(x, magic) PATCHED_MASK_(x, magic)
 #define PATCHED_SHIFT_(x, magic) asm volatile("%0 <<= " #magic : "+r"(x))
@@ -23,13 +23,16 @@
 	asm volatile("%0 = *(u64 *)(%1 + " #magic ")" : "=r"(x) : "r"(from))
 #define PATCHED_LOAD(x, from, magic) PATCHED_LOAD_(x, from, magic)
 
-/* Keeps the compiler from knowing more of a number than the verifier does. */
+/*
+ * Hides a number's range from the compiler, which otherwise optimises more than
+ * the verifier can follow.
+ */
 #define OPAQUE(x) asm volatile("" : "+r"(x))
 
 struct functions_cpu cpus[1] SEC(".data.cpus");
 struct functions_stack stacks[1] SEC(".data.stacks");
 struct functions_node nodes[1] SEC(".data.nodes");
-/* By node and function, the node of the function called from there. */
+/* The child node by node and function. */
 __u32 children[1] SEC(".data.children");
 struct functions_cell cells[1] SEC(".data.cells");
 

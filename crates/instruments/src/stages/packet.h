@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What a packet is, from its headers, and whether it is asked for.
+ * Classifies packets by their headers, and applies the filter.
  */
 #ifndef NETPLUMB_STAGES_PACKET_H
 #define NETPLUMB_STAGES_PACKET_H
@@ -18,7 +18,7 @@ struct netdev_queue;
 
 #define V4_SIZE 20
 #define V6_SIZE 40
-/* The longer IP header, and TCP's up to its data offset. */
+/* The larger IP header, and TCP's up to its data offset. */
 #define HEADERS 56
 
 const volatile struct stages_config config = {};
@@ -27,7 +27,7 @@ struct what {
 	__u8 proto;
 	/* 0 for IPv4, 1 for IPv6. */
 	__u8 family;
-	/* Whether there is any payload; without, it is TCP's own business. */
+	/* Whether it has payload; TCP segments without are only counted. */
 	__u8 data;
 	__u16 segs;
 	__u32 bytes;
@@ -38,7 +38,7 @@ static __always_inline __u16 be16(const __u8 *bytes)
 	return (__u16)bytes[0] << 8 | bytes[1];
 }
 
-/* Segments that a GSO packet stands for. */
+/* Number of segments of a GSO packet. */
 static __always_inline __u16 segments(struct sk_buff *skb)
 {
 	/* Two neighbours: gso_size, gso_segs. */
@@ -51,7 +51,7 @@ static __always_inline __u16 segments(struct sk_buff *skb)
 	return gso[0] && gso[1] ? gso[1] : 1;
 }
 
-/* Whether a clone shares the packet's data, and so lives on. */
+/* Whether a clone shares the packet's data, and still exists. */
 static __always_inline int shared(struct sk_buff *skb)
 {
 	const char *info = (const char *)skb->head + skb->end;
@@ -100,9 +100,10 @@ static __always_inline int address_matches(const __u32 *h, int v6)
 }
 
 /*
- * Read the headers at `at`. No, where the packet is of no class or not asked
- * for. `ip_bytes` is what there is from `at` on; a short frame is padded, so the
- * header's own length goes before, but for those that are too long for it.
+ * Read the headers at `at`. False if the packet has no class or does not match
+ * the filter. `ip_bytes` is the length from `at` on; short frames are padded,
+ * so the length in the header takes precedence, except for packets too long for
+ * it.
  */
 static __always_inline int classify(struct sk_buff *skb, const void *at,
 				    __u32 ip_bytes, struct what *w)
@@ -173,7 +174,7 @@ static __always_inline int classify(struct sk_buff *skb, const void *at,
 	return 1;
 }
 
-/* On its way out: the device has its link header before the network header. */
+/* On transmit: the link header precedes the network header. */
 static __always_inline int classify_out(struct sk_buff *skb, struct what *w)
 {
 	unsigned char *head = skb->head;
@@ -182,10 +183,10 @@ static __always_inline int classify_out(struct sk_buff *skb, struct what *w)
 	return classify(skb, at, skb->len - (__u32)(at - skb->data), w);
 }
 
-/* On its way in: the link header has been pulled. */
+/* On receive: the link header was pulled. */
 static __always_inline int classify_in(struct sk_buff *skb, struct what *w)
 {
-	/* Where the headers are not in the linear part, later is soon enough. */
+	/* If the headers are not in the linear part, classify it later. */
 	if (skb->len - skb->data_len < V4_SIZE)
 		return 0;
 	return classify(skb, skb->data, skb->len, w);

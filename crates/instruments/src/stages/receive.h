@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The way in: backlog or GRO, protocol, socket, reader.
+ * Receive: backlog or GRO, protocol, socket, reader.
  */
 #ifndef NETPLUMB_STAGES_RECEIVE_H
 #define NETPLUMB_STAGES_RECEIVE_H
 
 #include "tables.h"
 
-/* The packet's rows; `end` is the call's return or, at the least, the copy. */
+/* The packet's rows; `end` is the call's return or at least the copy. */
 static __always_inline void received(struct stages_task *t,
 				     struct stages_packet *p, __u64 end)
 {
@@ -37,15 +37,17 @@ static __always_inline void received(struct stages_task *t,
 		if (run > copy)
 			run = 0;
 		/*
-		 * Where the kernel should have told of the socket's queue and
-		 * did not, nobody knows what it did.
+		 * If the kernel has the tracepoint of the socket's queue and it
+		 * was not hit, the division of the time is unknown.
 		 */
 		if (!socket && config.has_data_ready) {
 			__u64 next = enter > cursor ? enter : copy;
 
 			mark(in, STAGES_R_UNACCOUNTED, p, &cursor, next);
 		}
-		/* Off its CPU when the packet came, and so woken for it. */
+		/*
+		 * Not running when the packet arrived, so it was woken for it.
+		 */
 		if (woken && run)
 			mark(in, STAGES_R_WAKE, p, &cursor, run);
 		if (enter > cursor)
@@ -56,7 +58,7 @@ static __always_inline void received(struct stages_task *t,
 		if (end > copy)
 			mark(in, STAGES_R_RETURN, p, &cursor, end);
 	} else {
-		/* A reader whose call is not known: io_uring, say. */
+		/* A reader without a known system call, such as io_uring. */
 		mark(in, STAGES_R_QUEUE, p, &cursor, copy);
 	}
 	if (end > cursor)
@@ -67,7 +69,7 @@ static __always_inline void received(struct stages_task *t,
 	told_out(p);
 }
 
-/* A reader has it; it belongs to its call from here on. */
+/* A reader took it; it belongs to the reader's call from here on. */
 static __always_inline void copied(struct stages_packet *p, __u32 bytes,
 				   __u64 now)
 {
@@ -99,15 +101,15 @@ static __always_inline void copied(struct stages_packet *p, __u32 bytes,
 		received(NULL, &mine, now);
 		return;
 	}
-	/* One call for several: the one before ends with its copy. */
+	/* One call for several packets: the previous one ends with its copy. */
 	if (t->pending.head)
 		received(t, &t->pending, t->pending.at[STAGES_AT_COPY]);
 	t->pending = mine;
 }
 
 /*
- * What the packet is, where a driver on this CPU is about to hand it over, as those
- * of veth and lo do: then it is known, but for the device that it comes to.
+ * Classify the packet on transmit, if a driver on this CPU is about to pass it
+ * on, as veth and lo do: only the receiving device is unknown then.
  */
 static __always_inline int handed_over(struct stages_cpu *c,
 				       struct sk_buff *skb, __u64 head,
@@ -130,7 +132,7 @@ static __always_inline int handed_over(struct stages_cpu *c,
 	return 1;
 }
 
-/* A packet comes in; no where it is none of those that are looked at. */
+/* A packet is received; false if it is not followed. */
 static __always_inline struct stages_packet *arrive(struct stages_cpu *c,
 						    struct sk_buff *skb,
 						    __u64 now, int event,
@@ -207,7 +209,7 @@ int BPF_PROG(stages_napi_gro_frags_entry, struct sk_buff *skb)
 	return gro(ctx, skb);
 }
 
-/* enum gro_result: the first two are that it was added to one that is held. */
+/* enum gro_result: the first two mean that it was merged into a held one. */
 #define GRO_MERGED_FREE 1
 
 static __always_inline int gro_exit(void *ctx, int result)
@@ -261,8 +263,8 @@ int BPF_PROG(stages_netif_receive_skb, struct sk_buff *skb)
 	now = bpf_ktime_get_ns();
 	if (p && p->at[STAGES_AT_RECEIVED]) {
 		/*
-		 * Again, as through a bridge: it goes on. Or it is a stray, and
-		 * another packet has its address.
+		 * Seen again, as through a bridge: it continues. Or another
+		 * packet has its address.
 		 */
 		if (skb->skb_iif)
 			goto current;
@@ -273,7 +275,7 @@ int BPF_PROG(stages_netif_receive_skb, struct sk_buff *skb)
 		if (!p)
 			return 0;
 	} else {
-		/* What GRO has added to it. */
+		/* Packets that GRO merged into it. */
 		if (p->flags & STAGES_GRO && classify_in(skb, &w)) {
 			p->segs = w.segs;
 			p->bytes = w.bytes;
@@ -304,7 +306,7 @@ int BPF_PROG(stages_tcp_probe, struct sock *sk, struct sk_buff *skb)
 	p = find(&rx, number(c, skb->head), &where);
 	if (!p || p->at[STAGES_AT_SOCKET])
 		return 0;
-	/* It waited for the one who had the socket's lock. */
+	/* It waited for the owner of the socket's lock. */
 	p->at[STAGES_AT_OWNER] = bpf_ktime_get_ns();
 	tell(p, STAGES_SAW_OWNER, p->at[STAGES_AT_OWNER]);
 	c->current_head = p->head;
@@ -328,12 +330,17 @@ int BPF_PROG(stages_skb_copy_datagram_iovec, struct sk_buff *skb, int bytes)
 	t = task_of(bpf_get_current_pid_tgid());
 	p = find(&rx, head, &where);
 	if (!p) {
-		/* The rest of one, and what was added to it in the queue. */
+		/*
+		 * The rest of a packet, and what was merged into it in the
+		 * queue.
+		 */
 		if (t && t->copying == head)
 			count(c, STAGES_TCP, STAGES_P_USER_BYTES, bytes);
 		return 0;
 	}
-	/* The others are seen when they are freed, after the copy. */
+	/*
+	 * Other protocols are handled when packets are freed, after the copy.
+	 */
 	if (p->proto != STAGES_TCP)
 		return 0;
 	if (t)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The socket's queue. From 6.18 on, nothing tells which packet a reader of UDP
- * has taken: it is then the one whose turn it was.
+ * The socket's queue. From 6.18 on, no tracepoint shows which packet a UDP
+ * reader took: it is assumed to be the next in order.
  */
 #ifndef NETPLUMB_STAGES_SOCKET_H
 #define NETPLUMB_STAGES_SOCKET_H
@@ -49,7 +49,7 @@ static __always_inline struct stages_queued *entry_of(__u64 sock, __u64 place)
 	return bpf_map_lookup_elem(&queue, &i);
 }
 
-/* How many packets are in the socket's two queues, or were a moment ago. */
+/* Number of packets in the socket's two queues, possibly slightly outdated. */
 static __always_inline __u32 length_of(struct sock *sk)
 {
 	__u32 length = 0;
@@ -60,11 +60,12 @@ static __always_inline __u32 length_of(struct sock *sk)
 }
 
 /*
- * The packet is the last of the socket's queue. Its place is after the last one's;
- * what was there before the first one shows from the queue's length. Where several
- * CPUs fill the queue, one may speak for all, so the count is set right when the
- * queue runs dry. At other times the length is not to be relied on: a reader that
- * takes over the queue has it counted twice for a moment.
+ * The packet is the last of the socket's queue. Its index follows that of the
+ * previous one; packets that were queued before the first one are known from
+ * the queue's length. If several CPUs fill the queue, one may report for all,
+ * so the count is corrected when the queue is empty. At other times the length
+ * is not reliable: it is counted twice for a moment by a reader that takes over
+ * the queue.
  */
 static __always_inline void enlist(struct stages_cpu *c, struct sock *sk,
 				   struct stages_packet *p)
@@ -82,14 +83,19 @@ static __always_inline void enlist(struct stages_cpu *c, struct sock *sk,
 		place = length ? length - 1 : 0;
 		s->first = place;
 	} else if (place > s->read + 1 && length_of(sk) <= 1) {
-		/* After the length: what a reader took, it has read by now. */
+		/*
+		 * Read after the length: packets that a reader took were read
+		 * by now.
+		 */
 		read = *(volatile __u64 *)&s->read;
 		if (place > read + 1)
 			place = read;
 	}
 	s->next = place + 1;
 	s->end = place + 1;
-	/* A reader on another CPU was faster, and is told as unmatched. */
+	/*
+	 * A reader on another CPU was faster, and is counted as unidentified.
+	 */
 	if (place < s->read)
 		return;
 	q = entry_of(sock, place);
@@ -121,7 +127,7 @@ int BPF_PROG(stages_sock_recv_length, struct sock *sk, int bytes, int flags)
 	place = s->read++;
 	if (!s->next || place < s->first)
 		return 0;
-	/* After those that are followed. */
+	/* After the followed packets. */
 	if (!window.admits && place >= s->end)
 		return 0;
 	if (s->next <= place)
@@ -132,7 +138,7 @@ int BPF_PROG(stages_sock_recv_length, struct sock *sk, int bytes, int flags)
 		c->losses[STAGES_L_UNMATCHED]++;
 		return 0;
 	}
-	/* Freed already, so another packet may have its address. */
+	/* Already freed, so another packet may have its address. */
 	p = find(&rx, q->packet.head, &where);
 	if (p && p->at[STAGES_AT_FIRST] == q->packet.at[STAGES_AT_FIRST])
 		p->head = 0;
@@ -140,7 +146,7 @@ int BPF_PROG(stages_sock_recv_length, struct sock *sk, int bytes, int flags)
 	return 0;
 }
 
-/* The packet that this CPU has in hand is in its socket's queue. */
+/* The packet that this CPU is processing was added to its socket's queue. */
 static __always_inline int queued(struct stages_cpu *c, struct sock *sk)
 {
 	struct stages_packet *p;
@@ -159,7 +165,7 @@ static __always_inline int queued(struct stages_cpu *c, struct sock *sk)
 	return 0;
 }
 
-/* A packet that is not looked at is in the queue of a socket that is. */
+/* A packet that is not followed was added to the queue of a followed socket. */
 static __always_inline void pass_over(struct stages_cpu *c, struct sock *sk)
 {
 	struct stages_socket *s = known(number(c, sk));
@@ -183,14 +189,14 @@ int BPF_PROG(stages_sk_data_ready, struct sock *sk)
 			pass_over(c, sk);
 		return 0;
 	}
-	/* Not another kind of socket that hears of something meanwhile. */
+	/* Not another kind of socket that is notified meanwhile. */
 	if (protocol != 1 && protocol != 6 && protocol != 17 &&
 	    protocol != 58 && protocol != 255)
 		return 0;
 	return queued(c, sk);
 }
 
-/* Where there is no sk_data_ready: the wake-up that it makes. */
+/* Without sk_data_ready: the wake-up that it triggers. */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(stages_sched_waking, struct task_struct *task)
 {
@@ -203,8 +209,9 @@ int BPF_PROG(stages_sched_waking, struct task_struct *task)
 }
 
 /*
- * There too: the packets of a poll are over. One that woke nobody would have the
- * reader's next wake-up, by a timer say, for its own.
+ * Also without it: the packets of a poll are complete. Otherwise a packet that
+ * woke no reader would be matched with the reader's next wake-up, such as by a
+ * timer.
  */
 SEC("tp_btf/napi_poll")
 int BPF_PROG(stages_napi_poll, void *napi, int work, int budget)

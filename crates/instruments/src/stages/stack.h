@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* On which stack a program runs. */
+/* Determines the stack on which a program runs. */
 #ifndef NETPLUMB_STAGES_STACK_H
 #define NETPLUMB_STAGES_STACK_H
 
@@ -12,11 +12,11 @@
 #define STACK_BYTES 16384
 
 /*
- * Whether the program runs on its task's own stack. Softirqs and interrupts have
- * one of their own (HAVE_SOFTIRQ_ON_OWN_STACK), but for those of ksoftirqd, and
- * on PREEMPT_RT. The preempt count would tell too, but not every kernel has a
+ * Whether the program runs on its task's stack. Softirqs and interrupts have
+ * stacks of their own (HAVE_SOFTIRQ_ON_OWN_STACK), except in ksoftirqd, and on
+ * PREEMPT_RT. The preempt count would show it too, but not every kernel has a
  * symbol for it (KALLSYMS_ALL), nor is it always a variable (pcpu_hot, 6.2 to
- * 6.14). A tracepoint's arguments are on the stack that it was hit on:
+ * 6.14). A tracepoint's arguments are on the stack on which it was hit:
  * `context` is their address, as a number.
  */
 static __always_inline int on_task_stack(__u64 context)

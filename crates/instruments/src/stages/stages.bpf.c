@@ -2,11 +2,11 @@
 /*
  * The path of packets, from tracepoints alone.
  *
- * A packet is known by where its first bytes lie (skb->head): clones share it,
- * and it is the same when the peer of a veth receives what was sent. On its way
- * out it is in `tx`, on its way in it is in `rx`: on loopback it is in both for a
- * moment. Each moment is read from bpf_ktime_get_ns() and kept with the packet;
- * at the end of the way, the stages between go to the histograms.
+ * A packet is identified by the address of its data (skb->head): clones share
+ * it, and it stays the same when the peer of a veth receives the packet. On
+ * transmit it is in `tx`, on receive in `rx`: on loopback it is in both for a
+ * moment. Timestamps are taken by bpf_ktime_get_ns() and kept with the packet;
+ * at the end of its path, the stages in between are added to the histograms.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -139,7 +139,10 @@ int BPF_PROG(stages_kfree_skb, struct sk_buff *skb, void *location,
 		told_out(p);
 		p->head = 0;
 	} else {
-		/* Before its device's queue: it was a call's, or not ours. */
+		/*
+		 * Before its device's queue: it belongs to a system call, or is
+		 * not followed.
+		 */
 		struct stages_task *t;
 
 		t = task_of(bpf_get_current_pid_tgid());
@@ -185,15 +188,17 @@ int BPF_PROG(stages_consume_skb, struct sk_buff *skb)
 		if (in_task(c)) {
 			/*
 			 * UDP copies without a tracepoint, and then frees:
-			 * until 6.18, which has that done later
-			 * (6471658dc66c "udp: use skb_attempt_defer_free()").
+			 * until 6.18, which defers freeing (6471658dc66c "udp:
+			 * use skb_attempt_defer_free()").
 			 */
 			if (p->proto == STAGES_UDP)
 				udp_frees_seen = 1;
 			copied(p, 0, bpf_ktime_get_ns());
 			return 0;
 		}
-		/* Raw sockets get clones; without any, it was the kernel's. */
+		/*
+		 * Raw sockets get clones; without any, it was for the kernel.
+		 */
 		if (p->proto == STAGES_RAW && !shared(skb)) {
 			count(c, STAGES_RAW, STAGES_P_RX_KERNEL, 1);
 			told_out(p);
@@ -209,7 +214,7 @@ int BPF_PROG(stages_consume_skb, struct sk_buff *skb)
 	return 0;
 }
 
-/* Which softirq a CPU is in: for per-packet traces. */
+/* The softirq of a CPU, for per-packet traces. */
 SEC("tp_btf/softirq_entry")
 int BPF_PROG(stages_softirq_entry, __u32 vector)
 {

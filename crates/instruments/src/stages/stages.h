@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the programs and their Rust half share: layout.rs is made of it.
+ * Declarations shared by the programs and user space: layout.rs is generated
+ * from them.
  */
 #ifndef NETPLUMB_STAGES_H
 #define NETPLUMB_STAGES_H
 
-/* Packets under way that are known at once, by direction. A power of two. */
+/* Maximum number of packets under way, by direction. A power of two. */
 #define STAGES_SLOTS_BITS 15
 #define STAGES_SLOTS (1 << STAGES_SLOTS_BITS)
-/* Tasks that were last seen in a call. A power of two. */
+/* Maximum number of tasks whose last system call is kept. A power of two. */
 #define STAGES_TASKS 16384
-/* As crates/model/src/timing.rs has them. */
+/* As in crates/model/src/span.rs. */
 #define STAGES_SUB_BITS 4
 #define STAGES_BUCKETS 512
-/* Sockets whose queues are followed. A power of two. */
+/* Maximum number of sockets whose queues are followed. A power of two. */
 #define STAGES_SOCKETS 1024
-/* Namespaces that a filter can name. */
+/* Maximum number of namespaces in a filter. */
 #define STAGES_NAMESPACES 8
-/* Devices that transmit through one another, on one CPU. */
+/* Maximum depth of stacked devices, on one CPU. */
 #define STAGES_DEPTH 4
-/* System call numbers that are looked at. */
+/* System call numbers that are checked. */
 #define STAGES_CALLS 512
-/* Packets of one bulk dequeue that are looked at. */
+/* Maximum number of packets of a bulk dequeue that are followed. */
 #define STAGES_BULK 16
-/* Reasons for a drop that are counted apart. */
+/* Drop reasons that are counted separately. */
 #define STAGES_REASONS 256
 /* Bytes of the ring for per-packet traces. */
 #define STAGES_RING (1 << 18)
@@ -33,7 +34,7 @@ enum stages_proto {
 	STAGES_UDP,
 	STAGES_TCP,
 	STAGES_PROTOS,
-	/* Where what is counted aside is counted. */
+	/* Packets that are only processed to measure the cost. */
 	STAGES_ASIDE = STAGES_PROTOS,
 	STAGES_CLASSES,
 };
@@ -45,7 +46,7 @@ enum stages_direction {
 	STAGES_DIRECTIONS,
 };
 
-/* Rows of the table of stages, of all directions. */
+/* Rows of the table of stages, for all directions. */
 enum stages_stage {
 	STAGES_T_CALL,
 	STAGES_T_ENQUEUE,
@@ -84,9 +85,9 @@ enum stages_stage {
 /* Entries of the table of stages. */
 #define STAGES_KEYS (STAGES_ROWS * STAGES_CLASSES * 2)
 
-/* Moments of a packet: what `at` is indexed by. */
+/* Timestamps of a packet: indices of `at`. */
 enum stages_point {
-	/* Of both. */
+	/* Both directions. */
 	STAGES_AT_FIRST = 0,
 	/* Transmit, and the second half of forwarding. */
 	STAGES_AT_RECEIVED = 1,
@@ -102,7 +103,7 @@ enum stages_point {
 	STAGES_POINTS = 7,
 };
 
-/* What a step of a per-packet trace began or ended with. */
+/* The event at the start or end of a step of a per-packet trace. */
 enum stages_event {
 	STAGES_SAW_CALL,
 	STAGES_SAW_QUEUE,
@@ -151,13 +152,13 @@ enum stages_place {
 	STAGES_PLACES,
 };
 
-/* What can be lost. */
+/* Kinds of losses. */
 enum stages_loss {
-	/* A slot was taken from a packet that may have been under way. */
+	/* A slot was reused from a packet that may have been under way. */
 	STAGES_L_DISPLACED,
 	/* A slot changed while it was being read. */
 	STAGES_L_TORN,
-	/* Read, without it being known which one it was. */
+	/* A packet was read and could not be identified. */
 	STAGES_L_UNMATCHED,
 	/* Devices nested too deep. */
 	STAGES_L_NESTED,
@@ -168,7 +169,7 @@ enum stages_loss {
 
 /* Settings, fixed when the programs are loaded. */
 struct stages_config {
-	/* Whether there is a filter at all, in any of its parts. */
+	/* Whether there is a filter. */
 	__u32 protos;	   /* bit by enum stages_proto; 0 is all */
 	__u32 family;	   /* 0, 4 or 6 */
 	__u32 port;	   /* host order; 0 is all */
@@ -182,34 +183,37 @@ struct stages_config {
 	/* Whether the kernel has sk_data_ready. */
 	__u32 has_data_ready;
 	__u32 namespace_inum[STAGES_NAMESPACES];
-	/* Whether there are pauses, in which nothing is attached. */
+	/* Whether there are pauses, without attached programs. */
 	__u32 has_pauses;
-	/* Bits by number of system call. */
+	/* A bit set by system call number. */
 	__u64 sends[STAGES_CALLS / 64];
 	__u64 receives[STAGES_CALLS / 64];
 };
 
-/* Written by the Rust half alone. */
+/* Written only by user space. */
 struct stages_window {
-	/* Since when packets are followed, without a pause. */
+	/* The start of the current interval of following packets. */
 	__u64 opened_ns;
 	__u64 active;
-	/* Whether packets that begin are followed, or only those that have begun. */
+	/* Whether new packets are followed, or only those under way. */
 	__u64 admits;
 	/*
-	 * From when on a packet is followed that was not seen to be sent: before
-	 * that, it may have been sent in a pause.
+	 * The time from which received packets are followed that were not seen
+	 * on transmit: earlier ones may have been sent in a pause.
 	 */
 	__u64 settled_ns;
-	/* What is seen is counted aside: it is seen for what seeing it costs. */
+	/*
+	 * Count packets separately: they are only processed to measure the
+	 * cost.
+	 */
 	__u64 aside;
-	/* Another number after each pause; never 0. */
+	/* The interval's number, incremented after each pause; never 0. */
 	__u64 stretch;
 };
 
 /* A packet under way. */
 struct stages_packet {
-	/* Where its first bytes lie; 0 where the slot is free. */
+	/* Address of its data (skb->head); 0 if the slot is free. */
 	__u64 head;
 	__u64 at[STAGES_POINTS];
 	__u32 told;
@@ -219,29 +223,29 @@ struct stages_packet {
 	__u8 family;
 	__u8 direction;
 	__u8 flags;
-	/* Of the window's stretches, the one that it was seen in. */
+	/* The interval in which it was seen. */
 	__u16 stretch;
 };
 
-/* Of a packet: its first point was GRO, not the backlog. */
+/* Flag: the first timestamp was taken at GRO, not at the backlog. */
 #define STAGES_GRO 1
-/* It is with the hardware, and will be freed. */
+/* Flag: the hardware has it, and it will be freed. */
 #define STAGES_IN_HARDWARE 2
 
-/* A task in a call, or one that was. */
+/* A task in a system call, or after one. */
 struct stages_task {
 	__u32 tid;
 	/* 0, or enum stages_call. */
 	__u32 call;
 	__u64 enter_ns;
-	/* Since when it works on a packet: after the last one was sent. */
+	/* Start of the work on a packet: after the previous one was sent. */
 	__u64 since_ns;
-	/* Last taken from a CPU, and put on one. */
+	/* When it was last switched out, and in. */
 	__u64 out_ns;
 	__u64 run_ns;
-	/* Where the TCP packet lies that it copies from. */
+	/* Address of the TCP packet that it copies from. */
 	__u64 copying;
-	/* Copied, not yet back in user mode. */
+	/* Copied, but the call has not returned yet. */
 	struct stages_packet pending;
 };
 
@@ -250,7 +254,7 @@ enum stages_call {
 	STAGES_RECEIVES = 2,
 };
 
-/* A packet that a driver has in hand. */
+/* A packet being transmitted by a driver. */
 struct stages_driving {
 	__u64 skb;
 	__u64 head;
@@ -258,16 +262,18 @@ struct stages_driving {
 	__u32 unused;
 };
 
-/* A socket whose readers free what they read later, so that it is not seen. */
+/* A socket whose readers free packets later, which is not seen. */
 struct stages_socket {
 	__u64 sock;
-	/* The window that it was seen in. */
+	/* The window in which it was seen. */
 	__u64 opened_ns;
 	/* Packets read. */
 	__u64 read;
-	/* The place of the next packet, counted as those read are. */
+	/* The index of the next packet, counted like those read. */
 	__u64 next;
-	/* The place of the first that is looked at, and the one after the last. */
+	/*
+	 * The index of the first followed packet, and the one after the last.
+	 */
 	__u64 first;
 	__u64 end;
 };
@@ -276,42 +282,42 @@ struct stages_socket {
 struct stages_queued {
 	__u64 sock;
 	__u64 place;
-	/* As it was: its address may have passed on when its reader is seen. */
+	/* A copy: its address may be reused when its reader is seen. */
 	struct stages_packet packet;
 };
 
-/* What a CPU keeps. */
+/* State of a CPU. */
 struct stages_cpu {
-	/* The packet that is being received. */
+	/* The packet being received. */
 	__u64 current_head;
 	__u64 current_skb;
 	__u32 current_slot;
 	__u32 depth;
-	/* The packet that GRO looks at. */
+	/* The packet being processed by GRO. */
 	__u64 gro_head;
 	struct stages_driving driving[STAGES_DEPTH];
-	/* A packet that is being cut in segments, and how many are to come. */
+	/* A packet being segmented, and the number of remaining segments. */
 	__u32 segments_left;
-	/* The softirq that it is in, or was. */
+	/* The current or last softirq. */
 	__u32 softirq;
 	struct stages_packet parent;
 	/* For on_task_stack(), and for number(). */
 	__u64 context;
 	__u64 number;
-	/* How often a program ran. */
+	/* Number of program runs. */
 	__u64 hits;
-	/* The stretch that the above is of. */
+	/* The interval of the above. */
 	__u64 stretch;
-	/* What is counted, by enum stages_proto and enum stages_place. */
+	/* Counters, by enum stages_proto and enum stages_place. */
 	__u64 places[4][32];
 	__u64 losses[STAGES_LOSSES];
 };
 
-/* As model's Times. */
+/* Like Times of the model. */
 struct stages_times {
 	__u64 count;
 	__u64 total_ns;
-	/* Means nothing while `count` is 0. */
+	/* Undefined while `count` is 0. */
 	__u64 min_ns;
 	__u64 max_ns;
 	__u64 buckets[STAGES_BUCKETS];
@@ -332,7 +338,7 @@ struct stages_step {
 	__u32 event;
 	__u32 cpu;
 	__u32 tid;
-	/* Whether it was in the task's own context; else, in this softirq. */
+	/* Whether it was in task context; otherwise in this softirq. */
 	__u32 in_task;
 	__u32 softirq;
 	char command[16];

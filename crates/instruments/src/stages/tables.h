@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What is kept: packets under way, tasks, histograms, counts.
+ * State: packets under way, tasks, histograms, counters.
  *
- * Packets and tasks are in arrays of our own hashing, two places for each: a
- * look-up is a few instructions where a hash map's is a call, which is what
- * keeps the cost down. What is displaced is counted.
+ * Packets and tasks are in arrays with our own hashing, with two slots for
+ * each: a lookup takes a few instructions, while a hash map needs a call.
+ * Displaced entries are counted.
  */
 #ifndef NETPLUMB_STAGES_TABLES_H
 #define NETPLUMB_STAGES_TABLES_H
@@ -18,13 +18,13 @@
 
 struct stages_window window SEC(".data.window") = {};
 /*
- * Which half of `times` is written to: the other one is read meanwhile, and so no
- * packet falls between two windows. Written by the Rust half alone.
+ * The half of `times` that is written to: the other one is read meanwhile, so
+ * no packet is lost between two windows. Written only by user space.
  */
 __u64 half SEC(".data.half") = 0;
-/* Set once a packet was given to a device that frees it later. */
+/* Set after a packet was passed to a device that frees it later. */
 int hardware_seen = 0;
-/* Set once a reader of UDP was seen to free what it read. */
+/* Set after a UDP reader was seen to free a packet. */
 int udp_frees_seen = 0;
 
 struct {
@@ -69,7 +69,7 @@ struct {
 	__type(value, struct stages_queued);
 } queue SEC(".maps");
 
-/* Packets that a device with nothing behind it passed on: where they lie. */
+/* Addresses of packets that a virtual device passed on. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, STAGES_SLOTS);
@@ -77,10 +77,13 @@ struct {
 	__type(value, __u64);
 } passed_on SEC(".maps");
 
-/* A reason of each protocol. */
+/* Drop reasons by protocol. */
 #define STAGES_DROPS (STAGES_REASONS * STAGES_PROTOS)
 
-/* By protocol, above, and the reason's number, below: what one lost is not another's. */
+/*
+ * By protocol, in the upper half, and reason, in the lower half, since losses
+ * of protocols are separate.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, STAGES_DROPS);
@@ -107,7 +110,7 @@ static __always_inline struct stages_cpu *this_cpu(void)
 	return bpf_map_lookup_elem(&cpus, &zero);
 }
 
-/* What every program begins with; NULL while no window is open. */
+/* Called at the start of every program; NULL while no window is open. */
 static __always_inline struct stages_cpu *begin(void *ctx)
 {
 	struct stages_cpu *c;
@@ -120,7 +123,7 @@ static __always_inline struct stages_cpu *begin(void *ctx)
 	*(volatile __u64 *)&c->context = (__u64)ctx;
 	c->hits++;
 	if (c->stretch != window.stretch) {
-		/* What was in hand before the pause is not known any more. */
+		/* State from before the pause is invalid. */
 		c->stretch = window.stretch;
 		c->current_head = 0;
 		c->gro_head = 0;
@@ -166,7 +169,7 @@ static __always_inline int is_old(const struct stages_packet *p)
 	return p->stretch != (__u16)window.stretch;
 }
 
-/* The packet's slot, if it has one; `where` gets its number. */
+/* Find the packet's slot; `where` is set to its index. */
 static __always_inline struct stages_packet *find(void *table, __u64 head,
 						  __u32 *where)
 {
@@ -186,7 +189,7 @@ static __always_inline struct stages_packet *find(void *table, __u64 head,
 	return NULL;
 }
 
-/* A slot for the packet, cleared, whoever had it. */
+/* A cleared slot for the packet, reusing one if necessary. */
 static __always_inline struct stages_packet *
 claim(void *table, struct stages_cpu *c, __u64 head, __u64 now, __u32 *where)
 {
@@ -215,7 +218,7 @@ claim(void *table, struct stages_cpu *c, __u64 head, __u64 now, __u32 *where)
 	return p;
 }
 
-/* The packet is sent, and comes to another device. */
+/* The packet was sent, and will be received by another device. */
 static __always_inline void pass_on(__u64 head)
 {
 	__u32 i = slot_of(head);
@@ -226,7 +229,7 @@ static __always_inline void pass_on(__u64 head)
 		*slot = head;
 }
 
-/* Whether it was. */
+/* Whether it was sent this way. */
 static __always_inline int was_passed_on(__u64 head)
 {
 	__u32 i = slot_of(head);
@@ -241,13 +244,13 @@ static __always_inline int was_passed_on(__u64 head)
 	return 1;
 }
 
-/* Whether a packet is followed that comes from nowhere. */
+/* Whether to follow a packet that was not seen before. */
 static __always_inline int admits_strangers(__u64 now)
 {
 	return window.admits && now >= window.settled_ns;
 }
 
-/* A packet that is not looked at takes over the address of one that was. */
+/* A packet that is not followed reuses the address of one that was. */
 static __always_inline void forget(void *table, __u64 head)
 {
 	struct stages_packet *p;
@@ -266,7 +269,7 @@ static __always_inline struct stages_task *task_of(__u32 tid)
 	return t && t->tid == tid ? t : NULL;
 }
 
-/* The bucket of a time: crates/model/src/timing.rs says which. */
+/* The bucket of a time, as in crates/model/src/span.rs. */
 static __always_inline __u32 bucket(__u64 ns)
 {
 	__u32 octave = 0, b;
@@ -301,7 +304,7 @@ static __always_inline __u32 bucket(__u64 ns)
 	return b < STAGES_BUCKETS ? b : STAGES_BUCKETS - 1;
 }
 
-/* The first key of the half; to be asked once for all rows of a packet. */
+/* The first key of the half; read once for all rows of a packet. */
 static __always_inline __u32 this_half(void)
 {
 	return (half & 1) * STAGES_KEYS;
@@ -328,8 +331,8 @@ static __always_inline void record(__u32 in, __u32 row,
 }
 
 /*
- * The packet has come to `at`: what was since `*cursor` is the row's. So rows
- * add up to the whole, whichever of them a packet meets.
+ * The packet reached `at`: the time since `*cursor` belongs to the row. So rows
+ * add up to the total, whichever of them a packet passes.
  */
 static __always_inline void mark(__u32 in, __u32 row,
 				 const struct stages_packet *p, __u64 *cursor,
@@ -373,8 +376,8 @@ static __always_inline void tell(const struct stages_packet *p, __u32 event,
 }
 
 /*
- * Whether a packet that begins is to be traced. One that was sent a moment ago,
- * and is received now, goes on under its number.
+ * Whether to trace a new packet. One that was just sent, and is received now,
+ * continues with its number.
  */
 static __always_inline void choose(struct stages_packet *p, int received,
 				   __u64 now)
@@ -391,7 +394,7 @@ static __always_inline void choose(struct stages_packet *p, int received,
 		p->told = t->id;
 		return;
 	}
-	/* One at a time; after a while, another. */
+	/* One at a time; another one after some time. */
 	if (t->next >= config.one_packet ||
 	    (t->head && now - t->begun_ns < SECOND_NS / 10))
 		return;
@@ -401,7 +404,7 @@ static __always_inline void choose(struct stages_packet *p, int received,
 	p->told = t->id;
 }
 
-/* Its path has ended: the next may be traced. */
+/* The packet's path has ended: the next one may be traced. */
 static __always_inline void told_out(const struct stages_packet *p)
 {
 	struct stages_told *t;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The way out: system call, device queue, qdisc, driver, completion.
+ * Transmit: system call, device queue, qdisc, driver, completion.
  */
 #ifndef NETPLUMB_STAGES_TRANSMIT_H
 #define NETPLUMB_STAGES_TRANSMIT_H
@@ -50,7 +50,7 @@ static __always_inline void transmitted(struct stages_cpu *c,
 	record(in, STAGES_T_TOTAL, p, end - begun);
 }
 
-/* The hardware is done with it. */
+/* The hardware has completed it. */
 static __always_inline void completed(struct stages_packet *p, __u64 now)
 {
 	__u64 sent = p->at[STAGES_AT_SENT];
@@ -66,7 +66,7 @@ static __always_inline void completed(struct stages_packet *p, __u64 now)
 	p->head = 0;
 }
 
-/* The packets below may be cut in segments on this CPU. */
+/* The packet may be segmented on this CPU. */
 static __always_inline void may_be_cut(struct stages_cpu *c,
 				       const struct stages_packet *p)
 {
@@ -90,7 +90,7 @@ int BPF_PROG(stages_net_dev_queue, struct sk_buff *skb)
 	if (!c)
 		return 0;
 	head = number(c, skb->head);
-	/* A device on top of another: it is on its way already. */
+	/* A device on top of another: it is already being transmitted. */
 	depth = c->depth - 1;
 	if (depth < STAGES_DEPTH && c->driving[depth].skb == (__u64)skb) {
 		c->driving[depth].head = 0;
@@ -99,7 +99,7 @@ int BPF_PROG(stages_net_dev_queue, struct sk_buff *skb)
 	if (skb->skb_iif) {
 		from = find(&rx, head, &where);
 		if (!from && c->current_skb == (__u64)skb) {
-			/* Its head was moved to make room. */
+			/* Its head was reallocated for headroom. */
 			from = find(&rx, c->current_head, &where);
 		}
 		if (from)
@@ -110,7 +110,7 @@ int BPF_PROG(stages_net_dev_queue, struct sk_buff *skb)
 		return 0;
 	}
 	if (!classify_out(skb, &w)) {
-		/* A filter for a device may have let it in. */
+		/* A filter by device may have matched it before. */
 		if (!from) {
 			forget(&tx, head);
 			return 0;
@@ -142,7 +142,7 @@ int BPF_PROG(stages_net_dev_queue, struct sk_buff *skb)
 	}
 	if (!from && !t &&
 	    (w.proto != STAGES_TCP || config.pid || config.cgroup)) {
-		/* An answer of the kernel's own, or a call that is not ours. */
+		/* A reply by the kernel, or a call that is not followed. */
 		count(c, w.proto, STAGES_P_TX_KERNEL, w.segs);
 		forget(&tx, head);
 		return 0;
@@ -193,7 +193,7 @@ int BPF_PROG(stages_qdisc_enqueue, struct Qdisc *qdisc,
 	if (!c || !skb)
 		return 0;
 	p = find(&tx, number(c, skb->head), &where);
-	/* Another CPU may have taken it out already. */
+	/* Another CPU may have dequeued it already. */
 	if (!p || p->at[STAGES_AT_DEQUEUED] || p->at[STAGES_AT_START])
 		return 0;
 	p->at[STAGES_AT_ENQUEUED] = bpf_ktime_get_ns();
@@ -229,7 +229,7 @@ int BPF_PROG(stages_qdisc_dequeue, struct Qdisc *qdisc,
 	return 0;
 }
 
-/* A segment of the packet that was last queued or dequeued here. */
+/* A segment of the packet that was last enqueued or dequeued here. */
 static __always_inline struct stages_packet *
 segment(struct stages_cpu *c, struct sk_buff *skb, __u64 now, __u32 *where)
 {
@@ -240,7 +240,7 @@ segment(struct stages_cpu *c, struct sk_buff *skb, __u64 now, __u32 *where)
 	if (!c->segments_left || !classify_out(skb, &w) ||
 	    w.proto != c->parent.proto || w.family != c->parent.family)
 		return NULL;
-	/* The whole packet is no more. */
+	/* The original packet no longer exists. */
 	forget(&tx, c->parent.head);
 	p = claim(&tx, c, head, now, where);
 	if (!p)
@@ -278,7 +278,7 @@ int BPF_PROG(stages_net_dev_start_xmit, struct sk_buff *skb,
 	} else {
 		c->segments_left = 0;
 	}
-	/* With the hardware already: a stray, at the address of another. */
+	/* The hardware has it already: another packet at the same address. */
 	if (p->flags & STAGES_IN_HARDWARE) {
 		p->head = 0;
 		return 0;
@@ -317,7 +317,7 @@ int BPF_PROG(stages_net_dev_xmit, struct sk_buff *skb, int rc,
 	c = begin(ctx);
 	if (!c)
 		return 0;
-	/* The packet itself may be gone: it is not looked at. */
+	/* The packet itself may be freed: it is not read. */
 	depth = c->depth - 1;
 	if (depth >= STAGES_DEPTH || c->driving[depth].skb != (__u64)skb)
 		return 0;
@@ -332,7 +332,7 @@ int BPF_PROG(stages_net_dev_xmit, struct sk_buff *skb, int rc,
 	if (!p || p->head != head)
 		return 0;
 	if (rc) {
-		/* Busy: it will be tried again. */
+		/* Busy: it will be retried. */
 		p->at[STAGES_AT_START] = 0;
 		return 0;
 	}
@@ -351,8 +351,8 @@ int BPF_PROG(stages_net_dev_xmit, struct sk_buff *skb, int rc,
 		}
 	}
 	/*
-	 * Hardware has a parent, and frees what it is given later. What has none
-	 * gave the packet to another device, or freed it.
+	 * Hardware devices have a parent device, and free packets later.
+	 * Virtual devices passed the packet to another device, or freed it.
 	 */
 	if (dev->dev.parent) {
 		p->flags |= STAGES_IN_HARDWARE;
