@@ -1,10 +1,9 @@
 //! An interval on the ratio of two means, by resampling blocks.
 //!
-//! Percentiles of few resampled blocks lie too close together: five blocks that
-//! are drawn from themselves vary less than five new ones would. The levels are
-//! therefore those that Student's distribution would take for as few: Hesterberg,
-//! "What Teachers Should Know About the Bootstrap", The American Statistician 69
-//! (2015), section 3.3, the expanded percentile interval.
+//! Percentiles of few resampled blocks are too narrow: five blocks resampled from themselves vary
+//! less than five new ones would. The levels are therefore those of Student's distribution for that
+//! number of blocks: Hesterberg, "What Teachers Should Know About the Bootstrap", The American
+//! Statistician 69 (2015), section 3.3, the expanded percentile interval.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
@@ -12,10 +11,10 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 use crate::welch::{Difference, mean};
 
-/// Enough for the levels of three blocks a side to be among them.
+/// Enough for the levels of three blocks per side.
 const RESAMPLES: usize = 10_000;
 
-/// A ratio, and where it is to be looked for.
+/// A ratio with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
     /// The ratio of the means: after over before.
@@ -26,17 +25,15 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The interval on the ratio of the means of two samples. `shared` is a standard
-/// error of each mean that all blocks have in common. None where the first mean is
-/// nothing or less, or a side has fewer than two blocks. The same seed gives the
-/// same interval.
+/// The interval on the ratio of the means of two samples. `shared` is a standard error of each mean
+/// that all blocks have in common. None if the first mean is not positive, or a side has fewer than
+/// two blocks. The same seed gives the same interval.
 pub fn ratio(before: &[f64], after: &[f64], shared: [f64; 2], seed: u64) -> Option<Interval> {
     let difference = Difference::of(before, after, shared)?;
     ratio_of(before, after, shared, &difference, seed)
 }
 
-/// The same, where the difference is known, and has other degrees of freedom than
-/// the blocks alone give it.
+/// The same, for a known difference with other degrees of freedom than those of the blocks alone.
 pub(crate) fn ratio_of(
     before: &[f64],
     after: &[f64],
@@ -69,7 +66,7 @@ pub(crate) fn ratio_of(
         };
         let was = side(before, shared[0]);
         let is = side(after, shared[1]);
-        // A mean of nothing or less has no ratio that would be below any other.
+        // Without a positive mean, the ratio is unbounded.
         ratios.push(if was > 0.0 { is / was } else { f64::INFINITY });
     }
     let tail = tail(difference, before.len().min(after.len()));
@@ -85,7 +82,7 @@ pub(crate) fn ratio_of(
     })
 }
 
-/// The mean of as many blocks, drawn from those that there are.
+/// The mean of the same number of blocks, resampled.
 fn resampled(values: &[f64], generator: &mut Pcg64Mcg) -> f64 {
     let many = values.len() as u64;
     let sum: f64 = (0..many)
@@ -94,12 +91,12 @@ fn resampled(values: &[f64], generator: &mut Pcg64Mcg) -> f64 {
     sum / many as f64
 }
 
-/// Between 0 and 1, and neither.
+/// Between 0 and 1, exclusive.
 fn uniform(generator: &mut Pcg64Mcg) -> f64 {
     ((generator.next_u64() >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
 }
 
-/// The share of the resampled ratios on either side of the interval.
+/// The share of resampled ratios outside of the interval, on each side.
 fn tail(difference: &Difference, blocks: usize) -> f64 {
     const SIDE: f64 = 0.025;
     let blocks = blocks.max(2) as f64;
@@ -114,7 +111,7 @@ fn tail(difference: &Difference, blocks: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// Check that the same seed gives the same interval, and that it holds the ratio.
+    /// Check that the same seed gives the same interval, and that it contains the ratio.
     #[test]
     fn repeatable() {
         let before = [100.0, 102.0, 98.0, 101.0, 99.0];
@@ -131,7 +128,7 @@ mod tests {
         );
     }
 
-    /// Check that what has no ratio gets none, and what has no spread no width.
+    /// Check samples without a ratio, and without spread.
     #[test]
     fn edges() {
         assert_eq!(ratio(&[0.0; 3], &[1.0; 3], [0.0; 2], 1), None);

@@ -1,50 +1,46 @@
-//! How far two runs may be apart that were made one after the other.
+//! Drift: how much two separate runs may differ.
 //!
-//! Blocks of arms that take turns share what the machine does meanwhile. Those of
-//! two runs don't: a machine that gets warm, or a neighbour that comes and goes,
-//! makes the second run slower as a whole, and the blocks of each run differ by
-//! less than the runs do. What is known of such drift is how blocks within a run
-//! went apart.
+//! Blocks of interleaved arms see the same conditions on the machine. Those of separate runs don't:
+//! a machine that gets warmer, or a busy neighbour, makes the second run slower as a whole, and the
+//! blocks of each run differ by less than the runs do. Drift between the runs is estimated from the
+//! drift of blocks within them.
 //!
-//! The mean square of successive differences (von Neumann, Kent, Bellinson and Hart,
-//! "The Mean Square Successive Difference", Ann. Math. Stat. 12 (1941)) says by how
-//! much neighbours differ; the same of means of neighbouring blocks, by how much
-//! longer stretches do (Allan, "Statistics of Atomic Frequency Standards",
-//! Proc. IEEE 54 (1966)). All of it is held to be a random walk, of which the second
-//! run goes on where the first ended. Of what is noise and no walk that makes more
-//! than it is, so this is an upper bound, as long as the machine drifts between the
-//! runs as it did within them.
+//! The mean square of successive differences (von Neumann, Kent, Bellinson and Hart, "The Mean
+//! Square Successive Difference", Ann. Math. Stat. 12 (1941)) estimates the variation between
+//! neighbouring blocks; the same of means of neighbouring blocks, that over longer times (Allan,
+//! "Statistics of Atomic Frequency Standards", Proc. IEEE 54 (1966)). All of it is modelled as a
+//! random walk that continues from the first run into the second. Noise that is not drift counts as
+//! drift here, so this is an upper bound, as long as the machine drifts between the runs as it did
+//! within them.
 //!
-//! Few blocks say little of a variance. Where many quantities were measured by the
-//! same blocks, what they have in common is added to what each says of itself:
-//! Smyth, "Linear Models and Empirical Bayes Methods", Stat. Appl. Genet. Mol. Biol. 3
-//! (2004), section 6.2.
+//! Few blocks give a poor estimate of a variance. If many quantities were measured in the same
+//! blocks, their variances are moderated towards a common one: Smyth, "Linear Models and Empirical
+//! Bayes Methods", Stat. Appl. Genet. Mol. Biol. 3 (2004), section 6.2.
 
 use statrs::function::gamma::digamma;
 
 use crate::welch::mean;
 
-/// A run is cut in so many stretches or one more; one of less than twice as many blocks,
-/// block by block. Of noise that is no drift, longer ones make less; of fewer, less is
-/// known.
+/// Number of batches of a run, or one more; with less than twice as many blocks, each block is a
+/// batch. Longer batches reduce noise that is not drift; fewer batches give a poorer estimate.
 const STRETCHES: usize = 4;
-/// Fewer quantities have nothing to learn from each other.
+/// Minimum number of quantities to moderate variances.
 const LEAST_ROWS: usize = 4;
-/// More degrees of freedom than this are as good as known.
+/// Variances with more degrees of freedom than this count as known.
 const MOST_FREEDOM: f64 = 1_000.0;
 
-/// What drift may make of the difference of two means.
+/// The contribution of drift to the difference of two means.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Drift {
-    /// Of each side: the square of its part of the standard error.
+    /// For each side: the square of its part of the standard error.
     pub sides: [f64; 2],
     /// Degrees of freedom of their sum.
     pub freedom: f64,
 }
 
 impl Drift {
-    /// Of two runs, by block, in the order in which they were measured. None where a
-    /// side has fewer than three.
+    /// Estimate drift from the blocks of two runs, in the order in which they were measured. None
+    /// if a side has fewer than three.
     pub fn of(before: &[f64], after: &[f64]) -> Option<Drift> {
         let steady = |values: &[f64], outer: usize| side(&without_spikes(values, outer));
         let a = steady(before, 0)?;
@@ -67,13 +63,13 @@ impl Drift {
     }
 }
 
-/// Blocks farther from both neighbours than so many times what neighbours usually are
-/// apart are no drift: what was there is gone again.
+/// Blocks that differ from both neighbours by more than this multiple of the usual difference are
+/// outliers, not drift.
 const SPIKE: f64 = 8.0;
 
-/// The blocks, those that stick out alone set to what is beside them. So is `outer`, the
-/// one that is farthest from the other run; what happens where the runs meet may go on
-/// in the other one, and stays. The test over blocks has all of it as it is.
+/// The blocks, with single outliers replaced by their neighbours, including `outer`, the one that
+/// is farthest from the other run. At the other end a change may continue in the other run, and is
+/// kept. The test over blocks uses all of them unchanged.
 fn without_spikes(values: &[f64], outer: usize) -> Vec<f64> {
     let mut out = values.to_vec();
     if values.len() < 5 {
@@ -96,7 +92,7 @@ fn without_spikes(values: &[f64], outer: usize) -> Vec<f64> {
     out
 }
 
-/// Of one side: the square of the standard error, and its degrees of freedom.
+/// For one side: the square of the standard error, and its degrees of freedom.
 fn side(values: &[f64]) -> Option<(f64, f64)> {
     let n = values.len();
     if n < 3 {
@@ -107,20 +103,20 @@ fn side(values: &[f64]) -> Option<(f64, f64)> {
     let k = stretches.len() as f64;
     let squares: f64 = stretches.windows(2).map(|w| (w[1] - w[0]).powi(2)).sum();
     let neighbours = squares / (k - 1.0);
-    // Of a walk whose steps have variance one: what a step adds to a mean is the
-    // share of its blocks that come after.
+    // For a walk with steps of variance one: the weight of a step in a mean is the share of blocks
+    // after it.
     let within = |n: f64| (n - 1.0) * (2.0 * n - 1.0) / (6.0 * n);
-    // Two stretches with a step between them.
+    // Two batches with a step between them.
     let of_neighbours = 2.0 * within(width as f64) + 1.0;
     // Half of the step between the runs.
     let of_mean = within(n as f64) + 0.5;
-    // Successive differences of noise share a term; of a walk they are freer.
+    // Successive differences of noise share a term; those of a walk are more independent.
     let freedom = 2.0 * (k - 1.0).powi(2) / (3.0 * k - 4.0);
     Some((neighbours * of_mean / of_neighbours, freedom))
 }
 
-/// The same of many quantities, each with what all of them say. Each comes with its
-/// size, since it is shares of it that they have in common.
+/// Moderate the drift of many quantities towards a common one. Each comes with its size, since the
+/// common drift is relative.
 pub fn moderated(rows: &[Option<(Drift, f64)>]) -> Vec<Option<Drift>> {
     let share = |drift: &Drift, size: f64| drift.squared() / (size * size);
     let known: Vec<(f64, f64)> = rows
@@ -147,7 +143,7 @@ pub fn moderated(rows: &[Option<(Drift, f64)>]) -> Vec<Option<Drift>> {
         .collect()
 }
 
-/// What variances have in common, and how many degrees of freedom that is worth.
+/// The common variance, and its degrees of freedom.
 fn prior(known: &[(f64, f64)]) -> (f64, f64) {
     let logs: Vec<f64> = known
         .iter()
@@ -156,7 +152,7 @@ fn prior(known: &[(f64, f64)]) -> (f64, f64) {
     let centre = mean(&logs);
     let squares: f64 = logs.iter().map(|log| (log - centre).powi(2)).sum();
     let chance: Vec<f64> = known.iter().map(|(_, f)| trigamma(f / 2.0)).collect();
-    // More than chance makes of equal ones.
+    // More than by chance for equal ones.
     let more = squares / (logs.len() - 1) as f64 - mean(&chance);
     let freedom = match more > 0.0 {
         true => (2.0 * trigamma_inverse(more)).min(MOST_FREEDOM),
@@ -166,8 +162,8 @@ fn prior(known: &[(f64, f64)]) -> (f64, f64) {
     ((centre + digamma(half) - half.ln()).exp(), freedom)
 }
 
-/// The second derivative of the logarithm of the gamma function, for what is above
-/// nothing: Abramowitz and Stegun 6.4.6 and 6.4.12.
+/// The second derivative of the logarithm of the gamma function, for positive values: Abramowitz
+/// and Stegun 6.4.6 and 6.4.12.
 fn trigamma(x: f64) -> f64 {
     let (mut x, mut sum) = (x, 0.0);
     while x < 8.0 {
@@ -178,7 +174,7 @@ fn trigamma(x: f64) -> f64 {
     sum + r + s / 2.0 + r * s * (1.0 / 6.0 - s * (1.0 / 30.0 - s * (1.0 / 42.0 - s / 30.0)))
 }
 
-/// Where it is a value, by halving: it falls throughout.
+/// Its inverse, by bisection: it is monotonically decreasing.
 fn trigamma_inverse(value: f64) -> f64 {
     let (mut low, mut high) = (1e-6_f64, 1e6_f64);
     for _ in 0..200 {
@@ -207,23 +203,23 @@ mod tests {
         assert!((trigamma(20.0) - trigamma(21.0) - 1.0 / 400.0).abs() < 1e-12);
     }
 
-    /// Check by hand: of five blocks a side, one block is a stretch, and a walk's
-    /// mean is off by 9 * 4 / 30 steps and half of the one between the runs.
+    /// Check by hand: with five blocks per side, each block is a batch, and a walk's mean is off by
+    /// 9 * 4 / 30 steps and half of the one between the runs.
     #[test]
     fn by_hand() {
         let found = Drift::of(&[1.0, 2.0, 1.0, 2.0, 1.0], &[3.0; 5]).unwrap();
         assert!((found.sides[0] - 1.7).abs() < 1e-12, "{found:?}");
         assert_eq!(found.sides[1], 0.0);
-        // Of one side alone.
+        // For one side alone.
         assert!((found.freedom - 32.0 / 11.0).abs() < 1e-12, "{found:?}");
         assert_eq!(Drift::of(&[1.0, 2.0], &[3.0; 5]), None);
-        // Sixteen blocks are four stretches of four: noise within them is no drift.
+        // Sixteen blocks are four batches of four: noise within them is no drift.
         let even = Drift::of(&[1.0, 2.0].repeat(8), &[1.5; 16]).unwrap();
         assert_eq!(even.squared(), 0.0);
     }
 
-    /// Check that a block that sticks out alone is no drift, but for one where the runs
-    /// meet, and that a step which stays is.
+    /// Check that a single outlier is no drift, except where the runs meet, and that a lasting step
+    /// is.
     #[test]
     fn spikes() {
         let calm = [10.0, 11.0, 10.0, 11.0, 10.0, 11.0];
@@ -251,8 +247,8 @@ mod tests {
         }
     }
 
-    /// Check that quantities alike become surer of it, that one which has nothing in
-    /// common with others keeps to itself, and that none is made of nothing.
+    /// Check that similar quantities improve the estimate, that a different one is hardly
+    /// moderated, and that missing ones stay missing.
     #[test]
     fn what_they_have_in_common() {
         let drift = |squared: f64| Drift {

@@ -1,8 +1,7 @@
 //! Many tests at once: Benjamini and Hochberg, "Controlling the False Discovery
 //! Rate", J. R. Stat. Soc. B 57 (1995).
 
-/// Which of some p-values are discoveries, if no more than `rate` of those that are
-/// called so may be false.
+/// Which of the p-values are discoveries, with a false discovery rate of at most `rate`.
 pub fn discoveries(p: &[f64], rate: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..p.len()).filter(|n| p[*n].is_finite()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
@@ -38,13 +37,13 @@ mod tests {
         assert!(found[..4].iter().all(|f| *f));
     }
 
-    /// Check that order doesn't matter, and neither nothing nor nonsense ends it.
+    /// Check that the order does not matter, and that empty lists and NaN are handled.
     #[test]
     fn edges() {
         assert_eq!(discoveries(&[0.9, 0.001], 0.05), [false, true]);
         assert_eq!(discoveries(&[f64::NAN, 0.001], 0.05), [false, true]);
         assert!(discoveries(&[], 0.05).is_empty());
-        // A step above the line is taken along by a later one below it.
+        // A p-value above the line is included if a later one is below it.
         assert_eq!(discoveries(&[0.03, 0.04], 0.05), [true, true]);
     }
 }

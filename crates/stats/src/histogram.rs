@@ -1,12 +1,11 @@
 //! Log-linear histograms of nanoseconds, as sparse lists of buckets and counts.
 //!
-//! Below 16 each value has a bucket. Above, each octave has 16 of equal width, so
-//! a bucket is never wider than a sixteenth of what is in it. The last one also
-//! takes what is longer than 34 seconds.
+//! Below 16 each value has a bucket. Above, each octave has 16 of equal width, so a bucket is never
+//! wider than a sixteenth of its values. The last one also has values above 34 seconds.
 
 /// Sub-buckets of an octave, as a power of two.
 pub const SUB_BITS: u32 = 4;
-/// Buckets there are.
+/// Number of buckets.
 pub const BUCKETS: usize = 512;
 
 const SUB: u64 = 1 << SUB_BITS;
@@ -31,7 +30,7 @@ pub fn lower(bucket: u16) -> u64 {
     (SUB + bucket % SUB) << (bucket / SUB - 1)
 }
 
-/// The largest value of a bucket; of the last one, the largest that is its own.
+/// The largest value of a bucket; for the last one, the largest within its width.
 pub fn upper(bucket: u16) -> u64 {
     let bucket = u64::from(bucket).min(BUCKETS as u64 - 1);
     if bucket < SUB {
@@ -73,13 +72,13 @@ pub fn merge(into: &mut Vec<(u16, u64)>, other: &[(u16, u64)]) {
     *into = out;
 }
 
-/// How many values there are.
+/// The number of values.
 pub fn count(buckets: &[(u16, u64)]) -> u64 {
     buckets.iter().fold(0, |sum, (_, n)| sum.saturating_add(*n))
 }
 
-/// The value below which a share of all lies, interpolated within its bucket and
-/// held between the smallest and the largest that there were. None of nothing.
+/// The quantile of a share, interpolated within its bucket and limited to the minimum and maximum.
+/// None for an empty histogram.
 pub fn quantile(buckets: &[(u16, u64)], share: f64, min: u64, max: u64) -> Option<f64> {
     let all = count(buckets);
     if all == 0 {
@@ -92,7 +91,7 @@ pub fn quantile(buckets: &[(u16, u64)], share: f64, min: u64, max: u64) -> Optio
         let n = *n as f64;
         if below + n >= rank {
             let low = lower(*bucket) as f64;
-            // What is too long for any bucket is in the last one.
+            // The last bucket has all longer times.
             let high = if usize::from(*bucket) == BUCKETS - 1 {
                 max as f64
             } else {
@@ -103,7 +102,7 @@ pub fn quantile(buckets: &[(u16, u64)], share: f64, min: u64, max: u64) -> Optio
         }
         below += n;
     }
-    // Not `clamp`, which a made-up recording with min above max would end.
+    // Not `clamp`, which would panic for an invalid recording with min above max.
     Some(value.max(min as f64).min(max as f64))
 }
 
@@ -111,7 +110,7 @@ pub fn quantile(buckets: &[(u16, u64)], share: f64, min: u64, max: u64) -> Optio
 mod tests {
     use super::*;
 
-    /// Check that buckets follow each other without a gap, and each holds its own.
+    /// Check that buckets follow each other without a gap, and that values are in their buckets.
     #[test]
     fn buckets_cover_everything() {
         let mut next = 0;

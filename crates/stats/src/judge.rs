@@ -5,11 +5,10 @@ use crate::fdr::discoveries;
 use crate::ratio::{self, Interval};
 use crate::welch::{Difference, mean, squared_error};
 
-/// Of what is called a difference, at most so much may be none. Where nothing
-/// differs, that is how often anything is called so: in one of fifty comparisons.
+/// The false discovery rate of differences. If nothing differs, this is how often a comparison
+/// reports any: one in fifty.
 pub const FALSE_RATE: f64 = 0.02;
-/// With fewer blocks a side there is no verdict: two say next to nothing of how far
-/// apart a third would be.
+/// Minimum number of blocks per side for a verdict: two hardly allow an estimate of the spread.
 pub const MIN_BLOCKS: usize = 3;
 
 /// One quantity on both sides, by block.
@@ -19,22 +18,21 @@ pub struct Pair {
     pub before: Vec<f64>,
     /// After.
     pub after: Vec<f64>,
-    /// A standard error of each side's mean that all of its blocks have in common,
-    /// such as that of a correction.
+    /// A standard error of each side's mean that all its blocks have in common, such as that of a
+    /// correction.
     pub shared: [f64; 2],
-    /// Whether one side was measured after the other, and not in turns: then drift
-    /// of the machine is between them, and blocks are in the order they were measured.
+    /// Whether the sides were not interleaved: then there may be drift between them, and blocks are
+    /// in the order in which they were measured.
     pub apart: bool,
 }
 
 impl Pair {
-    /// Whether there are blocks enough for a verdict.
+    /// Whether there are enough blocks for a verdict.
     fn enough(&self) -> bool {
         self.before.len().min(self.after.len()) >= MIN_BLOCKS
     }
 
-    /// By how much one side may be off from the other, each in its own part: as the
-    /// blocks of each side say, or what drift may come to, if that is more.
+    /// The standard error of each side: from its blocks, or from drift if that is more.
     fn widened(&self, drift: Drift) -> ([f64; 2], Option<Difference>) {
         let blocks = [&self.before, &self.after];
         let shared = [0, 1].map(|n| {
@@ -49,16 +47,16 @@ impl Pair {
     }
 }
 
-/// What came of a pair.
+/// The verdict on a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// It takes less.
     Faster,
     /// It takes more.
     Slower,
-    /// The blocks don't tell the sides apart.
+    /// No significant difference.
     NoDifference,
-    /// Too few blocks to tell anything.
+    /// Too few blocks for a verdict.
     TooFew,
 }
 
@@ -82,30 +80,27 @@ impl Verdict {
 /// A pair, judged.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Judged {
-    /// Mean of the blocks before.
+    /// Mean before.
     pub before: f64,
-    /// And after.
+    /// Mean after.
     pub after: f64,
-    /// Their ratio with its 95 % interval; none where there was nothing before, or
-    /// a side has but one block.
+    /// Their ratio with its 95 % interval; none if `before` is 0, or a side has only one block.
     pub ratio: Option<Interval>,
-    /// The probability of a difference as large where there is none.
+    /// The p-value.
     pub p: f64,
-    /// What it comes to among all that were judged with it.
+    /// The verdict, with the false discovery rate controlled over all pairs.
     pub verdict: Verdict,
-    /// The smallest change, as a share of what was before, that would have been
-    /// found in four of five such runs, were it the only one. None with too few
-    /// blocks, or of nothing.
+    /// The smallest change, as a share of `before`, that would be detected in four of five such
+    /// runs, if it were the only one. None with too few blocks, or if `before` is 0.
     pub smallest: Option<f64>,
 }
 
-/// A run that would not have seen this is one that sees nothing: a doubling.
+/// A run that could not detect this change, a doubling, is blind.
 const BLIND: f64 = 1.0;
 
 impl Judged {
-    /// Whether nothing was seen since the blocks vary so much that any change would be
-    /// hidden in it: the ratio's interval has no end, or a doubling would not have been
-    /// seen.
+    /// Whether noise may hide any change: the ratio's interval is unbounded, or a doubling would
+    /// not have been detected.
     pub fn is_blind(&self) -> bool {
         self.verdict == Verdict::NoDifference
             && self.ratio.is_some_and(|ratio| {
@@ -114,36 +109,36 @@ impl Judged {
     }
 }
 
-/// A pair, tested.
+/// The tests of a pair.
 struct Tested {
-    /// As its blocks differ.
+    /// The difference from the blocks.
     blocks: Difference,
-    /// With drift, as it and its like say, where the sides were measured apart.
+    /// The difference with drift, if the sides were not interleaved.
     apart: Option<Apart>,
 }
 
-/// How much drift has to do with it.
+/// The difference with drift.
 struct Apart {
-    /// As this pair alone says: for the interval.
+    /// With the drift of this pair alone, for the interval.
     own: Difference,
-    /// With what all say: for the verdict.
+    /// With the moderated drift of all pairs, for the verdict.
     pooled: Difference,
 }
 
 impl Tested {
-    /// The probability of such a difference where there is none.
+    /// The p-value.
     fn p(&self, scale: f64) -> f64 {
         let pooled = self.apart.as_ref().map_or(0.0, |a| a.pooled.p(scale));
         self.blocks.p(scale).max(pooled)
     }
 
-    /// What its own drift doesn't make in more than [`FALSE_RATE`] of runs.
+    /// Whether its own drift explains it in at most [`FALSE_RATE`] of runs.
     fn beyond_drift(&self, scale: f64) -> bool {
         let own = self.apart.as_ref().map_or(0.0, |a| a.own.p(scale));
         own <= FALSE_RATE
     }
 
-    /// The smallest difference that would pass all of it.
+    /// The smallest difference that would pass all tests.
     fn smallest(&self, tested: usize) -> f64 {
         let level = FALSE_RATE / tested as f64;
         let blocks = self.blocks.smallest(level);
@@ -154,7 +149,7 @@ impl Tested {
     }
 }
 
-/// What blocks of each pair say, and what drift has to do with it.
+/// The tests of all pairs, with drift.
 fn tested(pairs: &[Pair]) -> Vec<Option<Tested>> {
     let drifts: Vec<Option<(Drift, f64)>> = pairs
         .iter()
@@ -185,11 +180,10 @@ fn tested(pairs: &[Pair]) -> Vec<Option<Tested>> {
         .collect()
 }
 
-/// Judge pairs that belong together: of the differences that are found among them,
-/// at most [`FALSE_RATE`] are false.
+/// Judge pairs together: of all reported differences, at most [`FALSE_RATE`] are false.
 pub fn judge(pairs: &[Pair]) -> Vec<Judged> {
     let tests = tested(pairs);
-    // Sums of rounded numbers are equal to some digits only.
+    // Sums of rounded numbers are only equal to a number of digits.
     let scale = |pair: &Pair| 1e-9 * (mean(&pair.before).abs() + mean(&pair.after).abs());
     let p: Vec<f64> = pairs
         .iter()
@@ -209,7 +203,7 @@ pub fn judge(pairs: &[Pair]) -> Vec<Judged> {
                 (pair.widened(drift).0, drift.freedom)
             });
             let ratio = ratio::ratio_of(&pair.before, &pair.after, shared, freedom);
-            // Both ways of looking have to see it.
+            // Test and interval have to agree.
             let outside = ratio.is_none_or(|r| r.low > 1.0 || r.high < 1.0);
             let verdict = match test {
                 None => Verdict::TooFew,
@@ -239,7 +233,7 @@ pub fn judge(pairs: &[Pair]) -> Vec<Judged> {
 mod tests {
     use super::*;
 
-    /// Check that too few blocks get no verdict, but their figures.
+    /// Check that too few blocks have figures, but no verdict.
     #[test]
     fn too_few() {
         let pair = Pair {
@@ -256,7 +250,7 @@ mod tests {
         assert_eq!(none.ratio, None);
     }
 
-    /// Check that what came from nothing is slower, with no ratio.
+    /// Check that a change from 0 is slower, without ratio.
     #[test]
     fn from_nothing() {
         let pair = Pair {
@@ -269,8 +263,8 @@ mod tests {
         assert_eq!(judged.ratio, None);
     }
 
-    /// Check that blocks which vary by more than what they are of hide any change, that
-    /// it is said, and that no ratio is below nothing.
+    /// Check that blocks which vary by more than their mean hide any change, that this is reported,
+    /// and that no ratio is negative.
     #[test]
     fn noise_that_hides_everything() {
         let of = |before: &[f64], after: &[f64]| {
@@ -292,7 +286,7 @@ mod tests {
         assert!(found.verdict.differs() && !found.is_blind());
     }
 
-    /// Check that a correction's own uncertainty is no difference.
+    /// Check that a difference within the uncertainty of a correction is not significant.
     #[test]
     fn a_correction_that_is_off() {
         let pair = |shared| Pair {

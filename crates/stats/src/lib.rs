@@ -1,9 +1,8 @@
 //! Pure mathematics of measurements: histograms, quantiles, intervals, verdicts.
 //! Knows nothing of kernels or packets.
 //!
-//! The unit of every statistic is the block, one measured repetition: samples
-//! within a block share what the machine was doing then, so their number says
-//! nothing of how far off they are together.
+//! The unit of every statistic is the block, one measured repetition: samples within a block share
+//! the state of the machine, so their number says nothing about their common error.
 
 pub mod drift;
 pub mod fdr;

@@ -1,38 +1,37 @@
 //! An interval on the ratio of two means: Fieller, "Some Problems in Interval
 //! Estimation", J. R. Stat. Soc. B 16 (1954).
 //!
-//! A ratio is in the interval if the blocks don't contradict it: if the mean after does
-//! not differ from the ratio times the mean before, by the test that judges differences.
-//! So the interval holds what it says with three blocks too, where percentiles of
-//! resampled blocks lie too close together (they held the truth in 90 of 100 cases, not
-//! in 95), and it says so where the blocks contradict nothing: then it has no upper end.
+//! A ratio is in the interval if the blocks don't contradict it: if the mean after does not differ
+//! significantly from the ratio times the mean before, by the test that judges differences. So the
+//! interval has its nominal coverage with three blocks too, where percentiles of resampled blocks
+//! are too narrow (90 of 100 cases instead of 95). If the blocks contradict no large ratio, it has
+//! no upper end.
 //!
-//! Degrees of freedom are the mean of Welch's, which are too many where one side has far
-//! fewer blocks or far more spread, and of the smaller side's own, which are never too
-//! many: Hsu, "Contribution to the Theory of Student's t-Test", Statist. Res. Mem. 2
-//! (1938). `tests/intervals.rs` shows what that covers.
+//! Degrees of freedom are the mean of Welch's, which are too many if one side has far fewer blocks
+//! or far more spread, and of the smaller side's own, which are never too many: Hsu, "Contribution
+//! to the Theory of Student's t-Test", Statist. Res. Mem. 2 (1938). `tests/intervals.rs` shows the
+//! coverage.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::welch::{Difference, mean, squared_error};
 
-/// The interval leaves out so much.
+/// The probability outside of the interval.
 const OUTSIDE: f64 = 0.05;
-/// Each halves what an end may be off by: enough for eleven digits.
+/// Steps of bisection: enough for eleven digits.
 const HALVINGS: usize = 40;
-/// The upper end is looked for so often, each time twice as far from the ratio, from this.
+/// Steps of searching the upper end, each twice as far from the ratio.
 const DOUBLINGS: usize = 100;
 const NEAREST: f64 = 1e-12;
 
-/// A ratio, and where it is to be looked for.
+/// A ratio with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// The ratio of the means: after over before. Never below nothing, as what is
-    /// compared can't be.
+    /// The ratio of the means: after over before. Never negative, like the quantities compared.
     pub value: f64,
-    /// The lower end of the 95 % interval: nothing at the least.
+    /// The lower end of the 95 % interval: at least 0.
     pub low: f64,
-    /// The upper end; infinite where the blocks before may as well be of nothing.
+    /// The upper end; infinite if the mean before may be 0.
     pub high: f64,
 }
 
@@ -43,14 +42,14 @@ impl Interval {
     }
 }
 
-/// The interval on the ratio of the means of two samples. `shared` is a standard
-/// error of each mean that all blocks have in common. None where the first mean is
-/// nothing or less, or a side has fewer than two blocks.
+/// The interval on the ratio of the means of two samples. `shared` is a standard error of each mean
+/// that all blocks have in common. None if the first mean is not positive, or a side has fewer than
+/// two blocks.
 pub fn ratio(before: &[f64], after: &[f64], shared: [f64; 2]) -> Option<Interval> {
     ratio_of(before, after, shared, f64::INFINITY)
 }
 
-/// The same with no more degrees of freedom than `freedom`.
+/// The same with at most `freedom` degrees of freedom.
 pub(crate) fn ratio_of(
     before: &[f64],
     after: &[f64],
@@ -64,7 +63,7 @@ pub(crate) fn ratio_of(
         return None;
     }
     let value = (is / was).max(0.0);
-    // The probability of what was measured, if this were the ratio.
+    // The p-value of a ratio.
     let p = |ratio: f64| -> f64 {
         let scaled: Vec<f64> = before.iter().map(|v| v * ratio).collect();
         let Some(difference) = Difference::of(&scaled, after, [shared[0] * ratio, shared[1]])
@@ -76,7 +75,7 @@ pub(crate) fn ratio_of(
         tails(difference.value, difference.error, middle.min(freedom))
     };
     let within = |ratio: f64| p(ratio) > OUTSIDE;
-    // A ratio beyond all bounds: then the side before is all that there is.
+    // For an infinite ratio only the side before matters.
     let error = (squared_error(before)? + shared[0].powi(2)).sqrt();
     let most = before.len() as f64 - 1.0;
     let least = before.len().min(after.len()) as f64 - 1.0;
@@ -99,7 +98,7 @@ pub(crate) fn ratio_of(
     Some(Interval { value, low, high })
 }
 
-/// The probability of as many standard errors, on both sides.
+/// The two-sided p-value of a number of standard errors.
 fn tails(value: f64, error: f64, freedom: f64) -> f64 {
     if error == 0.0 {
         return if value == 0.0 { 1.0 } else { 0.0 };
@@ -110,7 +109,7 @@ fn tails(value: f64, error: f64, freedom: f64) -> f64 {
     }
 }
 
-/// Where the interval ends between what is within and what is not.
+/// The end of the interval between a point inside and one outside.
 fn end(inner: f64, outer: f64, within: &impl Fn(f64) -> bool) -> f64 {
     let (mut inner, mut outer) = (inner, outer);
     for _ in 0..HALVINGS {
@@ -127,9 +126,8 @@ fn end(inner: f64, outer: f64, within: &impl Fn(f64) -> bool) -> f64 {
 mod tests {
     use super::*;
 
-    /// Check that the ends are the ratios that the test no longer contradicts, worked out
-    /// by hand: of equal blocks, those where the difference is Student's quantile for the
-    /// side that has a spread.
+    /// Check the ends by hand: with equal blocks on one side, the difference there is Student's
+    /// quantile for the side with spread.
     #[test]
     fn by_hand() {
         // Mean 2, standard error 1 / sqrt(3), and two degrees of freedom on one side.
@@ -141,17 +139,16 @@ mod tests {
             (found.high - (2.0 + reach) / 10.0).abs() < 1e-9,
             "{found:?}"
         );
-        // 2 - 2.48 is below nothing, as no ratio is.
+        // 2 - 2.48 is negative, and the end is 0.
         assert_eq!(found.low, 0.0);
-        // The other way round the blocks before may be of nothing.
+        // In reverse, the mean before may be 0.
         let found = ratio(&spread, &[10.0; 3], [0.0; 2]).unwrap();
         assert!((found.low - 10.0 / (2.0 + reach)).abs() < 1e-9, "{found:?}");
         assert_eq!(found.high, f64::INFINITY);
         assert!(!found.is_bounded());
     }
 
-    /// Check that it holds the ratio, and that an error which all blocks share makes it
-    /// wider.
+    /// Check that it contains the ratio, and that a shared error makes it wider.
     #[test]
     fn around_the_ratio() {
         let before = [100.0, 102.0, 98.0, 101.0, 99.0];
@@ -165,14 +162,13 @@ mod tests {
             wider.low < found.low && wider.high > found.high,
             "{wider:?}"
         );
-        // The other way round it is the reciprocal.
+        // In reverse, it is the reciprocal.
         let back = ratio(&after, &before, [0.0; 2]).unwrap();
         assert!((back.low * found.high - 1.0).abs() < 1e-9, "{back:?}");
         assert!((back.high * found.low - 1.0).abs() < 1e-9, "{back:?}");
     }
 
-    /// Check that what has no ratio gets none, what has no spread no width, and what is
-    /// less than nothing after no negative ratio.
+    /// Check samples without a ratio, without spread, and with a negative mean after.
     #[test]
     fn edges() {
         assert_eq!(ratio(&[0.0; 3], &[1.0; 3], [0.0; 2]), None);

@@ -1,10 +1,9 @@
-//! The largest load that loses no more than a goal allows: Multiple Loss Ratio Search,
-//! RFC 9971. The names are the RFC's, and so are the sections that are cited.
+//! The highest load within the loss ratio of a goal: Multiple Loss Ratio Search, RFC 9971. Names
+//! and cited sections are the RFC's.
 //!
-//! This is its Controller: it says which trial is to be measured next, takes in what
-//! came of it, and tells the bounds in the end. How loads are classified is what the
-//! RFC lays down (its Appendix A) and makes results comparable; which loads are tried is
-//! left to the Controller: see [`Search`].
+//! This is its Controller: it chooses the next trial, processes its result, and returns the bounds
+//! in the end. The classification of loads is defined by the RFC (its Appendix A), which makes
+//! results comparable; the choice of loads is left to the Controller: see [`Search`].
 
 mod classify;
 
@@ -12,24 +11,22 @@ use std::collections::BTreeMap;
 
 pub use classify::{Class, classify, conditional_pps};
 
-/// What is to be found (RFC 9971, "Search Goal").
+/// A goal of the search (RFC 9971, "Search Goal").
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Goal {
-    /// Share of packets that may be lost in a trial ("Goal Loss Ratio"): from 0 to below 1.
+    /// Maximum loss ratio of a trial ("Goal Loss Ratio"): from 0 to below 1.
     pub loss_ratio: f64,
-    /// Share of the time in which more may be lost ("Goal Exceed Ratio"): from 0 to below
-    /// 1. With more than none, a single bad trial does not decide.
+    /// Share of the time in which the loss ratio may be exceeded ("Goal Exceed Ratio"): from 0 to
+    /// below 1. Above 0, a single bad trial does not decide.
     pub exceed_ratio: f64,
-    /// How long a trial is that counts in full, seconds ("Goal Final Trial Duration").
+    /// Duration of a full-length trial, in seconds ("Goal Final Trial Duration").
     pub final_trial_s: f64,
-    /// How long a load is measured at most until it is decided, seconds ("Goal Duration
-    /// Sum"); no less than a trial.
+    /// Maximum time to classify a load, in seconds ("Goal Duration Sum"); at least that of a trial.
     pub duration_sum_s: f64,
-    /// How long the first trials are, seconds ("Goal Initial Trial Duration"); no longer
-    /// than the final ones.
+    /// Duration of the first trials, in seconds ("Goal Initial Trial Duration"); at most that of
+    /// the final ones.
     pub initial_trial_s: f64,
-    /// How far the bounds may be apart in the end, as a share of the upper one ("Goal
-    /// Width").
+    /// Maximum final distance of the bounds, as a share of the upper one ("Goal Width").
     pub width: f64,
 }
 
@@ -47,7 +44,7 @@ impl Goal {
         }
     }
 
-    /// For software on a machine with other work: trials of a second, most of which hold
+    /// For software on a machine with other load: trials of a second, most of which have to meet
     /// the loss ratio.
     pub fn repeated(loss_ratio: f64) -> Goal {
         Goal {
@@ -72,12 +69,12 @@ impl Goal {
     }
 }
 
-/// Why a search can't begin.
+/// Why a search can't be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchError {
     /// The lowest load is not above 0, or the highest not above the lowest.
     Loads,
-    /// There is no goal, or one whose numbers don't fit together.
+    /// There are no goals, or inconsistent ones.
     Goals,
 }
 
@@ -99,35 +96,34 @@ impl std::fmt::Display for SearchError {
 
 impl std::error::Error for SearchError {}
 
-/// What is to be measured (RFC 9971, "Trial Input").
+/// A trial to measure (RFC 9971, "Trial Input").
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trial {
-    /// The load to offer, packets a second by all senders together.
+    /// The load to offer, in packets per second, by all senders together.
     pub load_pps: f64,
-    /// For how long, seconds.
+    /// The duration, in seconds.
     pub duration_s: f64,
 }
 
-/// What came of a trial (RFC 9971, "Trial Output").
+/// The result of a trial (RFC 9971, "Trial Output").
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrialResult {
-    /// Share of the packets that was lost.
+    /// The loss ratio.
     pub loss_ratio: f64,
-    /// How long it took with all that belongs to it, seconds ("Trial Effective
-    /// Duration").
+    /// Its duration including overhead, in seconds ("Trial Effective Duration").
     pub effective_s: f64,
 }
 
 impl TrialResult {
     /// From counts. What the sender could not offer counts as lost, as the RFC recommends
-    /// ("Measurer"): a load that was not there was not carried.
+    /// ("Measurer").
     pub fn of(trial: Trial, forwarded: u64, effective_s: f64) -> TrialResult {
         let intended = trial.load_pps * trial.duration_s;
         let loss_ratio = match intended > 0.0 {
             true => (1.0 - forwarded as f64 / intended).clamp(0.0, 1.0),
             false => 1.0,
         };
-        // Less than a packet is none: a load is seldom a whole number of them.
+        // Losses below one packet are ignored: a load is rarely a whole number of packets.
         let lost = loss_ratio * intended;
         TrialResult {
             loss_ratio: if lost < 1.0 { 0.0 } else { loss_ratio },
@@ -136,77 +132,76 @@ impl TrialResult {
     }
 }
 
-/// A trial and what came of it.
+/// A trial with its result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
     /// The trial.
     pub trial: Trial,
-    /// What came of it.
+    /// The result.
     pub result: TrialResult,
 }
 
 /// Why a goal's result is not a regular one (RFC 9971, "Irregular Goal Result").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Irregular {
-    /// Not even the highest load is too much: the limit lies above it.
+    /// Even the highest load meets the goal: the limit is above it.
     HighestCarried,
-    /// Even the lowest load is too much.
+    /// Even the lowest load exceeds the goal.
     LowestLost,
-    /// It was given up before it was found.
+    /// The search was stopped before it was found.
     NotFound,
 }
 
-/// What was found for a goal (RFC 9971, "Goal Result").
+/// The result for a goal (RFC 9971, "Goal Result").
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GoalResult {
-    /// The largest load below the upper bound that is carried ("Relevant Lower Bound").
-    /// Of an irregular result the largest that is carried, if there is any.
+    /// The highest load below the upper bound that meets the goal ("Relevant Lower Bound"). For an
+    /// irregular result the highest that meets it, if any.
     pub lower_pps: Option<f64>,
-    /// The smallest load that is not ("Relevant Upper Bound").
+    /// The lowest load that does not ("Relevant Upper Bound").
     pub upper_pps: Option<f64>,
-    /// What was carried at the lower bound ("Conditional Throughput"): the figure to
-    /// compare by.
+    /// The forwarding rate at the lower bound ("Conditional Throughput"): the figure for
+    /// comparisons.
     pub conditional_pps: Option<f64>,
-    /// None of a regular result.
+    /// None for a regular result.
     pub irregular: Option<Irregular>,
 }
 
-/// Trials after which a search is given up, whatever the goals: far more than any takes.
+/// Maximum number of trials, far more than any search needs.
 const MOST_TRIALS: usize = 2_000;
-/// Phases before the last, where a goal's first trials are shorter than its final ones.
+/// Phases before the last, if a goal's first trials are shorter than its final ones.
 const EARLIER_PHASES: u32 = 2;
 
-/// A search under way.
+/// The state of a search.
 ///
-/// It goes through the goals one by one, and for each through phases of longer and
-/// longer trials and narrower and narrower bounds: short trials find the region, and only
-/// what is left of it is measured at length. In each phase it steps up from what is
-/// carried, or down from what is not, in steps that double, and halves what is between
-/// the bounds once there are two. All trials count for all goals.
+/// It processes the goals in order, and each in phases of longer trials and narrower bounds: short
+/// trials find the region, and only the rest is measured with long ones. In each phase it moves up
+/// from a lower bound, or down from an upper bound, in steps that double, and bisects when there
+/// are two bounds. All trials count for all goals.
 #[derive(Debug, Clone)]
 pub struct Search {
     goals: Vec<Goal>,
     min_pps: f64,
     max_pps: f64,
-    /// By load: bits of a positive number are ordered as it is.
+    /// By load: the bits of positive numbers have the same order.
     trials: BTreeMap<u64, Vec<Measured>>,
     count: usize,
     goal: usize,
     phase: u32,
-    /// A load that is being measured until it is decided.
+    /// The load that is being measured until it is classified.
     focus: Option<f64>,
-    /// Steps that were made in this phase, which is what they grow by.
+    /// Number of steps in this phase, by which they grow.
     steps: i32,
     /// Bounds of the phase before.
     hints: (Option<f64>, Option<f64>),
 }
 
 impl Search {
-    /// Begin one between two loads, in packets a second. Goals are best in the order of
+    /// Start a search between two loads, in packets per second. Goals should be in the order of
     /// their loss ratios.
     ///
     /// # Errors
-    /// What is asked for can't be searched for.
+    /// The loads or goals are invalid.
     pub fn new(goals: Vec<Goal>, min_pps: f64, max_pps: f64) -> Result<Search, SearchError> {
         let (min_pps, max_pps) = (min_pps.round(), max_pps.round());
         if !(min_pps >= 1.0 && max_pps > min_pps && max_pps.is_finite()) {
@@ -229,7 +224,7 @@ impl Search {
         })
     }
 
-    /// What to measure next; none when the search is over.
+    /// The next trial; none when the search is complete.
     pub fn next_trial(&mut self) -> Option<Trial> {
         loop {
             let goal = self.current()?;
@@ -252,7 +247,7 @@ impl Search {
         }
     }
 
-    /// Take in what came of a trial.
+    /// Add the result of a trial.
     pub fn record(&mut self, trial: Trial, result: TrialResult) {
         self.count += 1;
         let at = self.trials.entry(trial.load_pps.to_bits()).or_default();
@@ -264,8 +259,7 @@ impl Search {
         self.trials.values().flatten()
     }
 
-    /// What is known by now for each goal, in their order; it is final when there is
-    /// nothing to measure any more.
+    /// The current result for each goal, in their order; final when there is no next trial.
     pub fn result(&self) -> Vec<GoalResult> {
         self.goals
             .iter()
@@ -289,7 +283,7 @@ impl Search {
         }
     }
 
-    /// The goal as it is in this phase; none when all are done.
+    /// The goal with the settings of this phase; none when all are complete.
     fn current(&self) -> Option<Goal> {
         let goal = *self.goals.get(self.goal)?;
         let left = self.phases().saturating_sub(1 + self.phase);
@@ -313,7 +307,7 @@ impl Search {
         1 + if is_staged { EARLIER_PHASES } else { 0 }
     }
 
-    /// On to the next phase, or to the next goal.
+    /// Go to the next phase, or to the next goal.
     fn turn(&mut self, goal: &Goal) {
         self.hints = self.bounds(goal);
         self.focus = None;
@@ -334,7 +328,7 @@ impl Search {
         classify(self.at(load), goal)
     }
 
-    /// The relevant bounds. The lower one is told without an upper one too.
+    /// The relevant bounds. There may be a lower one without an upper one.
     fn bounds(&self, goal: &Goal) -> (Option<f64>, Option<f64>) {
         let mut lower = None;
         for (load, trials) in &self.trials {
@@ -348,7 +342,7 @@ impl Search {
         (lower, None)
     }
 
-    /// The next load of this phase; none when it is over.
+    /// The next load of this phase; none when it is complete.
     fn choose(&mut self, goal: &Goal) -> Option<f64> {
         let open = |load: &f64| self.class(*load, goal) == Class::Undecided;
         match self.bounds(goal) {
@@ -372,12 +366,12 @@ impl Search {
         }
     }
 
-    /// Where a phase begins that has no bounds yet.
+    /// The first load of a phase without bounds.
     fn first(&self, goal: &Goal) -> f64 {
         if let Some(hint) = self.hints.0.or(self.hints.1) {
             return hint;
         }
-        // The highest load first: what is carried of it is near to what can be.
+        // The highest load first: its forwarding rate is close to the limit.
         let at_most = self.at(self.max_pps);
         let is_low = |m: &Measured| m.result.loss_ratio <= goal.loss_ratio;
         match self.carried_at_most() {
@@ -386,7 +380,7 @@ impl Search {
         }
     }
 
-    /// What was carried of the highest load, on the average.
+    /// The mean forwarding rate at the highest load.
     fn carried_at_most(&self) -> Option<f64> {
         let at_most = self.at(self.max_pps);
         let lost: f64 = at_most.iter().map(|m| m.result.loss_ratio).sum();
@@ -395,13 +389,13 @@ impl Search {
         (!at_most.is_empty()).then_some(carried)
     }
 
-    /// A step from a bound, up or down; the next one is twice as long.
+    /// A step from a bound, up or down; the next one is twice as large.
     fn step(&mut self, from: f64, goal: &Goal, direction: f64) -> f64 {
         let doubled = 2_f64.powi(self.steps.min(30));
         self.steps += 1;
         let factor = (1.0 - goal.width).powf(-direction * doubled);
         let to = (from * factor).round().clamp(self.min_pps, self.max_pps);
-        // Never the same load again, where a step is less than a packet.
+        // Never the same load again, if a step is less than a packet.
         match to == from {
             true => from + direction,
             false => to,
@@ -409,7 +403,7 @@ impl Search {
     }
 }
 
-/// Whether bounds are as near as a goal asks for, or as whole packets allow.
+/// Whether the bounds are as close as the goal requires, or as whole packets allow.
 fn is_narrow(lower: f64, upper: f64, width: f64) -> bool {
     upper - lower <= (width * upper).max(1.0)
 }

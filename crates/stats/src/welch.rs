@@ -1,5 +1,4 @@
-//! Whether two means differ, of samples whose spread may: Welch, Biometrika 34
-//! (1947).
+//! Tests whether two means differ, with unequal variances: Welch, Biometrika 34 (1947).
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -11,7 +10,7 @@ pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The square of the standard error of their mean; none of fewer than two.
+/// The square of the standard error of their mean; none for fewer than two.
 pub(crate) fn squared_error(values: &[f64]) -> Option<f64> {
     if values.len() < 2 {
         return None;
@@ -21,22 +20,22 @@ pub(crate) fn squared_error(values: &[f64]) -> Option<f64> {
     Some(squares / (values.len() - 1) as f64 / values.len() as f64)
 }
 
-/// A mean, and where it is to be looked for.
+/// A mean with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mean {
-    /// Of the values.
+    /// The mean.
     pub value: f64,
-    /// The lower end of the 95 % interval; none of fewer than two values.
+    /// The lower end of the 95 % interval; none for fewer than two values.
     pub low: Option<f64>,
     /// The upper end.
     pub high: Option<f64>,
-    /// How many values.
+    /// The number of values.
     pub of: usize,
 }
 
 impl Mean {
-    /// Of some values: Student's interval. None of none. Where no value is below
-    /// nothing, as of rates and times, no end is.
+    /// The mean of values, with Student's interval. None without values. If no value is negative,
+    /// as for rates and times, neither are the ends.
     pub fn of(values: &[f64]) -> Option<Mean> {
         const SIDE: f64 = 0.975;
         if values.is_empty() {
@@ -59,24 +58,24 @@ impl Mean {
     }
 }
 
-/// The difference of two means, and how sure it is.
+/// The difference of two means, with its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Difference {
-    /// After less before.
+    /// After minus before.
     pub value: f64,
     /// Its standard error.
     pub error: f64,
-    /// Degrees of freedom of that.
+    /// Its degrees of freedom.
     pub freedom: f64,
 }
 
 impl Difference {
-    /// Of two samples. `shared` is a standard error of each mean that more blocks
-    /// don't make smaller. None where a side has fewer than two values.
+    /// The difference of two samples. `shared` is a standard error of each mean that more blocks
+    /// don't reduce. None if a side has fewer than two values.
     pub fn of(before: &[f64], after: &[f64], shared: [f64; 2]) -> Option<Difference> {
         let (a, b) = (squared_error(before)?, squared_error(after)?);
         let sum = a + b;
-        // Welch and Satterthwaite; without any spread, as many as there can be.
+        // Welch and Satterthwaite; without any spread, the maximum.
         let freedom = if sum > 0.0 {
             let part = |e: f64, n: usize| e * e / (n - 1) as f64;
             sum * sum / (part(a, before.len()) + part(b, after.len()))
@@ -90,8 +89,7 @@ impl Difference {
         })
     }
 
-    /// The probability of one as large where there is none. `scale` is what sums of
-    /// rounded numbers may be off by.
+    /// The p-value. `scale` is the rounding error of sums.
     pub fn p(&self, scale: f64) -> f64 {
         if self.value.abs() <= scale {
             return 1.0;
@@ -105,7 +103,8 @@ impl Difference {
         }
     }
 
-    /// The smallest difference that would be found at a level in four of five tries.
+    /// The smallest difference that would be detected at a significance level in four of five
+    /// tries.
     pub fn smallest(&self, level: f64) -> f64 {
         const POWER: f64 = 0.8;
         self.student().map_or(f64::INFINITY, |t| {
@@ -149,7 +148,7 @@ mod tests {
         assert_eq!(Mean::of(&[]), None);
     }
 
-    /// Check that without spread what is equal is, and what isn't, isn't.
+    /// Check equal and different samples without spread.
     #[test]
     fn without_spread() {
         let same = Difference::of(&[5.0; 3], &[5.0; 3], [0.0; 2]).unwrap();
@@ -157,7 +156,7 @@ mod tests {
         let other = Difference::of(&[5.0; 3], &[5.1; 3], [0.0; 2]).unwrap();
         assert!(other.p(1e-9) < 1e-9);
         assert!(other.smallest(0.05) < 1e-9);
-        // An error that all blocks share is one still.
+        // A shared error counts nevertheless.
         let unsure = Difference::of(&[5.0; 3], &[5.1; 3], [0.1; 2]).unwrap();
         assert!(unsure.p(1e-9) > 0.3);
         assert!(Difference::of(&[5.0], &[5.1; 3], [0.0; 2]).is_none());

@@ -1,19 +1,19 @@
-//! Whether a load is carried: RFC 9971, "Load Classification Logic" and "Conditional
-//! Throughput Logic", with its names for what is between.
+//! Classification of loads: RFC 9971, "Load Classification Logic" and "Conditional Throughput
+//! Logic", with its names of intermediate values.
 
 use super::{Goal, Measured};
 
-/// Durations that differ by less are the same, seconds: they are sums of such as 0.1.
+/// Tolerance of durations, in seconds: they are sums of values like 0.1.
 const SAME_S: f64 = 1e-9;
 
-/// What trials at a load say of it.
+/// The class of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// It is carried, whatever else is measured until the goal's duration sum.
+    /// It meets the goal, whatever else is measured until the goal's duration sum.
     Lower,
-    /// It is not, whatever else is measured.
+    /// It does not, whatever else is measured.
     Upper,
-    /// It takes more trials to tell.
+    /// More trials are needed.
     Undecided,
 }
 
@@ -27,8 +27,8 @@ struct Sums {
 }
 
 impl Sums {
-    /// "Aggregate Trial Durations". A trial is long enough by what was intended, and counts
-    /// for what it took.
+    /// "Aggregate Trial Durations". Whether a trial is long enough depends on its intended
+    /// duration; it counts with its effective one.
     fn of(trials: &[Measured], goal: &Goal) -> Sums {
         let mut sums = Sums::default();
         for Measured { trial, result } in trials {
@@ -46,12 +46,12 @@ impl Sums {
     }
 }
 
-/// What the trials at a load say of it, for a goal.
+/// Classify a load by its trials, for a goal.
 pub fn classify(trials: &[Measured], goal: &Goal) -> Class {
     let sums = Sums::of(trials, goal);
     let exceed_coefficient = goal.exceed_ratio / (1.0 - goal.exceed_ratio);
-    // "Balance Short-Trial Effects": short trials say that a load is too high where they
-    // outweigh those that say it is not; they never say that it is carried.
+    // "Balance Short-Trial Effects": short trials with high loss show that a load is too high if
+    // they outweigh those with low loss; they never show that it meets the goal.
     let excess_s = sums.short_high_s - sums.short_low_s * exceed_coefficient;
     // "Compute Effective Duration Totals".
     let high_s = sums.full_high_s + excess_s.max(0.0);
@@ -69,8 +69,8 @@ pub fn classify(trials: &[Measured], goal: &Goal) -> Class {
     }
 }
 
-/// What is carried of a load as a rule, packets a second: at least in the share of the
-/// time that the goal asks for. Trials that are short for the goal don't count.
+/// The conditional throughput of a load, in packets per second: the rate reached in at least the
+/// share of the time that the goal requires. Trials too short for the goal don't count.
 pub fn conditional_pps(load_pps: f64, trials: &[Measured], goal: &Goal) -> f64 {
     let mut full: Vec<_> = trials
         .iter()
@@ -167,8 +167,7 @@ mod tests {
         assert_eq!(found[1..], [1e6, 1e6, 999e3]);
     }
 
-    /// Check that a load which was never measured is undecided, and nothing is known to
-    /// be carried of it.
+    /// Check that an unmeasured load is undecided, without throughput.
     #[test]
     fn unmeasured() {
         for goal in goals() {
