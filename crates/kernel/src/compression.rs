@@ -1,35 +1,35 @@
-//! The compressed forms a kernel, its modules and its package come in, recognised by their
-//! first bytes and unpacked with a bound on what comes out.
+//! Compression formats of kernels, modules and packages, recognised by their first bytes and
+//! unpacked with a limit on the size.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
 
-/// The largest window a zstd stream may ask for: what `zstd --ultra -22`, which the kernel's
-/// build uses, needs.
+/// Maximum window of a zstd stream, as needed for `zstd --ultra -22`, which the kernel's build
+/// uses.
 const ZSTD_WINDOW_MAX_BYTES: u64 = 1 << 27;
 
-/// The most memory an xz or lzma stream may ask for.
+/// Maximum memory of an xz or lzma stream.
 const LZMA_MEMORY_MAX_BYTES: u64 = 1 << 28;
 
-/// One block of a legacy lz4 frame holds at most this much.
+/// Maximum size of a block in a legacy lz4 frame.
 const LZ4_LEGACY_BLOCK_BYTES: usize = 8 << 20;
 
-/// How a run of bytes is compressed.
+/// A compression format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// gzip.
     Gzip,
     /// xz.
     Xz,
-    /// The older "lzma alone" form.
+    /// The older "lzma alone" format.
     Lzma,
     /// zstd.
     Zstd,
     /// The legacy lz4 frame, which is the one that the kernel's build writes.
     Lz4Legacy,
-    /// bzip2, recognised so that it can be named, and not unpacked.
+    /// bzip2, recognised for the error, not unpacked.
     Bzip2,
-    /// lzop, recognised so that it can be named, and not unpacked.
+    /// lzop, recognised for the error, not unpacked.
     Lzo,
 }
 
@@ -53,30 +53,30 @@ pub enum UnpackError {
     /// The stream ends early or is damaged.
     #[error("the {form} data is damaged or cut short: {source}")]
     Damaged {
-        /// How it is compressed.
+        /// The format.
         form: Compression,
-        /// What the decoder said.
+        /// The decoder's message.
         source: io::Error,
     },
-    /// More comes out than is sane.
+    /// The unpacked size exceeds the limit.
     #[error("the {form} data unpacks to more than {limit_bytes} bytes, more than any kernel has")]
     TooLarge {
-        /// How it is compressed.
+        /// The format.
         form: Compression,
-        /// The bound that it passed.
+        /// The limit.
         limit_bytes: u64,
     },
-    /// A form that is recognised and not unpacked.
+    /// A format that is recognised and not supported.
     #[error(
         "{form} compression is not supported; unpack it first, or use a kernel built with CONFIG_KERNEL_GZIP, _XZ, _ZSTD or _LZ4"
     )]
     Unsupported {
-        /// How it is compressed.
+        /// The format.
         form: Compression,
     },
 }
 
-/// Tells the form from the first bytes; `None` for anything else, such as a plain ELF file.
+/// Recognise the format by the first bytes; `None` for anything else, such as an ELF file.
 pub fn sniff(data: &[u8]) -> Option<Compression> {
     const MAGICS: [(&[u8], Compression); 7] = [
         (&[0x1f, 0x8b, 0x08], Compression::Gzip),
@@ -129,8 +129,8 @@ pub(crate) fn reader<'a, R: Read + 'a>(
     })
 }
 
-/// The same of a file that is compressed as a whole, which may be in several streams, one after
-/// the other: all are read, and what follows and is none is damage.
+/// The same for a completely compressed file, which may consist of several consecutive streams: all
+/// are read, and trailing data is an error.
 pub(crate) fn whole<'a, R: BufRead + 'a>(
     form: Compression,
     source: R,
@@ -158,7 +158,7 @@ pub(crate) fn whole<'a, R: BufRead + 'a>(
     })
 }
 
-/// The older form has one stream.
+/// The older format has one stream.
 struct OneLzma<R: BufRead>(liblzma::bufread::XzDecoder<R>);
 
 impl<R: BufRead> Read for OneLzma<R> {
@@ -176,10 +176,10 @@ type ZstdDecoder<R> = ruzstd::decoding::StreamingDecoder<R, ruzstd::decoding::Fr
 
 /// Frames of zstd, one after the other (RFC 8878, 3).
 enum ZstdFrames<R: BufRead> {
-    /// A frame begins, or all is over.
+    /// At the start of a frame, or at the end.
     Between(R),
     Within(Box<ZstdDecoder<R>>),
-    /// An error was told.
+    /// After an error.
     Broken,
 }
 
@@ -216,7 +216,7 @@ impl<R: BufRead> Read for ZstdFrames<R> {
     }
 }
 
-/// Unpacks `data` whole; bytes after the end of the stream are left alone.
+/// Unpack `data`; bytes after the end of the stream are ignored.
 pub fn unpack(form: Compression, data: &[u8], limit_bytes: u64) -> Result<Vec<u8>, UnpackError> {
     if form == Compression::Lz4Legacy {
         return unpack_lz4_legacy(data, limit_bytes);
@@ -232,8 +232,8 @@ pub fn unpack(form: Compression, data: &[u8], limit_bytes: u64) -> Result<Vec<u8
     Ok(out)
 }
 
-/// A legacy frame is its magic, then blocks that each open with their packed size, with no mark
-/// for the end: it stops where no further block fits.
+/// A legacy frame is its magic, then blocks that each begin with their packed size, without an end
+/// mark: it ends where no further block fits.
 fn unpack_lz4_legacy(data: &[u8], limit_bytes: u64) -> Result<Vec<u8>, UnpackError> {
     let form = Compression::Lz4Legacy;
     let mut out = Vec::new();
@@ -286,8 +286,8 @@ mod tests {
         out
     }
 
-    /// Check that each supported form comes back as it went in, with the size that the kernel's
-    /// build appends left alone.
+    /// Check that each supported format round-trips, and that the size appended by the kernel's
+    /// build is ignored.
     #[test]
     fn round_trips() {
         let plain: Vec<u8> = (0..2_200_000u32)
@@ -317,7 +317,7 @@ mod tests {
         }
     }
 
-    /// Check that a stream that is cut short is an error for every form.
+    /// Check that a truncated stream is an error for every format.
     #[test]
     fn cut_short() {
         let plain: Vec<u8> = (0..200_000u32)
@@ -338,7 +338,7 @@ mod tests {
         }
     }
 
-    /// Check that a bomb stops at the bound.
+    /// Check that the limit stops a decompression bomb.
     #[test]
     fn bounded() {
         let packed = gzip(&vec![0; 1 << 20]);
@@ -352,7 +352,7 @@ mod tests {
         ));
     }
 
-    /// Check that forms we know of and do not unpack say so.
+    /// Check the error of unsupported formats.
     #[test]
     fn unsupported() {
         let error = unpack(sniff(b"BZh91AY").unwrap(), b"BZh91AY", 10).unwrap_err();

@@ -1,9 +1,9 @@
-//! A kernel out of a Debian package: the image, its configuration and its modules, and nothing
-//! else that the package holds.
+//! Extracts the kernel of a Debian package: the image, its configuration and its modules, and
+//! nothing else.
 //!
-//! The package is a stranger's file. It is read as a stream with bounds on what comes out; only
-//! plain files are written, under names that this module chose or checked, in a folder that it
-//! made. Links, devices and owners are never restored.
+//! The package is not trusted. It is read as a stream with limits on the unpacked size; only
+//! regular files are written, under names that this module chose or checked, in a directory that it
+//! created. Links, devices and owners are never restored.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -15,19 +15,19 @@ mod error;
 
 pub use error::DebError;
 
-/// The most that one package may unpack to.
+/// Maximum unpacked size of a package.
 const UNPACKED_MAX_BYTES: u64 = 8 << 30;
-/// The most files and folders that one package may hold.
+/// Maximum number of files and directories in a package.
 const ENTRIES_MAX: usize = 200_000;
-/// The longest path; what Linux allows.
+/// Maximum length of a path, as of Linux.
 const PATH_MAX_BYTES: u64 = 4096;
-/// The longest control file.
+/// Maximum size of the control file.
 const CONTROL_MAX_BYTES: u64 = 1 << 20;
 
 const AR_MAGIC: &[u8; 8] = b"!<arch>\n";
 const AR_HEADER_BYTES: usize = 60;
 
-/// What a package says of itself.
+/// The control data of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DebControl {
     /// Its name.
@@ -36,10 +36,10 @@ pub struct DebControl {
     pub version: String,
 }
 
-/// What was unpacked.
+/// An unpacked kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnpackedKernel {
-    /// The package that it is from.
+    /// Its package.
     pub control: DebControl,
     /// The release, from the image's name.
     pub release: String,
@@ -47,17 +47,17 @@ pub struct UnpackedKernel {
     pub vmlinuz: PathBuf,
     /// The configuration, if the package has one.
     pub config: Option<PathBuf>,
-    /// The folder of modules, if the package has any.
+    /// The module directory, if the package has any.
     pub modules: Option<PathBuf>,
 }
 
-/// Reads the package's name and version.
+/// Read the package's name and version.
 pub fn control(path: &Path) -> Result<DebControl, DebError> {
     Deb::open(path)?.control()
 }
 
-/// Unpacks the kernel in the package to `vmlinuz`, `config` and `modules/` under `into`, which is
-/// made and must not hold those yet.
+/// Unpack the kernel in the package to `vmlinuz`, `config` and `modules/` below `into`, which is
+/// created and must not contain those yet.
 pub fn unpack(
     path: &Path,
     into: &Path,
@@ -171,7 +171,7 @@ impl<'a> Deb<'a> {
             });
             at = end + size_bytes % 2;
         }
-        // A package that ends between two members has all of those that it has.
+        // A package truncated between two members may look complete.
         for stem in ["control.tar", "data.tar"] {
             if !members.iter().any(|member| member.is(stem)) {
                 let need_bytes = at + AR_HEADER_BYTES as u64;
@@ -189,7 +189,7 @@ impl<'a> Deb<'a> {
         })
     }
 
-    /// The unpacked bytes of the member of that name, whatever its ending.
+    /// The unpacked bytes of a member, whatever its suffix.
     fn member(&mut self, stem: &str) -> Result<Box<dyn Read + '_>, DebError> {
         let failed = |source| DebError::Read {
             path: self.path.to_owned(),
@@ -284,10 +284,9 @@ fn parse_header(header: &[u8; AR_HEADER_BYTES]) -> Option<(String, u64)> {
     Some((name.to_owned(), size_bytes))
 }
 
-/// Calls `each` with every plain file of a tar stream, its path checked to be within.
+/// Calls `each` with every regular file of a tar stream, after checking that its path is inside.
 ///
-/// The raw entries are read, so that long names are ours to bound; `dpkg` too knows only GNU's
-/// way of writing them.
+/// Raw entries are read, to limit long names; `dpkg` also only supports GNU's format of them.
 fn for_each_entry(
     path: &Path,
     source: Box<dyn Read + '_>,
@@ -330,8 +329,8 @@ fn for_each_entry(
             each(&name, &mut entry)?;
         }
     }
-    // What the archive's end leaves has to be padding: an archive after it, as `cat` of two
-    // packages' members makes it, is read by some and not by others.
+    // Only padding may follow the archive's end: a second archive, as made by `cat` of two
+    // packages' members, is read by some programs and not by others.
     let mut rest = archive.into_inner();
     let mut buffer = vec![0; 1 << 16];
     loop {
@@ -348,7 +347,7 @@ fn for_each_entry(
     }
 }
 
-/// The path without `./`; nothing if it leads out of the folder that it starts in.
+/// The path without `./`; none if it is outside of its directory.
 fn inner_path(name: &[u8]) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let mut inner = PathBuf::new();
@@ -362,7 +361,7 @@ fn inner_path(name: &[u8]) -> Option<PathBuf> {
     Some(inner)
 }
 
-/// Which of a kernel's files a path in a package is.
+/// The kind of a path in a package.
 #[derive(Debug, PartialEq, Eq)]
 enum Part<'a> {
     Image(&'a str),
@@ -399,7 +398,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Writes out what is wanted of one package.
+/// Writes the files of a package.
 struct Unpacker<'a> {
     path: &'a Path,
     into: &'a Path,
@@ -444,7 +443,7 @@ impl Unpacker<'_> {
         if let Some(folder) = target.parent() {
             fs::create_dir_all(folder).map_err(failed)?;
         }
-        // Never through a file, or a link, that is there already.
+        // Never write to an existing file or link.
         let mut file = File::create_new(target).map_err(failed)?;
         let mut buffer = vec![0; 1 << 16];
         loop {

@@ -1,5 +1,4 @@
-//! Kernel images: from a `bzImage` to the ELF file within, which boots faster, and which release
-//! it is.
+//! Kernel images: extracts the ELF file of a `bzImage`, which boots faster, and the release.
 //!
 //! The layout of a `bzImage` is the x86 boot protocol's (`Documentation/arch/x86/boot.rst`); the
 //! field names here are those of its `setup_header`.
@@ -13,15 +12,15 @@ use object::{Endianness, elf};
 
 use crate::compression::{self, Compression, UnpackError};
 
-/// The largest image that is read and the largest ELF file that is unpacked from one.
+/// Maximum size of an image, and of the ELF file in it.
 pub const IMAGE_MAX_BYTES: u64 = 1 << 30;
 
 /// The first version of the boot protocol that has `payload_offset`.
 const VERSION_WITH_PAYLOAD: u16 = 0x0208;
-/// The ELF note with which a kernel says that it can be entered directly, by PVH.
+/// The ELF note of a kernel with a PVH entry.
 const XEN_ELFNOTE_PHYS32_ENTRY: elf::NoteType = elf::NoteType(18);
 
-/// Why an image could not be read.
+/// An error of an image.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// The file could not be read.
@@ -29,21 +28,21 @@ pub enum ImageError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why it could not be.
+        /// The reason.
         source: io::Error,
     },
     /// Neither a bzImage nor an ELF file.
     #[error("not a kernel image: neither a bzImage nor an ELF vmlinux for x86-64")]
     NotAKernel,
-    /// It ends before its own header says.
+    /// It is shorter than its header says.
     #[error(
         "the kernel image is truncated: it has {have_bytes} bytes, and its header needs \
          {need_bytes}; copy it again from its source"
     )]
     Truncated {
-        /// What is there.
+        /// The actual size.
         have_bytes: u64,
-        /// What should be.
+        /// The expected size.
         need_bytes: u64,
     },
     /// A boot protocol before 2.08, from 2007.
@@ -57,7 +56,7 @@ pub enum ImageError {
         /// The protocol's minor version.
         minor: u8,
     },
-    /// The payload is compressed in no way that we know.
+    /// The payload's compression is unknown.
     #[error(
         "unknown compression of the kernel image's payload, which begins with {magic:02x?}; the \
          image is damaged or not for x86-64"
@@ -66,10 +65,10 @@ pub enum ImageError {
         /// Its first bytes.
         magic: Vec<u8>,
     },
-    /// The payload would not unpack.
+    /// The payload can't be unpacked.
     #[error("the kernel image's payload: {0}")]
     Unpack(#[from] UnpackError),
-    /// What came out of the payload is not a whole ELF file.
+    /// The payload is not a valid ELF file.
     #[error("the kernel image's payload is not an ELF file ({reason}); the image is damaged")]
     NotElf {
         /// What is wrong with it.
@@ -164,7 +163,7 @@ impl SetupHeader {
             return Err(ImageError::NotAKernel);
         }
         if data.len() < Self::END {
-            // A file this short may be anything; the boot sector's mark at 510 tells.
+            // A short file may be anything; the boot sector's signature at 510 decides.
             let boot_flag = data.get(0x1fe..0x200) == Some(&[0x55, 0xaa]);
             return Err(if boot_flag {
                 ImageError::Truncated {
@@ -189,7 +188,7 @@ impl SetupHeader {
     }
 
     fn payload<'a>(&self, data: &'a [u8]) -> Result<&'a [u8], ImageError> {
-        // Zero stands for four, for the sake of loaders from the last century.
+        // Zero means four, for old boot loaders.
         let setup_sects = if self.setup_sects == 0 {
             4
         } else {
@@ -220,7 +219,7 @@ fn read_u32(data: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]])
 }
 
-/// The release that opens a version string; nothing if what is there is no such string.
+/// The release at the start of a version string; none if it is not a version string.
 fn first_word(text: &[u8]) -> Option<String> {
     let word = text
         .iter()
@@ -231,7 +230,7 @@ fn first_word(text: &[u8]) -> Option<String> {
         .then_some(word)
 }
 
-/// The release in `linux_banner`, which every kernel carries in its read-only data.
+/// The release in `linux_banner`, in the read-only data of every kernel.
 fn banner_release(vmlinux: &[u8]) -> Option<String> {
     const BANNER: &[u8] = b"Linux version ";
     let mut rest = vmlinux;
@@ -244,8 +243,8 @@ fn banner_release(vmlinux: &[u8]) -> Option<String> {
     None
 }
 
-/// Compares with the size that the kernel's build leaves in the payload's last four bytes, which
-/// finds damage that the decoder does not.
+/// Check the size that the kernel's build appends to the payload, which detects damage that the
+/// decoder does not.
 fn check_unpacked_size(payload: &[u8], have: usize) -> Result<(), ImageError> {
     let Some(&tail) = payload.last_chunk::<4>() else {
         return Ok(());
@@ -259,7 +258,7 @@ fn check_unpacked_size(payload: &[u8], have: usize) -> Result<(), ImageError> {
     })
 }
 
-/// Checks that the segments to load are all there, and tells whether there is a PVH entry.
+/// Check that all segments to load are complete; returns whether there is a PVH entry.
 fn check_elf(vmlinux: &[u8]) -> Result<bool, ImageError> {
     let not_elf = |reason: String| ImageError::NotElf { reason };
     let file =
@@ -349,7 +348,7 @@ mod tests {
         }
     }
 
-    /// Check that garbage, other ELF files and damaged payloads are told apart.
+    /// Check the errors of garbage, other ELF files and damaged payloads.
     #[test]
     fn garbage() {
         assert!(matches!(parse(b"").unwrap_err(), ImageError::NotAKernel));
@@ -380,7 +379,7 @@ mod tests {
         ));
     }
 
-    /// Check that an image from before the payload had a place is refused for its age.
+    /// Check that an image of an old boot protocol is refused.
     #[test]
     fn too_old() {
         let elf = vmlinux_elf(RELEASE, true);

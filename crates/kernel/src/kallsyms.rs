@@ -1,13 +1,13 @@
-//! The running kernel's own symbol table, as `/proc/kallsyms` prints it: which function an
-//! address belongs to.
+//! The running kernel's symbol table, in the format of `/proc/kallsyms`: maps addresses to
+//! functions.
 
 use std::sync::OnceLock;
 
-/// The size given to the last function of a module, of the kernel or of the BPF programs, where
-/// the next symbol is somewhere else altogether.
+/// The size assumed for the last function of a module, the kernel or BPF programs, if the next
+/// symbol is elsewhere.
 const LAST_SIZE_MAX_BYTES: u64 = 64 << 10;
 
-/// Prefixes of symbols that the compiler puts beside a function and that are not one.
+/// Prefixes of symbols that the compiler adds beside a function and that are no functions.
 const NOISE_PREFIXES: [&str; 2] = ["__pfx_", "__cfi_"];
 
 /// Why a symbol table could not be read.
@@ -39,9 +39,9 @@ pub enum KallsymsError {
 pub struct Symbol {
     /// Where it begins.
     pub addr: u64,
-    /// How many bytes up to the next symbol.
+    /// Bytes up to the next symbol.
     pub size: u64,
-    /// The name chosen among those at this address.
+    /// The preferred name at this address.
     pub name: String,
     /// The module that it is in; `bpf` for BPF programs, `None` for the kernel itself.
     pub module: Option<String>,
@@ -60,7 +60,7 @@ impl Symbol {
 #[derive(Debug, Clone, Default)]
 pub struct SymbolTable {
     symbols: Vec<Symbol>,
-    /// Every name and alias with the index of its symbol, sorted; made on first use.
+    /// All names and aliases with the indices of their symbols, sorted; built on first use.
     names: OnceLock<Vec<(Box<str>, u32)>>,
 }
 
@@ -90,7 +90,7 @@ impl SymbolTable {
         if lines.iter().all(|line| line.addr == 0) {
             return Err(KallsymsError::Hidden);
         }
-        // Stable, and it mostly finds runs that are already in order.
+        // A stable sort, fast for mostly sorted data.
         lines.sort_by_key(|line| line.addr);
         Ok(Self {
             symbols: merge(&lines),
@@ -210,7 +210,7 @@ impl<'a> Line<'a> {
         matches!(self.kind, b't' | b'T' | b'w' | b'W')
     }
 
-    /// What the names at one address are ordered by; the least is the one to show.
+    /// The order of names at an address; the least is preferred.
     fn rank(&self) -> (bool, u8, usize, usize, &'a str) {
         let binding = match self.kind {
             b'T' => 0,
@@ -237,7 +237,7 @@ fn parse_hex(word: &[u8]) -> Option<u64> {
     })
 }
 
-/// Whether a name marks a place and not a function.
+/// Whether a name is a mark, not a function.
 fn is_noise(name: &str) -> bool {
     NOISE_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || name.starts_with('_')
@@ -280,8 +280,8 @@ fn merge(lines: &[Line<'_>]) -> Vec<Symbol> {
     symbols
 }
 
-/// Up to the next symbol; outside of the kernel's own text no more than a cap, for what comes
-/// next may be in another module, or another BPF program, a wide gap further on.
+/// Up to the next symbol; outside of the kernel's own text with a maximum, since the next symbol
+/// may be in another module, or another BPF program, far away.
 fn size(symbol: &Line<'_>, after: &[Line<'_>]) -> u64 {
     let Some(next) = after.first() else {
         return LAST_SIZE_MAX_BYTES;
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(found, [0x10, 0x30]);
     }
 
-    /// Check that hidden addresses, no functions and a line cut short are told apart.
+    /// Check the errors of hidden addresses, missing functions and a truncated line.
     #[test]
     fn bad_input() {
         let hidden = b"0000000000000000 T _text\n0000000000000000 t f\n";

@@ -1,4 +1,4 @@
-//! Which layer a function belongs to, by rules that are data: rules/layers.toml.
+//! Assigns functions to layers, by the rules of rules/layers.toml.
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use netplumb_model::symbol::base_name;
@@ -6,10 +6,10 @@ use serde::Deserialize;
 
 const BUILT_IN: &str = include_str!("../rules/layers.toml");
 
-/// The layer of user code: no rule's, since it has no functions of the kernel.
+/// The layer of user code, which no rule assigns.
 pub const APPLICATION: &str = "application";
 
-/// The layers that there are, from the application down, then the shared ones.
+/// All layers, from the application down, then the shared ones.
 pub const LAYERS: &[&str] = &[
     APPLICATION,
     "syscall",
@@ -33,19 +33,19 @@ pub const LAYERS: &[&str] = &[
     "library",
 ];
 
-/// The rules, ready to be asked.
+/// Parsed rules.
 #[derive(Debug, Clone)]
 pub struct LayerRules {
     rules: Vec<(String, GlobSet, GlobSet)>,
 }
 
-/// What is wrong with a file of rules.
+/// An error of a file of rules.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
-    /// It is not such a file.
+    /// A syntax error.
     #[error("layer rules: {0}")]
     Syntax(String),
-    /// A layer that there is not.
+    /// An unknown layer.
     #[error("layer rules: no such layer `{name}`; expected one of {}", LAYERS.join(", "))]
     NoSuchLayer {
         /// What was given.
@@ -93,7 +93,7 @@ impl LayerRules {
         Ok(LayerRules { rules })
     }
 
-    /// These rules before the ones that there are.
+    /// Add rules that take precedence.
     pub fn override_with(&mut self, first: LayerRules) {
         self.rules.splice(0..0, first.rules);
     }
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(rules.layer("ip_rcv", None), Some("network"));
     }
 
-    /// Check that a layer that there is not is refused, and the others are named.
+    /// Check that an unknown layer is refused, with the known ones listed.
     #[test]
     fn unknown_layer() {
         let error = LayerRules::parse("[[rule]]\nlayer = \"ip\"\n").unwrap_err();

@@ -1,18 +1,18 @@
-//! A module's `.modinfo` section: the NUL-separated `key=value` strings in which it names what
-//! it needs and what it stands for.
+//! A module's `.modinfo` section: NUL-separated `key=value` strings with its dependencies and
+//! aliases.
 
 use std::collections::BTreeSet;
 
 use object::{Object, ObjectSection};
 
-/// What a module says of itself, as far as loading it goes.
+/// The information of a module that is needed for loading it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModuleInfo {
     /// The modules it cannot be loaded without (`depends=`).
     pub depends: Vec<String>,
-    /// The modules or aliases better loaded before it (`softdep=pre:`).
+    /// The modules or aliases to load before it if possible (`softdep=pre:`).
     pub soft_before: Vec<String>,
-    /// The other names it answers to (`alias=`).
+    /// Its other names (`alias=`).
     pub aliases: Vec<String>,
     /// The kernel it was built for (`vermagic=`): the release, then flags.
     pub vermagic: Option<String>,
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(parse(b"depends=\0"), ModuleInfo::default());
     }
 
-    /// Check that built-in aliases are told from a built-in module's other entries.
+    /// Check that built-in aliases are distinguished from a built-in module's other entries.
     #[test]
     fn builtin() {
         let aliases = builtin_aliases(b"crc32c.alias=crc32c\0crc32c.license=GPL\0");

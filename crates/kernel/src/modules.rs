@@ -1,4 +1,4 @@
-//! Kernel modules in a folder: which there are, what each needs, and the order to load them in.
+//! Kernel modules in a directory: their names, dependencies and load order.
 //!
 //! Everything is read from the modules themselves (their `.modinfo` section) and from the lists
 //! that the kernel's build leaves beside them (`modules.builtin`, `modules.builtin.modinfo`), so
@@ -16,42 +16,42 @@ use crate::modinfo::{self, ModuleInfo};
 const MODULE_MAX_BYTES: u64 = 1 << 30;
 /// The largest list file that is read.
 const LIST_MAX_BYTES: u64 = 64 << 20;
-/// How deep folders may nest.
+/// Maximum depth of directories.
 const DEPTH_MAX: usize = 32;
-/// How many names an error suggests.
+/// Maximum number of names that an error suggests.
 const SUGGESTIONS_MAX: usize = 3;
 
 /// Why modules could not be listed, ordered or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ModuleError {
-    /// The folder or a file in it could not be read.
+    /// The directory or a file in it could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// What was being read.
+        /// The path.
         path: PathBuf,
-        /// Why it could not be.
+        /// The reason.
         source: io::Error,
     },
-    /// No module has the name.
+    /// There is no module of this name.
     #[error("no kernel module {name:?} in {}{}{}", root.display(), wanted_text(wanted_by), near_text(near))]
     Missing {
-        /// The name asked for.
+        /// The given name.
         name: String,
-        /// The chain of modules that led to it, the one that asks for it last; empty when the
-        /// caller asked for it.
+        /// The chain of modules that depend on it, the direct one last; empty if the caller
+        /// requested it.
         wanted_by: Vec<String>,
-        /// Names like it that the tree has.
+        /// Similar names of existing modules.
         near: Vec<String>,
-        /// The folder that was searched.
+        /// The directory that was searched.
         root: PathBuf,
     },
-    /// Modules that need each other have no order.
+    /// A circular dependency.
     #[error("circular dependency of kernel modules: {}", names.join(" needs "))]
     Circle {
-        /// The circle, which opens and closes with the same name.
+        /// The circle, which begins and ends with the same name.
         names: Vec<String>,
     },
-    /// The file would not unpack.
+    /// The file can't be unpacked.
     #[error("cannot unpack {}: {source}; copy the module again from its source", path.display())]
     Unpack {
         /// The module's file.
@@ -59,7 +59,7 @@ pub enum ModuleError {
         /// What went wrong.
         source: UnpackError,
     },
-    /// The file is a module, and can't be this kernel's.
+    /// The file is a module, but not for this kernel.
     #[error("the module {} can't be used: {reason}", path.display())]
     WrongModule {
         /// The module's file.
@@ -67,7 +67,7 @@ pub enum ModuleError {
         /// Why not.
         reason: String,
     },
-    /// The file unpacks to something that is no module.
+    /// The unpacked file is not a module.
     #[error("{} is not a kernel module: {reason}; copy it again from its source", path.display())]
     NotAModule {
         /// The module's file.
@@ -103,8 +103,8 @@ pub struct ModuleFile {
     pub name: String,
     /// Its file, perhaps compressed.
     pub path: PathBuf,
-    /// Whether something asked for fails without it. A soft dependency may fail to load, as
-    /// `modprobe` lets it: `crc32c_intel` does on a CPU without the instruction.
+    /// Whether it is required. A soft dependency may fail to load, as with `modprobe`:
+    /// `crc32c_intel` does on a CPU without the instruction.
     pub required: bool,
 }
 
@@ -124,7 +124,7 @@ impl ModuleFile {
         }
     }
 
-    /// What the module says of itself.
+    /// The module's information.
     pub fn info(&self) -> Result<ModuleInfo, ModuleError> {
         modinfo::read(&self.read()?).map_err(|reason| ModuleError::NotAModule {
             path: self.path.clone(),
@@ -203,12 +203,12 @@ impl ModuleTree {
         Ok(name)
     }
 
-    /// The folder that was listed.
+    /// The directory.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// How many loadable modules there are.
+    /// The number of loadable modules.
     pub fn len(&self) -> usize {
         self.files.len()
     }
@@ -258,7 +258,7 @@ impl ModuleTree {
         Ok(resolver.order)
     }
 
-    /// Names that look like `name`, the likest first.
+    /// Names similar to `name`, the most similar first.
     fn near(&self, name: &str) -> Vec<String> {
         let mut scored: Vec<(f64, &String)> = self
             .files

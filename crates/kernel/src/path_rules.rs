@@ -1,4 +1,4 @@
-//! The rules of rules/path.toml: what a function's name says about the path.
+//! The rules of rules/path.toml: the role of functions in the path of packets, by name.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ const COMMON_PATH: &str = include_str!("../rules/common-path.txt");
 /// Flags of [`Role::reaches`] are bits of a u32.
 const MAX_PACKET_RULES: usize = 32;
 
-/// Functions that packets usually meet, the dearest first: rules/common-path.txt.
+/// Functions that packets usually pass, the most expensive first: rules/common-path.txt.
 pub fn common_path() -> impl Iterator<Item = &'static str> {
     COMMON_PATH.lines().filter(|line| !line.starts_with('#'))
 }
 
-/// What one function means for the path.
+/// The role of a function.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Role {
     /// An interrupt begins.
@@ -48,7 +48,7 @@ pub struct Role {
     pub reaches: u32,
 }
 
-/// The rules, ready to be asked.
+/// Parsed rules.
 #[derive(Debug, Clone)]
 pub struct PathRules {
     interrupt: GlobSet,
@@ -70,7 +70,7 @@ pub struct PathRules {
     receive_path: Vec<String>,
 }
 
-/// Functions of which a kernel has to have one.
+/// A set of functions of which a kernel must have one.
 #[derive(Debug, Clone)]
 struct Needed {
     what: &'static str,
@@ -78,12 +78,12 @@ struct Needed {
     globs: GlobSet,
 }
 
-/// A kernel has none of the functions that tell something.
+/// A kernel lacks all functions that identify something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// What they tell: "where softirqs run".
+    /// What they identify: "where softirqs run".
     pub what: &'static str,
-    /// What was looked for.
+    /// The names.
     pub names: Vec<String>,
 }
 
@@ -187,7 +187,7 @@ impl PathRules {
         })
     }
 
-    /// What the function of this name means; a clone of it, or a part, means the same.
+    /// The role of a function; clones and parts have the same one.
     pub fn role(&self, symbol: &str) -> Role {
         let name = base_name(symbol);
         let mut reaches = 0;
@@ -213,7 +213,7 @@ impl PathRules {
         }
     }
 
-    /// What a kernel with functions of these names lacks for its paths to be told.
+    /// What a kernel with functions of these names lacks to identify paths.
     pub fn missing<'n>(&self, symbols: impl IntoIterator<Item = &'n str>) -> Option<Missing> {
         let mut left: Vec<&Needed> = self.needed.iter().collect();
         for symbol in symbols {
@@ -229,14 +229,14 @@ impl PathRules {
         })
     }
 
-    /// The functions that packets are received below: those that run softirqs, and those that the
-    /// softirq NET_RX begins with.
+    /// The functions below which packets are received: those that run softirqs, and the entry of
+    /// NET_RX.
     pub fn receive_path(&self) -> &[String] {
         &self.receive_path
     }
 
-    /// Whether a task sends or receives below the function of this name. Apart from its
-    /// role, which is asked of every function of a kernel.
+    /// Whether a task sends or receives below this function. Separate from its role, which is
+    /// looked up for every function of a kernel.
     pub fn call(&self, symbol: &str) -> Option<Direction> {
         let name = base_name(symbol);
         match (self.sends.is_match(name), self.receives.is_match(name)) {
@@ -246,7 +246,7 @@ impl PathRules {
         }
     }
 
-    /// What a packet was whose handling reached functions with these bits.
+    /// The direction of a packet that reached functions with these bits.
     pub fn direction(&self, reached: u32) -> Direction {
         self.packet_is
             .iter()
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// Check that what a kernel lacks is told with the names that were looked for.
+    /// Check that missing functions are reported with their names.
     #[test]
     fn what_is_missing() {
         let rules = PathRules::built_in();

@@ -1,11 +1,11 @@
-//! What can be wrong with a package.
+//! Errors of packages.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::compression::UnpackError;
 
-/// Why a package gave no kernel.
+/// An error of a package.
 #[derive(Debug, thiserror::Error)]
 pub enum DebError {
     /// It was cancelled.
@@ -16,7 +16,7 @@ pub enum DebError {
     Read {
         /// The package.
         path: PathBuf,
-        /// Why it could not be.
+        /// The reason.
         source: io::Error,
     },
     /// A file from it could not be written.
@@ -24,45 +24,45 @@ pub enum DebError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why it could not be.
+        /// The reason.
         source: io::Error,
     },
-    /// It is some other kind of file.
+    /// It is another kind of file.
     #[error("{} is not a Debian package ({reason})", path.display())]
     NotADeb {
         /// The file.
         path: PathBuf,
-        /// How that shows.
+        /// The reason.
         reason: String,
     },
-    /// It ends before its own headers say.
+    /// It is shorter than its headers say.
     #[error("{} is truncated: it has {have_bytes} bytes, and its headers need {need_bytes}; \
              download it again", path.display())]
     Truncated {
         /// The package.
         path: PathBuf,
-        /// What is there.
+        /// The actual size.
         have_bytes: u64,
-        /// What should be.
+        /// The expected size.
         need_bytes: u64,
     },
-    /// Its contents do not unpack.
+    /// Its contents can't be unpacked.
     #[error("{} is damaged: {source}; download it again", path.display())]
     Damaged {
         /// The package.
         path: PathBuf,
-        /// What went wrong.
+        /// The reason.
         source: io::Error,
     },
-    /// Its contents are compressed in a way that we do not unpack.
+    /// Its compression is not supported.
     #[error("{}: {source}", path.display())]
     Unpack {
         /// The package.
         path: PathBuf,
-        /// What went wrong.
+        /// The reason.
         source: UnpackError,
     },
-    /// It is a good package with no kernel in it.
+    /// It is a valid package without a kernel.
     #[error(
         "package {package} has no kernel image; use the one that contains boot/vmlinuz-RELEASE, \
          often a dependency of this one"
@@ -71,7 +71,7 @@ pub enum DebError {
         /// The package's name.
         package: String,
     },
-    /// It holds more than one kernel.
+    /// It contains more than one kernel.
     #[error("package {package} contains more than one kernel, {} and {}; unpack it, and add one \
              image with its modules", releases[0], releases[1])]
     SeveralKernels {
@@ -80,7 +80,7 @@ pub enum DebError {
         /// Two of the releases.
         releases: [String; 2],
     },
-    /// It names a file outside of itself.
+    /// It contains a path outside of the package.
     #[error("{} contains a path outside of the package, {name:?}: do not trust it", path.display())]
     Escapes {
         /// The package.
@@ -88,12 +88,12 @@ pub enum DebError {
         /// The name.
         name: String,
     },
-    /// It unpacks to more than is sane.
+    /// It exceeds a limit when unpacked.
     #[error("{} contains more than {limit}, more than any kernel package", path.display())]
     TooLarge {
         /// The package.
         path: PathBuf,
-        /// The bound that it passed.
+        /// The limit.
         limit: String,
     },
 }

@@ -345,7 +345,7 @@ fn wrong_input() {
     assert!(
         v6(FrameKind::Udp, 77, true)
             .unwrap()
-            .contains("with stamps take 78")
+            .contains("with stamps; expected 78")
     );
     assert_eq!(v6(FrameKind::Icmp, 78, true), None);
 }
