@@ -1,11 +1,10 @@
-//! The `functions` instrument: nanoseconds from entry to exit of many kernel
-//! functions at once, by calling context, less what interrupted them.
+//! The `functions` instrument: nanoseconds from entry to exit of many kernel functions at once, by
+//! calling context, without interruptions.
 //!
-//! The programs are in functions/: functions.bpf.c has what is attached to a
-//! function, lookup.h what that does not do at every call, boundaries.h where another
-//! stack begins, classify.h how a packet is looked at, runtime.h the memory. The Rust
-//! half of each is beside it; hold.rs makes it quick to attach to many.
-//! [`correct`](correct::correct) takes the probes' own cost off.
+//! The programs are in functions/: functions.bpf.c has the probes of functions, lookup.h their slow
+//! paths, boundaries.h the boundaries of stacks, classify.h the classification of packets,
+//! runtime.h the memory. The Rust part of each is beside it; hold.rs makes it fast to attach to
+//! many. [`correct`](correct::correct) subtracts the cost of probes.
 
 pub mod correct;
 
@@ -78,7 +77,7 @@ impl Instrument for Declaration {
         if lab == Lab::Vm {
             return in_guest("fentry and fexit in the guest", tried);
         }
-        // When there is none, only the two that most kernels have are worth a word.
+        // Without any, only mention the two that most kernels have.
         let trampolines = (["fentry", "fexit"].as_slice(), "by fentry and fexit");
         let kprobes = (
             ["kprobe"].as_slice(),
@@ -101,7 +100,7 @@ impl Instrument for Declaration {
     }
 }
 
-/// Functions that are timed for as long as it lives.
+/// The attached instrument.
 #[derive(Debug)]
 pub struct Functions {
     // Dropped in this order: the functions, then the boundaries, then the memory.
@@ -117,11 +116,11 @@ pub struct Functions {
     memory: Memory,
     templates: Templates,
     opened: Instant,
-    /// What had been lost when the window was opened.
+    /// Losses when the window was opened.
     before: Lost,
 }
 
-/// What was lost so far.
+/// Losses so far.
 #[derive(Debug, Clone, Copy, Default)]
 struct Lost {
     counted: [u64; loss::ALL],
@@ -133,7 +132,7 @@ impl Functions {
     /// Choose functions, measure the overhead of probes, and attach them.
     ///
     /// # Errors
-    /// This kernel or user may not trace, or there is nothing to be timed.
+    /// Tracing is not supported or not permitted, or there are no functions to time.
     pub fn attach(
         spec: &TimingSpec,
         layer: &dyn Fn(&str, Option<&str>) -> Option<String>,
@@ -150,13 +149,13 @@ impl Functions {
             shed: chosen.shed,
             ..Default::default()
         };
-        // Those that calibration needs come last.
+        // Those of the calibration come last.
         let numbers = chosen.functions.len() as u32 + calibrate::FUNCTIONS;
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1) as u32;
         let shape = Shape::new(cpus, numbers);
         let mut templates = Templates::open()?;
         let ring_bytes = match spec.one_packet {
-            // As small as it can be: it can't be left out.
+            // The minimum size: it can't be omitted.
             0 => 4096,
             _ => steps::RING_BYTES,
         };
@@ -220,11 +219,11 @@ impl Functions {
         Ok(functions)
     }
 
-    /// Give up functions whose probes took too much in a window, for those to come.
+    /// Detach functions whose probes took too much in a window.
     fn keep_to(&mut self, max_share: f64, window: &Window) {
         for function in budget::excess(max_share, &self.attached, window) {
             let at = function as usize;
-            // A probe's misses go with it: those of this window are counted already.
+            // A probe's misses are removed with it: those of this window are counted already.
             if self.probes.give_up(at, &self.maker) {
                 let name = self.attached.functions[at].name.clone();
                 self.attached.shed.push(name);
@@ -380,7 +379,7 @@ impl Live for Functions {
         self.opened = Instant::now();
         self.tree.open(&self.memory);
         if self.packets > 0 {
-            // What an earlier window left.
+            // Leftovers of an earlier window.
             steps::drain(self.templates.map_fd("steps")?).map_err(|e| LiveError::System {
                 doing: "read the steps of single packets".into(),
                 source: Box::new(e),
@@ -391,7 +390,7 @@ impl Live for Functions {
     }
 
     fn turn(&mut self) -> Result<Window, LiveError> {
-        // What is read is read to where the next window begins.
+        // The window is read up to the start of the next one.
         let window = self.close()?;
         self.before = self.lost();
         self.opened = Instant::now();

@@ -1,4 +1,4 @@
-//! What an instrument is: what it needs, what it measures, and how it is attached.
+//! The trait of instruments: requirements, quantities, and attaching.
 
 use std::fmt::Debug;
 
@@ -29,15 +29,15 @@ pub trait Instrument: Debug + Sync {
             .map_or("", |first| first.instrument)
     }
 
-    /// Why it never measures in a lab, whatever the machine, and what to do instead.
+    /// Why it is never available in a lab, on any machine, and what to do instead.
     fn unavailable(&self, _lab: Lab) -> Option<(&'static str, &'static str)> {
         None
     }
 
-    /// Whether it can measure in a lab where it is available, by what was tried on this machine.
+    /// Whether it works in a lab in which it is available, by the trials on this machine.
     fn works(&self, lab: Lab, tried: &Tried<'_>) -> Availability;
 
-    /// Whether it can measure in a lab.
+    /// Whether it can run in a lab.
     fn can_run(&self, lab: Lab, tried: &Tried<'_>) -> Availability {
         match self.unavailable(lab) {
             Some((why, remedy)) => Availability::no(why, remedy),
@@ -48,16 +48,16 @@ pub trait Instrument: Debug + Sync {
     /// Attach it to the running kernel.
     ///
     /// # Errors
-    /// It can't be attached here, or not as asked.
+    /// It can't be attached here, or not with these settings.
     fn attach(&self, spec: &TimingSpec, layers: &Layers<'_>) -> Result<Box<dyn Live>, LiveError>;
 
-    /// Whether it can be asked what single packets cost, as `plumb path --clock` does.
+    /// Whether it measures the cost of packets, for `plumb path --clock`.
     fn is_clock(&self) -> bool {
         true
     }
 }
 
-/// What works in a guest as on any machine: whose nanoseconds they are is said, too.
+/// The availability in a guest, with a note on what its nanoseconds mean.
 pub(crate) fn in_guest(what: &str, tried: &Tried<'_>) -> Availability {
     let detail = format!("{what}, if the guest's kernel supports it (Debian's does)");
     match tried.verdict("qemu-kvm") {

@@ -1,4 +1,5 @@
-//! What measures, a folder each with its C; [`instrument`] says what they have in common, and [`registry`] which there are.
+//! The instruments, a directory each with its C; [`instrument`] has their trait, and [`registry`]
+//! the list of them.
 
 pub mod capability;
 pub mod exact;

@@ -1,4 +1,4 @@
-//! Instruments that read a clock on the running kernel: what they have in common.
+//! Instruments that measure time on the running kernel: their trait and errors.
 
 use std::fmt;
 
@@ -6,21 +6,21 @@ use netplumb_model::loss::Loss;
 use netplumb_model::timing::{Attached, Window};
 use netplumb_sys::bpf::BpfError;
 
-/// Why an instrument can't measure, or no longer.
+/// An error of an instrument.
 #[derive(Debug)]
 pub enum LiveError {
-    /// Not on this machine, or not as this user: why, and what would help.
+    /// Not supported on this machine or by this user: the reason and a remedy.
     CannotRun {
         /// What is missing, in a sentence.
         reason: String,
-        /// What to try.
+        /// The remedy.
         remedy: String,
     },
-    /// Not what was asked for: no function by that name, no such filter here.
+    /// Invalid arguments: an unknown function, an unsupported filter.
     Asked(String),
-    /// The system refused something on the way.
+    /// A system call failed.
     System {
-        /// What was being done.
+        /// The operation.
         doing: String,
         /// The system's reason.
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -38,7 +38,7 @@ impl fmt::Display for LiveError {
 }
 
 impl LiveError {
-    /// For what the system refused while `doing` something.
+    /// An error of the system in this operation.
     pub(crate) fn system<E>(doing: &str) -> impl FnOnce(E) -> LiveError + '_
     where
         E: std::error::Error + Send + Sync + 'static,
@@ -49,7 +49,7 @@ impl LiveError {
         }
     }
 
-    /// For programs of an instrument that are not in the kernel, or whose maps can't be had.
+    /// An error of loading an instrument's programs, or reading their maps.
     pub(crate) fn programs(of: &'static str) -> impl FnOnce(BpfError) -> LiveError {
         move |error| match error {
             BpfError::NoTypes(_) => LiveError::CannotRun {
@@ -78,7 +78,7 @@ impl std::error::Error for LiveError {
     }
 }
 
-/// Of losses that are known by cause, count and meaning, those that there were.
+/// Losses from cause, count and meaning, without those of count 0.
 pub(crate) fn losses<'a>(all: impl IntoIterator<Item = (&'a str, u64, &'a str)>) -> Vec<Loss> {
     all.into_iter()
         .filter(|(_, count, _)| *count > 0)
@@ -90,19 +90,18 @@ pub(crate) fn losses<'a>(all: impl IntoIterator<Item = (&'a str, u64, &'a str)>)
         .collect()
 }
 
-/// An instrument that is attached. Dropped, it leaves nothing in the kernel.
+/// An attached instrument. Detached when dropped.
 pub trait Live: fmt::Debug {
-    /// What it watches, and at what cost.
+    /// What it measures, and at what cost.
     fn attached(&self) -> &Attached;
 
-    /// Open a window: what was seen before belongs to none.
+    /// Open a window: earlier events belong to none.
     ///
     /// # Errors
     /// The kernel's maps can't be read.
     fn open(&mut self) -> Result<(), LiveError>;
 
-    /// Close the window and open the next one. An instrument that can misses nothing
-    /// between the two.
+    /// Close the window and open the next one, without a gap if the instrument supports that.
     ///
     /// # Errors
     /// The kernel's maps can't be read.
@@ -112,11 +111,10 @@ pub trait Live: fmt::Debug {
         Ok(window)
     }
 
-    /// Look at nothing any more: the window is over, and is closed when there is time. What
-    /// has to go on until then does.
+    /// Stop measuring: the window has ended, and is closed later.
     fn stop(&mut self) {}
 
-    /// Close the window, and return what was seen in it.
+    /// Close the window, and return its results.
     ///
     /// # Errors
     /// The kernel's maps can't be read.

@@ -1,35 +1,34 @@
-//! What measuring takes: CPU time of our own, and what programs in the kernel say
-//! of themselves.
+//! The overhead of measuring: CPU time of this process, and statistics of programs in the kernel.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::Object;
 use netplumb_sys::bpf::raw;
 
-/// Programs that are loaded.
+/// Loaded programs.
 #[derive(Debug)]
 pub(crate) struct Programs(Vec<OwnedFd>);
 
-/// What programs did since they were loaded.
+/// Statistics of programs since they were loaded.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Totals {
-    /// Time they ran, as far as the kernel counted it (kernel.bpf_stats_enabled).
+    /// Run time, while the kernel counted it (kernel.bpf_stats_enabled).
     pub(crate) run_ns: u64,
-    /// How often, while it counted.
+    /// Number of runs, while it counted.
     pub(crate) runs: u64,
-    /// Runs that were left out since the program was under way on the same CPU.
+    /// Runs skipped because the program was already running on the same CPU.
     pub(crate) misses: u64,
 }
 
 impl Programs {
-    /// Of an object, those that were loaded.
+    /// The loaded programs of an object.
     pub(crate) fn of(object: &Object) -> Programs {
         let loaded = object.progs().filter(|p| p.autoload());
         let fds = loaded.filter_map(|p| p.as_fd().try_clone_to_owned().ok());
         Programs(fds.collect())
     }
 
-    /// What they did so far, all together.
+    /// Their total statistics so far.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for program in &self.0 {
@@ -54,7 +53,7 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What `bpf_ktime_get_ns` reads.
+/// The clock of `bpf_ktime_get_ns`.
 pub(crate) fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }

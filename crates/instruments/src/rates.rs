@@ -1,10 +1,8 @@
-//! The `rates` instrument: how busy CPUs were, and where frames went.
+//! The `rates` instrument: CPU use, and drops of frames.
 //!
-//! [`cpu`] measures how busy each CPU was, by two methods independent of each
-//! other. The counters that the kernel keeps anyway are those of
-//! `netplumb_sys::proc::counters`. [`drops`] is for
-//! when these do not explain what is missing: programs on tracepoints, which cost
-//! something for each packet that is lost, so that they are attached on demand only.
+//! [`cpu`] measures the use of each CPU, by two independent methods. The kernel's counters are in
+//! `netplumb_sys::proc::counters`. [`drops`] is for drops that these don't explain: programs on
+//! tracepoints, which cost time for each dropped packet, so they are attached only on demand.
 
 mod accounting;
 mod busy;
@@ -25,7 +23,7 @@ use crate::capability::Tried;
 use crate::instrument::{Instrument, Layers, in_guest};
 use crate::live::{Live, LiveError};
 
-/// What the instrument is called.
+/// The name of the instrument.
 const RATES: &str = quantities::HANDLED.instrument;
 
 /// The instrument.

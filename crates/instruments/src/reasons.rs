@@ -1,13 +1,12 @@
-//! Why the kernel dropped packets, by name: the numbers differ from one version to
-//! the next.
+//! The kernel's drop reasons, by name: numbers differ between versions.
 
 use std::collections::BTreeMap;
 
 use libbpf_rs::btf::{Btf, types};
 
-/// What every name begins with.
+/// The prefix of all names.
 const PREFIX: &str = "SKB_DROP_REASON_";
-/// Bits that say which subsystem a reason is of (include/net/dropreason.h).
+/// The bits of a reason's subsystem (include/net/dropreason.h).
 const SUBSYSTEM_SHIFT: u32 = 16;
 
 /// The names of `enum skb_drop_reason`, from 5.17 on.
@@ -15,7 +14,7 @@ const SUBSYSTEM_SHIFT: u32 = 16;
 pub(crate) struct Reasons(BTreeMap<u32, String>);
 
 impl Reasons {
-    /// As the running kernel has them.
+    /// The reasons of the running kernel.
     pub(crate) fn of(btf: &Btf<'_>) -> Reasons {
         let Some(names) = btf.type_by_name::<types::Enum<'_>>("skb_drop_reason") else {
             return Reasons::default();
@@ -27,13 +26,13 @@ impl Reasons {
         Reasons(names.iter().filter_map(name).collect())
     }
 
-    /// The number of a name, which is given in full.
+    /// The number of a full name.
     pub(crate) fn number(&self, name: &str) -> Option<u32> {
         let found = self.0.iter().find(|(_, is)| *is == name);
         found.map(|(number, _)| *number)
     }
 
-    /// What a number stands for.
+    /// The name of a number.
     pub(crate) fn name(&self, reason: u32) -> String {
         match self.0.get(&reason) {
             Some(name) => name.strip_prefix(PREFIX).unwrap_or(name).to_string(),
@@ -51,8 +50,7 @@ impl Reasons {
 mod tests {
     use super::*;
 
-    /// Check that reasons are named without the prefix, and those that have no name
-    /// by their numbers.
+    /// Check that reasons are named without the prefix, and unknown ones by their numbers.
     #[test]
     fn reasons_have_names() {
         let reasons = Reasons(BTreeMap::from([

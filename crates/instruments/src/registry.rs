@@ -1,5 +1,4 @@
-//! Which instruments there are: `--clock`, `plumb doctor`, help and experiments go by this
-//! list.
+//! The list of instruments, used by `--clock`, `plumb doctor`, help and experiments.
 
 use netplumb_model::timing::TimingSpec;
 
@@ -15,14 +14,14 @@ pub static ALL: [&dyn Instrument; 5] = [
     crate::rates::INSTRUMENT,
 ];
 
-/// Where it is left to us what measures on the running kernel: the first that can.
+/// Instruments for the running kernel if plumb chooses, in order of preference.
 pub static PREFERRED: [&dyn Instrument; 2] =
     [crate::functions::INSTRUMENT, crate::stages::INSTRUMENT];
 
-/// What says where the time of a path goes whose rate is known.
+/// The instrument that shows where CPU time goes, beside rates.
 pub static BESIDE_RATES: &dyn Instrument = crate::samples::INSTRUMENT;
 
-/// The instrument of a name.
+/// Find an instrument by name.
 pub fn find(name: &str) -> Option<&'static dyn Instrument> {
     ALL.into_iter().find(|instrument| instrument.name() == name)
 }
@@ -30,7 +29,7 @@ pub fn find(name: &str) -> Option<&'static dyn Instrument> {
 /// Attach the instrument that a spec names.
 ///
 /// # Errors
-/// There is none of that name, or it can't be attached here, or not as asked.
+/// The name is unknown, or it can't be attached here, or not with these settings.
 pub fn attach(spec: &TimingSpec, layers: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {
     match find(&spec.instrument) {
         Some(instrument) => instrument.attach(spec, layers),
@@ -48,8 +47,8 @@ mod tests {
 
     use super::*;
 
-    /// Check that every instrument is found by its own name, which is that of its quantities
-    /// or of none, and that no two quantities are one.
+    /// Check that every instrument is found by its name, which its quantities share, and that
+    /// quantities are unique.
     #[test]
     fn each_is_declared_once() {
         let mut names = BTreeSet::new();
@@ -67,7 +66,8 @@ mod tests {
         assert!(find("auto").is_none());
     }
 
-    /// Check that what is not attached to a running kernel says so by its own name.
+    /// Check that instruments that can't be attached to a running kernel have errors with their own
+    /// names.
     #[test]
     fn those_of_no_running_kernel() {
         for name in ["exact", "rates", "nothing"] {

@@ -48,16 +48,16 @@ use crate::reasons::Reasons;
 /// The programs, compiled from stages/stages.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stages.bpf.o"));
 
-/// What the instrument is called.
+/// The name of the instrument.
 const STAGES: &str = STAGE_TIME.instrument;
-/// What programs are called before the tracepoint's name.
+/// Prefix of the programs' names, before that of the tracepoint.
 const PREFIX: &str = "stages_";
 /// Without these no packet can be followed.
 const NEEDED: &[&str] = &["net_dev_start_xmit", "net_dev_xmit", "netif_receive_skb"];
-/// Longer than any program runs: what began in a window has ended after it.
+/// Longer than any program runs: all have ended after it.
 const SETTLE: Duration = Duration::from_millis(1);
 
-/// What is lost where a tracepoint is missing.
+/// The effect of a missing tracepoint.
 fn meaning(tracepoint: &str) -> &'static str {
     match tracepoint {
         "sys_enter" | "sys_exit" => "system calls can't be seen",
@@ -110,7 +110,7 @@ impl Instrument for Declaration {
     }
 }
 
-/// Attached for as long as it lives.
+/// The attached instrument.
 #[derive(Debug)]
 pub struct Stages {
     attached: Attached,
@@ -118,9 +118,9 @@ pub struct Stages {
     following: Following,
     kernel: Arc<Kernel>,
     opened: Option<Opened>,
-    /// How it went, where there may be pauses.
+    /// Statistics of intervals, if there may be pauses.
     went: Option<Arc<Mutex<Went>>>,
-    /// Where times are written to.
+    /// The half of the table that times are written to.
     half: Half,
     one_packet: bool,
     _object: Object,
@@ -131,7 +131,7 @@ pub struct Stages {
 enum Following {
     /// All of them, as long as a window is open.
     Always(#[expect(dead_code, reason = "holds what is attached")] Hooks),
-    /// In stretches; none while it is at work.
+    /// In intervals; none while it is running.
     Stretches(Option<Box<Pauser>>),
     /// It is at work.
     Working(Arc<Stop>, JoinHandle<Worked>),
@@ -153,8 +153,7 @@ impl Stages {
     /// Attach to the kernel's tracepoints.
     ///
     /// # Errors
-    /// The kernel has no type information, or this user may not load programs; or
-    /// the filter asks for what can't be had.
+    /// The kernel has no BTF, the user lacks privileges, or the filter is not supported.
     pub fn attach(spec: &TimingSpec) -> Result<Stages, LiveError> {
         let begun = Instant::now();
         if let Some(other) = spec.mechanism
@@ -254,7 +253,7 @@ impl Stages {
         })
     }
 
-    /// What lies in the ring.
+    /// The events in the ring.
     fn events(&self) -> Result<Vec<StepEvent>, libbpf_rs::Error> {
         if !self.one_packet {
             return Ok(Vec::new());
@@ -270,7 +269,7 @@ impl Stages {
         Ok(events.take())
     }
 
-    /// What was seen in the window up to now; the next one begins here.
+    /// The results of the window up to now; the next one begins here.
     fn take(&mut self, opened: &mut Opened) -> Result<Window, libbpf_rs::Error> {
         let maps = &self.kernel.maps;
         let was = self.half;
@@ -376,7 +375,7 @@ impl Stages {
 
 impl Drop for Stages {
     fn drop(&mut self) {
-        // No program runs when its maps are gone. What it saw is not asked for.
+        // Detach before the maps are removed; results are discarded.
         let _ = self.unfollow();
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of this kernel and this process before anything is tried.
+//! Facts about this kernel and this process, before any trial.
 //!
 //! A trial that fails gives an errno and no more. The facts here turn it into a reason: which
 //! privileges are missing, whether the kernel is locked down, which option it was built without.
@@ -139,7 +139,7 @@ impl Config {
         ))
     }
 
-    /// What the option is set to: none where it is not set, or nobody knows.
+    /// The value of an option: none if it is not set, or unknown.
     pub(crate) fn value(&self, option: &str) -> Option<&str> {
         self.0.as_ref()?.get(option).map(String::as_str)
     }

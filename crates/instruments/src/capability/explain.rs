@@ -6,7 +6,7 @@ use netplumb_sys::errno;
 use super::context::{Cap, Context};
 use super::program::Failure;
 
-/// What a trial needs of the machine.
+/// The requirements of a trial.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Need {
     /// Privileges.
@@ -17,7 +17,7 @@ pub(super) struct Need {
     pub(super) since: Option<(u32, u32)>,
 }
 
-/// The remedy where only another kernel helps.
+/// The remedy if only another kernel helps.
 pub(super) const OTHER_KERNEL: &str = "use a kernel that supports it in the vm lab";
 
 /// The privileges that measuring the running kernel needs; one remedy for every such trial.
@@ -132,7 +132,7 @@ fn denied(context: &Context, need: &Need, failure: &Failure) -> Availability {
     )
 }
 
-/// What failed, in one line: what was done, what the error means, what the verifier said.
+/// The failure in one line: the operation, the error, the verifier's message.
 pub(super) fn words(failure: &Failure) -> String {
     let said = errno::words(failure.errno);
     match &failure.log {
@@ -206,7 +206,7 @@ mod tests {
         assert!(remedy.contains("lockdown=none") && remedy.contains("the vm lab"));
     }
 
-    /// Check that an old kernel is told which version it lacks.
+    /// Check that the required version is reported for an old kernel.
     #[test]
     fn an_old_kernel_is_told_so() {
         let mut context = context(0, u64::MAX);
@@ -214,8 +214,8 @@ mod tests {
         assert!(answer(&context, libc::EINVAL).0.contains("Linux 5.8"));
     }
 
-    /// Check that root without privileges is told that it sits in a container, and that a user
-    /// namespace and a seccomp filter are told apart.
+    /// Check that root without privileges is recognised as in a container, and that a user
+    /// namespace and a seccomp filter are distinguished.
     #[test]
     fn containers_are_told_apart() {
         let (reason, remedy) = answer(&context(0, 0), libc::EPERM);

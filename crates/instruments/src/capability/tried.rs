@@ -1,20 +1,20 @@
-//! Answers of trials, as those ask for them who depend on several.
+//! Results of trials, for checks that depend on several.
 
 use netplumb_model::capability::{Availability, Capability};
 
-/// What was tried, to be asked.
+/// The results of all trials.
 #[derive(Debug, Clone, Copy)]
 pub struct Tried<'a>(pub &'a [Capability]);
 
 impl Tried<'_> {
-    /// The answer of one trial.
+    /// The result of a trial.
     pub fn verdict(&self, id: &str) -> Availability {
         let found = self
             .0
             .iter()
             .find(|c| c.id == id)
             .map(|c| c.verdict.clone());
-        // Only a trial that crashed leaves no answer.
+        // Only a crashed trial has no result.
         found.unwrap_or_else(|| {
             Availability::no(
                 format!("the check `{id}` gave no result"),
@@ -28,12 +28,12 @@ impl Tried<'_> {
         self.verdict(id).works()
     }
 
-    /// The first no among them.
+    /// The first failed one of several.
     pub fn obstacle(&self, ids: &[&str]) -> Option<Availability> {
         ids.iter().map(|id| self.verdict(id)).find(|v| !v.works())
     }
 
-    /// The answer of the first way that works, or why the others don't.
+    /// The result of the first alternative that works, or the reasons of all.
     pub fn any(&self, ways: &[(&[&str], &str)]) -> Availability {
         let mut refusals: Vec<(String, String)> = Vec::new();
         for (needs, detail) in ways {

@@ -1,4 +1,4 @@
-//! What measuring may cost: which functions are given up to keep to it.
+//! Limits the overhead of measuring, by detaching functions.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use netplumb_model::timing::{Attached, Window};
 
 use super::correct;
 
-/// What one function has cost in a window.
+/// The cost of a function's probes in a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Spent {
     /// Index into [`Attached::functions`].
@@ -16,8 +16,8 @@ struct Spent {
     probes_ns: f64,
 }
 
-/// The functions to give up so that measuring takes no more than a share of one CPU's
-/// time, by what a window saw; indices into [`Attached::functions`].
+/// The functions to detach, so that measuring takes at most a share of one CPU's time, by the
+/// results of a window; indices into [`Attached::functions`].
 pub(super) fn excess(max_share: f64, attached: &Attached, window: &Window) -> Vec<u32> {
     let mut spent: BTreeMap<u32, Spent> = BTreeMap::new();
     for times in &window.functions {
@@ -36,8 +36,7 @@ pub(super) fn excess(max_share: f64, attached: &Attached, window: &Window) -> Ve
     shed(budget_ns, spent.into_values().collect())
 }
 
-/// Those that tell the least for what they cost go first: where the probes are most
-/// of what is read.
+/// Functions whose probes are most of their raw time are detached first.
 fn shed(budget_ns: f64, mut spent: Vec<Spent>) -> Vec<u32> {
     let mut sum: f64 = spent.iter().map(|s| s.probes_ns).sum();
     let share = |s: &Spent| s.probes_ns / (s.total_ns as f64).max(1.0);
@@ -57,7 +56,7 @@ fn shed(budget_ns: f64, mut spent: Vec<Spent>) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// Check that small and frequent functions go first, and no more than must.
+    /// Check that small and frequent functions are detached first, and no more than necessary.
     #[test]
     fn the_least_telling_goes_first() {
         let spent = |function, calls, total_ns, probes_ns| Spent {

@@ -1,11 +1,10 @@
-//! What the probes cost, measured here and now.
+//! Calibration: measures the cost of probes.
 //!
-//! The kernel has functions that do nothing, for tests of BPF: `bpf_fentry_test1`
-//! to `6`, of one to six arguments. A test run calls each once, within
-//! `bpf_prog_test_run_tracing`. What is read for one of them is the bias. With the
-//! outer function timed too, by how much its time grows when one of them is timed
-//! is what a pair of probes costs. The programs are the very ones that time
-//! everything else, in the same state: a caller on the stack, the context known.
+//! The kernel has empty functions for tests of BPF: `bpf_fentry_test1` to `6`, with one to six
+//! arguments. A test run calls each once, within `bpf_prog_test_run_tracing`. The raw time of one
+//! of them is the bias. With the outer function timed as well, the increase of its time when one of
+//! them is timed is the cost of a pair of probes. The programs are the same that time all other
+//! functions, in the same state: with a caller on the stack, and a known context.
 
 use netplumb_model::timing::{Calibration, Mechanism};
 
@@ -20,12 +19,11 @@ use crate::live::LiveError;
 
 /// The function that calls the empty ones.
 const OUTER: &str = "bpf_prog_test_run_tracing";
-/// A function that does next to nothing and is called in an RCU read section, and
-/// one around it.
+/// An empty function that is called in an RCU read-side critical section, and one around it.
 const NESTED_INNER: &str = "bpf_get_current_uid_gid";
 const NESTED_OUTER: &str = "bpf_prog_test_run_raw_tp";
-/// Test runs of each arrangement at most, and so many at a time: enough is as soon as
-/// the doubt is not more than this.
+/// Maximum number of test runs of each arrangement, runs at a time, and the uncertainty that is
+/// sufficient.
 const RUNS: usize = 200;
 const RUNS_AT_ONCE: usize = 20;
 const ENOUGH_NS: f64 = 0.25;
@@ -33,19 +31,19 @@ const ENOUGH_NS: f64 = 0.25;
 /// more to save and to restore, so what lies between lies on a line.
 const LEAST_ARGUMENTS: u8 = 1;
 const MOST_ARGUMENTS: u8 = 6;
-/// CPUs that are measured, of a machine with more.
+/// Maximum number of CPUs to measure.
 const MAX_CPUS: usize = 8;
 /// Numbers of functions that calibration needs.
 pub(super) const FUNCTIONS: u32 = 7;
 
-/// What was found out.
+/// The results of the calibration.
 #[derive(Debug, Default)]
 pub(super) struct Costs {
     /// By number of arguments; those of each CPU, then the median of all.
     pub(super) calibration: Vec<Calibration>,
-    /// How much less a pair takes in an RCU read section.
+    /// By how much a pair costs less in an RCU read-side critical section.
     pub(super) nested_saving_ns: f64,
-    /// What is left of a boundary's hooks in the interrupted.
+    /// The cost of a boundary's hooks that is attributed to the interrupted function.
     pub(super) outside_ns: f64,
 }
 
@@ -57,7 +55,7 @@ struct Middle {
 }
 
 impl Middle {
-    /// Of times that have outliers on one side only: interrupts that were not seen.
+    /// From times with one-sided outliers: undetected interrupts.
     fn of(mut times: Vec<f64>) -> Middle {
         if times.is_empty() {
             return Middle::default();
@@ -73,7 +71,7 @@ impl Middle {
     }
 }
 
-/// Where the calling thread may run, put back when dropped.
+/// The CPU affinity of the calling thread, restored when dropped.
 struct Pinned(libc::cpu_set_t);
 
 impl Pinned {
@@ -95,7 +93,7 @@ impl Pinned {
     }
 
     fn pin(&self, cpu: u32) {
-        // A CPU that has just gone is measured elsewhere.
+        // If the CPU is gone, measure on another one.
         let _ = cpus::pin(0, cpu);
     }
 }
@@ -109,7 +107,7 @@ impl Drop for Pinned {
     }
 }
 
-/// All that measuring needs.
+/// The set-up of the measurement.
 pub(super) struct Bench<'a> {
     pub(super) templates: &'a Templates,
     pub(super) shape: Shape,
@@ -142,7 +140,7 @@ impl Bench<'_> {
             .map_err(failed)
     }
 
-    /// Sums of all that was read of one function of calibration, over its nodes.
+    /// The sums of a calibration function, over its nodes.
     fn read(&self, number: u32) -> u64 {
         let mut sum = 0;
         for id in 0..self.memory.node_count() {
@@ -187,13 +185,13 @@ impl Bench<'_> {
         }
     }
 
-    /// Measure. Nothing else that is timed may be attached, or it costs too.
+    /// Measure a mechanism. No other functions may be attached, since they would cost time too.
     pub(super) fn measure(&self, mechanism: Mechanism) -> Result<Costs, LiveError> {
         let pinned = Pinned::begin();
         let mut cpus = pinned.cpus();
         cpus.truncate(MAX_CPUS);
         let runner = self.runner()?;
-        // What it costs itself cancels out: best by what interferes least.
+        // Its own cost cancels out: use the mechanism that interferes least.
         let _outer = self
             .attach(OUTER, 0, Mechanism::FentryFexit)
             .or_else(|_| self.attach(OUTER, 0, mechanism))?;
@@ -245,8 +243,8 @@ impl Bench<'_> {
         Ok(costs)
     }
 
-    /// How much less a pair takes in an RCU read section, by a helper of BPF that a
-    /// program calls in one.
+    /// By how much a pair costs less in an RCU read-side critical section, measured with a BPF
+    /// helper that a program calls in one.
     fn nested(&self, mechanism: Mechanism, known: &[Calibration]) -> Result<f64, LiveError> {
         let program = instances::caller_in_rcu(self.templates)?;
         let _outer = self.attach(NESTED_OUTER, 0, mechanism)?;
@@ -279,7 +277,7 @@ impl Bench<'_> {
     }
 }
 
-/// What lies between the fewest and the most arguments, of each CPU.
+/// Interpolate between the fewest and the most arguments, for each CPU.
 fn fill_in(each: &mut Vec<Calibration>) {
     let of = |each: &[Calibration], arguments| -> Vec<Calibration> {
         let all = each.iter().filter(|c| c.arguments == arguments);
@@ -342,7 +340,7 @@ fn medians(each: &[Calibration]) -> Vec<Calibration> {
 mod tests {
     use super::*;
 
-    /// Check that outliers don't move the middle, and that scatter widens the doubt.
+    /// Check that outliers don't move the median, and that scatter increases the uncertainty.
     #[test]
     fn the_middle_is_robust() {
         let mut times = vec![100.0; 99];
@@ -359,7 +357,7 @@ mod tests {
         assert!((scattered.doubt_ns - 1.57 * 50.0 / 101_f64.sqrt()).abs() < 1e-9);
     }
 
-    /// Check that what was not measured lies on the line between what was.
+    /// Check that missing values are interpolated linearly.
     #[test]
     fn what_lies_between_is_filled_in() {
         let of = |cpu, arguments, pair_ns| Calibration {
@@ -389,7 +387,7 @@ mod tests {
         assert_eq!(one.len(), 1);
     }
 
-    /// Check that what an empty function does with its arguments is not the probe's.
+    /// Check that the work of an empty function with its arguments is not attributed to the probe.
     #[test]
     fn arguments_are_not_the_probes() {
         let of = |arguments, bias_ns, pair_ns| Calibration {
@@ -405,7 +403,7 @@ mod tests {
         assert_eq!((each[0].bias_ns, each[1].bias_ns), (179.0, 184.0));
     }
 
-    /// Check that CPUs which differ leave a doubt.
+    /// Check that differences between CPUs increase the uncertainty.
     #[test]
     fn cpus_that_differ_leave_doubt() {
         let of = |cpu, bias_ns| Calibration {

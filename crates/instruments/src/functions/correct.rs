@@ -1,9 +1,8 @@
-//! What the probes' own cost was, and the times without it.
+//! Subtracts the cost of probes from times.
 //!
-//! A function's time, as read, holds its probe's own cost between the two readings
-//! of the clock (the bias) and, for each timed call below it, all that a pair of
-//! probes costs. Both are measured ([`Calibration`]), so nothing has to be done
-//! while the programs run.
+//! A function's raw time includes the cost of its probe between the two readings of the clock (the
+//! bias) and, for each timed call below it, the full cost of a pair of probes. Both are measured
+//! ([`Calibration`]), so nothing has to be done while the programs run.
 
 use netplumb_model::timing::{Attached, Calibration, Mechanism, Window};
 
@@ -13,13 +12,13 @@ use netplumb_model::timing::{Attached, Calibration, Mechanism, Window};
 /// commit e21aa341785c); only the first program's lies between.
 const SAVED_BETWEEN: f64 = 0.25;
 
-/// A node's time without what measuring it cost.
+/// The corrected time of a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Corrected {
     /// The sum of the times of its calls.
     pub corrected_ns: f64,
-    /// Half the width of the 95 % interval of that: of the costs that were taken
-    /// off. How far the times themselves scatter is another matter.
+    /// Half the width of the 95 % interval of the correction, without the scatter of the times
+    /// themselves.
     pub uncertainty_ns: f64,
 }
 
@@ -33,8 +32,8 @@ struct Cost {
     trampoline: bool,
 }
 
-/// The cost of a function's probes: of its mechanism, and the nearest number of
-/// arguments; the median of all CPUs goes before one of them.
+/// The cost of a function's probes: for its mechanism and the nearest number of arguments; the
+/// median of all CPUs takes precedence.
 fn cost(calibration: &[Calibration], mechanism: Mechanism, arguments: u8) -> Cost {
     calibration
         .iter()
@@ -49,11 +48,11 @@ fn cost(calibration: &[Calibration], mechanism: Mechanism, arguments: u8) -> Cos
         .unwrap_or_default()
 }
 
-/// Take the probes' cost off a window's times: one entry for each of
-/// [`Window::functions`], in its order.
+/// Subtract the cost of probes from a window's times: one entry for each of [`Window::functions`],
+/// in its order.
 ///
-/// A child may have more calls in a window than its parent, which has not returned
-/// yet; so a corrected time can be a little below zero, and is not hidden.
+/// A child may have more calls in a window than its parent, which has not returned yet; so a
+/// corrected time can be slightly negative, and is kept.
 pub fn correct(attached: &Attached, window: &Window) -> Vec<Corrected> {
     let costs: Vec<Cost> = attached
         .functions
@@ -75,7 +74,7 @@ pub fn correct(attached: &Attached, window: &Window) -> Vec<Corrected> {
     for times in &window.functions {
         calls[times.node as usize] = times.times.count;
     }
-    // Of all timed calls below a node. Children come after their parents.
+    // All timed calls below a node. Children come after their parents.
     let mut pairs_ns = vec![0.0; window.nodes.len()];
     let mut doubt_ns = vec![0.0; window.nodes.len()];
     for (id, node) in window.nodes.iter().enumerate().rev() {
@@ -100,14 +99,14 @@ pub fn correct(attached: &Attached, window: &Window) -> Vec<Corrected> {
         .collect()
 }
 
-/// What a pair of probes on a function costs, by its index.
+/// The cost of a pair of probes on a function, by its index.
 pub(super) fn pair_ns(attached: &Attached, function: u32) -> f64 {
     attached.functions.get(function as usize).map_or(0.0, |f| {
         cost(&attached.calibration, f.mechanism, f.arguments).pair_ns
     })
 }
 
-/// What the probes took in a window, altogether.
+/// The total cost of the probes in a window.
 pub(super) fn own_ns(attached: &Attached, window: &Window) -> f64 {
     window
         .functions
@@ -169,8 +168,8 @@ mod tests {
         }
     }
 
-    /// Check that a function pays for its own probe's bias and for the pairs of all
-    /// that is timed below it, however deep, and for nothing beside it.
+    /// Check that the bias and the pairs of all timed calls below, at any depth, are subtracted
+    /// from a function, and nothing else.
     #[test]
     fn costs_are_taken_off_by_the_tree() {
         let attached = Attached {

@@ -1,4 +1,4 @@
-//! The filter, as the programs have it.
+//! Converts the filter for the programs.
 
 use std::net::IpAddr;
 
@@ -9,10 +9,10 @@ use super::layout::{RawFilter, proto};
 use super::object::Templates;
 use crate::live::LiveError;
 
-/// The filter in the programs' words.
+/// The filter in the programs' format.
 ///
 /// # Errors
-/// It asks for what they can't look at.
+/// A part is not supported.
 pub(super) fn raw(filter: &Filter) -> Result<RawFilter, LiveError> {
     let mut raw = RawFilter {
         active: u32::from(*filter != Filter::default()),
@@ -68,7 +68,7 @@ fn family(family: Family) -> u32 {
     }
 }
 
-/// Write it where the programs read it, before they are made.
+/// Write it to the programs' section, before they are loaded.
 pub(super) fn write(templates: &Templates, raw: &RawFilter) -> Result<(), LiveError> {
     let (at, bytes) = templates.memory(".rodata.filter")?;
     assert!(bytes >= size_of::<RawFilter>());
@@ -108,7 +108,7 @@ mod tests {
         );
     }
 
-    /// Check that what can't be looked at is refused.
+    /// Check that unsupported filters are refused.
     #[test]
     fn a_command_is_no_packet() {
         let filter = Filter {

@@ -1,5 +1,4 @@
-//! Copies of the templates: what is attached to each function, and where stacks
-//! change.
+//! Copies of the templates: the probes of each function, and the hooks at stack boundaries.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,8 +29,8 @@ struct Attachment {
 }
 
 impl Probe {
-    /// Entries and exits that the kernel did not show us: the program was under way on
-    /// that CPU, or the kernel had no room to wait for a return.
+    /// Missed entries and exits: the program was already running on that CPU, or the kernel had no
+    /// free return instance.
     pub(super) fn missed(&self) -> u64 {
         let of = |a: &Attachment| {
             // Of a program that is loaded this can't fail; not every link counts.
@@ -70,7 +69,7 @@ impl Shared {
     }
 }
 
-/// What a pair is made of.
+/// The templates of a pair.
 #[derive(Debug)]
 struct Pair {
     enter: Template,
@@ -162,7 +161,7 @@ impl Maker {
         Ok(Probe(vec![Attachment { link, program }]))
     }
 
-    /// Attach to a function, whose number is `id`.
+    /// Attach to a function, with the number `id`.
     pub(super) fn attach(
         &self,
         types: &Types,
@@ -225,7 +224,7 @@ impl Maker {
     }
 }
 
-/// How a program on a trampoline is loaded.
+/// The type of a program on a trampoline.
 fn tracing(attach: u32, target: u32, module: i32) -> Kind {
     Kind {
         program: sys::BPF_PROG_TYPE_TRACING,
@@ -280,11 +279,11 @@ fn hook(
     Ok(Attachment { link, program })
 }
 
-/// The hooks where stacks change.
+/// The hooks at stack boundaries.
 #[derive(Debug, Default)]
 pub(super) struct Boundaries {
     hooks: Vec<Attachment>,
-    /// What is watched for it.
+    /// The hooked functions and tracepoints.
     pub(super) watched: Vec<&'static str>,
     /// What could not be, and why.
     pub(super) refused: BTreeMap<String, String>,
@@ -367,7 +366,7 @@ impl Boundaries {
         Ok(all)
     }
 
-    /// Boundaries that the kernel did not show us.
+    /// Missed boundaries.
     pub(super) fn missed(&self) -> u64 {
         self.hooks
             .iter()
@@ -376,7 +375,7 @@ impl Boundaries {
     }
 }
 
-/// Why there is no measuring without the hooks.
+/// The error if the hooks can't be attached.
 fn refused(error: io::Error) -> LiveError {
     LiveError::System {
         doing: "watch softirqs, interrupts and task switches".into(),

@@ -1,4 +1,4 @@
-//! By what each function is timed: the best that the kernel accepts for it.
+//! Chooses the mechanism of each function: the best one that the kernel accepts.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,14 +16,14 @@ use super::instances::{Maker, Probe, Shared};
 use super::runtime::Memory;
 use super::types::{Described, Types};
 
-/// The ways that are made use of, the best first.
+/// The mechanisms in use, the best first.
 const LADDER: &[Mechanism] = &[
     Mechanism::FentryFexit,
     Mechanism::KprobeSession,
     Mechanism::Kretprobe,
 ];
-/// Newer ways, by their number in `enum bpf_attach_type`: tried and reported, not
-/// used. From Linux 7.0 and 7.2.
+/// Newer mechanisms, by their number in `enum bpf_attach_type`: tried and reported, not used. From
+/// Linux 7.0 and 7.2.
 const NEWER: &[(&str, u32)] = &[("fsession", 58), ("fsession_multi", 61)];
 
 /// How one function is timed.
@@ -35,7 +35,7 @@ enum Way {
     Shared(u32),
 }
 
-/// Everything that is attached to functions that are timed.
+/// All probes of timed functions.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
     /// By the user's index; none for those given up.
@@ -60,8 +60,7 @@ pub(super) struct Climb<'a> {
 }
 
 impl Climb<'_> {
-    /// Remember why a function was refused; what is not allowed at all says more than
-    /// what a lesser way lacks besides.
+    /// Note why a function was refused; a missing permission is more informative than other errors.
     fn refused_for(&mut self, error: io::Error) {
         let forbids = |e: &io::Error| e.raw_os_error() == Some(libc::EPERM);
         if !self.last_error.as_ref().is_some_and(forbids) {
@@ -69,7 +68,7 @@ impl Climb<'_> {
         }
     }
 
-    /// Attach to all of them that can be, and measure what that costs.
+    /// Attach to all functions that support it, and measure the cost.
     pub(super) fn attach(&mut self, functions: &[&Described], only: Option<Mechanism>) -> Probes {
         let mut probes = Probes::default();
         // Also where only another is asked for: the boundaries are by trampolines.
@@ -91,7 +90,7 @@ impl Climb<'_> {
             let took = Figure::new(&ATTACH_EACH, took_ns as f64).of(of);
             self.attached.figures.push(took);
         }
-        // What is not made use of has no cost.
+        // Unused mechanisms are not measured.
         let used: Vec<_> = self
             .attached
             .functions
@@ -250,7 +249,7 @@ impl Climb<'_> {
         }
     }
 
-    /// Whether the kernel has what we make no use of yet.
+    /// Try newer mechanisms that are not used yet.
     fn try_newer(&mut self) {
         let Some(function) = self.types.find("bpf_fentry_test1") else {
             return;
@@ -280,7 +279,7 @@ impl Probes {
         self.each.is_empty()
     }
 
-    /// Entries and exits that the kernel did not show.
+    /// Missed entries and exits.
     pub(super) fn missed(&self) -> u64 {
         let own = self.each.iter().flatten().map(|way| match way {
             Way::Own(probe) => probe.missed(),
@@ -289,7 +288,7 @@ impl Probes {
         own.sum::<u64>() + self.shared.as_ref().map_or(0, Probe::missed)
     }
 
-    /// Give up a function. Whether it was timed.
+    /// Detach a function; returns whether it was timed.
     pub(super) fn give_up(&mut self, at: usize, maker: &Maker) -> bool {
         let Some(way) = self.each[at].take() else {
             return false;

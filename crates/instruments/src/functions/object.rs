@@ -1,6 +1,5 @@
-//! The compiled programs as templates: libbpf makes the maps and fits the
-//! instructions to the running kernel, and then any number of copies is loaded,
-//! each with its own numbers written into it.
+//! The compiled programs as templates: libbpf creates the maps and relocates the instructions for
+//! the running kernel, and then any number of copies is loaded, each with its own numbers.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -77,7 +76,7 @@ impl Templates {
         })
     }
 
-    /// Make a section or the values of a map so large.
+    /// Set the size of a section, or of the values of a map.
     pub(super) fn size(&mut self, name: &str, bytes: u32) -> Result<(), LiveError> {
         let map = self.map(name)?;
         // SAFETY: the map is the object's, which is alive.
@@ -86,7 +85,7 @@ impl Templates {
         Ok(())
     }
 
-    /// Give a map so many entries.
+    /// Set the number of entries of a map.
     pub(super) fn entries(&mut self, name: &str, count: u32) -> Result<(), LiveError> {
         let map = self.map(name)?;
         // SAFETY: the map is the object's, which is alive.
@@ -120,7 +119,7 @@ impl Templates {
             .map_err(|e| failed(&format!("use the map `{name}`"), e))
     }
 
-    /// Make the maps, and fit the programs to this kernel.
+    /// Create the maps, and relocate the programs for this kernel.
     pub(super) fn prepare(&mut self) -> Result<(), LiveError> {
         self.object
             .prepare()
@@ -129,7 +128,7 @@ impl Templates {
         Ok(())
     }
 
-    /// The instructions of one program, fitted to this kernel.
+    /// The relocated instructions of a program.
     pub(super) fn template(&self, name: &str) -> Result<Template, LiveError> {
         debug_assert!(self.ready);
         let wanted = CString::new(name).unwrap_or_default();
@@ -169,8 +168,8 @@ impl Template {
         }
     }
 
-    /// Replace the numbers that stand for others: `numbers` by magic number, and the
-    /// offset of the argument. What is left over is said.
+    /// Replace the placeholders: `numbers` by magic number, and the offset of the argument. A
+    /// remaining placeholder is an error.
     pub(super) fn patch(&mut self, numbers: &BTreeMap<i32, i32>, argument: i16) -> io::Result<()> {
         /// Loads 64 bits from memory.
         const LOAD: u8 = 0x79;
@@ -220,7 +219,7 @@ impl Program {
         raw::attach(self.0.as_fd(), None)
     }
 
-    /// Runs that the kernel left out, since the program was under way on that CPU.
+    /// Runs skipped because the program was already running on that CPU.
     pub(super) fn missed(&self) -> io::Result<u64> {
         Ok(raw::info(self.0.as_fd())?.recursion_misses)
     }

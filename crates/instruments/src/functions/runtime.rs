@@ -1,5 +1,4 @@
-//! The programs' memory: how large it is, what it begins with, and what is read
-//! from it. The other half of runtime.h.
+//! The programs' memory: size, initial contents, and reading. The Rust part of runtime.h.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -150,7 +149,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// What is there before any program runs.
+    /// Write the initial contents.
     fn begin(&self) {
         let shape = self.shape;
         // SAFETY: the sections are as large as the shape says, and zero; no program
@@ -180,7 +179,7 @@ impl Memory {
         }
     }
 
-    /// What a boundary costs the interrupted, apart from what it measures.
+    /// Set the cost of a boundary outside of what it measures.
     pub(super) fn set_outside(&self, ns: u64) {
         // SAFETY: the section is there as long as the object, which outlives this.
         unsafe { (&raw mut (*self.state.as_ptr()).outside_ns).write_volatile(ns) }
@@ -224,7 +223,7 @@ impl Memory {
         }
     }
 
-    /// Forget the extremes of a node, which can't be subtracted.
+    /// Reset the minimum and maximum of a node, which can't be subtracted.
     pub(super) fn forget_extremes(&self, cpu: u32, id: u32) {
         assert!(cpu < self.shape.cpu_slots && id < self.shape.nodes);
         let at = (cpu as usize * self.shape.nodes as usize + id as usize) * CELL_WORDS;
@@ -239,7 +238,7 @@ impl Memory {
         }
     }
 
-    /// What was lost so far, by kind.
+    /// Losses so far, by kind.
     pub(super) fn lost(&self) -> [u64; loss::ALL] {
         let mut sum = [0; loss::ALL];
         for cpu in 0..self.shape.cpus {

@@ -1,4 +1,4 @@
-//! Which functions are timed.
+//! Selects the functions to time.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -8,12 +8,12 @@ use netplumb_model::timing::Selection;
 use super::types::{Described, Types};
 use crate::live::LiveError;
 
-/// Taken where no number is asked for.
+/// The default maximum number of functions.
 const DEFAULT_MAX: u32 = 128;
 
-/// What the probes themselves call, or what is called on the way to them: timing it
-/// would never end. Newer kernels refuse some (`btf_id_deny` in
-/// kernel/bpf/verifier.c); 6.1 hangs.
+/// Functions that the probes call, or that are called on the way to them: timing these would
+/// recurse endlessly. Newer kernels refuse some (`btf_id_deny` in kernel/bpf/verifier.c); 6.1
+/// hangs.
 const NEVER: &[&str] = &[
     "__rcu_read_lock",
     "__rcu_read_unlock",
@@ -27,15 +27,15 @@ const NEVER: &[&str] = &[
     "ktime_get_boot_fast_ns",
     "copy_from_kernel_nofault",
     "copy_from_kernel_nofault_allowed",
-    // Where stacks change: the hooks are there.
+    // Stack boundaries, which have hooks.
     "__do_softirq",
     "handle_softirqs",
     "irq_enter_rcu",
     "irq_exit_rcu",
-    // What calibration times, and changes under our feet.
+    // Functions of the calibration.
     "bpf_prog_test_run_tracing",
 ];
-/// The same, by how they begin.
+/// The same, by prefix.
 const NEVER_PREFIXES: &[&str] = &[
     "__bpf_",
     "bpf_",
@@ -45,7 +45,7 @@ const NEVER_PREFIXES: &[&str] = &[
     "__traceiter_",
 ];
 
-/// The network's layers, the most telling first, for discovery.
+/// The network layers in order of relevance, for discovery.
 const LAYERS: &[&str] = &[
     "transport",
     "network",
@@ -56,10 +56,10 @@ const LAYERS: &[&str] = &[
     "netfilter",
 ];
 
-/// What was chosen.
+/// The selection.
 #[derive(Debug, Default)]
 pub(super) struct Chosen<'a> {
-    /// The functions, the most telling first.
+    /// The functions, the most relevant first.
     pub(super) functions: Vec<&'a Described>,
     /// Those that can't be timed, with the reason.
     pub(super) refused: BTreeMap<String, String>,
@@ -67,7 +67,7 @@ pub(super) struct Chosen<'a> {
     pub(super) shed: Vec<String>,
 }
 
-/// What is known of symbols, besides their types.
+/// Information about symbols, in addition to BTF.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
     /// Names of functions of the running kernel; empty if they are not known.
@@ -77,7 +77,7 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// Ask the running kernel.
+    /// Read it from the running kernel.
     pub(super) fn load() -> Symbols {
         let present = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let traceable = [
@@ -135,7 +135,7 @@ fn never(name: &str) -> bool {
 /// Choose functions.
 ///
 /// # Errors
-/// Something is asked for that this kernel does not have at all.
+/// A function or layer does not exist in this kernel.
 pub(super) fn choose<'a>(
     selection: &Selection,
     types: &'a Types,
@@ -184,7 +184,7 @@ pub(super) fn choose<'a>(
         for function in &types.functions {
             if of(function).as_deref() == Some(wanted) {
                 any = true;
-                // What sees no packet is known by its callers.
+                // Functions without a packet have the class of their callers.
                 take(function, &mut chosen);
             }
         }
@@ -207,7 +207,7 @@ pub(super) fn choose<'a>(
     }
     if selection.discover || nothing_else {
         discover(types, &of, &mut |f| {
-            // What can't be timed was not asked for: it is not worth a word.
+            // These were not requested by name: leave them out silently.
             if symbols.refuse(&f.name).is_none() {
                 take(f, &mut chosen);
             }
@@ -224,8 +224,8 @@ pub(super) fn choose<'a>(
     Ok(chosen)
 }
 
-/// Functions that take an skb, by the layer, and within one those first whose name
-/// tells what they do with it.
+/// Functions with an skb as a parameter, by layer, and within one those first whose names say what
+/// they do with it.
 fn discover<'a>(
     types: &'a Types,
     layer: &dyn Fn(&Described) -> Option<String>,
@@ -248,7 +248,7 @@ fn discover<'a>(
     }
 }
 
-/// Whether a name fits a pattern, in which `*` stands for any letters.
+/// Whether a name matches a glob pattern with `*`.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
         return pattern == name;

@@ -1,9 +1,8 @@
-//! Per-packet traces: the entries and exits of the calls that belong to them, from
-//! a ring.
+//! Per-packet traces: entries and exits of calls, from a ring buffer.
 //!
-//! A packet is here what one thread does with it, from the first timed function that
-//! sees it until that returns, with the softirqs on top: over loopback and veth that is
-//! all the way into the other socket. What another thread does with it is another one.
+//! A trace is the work of one thread on a packet, from the first timed function that has it until
+//! that returns, with the softirqs on top: over loopback and veth that is all the way into the
+//! other socket. Work by another thread is another trace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_void;
@@ -15,7 +14,7 @@ use netplumb_model::timing::{Step, TimedNode};
 
 use super::layout::RawStep;
 
-/// Entries and exits that one packet may have.
+/// Maximum number of entries and exits per packet.
 pub(super) const OF_ONE: u64 = 1024;
 /// Bytes of the ring for per-packet traces, a power of two.
 pub(super) const RING_BYTES: u32 = 1 << 20;
@@ -35,7 +34,7 @@ unsafe extern "C" fn take(into: *mut c_void, data: *mut c_void, size: sys::size_
     0
 }
 
-/// All that is in the ring.
+/// Read all records in the ring.
 pub(super) fn drain(map: i32) -> io::Result<Vec<RawStep>> {
     let mut all: Vec<RawStep> = Vec::new();
     // SAFETY: the vector outlives the ring's reader, which nobody else uses.
@@ -101,7 +100,7 @@ pub(super) fn steps(
             context: node.context,
         });
     }
-    // One whose end was not seen would look shorter than it was.
+    // A packet whose end was not seen would look too short.
     let chosen: Vec<u32> = whole.into_iter().take(packets as usize).collect();
     steps.retain(|s| chosen.contains(&s.packet));
     for step in &mut steps {
@@ -118,8 +117,8 @@ mod tests {
 
     use super::*;
 
-    /// Check that calls are told as nested as they were, that a packet without an end is
-    /// left out, and that there are no more than were asked for.
+    /// Check the nesting of calls, that a packet without an end is left out, and the maximum number
+    /// of packets.
     #[test]
     fn packets_are_told_whole() {
         let raw = |at_ns, thread, depth, is_exit| RawStep {

@@ -1,4 +1,4 @@
-//! What the programs have counted, as a tree of calling contexts.
+//! Reads the programs' counters as a tree of calling contexts.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use netplumb_model::timing::{Attached, NodeTimes, TimedNode};
 use super::layout::{CELL_HEAD, CELL_WORDS, NESTED, Node, cell, direction, node, proto};
 use super::runtime::{Memory, Shape};
 
-/// The tree, and what its cells held when the window was opened.
+/// The tree, with the cells' values when the window was opened.
 #[derive(Debug)]
 pub(super) struct Tree {
     shape: Shape,
@@ -24,7 +24,7 @@ pub(super) struct Tree {
     before: Vec<Vec<[u64; CELL_WORDS]>>,
 }
 
-/// What a node in the kernel is for the user.
+/// The node of the result for a node in the kernel.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     /// Its index among the user's, or that of the nearest above it.
@@ -34,7 +34,7 @@ struct Known {
     context: Context,
 }
 
-/// What was seen in a window.
+/// The results of a window.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) nodes: Vec<TimedNode>,
@@ -56,7 +56,7 @@ impl Tree {
         }
     }
 
-    /// Take in the nodes that are new.
+    /// Add new nodes.
     fn grow(&mut self, memory: &Memory) {
         for id in self.known.len() as u32..memory.node_count() {
             let raw = memory.node(id);
@@ -103,7 +103,7 @@ impl Tree {
         self.nodes.get(known.index? as usize)
     }
 
-    /// What was counted up to now is of no window.
+    /// Open a window: earlier counts belong to none.
     pub(super) fn open(&mut self, memory: &Memory) {
         self.grow(memory);
         for cpu in 0..self.shape.cpus {
@@ -116,7 +116,7 @@ impl Tree {
         }
     }
 
-    /// What has been counted since the window was opened, or this was asked before.
+    /// Close the window: counts since it was opened, or since the last call.
     pub(super) fn close(&mut self, memory: &Memory) -> Seen {
         self.grow(memory);
         let mut seen = Seen {
@@ -321,8 +321,8 @@ mod tests {
         );
     }
 
-    /// Check that what was there before the window is left out, and that the extremes
-    /// are those of all CPUs that saw anything.
+    /// Check that counts before the window are excluded, and that minimum and maximum are over all
+    /// CPUs with calls.
     #[test]
     fn cells_are_added_up() {
         let mut sums = Sums::default();
@@ -351,7 +351,7 @@ mod tests {
         );
     }
 
-    /// Check that a stretch is also one of the callers.
+    /// Check that an interruption also counts for the callers.
     #[test]
     fn interruptions_are_of_callers_too() {
         let timed = |parent, function| TimedNode {

@@ -1,5 +1,4 @@
-//! The kernel's own description of its functions: what they take, and the numbers
-//! by which programs are attached to them.
+//! The kernel's BTF of functions: their parameters, and the ids for attaching programs.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -19,7 +18,7 @@ const KIND_FUNC: u32 = 12;
 const KIND_FUNC_PROTO: u32 = 13;
 const KIND_TYPE_TAG: u32 = 18;
 
-/// What of a packet a function takes: `FUNCTIONS_TAKES_*`.
+/// The type of a function's packet argument: `FUNCTIONS_TAKES_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Takes {
     /// `struct sk_buff *`.
@@ -30,7 +29,7 @@ pub(super) enum Takes {
     Socket = 3,
 }
 
-/// A function that can be asked for.
+/// A function that can be selected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Described {
     /// Its symbol.
@@ -97,7 +96,7 @@ impl Btf {
         }
     }
 
-    /// What a type points to, as far as we care.
+    /// What a type points to, if it is one of these.
     fn pointee(&self, mut id: u32) -> Option<Takes> {
         let mut pointers = 0;
         for _ in 0..8 {
@@ -158,10 +157,10 @@ impl Btf {
 }
 
 impl Types {
-    /// Read what the kernel says of itself.
+    /// Read the BTF of the kernel.
     ///
     /// # Errors
-    /// It has no type information.
+    /// The kernel has no BTF.
     pub(super) fn load() -> io::Result<Types> {
         let mut types = Types::default();
         // SAFETY: takes nothing; gives an owned object or NULL with errno set.

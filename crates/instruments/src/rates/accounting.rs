@@ -1,12 +1,12 @@
-//! How the kernel keeps account of CPU time: what a figure from /proc/stat is worth.
+//! The kernel's accounting of CPU time, which determines the accuracy of /proc/stat.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use crate::capability::Config;
 
-/// How this kernel keeps account of CPU time, by dotted names (`cpu.accounting`). Where
-/// its configuration can't be read, that says `unknown`.
+/// The method by which this kernel accounts CPU time, by dotted keys (`cpu.accounting`); `unknown`
+/// if its configuration can't be read.
 pub fn facts() -> BTreeMap<String, String> {
     let line = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let mut facts = of(&Config::running(), &line("/proc/cmdline"));
@@ -77,8 +77,7 @@ fn of(config: &Config, command_line: &str) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
 
-    /// Check what is told of a kernel that charges by ticks, of one that measures, and
-    /// of one that tells nothing.
+    /// Check kernels with tick-based and with precise accounting, and without a configuration.
     #[test]
     fn configurations() {
         let ticks =

@@ -1,5 +1,5 @@
-//! How busy CPUs are by the tracepoints of scheduler and interrupts
-//! (rates/busy.bpf.c): what `stat.rs` is checked by.
+//! CPU use by the tracepoints of scheduler and interrupts (rates/busy.bpf.c): the check of
+//! /proc/stat.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::own::monotonic_ns;
 /// The programs, compiled from rates/busy.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/busy.bpf.o"));
 
-/// What programs are called before the tracepoint's name.
+/// Prefix of the programs' names, before that of the tracepoint.
 const PREFIX: &str = "busy_";
 /// Attached last: a CPU is known from the first switch of tasks on.
 const SWITCH: &str = "sched_switch";
@@ -38,16 +38,16 @@ mod made {
     include!(concat!(env!("OUT_DIR"), "/busy.rs"));
 }
 
-/// The programs, attached for as long as it lives.
+/// The attached programs.
 #[derive(Debug)]
 pub(super) struct Busy {
     cpus: MapHandle,
-    // Before what they are links to.
+    // Dropped before the object.
     _links: Vec<Link>,
     _object: Object,
 }
 
-/// What was added up on a CPU.
+/// The sums of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ran {
     /// When, by CLOCK_MONOTONIC.
@@ -59,8 +59,7 @@ pub(super) struct Ran {
 }
 
 impl Busy {
-    /// Attach the programs, and have every CPU switch tasks once, from which on it is
-    /// known what it does.
+    /// Attach the programs, and make every CPU switch tasks once, after which its state is known.
     pub(super) fn attach() -> Result<Busy, LiveError> {
         let btf = types::of_kernel().map_err(LiveError::programs(RATES))?;
         let has = |tracepoint: &str| has_tracepoint(&btf, tracepoint);
@@ -103,7 +102,7 @@ impl Busy {
         })
     }
 
-    /// What was added up so far, by CPU; without those that did not switch tasks yet.
+    /// The sums so far, by CPU; without CPUs that did not switch tasks yet.
     pub(super) fn read(&self) -> Result<BTreeMap<u32, Ran>, libbpf_rs::Error> {
         let mut ran = BTreeMap::new();
         for cpu in 0..self.cpus.max_entries() {

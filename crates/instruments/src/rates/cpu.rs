@@ -1,12 +1,11 @@
-//! How busy CPUs are.
+//! CPU use.
 //!
 //! The headline is 1 - (idle + iowait) / wall of each CPU, from /proc/stat: idle time is
 //! measured by the kernel where ticks stop, and what a tick is charged to has no part in
 //! it. Never a sum of the busy fields: ticks miss what keeps away from them. The second
 //! method adds up the time between tracepoints (rates/busy.bpf.c).
 //!
-//! Both count a CPU as busy while the machine below has taken it away from a guest that
-//! had work for it: `steal` says how much that was.
+//! Both count stolen time as busy: `steal` has its amount.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -67,7 +66,7 @@ impl Stat {
         later.at_ns.saturating_sub(self.at_ns) as f64 / 1e9
     }
 
-    /// How busy each CPU was from one reading to a later one: those that are in both.
+    /// The use of each CPU between two readings, for CPUs in both.
     pub fn busy_to(&self, later: &Stat) -> Vec<CpuUse> {
         let wall_s = self.seconds_to(later);
         let both = later
@@ -105,8 +104,8 @@ impl Stat {
     }
 }
 
-/// Reads how busy CPUs are, by both methods; the second one's programs are attached for
-/// as long as it lives.
+/// Measures CPU use by both methods; the programs of the second one are detached when it is
+/// dropped.
 #[derive(Debug)]
 pub struct CpuClock {
     second: Result<Busy, LiveError>,
@@ -120,8 +119,8 @@ pub struct Reading {
 }
 
 impl CpuClock {
-    /// Make ready. Where the second method can't be had, the first one goes alone:
-    /// [`CpuClock::without_second`] says why.
+    /// Prepare both methods. If the second one is not available, only the first one is used: see
+    /// [`CpuClock::without_second`].
     ///
     /// # Errors
     /// There is no /proc/stat.
@@ -132,12 +131,12 @@ impl CpuClock {
         })
     }
 
-    /// Why there is no second method here; none where there is.
+    /// Why the second method is not available; none if it is.
     pub fn without_second(&self) -> Option<&LiveError> {
         self.second.as_ref().err()
     }
 
-    /// How busy CPUs have been up to now: something to be compared with a later one.
+    /// A reading of CPU use, to compare with a later one.
     ///
     /// # Errors
     /// /proc/stat or the map can't be read.
@@ -153,8 +152,8 @@ impl CpuClock {
     }
 }
 
-/// How busy each CPU was from one reading to a later one. `second` is none where that
-/// method is not there, does not know the CPU yet, or is not sure.
+/// The use of each CPU between two readings. `second` is none if that method is not available, does
+/// not know the CPU yet, or is uncertain.
 pub fn since(before: &Reading, after: &Reading) -> Vec<CpuUse> {
     let mut uses = before.stat.busy_to(&after.stat);
     for one in &mut uses {

@@ -1,8 +1,8 @@
-//! Where frames went that no counter explains, by what the kernel says when it loses
-//! one (rates/drops.bpf.c): `kfree_skb` with its reason, and the tracepoints of XDP.
+//! Drops that no counter explains, from tracepoints (rates/drops.bpf.c): `kfree_skb` with its
+//! reason, and those of XDP.
 //!
-//! It costs something for each frame that is lost, and nothing for others; a bench
-//! attaches it after a block that does not add up, and runs that again.
+//! It costs time for each dropped frame, and nothing for others; a bench attaches it after a block
+//! that does not balance, and runs that again.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ const EVENTS: [(usize, &str); 7] = [
 /// program's XDP_DROP is such a one where a driver has made an skb before (veth_xdp_rcv_skb).
 const UNKNOWN: &str = "SKB_DROP_REASON_NOT_SPECIFIED";
 
-/// Frames that went missing at one place, for one cause.
+/// Frames dropped at one place, for one cause.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The namespace, by the inode of its file; 0 where it is not known.
@@ -75,23 +75,23 @@ impl fmt::Display for Place {
     }
 }
 
-/// Frames that went, by place.
+/// Dropped frames, by place.
 pub type Went = BTreeMap<Place, u64>;
 
-/// The programs, attached for as long as it lives.
+/// The attached programs.
 #[derive(Debug)]
 pub struct Drops {
     reasons: Reasons,
     without: BTreeMap<String, String>,
     drops: MapHandle,
     lost: MapHandle,
-    // Before what they are links to.
+    // Dropped before the object.
     _links: Vec<Link>,
     _object: Object,
 }
 
 impl Drops {
-    /// Attach to what there is of the tracepoints.
+    /// Attach to the existing tracepoints.
     ///
     /// # Errors
     /// The kernel has no type information, this user may not load programs, or there is
@@ -147,14 +147,13 @@ impl Drops {
         })
     }
 
-    /// Tracepoints that are not looked at, and why.
+    /// Tracepoints that could not be attached to, with the reason.
     pub fn without(&self) -> &BTreeMap<String, String> {
         &self.without
     }
 
-    /// What went since this was attached, in these namespaces (by inode) and where no
-    /// namespace is known; in all, if none is named. Frames that there was no room to
-    /// tell apart are under the cause `other places`.
+    /// Drops since it was attached, in these namespaces (by inode) and in unknown ones; in all, if
+    /// none is given. Frames beyond the size of the map have the cause `other places`.
     ///
     /// # Errors
     /// The map can't be read.
@@ -194,7 +193,7 @@ impl Drops {
         Ok(went)
     }
 
-    /// What a key stands for.
+    /// The place of a key.
     fn place(&self, key: &made::Key, symbols: &OnceCell<SymbolTable>) -> Place {
         let name = key.device.split(|b| *b == 0).next().unwrap_or_default();
         let mut cause = cause(key.event, key.detail, &self.reasons);

@@ -1,4 +1,4 @@
-//! From what the programs counted to rows and a ledger.
+//! Converts the programs' counters to stages and a ledger.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use netplumb_model::timing::StageTimes;
 use super::layout::{CLASSES, Cpu, FAMILIES, LOSS_WORDS, PLACES, PROTOS, ROWS, TIMES_WORDS};
 use crate::live;
 
-/// Take in what another CPU has seen, as the words of its map entry.
+/// Add the times of another CPU, from the words of its map entry.
 pub(super) fn add(times: &mut Times, words: &[u64]) {
     let [count, total_ns, min_ns, max_ns, buckets @ ..] = words else {
         return;
@@ -42,7 +42,7 @@ pub(super) fn words(bytes: &[u8]) -> Vec<u64> {
         .collect()
 }
 
-/// Where a row of one class is in the programs' table.
+/// The index of a class's row in the programs' table.
 pub(super) fn key(row: usize, proto: usize, family: usize) -> usize {
     (row * CLASSES + proto) * FAMILIES + family
 }
@@ -108,14 +108,14 @@ pub(super) fn ledger(cpus: &[Cpu]) -> BTreeMap<String, u64> {
     ledger
 }
 
-/// What was missed, of all CPUs, by `enum stages_loss`.
+/// Losses of all CPUs, by `enum stages_loss`.
 pub(super) fn losses(cpus: &[Cpu]) -> Vec<u64> {
     let each = 0..LOSS_WORDS.len();
     each.map(|i| cpus.iter().map(|cpu| cpu.losses[i]).sum())
         .collect()
 }
 
-/// In words.
+/// The losses with their descriptions.
 pub(super) fn told(losses: &[u64]) -> Vec<Loss> {
     let words = LOSS_WORDS.iter().zip(losses);
     live::losses(words.map(|((cause, meaning), count)| (*cause, *count, *meaning)))
@@ -137,7 +137,7 @@ mod tests {
         words
     }
 
-    /// Check that what CPUs saw is added, and one that saw nothing takes no part.
+    /// Check that the times of CPUs are added up, and that a CPU without any changes nothing.
     #[test]
     fn cpus_are_merged() {
         let mut times = Times::default();

@@ -28,7 +28,7 @@ impl Counted {
         })
     }
 
-    /// What came since `before`.
+    /// The difference to `before`.
     pub(super) fn since(&self, before: &Counted) -> Counted {
         let losses = self.losses.iter().enumerate();
         Counted {
@@ -53,7 +53,7 @@ fn grown<K: Ord + Clone>(now: &BTreeMap<K, u64>, before: &BTreeMap<K, u64>) -> B
 mod tests {
     use super::*;
 
-    /// Check that only what grew is told, by how much.
+    /// Check that only increases are returned.
     #[test]
     fn what_grew() {
         let of = |sent, full, torn| Counted {

@@ -1,4 +1,4 @@
-//! A filter, as the programs have it.
+//! Converts a filter for the programs.
 
 use std::net::IpAddr;
 

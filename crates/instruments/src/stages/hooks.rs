@@ -1,4 +1,4 @@
-//! The programs on their tracepoints: attached, and taken off for a pause.
+//! The programs on their tracepoints: attached, and detached for a pause.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use libbpf_rs::ProgramMut;
 use libbpf_sys as sys;
 
-/// Programs that are loaded, attached or not.
+/// Loaded programs, attached or not.
 #[derive(Debug, Default)]
 pub(super) struct Hooks {
     programs: Vec<OwnedFd>,
@@ -35,7 +35,7 @@ impl Hooks {
         Ok(())
     }
 
-    /// Take all off.
+    /// Detach all.
     pub(super) fn detach(&mut self) {
         self.links.clear();
     }

@@ -100,7 +100,7 @@ impl Maps {
         self.told.update(&ONLY, &none, MapFlags::ANY)
     }
 
-    /// What each CPU keeps.
+    /// The state of each CPU.
     pub(super) fn cpus(&self) -> Result<Vec<Cpu>, libbpf_rs::Error> {
         let cpus = self.cpus.lookup_percpu(&ONLY, MapFlags::ANY)?;
         let cpus = cpus.unwrap_or_default();

@@ -64,7 +64,7 @@ pub(super) struct Kernel {
     pub(super) programs: Programs,
 }
 
-/// Tells another thread to stop.
+/// A stop signal for another thread.
 #[derive(Debug, Default)]
 pub(super) struct Stop(Mutex<bool>, Condvar);
 
@@ -82,13 +82,13 @@ impl Stop {
     }
 }
 
-/// CPU time that may be spent.
+/// The budget of CPU time.
 #[derive(Debug)]
 struct Budget {
     share: f64,
     left_ns: f64,
     at: Instant,
-    /// What a run of a program takes.
+    /// The cost of a program run.
     hit_ns: f64,
     /// CPUs that were busy a while ago, at most one: what is spent comes from the CPU
     /// that packets are sent or received on.
@@ -159,7 +159,7 @@ fn idle_s() -> Option<f64> {
     text.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// How it went, since it was last asked.
+/// Statistics since the last call.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Went {
     /// How long packets were followed.
@@ -212,7 +212,7 @@ impl Pauser {
         Ok(())
     }
 
-    /// Follow packets in stretches until told to stop. Nothing is attached then.
+    /// Follow packets in intervals until stopped. Nothing is attached afterwards.
     pub(super) fn window(&mut self, stop: &Stop) -> Result<(), libbpf_rs::Error> {
         let result = self.stretches(stop);
         self.kernel.maps.set_window(WindowState::default())?;
@@ -241,7 +241,7 @@ impl Pauser {
         }
     }
 
-    /// Wait until there is enough to spend; whether it is time to stop.
+    /// Wait until the budget is sufficient; returns whether to stop.
     fn rest(&mut self, stop: &Stop) -> bool {
         const MOST: Duration = Duration::from_millis(100);
         loop {
@@ -257,7 +257,7 @@ impl Pauser {
         }
     }
 
-    /// Follow packets until what may be spent is spent; whether it is time to stop.
+    /// Follow packets until the budget is spent; returns whether to stop.
     fn stretch(&mut self, stop: &Stop) -> Result<bool, libbpf_rs::Error> {
         let state = match self.open.take() {
             Some(state) => state,
@@ -323,7 +323,7 @@ impl Pauser {
         }
     }
 
-    /// See what a run of a program takes; whether it is time to stop.
+    /// Measure the cost of a program run; returns whether to stop.
     fn measure(&mut self, stop: &Stop) -> Result<bool, libbpf_rs::Error> {
         self.measured = Some(Instant::now());
         let Some(_stats) = stats() else {
@@ -387,7 +387,7 @@ impl Pauser {
     }
 }
 
-/// Have the kernel count what programs take, while this is held.
+/// Enable run time statistics of programs, while this is open.
 fn stats() -> Option<OwnedFd> {
     // SAFETY: takes a number.
     let fd = unsafe { sys::bpf_enable_stats(sys::BPF_STATS_RUN_TIME) };
@@ -395,7 +395,7 @@ fn stats() -> Option<OwnedFd> {
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// What all CPUs counted, as far as it matters here.
+/// The relevant counters of all CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cost {
     /// Runs of programs.

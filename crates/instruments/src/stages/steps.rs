@@ -1,4 +1,4 @@
-//! Single packets, step by step.
+//! Per-packet traces.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ fn name(event: u32, next: Option<u32>) -> &'static str {
     }
 }
 
-/// Whether an event is of the way out.
+/// Whether an event is on transmit.
 fn outward(event: u32) -> bool {
     event <= event::FREED
 }
