@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * How long something ran on each CPU: a task that is not the idle one, or an
- * interrupt or a softirq on top of the idle one.
+ * Busy time of each CPU: a task other than the idle task, or an interrupt or a
+ * softirq on top of it.
  *
- * Ticks have no part in it: time is added up from one moment to the next, read
- * from bpf_ktime_get_ns().
+ * Independent of ticks: time is added up between events, read from
+ * bpf_ktime_get_ns().
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -29,8 +29,8 @@ static __always_inline struct busy_cpu *here(void)
 }
 
 /*
- * What happens on top of a task happens between two of these lines, and undoes
- * what it did: so only `acc_ns` has to be added to in one step.
+ * Interruptions happen between two of these lines, and restore the state, so
+ * only `acc_ns` has to be updated in one step.
  */
 static __always_inline void turn(struct busy_cpu *c, __u32 tasks, __u32 depth)
 {
@@ -47,9 +47,9 @@ static __always_inline void turn(struct busy_cpu *c, __u32 tasks, __u32 depth)
 }
 
 /*
- * Where the kernel runs no programs in some tasks, the way from such a task to
- * the idle one is not seen. It is noticed by what is seen next: the time since
- * what was seen last is taken for idle, and counted.
+ * If the kernel runs no programs in some tasks, the switch from such a task to
+ * the idle task is not seen. The next event shows it: the time since the last
+ * event then counts as idle, and as uncertain.
  */
 static __always_inline void notice(struct busy_cpu *c, __u32 idle)
 {
@@ -91,8 +91,8 @@ int BPF_PROG(busy_sched_switch, _Bool preempt, struct task_struct *prev,
 	if (c->known)
 		notice(c, !prev->pid);
 	/*
-	 * No interrupt is under way where tasks take turns, and with PREEMPT_RT
-	 * softirqs are tasks'.
+	 * There is no interrupt at a task switch, and with PREEMPT_RT softirqs
+	 * run in tasks.
 	 */
 	turn(c, next->pid != 0, 0);
 	c->known = 1;
@@ -113,7 +113,10 @@ int BPF_PROG(busy_sched_switch, _Bool preempt, struct task_struct *prev,
 
 ENTRY_AND_EXIT(irq_handler)
 ENTRY_AND_EXIT(softirq)
-/* Of x86, arch/x86/include/asm/trace/irq_vectors.h: no irq_handler of theirs. */
+/*
+ * x86 vectors without irq_handler events:
+ * arch/x86/include/asm/trace/irq_vectors.h.
+ */
 ENTRY_AND_EXIT(local_timer)
 ENTRY_AND_EXIT(reschedule)
 ENTRY_AND_EXIT(call_function)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the programs and the process agree on: busy.rs has it made into Rust.
+ * Declarations shared by the programs and user space: busy.rs is generated from
+ * them.
  */
 #ifndef NETPLUMB_RATES_BUSY_H
 #define NETPLUMB_RATES_BUSY_H
 
-/* A CPU; a cache line of its own, since only that CPU writes to it. */
+/* A CPU, in a cache line of its own, since only that CPU writes to it. */
 struct busy_cpu {
 	/*
-	 * Time that something ran. While something does, less the moment it
-	 * began: so one word tells all, and is read as it is at any time. It is
-	 * negative then, as nothing ran for longer than the clock.
+	 * Busy time. While the CPU is busy, minus the start of that period: so
+	 * a single word has the state, and can be read at any time. It is
+	 * negative then, since the busy time is less than the clock.
 	 */
 	__u64 acc_ns;
 	__u64 last_ns;	 /* When something was seen. */

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Where frames went: what the kernel says when it loses one, by namespace and
- * device.
+ * Drops of frames as reported by the kernel, by namespace and device.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -22,7 +21,7 @@ struct {
 	__type(value, __u64);
 } drops SEC(".maps");
 
-/* Frames that the map had no room for. */
+/* Frames without room in the map. */
 __u64 drops_lost;
 
 static __always_inline void count(struct drops_key *key, __u64 frames)
@@ -71,9 +70,9 @@ int drops_kfree_skb(__u64 *ctx)
 	if (key.detail == config.reason_unknown)
 		key.location = ctx[1];
 	/*
-	 * The device's place holds other things while a packet is in a
-	 * socket's queue (a union in struct sk_buff): it is read as any address
-	 * is, of which a wrong one reads as 0.
+	 * The device's field has other contents while a packet is in a socket's
+	 * queue (a union in struct sk_buff): it is read like any address, and
+	 * an invalid one reads as 0.
 	 */
 	dev = BPF_CORE_READ(skb, dev);
 	key.ifindex = BPF_CORE_READ(dev, ifindex);
@@ -107,7 +106,7 @@ int BPF_PROG(drops_xdp_bulk_tx, struct net_device *dev, int sent, int dropped,
 	return 0;
 }
 
-/* The device is the one that did not take them. */
+/* The device that refused them. */
 SEC("tp_btf/xdp_devmap_xmit")
 int BPF_PROG(drops_xdp_devmap_xmit, struct net_device *from_dev,
 	     struct net_device *to_dev, int sent, int dropped, int err)
@@ -118,7 +117,7 @@ int BPF_PROG(drops_xdp_devmap_xmit, struct net_device *from_dev,
 	return 0;
 }
 
-/* What follows `err` differs from one version to the next; it does not. */
+/* The fields after `err` differ between versions; `err` does not. */
 SEC("tp_btf/xdp_redirect_err")
 int BPF_PROG(drops_xdp_redirect_err, struct net_device *dev, void *xdp,
 	     void *target, int err)
@@ -128,8 +127,8 @@ int BPF_PROG(drops_xdp_redirect_err, struct net_device *dev, void *xdp,
 }
 
 /*
- * Says nothing from 5.6 on, 1d233886dd90 ("xdp: Use bulking for non-map
- * XDP_REDIRECT and consolidate code paths"), and is gone from 6.16 on.
+ * Not used from 5.6 on, 1d233886dd90 ("xdp: Use bulking for non-map
+ * XDP_REDIRECT and consolidate code paths"), and removed in 6.16.
  */
 SEC("tp_btf/xdp_redirect_map_err")
 int BPF_PROG(drops_xdp_redirect_map_err, struct net_device *dev, void *xdp,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the programs and the process agree on: drops.rs has it made into Rust.
+ * Declarations shared by the programs and user space: drops.rs is generated
+ * from them.
  */
 #ifndef NETPLUMB_RATES_DROPS_H
 #define NETPLUMB_RATES_DROPS_H
@@ -9,7 +10,7 @@
 
 #define DROPS_KEYS 4096
 
-/* What is counted. */
+/* Counted events. */
 enum drops_event {
 	DROPS_KFREE_SKB = 1,	/* detail: enum skb_drop_reason */
 	DROPS_XDP_EXCEPTION,	/* detail: what the program returned */

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Times one function from entry to exit. Which one is set before loading.
+ * Times one function from entry to exit; the function is set before loading.
  *
- * The clock is the last thing that `enter` does and the first that `leave`
- * does: what lies between the two readings, besides the function, is the store
- * below, the two programs' share of the trampoline and of bpf_ktime_get_ns()
- * itself. That is the probe's own cost in its figures: single.rs has more of
- * it.
+ * The clock is read last in `enter` and first in `leave`: between the two
+ * readings there are, besides the function, the store below, the two programs'
+ * share of the trampoline and of bpf_ktime_get_ns() itself. That is the probe's
+ * cost in its figures: see single.rs.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -30,8 +29,7 @@ struct {
 } times SEC(".maps");
 
 /*
- * The thread's number. Every CPU's idle task is number 0, but an idle task does
- * not leave its CPU.
+ * The thread's id. Idle tasks of all CPUs have id 0, but never leave their CPU.
  */
 static __always_inline __u64 task_key(void)
 {
@@ -41,8 +39,9 @@ static __always_inline __u64 task_key(void)
 }
 
 /*
- * Whether the function is called within an RCU read section, and so the
- * programs' own ones are not the outermost. Always no where nobody counts.
+ * Whether the function is called within an RCU read-side critical section, so
+ * that those of the programs are not the outermost. Always false if the kernel
+ * does not count them.
  */
 static __always_inline int in_rcu(void)
 {
@@ -50,7 +49,7 @@ static __always_inline int in_rcu(void)
 
 	if (!bpf_core_field_exists(task->rcu_read_lock_nesting))
 		return 0;
-	/* One is our own. */
+	/* One level is the probe's own. */
 	return BPF_CORE_READ(task, rcu_read_lock_nesting) > 1;
 }
 

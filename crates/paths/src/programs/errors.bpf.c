@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What became of frames that an XDP program sent on: the kernel tells nobody but
- * tracepoints when a device did not take one.
+ * Counts frames that a device refused after an XDP program redirected them,
+ * which only tracepoints report.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -24,7 +24,9 @@ static __always_inline void add(__u64 *numbers, int err, __u64 frames)
 {
 	__u64 number = (__u32)(err < 0 ? -err : err);
 
-	/* Older verifiers (6.1) forget what a negation leaves in the upper half. */
+	/*
+	 * Older verifiers (6.1) lose the upper half's value after a negation.
+	 */
 	asm volatile("" : "+r"(number));
 	if (number >= ERRORS_NUMBERS)
 		number = ERRORS_NUMBERS - 1;
@@ -32,7 +34,7 @@ static __always_inline void add(__u64 *numbers, int err, __u64 frames)
 	lost.cpus[bpf_get_smp_processor_id() & (ERRORS_CPUS - 1)] += frames;
 }
 
-/* bq_xmit_all() in kernel/bpf/devmap.c: a bulk was given to a device. */
+/* bq_xmit_all() in kernel/bpf/devmap.c: a bulk was passed to a device. */
 SEC("tp_btf/xdp_devmap_xmit")
 int BPF_PROG(xdp_devmap_xmit, const struct net_device *from,
 	     const struct net_device *to, int sent, int drops, int err)
@@ -52,7 +54,7 @@ int BPF_PROG(xdp_bulk_tx, const struct net_device *dev, int sent, int drops,
 	return 0;
 }
 
-/* xdp_do_redirect() in net/core/filter.c: a frame was not taken for a bulk. */
+/* xdp_do_redirect() in net/core/filter.c: a frame was not added to a bulk. */
 SEC("tp_btf/xdp_redirect_err")
 int BPF_PROG(xdp_redirect_err, const struct net_device *dev, const void *xdp,
 	     const void *target, int err)

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What errors.bpf.c and the process agree on: layout.rs is made of it.
+ * Declarations shared by errors.bpf.c and user space: layout.rs is generated
+ * from them.
  */
 #ifndef NETPLUMB_ERRORS_H
 #define NETPLUMB_ERRORS_H
 
-/* Error numbers end at 133; what is above is counted as the last one. */
+/* Error numbers end at 133; higher ones are counted as the last one. */
 #define ERRORS_NUMBERS 256
-/* As many as the counts have (paths.h). */
+/* The number of CPUs of the counters (paths.h). */
 #define ERRORS_CPUS 1024
 
-/* The device that packets come in by, and the namespace that it is in. */
+/* The receiving device, and its namespace. */
 struct errors_config {
 	__u32 ingress_index;
 	__u32 namespace_inum;
 };
 
-/* Frames lost, by the number of the error, and all of them by CPU. */
+/* Lost frames by error number, and all of them by CPU. */
 struct errors_lost {
 	__u64 transmit[ERRORS_NUMBERS];
 	__u64 redirect[ERRORS_NUMBERS];

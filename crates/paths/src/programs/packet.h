@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Which packets are ours, and what is counted of them.
+ * Matches the generator's packets, and counts them.
  */
 #ifndef NETPLUMB_PATHS_PACKET_H
 #define NETPLUMB_PATHS_PACKET_H
@@ -45,7 +45,7 @@ static __always_inline int l4_is_ours(const __u8 *l4, __u8 echo)
 	return l4[0] == echo;
 }
 
-/* The destination's address and port are those that are asked for. */
+/* Whether the destination address and port match. */
 static __always_inline int is_ours(const void *data, const void *data_end)
 {
 	const __u8 *at = data;
@@ -57,7 +57,7 @@ static __always_inline int is_ours(const void *data, const void *data_end)
 		if (*(const __u16 *)(at + 12) != ETH_P_IP_BE)
 			return 0;
 		at += ETH_BYTES;
-		/* Without options, and no later fragment. */
+		/* Without options, and not a later fragment. */
 		if (at[0] != 0x45 || at[9] != config.proto ||
 		    (*(const __u16 *)(at + 6) & 0xff1f))
 			return 0;
@@ -87,7 +87,7 @@ static __always_inline __u32 bucket(__u64 ns)
 		return ns;
 	if (ns > PATHS_MOST_NS)
 		return PATHS_BUCKETS - 1;
-	/* The place of the highest bit, from 4 to 34. */
+	/* The index of the highest bit, from 4 to 34. */
 	if (ns >> 20)
 		high += 16;
 	if (ns >> (high + 8))
@@ -101,7 +101,7 @@ static __always_inline __u32 bucket(__u64 ns)
 	return (high - 3) * 16 + ((ns >> (high - 4)) & 15);
 }
 
-/* From when the frame was to be sent to now. */
+/* The latency since the frame's scheduled send time. */
 static __always_inline void time_it(struct paths_counts *c, const void *data,
 				    const void *data_end)
 {

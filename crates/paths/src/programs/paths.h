@@ -1,41 +1,42 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the programs and the process agree on: layout.rs is made of it.
+ * Declarations shared by the programs and user space: layout.rs is generated
+ * from them.
  */
 #ifndef NETPLUMB_PATHS_H
 #define NETPLUMB_PATHS_H
 
-/* On a machine that may have more CPUs than this, nothing is loaded. */
+/* Programs are not loaded on machines that may have more CPUs. */
 #define PATHS_CPUS 1024
 /* model::span::BUCKETS: below 16 ns one each, above 16 to an octave. */
 #define PATHS_BUCKETS 512
 
 struct paths_config {
-	/* Of the destination; IPv4 has the first word. Big-endian. */
+	/* The destination address; IPv4 in the first word. Big-endian. */
 	__u32 address[4];
-	/* Of the destination; not for ICMP. Big-endian. */
+	/* The destination port; not for ICMP. Big-endian. */
 	__u16 port;
-	/* From the beginning of the frame to the stamp; 0 where there is none. */
+	/* The offset of the timestamp in the frame; 0 if there is none. */
 	__u16 stamp_offset;
 	/* 4 or 6. */
 	__u8 family;
-	/* The number in the IP header. */
+	/* The protocol number in the IP header. */
 	__u8 proto;
-	/* Of the frames that are sent on. */
+	/* The MAC addresses of forwarded frames. */
 	__u16 next_mac[3];
 	__u16 own_mac[3];
-	/* In a map, for each packet, for nothing: what one costs. */
+	/* Additional map lookups per packet, to measure their cost. */
 	__u16 lookups;
 };
 
-/* Of one CPU; a cache line of its own. */
+/* Counters of a CPU, in a cache line of their own. */
 struct paths_counts {
 	__u64 packets;
 	__u64 bytes;
 	__u64 foreign;
-	/* Stamped frames whose stamp was not there, or in the future. */
+	/* Frames without the expected timestamp, or with one in the future. */
 	__u64 unstamped;
-	/* Sources that the list has, and those that it hasn't. */
+	/* Packets whose source is on the block list, and is not. */
 	__u64 listed;
 	__u64 unlisted;
 	__u64 pad[2];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The far end: counts what comes out there, and takes it out of the way.
+ * The far end: counts arriving packets, and drops them.
  */
 #include "packet.h"
 

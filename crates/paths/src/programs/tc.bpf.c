@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Drops packets at tc ingress: by tcx, or where the kernel has none by a filter of
- * clsact. Both take the same answers: TCX_NEXT is TC_ACT_UNSPEC (commit e420bed02507
+ * Drops packets at tc ingress: by tcx, or without it by a clsact filter. Both
+ * accept the same return values: TCX_NEXT is TC_ACT_UNSPEC (commit e420bed02507
  * "bpf: Add fd-based tcx multi-prog infra with link support").
  */
 #include "packet.h"

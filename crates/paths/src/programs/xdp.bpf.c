@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What an XDP program can do with a packet: drop it, send it back, send it on by
- * another device, hand it to a process. One of these is loaded at a time.
+ * XDP programs: drop a packet, send it back, redirect it to another device, or
+ * pass it to a process. One of these is loaded at a time.
  */
 #include "packet.h"
 
-/* Sources whose packets are dropped. The loader says how many it can hold. */
+/* The block list of sources. Its size is set by the loader. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -13,7 +13,7 @@ struct {
 	__type(value, __u8);
 } sources SEC(".maps");
 
-/* The device that packets leave by. */
+/* The device to redirect to. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, 1);
@@ -21,7 +21,7 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } egress SEC(".maps");
 
-/* The sockets of a process, by the queue that they are bound to. */
+/* AF_XDP sockets, by queue. */
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
 	__uint(max_entries, 64);
@@ -39,10 +39,10 @@ static __always_inline void *end_of(const struct xdp_md *ctx)
 	return (void *)(long)ctx->data_end;
 }
 
-/* More lookups than these for a packet are refused by the loader. */
+/* Maximum number of lookups per packet, checked by the loader. */
 #define LOOKUPS_MOST 64
 
-/* The source of a packet that is_ours() has looked at. */
+/* The source of a packet that matched is_ours(). */
 static __always_inline int source_of(const void *data, const void *end,
 				     __u32 key[4])
 {
@@ -98,7 +98,7 @@ int xdp_drop(struct xdp_md *ctx)
 }
 
 /*
- * For a device that is redirected to: some drivers send what comes by XDP only
+ * For the target device of redirects: some drivers only transmit XDP frames
  * while the device has a program itself (virtnet_xdp_xmit, ixgbe_xdp_xmit).
  */
 SEC("xdp")
@@ -107,7 +107,7 @@ int xdp_pass(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* Those from sources that are not listed go on to the kernel. */
+/* Packets from sources that are not listed are passed to the kernel. */
 SEC("xdp")
 int xdp_blocklist(struct xdp_md *ctx)
 {
@@ -176,7 +176,7 @@ int xdp_redirect(struct xdp_md *ctx)
 		mac[i] = config.next_mac[i];
 		mac[3 + i] = config.own_mac[i];
 	}
-	/* The flags are what is returned where the map has no such device. */
+	/* The flags are the return value if the map has no such device. */
 	return bpf_redirect_map(&egress, 0, XDP_ABORTED);
 }
 
@@ -191,7 +191,7 @@ int xdp_socket(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	count(c, data, end, end - data);
-	/* A queue without a socket: counted as lost, there is nobody to read it. */
+	/* A queue without a socket: counted as lost. */
 	return bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_ABORTED);
 }
 

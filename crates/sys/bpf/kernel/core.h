@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Of the kernel's own types, the fields that programs read: in this folder once
- * for all of them. The loader finds out where a field is in the kernel at hand,
- * so a structure has neither all of them nor their places.
+ * The fields of kernel types that programs read, declared in this directory
+ * once for all programs. The loader relocates them for the running kernel
+ * (CO-RE), so structures are incomplete and have no offsets.
  */
 #ifndef NETPLUMB_KERNEL_CORE_H
 #define NETPLUMB_KERNEL_CORE_H

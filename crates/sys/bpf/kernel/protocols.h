@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Numbers of protocols, which the headers for user space have beside types of theirs. */
+/* Protocol numbers; the headers for user space declare types as well. */
 #ifndef NETPLUMB_KERNEL_PROTOCOLS_H
 #define NETPLUMB_KERNEL_PROTOCOLS_H
 
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
-/* As they are in a header. */
+/* As in a packet header. */
 #define ETH_P_IP_BE 0x0008
 #define ETH_P_IPV6_BE 0xdd86
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Frames made in the kernel.
+ * The frame generator in the kernel.
  *
- * bpf(2) runs `frames_generate` on pages of its own and sends what it redirects
- * (BPF_F_TEST_XDP_LIVE_FRAMES; net/bpf/test_run.c). A page comes back as whoever had
- * the frame left it, so its headers are written anew each time. What the device does
- * with a frame shows in tracepoints alone.
+ * bpf(2) runs `frames_generate` on its own pages and transmits redirected
+ * frames (BPF_F_TEST_XDP_LIVE_FRAMES; net/bpf/test_run.c). Pages return as the
+ * receivers of frames left them, so the headers are written again each time.
+ * Only tracepoints show whether the device accepted a frame.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -35,7 +35,7 @@ static __always_inline struct frames_slot *this_cpu(void)
 	return bpf_map_lookup_elem(&slots, &cpu);
 }
 
-/* When the frame after this one is due: after half the mean to one and a half. */
+/* When the next frame is due: after half of the mean gap to one and a half. */
 static __always_inline void draw_next(struct frames_slot *s)
 {
 	__u64 random = s->random;
@@ -55,7 +55,7 @@ static __always_inline int is_due(struct frames_slot *s)
 {
 	__u64 now;
 
-	/* Owed since the last look at the clock: it needs no other. */
+	/* Already due at the last reading of the clock: don't read it again. */
 	if (s->due_ns && s->due_ns <= s->now_ns)
 		return 1;
 	now = bpf_ktime_get_ns();
@@ -74,13 +74,13 @@ static __always_inline int is_due(struct frames_slot *s)
 }
 
 /*
- * Sums are of 16 bits each, but 2^16 is 1 there, so that a few of 32 bits may be
- * added whole.
+ * Sums of 16-bit words; since 2^16 is equivalent to 1, a few 32-bit words may
+ * be added as well.
  */
 static __always_inline __u16 fold(__u64 sum)
 {
 	sum = (sum & 0xffff) + (sum >> 16);
-	/* That is all for two of 16 bits. */
+	/* Sufficient for two 16-bit words. */
 	if (config.many_addresses || config.stamped) {
 		sum = (sum & 0xffff) + (sum >> 16);
 		sum = (sum & 0xffff) + (sum >> 16);
@@ -108,7 +108,7 @@ static __always_inline void next_flow(struct frames_slot *s)
 			return;
 	}
 	s->port_step = s->first_port_step;
-	/* Next time round each flow has the size after the one that it had. */
+	/* In the next round each flow gets the next size. */
 	if (config.many_sizes) {
 		s->first_turn =
 			s->first_turn + 1 < FRAMES_MIX ? s->first_turn + 1 : 0;
@@ -126,7 +126,7 @@ restore(void *data, const volatile struct frames_template *t, __u32 header)
 	*(__u64 *)(data + header - 8) = t->tail;
 }
 
-/* What the address adds to the sum of the protocol. */
+/* The contribution of the address to the protocol's checksum. */
 static __always_inline __u32
 vary_address(void *data, const struct frames_slot *s,
 	     const volatile struct frames_template *t)
@@ -140,7 +140,7 @@ vary_address(void *data, const struct frames_slot *s,
 	return config.address_in_l4_check ? address : 0;
 }
 
-/* What differs from frame to frame, and the checksums that it is in. */
+/* Write the fields that vary between frames, and the checksums. */
 static __always_inline void vary(void *data, struct frames_slot *s,
 				 const volatile struct frames_template *t,
 				 __u64 due_ns)
@@ -169,7 +169,7 @@ static __always_inline void vary(void *data, struct frames_slot *s,
 		l4_sum += due_ns >> 32;
 	}
 	check = fold(l4_sum);
-	/* 0 is none at all there (RFC 768). */
+	/* 0 means no checksum (RFC 768). */
 	if (config.is_udp && !check)
 		check = 0xffff;
 	*(__u16 *)(data + config.l4_check_at) = check;
@@ -180,14 +180,16 @@ static __always_inline void refuse(struct frames_slot *s, int error,
 {
 	__u64 i = (__u32)-error;
 
-	/* Older verifiers (6.1) forget what a negation leaves in the upper half. */
+	/*
+	 * Older verifiers (6.1) lose the upper half's value after a negation.
+	 */
 	asm volatile("" : "+r"(i));
 	if (i >= FRAMES_ERRORS)
 		i = FRAMES_ERRORS - 1;
 	s->refused[i] += frames;
 }
 
-/* The frame is not as it should be: nothing that a run does makes it so. */
+/* The frame is invalid, which no run causes. */
 static __always_inline int give_up(struct frames_slot *s)
 {
 	s->frames++;
@@ -203,7 +205,7 @@ int frames_generate(struct xdp_md *ctx)
 	__u64 due_ns = 0;
 	void *data;
 
-	/* Not to send, or not yet. */
+	/* Nothing to send, or not yet. */
 	if (!s || !s->flows)
 		return XDP_DROP;
 	if (config.mode == FRAMES_REDIRECT) {
@@ -230,7 +232,7 @@ int frames_generate(struct xdp_md *ctx)
 		if (turn >= FRAMES_SIZES)
 			return give_up(s);
 		t = &config.templates[turn];
-		/* Every run begins with the longest. */
+		/* Every run begins with the longest frame. */
 		if (t->size_bytes < config.size_bytes &&
 		    bpf_xdp_adjust_tail(ctx, (int)t->size_bytes -
 						     (int)config.size_bytes))
@@ -252,12 +254,14 @@ int frames_generate(struct xdp_md *ctx)
 static __always_inline int is_ours(const struct net_device *from,
 				   const struct net_device *to)
 {
-	/* Test runs are on the loopback device of the namespace, which is its first. */
+	/*
+	 * Test runs use the loopback device of the namespace, its first device.
+	 */
 	return to->ifindex == (int)config.device &&
 	       to->nd_net.net->ns.inum == config.net && from->ifindex == 1;
 }
 
-/* What was handed to the device; include/trace/events/xdp.h, since Linux 5.6. */
+/* Frames passed to the device; include/trace/events/xdp.h, since Linux 5.6. */
 SEC("tp_btf/xdp_devmap_xmit")
 int BPF_PROG(frames_xdp_devmap_xmit, const struct net_device *from,
 	     const struct net_device *to, int sent, int drops, int err)
@@ -276,7 +280,10 @@ int BPF_PROG(frames_xdp_devmap_xmit, const struct net_device *from,
 	return 0;
 }
 
-/* What never got that far: it is down, its MTU is less, or it takes none by XDP. */
+/*
+ * Frames refused before: the device is down, its MTU is too small, or it
+ * accepts no XDP frames.
+ */
 SEC("tp_btf/xdp_redirect_err")
 int BPF_PROG(frames_xdp_redirect_err, const struct net_device *from,
 	     const struct bpf_prog *xdp, const void *target, int err,
