@@ -1,8 +1,8 @@
 //! The same against the same on the running kernel: `plumb diff` sees no difference, and
 //! sees one where there is one.
 //!
-//! The two are arms of one recording, whose blocks take turns: what else the machine does
-//! is then about as much in one as in the other. A byte more in a datagram is no work.
+//! The two are arms of one recording and their blocks alternate, so that whatever else the machine
+//! does affects both about equally. One more byte in a datagram costs nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ const TRIES: usize = 5;
 /// One at a time: what one does is the other's noise.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Whether there are stages here; says so if not.
+/// Whether stages can be measured here; prints a note if not.
 fn has_stages(place: &Place) -> bool {
     // SAFETY: takes nothing, and always succeeds.
     if unsafe { libc::geteuid() } != 0 {
@@ -90,7 +90,7 @@ fn as_root_the_same_against_the_same() {
     assert!(alike + may_differ >= tries, "{alike} of {tries}\n{told}");
 }
 
-/// Check that what is not the same is told apart: 60,000 bytes that are copied in and out
+/// Check that different workloads are distinguished: 60,000 bytes that are copied in and out
 /// against 10.
 #[test]
 fn as_root_more_bytes_are_slower() {

@@ -50,7 +50,7 @@ fn experiment(text: &str) -> Ran {
 
 // The machine.
 
-/// Check that a missing QEMU is told with its remedy.
+/// Check that a missing QEMU is reported, with what to do about it.
 #[test]
 fn no_qemu() {
     let place = Place::new();
@@ -69,7 +69,7 @@ fn no_qemu() {
 
 // Kernels.
 
-/// Check that an empty catalogue is told with its remedy.
+/// Check that an empty catalogue is reported, with what to do about it.
 #[test]
 fn no_kernel() {
     if !common::has_guests() {
@@ -161,7 +161,7 @@ fn a_missing_module() {
 
 // Guests.
 
-/// Check that a panic is told as one, with what the console said.
+/// Check that a panic is reported as one, with the console's output.
 #[test]
 fn a_kernel_that_panics() {
     if !common::has_guests() {
@@ -176,7 +176,7 @@ fn a_kernel_that_panics() {
         ]);
 }
 
-/// Check that a guest whose memory is gone says so, though the trace pushes the
+/// Check that a guest that runs out of memory is reported as such, though the trace pushes the
 /// panic out of the last lines.
 #[test]
 fn a_guest_out_of_memory() {
@@ -191,7 +191,7 @@ fn a_guest_out_of_memory() {
     ]);
 }
 
-/// Check that a guest that ends without a word is told from a QEMU that fails.
+/// Check that a guest that ends silently is distinguished from a QEMU that fails.
 #[test]
 fn a_guest_that_stops() {
     if !common::has_guests() {
@@ -238,7 +238,7 @@ fn a_guest_that_takes_too_long() {
     assert_eq!(place.files(), [""; 0]);
 }
 
-/// Check that what the guest can't do is told in its own words.
+/// Check that what fails in the guest is reported with the guest's own error.
 #[test]
 fn a_setting_that_there_is_not() {
     if !common::has_guests() {
@@ -332,7 +332,7 @@ fn a_limit_on_files() {
     assert_eq!(place.files(), [""; 0]);
 }
 
-/// Check that a folder that can't be written to is told before anything runs.
+/// Check that a directory that isn't writable is reported before anything runs.
 #[test]
 fn nowhere_to_record() {
     if !common::has_guests() {
@@ -344,7 +344,7 @@ fn nowhere_to_record() {
     assert!(!ran.stderr.contains("booting"), "{ran:?}");
 }
 
-/// Check that a recording tells by itself what the run had told.
+/// Check that a recording alone gives the same report as the run did.
 #[test]
 fn a_report_is_what_the_run_printed() {
     if !common::has_guests() {
@@ -417,8 +417,7 @@ fn words_that_a_recording_does_not_have() {
         .says(&["ack", "udp tx"]);
 }
 
-/// Check that a file which is no whole recording of this version is told as what
-/// it is.
+/// Check that a file that isn't a complete recording of this version is reported as what it is.
 #[test]
 fn recordings_that_are_none() {
     let place = Place::new();
@@ -455,8 +454,8 @@ fn recordings_that_are_none() {
 
 // Experiment files.
 
-/// Check that each thing that can be wrong with a file is told by its line, with
-/// what was meant where that can be guessed.
+/// Check that every possible mistake in a file is reported with its line, and with a suggestion
+/// where one can be guessed.
 #[test]
 fn experiment_files() {
     for (text, words) in [

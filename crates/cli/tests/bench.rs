@@ -1,5 +1,5 @@
-//! `plumb bench`: every packet is somewhere, whatever the path; what can't be asked; and
-//! what is left when it is killed.
+//! `plumb bench`: every packet is accounted for, on every path; invalid requests; and what is left
+//! when it is killed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ use common::{Place, Ran, Running, skip};
 use netplumb_testkit::mostly;
 use serde_json::Value;
 
-/// Whether namespaces and programs can be had here; says so if not.
+/// Whether namespaces can be made and programs loaded here; prints a note if not.
 fn is_root() -> bool {
     // SAFETY: takes nothing, and always succeeds.
     let root = unsafe { libc::geteuid() } == 0;
@@ -52,8 +52,8 @@ fn closes(arm: &Value) {
     assert!(common::closes(arm) > 1_000, "{arm:#}");
 }
 
-/// Check that packets of several CPUs come by as many receive queues, by none much less
-/// than by others, where the driver tells.
+/// Check that packets sent by several CPUs arrive on as many receive queues, evenly spread, where
+/// the driver has per-queue counters.
 fn spread(arm: &Value) {
     let cores: usize = arm["knobs"]["cores"].as_str().unwrap().parse().unwrap();
     let queues = arm["queues"].as_object().unwrap();
@@ -67,8 +67,8 @@ fn spread(arm: &Value) {
     assert!(queues.iter().all(|n| n * 20 > all), "{arm:#}");
 }
 
-/// Check that every path that can be here accounts for every packet, and that the others
-/// say why they can't be.
+/// Check that every path that can run here accounts for every packet, and that the others say why
+/// they can't.
 #[test]
 fn as_root_every_packet_is_somewhere() {
     let Some(_turn) = turn() else { return };
@@ -248,8 +248,8 @@ fn as_root_latency() {
     assert!(sum > 1_000, "{latency}");
 }
 
-/// Check that no rate comes of a lab that is broken, whatever the generator counts: every
-/// block is invalid and says why, or the path says that it can't be.
+/// Check that a broken lab yields no rate, whatever the generator counts: every block is invalid
+/// and says why, or the path is reported as impossible.
 #[test]
 fn as_root_phantoms() {
     let Some(_turn) = turn() else { return };
@@ -310,8 +310,8 @@ fn as_root_a_path_that_died() {
     place.nothing_runs();
 }
 
-/// Check that an unsafe program is refused by the kernel, with the line; that a safe one of
-/// one's own is taken; and what is no program is told.
+/// Check that an unsafe program is rejected by the verifier, with the source line; that a user's
+/// own safe program is accepted; and that a file that isn't a program is reported.
 #[test]
 fn as_root_unsafe_programs() {
     let place = Place::new();
@@ -387,9 +387,9 @@ fn as_root_the_same_against_the_same() {
     assert!(alike + may_differ >= tries, "{alike} of {tries}\n{told}");
 }
 
-/// Check that eight lookups for each packet are found, and that one has its size: an
-/// eighth of that. Whether one alone is told from noise is for a calm machine to say.
-/// One that is missed in most tries, or has any other size, is no measurement.
+/// Check that eight lookups per packet are detected, and that one costs an eighth of that. Whether
+/// a single one can be distinguished from noise only a quiet machine can show. A cost that is
+/// missed in most tries, or is of another size, is not measured.
 #[test]
 fn as_root_one_more_lookup() {
     let Some(_turn) = turn() else { return };
@@ -419,7 +419,7 @@ fn as_root_one_more_lookup() {
     });
 }
 
-/// Check that what can't be asked is refused with what to do, and nothing is made.
+/// Check that invalid requests are refused with advice, and that nothing is created.
 #[test]
 fn what_cannot_be_asked() {
     let place = Place::new();
@@ -461,7 +461,7 @@ fn what_cannot_be_asked() {
     }
 }
 
-/// Check that a file's figures and claims are told, and its mistakes by line.
+/// Check that a file's figures and claims are reported, and its mistakes with their lines.
 #[test]
 fn as_root_a_file_with_figures() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! `plumb bench` in guests: rates of paths that this machine's kernel may lack; and where the
-//! time of a packet goes on this machine.
+//! `plumb bench` in guests: rates of paths that this machine's kernel may lack; and, on this
+//! machine, where a packet's time is spent.
 
 #![allow(clippy::unwrap_used)]
 
@@ -142,8 +142,8 @@ fn as_root_samples_are_the_packets_time() {
     place.nothing_runs();
 }
 
-/// Check that paths run in a guest, a flow table among them, and that one that can't says
-/// so.
+/// Check that paths run in a guest, including a flowtable, and that a path that can't run is
+/// reported as such.
 #[test]
 fn rates_in_a_guest() {
     if !has_guests() {
@@ -170,8 +170,8 @@ fn rates_in_a_guest() {
     place.nothing_runs();
 }
 
-/// Check that packets run over NICs that QEMU emulates, dropped and sent on, and that a
-/// driver without XDP says so.
+/// Check that paths work over NICs that QEMU emulates, dropping and forwarding, and that a driver
+/// without XDP is reported.
 #[test]
 fn emulated_nics() {
     if !has_guests() {
@@ -207,7 +207,7 @@ fn emulated_nics() {
     place.nothing_runs();
 }
 
-/// Check that a kernel that there is not is told before anything is measured.
+/// Check that a kernel that doesn't exist is reported before anything is measured.
 #[test]
 fn no_such_kernel() {
     let place = Place::new();

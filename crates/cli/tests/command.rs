@@ -14,8 +14,8 @@ use netplumb_report::analysis::{ClassView, class};
 use serde_json::Value::Null;
 use serde_json::json;
 
-/// A program whose functions execute known numbers of instructions: `spin` four a
-/// turn and a return, `spin_thread` three, in two threads.
+/// A program whose functions execute known numbers of instructions: `spin` four per iteration and a
+/// return, `spin_thread` three, in two threads.
 const LOOPS: &str = r#"
 #include <pthread.h>
 #include <stdio.h>
@@ -68,9 +68,9 @@ fn cost(view: &ClassView<'_>, name: &str, module: Option<&str>) -> (u64, u64, u6
     found.map_or((0, 0, 0), |f| (f.self_insns, f.calls, f.inclusive_insns))
 }
 
-/// Check that loops of known length count to the instruction, in a dynamic and a
-/// static program, that threads are told apart, and that every function of the program
-/// and its libraries costs the same in another boot.
+/// Check that loops of known length are counted to the instruction, in a dynamic and a static
+/// program, that threads are distinguished, and that every function of the program and its
+/// libraries costs the same in another boot.
 #[test]
 fn to_the_instruction() {
     if !common::has_guests() {
@@ -138,9 +138,9 @@ fn line_of(source: &str, words: &str) -> u64 {
     at.unwrap() as u64 + 1
 }
 
-/// Check that functions tell where they are defined and lines what they cost, of a
-/// program with debug information, of one that has it in a file beside it, and that
-/// one without has none, and none is missed.
+/// Check that functions have their source locations and lines their costs, for a program with debug
+/// information and for one with a separate debug file, and that a program without any has neither,
+/// and no warning.
 #[test]
 fn lines() {
     if !common::has_guests() {
@@ -263,7 +263,7 @@ int main(void) {
     let mut command = place.plumb("path -q --with greeting --top 0");
     command.args(["--peer", "./answer", "--", "./ask"]);
     let ran = common::Running::start(&mut command).finish();
-    // It did what it should, and ended with a code of its own.
+    // It did what it should, and exited with its own status.
     ran.code(1).says(&["./ask exited with code 7"]);
     assert!(ran.stdout.starts_with("how do you do\n"), "{}", ran.stdout);
     let recording = place.recording("path.plumb");
@@ -276,9 +276,9 @@ int main(void) {
     assert!(view.contexts.contains_key(&Context::OtherTask));
 }
 
-/// Check that a file that the guest lacks is named when a command fails, with advice that
-/// helps when it is followed; and that there is none to take along what can't be, or what
-/// every guest has.
+/// Check that a file missing in the guest is named when a command fails, with advice that works
+/// when followed; and that there is no advice to include files that can't be included or that every
+/// guest has.
 #[test]
 fn files_left_behind() {
     if !common::has_guests() {
@@ -363,8 +363,8 @@ int main(void) {
     assert!(left < (cold[0] - cold[1]) / 10, "{cold:?}, {warm:?}");
 }
 
-/// Check what is said of commands that crash, fork away, never end or write without
-/// end: bounded, with what they cost, and nothing left running.
+/// Check the reports on commands that crash, fork away, never end or write without end: bounded,
+/// with what they cost, and nothing left running.
 #[test]
 fn commands_that_end_badly() {
     if !common::has_guests() {
@@ -414,8 +414,8 @@ fn commands_that_end_badly() {
     }
 }
 
-/// Check that the report names a file that the command may have lacked, and no device: the
-/// guest has devices of its own.
+/// Check that the report names a file that the command may have lacked, but no device, since the
+/// guest has its own.
 #[test]
 fn what_a_guest_may_lack() {
     if !common::has_guests() {
@@ -430,8 +430,8 @@ fn what_a_guest_may_lack() {
     ran.code(1).says(&["copy it with --with input"]);
 }
 
-/// Check that what can't be run is refused before anything boots: commands and files
-/// that are not there, libraries that are not, other labs and words without sense.
+/// Check that what can't be run is refused before anything boots: missing commands, files and
+/// libraries, other labs and invalid words.
 #[test]
 fn refused_at_once() {
     let place = Place::new();

@@ -250,7 +250,7 @@ fn arms() {
     prints(ran.code(0), &["UDP send: 1,100 to 1,116"]);
 }
 
-/// Check what is said first: machines, kernels, a run cut short.
+/// Check the warnings on top: other machines or kernels, an interrupted run.
 #[test]
 fn differences_first() {
     let place = two();
@@ -281,8 +281,8 @@ fn differences_first() {
     }
 }
 
-/// Check what can't be compared: an arm that is not there, a class that is not, a
-/// side with itself, an empty recording, what is no recording.
+/// Check what can't be compared: a missing arm or class, a side with itself, an empty recording, a
+/// file that isn't a recording.
 #[test]
 fn bad_input() {
     let place = two();

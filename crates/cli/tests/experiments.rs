@@ -1,5 +1,5 @@
-//! Experiments whose arms differ in more than what is sent: rules, settings, offloads,
-//! modules, seeds; and the experiment files that come with the program.
+//! Experiments whose arms differ in more than the workload: rules, settings, offloads, modules,
+//! seeds; and the experiment files that come with the program.
 
 // Also in what is no test itself.
 #![allow(clippy::unwrap_used)]
@@ -22,7 +22,7 @@ fn shipped(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Whether rules can be loaded; says so if not.
+/// Whether rules can be loaded; prints a note if not.
 fn has_nft() -> bool {
     let found = ["/usr/sbin/nft", "/usr/bin/nft", "/sbin/nft"]
         .iter()
@@ -174,8 +174,8 @@ fn rules_that_never_match() {
     assert!(!told.contains("fails:"), "{}", ran.stdout);
 }
 
-/// Check that arms with knobs of every kind give the same counts when they are run
-/// again, and that a knob without effect says so.
+/// Check that arms with knobs of every kind give the same counts in a second run, and that a knob
+/// without effect is reported as such.
 #[test]
 fn the_same_knobs_twice() {
     if !has_nft() {
@@ -232,10 +232,9 @@ fn may_differ(arm: &Arm) -> bool {
 /// Experiments of more arms are run twice by `make soak`.
 const FEW_ARMS: usize = 8;
 
-/// Check that every experiment that comes with the program gives the same counts when
-/// it is run again, in every arm, and that comparing the two finds nothing. A scan is
-/// of hundreds of arms: it has a test of its own, of a few settings. A bench counts
-/// nothing that would be the same again.
+/// Check that every experiment that comes with the program gives the same counts in a second run,
+/// in every arm, and that comparing the two finds no difference. A scan has hundreds of arms: it
+/// has its own test, with a few settings. The rates of a bench are never the same twice.
 #[test]
 fn shipped_experiments_twice() {
     if !has_nft() {
@@ -310,7 +309,7 @@ fn shipped_experiments_twice() {
     assert!(compared > least, "only {compared} arms");
 }
 
-/// Check that a knob that can't be turned is told, with the reason, and leaves nothing.
+/// Check that a knob that can't be set is reported, with the reason, and leaves nothing behind.
 #[test]
 fn knobs_that_cannot_be_turned() {
     if !has_nft() {
@@ -396,8 +395,8 @@ fn a_module_of_ones_own() {
     place.nothing_runs();
 }
 
-/// Check that a scan finds the setting that changes a path's cost and the one that
-/// breaks it, and goes on after that.
+/// Check that a scan finds the setting that changes a path's cost and the one that breaks it, and
+/// continues after that.
 #[test]
 fn a_scan_of_few_settings() {
     if !common::has_guests() {
@@ -424,8 +423,8 @@ fn a_scan_of_few_settings() {
     assert_eq!(place.run("report x.plumb").stdout, ran.stdout);
 }
 
-/// Check that arms repeated under other seeds are shown as a spread, beside the tables of
-/// the first.
+/// Check that arms repeated with other seeds are shown as a spread, next to the tables of the
+/// first.
 #[test]
 fn other_seeds() {
     if !common::has_guests() {

@@ -14,8 +14,8 @@ use netplumb_model::class::Link;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Check that a file of several chunks comes back as it went in, and so does an
-/// empty one; and that what can't be read or written is told, and harms nothing.
+/// Check that a file of several chunks is read back as it was written, and so is an empty one; and
+/// that read and write errors are reported and damage nothing.
 #[test]
 fn files_both_ways() {
     if !common::has_guests() {

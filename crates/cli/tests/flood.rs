@@ -57,8 +57,8 @@ const MIN_FUNCTIONS: usize = 15;
 /// Of each kind, in turn.
 const BLOCKS: u32 = 10;
 const PACKETS: u32 = 300;
-/// Connections of the flood, how fast each goes, and its segments: each has a timer of
-/// its own, which goes off about once a millisecond.
+/// Connections of the flood, the rate of each, and its segments: each has its own timer, which
+/// fires about once a millisecond.
 const FLOODS: usize = 16;
 const PACE_BYTES_S: u32 = 2_000_000;
 const SEGMENT: libc::c_int = 1_000;
@@ -74,7 +74,7 @@ const LONGEST_INSNS: u64 = 3_000;
 /// As far as corrected times may be off anyway: see truth.rs.
 const BOUND_INSNS: f64 = 10.0;
 const BOUND_SHARE: f64 = 0.03;
-/// A guest that has said nothing for so long is stuck.
+/// A guest without output for this long is stuck.
 const LIMIT: Duration = Duration::from_secs(300);
 /// What follows `--` are the arguments of the guest's init, the harness of this program.
 const CMDLINE: &str = "console=ttyS0 quiet mitigations=off panic=-1";
@@ -162,7 +162,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// What the guest told: of each pair of figures, alone and in the flood.
+/// The guest's results: pairs of figures, alone and in the flood.
 #[derive(Debug, Default)]
 struct Seen {
     /// Of a packet, by block.

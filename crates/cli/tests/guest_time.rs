@@ -85,8 +85,8 @@ fn ways(recording: &Recording, block: u32) -> Vec<(Direction, u64)> {
     ways.map(|(s, _)| (s.direction, s.times.count)).collect()
 }
 
-/// Check that the packets of a command and its peer are followed from its start to its end,
-/// in a window for each run, and that its output and code are told.
+/// Check that the packets of a command and its peer are measured from its start to its end, in one
+/// window per run, and that its output and exit status are reported.
 #[test]
 fn packets_of_a_command_in_stages() {
     let Some(place) = place() else { return };
@@ -141,7 +141,7 @@ fn packets_of_a_command_in_functions() {
     assert_eq!(calls("udp_recvmsg"), PACKETS);
 }
 
-/// Check what is said of commands that see no packet, don't end, or are not there.
+/// Check the reports on commands that cause no packets, don't end, or don't exist.
 #[test]
 fn commands_that_end_otherwise() {
     let Some(place) = place() else { return };

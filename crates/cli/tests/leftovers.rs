@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::{Place, Running};
 use netplumb_model::recording::Recording;
 
-/// Two arms of many small blocks: the second goes on for long enough to be hit.
+/// Two arms of many small blocks: the second lasts long enough to be killed in.
 const BLOCKS: usize = 120;
 
 /// Start a run, and wait until it is in the midst of its second arm.
@@ -134,7 +134,7 @@ fn ended_while_measuring(signal: i32, code: i32) {
     assert_eq!(place.temporary_files(), [""; 0]);
     let recording = check_cut_short(&place);
     assert!(recording.blocks.len() > BLOCKS, "none of the second arm");
-    // What could not be told any more is in the ledger by that name.
+    // The ledger has an entry for what could not be reported any more.
     for block in &recording.blocks {
         assert!(block.ledger.closes());
         assert_eq!(block.arm == 0, block.ledger.dropped.is_empty());
@@ -159,7 +159,7 @@ fn killed() {
     check_cut_short(&place);
 }
 
-/// Check that a run goes on when its terminal goes away, if it was started by `nohup`.
+/// Check that a run started by `nohup` continues when its terminal is closed.
 #[test]
 fn nohup() {
     if !common::has_guests() {

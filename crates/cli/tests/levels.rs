@@ -39,9 +39,9 @@ fn sizes_of_the_help() {
     }
 }
 
-/// Check that two levels of an offload are two arms, that GRO which had nothing to merge is
-/// said to have had none, in the text, in JSON and as a fact, and that the recording says the
-/// same when it is read again.
+/// Check that two levels of an offload are two arms, that GRO without anything to merge is reported
+/// as such, in the text, in JSON and as a fact, and that the recording gives the same report when
+/// it is read again.
 #[test]
 fn an_offload_without_anything_to_do() {
     if !has_guests() {
@@ -78,8 +78,8 @@ fn an_offload_without_anything_to_do() {
     }
 }
 
-/// Check that of settings which did act nothing is said: a segment that TCP has to cut, a
-/// packet that is larger than one of the MTUs, and rules that it passes.
+/// Check that there is no warning about settings which had an effect: a segment that TCP has to
+/// split, a packet larger than one of the MTUs, and rules that it passes.
 #[test]
 fn settings_that_act() {
     if !has_guests() {

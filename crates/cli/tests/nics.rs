@@ -25,7 +25,7 @@ use netplumb_sys::netns::Namespace;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How often a run is killed, unless it is said otherwise.
+/// How often a run is killed, unless set otherwise.
 const KILLS: usize = 12;
 /// Where plumb keeps its journal.
 const JOURNAL: &str = "/run/netplumb";
@@ -40,7 +40,7 @@ const YES: &str = "--nic v1 --from v0 --yes-change v0,v1";
 const ALL: &str = "--nic v1 --from v0 --to w0 --sink w1";
 const YES_ALL: &str = "--nic v1 --from v0 --to w0 --sink w1 --yes-change v0,v1,w0,w1";
 
-/// Whether namespaces and programs can be had here; says so if not.
+/// Whether namespaces can be made and programs loaded here; prints a note if not.
 fn is_root() -> bool {
     // SAFETY: takes nothing, and always succeeds.
     let root = unsafe { libc::geteuid() } == 0;
@@ -65,8 +65,8 @@ fn is_root() -> bool {
 struct Machine {
     namespace: Namespace,
     place: Place,
-    /// Where plumb's journal is: with one for all, another test would put back what a run
-    /// was killed for in this one.
+    /// Where plumb's journal is: with a shared one, another test would restore what this test's
+    /// killed run left.
     journal: TempDir,
 }
 
@@ -368,7 +368,7 @@ impl Drop for UdpSender {
     }
 }
 
-/// Check that packets of others are told apart, and don't spoil a block.
+/// Check that packets of others are distinguished, and don't invalidate a block.
 #[test]
 fn as_root_packets_of_others_are_told() {
     if !is_root() {
@@ -389,7 +389,7 @@ fn as_root_packets_of_others_are_told() {
     common::prints(ran.code(0), &words);
 }
 
-/// Check that a path that can't be set up leaves all as it was.
+/// Check that a path that can't be set up leaves everything as it was.
 #[test]
 fn as_root_a_path_that_fails() {
     if !is_root() {
@@ -418,8 +418,8 @@ fn wait_for_changes(machine: &Machine) {
     }
 }
 
-/// Check that an MTU that is too large for one buffer is told, and that a program of several
-/// is taken on it; the far end's is one of several by itself.
+/// Check that an MTU that is too large for one buffer is reported, and that a multi-buffer program
+/// is accepted on it; the one on the far end always is multi-buffer.
 #[test]
 fn as_root_several_buffers() {
     if !is_root() {
@@ -507,7 +507,7 @@ fn as_root_killed_at_any_moment() {
     machine.place.nothing_runs();
 }
 
-/// Check that the next run of a bench puts back as well, and says so.
+/// Check that the next run of a bench restores settings as well, and says so.
 #[test]
 fn as_root_the_next_run_puts_back() {
     if !is_root() {
@@ -529,7 +529,7 @@ fn as_root_the_next_run_puts_back() {
     machine.check_as(&before, "the next run");
 }
 
-/// Check that nothing is changed unless it was agreed to, and what it would be is told.
+/// Check that nothing is changed without consent, and that what would be changed is listed.
 #[test]
 fn as_root_what_has_to_be_agreed_to() {
     if !is_root() {
@@ -600,7 +600,7 @@ fn as_root_what_is_refused() {
         let ran = machine.run(&format!("bench {words} --yes-change v0,v1,p0,p1,d0,lo"));
         ran.code(code).says(said);
     }
-    // What the paths that were asked for can't do is told of each.
+    // What the requested paths can't do is reported for each.
     let alone = machine.run(&format!("bench forward {YES} --path route {SHORT}"));
     assert!(alone.code(3).stdout.contains("--sink"), "{alone:#?}");
     machine.check_as(&before, "refused");
@@ -630,8 +630,8 @@ fn as_root_what_is_refused() {
     machine.check_as(&before, "two at once");
 }
 
-/// Check that the interface of the default route, or of the session, is left alone unless
-/// that is said as well, also where it is below a VLAN.
+/// Check that the interface of the default route, or of the session, is left alone unless the
+/// option for it is given, even if it is below a VLAN.
 #[test]
 fn as_root_the_default_route() {
     if !is_root() {

@@ -1,5 +1,5 @@
-//! One packet's way as a trace, from the command line to the file: in a guest whose
-//! functions are timed.
+//! One packet's path as a trace, from the command line to the file: in a guest whose functions are
+//! timed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -95,7 +95,7 @@ fn a_packets_way_is_a_trace() {
         tracks.values().next().unwrap(),
         tracks.values().last().unwrap(),
     );
-    // The system call does not see the packet: it is told from the socket on.
+    // The system call does not see the packet: the trace starts at the socket.
     assert_eq!(
         names(task),
         ["udp_sendmsg", "ip_output", "__dev_queue_xmit"]

@@ -191,7 +191,7 @@ fn costs_by_name(recording: &Recording) -> BTreeMap<String, (u64, u64)> {
     costs
 }
 
-/// A tool that a test is made for; those who have none are told.
+/// A tool that a test needs; prints a note if it is missing.
 fn tool(names: &[&str]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = names.iter().find_map(|name| {
@@ -400,8 +400,8 @@ fn to_a_file_and_to_the_standard_output() {
     assert_eq!(written(&place, "--folded /dev/stdout"), text);
 }
 
-/// Check that what can't be written is told with its reason and leaves nothing,
-/// and that a recording is not overwritten by mistake.
+/// Check that write errors are reported with their reason and leave nothing behind, and that a
+/// recording is not overwritten by mistake.
 #[test]
 fn what_cannot_be_written() {
     let place = place();
@@ -431,7 +431,7 @@ fn what_cannot_be_written() {
     report("--folded --arm size=30")
         .code(2)
         .says(&["no such arm `size=30`; the recording has size=10, size=20"]);
-    // Nothing is measured for what can't be written then.
+    // Nothing is measured if it couldn't be written.
     place
         .run("path --svg nowhere/x.svg")
         .code(1)

@@ -1,5 +1,5 @@
-//! The page that `--html` and `--open` make: where it goes, who may read it, and
-//! what is said when it can't go there.
+//! The page that `--html` and `--open` make: where it is written, who may read it, and what is
+//! reported when it can't be written.
 
 #![allow(clippy::unwrap_used)]
 
@@ -84,7 +84,7 @@ fn recording() -> Recording {
     }
 }
 
-/// A folder with that recording in it, as `x.plumb`.
+/// A directory with that recording in it, as `x.plumb`.
 fn place() -> Place {
     let place = Place::new();
     let mut writer = Writer::create(&place.path("x.plumb")).unwrap();
@@ -96,7 +96,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// The page that it said it made.
+/// The page that the output names.
 fn told(stderr: &str) -> PathBuf {
     let line = stderr.lines().find_map(|l| l.strip_prefix("wrote "));
     PathBuf::from(line.unwrap())
@@ -126,7 +126,7 @@ fn one_file() {
     assert_eq!(ran.stdout, page);
 }
 
-/// Check that what can't be written is told with its reason, and harms nothing.
+/// Check that write errors are reported with their reason, and damage nothing.
 #[test]
 fn nowhere_to_go() {
     let place = place();
@@ -151,8 +151,8 @@ fn nowhere_to_go() {
     assert_eq!(place.files(), ["x.plumb"]);
 }
 
-/// Check that before anything is measured it is told that the page could not be
-/// written: there is no kernel to measure with here.
+/// Check that a page that could not be written is reported before anything is measured: there is no
+/// kernel to measure with here.
 #[test]
 fn told_before_measuring() {
     let place = Place::new();
@@ -199,8 +199,8 @@ fn opened_in_a_browser() {
     assert_eq!(got, ["--new-tab", page.to_str().unwrap(), ";touch"]);
 }
 
-/// Check that without a browser, or with one that fails, the page is there and it
-/// is said what to do with it.
+/// Check that without a browser, or with one that fails, the page is written and the output says
+/// what to do with it.
 #[test]
 fn no_browser() {
     let place = place();

@@ -124,7 +124,7 @@ fn check_class(view: &ClassView<'_>) {
     );
 }
 
-/// Run UDP through a router, and check that its work is a class of its own.
+/// Run UDP through a router, and check that the router's work is a separate class.
 fn forwarded(link: &str) {
     if !common::has_guests() {
         return;

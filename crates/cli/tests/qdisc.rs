@@ -1,6 +1,6 @@
-//! Queueing disciplines as what arms differ in: on this machine, and in guests, whose
-//! nanoseconds are instructions. A delay that is planted on the way of a packet shows in
-//! its stage, at its size, and in no other.
+//! Arms that differ in their queueing discipline: on this machine, and in guests, whose nanoseconds
+//! are instructions. A delay inserted into a packet's path shows up in its stage, with its size,
+//! and in no other.
 
 #![allow(clippy::unwrap_used)]
 
@@ -42,7 +42,7 @@ fn means(recording: &Recording, arm: u32) -> Vec<BTreeMap<(Direction, String), f
     blocks
 }
 
-/// What an arm's guest said of the sender's queueing discipline.
+/// What an arm's guest reported on the sender's queueing discipline.
 fn told(recording: &Recording, arm: &str) -> Option<String> {
     let number = recording.arms.iter().position(|a| a.name == arm).unwrap();
     let notes = recording.notes.get(&(number as u32))?;
@@ -195,8 +195,8 @@ fn instructions_of_queueing_disciplines() {
     );
 }
 
-/// Check that what a guest's kernel lacks is told before it boots, and words that `tc`
-/// does not take after it has.
+/// Check that what a guest's kernel lacks is reported before it boots, and words that `tc` rejects
+/// after it has.
 #[test]
 fn guests_that_cannot() {
     if !has_guests() {
@@ -219,7 +219,7 @@ fn guests_that_cannot() {
     assert_eq!(place.files(), [""; 0]);
 }
 
-/// Check that what can't be asked is refused with what to do.
+/// Check that invalid requests are refused with advice.
 #[test]
 fn what_cannot_be_asked() {
     let place = Place::new();
@@ -239,8 +239,8 @@ fn what_cannot_be_asked() {
     assert_eq!(place.files(), [""; 0]);
 }
 
-/// Check that on this machine a shaper's queue is there for its arm alone, and that a
-/// discipline that the kernel lacks is told, with nothing left.
+/// Check that on this machine a shaper's queue exists only during its arm, and that a discipline
+/// that the kernel lacks is reported, with nothing left behind.
 #[test]
 fn as_root_between_namespaces() {
     // SAFETY: takes nothing, and always succeeds.

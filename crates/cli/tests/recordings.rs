@@ -1,8 +1,8 @@
 //! Recordings of older schemas report the same figures as they did when they were made.
 //!
-//! `recordings/NAME.plumb.xz` is one that version 3 of the schema was written to, of each
-//! kind: `NAME.txt` and `NAME.csv` are what the program of that time said of it, but for
-//! words that were changed since.
+//! `recordings/NAME.plumb.xz` is a recording in version 3 of the schema, one of each kind:
+//! `NAME.txt` and `NAME.csv` are what the program of that time printed for it, except for words
+//! that were changed since.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! Runs from a saved state: as exact as from a cold boot, whatever else the machine
-//! does; made anew when they must be, and gone on with where they were cut short.
+//! Runs from a saved state: as exact as from a cold boot, whatever else the machine does; states
+//! are made again when necessary, and interrupted runs resumed.
 
 // Also in what is no test itself.
 #![allow(clippy::unwrap_used)]
@@ -213,7 +213,7 @@ fn another_build_counts_the_same() {
     );
 }
 
-/// An arm whose counts depend on the kernel's hash keys, and one without keys of its own.
+/// An arm whose counts depend on the kernel's hash keys, and one without its own keys.
 const RULES: &str = r#"
     name = "rules"
     title = "A set of rules"
@@ -266,8 +266,8 @@ fn boots_of_the_same_count_the_same() {
     }
 }
 
-/// Check that a program that guests are given may be of another size, as after an update
-/// of its package, and counts are the same; and that a comparison tells of it.
+/// Check that a program included in guests may change its size, as after an update of its package,
+/// without changing counts; and that a comparison mentions it.
 #[test]
 fn another_nft_counts_the_same() {
     if !common::has_guests() || !has_nft() {
@@ -338,9 +338,8 @@ fn states(cache: &Path) -> Vec<std::path::PathBuf> {
     states
 }
 
-/// Check that the first run boots and the second does not; that a torn state is made
-/// anew, that another command line is another state, and that where no state can be
-/// kept the run goes on without.
+/// Check that the first run boots and the second does not; that a damaged state is made again, that
+/// another command line means another state, and that a run continues where no state can be saved.
 #[test]
 fn states_are_made_when_they_must_be() {
     if !common::has_guests() {
@@ -377,7 +376,7 @@ fn states_are_made_when_they_must_be() {
     run("--cmdline slab_nomerge -o other.plumb").says(&[BOOTING]);
     assert_eq!(states(cache.path()).len(), 4);
 
-    // A file in the way of the folder.
+    // A file where the directory should be.
     std::fs::remove_dir_all(cache.path().join("states")).unwrap();
     std::fs::write(cache.path().join("states"), "").unwrap();
     run("-o unkept.plumb").says(&[BOOTING, "can't save the state"]);
@@ -388,8 +387,8 @@ fn states_are_made_when_they_must_be() {
     );
 }
 
-/// Check that a run that Ctrl-C cut short is gone on with, and comes to the same as
-/// one that was not; and that another plan is refused.
+/// Check that a run that Ctrl-C interrupted is resumed, and yields the same as one that was not
+/// interrupted; and that another plan is refused.
 #[test]
 fn a_run_is_resumed() {
     if !common::has_guests() {

@@ -92,9 +92,9 @@ fn node(place: &Place, name: &str, kind: [&str; 3]) -> bool {
     is_made
 }
 
-/// Check that a recording goes into a file or nowhere: a device, a pipe, the standard output,
-/// a folder and other files, also behind links, are refused before anything is measured, and
-/// stay what they are.
+/// Check that a recording is only ever written to a regular file: a device, a pipe, the standard
+/// output, a directory and other files, also behind links, are refused before anything is measured,
+/// and are not changed.
 #[test]
 fn a_recording_goes_into_a_file() {
     let place = Place::new();
@@ -192,7 +192,7 @@ fn other_files() {
     assert_eq!(fs::read(place.path("x.plumb")).unwrap(), before);
 }
 
-/// Check that each recording that was there is kept, and that it is said where.
+/// Check that every earlier recording is kept, and that the output says where.
 #[test]
 fn no_recording_is_lost() {
     if !common::has_guests() {
@@ -220,8 +220,8 @@ fn measuring(place: &Place) -> Running {
     running
 }
 
-/// Check that a second run with the same output is refused at once and told by which process,
-/// also by another name, and that the first one goes on.
+/// Check that a second run with the same output is refused at once, naming the process that holds
+/// it, also under another name of the file, and that the first one continues.
 #[test]
 fn a_second_run_is_refused() {
     if !common::has_guests() {
@@ -239,11 +239,11 @@ fn a_second_run_is_refused() {
     first.finish().code(0);
     assert!(place.recording("x.plumb").complete);
     assert_eq!(place.files(), ["link", "x.plumb"]);
-    // With the first its hold is gone.
+    // The lock ends with the first.
     place.run(&format!("{SHORT} -o x.plumb")).code(0);
 }
 
-/// Check that of two that begin together one goes on, every time.
+/// Check that of two runs started at once exactly one continues, every time.
 #[test]
 fn two_at_once() {
     if !common::has_guests() {

@@ -87,7 +87,7 @@ fn stages(driver_ns: u64) -> Recording {
     recording
 }
 
-/// Three blocks whose driver takes these times.
+/// Three blocks with these times in the driver.
 fn wild(driver_ns: [u64; 3]) -> Recording {
     let mut recording = stages(600);
     recording.blocks.truncate(3);
@@ -115,8 +115,8 @@ fn saved(place: &Place, name: &str, recording: &Recording) {
     writer.save(recording).unwrap();
 }
 
-/// Check that where noise may hide any change it is said, with what helps, in every
-/// rendering and of `--fail-if-worse`; and that no interval is below -100 %.
+/// Check that every rendering, and `--fail-if-worse`, says where noise may hide any change, and
+/// what helps; and that no interval is below -100 %.
 #[test]
 fn noise() {
     let place = Place::new();
@@ -163,8 +163,8 @@ fn seen(recording: &mut Recording, place: &str, packets: f64) {
     recording.add(Of::Block(0), &SEEN, Item::label(place), packets);
 }
 
-/// Check that what was seen at one place and not at the next is told, with what is known of
-/// it, and what was offered and not followed; and that neither is called no loss.
+/// Check that packets seen at one place and not at the next are reported, with what is known of
+/// them, and those that were offered but not followed; and that neither is called a loss.
 #[test]
 fn gaps() {
     let place = Place::new();
@@ -199,7 +199,7 @@ fn gaps() {
     ] {
         assert!(text.contains(line), "no `{line}` in {text}");
     }
-    // Where all of it is there, nothing is said.
+    // Where nothing is missing, there is no note.
     recording.scalars[1].value = 4_399.0;
     recording.blocks[0].ledger.offered = 4_401;
     recording.blocks[0].ledger.delivered = 4_401;
@@ -240,7 +240,7 @@ fn packets_of_others() {
     }
 }
 
-/// A place with `a.plumb`, and `b.plumb`, whose driver takes 800 ns and not 600.
+/// A place with `a.plumb`, and `b.plumb`, with 800 ns in the driver instead of 600.
 fn two() -> Place {
     let place = Place::new();
     for (name, ns) in [("a.plumb", 600), ("b.plumb", 800)] {
@@ -310,8 +310,8 @@ fn fail_if_worse() {
     }
 }
 
-/// Check that a recording of stages, which has no calls, is a page too; and that what
-/// can't be in it is told.
+/// Check that a recording of stages, which has no calls, makes a page too; and that what the page
+/// can't show is mentioned.
 #[test]
 fn a_page() {
     let place = two();

@@ -1,6 +1,5 @@
-//! The `functions` instrument against the truth: in a guest whose nanoseconds are
-//! instructions, what it says of a function must be what the `exact` instrument
-//! counted.
+//! The `functions` instrument against the truth: in a guest whose nanoseconds are instructions, its
+//! figure for a function must equal what the `exact` instrument counted.
 //!
 //! The same traffic runs twice, in two boots: once with the plugin and without a
 //! probe, once with probes on all functions at once. The instrument's own cost is
@@ -251,8 +250,8 @@ fn calls(opinion: &SecondOpinion, name: &str) -> u64 {
     sum
 }
 
-/// Check that filters keep what they name, and nothing else: both ends' ports and
-/// addresses, and the process, whose calls are no softirq's.
+/// Check that filters select what they name, and nothing else: ports and addresses of both ends,
+/// and the process, to which calls in softirqs don't belong.
 #[test]
 fn filters_keep_what_they_name() {
     let Some((plan, options)) = setup("udp") else {
@@ -291,8 +290,8 @@ fn filters_keep_what_they_name() {
     }
 }
 
-/// Check that packets are told one by one: as many as asked for, each from the call that
-/// first sees it, with the softirq that receives it on top, calls within their callers.
+/// Check that packets are traced one by one: as many as requested, each from the call that first
+/// sees it, with the softirq that receives it on top, calls within their callers.
 #[test]
 fn packets_are_told() {
     let Some((plan, options)) = setup("udp") else {
@@ -392,7 +391,7 @@ fn compare<'a>(recording: &'a Recording, opinion: &'a SecondOpinion) -> Vec<Row<
             let name = &opinion.attached.functions[node.function as usize].name;
             let sum = timed.entry(name).or_default();
             sum.calls += times.times.count;
-            // A function below itself is part of its own time already.
+            // The time of a recursive call is part of the function's time already.
             let mut above = node.parent;
             let mut outermost = true;
             while let Some(id) = above {

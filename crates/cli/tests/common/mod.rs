@@ -1,5 +1,5 @@
-//! What the end-to-end tests share: the program, a folder of its own for each
-//! run, and whether guests can be booted here.
+//! What the end-to-end tests share: the program, a directory per run, and whether guests can be
+//! booted here.
 
 // Each test binary has a copy, and none uses all of it.
 #![allow(dead_code)]
@@ -50,7 +50,7 @@ pub(crate) fn kernel() -> Result<KernelEntry, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Whether guests can be booted; says so if not.
+/// Whether guests can be booted; prints a note if not.
 pub(crate) fn has_guests() -> bool {
     match kernel() {
         Ok(_) => true,
@@ -61,8 +61,8 @@ pub(crate) fn has_guests() -> bool {
     }
 }
 
-/// A place to run the program in: an empty working folder, an empty folder for
-/// temporary files, and a mark on every process that comes of it.
+/// A place to run the program in: an empty working directory, an empty directory for temporary
+/// files, and a mark on every process started from it.
 #[derive(Debug)]
 pub(crate) struct Place {
     cwd: TempDir,
@@ -74,7 +74,7 @@ impl Place {
     /// A new one.
     pub(crate) fn new() -> Place {
         let cwd = TempDir::new().unwrap();
-        // The folder's name is as good as any number drawn for it.
+        // The directory's name is unique already: no random number is needed.
         let mark = format!("{MARK}={}", cwd.path().display());
         Place {
             cwd,
@@ -83,22 +83,22 @@ impl Place {
         }
     }
 
-    /// A path in the working folder.
+    /// A path in the working directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.cwd.path().join(name)
     }
 
-    /// A file with this text in the working folder.
+    /// Create a file with this text in the working directory.
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// Names in the working folder, sorted.
+    /// Names in the working directory, sorted.
     pub(crate) fn files(&self) -> Vec<String> {
         names(self.cwd.path())
     }
 
-    /// Names in the folder for temporary files, sorted.
+    /// Names in the directory for temporary files, sorted.
     pub(crate) fn temporary_files(&self) -> Vec<String> {
         names(self.tmp.path())
     }
@@ -144,7 +144,7 @@ impl Place {
     pub(crate) fn processes(&self) -> Vec<String> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
-            // Another user's, or gone by now: not ours.
+            // Another user's, or ended meanwhile: not ours.
             let Ok(environment) = fs::read(entry.path().join("environ")) else {
                 continue;
             };
@@ -330,7 +330,7 @@ impl Running {
     }
 }
 
-/// A cache with the same kernels as the usual one, and states of its own.
+/// A cache with the same kernels as the usual one, but its own saved states.
 pub(crate) fn own_cache() -> TempDir {
     let own = TempDir::new().unwrap();
     let kernels = cache().join("kernels");

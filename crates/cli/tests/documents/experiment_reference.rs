@@ -35,7 +35,7 @@ fn keys(document: &Document, heading: &str) -> BTreeSet<String> {
     rows.iter().flat_map(|row| quoted(&row[0])).collect()
 }
 
-/// What may stand beside a key that there is not, as the error for it says.
+/// The keys that are allowed next to an unknown one, as its error lists them.
 fn accepted(told: &str) -> BTreeSet<String> {
     let (_, words) = told
         .split_once("; expected one of ")

@@ -48,9 +48,9 @@ fn no_document_is_left_out() {
     }
 }
 
-/// Check that what a document shows without a prompt is a command, and no output that
-/// nobody compares: that is in a `console` block, below the command that prints it, or,
-/// where it can't be run here, marked as `text`.
+/// Check that whatever a document shows without a prompt is a command, and not output that nothing
+/// compares: output belongs in a `console` block, below the command that prints it, or, where it
+/// can't be run here, in one marked as `text`.
 #[test]
 fn outputs_have_their_commands() {
     const PROGRAMS: &[&str] = &[

@@ -27,10 +27,9 @@ struct Step {
     output: std::ops::Range<usize>,
 }
 
-/// Check that what a document shows is what happens: its `console` blocks are run from the
-/// first to the last in one folder, and the output has to be what stands there. A line `...`
-/// stands for any lines, `[..]` for anything within one; where nothing stands below a
-/// command, nothing is compared.
+/// Check that documents show what happens: their `console` blocks are run from the first to the
+/// last in one directory, and the output has to match. A line `...` matches any lines, `[..]`
+/// anything within a line; a command without output below it is run, but not compared.
 ///
 /// A block's notes, which no reader sees: `exit=2` is the code that its last command ends
 /// with; `shape` has all numbers and bars stand for others of their kind; `kernel=NAME` has
@@ -108,7 +107,7 @@ pub(crate) fn check(name: &str) {
     );
 }
 
-/// Whether this machine can run a block; says so if not.
+/// Whether this machine can run a block; prints a note if not.
 fn can_run(block: &Block, place: &Place, cache: &Path) -> bool {
     // SAFETY: takes nothing, and always succeeds.
     let root = unsafe { libc::geteuid() } == 0;
@@ -215,7 +214,7 @@ fn differs(block: &Block, expected: &str, ran: &Ran, code: i32) -> Option<(Strin
     Some((now, difference))
 }
 
-/// Why the documents' figures can't be had.
+/// Why the documents' figures can't be measured.
 enum Missing {
     /// No guests at all.
     Guests(String),
@@ -272,8 +271,8 @@ fn add(kernel: &str, place: &Place, cache: &Path) -> Result<(), String> {
     }
 }
 
-/// A cache whose only kernel is this one of another's, under the name `debian`; states are
-/// shared.
+/// A cache whose only kernel is this one of another cache, under the name `debian`; saved states
+/// are shared.
 fn with_debian_as(kernel: &str, cache: &Path) -> PathBuf {
     let entry = KernelStore::new(cache).find(kernel).unwrap();
     let own = Path::new(env!("CARGO_TARGET_TMPDIR")).join("documents-cache");

@@ -230,8 +230,8 @@ fn hostile_databases() {
     }
 }
 
-/// Check that files beside a recording do nothing: a pipe where a journal should be keeps
-/// nobody waiting, and a journal that names another file does not have it removed.
+/// Check that files next to a recording do no harm: a pipe in place of a journal blocks nothing,
+/// and a journal that names another file does not have it removed.
 #[test]
 fn hostile_journals() {
     let place = Place::new();

@@ -64,7 +64,7 @@ fn evil(mut recording: Recording) -> Recording {
 
 fn check(text: &str, what: &str) {
     for line in text.lines() {
-        // Markdown puts one of its own behind an @.
+        // The Markdown output inserts one after an @.
         let line = line.replace("@\u{200b}", "@");
         let found = line.chars().find(|c| netplumb_report::is_active(*c));
         assert_eq!(found, None, "{what}: {line:?}");

@@ -5,7 +5,7 @@ use std::fs;
 use super::common::{self, Place, prints};
 use super::{FORMATS, made, plumb};
 
-/// What is done to a recording of instructions, and what is to be said of it.
+/// How a recording of instructions is tampered with, and the message that it has to cause.
 const OF_INSTRUCTIONS: &[(&str, &[&str])] = &[
     (
         "UPDATE cost SET own = 2 * own WHERE block = 0",
@@ -270,7 +270,7 @@ fn a_recording_of_a_guest() {
     assert_eq!(fs::read(place.path("t.plumb")).unwrap(), before);
 }
 
-/// Check that a ledger that does not close is said wherever there are figures.
+/// Check that every output with figures points out a ledger that does not close.
 #[test]
 fn a_ledger_that_does_not_close() {
     let place = Place::new();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::common::{Place, Running, skip};
 use crate::{is_root, namespaces, run_name};
 
-/// A namespace of ours with a device in it, gone when dropped.
+/// A namespace of ours with a device in it, deleted when dropped.
 struct Throwaway(String);
 
 impl Throwaway {
@@ -51,8 +51,8 @@ fn ip(place: &Place, words: &str) {
     ran.code(0);
 }
 
-/// Check that a namespace, a device of the host's or one of our own topology that goes
-/// away in the run is told by its name, and that what was measured is kept.
+/// Check that a namespace, a device of the host or one of our own topology that disappears during
+/// the run is reported by its name, and that what was measured is kept.
 #[test]
 fn what_is_watched_goes_away() {
     if !is_root() {

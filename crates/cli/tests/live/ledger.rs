@@ -29,8 +29,8 @@ fn dropped(place: &Place, ran: &Ran) -> Vec<(String, u64)> {
     all.into_iter().collect()
 }
 
-/// Check that what a ruleset drops, of which no counter of the kernel's tells, is named by
-/// the reason that the instrument saw, and that ledgers close.
+/// Check that packets dropped by a ruleset, which no kernel counter shows, are listed by the drop
+/// reason that the instrument saw, and that ledgers close.
 #[test]
 fn as_root_a_ruleset_that_drops() {
     if !is_root() {

@@ -1,5 +1,5 @@
-//! `plumb path` in the labs of this machine: what can't be asked, what is left when it is
-//! killed, and what it shows. All but the first need root.
+//! `plumb path` in the labs of this machine: invalid requests, what is left when it is killed, and
+//! what it shows. All but the first need root.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ use common::{Place, Running, skip};
 use netplumb_model::class::Direction;
 use netplumb_model::recording::{Cost, env};
 
-/// Whether instruments can be attached and namespaces made here; says so if not.
+/// Whether instruments can be attached and namespaces made here; prints a note if not.
 fn is_root() -> bool {
     // SAFETY: takes nothing, and always succeeds.
     let root = unsafe { libc::geteuid() } == 0;
@@ -45,7 +45,7 @@ fn run_name(said: &str) -> String {
     said[at..].split("-*").next().unwrap().to_string()
 }
 
-/// Check that what can't be asked, or not together, is refused with what to do.
+/// Check that invalid requests and combinations are refused with advice.
 #[test]
 fn what_cannot_be_asked() {
     let place = Place::new();
@@ -145,8 +145,8 @@ fn without_rights() {
         .says(&["CAP_SYS_ADMIN", "CAP_BPF", "setcap", "sudo"]);
 }
 
-/// Check that the best clock that there is is chosen and told, that the recording says
-/// which, and that no namespace is left.
+/// Check that the best clock available is chosen and reported, that the recording says which, and
+/// that no namespace is left.
 #[test]
 fn a_run_between_namespaces() {
     if !is_root() {
@@ -178,9 +178,9 @@ fn a_run_between_namespaces() {
     place.run("report run.plumb").code(0);
 }
 
-/// Check that several instruments measure the same arms, each in blocks of its own; that the
-/// report has a part for each, and other forms one that is chosen; and that samples are costs in
-/// nanoseconds that add up, of what is sent and of what is received.
+/// Check that several instruments measure the same arms, each in its own blocks; that the report
+/// has a part for each, and other formats one that is chosen; and that samples are costs in
+/// nanoseconds that add up, for the sending and the receiving side.
 #[test]
 fn several_instruments() {
     if !is_root() {
@@ -325,8 +325,8 @@ fn killed_and_interrupted() {
     assert!(!recording.complete && !recording.blocks.is_empty());
 }
 
-/// Check that a host's traffic is watched while a command makes some, that its end is
-/// told, and that where there is none it says what it would take.
+/// Check that a host's traffic is measured while a command causes some, that the command's end is
+/// reported, and that a run without traffic says what is needed.
 #[test]
 fn a_hosts_traffic() {
     if !is_root() {
@@ -363,7 +363,7 @@ fn a_hosts_traffic() {
     assert!(recording.arms.iter().any(|a| a.name.starts_with("udp")));
 }
 
-/// Check that a command that crashes is told as such, with what was seen of it, and that
+/// Check that a command that crashes is reported as such, with what was measured of it, and that
 /// one that does nothing leaves no recording.
 #[test]
 fn commands_that_end_early() {
