@@ -7,9 +7,8 @@
 //! 4. The counts against the one other counter there is: the guest's own clock,
 //!    which under icount moves by a nanosecond with each instruction.
 //!
-//! Everything is done several times, in turn, and medians are printed. A bound that
-//! is passed is said to be passed, and nothing fails of it: a timing on a machine
-//! with other work is no verdict.
+//! Everything is done several times, in turn, and medians are printed. An exceeded bound is
+//! reported but is no failure: a timing on a machine with other load proves nothing.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -37,20 +36,20 @@ use netplumb_model::recording::env;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
-/// cargo runs a benchmark in its package's folder.
+/// cargo runs a benchmark in its package's directory.
 const EXPERIMENT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../experiments/ip-layer.toml"
 );
 const ROUNDS: usize = 3;
-/// Arms of the sweep whose time is taken.
+/// Arms of the sweep that is timed.
 const SWEEP_ARMS: u32 = 20;
 /// What the product promises of its developers' machine, two virtual CPUs.
 const RUN_BOUND_S: f64 = 30.0;
 const MEMORY_BOUND_BYTES: u64 = 1_000_000_000;
 const BOOT_BOUND_S: f64 = 7.0;
-/// The packets whose time is taken; and the fewer that the agent sends first, so
-/// that what a request costs apart from its packets can be subtracted.
+/// The packets that are timed; and the smaller number that the agent sends first, so that the fixed
+/// cost of a request can be subtracted.
 const PACKETS: u32 = 10_000;
 const FEW_PACKETS: u32 = 1_000;
 /// How often each guest sends them.
@@ -222,8 +221,8 @@ fn timed(args: &[&str], cache: Option<&Path>, output: &Path) -> Result<Outcome> 
     })
 }
 
-/// Wait for a process to end, and tell the most memory it had. What wait4 tells
-/// would be that of QEMU, its child, where that had more.
+/// Wait for a process to end, and return its peak memory use. wait4's figure would be that of QEMU,
+/// its child, if that used more.
 fn watch(child: &mut Child) -> Result<u64> {
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;
@@ -244,7 +243,7 @@ fn watch(child: &mut Child) -> Result<u64> {
 enum Variant {
     /// QEMU and its instruction clock alone.
     Without,
-    /// The plugin, whose stream is read and thrown away.
+    /// The plugin; its stream is read and discarded.
     Plugin,
     /// The plugin and the accounting, as `plumb` runs it.
     Counted,
@@ -482,7 +481,7 @@ fn drain(mut stream: impl Read + Send + 'static) {
 
 // ---- Small things ------------------------------------------------------------
 
-/// A folder that is gone when this is.
+/// A directory that is removed when this is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -496,7 +495,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What can't be removed is in the temporary folder all the same.
+        // What can't be removed is in the temporary directory anyway.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,16 +1,16 @@
-//! Rates beside those of other tools, in the same run and in turns: `make bench`.
+//! Rates compared with those of other tools, alternating in the same run: `make bench`.
 //!
 //! 1. XDP drop: frames made and dropped by `plumb bench drop --path xdp`, and by
 //!    xdp-trafficgen and xdp-bench of xdp-tools, over a veth pair of the same kind, each on
-//!    one CPU. Their rate is the one that xdp-bench prints; the device's own counter says
-//!    the same of both.
-//! 2. dpdk-testpmd's own count of what it received beside what the generator sent.
-//! 3. A UDP socket: what our reader reads of generated frames, beside what iperf3 reads
-//!    of its own, whose sender is a socket too and takes most of the time.
+//!    one CPU. The rate of the latter is the one that xdp-bench prints; the device's counter
+//!    agrees with both.
+//! 2. The packets that dpdk-testpmd counts as received, against what the generator sent.
+//! 3. A UDP socket: the rate at which our reader receives generated frames, against that of
+//!    iperf3 with its own sender, which is a socket too and takes most of the time.
 //!
-//! `PLUMB_XDP_TOOLS` names a folder with `xdp-bench` and `xdp-trafficgen`; without it they
-//! are looked for in PATH. Those before 1.5 ask for a tracepoint that Linux 6.13 does not
-//! have any more, and can't be compared there.
+//! `PLUMB_XDP_TOOLS` names a directory with `xdp-bench` and `xdp-trafficgen`; without it they are
+//! looked up in PATH. Versions before 1.5 need a tracepoint that Linux 6.13 removed, and can't be
+//! compared there.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -106,8 +106,8 @@ impl Pair {
         Ok(pair)
     }
 
-    /// A command in one of them, on the last CPU. `ip netns exec` gives it a /sys of its
-    /// own, in which libxdp misses a bpffs.
+    /// A command in one of them, on the last CPU. `ip netns exec` mounts a new /sys for it, in
+    /// which libxdp finds no bpffs.
     fn command(&self, end: usize, program: &str, words: &str) -> Command {
         let last = std::thread::available_parallelism().map_or(0, |n| n.get() - 1);
         let script = "mount -t bpf bpf /sys/fs/bpf; cpu=$1; shift; exec taskset -c $cpu \"$@\"";
@@ -133,7 +133,7 @@ impl Drop for Pair {
     }
 }
 
-/// What a program printed when it was told to end; its error, if it had ended before.
+/// The output of a program after it was asked to end; its error, if it had ended before.
 fn end(mut child: Child) -> Result<String> {
     let early = child.try_wait()?;
     // SAFETY: the process is our child, and has not been waited for.

@@ -27,7 +27,7 @@ use netplumb_model::timing::{
     TimedFunctionInfo, TimedNode, TimingSpec, Window,
 };
 
-/// What happens to an instrument, told by the test's own.
+/// What happens to an instrument, as the test's own one records it.
 #[derive(Debug, Default)]
 struct Diary {
     attached: Vec<TimingSpec>,
@@ -36,7 +36,7 @@ struct Diary {
     alive: Cell<u32>,
 }
 
-/// An instrument that sees what it is told to see.
+/// An instrument that reports what the test tells it to.
 #[derive(Debug)]
 struct Mock {
     attached: Attached,
@@ -179,7 +179,7 @@ fn packets(arms: Vec<Arm>, blocks: u32) -> PacketPlan {
     }
 }
 
-/// Whether namespaces can be made here; says so if not.
+/// Whether namespaces can be made here; prints a note if not.
 fn is_root() -> bool {
     // SAFETY: takes nothing, and always succeeds.
     let root = unsafe { libc::geteuid() } == 0;
@@ -198,7 +198,7 @@ struct Ran {
     named: Vec<String>,
 }
 
-/// Run a plan; `make` makes the instrument, `at_block` is told how many are done.
+/// Run a plan; `make` makes the instrument, `at_block` is called with the number of blocks done.
 fn run(
     source: Source,
     make: impl Fn(&Rc<RefCell<Diary>>, &TimingSpec) -> Result<Mock, LiveError>,
@@ -274,9 +274,9 @@ fn gone(named: &[String]) {
     }
 }
 
-/// Check that blocks of all arms are interleaved, that each is a window and is saved at
-/// once, that figures land in their blocks, and that the instrument is told which
-/// namespaces and protocols it is about.
+/// Check that blocks of all arms are interleaved, that each is a window and is saved at once, that
+/// figures land in their blocks, and that the instrument is given the namespaces and protocols to
+/// measure.
 #[test]
 fn arms_are_interleaved_and_saved_block_by_block() {
     if !is_root() {
@@ -422,8 +422,8 @@ fn windows_over_a_hosts_traffic() {
     assert_eq!(ran.recording.environment[env::LAB], "host");
 }
 
-/// Check that a command is watched until it ends, that its exit is told, that it is
-/// killed when time is over, and that no traffic is told as such.
+/// Check that a command is measured until it ends, that its exit is reported, that it is killed
+/// when time is over, and that a run without traffic is reported as such.
 #[test]
 fn commands_are_watched() {
     let sees =
@@ -486,7 +486,8 @@ fn interrupted_while_attaching() {
     assert!(!std::fs::exists(trace).unwrap());
 }
 
-/// Check that an interface or a namespace that goes away ends a run, whose windows stay.
+/// Check that a run ends when an interface or a namespace disappears, and that its windows are
+/// kept.
 #[test]
 fn what_is_watched_goes_away() {
     let name = || Some("never-there".to_string());
@@ -511,7 +512,8 @@ fn what_is_watched_goes_away() {
     }
 }
 
-/// Check that what can't be attached leaves nothing behind, and is told as it is.
+/// Check that an instrument that can't be attached leaves nothing behind, and that its error is
+/// reported unchanged.
 #[test]
 fn no_instrument() {
     if !is_root() {

@@ -1,5 +1,5 @@
-//! Every setting on interfaces of a throwaway namespace: applied, read back, put back; and
-//! what a run that was killed has left. Needs root.
+//! Every setting on interfaces of a throwaway namespace: applied, read back, restored; and what a
+//! killed run has left. Needs root.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use netplumb_model::experiment::Offload;
 use netplumb_sys::netns::Namespace;
 use tempfile::TempDir;
 
-/// Whether namespaces can be made here; says so if not.
+/// Whether namespaces can be made here; prints a note if not.
 fn is_root() -> bool {
     // SAFETY: takes nothing, and always succeeds.
     let root = unsafe { libc::geteuid() } == 0;
@@ -23,7 +23,7 @@ fn is_root() -> bool {
     root
 }
 
-/// A namespace with v0, whose peer is in another.
+/// A namespace with v0, the peer of which is in another.
 struct Ground {
     namespace: Namespace,
     _peer: Namespace,
@@ -78,8 +78,7 @@ impl Ground {
             .count()
     }
 
-    /// As if the run had been killed: its journal, which nobody holds, in a folder of its
-    /// own.
+    /// As if the run had been killed: its journal, which no process holds, in a separate directory.
     fn killed(&self) -> TempDir {
         let left = TempDir::new().unwrap();
         for file in fs::read_dir(self.folder.path()).unwrap().flatten() {
@@ -115,7 +114,7 @@ fn all(nic: &Nic) -> Vec<(Setting, &'static str)> {
         (Setting::Mtu { nic: nic() }, "1400"),
         (Setting::Promiscuous { nic: nic() }, "on"),
         (Setting::Queues { nic: nic() }, "1 1 0 0"),
-        // With NAPI, which GRO has turned on.
+        // With NAPI, which enabling GRO turns on.
         (Setting::Threaded { nic: nic() }, "on"),
         (Setting::Clsact { nic: nic() }, PRESENT),
     ];
@@ -220,7 +219,7 @@ fn as_root_after_a_kill() {
     let recovered = ground.namespace.inside(|| recover_in(left.path())).unwrap();
     assert_eq!(recovered.left, [""; 0]);
     assert!(recovered.put_back.len() > all.len() / 2, "{recovered:?}");
-    // The last change is the first that is put back.
+    // The last change is the first that is reverted.
     let (last, _) = all.last().unwrap();
     assert!(recovered.put_back[0].starts_with(&last.whose()));
     assert_eq!(values(), before);

@@ -14,7 +14,7 @@ use netplumb_model::class::{Family, Link};
 use netplumb_model::experiment::Offload;
 use netplumb_sys::netns::Namespace;
 
-/// Whether namespaces can be made here; says so if not.
+/// Whether namespaces can be made here; prints a note if not.
 fn is_root() -> bool {
     // SAFETY: takes nothing, and always succeeds.
     let root = unsafe { libc::geteuid() } == 0;

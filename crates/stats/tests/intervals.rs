@@ -25,7 +25,7 @@ enum Shape {
     Lognormal,
 }
 
-/// Blocks of one mean, whose standard deviation is a share of it.
+/// Blocks of one mean, with a standard deviation that is a share of it.
 fn blocks(random: &mut Pcg64Mcg, shape: Shape, many: usize, mean: f64, spread: f64) -> Vec<f64> {
     let mut uniform = || ((random.next_u64() >> 12) as f64 + 0.5) / (1_u64 << 52) as f64;
     // Box and Muller.
@@ -144,8 +144,8 @@ fn verdicts() {
     }
 }
 
-/// Check that where an interval has no upper end, it is said to hide any change: and that
-/// this is where blocks vary by a third and more, and not where they are calm.
+/// Check that an interval without an upper end is reported to hide any change: and that this is so
+/// where blocks vary by a third and more, and not where they are stable.
 #[test]
 fn noise_is_told() {
     let mut random = Pcg64Mcg::seed_from_u64(4);

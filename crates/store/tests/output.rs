@@ -55,8 +55,8 @@ fn experiments_of_old() {
     assert_eq!(text(&path), new);
 }
 
-/// Check that a recording of the same name is kept, the last as NAME.old, and every one
-/// before that under a name of its own.
+/// Check that a recording of the same name is kept, the last as NAME.old, and every one before that
+/// under another name.
 #[test]
 fn old_ones_are_kept() {
     let folder = tempfile::tempdir().unwrap();
@@ -155,7 +155,7 @@ fn an_empty_file() {
     assert_eq!(names(&folder), ["a"]);
 }
 
-/// Check that a name is held from when it is claimed to when its writer is gone.
+/// Check that a name is locked from when it is claimed until its writer ends.
 #[test]
 fn one_run_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
@@ -176,8 +176,8 @@ fn one_run_at_a_time() {
     Output::claim(&path).unwrap();
 }
 
-/// Leave a recording as a writer does that is killed within a transaction: pages of it are
-/// in the file, and a journal tells what was there.
+/// Leave a recording as a writer does that is killed within a transaction: some of its pages are in
+/// the file, and a journal has the earlier contents.
 fn killed_within(path: &Path) {
     let work = tempfile::tempdir().unwrap();
     let first = work.path().join("a");
@@ -215,7 +215,7 @@ fn a_journal_of_the_one_before() {
     assert_eq!(names(&folder), ["a.plumb", "a.plumb.old"]);
     assert_eq!(text(&path), "new");
     assert_eq!(text(&folder.path().join("a.plumb.old")), "before");
-    // The same where the file is gone and its journal is not.
+    // The same where the file was removed and its journal was not.
     let path = folder.path().join("b.plumb");
     killed_within(&path);
     fs::remove_file(&path).unwrap();

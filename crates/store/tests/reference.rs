@@ -9,8 +9,8 @@ use netplumb_model::recording::Recording;
 use netplumb_store::Writer;
 use rusqlite::Connection;
 
-/// Check that the reference names the schema's version and all of its tables and views, and
-/// no table that is gone, and that SQLite takes its queries.
+/// Check that the reference names the schema's version and all of its tables and views, and none
+/// that was removed, and that SQLite accepts its queries.
 #[test]
 fn the_reference_is_of_this_schema() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/recording.md");

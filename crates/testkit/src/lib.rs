@@ -151,7 +151,7 @@ mod tests {
     /// Set for the process that skips.
     const SKIPS: &str = "PLUMB_TEST_SKIPS";
 
-    /// What skips, in a process of its own; otherwise nothing.
+    /// Skip when run in the child process; otherwise do nothing.
     #[test]
     fn child() {
         if env::var_os(SKIPS).is_some() {
@@ -160,8 +160,8 @@ mod tests {
         }
     }
 
-    /// Check that a skipped test says so though the harness keeps what tests write, and
-    /// that it passes.
+    /// Check that the note of a skipped test is printed though the harness captures what tests
+    /// print, and that the test passes.
     #[test]
     fn a_skip_is_heard() {
         for threads in ["1", "2"] {

@@ -61,7 +61,7 @@ fn as_root_a_full_socket_is_named() {
     }
 }
 
-/// Check that a router's part is told apart, and adds up.
+/// Check that a router's part is shown separately, and adds up.
 #[test]
 fn as_root_forwarding_is_a_way_of_its_own() {
     if cannot() {
@@ -207,8 +207,8 @@ fn as_root_the_ledger_closes_on_two_cpus_and_with_gro() {
             let text = format!("{what}\n{}", show(&window));
             assert_eq!(read, 2000, "{text}");
             for place in ["tx queue", "tx sent", "rx arrived", "rx receive", "rx user"] {
-                // All, but for those whose softirq came upon a task in which this
-                // kernel runs no program (docs/limits.md).
+                // All, except those whose softirq interrupted a task in which this kernel runs no
+                // program (docs/limits.md).
                 let seen = seen(&window, &format!("udp {place}"));
                 assert!((1990..=2000).contains(&seen), "{seen} {place} {text}");
             }

@@ -92,7 +92,7 @@ fn as_root_stages_add_up_and_the_ledger_closes() {
             );
             assert_eq!(window.drops, drops, "{text}");
             assert_eq!(window.losses, [], "{text}");
-            // Nothing goes on between windows, and a new one begins at nothing.
+            // Nothing is counted between windows, and a new one starts at zero.
             one(&sockets, &payload);
             live.open().unwrap();
             assert_eq!(live.close().unwrap().ledger, BTreeMap::new());
@@ -100,8 +100,8 @@ fn as_root_stages_add_up_and_the_ledger_closes() {
     }
 }
 
-/// Check that a packet that is told has its steps in their order, on its way out and
-/// on its way in, each where it ran.
+/// Check that a traced packet has its steps in order, on its way out and on its way in, each with
+/// where it ran.
 #[test]
 fn as_root_one_packet_is_told() {
     if cannot() {

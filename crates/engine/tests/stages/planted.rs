@@ -94,9 +94,9 @@ fn block(live: &mut dyn Live, sockets: &Sockets) -> Medians {
     medians(&live.close().unwrap())
 }
 
-/// Plant with `plant` and pull it out with `pull`, block by block, and check where it
-/// shows. Each block stands between two without it, so that what grows or shrinks with
-/// the machine's speed takes no part; what is said is the median of all blocks.
+/// Insert a cost with `plant` and remove it with `pull`, block by block, and check where it shows
+/// up. Each block is compared with the two around it, which are without it, so that drift of the
+/// machine's speed cancels out; the result is the median of all blocks.
 fn shows(topology: &Topology, stage: (Direction, &str), plant: &dyn Fn() -> bool, pull: &dyn Fn()) {
     let sockets = sockets(topology, Proto::Udp);
     let mut live = stages(&spec(topology, Proto::Udp));

@@ -19,7 +19,7 @@ pub(crate) const FRAMES: u64 = 2_000;
 /// So many are sent at once: a veth's ring holds 256 (VETH_RING_SIZE).
 const BURST: u64 = 50;
 
-/// Whether namespaces can be made here; says so if not.
+/// Whether namespaces can be made here; prints a note if not.
 pub(crate) fn is_root() -> bool {
     // SAFETY: takes nothing, and always succeeds.
     let root = unsafe { libc::geteuid() } == 0;
@@ -339,7 +339,7 @@ fn send(socket: &OwnedFd, index: u32, frame: &[u8]) -> io::Result<()> {
     let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     to.sll_family = libc::AF_PACKET as u16;
     to.sll_ifindex = index as i32;
-    // SAFETY: frame and address are as long as is said.
+    // SAFETY: frame and address are of the lengths given.
     let sent = unsafe {
         libc::sendto(
             socket.as_raw_fd(),
@@ -363,7 +363,7 @@ pub(crate) fn assert_same(before: &BTreeSet<String>, wires: &Wires, what: &str) 
     assert!(differs.is_empty(), "{what}: {differs:#?}");
 }
 
-/// Ask again until so many packets are told of, or it is plain that they won't be.
+/// Poll until this many packets are reported, or it is clear that they won't be.
 pub(crate) fn settle(mut ask: impl FnMut() -> Handled, packets: u64) -> Handled {
     let start = Instant::now();
     loop {

@@ -26,7 +26,7 @@ fn dropped(way: &Way, wires: &Wires, before: &BTreeSet<String>) -> Handled {
     let handled = settle(|| path.handled().unwrap(), FRAMES);
     let facts = path.facts();
     assert!(facts.contains_key("path.attached"), "{facts:?}");
-    // A socket's reader may be too slow on a busy machine: then the kernel says so.
+    // A socket's reader may be too slow on a busy machine: the kernel counts the drops then.
     let lost: u64 = handled.lost.values().sum();
     assert_eq!(
         handled.total() + lost,
@@ -136,7 +136,7 @@ fn as_root_what_is_forwarded() {
             let mut standing = set_up(&Way::new(path, Bench::Forward), &site).unwrap();
             wires.send_same(&wires.frame(frame_mac(path, &site)), FRAMES);
             let came = settle(|| sink.handled().unwrap(), FRAMES);
-            // What is sent by a ring is told of a little later.
+            // Packets sent through a ring are reported a little later.
             let handled = settle(|| standing.handled().unwrap(), FRAMES);
             assert_eq!(
                 came.total(),
@@ -157,7 +157,7 @@ fn as_root_what_is_forwarded() {
     }
 }
 
-/// Check that packets whose TTL runs out are told as that, and do not come out.
+/// Check that packets whose TTL expires are reported as such, and are not forwarded.
 #[test]
 fn as_root_a_ttl_that_runs_out() {
     if !is_root() {
@@ -181,8 +181,8 @@ fn as_root_a_ttl_that_runs_out() {
     }
 }
 
-/// Check that frames which are redirected to a device whose other end takes none are
-/// told as that: without the sink there is no NAPI there.
+/// Check that frames redirected to a device whose peer accepts none are reported as such: without
+/// the sink there is no NAPI there.
 #[test]
 fn as_root_an_end_without_napi() {
     if !is_root() {
@@ -200,8 +200,8 @@ fn as_root_an_end_without_napi() {
     assert_eq!(*packets, 500, "{handled:?}");
 }
 
-/// Check that stamped frames are timed where a program or a reader sees them, and those
-/// without a stamp are told apart.
+/// Check that stamped frames are timed where a program or a reader sees them, and that those
+/// without a stamp are counted separately.
 #[test]
 fn as_root_stamps_are_read() {
     if !is_root() {
@@ -273,9 +273,9 @@ fn as_root_an_unsafe_program() {
     assert!(log.contains("invalid access to packet"), "{log}");
 }
 
-/// Check that what can't be is told, with what to do about it, and changes nothing: an
-/// MTU too large for XDP, a device that has a program already, a CPU that is not there, a
-/// path that is asked for what it does not do.
+/// Check that what is impossible is reported, with advice, and changes nothing: an MTU too large
+/// for XDP, a device that has a program already, a CPU that doesn't exist, a path with an option
+/// that it doesn't support.
 #[test]
 fn as_root_what_can_not_be() {
     if !is_root() {
@@ -314,8 +314,8 @@ fn as_root_what_can_not_be() {
     assert!(text.contains("invalid path `route`"), "{text}");
 }
 
-/// Check that testpmd drops and sends on what was sent, and that it, its files and what
-/// it does to devices are gone afterwards.
+/// Check that testpmd drops and forwards what was sent, and that the process, its files and its
+/// changes to devices are gone afterwards.
 #[test]
 fn as_root_testpmd() {
     if !is_root() {
@@ -376,7 +376,7 @@ fn children() -> Vec<String> {
         .collect()
 }
 
-/// Check that packets go by the flow table, or that the kernel is said to have none.
+/// Check that packets take the flowtable, or that the kernel is reported to have none.
 #[test]
 fn as_root_a_flow_table() {
     if !is_root() {
@@ -438,8 +438,8 @@ fn as_root_programs_are_replaced() {
     assert!(error.contains("only XDP programs"), "{error}");
 }
 
-/// Check that the list of sources is changed while the program runs: those on it are
-/// dropped, the others are passed on and told, and it says when it is full.
+/// Check that the list of sources is changed while the program runs: those on it are dropped, the
+/// others passed and counted, and that a full list is reported.
 #[test]
 fn as_root_a_list_of_sources() {
     if !is_root() {

@@ -75,7 +75,7 @@ fn as_root_a_kernel_takes_them() {
     }
 }
 
-/// Check that a socket reads what is said to be sent: ports, sizes and stamps.
+/// Check that a socket receives what is reported as sent: ports, sizes and stamps.
 #[test]
 fn as_root_a_socket_reads_them() {
     let Some(_turn) = turn() else { return };
@@ -137,9 +137,9 @@ fn as_root_a_socket_reads_them() {
     }
 }
 
-/// Check that a veth whose other end has no NAPI is found out: asked for test runs, all
-/// frames are refused by name and none is sent; left the choice, they go by sockets, and
-/// it says why.
+/// Check that a veth whose peer has no NAPI is detected: if test runs are requested, all frames are
+/// counted as refused, with the cause, and none as sent; if the method is left open, sockets are
+/// used, and the reason is given.
 #[test]
 fn as_root_nobody_at_the_other_end() {
     let Some(_turn) = turn() else { return };
@@ -177,7 +177,7 @@ fn as_root_nobody_at_the_other_end() {
     assert_eq!(came(), counts[0].sent);
 }
 
-/// Check that a device that is down, or takes no frames so long, is told at once.
+/// Check that a device that is down, or whose MTU is too small for the frames, is reported at once.
 #[test]
 fn as_root_a_device_that_can_not() {
     let Some(_turn) = turn() else { return };

@@ -1,4 +1,4 @@
-//! A pair of veth devices in namespaces of its own, and XDP programs for its ends.
+//! A pair of veth devices, each in its own namespace, and XDP programs for its ends.
 
 use std::io;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ pub(crate) const TO_PORT: u16 = 9;
 /// Nothing else of this file runs meanwhile: all of them want the same CPUs.
 pub(crate) fn turn() -> Option<MutexGuard<'static, ()>> {
     static TURN: Mutex<()> = Mutex::new(());
-    // SAFETY: it takes nothing and tells a number.
+    // SAFETY: it has no arguments and returns a number.
     if unsafe { libc::geteuid() } == 0 {
         return Some(TURN.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -29,7 +29,7 @@ pub(crate) fn turn() -> Option<MutexGuard<'static, ()>> {
     None
 }
 
-/// Two devices, `tx0` and `rx0`, each in a namespace of its own.
+/// Two devices, `tx0` and `rx0`, each in its own namespace.
 pub(crate) struct Pair {
     pub(crate) tx: OwnedFd,
     pub(crate) rx: OwnedFd,

@@ -94,7 +94,7 @@ fn as_root_at_a_rate() {
     }
 }
 
-/// Check that generators that run at once are told apart.
+/// Check that packets of concurrent generators are distinguished.
 #[test]
 fn as_root_two_at_once() {
     let Some(_turn) = turn() else { return };

@@ -1,4 +1,4 @@
-//! The frame generator on veth pairs of its own: what was sent is what came.
+//! The frame generator on its own veth pairs: what was sent is what arrived.
 //!
 //! Needs root; elsewhere it is skipped.
 
