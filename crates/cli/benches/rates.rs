@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         println!("rates: skipped, as it takes root");
         return ExitCode::SUCCESS;
     }
-    println!("\nrates beside other tools', medians of {ROUNDS} rounds in turns\n");
+    println!("\nrates compared with other tools', medians of {ROUNDS} alternating rounds\n");
     let mut failed = false;
     for (what, compare) in [
         ("xdp drop", xdp as fn() -> Result<()>),

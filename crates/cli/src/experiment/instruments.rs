@@ -31,7 +31,7 @@ pub(super) fn chosen(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn
         let cannot = match kind {
             Kind::Frames => {
                 let looks_on = [EXACT, registry::BESIDE_RATES.name()].contains(&name.as_str());
-                let why = "expected `rates` for a workload of frames, with `exact` or `samples` beside it";
+                let why = "expected `rates` for a workload of frames, optionally with `exact` or `samples`";
                 match found.unavailable(lab).filter(|_| looks_on && name != EXACT) {
                     Some((why, remedy)) => Some(cannot_in(name, lab, why, remedy)),
                     None => (found.is_clock() && !looks_on).then_some(why.to_string()),
