@@ -19,6 +19,7 @@ use netplumb_model::span::Times;
 use netplumb_sys::cpus;
 use netplumb_sys::plain::Plain;
 use netplumb_sys::proc::counters::Counters;
+use netplumb_workload::drops;
 use netplumb_workload::mark::{self, mark};
 
 use self::ring::Ring;
@@ -387,12 +388,12 @@ impl Standing for AfXdp {
             no_memory += dropped;
             full += ring;
         }
-        let mut refused = 0;
+        let mut refused = (String::new(), 0);
         if let Some(egress) = &self.egress {
             let counted = self.changes.counters()?.since(&self.before);
-            refused = counted.get(&format!("{} tx_dropped", egress.name));
+            refused = drops::not_sent(&egress.name, &counted);
             if let Some(most) = handled.packets.values_mut().max() {
-                *most = most.saturating_sub(refused);
+                *most = most.saturating_sub(refused.1);
             }
         }
         for (cause, packets) in [
@@ -402,7 +403,7 @@ impl Standing for AfXdp {
             ),
             ("the socket's ring was full: the reader is too slow", full),
             ("the ring to send by was full", no_room),
-            ("the device did not take it (tx_dropped)", refused),
+            (&refused.0, refused.1),
         ] {
             if packets > 0 {
                 handled.lost.insert(cause.into(), packets);

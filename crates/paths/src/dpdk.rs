@@ -11,6 +11,7 @@ use std::fs;
 
 use netplumb_model::bench::{Bench, Handled};
 use netplumb_sys::proc::{self, counters::Counters};
+use netplumb_workload::drops;
 
 use self::process::Process;
 use self::telemetry::Port;
@@ -227,10 +228,10 @@ impl Standing for Dpdk {
         if let (Bench::Forward, Some(egress)) = (self.bench, &self.egress) {
             let out = ask(1)?;
             let counted = self.changes.counters()?.since(&self.before);
-            let refused = counted.get(&format!("{} tx_dropped", egress.name));
+            let (why, refused) = drops::not_sent(&egress.name, &counted);
             (packets, bytes) = (out.opackets.saturating_sub(refused), out.obytes);
             cause("the ring to send by was full (oerrors)", out.oerrors);
-            cause("the device did not take it (tx_dropped)", refused);
+            cause(&why, refused);
         }
         let (packets, cpu_unknown) = match self.cpus[..] {
             [cpu] => (BTreeMap::from([(cpu, packets)]), 0),

@@ -5,9 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netplumb_knobs::{PRESENT, Setting};
 use netplumb_model::bench::{DataPath, FrameKind, Handled};
+use netplumb_model::class::Family;
 use netplumb_sys::errno;
 use netplumb_sys::netns::Namespace;
 use netplumb_sys::proc::counters::Counters;
+use netplumb_workload::drops;
 
 use crate::changes::Changes;
 use crate::error::{Doing, PathError};
@@ -22,25 +24,7 @@ pub(crate) const BRIDGE_RULES: [&str; 3] = [
 /// The bridge's device.
 const BRIDGE: &str = "plumb-br";
 
-/// Counters of packets dropped by routing, with their meaning (RFC 4293, net/ipv4/proc.c). Drops
-/// before the path sees the packet are not among them.
-const ROUTING: &[(&str, &str)] = &[
-    ("InHdrErrors", "TTL exceeded, or a bad header (InHdrErrors)"),
-    ("InAddrErrors", "no valid address (InAddrErrors)"),
-    ("InDiscards", "discarded at input (InDiscards)"),
-    ("InTruncatedPkts", "truncated (InTruncatedPkts)"),
-    ("InTooBigErrors", "longer than the MTU (InTooBigErrors)"),
-    ("OutDiscards", "discarded at output (OutDiscards)"),
-    ("OutNoRoutes", "no route (OutNoRoutes)"),
-    ("FragFails", "longer than the MTU (FragFails)"),
-];
-/// More of them in another table, for IPv4.
-const ROUTING_MORE: &[(&str, &str)] = &[
-    ("InNoRoutes", "no route (InNoRoutes)"),
-    ("InTruncatedPkts", "truncated (InTruncatedPkts)"),
-];
-
-/// Forwards packets by the kernel.
+/// Sends packets on by the kernel's own means.
 #[derive(Debug)]
 pub(crate) struct Forward {
     changes: Changes,
@@ -78,22 +62,12 @@ impl Forward {
 
     /// Counters of routing: packets forwarded, and dropped.
     fn routed(&self, counted: &Counters) -> (u64, BTreeMap<String, u64>) {
-        let (table, name) = match self.v6 {
-            true => ("Ip6", "OutForwDatagrams"),
-            false => ("Ip", "ForwDatagrams"),
+        let (family, forwarded) = match self.v6 {
+            true => (Family::V6, "Ip6OutForwDatagrams"),
+            false => (Family::V4, "IpForwDatagrams"),
         };
-        let mut lost = BTreeMap::new();
-        let more = ROUTING_MORE
-            .iter()
-            .map(|(name, cause)| ("IpExt", name, cause));
-        let all = ROUTING.iter().map(|(name, cause)| (table, name, cause));
-        for (table, name, cause) in all.chain(more.filter(|_| !self.v6)) {
-            let packets = counted.get(&format!("{table}{name}"));
-            if packets > 0 {
-                lost.insert((*cause).to_string(), packets);
-            }
-        }
-        (counted.get(&format!("{table}{name}")), lost)
+        let lost = drops::losses(&drops::of_protocol("Ip", family, counted.all()));
+        (counted.get(forwarded), lost)
     }
 }
 
@@ -259,12 +233,9 @@ impl Standing for Forward {
             DataPath::NftFlowtable => (device("tx_packets"), self.routed(&counted).1),
             _ => (device("tx_packets"), BTreeMap::new()),
         };
-        let dropped = device("tx_dropped");
+        let (cause, dropped) = drops::not_sent(&self.egress.name, &counted);
         if dropped > 0 {
-            lost.insert(
-                format!("{} did not take it (tx_dropped)", self.egress.name),
-                dropped,
-            );
+            lost.insert(cause, dropped);
             if self.path == DataPath::Route {
                 packets = packets.saturating_sub(dropped);
             }

@@ -10,9 +10,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use netplumb_model::bench::{FrameKind, Handled, Stamp};
+use netplumb_model::class::Family;
 use netplumb_model::span::Times;
 use netplumb_sys::cpus;
 use netplumb_sys::proc::counters::Counters;
+use netplumb_workload::drops;
 use netplumb_workload::mark::{self, mark};
 
 use crate::changes::Changes;
@@ -27,16 +29,6 @@ const BATCH: usize = 64;
 const COPIED_BYTES: usize = 64;
 /// Timeout without packets after which a reader checks whether to stop.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Kernel counters of datagrams dropped at a socket (RFC 4113, net/ipv4/udp.c).
-const LOST: &[(&str, &str)] = &[
-    (
-        "RcvbufErrors",
-        "the socket's buffer was full (RcvbufErrors)",
-    ),
-    ("InCsumErrors", "a bad checksum (InCsumErrors)"),
-    ("MemErrors", "no memory for sockets (MemErrors)"),
-];
-
 struct Reader {
     cpu: u32,
     read: Arc<Read>,
@@ -327,15 +319,14 @@ impl Standing for Socket {
         let headers = if self.v6 { 14 + 40 + 8 } else { 14 + 20 + 8 };
         handled.bytes += headers * handled.total();
         let counted = self.changes.counters()?.since(&self.before);
-        let table = if self.v6 { "Udp6" } else { "Udp" };
-        for (name, cause) in LOST {
-            let packets = counted.get(&format!("{table}{name}"));
-            if packets > 0 {
-                handled.lost.insert((*cause).into(), packets);
-            }
-        }
-        // Packets to our port have a socket, so these are from elsewhere.
-        handled.foreign = counted.get(&format!("{table}NoPorts"));
+        let (family, no_ports) = match self.v6 {
+            true => (Family::V6, "Udp6NoPorts"),
+            false => (Family::V4, "UdpNoPorts"),
+        };
+        let mut lost = drops::of_protocol("Udp", family, counted.all());
+        // What is to our port has a socket, so these were none of ours.
+        handled.foreign = lost.remove(no_ports).unwrap_or(0);
+        handled.lost.extend(drops::losses(&lost));
         handled.latency = self.stamped.then_some(times);
         Ok(handled)
     }

@@ -1,92 +1,23 @@
 //! Causes of loss, from kernel counters.
 
+mod causes;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use netplumb_model::class::Proto;
+use netplumb_model::class::{Family, Proto};
 use netplumb_model::recording::Ledger;
 use netplumb_sys::netlink::Netlink;
 use netplumb_sys::netns::inside;
 use netplumb_sys::proc::counters::Counters;
 
-/// Drop counters, by cause ("UdpRcvbufErrors").
+use causes::{FILTERS, QDISC, TX_DROPPED};
+
+pub(crate) use causes::SOCKET;
+
+/// Counters of packets that went missing, by cause ("UdpRcvbufErrors").
 pub type Drops = BTreeMap<String, u64>;
-
-/// Drop counters of devices, and the names of the causes.
-const DEVICE: &[(&str, &str)] = &[
-    ("rx_errors", "rx errors"),
-    ("rx_dropped", "rx drops"),
-    ("tx_errors", "tx errors"),
-    ("tx_dropped", "tx drops"),
-];
-
-/// Counters of protocols that count lost packets.
-const SNMP: &[&str] = &[
-    "IpInHdrErrors",
-    "IpInAddrErrors",
-    "IpInUnknownProtos",
-    "IpInDiscards",
-    "IpOutDiscards",
-    "IpOutNoRoutes",
-    "IpReasmFails",
-    "IpFragFails",
-    "IcmpInErrors",
-    "IcmpOutErrors",
-    "TcpInErrs",
-    "UdpNoPorts",
-    "UdpInErrors",
-    "UdpRcvbufErrors",
-    "UdpInCsumErrors",
-    "UdpSndbufErrors",
-    "Ip6InHdrErrors",
-    "Ip6InTooBigErrors",
-    "Ip6InNoRoutes",
-    "Ip6InAddrErrors",
-    "Ip6InDiscards",
-    "Ip6OutDiscards",
-    "Ip6OutNoRoutes",
-    "Ip6ReasmFails",
-    "Ip6FragFails",
-    "Udp6NoPorts",
-    "Udp6InErrors",
-    "Udp6RcvbufErrors",
-    "Udp6InCsumErrors",
-    "Udp6SndbufErrors",
-];
-
-/// Counters, by suffix, that count the same packets: those counted by an earlier one are also
-/// counted by the later ones (net/ipv4/udp.c, __udp_queue_rcv_skb; net/ipv4/ip_output.c,
-/// ip_send_skb; net/core/sock.c, sock_queue_rcv_skb).
-const NESTED: [&[&[&str]]; 2] = [
-    &[
-        &[QDISC],
-        &["OutDiscards"],
-        &["UdpSndbufErrors", "Udp6SndbufErrors"],
-    ],
-    &[
-        &["RcvbufErrors", "InCsumErrors"],
-        &["UdpInErrors", "Udp6InErrors"],
-        &[SOCKET],
-    ],
-];
-/// The cause of drops by a device's qdisc.
-const QDISC: &str = "qdisc drops";
-/// The cause of drops by its filters.
-const FILTERS: &str = "tc filter drops";
-/// The cause of drops by the receiver's socket.
-pub(crate) const SOCKET: &str = "socket drops";
-
-/// Drop reasons of kfree_skb that a counter counts as well: prefix of the reason, and suffixes of
-/// counters.
-const REASONS: [(&str, &[&str]); 6] = [
-    ("QDISC_", &[QDISC]),
-    ("TC_", &[FILTERS]),
-    ("SOCKET_RCVBUFF", &["RcvbufErrors", "UdpInErrors", SOCKET]),
-    ("SOCKET_FILTER", &[SOCKET]),
-    ("UDP_CSUM", &["InCsumErrors"]),
-    ("NO_SOCKET", &["NoPorts"]),
-];
 
 /// Read the loss counters of a namespace, devices included.
 ///
@@ -96,19 +27,45 @@ pub fn read(namespace: BorrowedFd<'_>) -> io::Result<Drops> {
     Ok(of_loss(Counters::read(namespace)?.all()))
 }
 
-/// Counters of losses, by the names of causes.
+/// Those that count losses.
 fn of_loss(counters: &Drops) -> Drops {
-    let cause = |name: &str| match name.split_once(' ') {
-        None => SNMP.contains(&name).then(|| name.to_string()),
-        Some((device, name)) => {
-            let (_, what) = DEVICE.iter().find(|(known, _)| *known == name)?;
-            Some(format!("{device} {what}"))
-        }
-    };
-    let causes = counters
+    let lost = counters
         .iter()
-        .filter_map(|(name, n)| Some((cause(name)?, *n)));
-    causes.collect()
+        .filter(|(name, _)| causes::of(name).is_some());
+    lost.map(|(name, n)| (name.clone(), *n)).collect()
+}
+
+/// What a counter's cause means, with the counter: "receive buffer full (UdpRcvbufErrors)";
+/// none of a counter that counts no losses.
+pub fn meaning(counter: &str) -> Option<String> {
+    let cause = causes::of(counter)?;
+    Some(format!("{} ({counter})", cause.meaning))
+}
+
+/// Losses among counters that grew, each packet once, by what its cause means.
+pub fn losses(grew: &Drops) -> Drops {
+    let by_counter = causes(&of_loss(grew)).into_iter();
+    let by_meaning = by_counter.filter_map(|(counter, n)| Some((meaning(&counter)?, n)));
+    by_meaning.collect()
+}
+
+/// Those counters of losses that are a protocol's, in one family: "Udp", or "Ip" with what it
+/// counts beside ("IpExt").
+pub fn of_protocol(protocol: &str, family: Family, grew: &Drops) -> Drops {
+    let is_its_own = |name: &str| {
+        name.strip_prefix(protocol)
+            .is_some_and(|rest| rest.starts_with('6') == (family == Family::V6))
+    };
+    let mut own = of_loss(grew);
+    own.retain(|name, _| is_its_own(name));
+    own
+}
+
+/// What a device dropped that was handed to it to be sent: how many, and what that means.
+pub fn not_sent(device: &str, grew: &Counters) -> (String, u64) {
+    let counter = format!("{device} {TX_DROPPED}");
+    let packets = grew.get(&counter);
+    (meaning(&counter).unwrap_or(counter), packets)
 }
 
 /// Packets dropped by the qdiscs of a namespace, by device; and the number of packets in them.
@@ -140,19 +97,16 @@ pub fn causes(moved: &Drops) -> Drops {
 
 fn of_end(moved: &Drops) -> Drops {
     let mut causes = moved.clone();
-    for levels in NESTED {
-        // Packets counted by earlier levels.
-        let mut told = 0;
-        for level in levels {
-            let of_level = |name: &str| level.iter().any(|end| name.ends_with(end));
-            let (mut known, mut new) = (told, 0);
-            for (_, n) in causes.iter_mut().filter(|(name, _)| of_level(name)) {
-                let again = known.min(*n);
-                known -= again;
-                *n -= again;
-                new += *n;
-            }
-            told += new;
+    for cause in causes::CAUSES.iter().filter(|c| !c.includes.is_empty()) {
+        let is_included =
+            |name: &str| causes::of(name).is_some_and(|of| causes::is_among(of, cause.includes));
+        let included = causes.iter().filter(|(name, _)| is_included(name));
+        let mut known: u64 = included.map(|(_, n)| n).sum();
+        let own = |name: &str| causes::of(name) == Some(cause);
+        for (_, n) in causes.iter_mut().filter(|(name, _)| own(name)) {
+            let again = known.min(*n);
+            known -= again;
+            *n -= again;
         }
     }
     causes.retain(|_, n| *n > 0);
@@ -170,15 +124,14 @@ pub fn explain(ledger: &mut Ledger, proto: Proto, reasons: &Drops) {
     let reasons = reasons.iter();
     for (reason, &seen) in reasons.filter_map(|(r, n)| Some((r.strip_prefix(&of_proto)?, n))) {
         let mut left = seen;
-        let same = REASONS
-            .iter()
-            .filter(|(begin, _)| reason.starts_with(begin));
-        for end in same.flat_map(|(_, ends)| *ends) {
-            for (_, n) in told.iter_mut().filter(|(cause, _)| cause.ends_with(end)) {
-                let known = left.min(*n);
-                *n -= known;
-                left -= known;
-            }
+        let means = |cause: &str| {
+            let reasons = causes::of(cause).map_or(&[][..], |cause| cause.reasons);
+            reasons.iter().any(|begin| reason.starts_with(begin))
+        };
+        for (_, n) in told.iter_mut().filter(|(cause, _)| means(cause)) {
+            let known = left.min(*n);
+            *n -= known;
+            left -= known;
         }
         let n = left.min(missing);
         if n > 0 {
@@ -211,7 +164,7 @@ mod tests {
 
     /// Check that counters of losses are selected, including the four of a device.
     #[test]
-    fn losses() {
+    fn among_all_counters() {
         let counters = drops(&[
             ("UdpInDatagrams", 7),
             ("UdpNoPorts", 3),
@@ -225,10 +178,10 @@ mod tests {
         let expected = [
             ("UdpNoPorts", 3),
             ("Ip6InDiscards", 2),
-            ("eth0 rx errors", 3),
-            ("eth0 rx drops", 4),
-            ("eth0 tx errors", 11),
-            ("eth0 tx drops", 12),
+            ("eth0 rx_errors", 3),
+            ("eth0 rx_dropped", 4),
+            ("eth0 tx_errors", 11),
+            ("eth0 tx_dropped", 12),
         ];
         assert_eq!(of_loss(&counters), drops(&expected));
     }
@@ -275,8 +228,35 @@ mod tests {
         assert_eq!(causes(&moved), drops(&expected));
     }
 
-    /// Check that reasons balance a ledger, that packets counted by a counter are not counted
-    /// twice, and that no more packets are explained than are missing.
+    /// Check that a packet too large for the next link, which IPv6 counts twice (ip6_forward,
+    /// net/ipv6/ip6_output.c), is one packet, that counters of one family are not the
+    /// other's, and what they mean.
+    #[test]
+    fn of_one_protocol() {
+        let grew = drops(&[
+            ("Icmp6OutErrors", 1),
+            ("Ip6FragFails", 5),
+            ("Ip6InReceives", 50),
+            ("Ip6InTooBigErrors", 5),
+            ("IpExtInNoRoutes", 2),
+            ("IpFragFails", 3),
+            ("Udp6NoPorts", 4),
+        ]);
+        let told = |protocol, family| losses(&of_protocol(protocol, family, &grew));
+        let v6 = [("larger than the next MTU (Ip6InTooBigErrors)", 5)];
+        assert_eq!(told("Ip", Family::V6), drops(&v6));
+        let v4 = [
+            ("larger than the next MTU (IpFragFails)", 3),
+            ("no route on input (IpExtInNoRoutes)", 2),
+        ];
+        assert_eq!(told("Ip", Family::V4), drops(&v4));
+        let udp = [("no socket at this port (Udp6NoPorts)", 4)];
+        assert_eq!(told("Udp", Family::V6), drops(&udp));
+        assert_eq!(told("Udp", Family::V4), drops(&[]));
+    }
+
+    /// Check that reasons close a ledger, that those a counter told of are not told twice,
+    /// and that no more is explained than is missing.
     #[test]
     fn reasons_explain() {
         let ledger = |dropped: &[(&str, u64)]| Ledger {

@@ -4,39 +4,7 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::bench::{Bench, Generated, Handled, Hop, RING_FULL};
-
-/// Kernel counters of dropped packets, and what they mean.
-const CAUSES: &[(&str, &str)] = &[
-    ("IpInHdrErrors", "IP header error, like a TTL of 0"),
-    ("IpInAddrErrors", "invalid IP address"),
-    ("IpInDiscards", "discarded by IP"),
-    ("IpInUnknownProtos", "unknown protocol"),
-    ("IpOutNoRoutes", "no route"),
-    ("IpOutDiscards", "discarded by IP on output"),
-    ("IpFragFails", "longer than the next MTU"),
-    ("Ip6InHdrErrors", "IPv6 header error, like a hop limit of 0"),
-    ("Ip6InAddrErrors", "invalid IPv6 address"),
-    ("Ip6InDiscards", "discarded by IPv6"),
-    ("Ip6InNoRoutes", "no route"),
-    ("Ip6InTooBigErrors", "longer than the next MTU"),
-    ("Ip6InUnknownProtos", "unknown protocol"),
-    ("Ip6OutNoRoutes", "no route"),
-    ("Ip6OutDiscards", "discarded by IPv6 on output"),
-    ("Ip6FragFails", "longer than the next MTU"),
-    ("UdpNoPorts", "no socket at this port"),
-    ("UdpInCsumErrors", "wrong checksum"),
-    ("Udp6NoPorts", "no socket at this port"),
-    ("Udp6InCsumErrors", "wrong checksum"),
-    ("softnet dropped", "the CPU's backlog is full"),
-];
-
-/// Drop counters of devices, without the device's name, and what they mean.
-const OF_DEVICES: &[(&str, &str)] = &[
-    ("rx_dropped", "dropped by the device on receive"),
-    ("tx_dropped", "dropped by the device on transmit"),
-    ("rx_missed_errors", "missed by the device"),
-    ("rx_fifo_errors", "the device's ring was full"),
-];
+use netplumb_workload::drops;
 
 /// The hops of a bench.
 pub(super) struct Way<'a> {
@@ -101,11 +69,13 @@ impl Way<'_> {
         if !self.shared {
             hop.dropped.extend(lost.clone());
         }
-        // The kernel may have dropped what the path did not see; only up to what is missing, since
-        // a path reports some of the same counters.
-        let grown = grew
-            .iter()
-            .filter_map(|(counter, n)| Some((cause(counter)?, *n)));
+        // What the path did not see, the kernel may have: but only what is missing, and not
+        // what the path has told by the same counter.
+        let told = |cause: &str| path.lost.get(cause).copied().unwrap_or(0);
+        let grown = drops::losses(grew).into_iter().map(|(cause, n)| {
+            let n = n.saturating_sub(told(&cause));
+            (cause, n)
+        });
         let mut known = lost.filter(|_| self.shared).chain(grown);
         while hop.missing() > 0
             && let Some((cause, n)) = known.next()
@@ -161,16 +131,6 @@ pub(super) fn queues(device: &str, grew: &BTreeMap<String, u64>) -> BTreeMap<u32
     queues
 }
 
-/// The cause of a drop counter; none for other counters.
-fn cause(counter: &str) -> Option<String> {
-    if let Some((_, cause)) = CAUSES.iter().find(|(name, _)| counter == *name) {
-        return Some((*cause).to_string());
-    }
-    let (device, name) = counter.split_once(' ')?;
-    let (_, cause) = OF_DEVICES.iter().find(|(known, _)| *known == name)?;
-    Some(format!("{cause} ({device})"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
@@ -222,7 +182,7 @@ mod tests {
             settled: false,
         };
         let hops = way.hops(&generated, &Handled::default(), None, grew);
-        let expected = [("no socket at this port".to_string(), 5)];
+        let expected = [("no socket at this port (Udp6NoPorts)".to_string(), 5)];
         assert_eq!(hops[1].dropped, BTreeMap::from(expected), "{grew:?}");
         assert_eq!(hops[1].missing(), 0);
     }
@@ -243,21 +203,37 @@ mod tests {
         assert_eq!(queues("r01", &grew), BTreeMap::from([(1, 3)]));
     }
 
-    /// Check that this kernel has every counter of the table.
+    /// Check that a path's losses and the counter that they are from explain packets once.
     #[test]
-    fn counters_are_known() {
-        let own = Namespace::current().unwrap();
-        let Ok(counters) = Counters::read_all(own.as_fd(), &["lo"]) else {
-            netplumb_testkit::skip("no counters: not root");
-            return;
+    fn what_a_path_told_is_not_told_again() {
+        let full = "receive buffer full (UdpRcvbufErrors)".to_string();
+        let path = Handled {
+            packets: BTreeMap::from([(1, 90)]),
+            lost: BTreeMap::from([(full.clone(), 4)]),
+            ..Handled::default()
         };
-        let has_v6 = counters.all().contains_key("Ip6InReceives");
-        for (counter, _) in CAUSES.iter().filter(|(c, _)| has_v6 || !c.contains("p6")) {
-            assert!(counters.all().contains_key(*counter), "{counter}");
-        }
-        for (counter, _) in OF_DEVICES {
-            let counter = format!("lo {counter}");
-            assert!(counters.all().contains_key(&counter), "{counter}");
+        let generated = [Generated {
+            frames: 100,
+            sent: 100,
+            ..Generated::default()
+        }];
+        let grew = [("UdpInErrors", 4), ("UdpRcvbufErrors", 4)];
+        let grew = grew.map(|(name, n)| (name.to_string(), n)).into();
+        let mut way = Way {
+            bench: Bench::Drop,
+            devices: ["tx0", "rx0"],
+            path: "socket",
+            shared: false,
+            egress: None,
+            sink: None,
+            threaded: false,
+            settled: false,
+        };
+        for shared in [false, true] {
+            way.shared = shared;
+            let hops = way.hops(&generated, &path, None, &grew);
+            assert_eq!(hops[1].dropped, BTreeMap::from([(full.clone(), 4)]));
+            assert_eq!(hops[1].missing(), 6);
         }
     }
 
