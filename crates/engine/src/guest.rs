@@ -13,10 +13,10 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use netplumb_instruments::live::Live;
-use netplumb_lab::netns::{Nic, Topology, TopologyPlan};
+use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_lab::vm::guest::Handler;
+use netplumb_lab::vm::link;
 use netplumb_lab::vm::random;
-use netplumb_model::class::Link;
 use netplumb_model::message::{Reply, Request, RunPlan};
 use netplumb_model::recording::env;
 use netplumb_model::timing::TimingSpec;
@@ -128,12 +128,18 @@ impl Agent {
             standing.plan = wanted;
             return Ok(&self.standing[at].ends);
         }
-        if has_nics(plan.link) {
-            // Remove the old topology first: its NICs return when its namespaces are gone.
+        let wires = if wanted.forward || wanted.bridge {
+            2
+        } else {
+            1
+        };
+        if plan.link.has_nics() {
+            // The old one first: its NICs come home with its namespaces.
             self.standing.clear();
         }
-        let topology = Topology::build(&wanted, &nics()).map_err(|e| e.to_string())?;
-        let ends = ends_of(&topology).map_err(|e| format!("open a network namespace: {e}"))?;
+        link::start(plan.link, wires).map_err(|e| format!("start the link {}: {e}", plan.link))?;
+        let topology = Topology::build(&wanted, &link::nics(wires)).map_err(|e| e.to_string())?;
+        let ends = ends_of(&topology).map_err(|e| format!("hold a namespace: {e}"))?;
         self.standing.push(Standing {
             plan: wanted,
             ends,
@@ -205,21 +211,4 @@ impl Agent {
         }
         reply(Reply::Timed(timed)).map_err(told)
     }
-}
-
-/// Whether a link consists of NICs of the guest, of which there is only one set.
-fn has_nics(link: Link) -> bool {
-    match link {
-        Link::Lo | Link::Veth | Link::Any => false,
-        Link::VirtioNet | Link::E1000 | Link::UsbNet => true,
-    }
-}
-
-/// The guest's NICs, by the MAC addresses of device.rs.
-fn nics() -> Vec<Nic> {
-    (0..4)
-        .map(|n| Nic {
-            mac: [0x52, 0x54, 0, 0x4e, 0x50, n],
-        })
-        .collect()
 }

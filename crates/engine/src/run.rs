@@ -6,7 +6,7 @@ use std::time::Duration;
 use netplumb_instruments::exact::Losses;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::cancel::Cancel;
-use netplumb_lab::vm::machine;
+use netplumb_lab::vm::{link, machine};
 use netplumb_model::class::Link;
 use netplumb_model::loss::Loss;
 use netplumb_model::recording::{Recording, env};
@@ -85,7 +85,7 @@ pub(crate) fn note_instrument(recording: &mut Recording, name: &str) {
 /// Add the rate of a guest's clock.
 pub(crate) fn note_clock(recording: &mut Recording, link: Link, options: &Options) {
     if !options.quick {
-        let shift = machine::icount_shift(link).to_string();
+        let shift = link::icount_shift(link).to_string();
         let key = format!("vm.icount_shift.{link}");
         recording.environment.insert(key, shift);
     }

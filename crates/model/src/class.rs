@@ -1,9 +1,13 @@
 //! What costs belong to: protocol, direction and context.
 
+mod link;
+
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+pub use link::{Devices, Link, LinkFacts};
 
 /// A word that is not one of those expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -93,23 +97,6 @@ words! {
     V4 = "ipv4",
     /// IPv6.
     V6 = "ipv6",
-}
-
-words! {
-    /// The type of link between sender and receiver.
-    Link, "link",
-    /// The loopback device: both ends in one namespace.
-    Lo = "lo",
-    /// A veth pair.
-    Veth = "veth",
-    /// Two virtio-net devices on one QEMU hub.
-    VirtioNet = "virtio-net",
-    /// Two emulated Intel 82540EM on one QEMU hub.
-    E1000 = "e1000",
-    /// A QEMU usb-net (cdc_ether on usbnet), wired to an e1000.
-    UsbNet = "usb-net",
-    /// Any device: traffic of other programs on this machine.
-    Any = "any",
 }
 
 words! {

@@ -364,10 +364,11 @@ impl Experiment {
         }
         for arm in &arms {
             check_arm(arm).map_err(|wrong| self.of_arm(arm, wrong))?;
-            if self.lab == Lab::Netns && !matches!(arm.link, Link::Lo | Link::Veth) {
+            if self.lab == Lab::Netns && arm.link.has_nics() {
                 let why = format!(
-                    "link {} is not supported by lab netns, only lo and veth; use lab vm",
-                    arm.link
+                    "link {} is not supported by lab netns, only {}; use lab vm",
+                    arm.link,
+                    Link::listed(|link| !link.has_nics())
                 );
                 return Err(self.of_arm(arm, ("link", why)));
             }
@@ -489,7 +490,7 @@ impl Experiment {
             )
                 .into());
         }
-        if first != Link::Veth && self.lab != Lab::Vm {
+        if first.has_nics() && self.lab != Lab::Vm {
             return Err((
                 "link",
                 format!(

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use netplumb_lab::vm::link;
 use netplumb_model::bench::{Bench, BenchArm};
 use netplumb_model::class::Link;
 use netplumb_sys::links::DeviceState;
 use netplumb_sys::netns::Namespace;
 
-use super::nics;
 use crate::bench::{Nics, Own};
 use crate::error::EngineError;
 use crate::error::NicError;
@@ -21,15 +21,17 @@ pub(super) fn take(arm: &BenchArm) -> Result<Option<Own>, EngineError> {
     if arm.link == Link::Veth {
         return Ok(None);
     }
-    let there = match arm.bench {
-        Bench::Drop => 2,
-        Bench::Forward => 4,
+    let wires = match arm.bench {
+        Bench::Drop => 1,
+        Bench::Forward => 2,
     };
+    let there = usize::from(wires) * 2;
     let host = EngineError::host;
+    link::start(arm.link, wires).map_err(host("start the link"))?;
     let namespace = Namespace::current().map_err(host("find this network namespace"))?;
     let begun = Instant::now();
     let found = loop {
-        let found = find(&namespace)?;
+        let found = find(&namespace, wires)?;
         for state in found.iter().filter(|state| !state.up) {
             let up = namespace.set_up(state.index, None);
             up.map_err(host("bring up a NIC"))?;
@@ -66,10 +68,11 @@ pub(super) fn take(arm: &BenchArm) -> Result<Option<Own>, EngineError> {
     Own::begin(&nics, std::slice::from_ref(arm)).map(Some)
 }
 
-/// The existing ones, in the order in which packets pass them.
-fn find(namespace: &Namespace) -> Result<Vec<DeviceState>, EngineError> {
+/// Those that there are, in the order in which packets pass them.
+fn find(namespace: &Namespace, wires: u8) -> Result<Vec<DeviceState>, EngineError> {
     let states = namespace.device_states();
     let states = states.map_err(EngineError::host("list the NICs"))?;
     let of = |mac: [u8; 6]| states.iter().find(|state| state.mac == mac).cloned();
-    Ok(nics().into_iter().map_while(|nic| of(nic.mac)).collect())
+    let nics = link::nics(wires).into_iter();
+    Ok(nics.map_while(|nic| of(nic.mac)).collect())
 }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use netplumb_model::class::Link;
 
-use super::device::{self, Device};
+use super::device::Device;
+use super::link::{self, icount_shift};
 use super::random;
 use super::rest::{PANIC_PORT, RESTS, requests_item};
-use crate::netns::Nic;
 
 /// The CPU model. `rep` string instructions count once per iteration; without ERMS and FSRM the
 /// kernel's copies use the eight-byte kind.
@@ -17,18 +17,6 @@ pub const REP_NOTE: &str =
     "each iteration of a rep string instruction counts as one (erms and fsrm off)";
 /// Set in the environment of init in our guests, and nowhere else.
 pub const GUEST_VARIABLE: &str = "PLUMB_GUEST";
-/// The guest's clock advances by 1 << shift nanoseconds per instruction.
-///
-/// Usually 1 ns: then a nanosecond is an instruction. Four for machines with an e1000, whose driver
-/// reads its EEPROM bit by bit with 50 us of spinning in between: with 1 ns that alone takes ten
-/// seconds of a boot.
-pub fn icount_shift(link: Link) -> u8 {
-    match link {
-        Link::Lo | Link::Veth | Link::VirtioNet | Link::Any => 0,
-        Link::E1000 | Link::UsbNet => 2,
-    }
-}
-
 /// Enough for the largest distribution kernel and our workloads.
 pub const MEMORY_MIB: u32 = 256;
 
@@ -91,12 +79,7 @@ pub enum Memory {
 impl Machine {
     /// The devices of the link.
     fn link_devices(&self) -> Vec<Device> {
-        device::for_link(self.link, self.forward)
-    }
-
-    /// The NICs, in the order of their wires.
-    pub fn nics(&self) -> Vec<Nic> {
-        device::nics(&self.link_devices())
+        link::devices(self.link, self.forward)
     }
 
     /// The modules for the guest, without dependencies: those of the agent's port, and
@@ -124,7 +107,7 @@ impl Machine {
                     .collect::<Vec<_>>(),
             );
         }
-        modules.extend(device::link_modules(self.link));
+        modules.extend(link::modules(self.link));
         modules
     }
 

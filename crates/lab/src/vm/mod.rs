@@ -10,6 +10,7 @@ pub mod files;
 pub mod guest;
 pub mod initramfs;
 pub mod kernels;
+pub mod link;
 pub mod machine;
 pub mod process;
 mod qmp;

@@ -300,12 +300,13 @@ impl BenchArm {
                 ),
             ));
         }
-        if matches!(self.link, Link::Lo | Link::Any) {
+        if !self.link.declared().frames {
             return Err((
                 "link",
                 format!(
-                    "link {} is not supported by frames, only veth, e1000, virtio-net and usb-net",
-                    self.link
+                    "link {} is not supported by frames, only {}",
+                    self.link,
+                    Link::listed(|link| link.declared().frames)
                 ),
             ));
         }

@@ -212,7 +212,7 @@ fn offload(scene: &Scene<'_>, name: &str) -> Can {
         return Ok(());
     };
     let proto = scene.arm.proto;
-    let virtual_link = matches!(scene.arm.link, Link::Lo | Link::Veth);
+    let virtual_link = !scene.arm.link.has_nics();
     match offload {
         Offload::Gro => match proto {
             _ if scene.arm.link == Link::Lo => Err("lo doesn't use GRO".into()),
@@ -256,7 +256,7 @@ fn offload(scene: &Scene<'_>, name: &str) -> Can {
 
 fn mtu(scene: &Scene<'_>) -> Can {
     // Drivers of NICs choose by it how they receive: e1000_change_mtu, say.
-    if !matches!(scene.arm.link, Link::Lo | Link::Veth) {
+    if scene.arm.link.has_nics() {
         return Ok(());
     }
     let streams = scene.arm.proto == Proto::Tcp && !scene.alone();

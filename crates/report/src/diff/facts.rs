@@ -318,16 +318,22 @@ pub(super) fn warnings(judge: Judge, sides: Sides<'_>, pairs: &[ArmPair]) -> Vec
     if judge == Judge::Statistical {
         return warnings;
     }
-    let usb = |r: &Recording, arm: usize| r.arms[arm].link == Link::UsbNet;
-    if pairs
-        .iter()
-        .any(|p| usb(sides.before, p.before) || usb(sides.after, p.after))
-    {
-        warnings.push(
-            "over usb-net boots of the same system differ by up to some percent, since its controller \
-             polls by the clock: a change is one if several recordings have it"
-                .into(),
-        );
+    let over = |pair: &ArmPair| {
+        [
+            sides.before.arms[pair.before].link,
+            sides.after.arms[pair.after].link,
+        ]
+    };
+    let mut varying: Vec<Link> = pairs.iter().flat_map(over).collect();
+    varying.sort();
+    varying.dedup();
+    for link in varying {
+        if let Some(why) = link.declared().varies {
+            warnings.push(format!(
+                "over {link} boots of the same system differ by up to some percent, since {why}: a \
+                 change is one if several recordings have it"
+            ));
+        }
     }
     let blocks =
         |r: &Recording, arm: usize| r.blocks.iter().filter(|b| b.arm as usize == arm).count();

@@ -37,11 +37,20 @@ pub(crate) fn check(args: &PathArgs) -> anyhow::Result<()> {
     if args.show.for_programs() && live.watch {
         return Err(Usage("--watch can't be used with --json or --csv".into()).into());
     }
+    let has_nics = |link: &&str| link.parse().is_ok_and(Link::has_nics);
+    if live.lab == Lab::Netns && args.knobs.levels("link").iter().any(has_nics) {
+        return Err(Usage(format!(
+            "--link: the netns lab has {}; use --lab vm for other links",
+            Link::listed(|link| !link.has_nics())
+        ))
+        .into());
+    }
     if live.lab != Lab::Host
         && let Some(link) = args.knobs.levels("link").into_iter().find(is_any)
     {
         return Err(Usage(format!(
-            "invalid link `{link}`; expected one of lo, veth, virtio-net, e1000, usb-net"
+            "invalid link `{link}`; expected one of {}",
+            Link::CREATED_WORDS.join(", ")
         ))
         .into());
     }
@@ -92,15 +101,8 @@ fn in_vm(args: &PathArgs) -> Clashes {
 fn in_netns(args: &PathArgs) -> Clashes {
     let live = &args.live;
     let mut clashes = of_this_kernel(args);
-    let links = args.knobs.levels("link");
-    let here = [Link::Lo, Link::Veth, Link::Any].map(Link::as_str);
-    let nics = links.iter().any(|link| !here.contains(link));
     let filtered = "the netns lab makes its own network namespaces: use --lab host";
     clashes.extend([
-        (
-            "--link",
-            nics.then_some("the netns lab has lo and veth; use --lab vm for other links"),
-        ),
         ("--interface", live.interface.is_some().then_some(filtered)),
         ("--netns", live.netns.is_some().then_some(filtered)),
         (

@@ -7,7 +7,7 @@ use super::level::Takes;
 use crate::bench::{
     Bench, DataPath, Fault, FrameKind, FrameSize, LOOKUPS_MOST, rate_of, rate_word,
 };
-use crate::class::Family;
+use crate::class::{Family, Link};
 use crate::experiment::within::Within;
 
 /// A knob.
@@ -138,8 +138,6 @@ const STRING: Takes = Takes::Text {
 
 /// The protocols of packets; a command has a workload of its own.
 const PROTOCOLS: &[&str] = &["raw", "udp", "tcp"];
-/// The types of links that are created; `any` is for traffic that is only observed.
-const LINK_TYPES: &[&str] = &["lo", "veth", "virtio-net", "e1000", "usb-net"];
 
 const fn within(what: &'static str) -> Takes {
     Takes::Word {
@@ -185,14 +183,14 @@ pub const KNOBS: &[Knob] = &[
         flag: Flag::List("link"),
         takes: Takes::Word {
             what: "link",
-            words: LINK_TYPES,
+            words: Link::CREATED_WORDS,
         },
         default: Default::Level("veth"),
         workloads: LINKS_AND_FRAMES,
         said: Said::Word,
         recorded: Recorded::Field,
         turn: 12,
-        help: "link between sender and receiver: `lo`, `veth`; in a guest also `virtio-net`, `e1000` or `usb-net` (connected to an e1000)",
+        help: Link::HELP,
         ..SWITCH
     },
     Knob {

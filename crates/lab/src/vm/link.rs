@@ -1,0 +1,275 @@
+//! What each link is made of in a guest: a row each. Its name, and who has it, are in
+//! `netplumb_model::class::Link`.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use netplumb_model::class::Link;
+
+use super::device::Device;
+use crate::netns::Nic;
+
+/// What a link takes of a guest.
+#[derive(Debug)]
+struct Parts {
+    /// The NICs at its ends, if it has some: of one wire.
+    ends: Option<[&'static NicModel; 2]>,
+    /// Modules besides those of NICs.
+    modules: &'static [&'static str],
+    /// What the guest's agent starts before NICs appear, if it emulates them: it is given
+    /// all that there are to be, in the order of their wires, and goes on until the guest
+    /// ends.
+    start: Option<Start>,
+}
+
+/// Starts what emulates NICs.
+type Start = fn(&[Nic]) -> io::Result<()>;
+
+/// A kind of NIC.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NicModel {
+    /// How it gets into the guest.
+    pub(super) plugged: Plugged,
+    /// What it hangs on, beside the machine's PCI bus.
+    pub(super) controller: Option<&'static Controller>,
+    /// Modules that drive it.
+    pub(super) modules: &'static [&'static str],
+    /// Shift of the guest's clock with it: see [`icount_shift`].
+    icount_shift: u8,
+}
+
+/// How a NIC gets into a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plugged {
+    /// It is there from the start: QEMU's device, with options.
+    AtStart(&'static str),
+    /// Later, since QEMU can't save it: QEMU's device, and its bus.
+    Late(&'static str, &'static str),
+    /// By the guest's agent, which emulates it: QEMU knows nothing of it.
+    #[allow(dead_code, reason = "for links that the agent emulates, as tests do")]
+    ByAgent,
+}
+
+/// A controller.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// QEMU's device, with options.
+    pub(super) device: &'static str,
+    /// Modules that drive it.
+    pub(super) modules: &'static [&'static str],
+}
+
+/// Over UHCI counts differed by tenths of a percent between boots.
+const XHCI: Controller = Controller {
+    device: "qemu-xhci,id=usb",
+    modules: &["xhci_pci"],
+};
+
+const VIRTIO_NET: NicModel = NicModel {
+    // tx=timer: packets leave by a timer of the guest's own clock; the default, a bottom
+    // half, runs whenever the host gets to it.
+    plugged: Plugged::AtStart("virtio-net-pci,tx=timer,x-txtimer=10000,ioeventfd=off,romfile="),
+    controller: None,
+    modules: &["virtio_pci", "virtio_net"],
+    icount_shift: 0,
+};
+
+const E1000: NicModel = NicModel {
+    plugged: Plugged::AtStart("e1000,romfile="),
+    controller: None,
+    modules: &["e1000"],
+    // The driver reads the EEPROM bit by bit with 50 us of spinning between: on a clock of
+    // 1 ns that alone is ten seconds of a boot.
+    icount_shift: 2,
+};
+
+const USB_NET: NicModel = NicModel {
+    // hw/usb/dev-network.c of QEMU says that it is unmigratable.
+    plugged: Plugged::Late("usb-net", "usb.0"),
+    controller: Some(&XHCI),
+    modules: &["usbnet", "cdc_ether"],
+    icount_shift: 0,
+};
+
+/// A link without anything.
+const NOTHING: Parts = Parts {
+    ends: None,
+    modules: &[],
+    start: None,
+};
+
+fn parts(link: Link) -> Parts {
+    match link {
+        Link::Lo | Link::Any => NOTHING,
+        Link::Veth => Parts {
+            modules: &["veth"],
+            ..NOTHING
+        },
+        Link::VirtioNet => Parts {
+            ends: Some([&VIRTIO_NET, &VIRTIO_NET]),
+            ..NOTHING
+        },
+        Link::E1000 => Parts {
+            ends: Some([&E1000, &E1000]),
+            ..NOTHING
+        },
+        Link::UsbNet => Parts {
+            ends: Some([&USB_NET, &E1000]),
+            ..NOTHING
+        },
+    }
+}
+
+/// The devices of QEMU that a link takes: with a router or a bridge between, of two wires.
+pub(super) fn devices(link: Link, two_wires: bool) -> Vec<Device> {
+    parts(link).devices(two_wires)
+}
+
+/// Modules of a link besides those of its devices.
+pub(super) fn modules(link: Link) -> Vec<&'static str> {
+    let parts = parts(link);
+    // Those of NICs that are no devices of QEMU.
+    let by_agent = parts.ends.into_iter().flatten();
+    let by_agent = by_agent.filter(|model| model.plugged == Plugged::ByAgent);
+    let modules = by_agent.flat_map(|model| model.modules);
+    let mut each: Vec<&str> = Vec::new();
+    for module in modules.chain(parts.modules) {
+        if !each.contains(module) {
+            each.push(module);
+        }
+    }
+    each
+}
+
+/// The guest's clock goes on by 1 << shift nanoseconds with each instruction.
+///
+/// One, where nothing speaks against it: then a nanosecond is an instruction.
+pub fn icount_shift(link: Link) -> u8 {
+    let ends = parts(link).ends.into_iter().flatten();
+    ends.map(|model| model.icount_shift).max().unwrap_or(0)
+}
+
+/// The NICs of a guest with so many wires, in the order of the wires.
+pub fn nics(wires: u8) -> Vec<Nic> {
+    (0..wires * 2).map(nic).collect()
+}
+
+fn nic(number: u8) -> Nic {
+    Nic {
+        mac: [0x52, 0x54, 0, 0x4e, 0x50, number],
+    }
+}
+
+/// In a guest, start what a link's NICs take to appear, unless it was started before.
+///
+/// # Errors
+/// The system's reason.
+pub fn start(link: Link, wires: u8) -> io::Result<()> {
+    static STARTED: AtomicBool = AtomicBool::new(false);
+    match parts(link).start {
+        Some(start) if !STARTED.swap(true, Ordering::Relaxed) => start(&nics(wires)),
+        _ => Ok(()),
+    }
+}
+
+impl Parts {
+    fn devices(&self, two_wires: bool) -> Vec<Device> {
+        let Some(ends) = self.ends else {
+            return Vec::new();
+        };
+        let mut devices = Vec::new();
+        for controller in ends.iter().filter_map(|model| model.controller) {
+            let device = Device::Controller(controller);
+            if !devices.contains(&device) {
+                devices.push(device);
+            }
+        }
+        for hub in 0..if two_wires { 2 } else { 1 } {
+            for (side, model) in ends.into_iter().enumerate() {
+                if model.plugged != Plugged::ByAgent {
+                    let nic = nic(hub * 2 + side as u8);
+                    devices.push(Device::Nic { model, hub, nic });
+                }
+            }
+        }
+        devices
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check what QEMU is told for each link, word by word.
+    #[test]
+    fn every_link_as_told_to_qemu() {
+        let told = |link, two_wires| {
+            devices(link, two_wires)
+                .iter()
+                .flat_map(Device::qemu_args)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(told(Link::Lo, false), "");
+        assert_eq!(told(Link::Veth, true), "");
+        assert_eq!(
+            told(Link::E1000, false),
+            "-netdev hubport,id=nic0,hubid=0 \
+             -device e1000,romfile=,netdev=nic0,mac=52:54:00:4e:50:00 \
+             -netdev hubport,id=nic1,hubid=0 \
+             -device e1000,romfile=,netdev=nic1,mac=52:54:00:4e:50:01"
+        );
+        assert_eq!(
+            told(Link::VirtioNet, false),
+            "-netdev hubport,id=nic0,hubid=0 \
+             -device virtio-net-pci,tx=timer,x-txtimer=10000,ioeventfd=off,romfile=,\
+             netdev=nic0,mac=52:54:00:4e:50:00 \
+             -netdev hubport,id=nic1,hubid=0 \
+             -device virtio-net-pci,tx=timer,x-txtimer=10000,ioeventfd=off,romfile=,\
+             netdev=nic1,mac=52:54:00:4e:50:01"
+        );
+        assert_eq!(
+            told(Link::UsbNet, true),
+            "-device qemu-xhci,id=usb \
+             -netdev hubport,id=nic0,hubid=0 \
+             -netdev hubport,id=nic1,hubid=0 \
+             -device e1000,romfile=,netdev=nic1,mac=52:54:00:4e:50:01 \
+             -netdev hubport,id=nic2,hubid=1 \
+             -netdev hubport,id=nic3,hubid=1 \
+             -device e1000,romfile=,netdev=nic3,mac=52:54:00:4e:50:03"
+        );
+    }
+
+    /// Check that a link has NICs where it is declared so, and that those of two wires are in
+    /// the order of the wires.
+    #[test]
+    fn as_declared() {
+        for link in Link::ALL {
+            assert_eq!(parts(*link).ends.is_some(), link.has_nics(), "{link}");
+        }
+        let macs: Vec<u8> = nics(2).iter().map(|nic| nic.mac[5]).collect();
+        assert_eq!(macs, [0, 1, 2, 3]);
+        let devices = devices(Link::UsbNet, true);
+        let of_devices = devices.iter().filter_map(|device| match device {
+            Device::Nic { nic, .. } => Some(*nic),
+            _ => None,
+        });
+        assert_eq!(of_devices.collect::<Vec<_>>(), nics(2));
+    }
+
+    /// Check that NICs which the agent emulates are no devices of QEMU.
+    #[test]
+    fn by_the_agent() {
+        const EMULATED: NicModel = NicModel {
+            plugged: Plugged::ByAgent,
+            controller: None,
+            modules: &["vhci_hcd"],
+            icount_shift: 0,
+        };
+        let link = Parts {
+            ends: Some([&EMULATED, &EMULATED]),
+            ..NOTHING
+        };
+        assert_eq!(link.devices(true), []);
+    }
+}

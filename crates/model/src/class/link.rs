@@ -1,0 +1,138 @@
+//! Links: what joins a sender and a receiver.
+//!
+//! Each is declared here, in a row: names, help, errors, and which labs and workloads have it
+//! go by that. What it is made of in a guest is in `crates/lab/src/vm/link.rs`.
+
+use super::words;
+
+/// What a link is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Devices {
+    /// The loopback device of one namespace.
+    Loopback,
+    /// A pair of devices that is created where it is needed.
+    Pair,
+    /// NICs of the machine: of a guest.
+    Nics,
+    /// Whatever there is: nothing is created.
+    Any,
+}
+
+/// What is said of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkFacts {
+    /// What it is made of.
+    pub devices: Devices,
+    /// Whether generated frames can be sent over it.
+    pub frames: bool,
+    /// Why two boots of the same system differ over it, if they do.
+    pub varies: Option<&'static str>,
+}
+
+macro_rules! links {
+    (
+        created { $($variant:ident = $word:literal, $about:literal, $declared:expr;)+ }
+        observed { $other:ident = $other_word:literal, $other_about:literal, $other_declared:expr; }
+    ) => {
+        words! {
+            /// The type of link between sender and receiver.
+            Link, "link",
+            $(#[doc = $about] $variant = $word,)+
+            #[doc = $other_about]
+            $other = $other_word,
+        }
+
+        impl Link {
+            /// Those that are created, in the order of declaration; the other one is for
+            /// traffic that is only observed.
+            pub const CREATED: &'static [Link] = &[$(Link::$variant),+];
+
+            /// How they are spelled.
+            pub const CREATED_WORDS: &'static [&'static str] = &[$($word),+];
+
+            /// What they are, for help.
+            pub(crate) const HELP: &'static str = concat!(
+                "link between sender and receiver",
+                $("; `", $word, "`: ", $about),+
+            );
+
+            /// What is said of it.
+            pub const fn declared(self) -> LinkFacts {
+                match self {
+                    $(Link::$variant => $declared,)+
+                    Link::$other => $other_declared,
+                }
+            }
+        }
+    };
+}
+
+/// NICs of a guest, for any workload.
+const NICS: LinkFacts = LinkFacts {
+    devices: Devices::Nics,
+    frames: true,
+    varies: None,
+};
+
+links! {
+    created {
+        Lo = "lo", "the loopback device, both ends in one namespace", LinkFacts {
+            devices: Devices::Loopback,
+            frames: false,
+            varies: None,
+        };
+        Veth = "veth", "a veth pair", LinkFacts {
+            devices: Devices::Pair,
+            frames: true,
+            varies: None,
+        };
+        VirtioNet = "virtio-net", "two virtio-net NICs of a guest", NICS;
+        E1000 = "e1000", "two Intel 82540EM NICs of a guest", NICS;
+        UsbNet = "usb-net", "a USB NIC of a guest (CDC Ethernet), connected to an e1000", LinkFacts {
+            varies: Some("its controller polls by the clock"),
+            ..NICS
+        };
+    }
+    observed {
+        Any = "any", "any device: traffic of other programs on this machine", LinkFacts {
+            devices: Devices::Any,
+            frames: false,
+            varies: None,
+        };
+    }
+}
+
+impl Link {
+    /// Whether it takes NICs of the machine, of which a guest has one set.
+    pub fn has_nics(self) -> bool {
+        self.declared().devices == Devices::Nics
+    }
+
+    /// Those created links for which something is so, for a sentence: "lo and veth".
+    pub fn listed(is_so: impl Fn(Link) -> bool) -> String {
+        let words = Link::CREATED.iter().filter(|link| is_so(**link));
+        let words: Vec<&str> = words.map(|link| link.as_str()).collect();
+        match words.split_last() {
+            Some((last, [])) => (*last).to_string(),
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+            None => String::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a sentence lists what the rows say, in their order.
+    #[test]
+    fn lists() {
+        assert_eq!(Link::listed(|link| !link.has_nics()), "lo and veth");
+        assert_eq!(
+            Link::listed(|link| link.declared().frames),
+            "veth, virtio-net, e1000 and usb-net"
+        );
+        assert_eq!(Link::listed(|link| link == Link::Lo), "lo");
+        assert!(Link::HELP.contains("`veth`: a veth pair; `virtio-net`"));
+    }
+}
