@@ -19,6 +19,7 @@ use netplumb_workload::packets::Traffic;
 use super::Agent;
 use crate::ends::topology_of;
 use crate::outside::{Cpus, figures};
+use crate::schedule;
 
 /// Time to wait after programs were attached or detached: the kernel frees them after grace periods
 /// of RCU and RCU tasks, and that work would be in the next block. With an instruction clock it
@@ -55,8 +56,11 @@ impl Agent {
         };
         // At once: packets that can't be sent are an error before any block.
         blocks.traffic()?;
+        // Not the loop of site.rs, of which all of this is one turn, of one arm: what that is
+        // for (to keep what there is after each turn, stop in between, leave out an arm) takes
+        // the recording and the host, and nothing is said to the host between blocks.
         let mut failed = None;
-        for (index, probed) in turns(plan.blocks, bare) {
+        for (index, probed) in schedule::paired(plan.blocks, bare) {
             if let Err(why) = blocks.one(index, probed) {
                 failed = Some(format!("block {index}: {why}"));
                 break;
@@ -121,19 +125,7 @@ fn attached(instrument: &dyn Live) -> Reply {
     Reply::Attached(Box::new(instrument.attached().clone()))
 }
 
-/// The order of blocks, each with whether it has the instrument. With `bare` each is paired with
-/// one without, in alternating order: drift affects both alike, and the instrument is attached only
-/// every second time.
-fn turns(blocks: u32, bare: bool) -> Vec<(u32, bool)> {
-    let of = |index: u32| match (bare, index % 2) {
-        (false, _) => vec![(index, true)],
-        (true, 0) => vec![(index, true), (index, false)],
-        (true, _) => vec![(index, false), (index, true)],
-    };
-    (0..blocks).flat_map(of).collect()
-}
-
-/// Blocks of packets, as they run.
+/// Blocks of packets under way.
 struct Blocks<'a> {
     spec: &'a TimingSpec,
     plan: &'a RunPlan,
@@ -195,23 +187,5 @@ impl<'a> Blocks<'a> {
             window,
         })));
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Check that each block is next to its counterpart, that neither kind is always first, and
-    /// that attaching is as rare as that allows.
-    #[test]
-    fn turns_of_blocks() {
-        assert_eq!(turns(2, false), [(0, true), (1, true)]);
-        let all = turns(5, true);
-        for (index, pair) in (0..).zip(all.chunks(2)) {
-            assert!(pair.contains(&(index, true)) && pair.contains(&(index, false)));
-        }
-        let changes = all.windows(2).filter(|w| w[0].1 != w[1].1).count();
-        assert_eq!(changes, 5);
     }
 }
