@@ -87,16 +87,7 @@ pub fn explain(
             facts(key, value.clone());
         }
     }
-    // By the indices of their arms; new ones are assigned in this order.
-    let mut new = recording.arms.len() as u32;
-    let mut numbered: BTreeMap<u32, (BenchArm, Arm)> = BTreeMap::new();
-    for path in &paths {
-        let arm = path.arm(&paths);
-        let known = recording.arms.iter().position(|a| a.knobs == arm.knobs);
-        let number = known.map_or(new, |at| at as u32);
-        new += u32::from(known.is_none());
-        numbered.insert(number, (*path, arm));
-    }
+    let numbered = numbered(&paths, &recording.arms);
     let turns: Vec<Turn> = (numbered.keys())
         .map(|arm| Turn {
             arm: *arm as usize,
@@ -123,7 +114,29 @@ pub fn explain(
     keeper.keep()
 }
 
-/// Guests that count instructions, one for each path.
+/// Paths by the numbers that their arms have in a recording, or get when it is their turn. A
+/// new arm never has the name of another one.
+fn numbered(paths: &[BenchArm], recorded: &[Arm]) -> BTreeMap<u32, (BenchArm, Arm)> {
+    let mut new = recorded.len() as u32;
+    let mut numbered: BTreeMap<u32, (BenchArm, Arm)> = BTreeMap::new();
+    for path in paths {
+        let mut arm = path.arm(paths);
+        let known = recorded.iter().position(|a| a.knobs == arm.knobs);
+        let number = known.map_or(new, |at| at as u32);
+        new += u32::from(known.is_none());
+        let is_taken = |name: &str| {
+            let added = numbered.values().map(|(_, arm)| arm);
+            recorded.iter().chain(added).any(|a| a.name == name)
+        };
+        while known.is_none() && is_taken(&arm.name) {
+            arm.name.push_str(" (explained)");
+        }
+        numbered.insert(number, (*path, arm));
+    }
+    numbered
+}
+
+/// Guests that count what frames cost along a path each.
 struct Counting<'a> {
     /// By the indices of their arms; new arms are added in this order.
     paths: BTreeMap<u32, (BenchArm, Arm)>,
@@ -247,4 +260,36 @@ fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted,
         });
     }
     Ok(counted)
+}
+
+#[cfg(test)]
+mod tests {
+    use netplumb_model::bench::{Bench, DataPath};
+
+    use super::*;
+
+    /// Check that paths share the arms that are there, and that one which is added does not
+    /// get a name that another arm of a file has.
+    #[test]
+    fn names_of_new_arms() {
+        let path = |path| BenchArm::plain(Bench::Drop, path).counted();
+        let paths = [
+            path(DataPath::Xdp),
+            path(DataPath::Tc),
+            path(DataPath::Route),
+        ];
+        let mut fast = paths[0];
+        fast.cores = 2;
+        let mut recorded = vec![fast.arm(&paths), paths[1].arm(&paths)];
+        recorded[0].name = "xdp".into();
+        let names = |recorded: &[Arm]| -> Vec<(u32, String)> {
+            let all = numbered(&paths, recorded).into_iter();
+            all.map(|(number, (_, arm))| (number, arm.name)).collect()
+        };
+        let (tc, route) = ((1, "tc".to_string()), (3, "route".to_string()));
+        let xdp = (2, "xdp (explained)".to_string());
+        assert_eq!(names(&recorded), [tc.clone(), xdp, route.clone()]);
+        recorded[0].name = "two CPUs".into();
+        assert_eq!(names(&recorded), [tc, (2, "xdp".to_string()), route]);
+    }
 }
