@@ -62,6 +62,11 @@ fn what_cannot_be_asked() {
             &["--packets"],
         ),
         ("path --lab netns --duration nan", 2, &["10s"]),
+        (
+            "path --lab netns --duration 5",
+            2,
+            &["invalid duration `5`; expected like 10s or 500ms"],
+        ),
         ("path --lab netns --link e1000", 2, &["--lab vm"]),
         (
             "path --lab netns --kernel debian",

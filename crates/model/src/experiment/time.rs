@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A duration: a number with a unit ("500ms", "10s", "2m"); without one, seconds.
+/// A duration: a number with a unit ("500ms", "10s", "2m").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub Duration);
 
@@ -24,7 +24,7 @@ impl FromStr for Time {
         let at = text.find(|c: char| c.is_ascii_alphabetic());
         let (number, unit) = text.split_at(at.unwrap_or(text.len()));
         let factor = match unit {
-            "" | "s" => 1.0,
+            "s" => 1.0,
             "ms" => 1e-3,
             "m" | "min" => 60.0,
             "h" => 3600.0,
@@ -106,15 +106,19 @@ mod tests {
     #[test]
     fn units() {
         let time = |text: &str| text.parse::<Time>();
-        assert_eq!(time("10"), Ok(Time(Duration::from_secs(10))));
+        assert_eq!(time("10s"), Ok(Time(Duration::from_secs(10))));
         assert_eq!(time("1.5s"), Ok(Time(Duration::from_millis(1500))));
         assert_eq!(time("500ms"), Ok(Time(Duration::from_millis(500))));
         assert_eq!(time("2m"), Ok(Time(Duration::from_secs(120))));
         assert_eq!(time(&time("1.5s").unwrap().to_string()), time("1.5s"));
-        for wrong in ["", "s", "10x", "-1", "0", "nan", "inf", "1e9h"] {
+        for wrong in ["", "s", "10", "1.5", "10x", "-1", "0", "nan", "inf", "1e9h"] {
             // An example, or the bounds.
             assert!(time(wrong).unwrap_err().contains("10"), "{wrong}");
         }
+        assert_eq!(
+            time("5").unwrap_err(),
+            "invalid duration `5`; expected like 10s or 500ms"
+        );
         let share = |text: &str| text.parse::<Share>().map(|share| share.0);
         assert_eq!(share("5%"), Ok(0.05));
         assert_eq!(share("0.2"), Ok(0.2));
