@@ -1,7 +1,8 @@
 //! Progress on standard error: a bar on a terminal, else plain lines.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,6 +16,8 @@ pub(crate) struct Teller {
     quiet: bool,
     started: Instant,
     arm: Mutex<String>,
+    /// Those that are printed.
+    notes: Mutex<BTreeSet<String>>,
 }
 
 impl Teller {
@@ -36,6 +39,7 @@ impl Teller {
             quiet,
             started: Instant::now(),
             arm: Mutex::default(),
+            notes: Mutex::default(),
         }
     }
 
@@ -52,6 +56,12 @@ impl Teller {
                 format!("booted and saved in {:.1} s", after.as_secs_f64())
             }
             Progress::Note(note) => {
+                // What goes wrong for each of several guests is said once.
+                let is_new =
+                    |mut notes: MutexGuard<'_, BTreeSet<String>>| notes.insert(note.clone());
+                if !self.notes.lock().is_ok_and(is_new) {
+                    return;
+                }
                 match &self.bar {
                     Some(bar) => bar.println(printable_lines(&format!("plumb: {note}"))),
                     None => eprintln!("plumb: {note}"),
