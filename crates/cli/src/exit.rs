@@ -9,7 +9,7 @@ use netplumb_lab::bundle::BundleError;
 use netplumb_lab::vm::files::FilesError;
 use netplumb_lab::vm::kernels::ErrorKind;
 use netplumb_lab::vm::process::VmError;
-use netplumb_model::experiment::ExperimentError;
+use netplumb_model::experiment::{ExperimentError, Key};
 use netplumb_paths::PathError;
 use netplumb_store::StoreError;
 use netplumb_workload::frames::GeneratorError;
@@ -43,6 +43,9 @@ impl Failure {
 
     /// The kind of an error.
     pub(crate) fn of(error: &anyhow::Error) -> Failure {
+        if let Some(wrong) = error.downcast_ref::<WrongKey>() {
+            return wrong.failure;
+        }
         if error.downcast_ref::<Usage>().is_some()
             || error.downcast_ref::<ExperimentError>().is_some()
             || error.downcast_ref::<LayerError>().is_some()
@@ -119,6 +122,34 @@ pub(crate) fn message(error: &anyhow::Error) -> String {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
+
+/// What is wrong with a key of an experiment; of a file, [`crate::commands::run`] adds the line.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub(crate) struct WrongKey {
+    pub(crate) key: Key,
+    pub(crate) what: String,
+    failure: Failure,
+}
+
+impl WrongKey {
+    /// A usage error.
+    pub(crate) fn usage(key: impl Into<Key>, what: impl Into<String>) -> WrongKey {
+        WrongKey {
+            key: key.into(),
+            what: what.into(),
+            failure: Failure::Usage,
+        }
+    }
+
+    /// What is not supported on this machine, or in this lab.
+    pub(crate) fn cannot_here(key: impl Into<Key>, what: impl Into<String>) -> WrongKey {
+        WrongKey {
+            failure: Failure::CannotHere,
+            ..WrongKey::usage(key, what)
+        }
+    }
+}
 
 /// Not supported on this machine, or in this lab: why, and what is.
 #[derive(Debug, thiserror::Error)]

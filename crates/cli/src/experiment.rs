@@ -18,7 +18,7 @@ use netplumb_engine::live::{LivePlan, Source};
 use netplumb_model::experiment::{Experiment, Kind, Lab};
 
 use crate::args::live::{EXACT, FUNCTIONS};
-use crate::exit::{CannotHere, Usage};
+use crate::exit::{Usage, WrongKey};
 use crate::rights;
 pub(crate) use how::{How, Shown};
 
@@ -61,7 +61,7 @@ pub(crate) fn run(
     let source = lower::source(experiment, &how)?;
     if let (Source::Traffic(_), [_, _, ..]) = (&source, specs.as_slice()) {
         let why = "only one instrument at a time can measure the traffic of this machine";
-        return Err(CannotHere(why.into()).into());
+        return Err(WrongKey::cannot_here("instruments", why).into());
     }
     let by = (!asked.is_empty(), instruments::stages_share(experiment));
     live::run(experiment, &LivePlan { specs, source }, by, &how, cache)

@@ -499,9 +499,39 @@ fn experiment_files() {
         ),
         ("name = \"x\"\n[knobs\n", &["line 2"]),
         ("", &["line 1", "name"]),
+        // What is only known to be wrong when it is lowered.
+        (
+            "name = \"x\"\n\n[filter]\nport = 53\n",
+            &[
+                "x.toml",
+                "line 3",
+                "[filter]",
+                "not supported by instrument `exact`",
+            ],
+        ),
+        (
+            "name = \"x\"\n[workload]\nkind = \"packets\"\nrate = 100\n",
+            &["line 4", "rate", "not supported by instrument `exact`"],
+        ),
+        (
+            "name = \"x\"\ninstruments = [\"exact\", \"exact\"]\n",
+            &["line 2", "given twice"],
+        ),
+        (
+            "name = \"x\"\nlab = \"host\"\ninstruments = [\"stages\"]\n[workload]\n\
+             kind = \"traffic\"\n[filter]\npid = 4194305\n",
+            &["line 7", "no such process"],
+        ),
+        (
+            "name = \"x\"\n[knobs]\nlink = \"lo\"\nmodule = \"/dev\"\n",
+            &["line 4", "not a regular file"],
+        ),
     ] {
         experiment(text).code(2).says(words);
     }
+    experiment("name = \"x\"\nlab = \"netns\"\ninstruments = [\"exact\"]\n")
+        .code(3)
+        .says(&["x.toml", "line 3", "unavailable in the netns lab"]);
     let place = Place::new();
     place
         .run("run missing.toml")

@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 
 pub use acting::{Idle, Load};
 pub use claim::{Claim, Published, Relation};
-pub use error::ExperimentError;
 use error::Mistake;
+pub use error::{ExperimentError, Key};
 pub use figure::{Figure, Marked, number_of};
 pub use knobs::{
     Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, Offload, Recorded, Said, Takes, Vary,

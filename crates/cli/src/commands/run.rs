@@ -14,7 +14,7 @@ use netplumb_report::printable;
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::ShowArgs;
-use crate::exit::Usage;
+use crate::exit::WrongKey;
 use crate::experiment::{self, How, Shown};
 use crate::files;
 
@@ -65,7 +65,20 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     experiment
         .check_instruments(&text, &registry::ALL.map(Instrument::name))
         .map_err(shown)?;
-    read_files(&mut experiment, path)?;
+    // What only this machine knows to be wrong with it.
+    let with_line = |error: anyhow::Error| match error.downcast::<WrongKey>() {
+        Ok(wrong) => {
+            let what = wrong.what.clone();
+            match ExperimentError::about_key(&text, wrong.key, what) {
+                Some(_) if files::is_private(path) => anyhow::Error::new(wrong),
+                Some(error) => anyhow::Error::new(wrong).context(error.to_string()),
+                None => anyhow::Error::new(wrong),
+            }
+            .context(path.display().to_string())
+        }
+        Err(error) => error,
+    };
+    read_files(&mut experiment, path).map_err(with_line)?;
     if experiment.workload.kind == Kind::Frames {
         args.options.check_for_bench()?;
     }
@@ -87,7 +100,7 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         yes_change: &args.yes_change,
         even_default_route: args.even_default_route,
     };
-    experiment::run(&experiment, how, cache)
+    experiment::run(&experiment, how, cache).map_err(with_line)
 }
 
 /// Read the files of knobs; their paths are relative to the experiment's directory.
@@ -113,11 +126,11 @@ fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
         let there = std::fs::metadata(&file)
             .with_context(|| format!("{}: can't read the module", file.display()))?;
         if !there.is_file() {
-            return Err(Usage(format!(
+            let why = format!(
                 "{}: not a regular file, which a module has to be",
                 file.display()
-            ))
-            .into());
+            );
+            return Err(WrongKey::usage("module", why).into());
         }
         *module = file.display().to_string();
     }
@@ -130,10 +143,11 @@ fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
 fn below(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let file = folder.join(name);
     let outside = || {
-        Usage(format!(
+        let why = format!(
             "invalid nft file `{}`; expected a file below the experiment's directory",
             printable(name, 200)
-        ))
+        );
+        WrongKey::usage("nft", why)
     };
     let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
     if !Path::new(name).components().all(plain) {

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use netplumb_engine::GuestRun;
 use netplumb_instruments::instrument::Instrument;
-use netplumb_model::experiment::{Experiment, Kind};
+use netplumb_model::experiment::{Experiment, Key, Kind};
 
 use super::how::{How, finish};
 use super::instruments::{check_exact, specs};
 use super::{command, cost, lower};
 use crate::args::live::EXACT;
-use crate::exit::{CannotHere, Usage};
+use crate::exit::WrongKey;
 use crate::recorder::record;
 
 /// Measure in guests, with `exact`, other instruments, or both, each in guests of its own.
@@ -42,7 +42,8 @@ pub(super) fn run(
                 command::run(experiment, machine, how, cache)
             }
             _ => {
-                Err(CannotHere("only one instrument at a time can measure a command".into()).into())
+                let why = "only one instrument at a time can measure a command";
+                Err(WrongKey::cannot_here("instruments", why).into())
             }
         };
     }
@@ -51,7 +52,7 @@ pub(super) fn run(
     }
     if !timed.is_empty() && experiment.blocks.seeds() > 1 {
         let why = "seeds can only be used with instrument `exact` alone";
-        return Err(Usage(why.into()).into());
+        return Err(WrongKey::usage(Key::of("blocks", "seeds"), why).into());
     }
     let run = GuestRun {
         exact,

@@ -2,13 +2,13 @@
 
 use netplumb_instruments::instrument::Instrument;
 use netplumb_instruments::registry;
-use netplumb_model::experiment::{Experiment, Filter, Functions, Kind, Lab, Probes};
+use netplumb_model::experiment::{Experiment, Filter, Functions, Key, Kind, Lab, Probes};
 use netplumb_model::timing::TimingSpec;
 
 use super::spec::spec;
 use crate::args::live::{EXACT, FUNCTIONS, STAGES};
 use crate::args::run::RunOptions;
-use crate::exit::{CannotHere, Usage};
+use crate::exit::{Usage, WrongKey};
 
 /// The default limit on the overhead of stages.
 const MAX_OVERHEAD: f64 = 0.05;
@@ -23,11 +23,12 @@ pub(super) fn chosen(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn
         [] if !experiment.functions.is_empty() && kind != Kind::Frames => &functions,
         names => names,
     };
+    let wrong = |why: String| WrongKey::usage("instruments", why);
     let mut all: Vec<&'static dyn Instrument> = Vec::new();
     for name in names {
         // Names in files have been checked, with their lines.
         let found =
-            registry::find(name).ok_or_else(|| Usage(format!("invalid instrument `{name}`")))?;
+            registry::find(name).ok_or_else(|| wrong(format!("invalid instrument `{name}`")))?;
         let cannot = match kind {
             Kind::Frames => {
                 let looks_on = [EXACT, registry::BESIDE_RATES.name()].contains(&name.as_str());
@@ -43,16 +44,16 @@ pub(super) fn chosen(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn
             _ => (found.unavailable(lab)).map(|(why, remedy)| cannot_in(name, lab, why, remedy)),
         };
         if let Some(why) = cannot {
-            return Err(CannotHere(why).into());
+            return Err(WrongKey::cannot_here("instruments", why).into());
         }
         let can_choose = [EXACT, FUNCTIONS].contains(&name.as_str());
         let has_functions = names.iter().any(|one| one == FUNCTIONS);
         if !can_choose && !has_functions && !experiment.functions.is_empty() {
             let why = format!("instrument `{name}` measures no functions: use `functions`");
-            return Err(Usage(why).into());
+            return Err(wrong(why).into());
         }
         if all.iter().any(|one| one.name() == name) {
-            return Err(Usage(format!("instrument `{name}` is given twice")).into());
+            return Err(wrong(format!("instrument `{name}` is given twice")).into());
         }
         all.push(found);
     }
@@ -99,6 +100,10 @@ pub(super) fn check_options(
             counting,
         ),
     ] {
+        if given && flag == "--seeds" {
+            let seeds = Key::of("blocks", "seeds");
+            return Err(WrongKey::usage(seeds, format!("{flag}: {why}")).into());
+        }
         if given {
             return Err(Usage(format!("{flag}: {why}")).into());
         }
@@ -117,19 +122,31 @@ pub(super) fn check_exact(experiment: &Experiment) -> anyhow::Result<()> {
         ..
     } = experiment;
     let asked = [
-        ("kind = \"stream\"", workload.kind == Kind::Stream),
-        ("rate", workload.rate.is_some()),
-        ("time", blocks.time.is_some()),
-        ("duration", workload.duration.is_some()),
-        ("[filter]", *filter != Filter::default()),
-        ("[functions]", *functions != Functions::default()),
-        ("[probes]", *probes != Probes::default()),
+        (
+            "kind = \"stream\"",
+            Key::of("workload", "kind"),
+            workload.kind == Kind::Stream,
+        ),
+        ("rate", Key::of("workload", "rate"), workload.rate.is_some()),
+        ("time", Key::of("blocks", "time"), blocks.time.is_some()),
+        (
+            "duration",
+            Key::of("workload", "duration"),
+            workload.duration.is_some(),
+        ),
+        ("[filter]", "filter".into(), *filter != Filter::default()),
+        (
+            "[functions]",
+            "functions".into(),
+            *functions != Functions::default(),
+        ),
+        ("[probes]", "probes".into(), *probes != Probes::default()),
     ];
-    match asked.iter().find(|(_, asked)| *asked) {
-        Some((key, _)) => Err(Usage(format!(
-            "{key} is not supported by instrument `exact`; use functions or stages"
-        ))
-        .into()),
+    match asked.into_iter().find(|(.., asked)| *asked) {
+        Some((said, key, _)) => {
+            let why = "is not supported by instrument `exact`; use functions or stages";
+            Err(WrongKey::usage(key, format!("{said} {why}")).into())
+        }
         None => Ok(()),
     }
 }

@@ -17,7 +17,7 @@ use super::command::Machine;
 use super::frames::Guests;
 use super::how::How;
 use crate::args::live::EXACT;
-use crate::exit::Usage;
+use crate::exit::{Usage, WrongKey};
 
 /// Total measuring time on this machine, by default.
 const DURATION: Duration = Duration::from_secs(5);
@@ -100,10 +100,8 @@ pub(super) fn machine(
     let fixed = ["mtu_bytes", "bridge", "queues", "offload"];
     let set = |key: &str| arm.knobs.contains_key(key) || arm.table(key).next().is_some();
     if let Some(key) = fixed.iter().find(|key| set(key)) {
-        return Err(Usage(format!(
-            "{key} can't be used with a command in the vm lab: it is for packets that plumb sends"
-        ))
-        .into());
+        let why = "can't be used with a command in the vm lab: it is for packets that plumb sends";
+        return Err(WrongKey::usage(*key, format!("{key} {why}")).into());
     }
     Ok(Machine {
         link: arm.link,
@@ -123,7 +121,7 @@ pub(super) fn machine(
 
 fn bench_arms(experiment: &Experiment) -> anyhow::Result<Vec<BenchArm>> {
     let arms = experiment.bench_arms();
-    arms.map_err(|(_, why)| Usage(why).into())
+    arms.map_err(|(key, why)| WrongKey::usage(key, why).into())
 }
 
 /// Frames along data paths.

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use anyhow::Context;
 use netplumb_model::class::Proto;
-use netplumb_model::experiment::Experiment;
+use netplumb_model::experiment::{Experiment, Key};
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::{Filter, Roles, Selection, TimingSpec};
 use netplumb_report::printable;
 use netplumb_sys::netns::Namespace;
 
-use crate::exit::Usage;
+use crate::exit::WrongKey;
 
 /// Packets that are traced step by step.
 const TRACED_PACKETS: u32 = 1;
@@ -38,10 +38,8 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
         ..Filter::default()
     };
     if filter.protos.contains(&Proto::Command) {
-        return Err(Usage(
-            "invalid protocol `command`; a command is measured by `plumb path -- COMMAND`".into(),
-        )
-        .into());
+        let why = "invalid protocol `command`; a command is measured by `plumb path -- COMMAND`";
+        return Err(WrongKey::usage(of_filter("proto"), why).into());
     }
     if asked.interface.is_some() || asked.netns.is_some() {
         let within = match &asked.netns {
@@ -60,7 +58,8 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
     if let Some(pid) = asked.pid
         && !Path::new(&format!("/proc/{pid}")).exists()
     {
-        return Err(Usage(format!("--pid {pid}: no such process")).into());
+        let why = format!("--pid {pid}: no such process");
+        return Err(WrongKey::usage(of_filter("pid"), why).into());
     }
     if let Some(path) = &asked.cgroup {
         filter.cgroup = Some(cgroup(Path::new(path))?);
@@ -87,27 +86,32 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
     })
 }
 
+fn of_filter(name: &'static str) -> Key {
+    Key::of("filter", name)
+}
+
 /// The index of a device, which each namespace numbers by itself.
 fn interface(name: &str, within: &Namespace) -> anyhow::Result<u32> {
     let devices = within.devices().context("can't list network devices")?;
     let index = devices.get(name).copied();
     index.ok_or_else(|| {
         let known: Vec<&str> = devices.keys().map(String::as_str).collect();
-        Usage(format!(
+        let why = format!(
             "--interface {}: no such device; available are {}",
             printable(name, 40),
             printable(&known.join(", "), 200)
-        ))
-        .into()
+        );
+        WrongKey::usage(of_filter("interface"), why).into()
     })
 }
 
 fn namespace(name: &str) -> anyhow::Result<Namespace> {
     let failed = |error: std::io::Error| {
-        Usage(format!(
+        let why = format!(
             "--netns {}: {error}; expected a name from `ip netns`, a PID, or a path",
             printable(name, 80)
-        ))
+        );
+        WrongKey::usage(of_filter("netns"), why)
     };
     Ok(Namespace::find(name).map_err(failed)?)
 }
@@ -115,10 +119,11 @@ fn namespace(name: &str) -> anyhow::Result<Namespace> {
 /// The ID of a cgroup is the inode of its directory.
 fn cgroup(path: &Path) -> anyhow::Result<u64> {
     let failed = |why: String| {
-        Usage(format!(
+        let why = format!(
             "--cgroup {}: {why}; expected a directory below /sys/fs/cgroup",
             printable(&path.display().to_string(), 80)
-        ))
+        );
+        WrongKey::usage(of_filter("cgroup"), why)
     };
     let full = match path.starts_with("/sys") {
         true => path.to_path_buf(),

@@ -19,6 +19,31 @@ pub struct ExperimentError {
     pub hint: Option<String>,
 }
 
+/// A key of an experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// The table that it is in; none to look in the whole file.
+    pub table: Option<&'static str>,
+    /// Its name.
+    pub name: &'static str,
+}
+
+impl Key {
+    /// One of a table.
+    pub fn of(table: &'static str, name: &'static str) -> Key {
+        Key {
+            table: Some(table),
+            name,
+        }
+    }
+}
+
+impl From<&'static str> for Key {
+    fn from(name: &'static str) -> Key {
+        Key { table: None, name }
+    }
+}
+
 /// What is wrong with an experiment: the key that is to be changed, and a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mistake {
@@ -90,6 +115,16 @@ impl ExperimentError {
         Self::at(text, span, mistake.what, mistake.hint)
     }
 
+    /// What is wrong with a key of a file, in the line that sets it; none if no line does.
+    pub fn about_key(text: &str, key: Key, what: String) -> Option<Self> {
+        let mistake = Mistake {
+            table: key.table.map(|table| (table, 0)),
+            ..(key.name, what).into()
+        };
+        let span = line_of(text, &mistake)?;
+        Some(Self::at(text, Some(span), mistake.what, None))
+    }
+
     /// About an unknown word, in the first line that has it.
     pub(super) fn about_word(text: &str, what: &str, word: &str, known: &[&str]) -> Self {
         let quoted = format!("\"{word}\"");
@@ -159,6 +194,7 @@ fn line_of(text: &str, mistake: &Mistake) -> Option<Range<usize>> {
         "link" => &["link", "lab"],
         "lab" => &["lab", "nics"],
         "classes" | "path" => &[key, "claim"],
+        "instruments" => &[key, "functions", "lab"],
         key => &[key],
     };
     let first = |key: &&str| lines.iter().find(|(_, line)| sets(line, key));
