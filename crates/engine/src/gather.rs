@@ -83,8 +83,8 @@ impl Gatherer {
             unwatched.extend(refused);
         }
         if !attached.shed.is_empty() {
-            let shed = attached.shed.join(" ");
-            recording.environment.insert("shed".into(), shed);
+            let shed = attached.shed.clone();
+            recording.shed.insert(instrument.into(), shed);
         }
         for (cause, count, meaning) in [
             (

@@ -66,6 +66,9 @@ pub struct Recording {
     /// Functions and tracepoints that an instrument could not measure, by instrument, each with the
     /// reason.
     pub unwatched: BTreeMap<String, BTreeMap<String, String>>,
+    /// Functions that an instrument left out to stay within its limits, in the order in which it
+    /// gave them up.
+    pub shed: BTreeMap<String, Vec<String>>,
     /// Settings that a scan did not try, each with the reason.
     pub untried: BTreeMap<String, String>,
     /// Whether the run was completed. If not, the contents are valid nevertheless.
@@ -413,6 +416,12 @@ impl Recording {
         let each = self.unwatched.values().flatten();
         each.map(|(name, why)| (name.as_str(), why.as_str()))
             .collect()
+    }
+
+    /// All functions that were left out to stay within limits, whichever instrument did.
+    pub fn all_shed(&self) -> Vec<&str> {
+        let each = self.shed.values().flatten();
+        each.map(String::as_str).collect()
     }
 
     /// The path and number of a line.

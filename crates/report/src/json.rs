@@ -33,6 +33,7 @@ pub(crate) struct Common<'a> {
     notes: Vec<NotesOut<'a>>,
     untried: &'a BTreeMap<String, String>,
     unwatched: BTreeMap<&'a str, &'a str>,
+    shed: Vec<&'a str>,
     scalars: Vec<ScalarOut<'a>>,
     losses: Vec<&'a Loss>,
     claims: Vec<Judged>,
@@ -56,6 +57,7 @@ impl<'a> Common<'a> {
             notes: scalars::notes(recording),
             untried: &recording.untried,
             unwatched: recording.all_unwatched(),
+            shed: recording.all_shed(),
             scalars: match shape(recording) {
                 // Blocks of these have their own.
                 Shape::Rates => scalars::of_no_block(recording),

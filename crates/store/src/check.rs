@@ -126,6 +126,12 @@ fn texts(recording: &Recording) -> Result<(), String> {
         .chain(recording.unwatched.values().flatten())
         .chain(&recording.untried);
     let bytes: usize = facts.map(|(key, value)| key.len() + value.len()).sum();
+    let bytes = bytes
+        + recording
+            .all_shed()
+            .into_iter()
+            .map(str::len)
+            .sum::<usize>();
     let made = recording.arms.iter().map(|arm| {
         let from = arm.made.as_ref().map_or(0, |made| made.from.len());
         from + arm.scanned().map_or(0, |(_, setting, _)| setting.len())

@@ -334,6 +334,11 @@ fn take(
         recording.set(quantity, Item::ONLY, figure * factor);
         return Some(());
     }
+    if key == "shed" {
+        let names = value.split_whitespace().map(String::from).collect();
+        recording.shed.insert(ANY_INSTRUMENT.into(), names);
+        return Some(());
+    }
     let (kind, rest) = key.split_once('.')?;
     match kind {
         "failed" => {

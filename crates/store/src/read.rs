@@ -113,6 +113,7 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
             scalars(c, &mut recording)?;
             hops(c, &mut recording)?;
             unwatched(c, &mut recording)?;
+            shed(c, &mut recording)?;
             let untried = rows(c, "untried", "setting, reason", "setting", pair)?;
             recording.untried = untried.into_iter().collect();
             span::spans(c, &mut recording)?;
@@ -196,6 +197,20 @@ fn unwatched(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
         unwatched.insert(text(r, 1)?, text(r, 2)?);
         Ok(())
     })
+}
+
+fn shed(c: &Connection, recording: &mut Recording) -> Result<(), Wrong> {
+    each(
+        c,
+        "shed",
+        "instrument, name",
+        "instrument, place",
+        |_, r| {
+            let shed = recording.shed.entry(name(r, 0)?).or_default();
+            shed.push(name(r, 1)?);
+            Ok(())
+        },
+    )
 }
 
 fn losses(c: &Connection, recording: &mut Recording, now: bool) -> Result<(), Wrong> {

@@ -172,6 +172,15 @@ CREATE TABLE unwatched (
   PRIMARY KEY (instrument, name)
 ) STRICT;
 
+-- Functions that an instrument left out to stay within its limits (--max-functions,
+-- --max-overhead).
+CREATE TABLE shed (
+  instrument TEXT NOT NULL,
+  place      INTEGER NOT NULL,       -- in the order in which they were given up, from 0
+  name       TEXT NOT NULL,
+  PRIMARY KEY (instrument, place)
+) STRICT;
+
 -- Settings that a scan did not try.
 CREATE TABLE untried (
   setting TEXT NOT NULL PRIMARY KEY,

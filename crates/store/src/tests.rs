@@ -371,6 +371,8 @@ fn timed() -> Recording {
     let why = "inlined".to_string();
     let unwatched = recording.unwatched.entry("functions".into());
     unwatched.or_default().insert("ip_rcv".into(), why);
+    let shed = vec!["skb_put".to_string(), "eth_header".to_string()];
+    recording.shed.insert("functions".into(), shed);
     let why = "its value is a word".to_string();
     recording.untried.insert("net.x".into(), why);
     recording.steps = vec![Step {

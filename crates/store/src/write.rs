@@ -270,6 +270,14 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
             put.execute([instrument, name, reason])?;
         }
     }
+    // Attached anew, an instrument may leave out fewer.
+    to.execute("DELETE FROM shed", [])?;
+    let mut put = to.prepare("INSERT INTO shed VALUES (?, ?, ?)")?;
+    for (instrument, names) in &recording.shed {
+        for (place, name) in names.iter().enumerate() {
+            put.execute(params![instrument, place as i64, name])?;
+        }
+    }
     let mut put = to.prepare("INSERT OR REPLACE INTO untried VALUES (?, ?)")?;
     for (setting, reason) in &recording.untried {
         put.execute([setting, reason])?;

@@ -8,7 +8,7 @@ use super::common::Place;
 use super::{FORMATS, bounded, made, plumb};
 
 /// The tables of a recording.
-const TABLES: [&str; 25] = [
+const TABLES: [&str; 26] = [
     "arm",
     "arm_note",
     "attachment",
@@ -27,6 +27,7 @@ const TABLES: [&str; 25] = [
     "quantity",
     "recording",
     "scalar",
+    "shed",
     "source_file",
     "span",
     "span_bucket",

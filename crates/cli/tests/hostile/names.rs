@@ -51,6 +51,8 @@ fn evil(mut recording: Recording) -> Recording {
     let unwatched = recording.instruments().concat();
     let unwatched = recording.unwatched.entry(unwatched).or_default();
     unwatched.insert(named(), named());
+    let shed = recording.instruments().concat();
+    recording.shed.insert(shed, vec![named()]);
     recording.untried.insert(named(), named());
     let by = recording.instruments().concat();
     let notes = recording.notes_of(0);

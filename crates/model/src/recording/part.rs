@@ -47,6 +47,7 @@ impl Recording {
         let is_of = |by: &str| by.is_empty() || by == instrument;
         part.losses.retain(|by, _| is_of(by));
         part.unwatched.retain(|by, _| is_of(by));
+        part.shed.retain(|by, _| is_of(by));
         if part.calls().next().is_none() {
             part.attachments.clear();
             part.calibration.clear();
@@ -88,6 +89,7 @@ impl Recording {
             steps: self.steps.clone(),
             losses: self.losses.clone(),
             unwatched: self.unwatched.clone(),
+            shed: self.shed.clone(),
             untried: self.untried.clone(),
             complete: self.complete,
             ..Recording::default()

@@ -12,7 +12,7 @@ use netplumb_model::timing::{DROPPED, SEEN};
 use super::analysis::{PERCENTILES, Per, Stage, TimedClass, TimedFunction, percentile};
 use super::number::share;
 use super::terminal::{bottleneck, shown};
-use super::trust::{SHED, footer};
+use super::trust::footer;
 use super::{as_costs, ns, table};
 use crate::analysis;
 use crate::diff;
@@ -258,8 +258,7 @@ fn timed(recording: &Recording) -> PageTimed {
     let mut refused: Vec<[String; 2]> = (recording.all_unwatched().into_iter())
         .map(|(name, why)| [printable(name, 120), printable(why, TEXT_LETTERS)])
         .collect();
-    let shed = recording.environment.get(SHED).map_or("", |s| s);
-    refused.extend(shed.split_whitespace().map(|name| {
+    refused.extend(recording.all_shed().into_iter().map(|name| {
         [
             printable(name, 120),
             "left out to keep to the budget".into(),

@@ -18,7 +18,6 @@ use crate::trust::common::{kernel, ledger, lost};
 
 /// So many names in a line.
 const NAMES: usize = 3;
-pub(super) const SHED: &str = "shed";
 const MAX_OVERHEAD: &str = "stages.max_overhead";
 
 /// Notes for under a result. `classes` are those of the recording that were asked
@@ -289,11 +288,9 @@ fn refused(recording: &Recording) -> Vec<Note> {
         let text = format!("{refused}: their time is in their callers' own time");
         notes.push(Note::new("refused", text));
     }
-    if let Some(shed) = recording.environment.get(SHED) {
-        let shed: Vec<String> = shed
-            .split_whitespace()
-            .map(|name| printable(name, 60))
-            .collect();
+    let shed = recording.all_shed().into_iter();
+    let shed: Vec<String> = shed.map(|name| printable(name, 60)).collect();
+    if !shed.is_empty() {
         let text = format!("to stay within the overhead budget: {}", some(&shed));
         notes.push(Note::new("shed", text));
     }

@@ -257,9 +257,9 @@ pub(crate) fn functions_scaled(planted: &[(&str, f64)]) -> Recording {
         let unwatched = recording.unwatched.entry("functions".into());
         unwatched.or_default().insert(name.into(), why.into());
     }
-    recording
-        .environment
-        .insert("shed".into(), "skb_put skb_push skb_pull eth_header".into());
+    let shed = ["skb_put", "skb_push", "skb_pull", "eth_header"];
+    let shed = shed.map(String::from).to_vec();
+    recording.shed.insert("functions".into(), shed);
     let meaning = "their time is in their callers' own";
     recording.add_loss(
         "functions",
