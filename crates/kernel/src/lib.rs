@@ -1,5 +1,6 @@
 //! kernel
 
+pub mod code;
 pub mod compression;
 pub mod config;
 pub mod deb;

@@ -1,3 +1,6 @@
+use std::os::unix::fs::PermissionsExt;
+
+use super::archive::AR_MAGIC;
 use super::*;
 use crate::testing::{self, pack};
 
@@ -285,4 +288,44 @@ fn several_streams() {
             assert!(matches!(error, DebError::Damaged { .. }), "{name}: {error}");
         }
     }
+}
+
+/// Check that of a package the files asked for come out, executable where they were, and
+/// that a link comes only if it leads to somewhere within.
+#[test]
+fn asked_for() {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (name, mode) in [
+        ("./usr/src/a/tool", 0o755),
+        ("./usr/src/a/text", 0o644),
+        ("./no", 0o644),
+    ] {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(2);
+        header.set_mode(mode);
+        header.set_cksum();
+        builder.append_data(&mut header, name, &b"ab"[..]).unwrap();
+    }
+    for (name, target) in [
+        ("./usr/src/a/near", "text"),
+        ("./usr/src/a/far", "/etc/passwd"),
+    ] {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(tar::EntryType::Symlink);
+        header.set_size(0);
+        builder.append_link(&mut header, name, target).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.deb");
+    fs::write(&path, deb(".xz", &builder.into_inner().unwrap())).unwrap();
+    let out = folder.path().join("out");
+    let done = files(&path, &out, &|name| name.starts_with("usr/src"), &|| false).unwrap();
+    assert_eq!((done.files, done.bytes), (4, 4));
+    let mode = |name: &str| fs::metadata(out.join(name)).unwrap().permissions().mode() & 0o100;
+    assert_eq!((mode("usr/src/a/tool"), mode("usr/src/a/text")), (0o100, 0));
+    assert_eq!(fs::read(out.join("usr/src/a/near")).unwrap(), b"ab");
+    assert!(fs::symlink_metadata(out.join("usr/src/a/far")).is_err());
+    assert!(!out.join("no").exists());
+    let error = files(&path, &out, &|_| true, &|| true).unwrap_err();
+    assert!(matches!(error, DebError::Cancelled), "{error}");
 }

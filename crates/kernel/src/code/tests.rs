@@ -1,0 +1,153 @@
+use object::write::{Object as Elf, Relocation as Reference, Symbol, SymbolSection};
+use object::{
+    Architecture, BinaryFormat, RelocationEncoding, RelocationFlags, RelocationKind, SectionKind,
+    SymbolFlags, SymbolScope,
+};
+
+use super::*;
+
+/// A module with these functions one after the other, in its text section, each a name and
+/// code; after them `string`, to which the last function's last four bytes refer.
+fn module(functions: &[(&str, Vec<u8>)], strings: &[u8], refers_to: i64, crc: u8) -> Vec<u8> {
+    let mut file = Elf::new(
+        BinaryFormat::Elf,
+        Architecture::X86_64,
+        object::Endianness::Little,
+    );
+    let text = file.add_section(Vec::new(), b".text".to_vec(), SectionKind::Text);
+    let data = file.add_section(
+        Vec::new(),
+        b".rodata.str1.1".to_vec(),
+        SectionKind::ReadOnlyString,
+    );
+    file.append_section_data(data, strings, 1);
+    let mut end = 0;
+    for (name, code) in functions {
+        let value = file.append_section_data(text, code, 1);
+        end = value + code.len() as u64;
+        file.add_symbol(Symbol {
+            name: name.as_bytes().to_vec(),
+            value,
+            size: code.len() as u64,
+            kind: SymbolKind::Text,
+            scope: SymbolScope::Compilation,
+            weak: false,
+            section: SymbolSection::Section(text),
+            flags: SymbolFlags::None,
+        });
+    }
+    let symbol = file.section_symbol(data);
+    let flags = RelocationFlags::Generic {
+        kind: RelocationKind::Absolute,
+        encoding: RelocationEncoding::X86Signed,
+        size: 32,
+    };
+    let reference = Reference {
+        offset: end - 4,
+        symbol,
+        addend: refers_to,
+        flags,
+    };
+    file.add_relocation(text, reference).unwrap();
+    let mut entry = [0; 64];
+    entry[0] = crc;
+    entry[8..12].copy_from_slice(b"kfoo");
+    let versions = file.add_section(
+        Vec::new(),
+        b"__versions".to_vec(),
+        SectionKind::ReadOnlyData,
+    );
+    file.append_section_data(versions, &entry, 32);
+    file.write().unwrap()
+}
+
+/// `call`, from the end of code of that length, to a place.
+fn call(after: usize, to: usize) -> Vec<u8> {
+    let mut code = vec![0xe8];
+    code.extend((to as i32 - (after as i32 + 5)).to_le_bytes());
+    code
+}
+
+/// `mov $string, %rdi; ret` with the bytes that the relocation fills last.
+fn last() -> Vec<u8> {
+    vec![0x48, 0xc7, 0xc7, 0, 0, 0, 0]
+}
+
+fn of(module: &[u8]) -> Code {
+    code(module).unwrap()
+}
+
+/// Check that functions which call one another within a section and refer to strings are the
+/// same wherever they have moved to, and that the one that grew is not.
+#[test]
+fn moved_is_the_same() {
+    let small = vec![0xc3];
+    let large = vec![0x90, 0x90, 0xc3];
+    let before = of(&module(
+        &[
+            ("grows", small.clone()),
+            ("calls", call(1, 0)),
+            ("says", last()),
+        ],
+        b"hello\0world\0",
+        6,
+        1,
+    ));
+    let after = of(&module(
+        &[("grows", large), ("calls", call(3, 0)), ("says", last())],
+        b"more\0hello\0world\0",
+        11,
+        1,
+    ));
+    let difference = compare(&before, &after);
+    let grown = FunctionDifference {
+        name: "grows".into(),
+        before_bytes: Some(1),
+        after_bytes: Some(3),
+    };
+    assert_eq!(difference.functions, [grown]);
+    assert!(difference.versions.is_empty());
+    assert_eq!((before.text_bytes, after.text_bytes), (13, 15));
+    assert!(compare(&before, &before).is_empty());
+}
+
+/// Check that another callee, another string, another instruction and another version of an
+/// imported symbol are differences.
+#[test]
+fn others_are_not() {
+    let functions = |callee: usize, op: u8| {
+        [
+            ("one", vec![op, 0xc3]),
+            ("two", vec![0x90, 0xc3]),
+            ("calls", call(4, callee)),
+            ("says", last()),
+        ]
+    };
+    let before = of(&module(&functions(0, 0x90), b"a\0b\0", 0, 1));
+    for (other, name) in [
+        (module(&functions(2, 0x90), b"a\0b\0", 0, 1), "calls"),
+        (module(&functions(0, 0x90), b"a\0b\0", 2, 1), "says"),
+        (module(&functions(0, 0xf4), b"a\0b\0", 0, 1), "one"),
+    ] {
+        let difference = compare(&before, &of(&other));
+        let names: Vec<&str> = difference
+            .functions
+            .iter()
+            .map(|f| f.name.as_str())
+            .collect();
+        assert_eq!(names, [name]);
+    }
+    let difference = compare(&before, &of(&module(&functions(0, 0x90), b"a\0b\0", 0, 2)));
+    assert_eq!(difference.versions, ["kfoo"]);
+    assert!(difference.functions.is_empty() && !difference.is_empty());
+}
+
+/// Check that bytes which are no module are refused, and a module cut short as well.
+#[test]
+fn damaged() {
+    assert!(code(b"text").is_err());
+    let whole = module(&[("says", last())], b"a\0", 0, 1);
+    for end in [8, 64, whole.len() / 2] {
+        assert!(code(&whole[..end]).is_err(), "{end}");
+    }
+}
