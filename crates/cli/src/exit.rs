@@ -6,8 +6,9 @@ use netplumb_engine::NicError;
 use netplumb_instruments::live::LiveError;
 use netplumb_kernel::layers::LayerError;
 use netplumb_lab::bundle::BundleError;
+use netplumb_lab::modules::ModuleBuildError;
 use netplumb_lab::vm::files::FilesError;
-use netplumb_lab::vm::kernels::ErrorKind;
+use netplumb_lab::vm::kernels::{ErrorKind, KernelStoreError};
 use netplumb_lab::vm::process::VmError;
 use netplumb_model::experiment::{ExperimentError, Key};
 use netplumb_paths::PathError;
@@ -66,6 +67,12 @@ impl Failure {
                 _ => Failure::Usage,
             };
         }
+        if let Some(error) = error.downcast_ref::<KernelStoreError>() {
+            return error.kind().into();
+        }
+        if let Some(error) = error.downcast_ref::<ModuleBuildError>() {
+            return error.kind().into();
+        }
         match error.downcast_ref::<EngineError>() {
             Some(EngineError::Vm(VmError::QemuMissing(_)) | EngineError::Plugin(_)) => {
                 Failure::CannotHere
@@ -94,14 +101,20 @@ impl Failure {
             Some(EngineError::Files(FilesError::NoNft | FilesError::NoTc)) => Failure::CannotHere,
             Some(EngineError::Command { .. }) => Failure::Usage,
             Some(EngineError::Vm(VmError::Interrupted)) => Failure::Interrupted,
-            Some(EngineError::Kernel(error)) => match error.kind() {
-                ErrorKind::Usage => Failure::Usage,
-                ErrorKind::CannotHere => Failure::CannotHere,
-                ErrorKind::Failed => Failure::Failed,
-                ErrorKind::Interrupted => Failure::Interrupted,
-            },
+            Some(EngineError::Kernel(error)) => error.kind().into(),
             _ if error.downcast_ref::<CannotHere>().is_some() => Failure::CannotHere,
             _ => Failure::Failed,
+        }
+    }
+}
+
+impl From<ErrorKind> for Failure {
+    fn from(kind: ErrorKind) -> Failure {
+        match kind {
+            ErrorKind::Usage => Failure::Usage,
+            ErrorKind::CannotHere => Failure::CannotHere,
+            ErrorKind::Failed => Failure::Failed,
+            ErrorKind::Interrupted => Failure::Interrupted,
         }
     }
 }

@@ -27,6 +27,7 @@ mod progress;
 mod recorder;
 mod rights;
 mod signals;
+mod steps;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -75,6 +76,9 @@ enum Command {
     /// Manage the kernels that guests boot
     #[command(subcommand)]
     Kernel(commands::kernel::KernelCommand),
+    /// Build kernel modules from the source of a guest's kernel, with patches or without
+    #[command(subcommand)]
+    Module(commands::module::ModuleCommand),
     /// Print a completion script for a shell
     Completions(commands::manual::CompletionsArgs),
     /// Write man pages, one for each command
@@ -121,6 +125,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         | Command::Diff(_)
         | Command::Doctor(_)
         | Command::Kernel(_)
+        | Command::Module(_)
         | Command::Completions(_)
         | Command::Man(_) => {}
     }
@@ -132,6 +137,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Diff(args) => commands::diff::run(&args),
         Command::Doctor(args) => commands::doctor::run(args, &cache),
         Command::Kernel(command) => commands::kernel::run(command, &cache),
+        Command::Module(command) => commands::module::run(command, &cache),
         Command::Completions(args) => commands::manual::completions(&args),
         Command::Man(args) => commands::manual::man(&args),
     }

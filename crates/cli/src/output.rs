@@ -1,6 +1,7 @@
 //! Prints recordings, and writes them for other programs. It imports no command.
 
 mod browser;
+pub(crate) mod columns;
 mod costs;
 mod focus;
 mod formats;

@@ -27,10 +27,10 @@ pub struct DebControl {
     pub version: String,
 }
 
-/// What was unpacked.
+/// An unpacked kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnpackedKernel {
-    /// The package that it is from.
+    /// Its package.
     pub control: DebControl,
     /// The release, from the image's name.
     pub release: String,
@@ -38,17 +38,17 @@ pub struct UnpackedKernel {
     pub vmlinuz: PathBuf,
     /// The configuration, if the package has one.
     pub config: Option<PathBuf>,
-    /// The folder of modules, if the package has any.
+    /// The module directory, if the package has any.
     pub modules: Option<PathBuf>,
 }
 
-/// Reads the package's name and version.
+/// Read the package's name and version.
 pub fn control(path: &Path) -> Result<DebControl, DebError> {
     Deb::open(path)?.control()
 }
 
-/// Unpacks the kernel in the package to `vmlinuz`, `config` and `modules/` under `into`, which is
-/// made and must not hold those yet.
+/// Unpack the kernel in the package to `vmlinuz`, `config` and `modules/` below `into`, which is
+/// created and must not contain those yet.
 pub fn unpack(
     path: &Path,
     into: &Path,
@@ -100,7 +100,7 @@ pub fn unpack(
     }
 }
 
-/// Which of a kernel's files a path in a package is.
+/// The kind of a path in a package.
 #[derive(Debug, PartialEq, Eq)]
 enum Part<'a> {
     Image(&'a str),
@@ -137,7 +137,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Writes out what is wanted of one package.
+/// Writes the files of a package.
 struct Unpacker<'a> {
     path: &'a Path,
     into: &'a Path,

@@ -8,6 +8,8 @@ use object::{Object, ObjectSection};
 /// The information of a module that is needed for loading it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModuleInfo {
+    /// Its name (`name=`), with `_` for every `-`; modules of before Linux 4.16 have none.
+    pub name: Option<String>,
     /// The modules it cannot be loaded without (`depends=`).
     pub depends: Vec<String>,
     /// The modules or aliases to load before it if possible (`softdep=pre:`).
@@ -34,6 +36,7 @@ fn parse(section: &[u8]) -> ModuleInfo {
     let mut info = ModuleInfo::default();
     for (key, value) in pairs(section) {
         match key {
+            "name" => info.name = Some(value.replace('-', "_")),
             "depends" => info.depends.extend(
                 value
                     .split(',')
@@ -88,9 +91,10 @@ mod tests {
     #[test]
     fn parses_entries() {
         let info = parse(
-            b"license=GPL\0depends=usbcore,mii\0softdep=pre: crc32c sha256 post: late\0\
+            b"license=GPL\0name=a-b\0depends=usbcore,mii\0softdep=pre: crc32c sha256 post: late\0\
               alias=one\0alias=two\0vermagic=6.1.0 SMP \0softdep=pre: more\0",
         );
+        assert_eq!(info.name.as_deref(), Some("a_b"));
         assert_eq!(info.depends, ["usbcore", "mii"]);
         assert_eq!(info.soft_before, ["crc32c", "sha256", "more"]);
         assert_eq!(info.aliases, ["one", "two"]);

@@ -165,7 +165,8 @@ impl ModuleTree {
         })
     }
 
-    /// Puts a file in the place of the module of its name, or beside the others if there is
+    /// Puts a file in the place of the module that it says it is (or that its file is called, if
+    /// it says nothing), or beside the others if there is
     /// none of that name; the name is returned. `release` is the kernel's, which the module has
     /// to be built for.
     pub fn replace(&mut self, path: &Path, release: &str) -> Result<String, ModuleError> {
@@ -173,20 +174,26 @@ impl ModuleTree {
             path: path.to_owned(),
             reason,
         };
-        let name = module_name(path).ok_or_else(|| {
+        let of_file = module_name(path).ok_or_else(|| {
             refuse("its name does not end in .ko, .ko.xz, .ko.zst or .ko.gz".into())
         })?;
+        let mut file = ModuleFile {
+            name: of_file,
+            path: path.to_owned(),
+            required: true,
+        };
+        let info = file.info()?;
+        // Two builds of one module have files of two names.
+        if let Some(name) = info.name {
+            file.name = name;
+        }
+        let name = file.name;
         if self.builtin.contains(&name) {
             return Err(refuse(format!(
                 "{name} is built into this kernel, and can't be replaced by a module"
             )));
         }
-        let file = ModuleFile {
-            name: name.clone(),
-            path: path.to_owned(),
-            required: true,
-        };
-        let vermagic = file.info()?.vermagic.unwrap_or_default();
+        let vermagic = info.vermagic.unwrap_or_default();
         let built_for = vermagic.split_whitespace().next().unwrap_or_default();
         if built_for != release {
             return Err(refuse(format!(
@@ -237,6 +244,21 @@ impl ModuleTree {
             path,
             required: true,
         })
+    }
+
+    /// The loadable module of that name, or an error that suggests others.
+    pub fn require(&self, name: &str) -> Result<ModuleFile, ModuleError> {
+        self.find(name)
+            .ok_or_else(|| self.missing(name, Vec::new()))
+    }
+
+    fn missing(&self, name: &str, wanted_by: Vec<String>) -> ModuleError {
+        ModuleError::Missing {
+            name: name.to_owned(),
+            wanted_by,
+            near: self.near(name),
+            root: self.root.clone(),
+        }
     }
 
     /// The modules to load, in order, so that each finds what it needs: dependencies before
@@ -298,12 +320,7 @@ impl Resolver<'_> {
             if self.tree.is_builtin(name) {
                 return Ok(());
             }
-            return Err(ModuleError::Missing {
-                name: name.to_owned(),
-                wanted_by: self.chain.clone(),
-                near: self.tree.near(name),
-                root: self.tree.root.clone(),
-            });
+            return Err(self.tree.missing(name, self.chain.clone()));
         };
         if let Some(at) = self.chain.iter().position(|open| open == name) {
             let mut names = self.chain[at..].to_vec();

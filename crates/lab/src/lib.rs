@@ -4,5 +4,7 @@
 pub mod bundle;
 pub mod cancel;
 pub mod channel;
+mod child;
+pub mod modules;
 pub mod netns;
 pub mod vm;

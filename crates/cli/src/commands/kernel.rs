@@ -1,28 +1,22 @@
 //! `plumb kernel`: the kernels that guests boot.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Subcommand;
-use indicatif::{DecimalBytes, ProgressBar, ProgressStyle};
-use netplumb_lab::vm::kernels::{
-    Added, ErrorKind, KernelEntry, KernelSource, KernelStore, KernelStoreError, Progress,
-};
+use indicatif::DecimalBytes;
+use netplumb_lab::modules::ModuleBuilder;
+use netplumb_lab::vm::kernels::{Added, KernelEntry, KernelSource, KernelStore};
 use netplumb_lab::vm::saved::SavedStates;
 use netplumb_report::{printable, printable_lines};
 
+use crate::output::columns::write_columns;
 use crate::output::print::print;
 use crate::signals;
-
-/// The exit code of a failure.
-const EXIT_FAILED: u8 = 1;
-/// The exit code of a usage error.
-const EXIT_USAGE: u8 = 2;
-/// The exit code for something that is not supported on this machine.
-const EXIT_CANNOT_HERE: u8 = 3;
+use crate::steps::Steps;
 
 /// What to do with the kernels.
 #[derive(Debug, Subcommand)]
@@ -50,7 +44,7 @@ pub(crate) enum KernelCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Remove a kernel, and its saved guest states
+    /// Remove a kernel, its saved guest states, and its source
     Rm {
         /// Release, start of the hash, or source of the kernel
         kernel: String,
@@ -62,32 +56,15 @@ pub(crate) fn run(cmd: KernelCommand, cache: &Path) -> anyhow::Result<ExitCode> 
     let store = KernelStore::new(cache);
     let states = SavedStates::new(cache);
     let mut out = Vec::new();
-    let done = match cmd {
-        KernelCommand::List { json } => list(&store, json, &mut out),
+    match cmd {
+        KernelCommand::List { json } => list(&store, json, &mut out)?,
         KernelCommand::Add { source, modules } => {
-            add(&store, &source, modules.as_deref(), &mut out)
+            add(&store, &source, modules.as_deref(), &mut out)?;
         }
-        KernelCommand::Show { kernel, json } => show(&store, &states, &kernel, json, &mut out),
-        KernelCommand::Rm { kernel } => remove(&store, &states, &kernel, &mut out),
-    };
-    match done {
-        Ok(()) => print(&String::from_utf8_lossy(&out)),
-        Err(error) => {
-            let code = match error
-                .downcast_ref::<KernelStoreError>()
-                .map(KernelStoreError::kind)
-            {
-                Some(ErrorKind::Usage) => EXIT_USAGE,
-                Some(ErrorKind::CannotHere) => EXIT_CANNOT_HERE,
-                Some(ErrorKind::Failed) => EXIT_FAILED,
-                Some(ErrorKind::Interrupted) => signals::exit_code(),
-                None => return Err(error),
-            };
-            // These errors include their causes.
-            eprintln!("plumb: {error}");
-            Ok(ExitCode::from(code))
-        }
+        KernelCommand::Show { kernel, json } => show(&store, &states, &kernel, json, &mut out)?,
+        KernelCommand::Rm { kernel } => remove(&store, &states, cache, &kernel, &mut out)?,
     }
+    print(&String::from_utf8_lossy(&out))
 }
 
 fn list(store: &KernelStore, json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -119,35 +96,7 @@ fn list(store: &KernelStore, json: bool, out: &mut dyn Write) -> anyhow::Result<
             sources(kernel),
         ]
     }));
-    write_columns(&rows, out)?;
-    Ok(())
-}
-
-/// Columns as wide as their contents; numbers are right-aligned.
-fn write_columns(rows: &[Vec<String>], out: &mut dyn Write) -> io::Result<()> {
-    const RIGHT: [usize; 2] = [2, 3];
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
-        let mut line = String::new();
-        for (column, (text, &width)) in row.iter().zip(&widths).enumerate() {
-            if column > 0 {
-                line.push_str("  ");
-            }
-            if RIGHT.contains(&column) {
-                line.push_str(&format!("{text:>width$}"));
-            } else {
-                line.push_str(&format!("{text:<width$}"));
-            }
-        }
-        writeln!(out, "{}", printable_lines(line.trim_end()))?;
-    }
+    write_columns(&rows, &[2, 3], out)?;
     Ok(())
 }
 
@@ -158,11 +107,11 @@ fn add(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let source = KernelSource::parse(source, modules)?;
-    let mut display = Display::new();
+    let mut steps = Steps::new();
     let cancel = signals::watch().context("can't watch for signals")?;
     let store = store.clone().until(cancel);
-    let result = store.add(&source, &mut |progress| display.show(&progress));
-    display.clear();
+    let result = store.add(&source, &mut |progress| steps.show(&progress));
+    steps.clear();
     let Added { entry, was_there } = result?;
     let (release, short) = (&entry.release, entry.short());
     if was_there {
@@ -253,10 +202,15 @@ fn show(
 fn remove(
     store: &KernelStore,
     states: &SavedStates,
+    cache: &Path,
     name: &str,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let kernel = store.remove(name)?;
+    let source = match ModuleBuilder::new(cache, Arc::default()).forget(&kernel.hash)? {
+        0 => String::new(),
+        bytes => format!(", and its source, {}", DecimalBytes(bytes)),
+    };
     let saved = match states.remove_kernel(&kernel.hash) {
         0 => String::new(),
         1 => ", and a saved guest state".into(),
@@ -264,7 +218,7 @@ fn remove(
     };
     writeln!(
         out,
-        "Removed {} ({}), {}{saved}",
+        "Removed {} ({}), {}{saved}{source}",
         kernel.release,
         kernel.short(),
         size_text(&kernel)
@@ -287,70 +241,4 @@ fn sources(kernel: &KernelEntry) -> String {
 /// The date of a time by RFC 3339.
 fn day(time: &str) -> &str {
     time.split('T').next().unwrap_or(time)
-}
-
-/// Shows the progress of an add: a bar on a terminal, else a line per step.
-struct Display {
-    bar: Option<ProgressBar>,
-    step: String,
-}
-
-impl Display {
-    fn new() -> Self {
-        let bar = io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new_spinner();
-            bar.enable_steady_tick(Duration::from_millis(100));
-            bar
-        });
-        Self {
-            bar,
-            step: String::new(),
-        }
-    }
-
-    fn show(&mut self, progress: &Progress) {
-        let step = match progress {
-            Progress::Fetching { package, .. } => format!("Fetching {package}"),
-            Progress::Unpacking => "Unpacking".to_owned(),
-            Progress::Hashing => "Checking the content".to_owned(),
-        };
-        let total = match progress {
-            Progress::Fetching { total_bytes, .. } => *total_bytes,
-            _ => None,
-        };
-        let is_new = step != self.step;
-        match &self.bar {
-            Some(bar) => {
-                if is_new {
-                    bar.set_style(style(total.is_some()));
-                    bar.set_message(step.clone());
-                }
-                if let (Some(total), Progress::Fetching { done_bytes, .. }) = (total, progress) {
-                    bar.set_length(total);
-                    bar.set_position(*done_bytes);
-                }
-            }
-            // Errors of writing progress are ignored.
-            None if is_new => {
-                let _ = writeln!(io::stderr(), "{step}");
-            }
-            None => {}
-        }
-        self.step = step;
-    }
-
-    fn clear(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-fn style(has_total: bool) -> ProgressStyle {
-    let template = if has_total {
-        "{spinner} {msg} [{bar:30}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}"
-    } else {
-        "{spinner} {msg}"
-    };
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }

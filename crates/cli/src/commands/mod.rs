@@ -5,6 +5,7 @@ pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod kernel;
 pub(crate) mod manual;
+pub(crate) mod module;
 pub(crate) mod path;
 pub(crate) mod report;
 pub(crate) mod run;

@@ -14,12 +14,12 @@
 //! independent until that rename; the second one finds the entry of the first and keeps it.
 //! Leftovers of an interrupted add are removed by the next.
 
-mod apt;
+pub(crate) mod apt;
 mod collect;
 mod entry;
 mod error;
 mod source;
-mod stage;
+pub(crate) mod stage;
 
 use std::fs;
 use std::io;

@@ -2,16 +2,14 @@
 
 use std::cmp::Reverse;
 use std::fs::{self, File};
-use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::collect::go_on;
 use super::error::{read_failed, write_failed};
 use super::{KernelStoreError, Progress};
+use crate::child::command;
 
 const META_PACKAGE: &str = "linux-image-amd64";
 const PREFIX: &str = "linux-image-";
@@ -21,10 +19,10 @@ const OFFERED_MAX: usize = 12;
 
 /// A package in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Offer {
-    pub(super) version: String,
-    pub(super) file: String,
-    pub(super) size_bytes: Option<u64>,
+pub(crate) struct Offer {
+    pub(crate) version: String,
+    pub(crate) file: String,
+    pub(crate) size_bytes: Option<u64>,
 }
 
 /// Flavours with a metapackage for their current kernel.
@@ -68,26 +66,46 @@ pub(super) fn package_now(asked: Option<&str>) -> Result<String, KernelStoreErro
 }
 
 fn parse_depends(text: &str) -> Option<String> {
-    text.lines()
-        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+    dependencies(text)
         .find(|name| name.starts_with(PREFIX))
         .map(str::to_owned)
 }
 
 /// The current package of this name in the archive.
 pub(super) fn offer(package: &str) -> Result<Offer, KernelStoreError> {
-    let output = run("apt-get", &["--print-uris", "download", package])?;
-    match output
-        .text
-        .lines()
-        .find_map(|line| parse_uri(line, package))
-    {
-        Some(offer) if output.good => Ok(offer),
-        _ => Err(KernelStoreError::NoPackage {
+    match offer_as(package, package)? {
+        Some(offer) => Ok(offer),
+        None => Err(KernelStoreError::NoPackage {
             package: package.to_owned(),
             offered: offered(package),
         }),
     }
+}
+
+/// That version of a package, if the archive has it.
+pub(crate) fn offer_of(package: &str, version: &str) -> Result<Option<Offer>, KernelStoreError> {
+    offer_as(package, &format!("{package}={version}"))
+}
+
+fn offer_as(package: &str, asked: &str) -> Result<Option<Offer>, KernelStoreError> {
+    let output = run("apt-get", &["--print-uris", "download", asked])?;
+    let offer = output
+        .text
+        .lines()
+        .find_map(|line| parse_uri(line, package));
+    Ok(offer.filter(|_| output.good))
+}
+
+/// The packages that a version of one depends on.
+pub(crate) fn depends(package: &str, version: &str) -> Result<Vec<String>, KernelStoreError> {
+    let asked = format!("{package}={version}");
+    let output = run("apt-cache", &["depends", "--important", &asked])?;
+    Ok(dependencies(&output.text).map(str::to_owned).collect())
+}
+
+fn dependencies(text: &str) -> impl Iterator<Item = &str> {
+    text.lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
 }
 
 /// A line such as `'http://...' linux-image-6.1.0-54-amd64_6.1.190-1_amd64.deb 70491372 SHA256:...`.
@@ -135,8 +153,8 @@ fn offered(package: &str) -> Vec<String> {
     sources
 }
 
-/// Download the package to the directory; apt checks its hash.
-pub(super) fn download(
+/// Fetches the package into the folder; apt checks its hash.
+pub(crate) fn download(
     package: &str,
     offer: &Offer,
     folder: &Path,
@@ -208,7 +226,6 @@ struct Output {
 fn run(program: &'static str, args: &[&str]) -> Result<Output, KernelStoreError> {
     let output = command(program)
         .args(args)
-        .stdin(Stdio::null())
         .output()
         .map_err(|source| KernelStoreError::NoApt { program, source })?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -216,22 +233,6 @@ fn run(program: &'static str, args: &[&str]) -> Result<Output, KernelStoreError>
         good: output.status.success(),
         text,
     })
-}
-
-fn command(program: &str) -> Command {
-    let mut command = Command::new(program);
-    command.env("LC_ALL", "C").stdin(Stdio::null());
-    // SAFETY: between fork and exec only prctl is called, which is async-signal-safe and
-    // allocates nothing; it makes the child end with us, so that no download outlives its folder.
-    unsafe {
-        command.pre_exec(
-            || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            },
-        );
-    }
-    command
 }
 
 #[cfg(test)]

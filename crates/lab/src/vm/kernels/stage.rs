@@ -11,15 +11,15 @@ use super::error::write_failed;
 const PREFIX: &str = ".adding-";
 const LOCK: &str = ".lock";
 
-/// The directory; removed when dropped, or else by the next add. A lock in it, held as long as the
-/// owner lives, shows whether it is in use.
-pub(super) struct Stage {
+/// The folder; it goes when this is dropped, and the next add clears it where that did not
+/// happen. A lock within, held for as long as the owner lives, tells the two apart.
+pub(crate) struct Stage {
     folder: TempDir,
     _alive: File,
 }
 
 impl Stage {
-    pub(super) fn new(store: &Path) -> Result<Self, KernelStoreError> {
+    pub(crate) fn new(store: &Path) -> Result<Self, KernelStoreError> {
         let _lock = lock(store)?;
         sweep(store);
         let failed = write_failed(store);
@@ -35,26 +35,26 @@ impl Stage {
         })
     }
 
-    /// The path of the entry; created by the code that fills it.
-    pub(super) fn entry(&self) -> PathBuf {
+    /// Where the entry is put together; made by whoever fills it.
+    pub(crate) fn entry(&self) -> PathBuf {
         self.folder.path().join("entry")
     }
 
-    /// A directory for downloads.
-    pub(super) fn fetch(&self) -> Result<PathBuf, KernelStoreError> {
+    /// A folder for what is fetched.
+    pub(crate) fn fetch(&self) -> Result<PathBuf, KernelStoreError> {
         let folder = self.folder.path().join("fetch");
         fs::create_dir(&folder).map_err(write_failed(&folder))?;
         Ok(folder)
     }
 
-    /// Remove it; an error if that fails.
+    /// Removes it and says so if that fails.
     pub(super) fn discard(self) -> Result<(), KernelStoreError> {
         let path = self.folder.path().to_owned();
         self.folder.close().map_err(write_failed(&path))
     }
 }
 
-/// Take the store's lock, as long as the file is open; creates the store's directory.
+/// Takes the store's own lock, for as long as the file is held; makes the store's folder.
 pub(super) fn lock(store: &Path) -> Result<File, KernelStoreError> {
     fs::create_dir_all(store).map_err(write_failed(store))?;
     let path = store.join(LOCK);

@@ -1,0 +1,200 @@
+//! Modules built against the kernels of the catalogue, from the source of exactly that kernel.
+//!
+//! For a kernel out of a Debian package these are the packages of its headers and its source in
+//! the same version; for one out of a build directory, that directory. Only what the module
+//! needs is unpacked, into the user's cache, by any user:
+//!
+//! ```text
+//! sources/HASH/headers/usr/src/...   the packages of headers, and kbuild's programs
+//!              source.tar.xz         the kernel's source, as the package has it
+//!              folders/linux-*/...   the folders of it that were needed so far
+//! ```
+//!
+//! The module is built as it is first, and compared with the distribution's own: what then
+//! differs between that build and one with changes is due to the changes.
+
+mod change;
+mod error;
+mod make;
+mod source;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use netplumb_kernel::code::{self, Code, Difference};
+
+pub use change::Change;
+pub use error::ModuleBuildError;
+
+use crate::vm::kernels::{KernelEntry, Progress};
+use make::Maker;
+use source::Source;
+
+/// What to build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModuleRequest {
+    /// The module, as `lsmod` shows it or as its file is called.
+    pub name: String,
+    /// Changes to its source, in this order.
+    pub changes: Vec<Change>,
+}
+
+/// What was built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuiltModule {
+    /// The module's name.
+    pub name: String,
+    /// Its ELF file, without debugging information.
+    pub elf: Vec<u8>,
+    /// The size of its code.
+    pub text_bytes: u64,
+    /// What the unmodified build differs by from the kernel's own module.
+    pub unmodified: Difference,
+    /// The size of the code of the kernel's own.
+    pub own_text_bytes: u64,
+    /// What the changes came to; none if there were no changes.
+    pub changed: Option<Difference>,
+    /// The files of source that the changes changed.
+    pub files: Vec<String>,
+    /// The compiler, as it names itself.
+    pub compiler: String,
+    /// The one that the kernel was built by, if its configuration says.
+    pub compiler_of_kernel: Option<String>,
+    /// Whether it has type information (BTF), without which `functions` can't time it.
+    pub has_btf: bool,
+}
+
+/// What is going on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BuildProgress {
+    /// A package is fetched, or unpacked.
+    Source(Progress),
+    /// A build has begun: unmodified, or with the changes.
+    Building {
+        /// Whether it is the one with the changes.
+        changed: bool,
+    },
+}
+
+/// Builds modules.
+#[derive(Debug, Clone)]
+pub struct ModuleBuilder {
+    folder: PathBuf,
+    cancel: Arc<AtomicBool>,
+}
+
+impl ModuleBuilder {
+    /// One that keeps sources below a cache folder such as `~/.cache/netplumb`, and ends soon
+    /// after the flag is set.
+    pub fn new(cache: &Path, cancel: Arc<AtomicBool>) -> Self {
+        ModuleBuilder {
+            folder: cache.join("sources"),
+            cancel,
+        }
+    }
+
+    /// Build a module of a kernel.
+    ///
+    /// # Errors
+    /// The kernel has no such module or no source that is known, a program is missing, a change
+    /// does not apply, or the build fails.
+    pub fn build(
+        &self,
+        kernel: &KernelEntry,
+        request: &ModuleRequest,
+        progress: &mut dyn FnMut(BuildProgress),
+    ) -> Result<BuiltModule, ModuleBuildError> {
+        let tree = kernel.module_tree()?;
+        let name = request.name.trim_end_matches(".ko");
+        if tree.is_builtin(name) {
+            return Err(ModuleBuildError::BuiltIn {
+                name: name.to_owned(),
+                release: kernel.release.clone(),
+            });
+        }
+        let own = tree.require(name)?;
+        let place = make::place_of(&own.path, tree.root())?;
+        let own = code_of(&own.read()?, "the kernel's own module")?;
+        make::check_programs(&request.changes)?;
+
+        let mut source = Source::prepare(&self.folder, kernel, &self.cancel, &mut |at| {
+            progress(BuildProgress::Source(at));
+        })?;
+        let folder = source.folder(&place, &self.cancel, &mut |at| {
+            progress(BuildProgress::Source(at));
+        })?;
+        let maker = Maker::new(&source, &place, &folder, kernel, &self.cancel)?;
+        progress(BuildProgress::Building { changed: false });
+        let plain = maker.make(&[])?;
+        let plain_code = code_of(&plain.elf, "the unmodified build")?;
+        let unmodified = code::compare(&own, &plain_code);
+        let (built, changed, code) = if request.changes.is_empty() {
+            (plain, None, plain_code)
+        } else {
+            progress(BuildProgress::Building { changed: true });
+            let built = maker.make(&request.changes)?;
+            let code = code_of(&built.elf, "the changed build")?;
+            (built, Some(code::compare(&plain_code, &code)), code)
+        };
+        Ok(BuiltModule {
+            name: place.name.clone(),
+            elf: built.elf,
+            text_bytes: code.text_bytes,
+            own_text_bytes: own.text_bytes,
+            unmodified,
+            changed,
+            files: built.files,
+            compiler: maker.compiler().to_owned(),
+            compiler_of_kernel: source.compiler_of_kernel(),
+            has_btf: built.has_btf,
+        })
+    }
+
+    /// Forget the sources of a kernel; returns how many bytes were freed.
+    ///
+    /// # Errors
+    /// They can't be removed.
+    pub fn forget(&self, hash: &str) -> Result<u64, ModuleBuildError> {
+        source::forget(&self.folder.join(hash))
+    }
+}
+
+fn code_of(elf: &[u8], what: &str) -> Result<Code, ModuleBuildError> {
+    code::code(elf).map_err(|reason| ModuleBuildError::Unreadable {
+        what: what.to_owned(),
+        reason,
+    })
+}
+
+/// Write a module to a file: a new one, or in place of another module.
+///
+/// # Errors
+/// Something else is there, or it can't be written.
+pub fn write_module(target: &Path, elf: &[u8]) -> Result<(), ModuleBuildError> {
+    let failed = error::write_failed(target);
+    match fs::read(target) {
+        Ok(there) if there.is_empty() || code::code(&there).is_ok() => {}
+        Ok(_) => {
+            return Err(ModuleBuildError::Occupied {
+                path: target.to_owned(),
+            });
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error::read_failed(target)(error)),
+    }
+    let folder = match target.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(&failed)?;
+    std::io::Write::write_all(&mut file, elf).map_err(&failed)?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    file.as_file().set_permissions(mode).map_err(&failed)?;
+    file.persist(target).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

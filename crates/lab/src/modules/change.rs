@@ -1,0 +1,298 @@
+//! Changes to a module's source: patches, and semantic patches.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use super::error::{ModuleBuildError, read_failed, write_failed};
+use super::make::{Headers, Place, run, run_well};
+use crate::child;
+
+/// The largest patch that is read.
+const PATCH_MAX_BYTES: u64 = 64 << 20;
+
+/// A change to the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// A patch, as `git diff` or `diff -u` writes it.
+    Patch(PathBuf),
+    /// A semantic patch, for Coccinelle's `spatch`.
+    Cocci(PathBuf),
+}
+
+/// What is changed.
+#[derive(Debug)]
+pub(super) struct Work<'a> {
+    /// The copy of the source.
+    pub(super) top: &'a Path,
+    /// The module in it.
+    pub(super) place: &'a Place,
+    /// The kernel's release.
+    pub(super) release: &'a str,
+    pub(super) cancel: &'a AtomicBool,
+}
+
+/// Apply changes, in order; the files that they change are returned, as seen from the top of
+/// the source.
+pub(super) fn apply(
+    changes: &[Change],
+    work: &Work<'_>,
+    headers: &mut Headers,
+) -> Result<Vec<String>, ModuleBuildError> {
+    let mut changed = BTreeSet::new();
+    for change in changes {
+        let names = match change {
+            Change::Patch(path) => patch(path, work, headers)?,
+            Change::Cocci(path) => cocci(path, work)?,
+        };
+        changed.extend(names.into_iter().map(|name| name.display().to_string()));
+    }
+    Ok(changed.into_iter().collect())
+}
+
+/// Where a patch is to be applied.
+#[derive(Debug, PartialEq, Eq)]
+struct Target {
+    /// Parts of its names to leave out.
+    strip: usize,
+    /// The file, as seen from the top of the source.
+    file: PathBuf,
+}
+
+fn patch(
+    path: &Path,
+    work: &Work<'_>,
+    headers: &mut Headers,
+) -> Result<Vec<PathBuf>, ModuleBuildError> {
+    let text = text_of(path)?;
+    let names = names_in(&text);
+    if names.is_empty() {
+        return Err(ModuleBuildError::NotAPatch {
+            path: path.to_owned(),
+        });
+    }
+    let mut files = Vec::new();
+    let mut strip = None;
+    for name in &names {
+        let elsewhere = || ModuleBuildError::Elsewhere {
+            path: path.to_owned(),
+            file: name.display().to_string(),
+            module: work.place.name.clone(),
+            folder: work.place.folder.display().to_string(),
+        };
+        let target = target(name, &work.place.folder).ok_or_else(elsewhere)?;
+        if !target.file.starts_with(&work.place.folder) {
+            let common = headers.writable(&target.file)?.ok_or_else(elsewhere)?;
+            // Beside the source for the patch to find, and back afterwards.
+            let (from, to) = (common.join(&target.file), work.top.join(&target.file));
+            if let Some(folder) = to.parent() {
+                fs::create_dir_all(folder).map_err(write_failed(folder))?;
+            }
+            fs::copy(&from, &to).map_err(write_failed(&to))?;
+        }
+        if *strip.get_or_insert(target.strip) != target.strip {
+            return Err(elsewhere());
+        }
+        files.push(target.file);
+    }
+    let strip = strip.unwrap_or(1);
+    // Names without folders are those of the module's own.
+    let bare = files
+        .iter()
+        .zip(&names)
+        .any(|(file, name)| name.components().count() < file.components().count() + strip);
+    let folder = if bare {
+        work.top.join(&work.place.folder)
+    } else {
+        work.top.to_owned()
+    };
+    let absolute = fs::canonicalize(path).map_err(read_failed(path))?;
+    let mut command = child::command("patch");
+    command
+        .args([
+            "--forward",
+            "--batch",
+            "--no-backup-if-mismatch",
+            "--reject-file=-",
+        ])
+        .arg(format!("-p{strip}"))
+        .arg("-d")
+        .arg(&folder)
+        .arg("-i")
+        .arg(&absolute);
+    let finished = run("patch", command, work.cancel)?;
+    if !finished.status.success() {
+        return Err(ModuleBuildError::DoesNotApply {
+            path: path.to_owned(),
+            release: work.release.to_owned(),
+            output: why_not(&finished.output),
+        });
+    }
+    for file in &files {
+        if let Some(common) = headers.writable(file)? {
+            let (from, to) = (work.top.join(file), common.join(file));
+            fs::copy(&from, &to).map_err(write_failed(&to))?;
+        }
+    }
+    Ok(files)
+}
+
+/// The files that a patch names, as it writes them.
+fn names_in(text: &str) -> Vec<PathBuf> {
+    let mut names = BTreeSet::new();
+    let mut before = None;
+    for line in text.lines() {
+        let name = |rest: &str| {
+            let name = rest.split('\t').next().unwrap_or_default().trim();
+            (name != "/dev/null" && !name.is_empty()).then(|| PathBuf::from(name))
+        };
+        if let Some(rest) = line.strip_prefix("--- ") {
+            before = Some(name(rest));
+        } else if let (Some(rest), Some(before)) = (line.strip_prefix("+++ "), before.take()) {
+            names.extend(name(rest).or(before));
+        } else {
+            before = None;
+        }
+    }
+    names.into_iter().collect()
+}
+
+/// Where a name in a patch leads: `a/drivers/x.c` and `drivers/x.c` from the top of the source,
+/// `a/x.c` and `x.c` from the module's folder.
+fn target(name: &Path, folder: &Path) -> Option<Target> {
+    let is_plain = |part| matches!(part, Component::Normal(_));
+    if !name.components().all(is_plain) {
+        return None;
+    }
+    let count = name.components().count();
+    let rest = |strip: usize| name.components().skip(strip).collect::<PathBuf>();
+    for strip in 0..count {
+        let file = rest(strip);
+        if file.starts_with(folder) || (file.starts_with("include") && strip <= 1) {
+            return Some(Target { strip, file });
+        }
+    }
+    let strip = count.checked_sub(1).filter(|above| *above <= 1)?;
+    Some(Target {
+        strip,
+        file: folder.join(rest(strip)),
+    })
+}
+
+/// The line that says why a patch does not apply, and the file that it is about.
+fn why_not(output: &str) -> String {
+    let mut file = "";
+    for line in output.lines() {
+        if let Some(name) = line.strip_prefix("patching file ") {
+            file = name.trim_matches('\'');
+        }
+        let hunk = line.starts_with("Hunk") && line.contains("FAILED");
+        let whole = line.contains("previously applied") || line.contains("can't find file");
+        if hunk || whole || line.contains("malformed") {
+            let line = line
+                .trim_end_matches("  Skipping patch.")
+                .trim_end_matches('.');
+            return match file {
+                "" => line.to_owned(),
+                file => format!("{file}: {line}"),
+            };
+        }
+    }
+    output.lines().last().unwrap_or_default().to_owned()
+}
+
+fn cocci(path: &Path, work: &Work<'_>) -> Result<Vec<PathBuf>, ModuleBuildError> {
+    text_of(path)?;
+    let folder = work.top.join(&work.place.folder);
+    let files = files_of(&folder, work.place)?;
+    let before: Vec<Vec<u8>> = files
+        .iter()
+        .map(|file| fs::read(folder.join(file)).map_err(read_failed(file)))
+        .collect::<Result<_, _>>()?;
+    let absolute = fs::canonicalize(path).map_err(read_failed(path))?;
+    let mut command = child::command("spatch");
+    command
+        .args(["--very-quiet", "--in-place", "--no-show-diff", "--sp-file"])
+        .arg(&absolute)
+        .args(&files)
+        .current_dir(&folder);
+    run_well("spatch", command, work.cancel)?;
+    let mut changed = Vec::new();
+    for (file, before) in files.iter().zip(before) {
+        if fs::read(folder.join(file)).map_err(read_failed(file))? != before {
+            changed.push(work.place.folder.join(file));
+        }
+    }
+    if changed.is_empty() {
+        return Err(ModuleBuildError::MatchesNothing {
+            path: path.to_owned(),
+            files: files
+                .iter()
+                .map(|file| file.display().to_string())
+                .collect::<Vec<_>>()
+                .join(", "),
+        });
+    }
+    Ok(changed)
+}
+
+/// The C files that a module is made of, by its folder's Makefile: `x-y := a.o b.o` or
+/// `x-objs`, or `x.c` alone.
+fn files_of(folder: &Path, place: &Place) -> Result<Vec<PathBuf>, ModuleBuildError> {
+    let alone = PathBuf::from(format!("{}.c", place.stem));
+    if folder.join(&alone).is_file() && !folder.join("Makefile").is_file() {
+        return Ok(vec![alone]);
+    }
+    let makefile = folder.join("Makefile");
+    let text = fs::read_to_string(&makefile).map_err(read_failed(&makefile))?;
+    let mut files = objects(&text, &place.stem)
+        .into_iter()
+        .map(|object| PathBuf::from(object).with_extension("c"))
+        .filter(|file| folder.join(file).is_file())
+        .collect::<Vec<_>>();
+    if files.is_empty() || folder.join(&alone).is_file() && !files.contains(&alone) {
+        files.push(alone);
+    }
+    Ok(files)
+}
+
+/// The objects that a Makefile lists for a module.
+fn objects(makefile: &str, stem: &str) -> BTreeSet<String> {
+    let joined = makefile.replace("\\\n", " ");
+    let mut objects = BTreeSet::new();
+    for line in joined.lines() {
+        let line = line.split('#').next().unwrap_or_default();
+        let Some((name, list)) = line.split_once('=') else {
+            continue;
+        };
+        let name = name.trim().trim_end_matches([':', '+', '?']).trim();
+        let of_module = name
+            .strip_prefix(stem)
+            .is_some_and(|rest| rest == "-objs" || rest == "-y" || rest.starts_with("-$("));
+        if of_module {
+            let listed = list.split_whitespace().filter(|word| word.ends_with(".o"));
+            objects.extend(listed.map(str::to_owned));
+        }
+    }
+    objects
+}
+
+fn text_of(path: &Path) -> Result<String, ModuleBuildError> {
+    let refuse = |reason: String| ModuleBuildError::Change {
+        path: path.to_owned(),
+        reason,
+    };
+    let metadata = fs::metadata(path).map_err(|error| refuse(error.to_string()))?;
+    if !metadata.is_file() {
+        return Err(refuse("not a regular file".into()));
+    }
+    if metadata.len() > PATCH_MAX_BYTES {
+        return Err(refuse(format!("larger than {PATCH_MAX_BYTES} bytes")));
+    }
+    let bytes = fs::read(path).map_err(|error| refuse(error.to_string()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests;

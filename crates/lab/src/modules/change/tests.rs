@@ -1,0 +1,52 @@
+use super::*;
+
+/// Check that the files of a patch are found however it is written, and that a line of the
+/// text which looks like a header is none.
+#[test]
+fn names() {
+    let git = "diff --git a/drivers/x.c b/drivers/x.c\n--- a/drivers/x.c\n+++ b/drivers/x.c\n\
+               @@ -1 +1 @@\n-a\n+b\n--- a/drivers/gone.c\n+++ /dev/null\n--- /dev/null\n\
+               +++ b/drivers/new.c\t2026-01-01\n";
+    let expected = ["a/drivers/gone.c", "b/drivers/new.c", "b/drivers/x.c"];
+    assert_eq!(names_in(git), expected.map(PathBuf::from));
+    assert!(names_in("+++ b/x.c\nhello\n--- a\nthen\n+++ b\n").is_empty());
+}
+
+/// Check where names lead, from the top of the source or from the module's own folder, and
+/// that none leads out of it.
+#[test]
+fn targets() {
+    let folder = Path::new("drivers/net/usb");
+    let to = |name: &str| target(Path::new(name), folder).map(|t| (t.strip, t.file));
+    let file = |strip, file: &str| Some((strip, PathBuf::from(file)));
+    assert_eq!(to("b/drivers/net/usb/x.c"), file(1, "drivers/net/usb/x.c"));
+    assert_eq!(to("drivers/net/usb/x.c"), file(0, "drivers/net/usb/x.c"));
+    assert_eq!(to("b/x.c"), file(1, "drivers/net/usb/x.c"));
+    assert_eq!(to("x.c"), file(0, "drivers/net/usb/x.c"));
+    assert_eq!(to("b/include/linux/usb.h"), file(1, "include/linux/usb.h"));
+    for elsewhere in ["b/net/core/dev.c", "../x.c", "/etc/passwd", "a/../../x.c"] {
+        assert_eq!(to(elsewhere), None, "{elsewhere}");
+    }
+}
+
+/// Check that the first reason of a patch that does not apply is told with its file.
+#[test]
+fn reasons() {
+    let hunk = "patching file drivers/x.c\nHunk #1 FAILED at 1407.\n1 out of 1 hunk FAILED\n";
+    assert_eq!(why_not(hunk), "drivers/x.c: Hunk #1 FAILED at 1407");
+    let applied =
+        "patching file x.c\nReversed (or previously applied) patch detected!  Skipping patch.\n";
+    assert_eq!(
+        why_not(applied),
+        "x.c: Reversed (or previously applied) patch detected!"
+    );
+}
+
+/// Check that the objects of a module are those that the Makefile lists for it alone.
+#[test]
+fn makefiles() {
+    let text = "obj-$(CONFIG_A) += asix.o\nasix-y := asix_devices.o \\\n\tcommon.o # both\n\
+                asix-$(CONFIG_B) += more.o\nasix2-y := other.o\n";
+    let objects: Vec<String> = objects(text, "asix").into_iter().collect();
+    assert_eq!(objects, ["asix_devices.o", "common.o", "more.o"]);
+}

@@ -1,0 +1,212 @@
+//! Why a module could not be built.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use netplumb_kernel::deb::DebError;
+use netplumb_kernel::modules::ModuleError;
+
+use crate::vm::kernels::{ErrorKind, KernelStoreError};
+
+/// Why a module could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum ModuleBuildError {
+    /// A signal, or another thread that set the flag, cancelled it.
+    #[error("interrupted: nothing was built")]
+    Interrupted,
+    /// The catalogue, or apt.
+    #[error(transparent)]
+    Store(#[from] KernelStoreError),
+    /// A package could not be unpacked.
+    #[error(transparent)]
+    Deb(#[from] DebError),
+    /// The kernel's modules could not be read, or the module is not among them.
+    #[error(transparent)]
+    Modules(#[from] ModuleError),
+    /// It is no module of this kernel.
+    #[error("{name} is built into the kernel {release}; only loadable modules can be built")]
+    BuiltIn {
+        /// The module.
+        name: String,
+        /// The kernel's release.
+        release: String,
+    },
+    /// The module did not come with the kernel.
+    #[error("the module {} did not come with the kernel, so its source is not known", path.display())]
+    NotInTree {
+        /// Its file.
+        path: PathBuf,
+    },
+    /// Where the kernel's source is, is not known.
+    #[error(
+        "unavailable: the source of the kernel {release}, which was added from {added_from}; add the kernel from Debian's package (`plumb kernel add debian:VERSION`) or from its build directory"
+    )]
+    NoSource {
+        /// The kernel's release.
+        release: String,
+        /// Where it is from.
+        added_from: String,
+    },
+    /// The archive has the package, but not in that version any more.
+    #[error(
+        "apt has no {package} in version {version}, which the kernel was built from; run `sudo apt-get update`, or add a kernel that the archive still has (`plumb kernel add debian`)"
+    )]
+    NoVersion {
+        /// The package.
+        package: String,
+        /// The version.
+        version: String,
+    },
+    /// The source lacks the module's folder.
+    #[error("the source in {} has no {folder}", path.display())]
+    NoFolder {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// The folder.
+        folder: String,
+    },
+    /// A program is not installed.
+    #[error("{program} is not installed; run `sudo apt-get install {package}`")]
+    NoProgram {
+        /// The program.
+        program: String,
+        /// The package that has it.
+        package: String,
+    },
+    /// make can't work in a folder of that name.
+    #[error(
+        "kernel modules can't be built below {}: make takes no spaces or colons in paths; choose another cache directory (--cache)",
+        path.display()
+    )]
+    PathForMake {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A program failed in a way that has no better name.
+    #[error("{program} failed: {output}")]
+    Program {
+        /// The program.
+        program: String,
+        /// What it said.
+        output: String,
+    },
+    /// The unmodified source, or the changed one, does not compile.
+    #[error("{what} does not build:\n{output}")]
+    Build {
+        /// The unmodified or the changed source of a module.
+        what: String,
+        /// What the compiler said.
+        output: String,
+    },
+    /// The change is not a readable file of a bearable size.
+    #[error("can't read {}: {reason}", path.display())]
+    Change {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A patch is none, or has no file in it.
+    #[error("{} is not a patch: it names no file (`+++ b/...`); expected the output of `git diff` or `diff -u`", path.display())]
+    NotAPatch {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A patch changes what is not built.
+    #[error(
+        "{} changes {file}, which is not part of the module {module}: only files in {folder} and headers in include are built with it",
+        path.display()
+    )]
+    Elsewhere {
+        /// The patch.
+        path: PathBuf,
+        /// The file that it changes.
+        file: String,
+        /// The module.
+        module: String,
+        /// The folder that it is in.
+        folder: String,
+    },
+    /// A patch does not apply.
+    #[error("{} does not apply to the source of {release}: {output}", path.display())]
+    DoesNotApply {
+        /// The patch.
+        path: PathBuf,
+        /// The kernel's release.
+        release: String,
+        /// What patch said.
+        output: String,
+    },
+    /// A semantic patch changed nothing.
+    #[error("{} matches nothing in {files}", path.display())]
+    MatchesNothing {
+        /// The semantic patch.
+        path: PathBuf,
+        /// The module's files.
+        files: String,
+    },
+    /// A module is no ELF file for x86-64.
+    #[error("{what} can't be read: {reason}")]
+    Unreadable {
+        /// Which.
+        what: String,
+        /// Why.
+        reason: String,
+    },
+    /// The output's name is that of a file that is no module.
+    #[error("{} exists and is not a kernel module; choose another name with -o", path.display())]
+    Occupied {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file could not be read.
+    #[error("can't read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file could not be written.
+    #[error("can't write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl ModuleBuildError {
+    /// Whose doing it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Store(error) => error.kind(),
+            Self::Interrupted | Self::Deb(DebError::Cancelled) => ErrorKind::Interrupted,
+            Self::Modules(ModuleError::Missing { .. })
+            | Self::BuiltIn { .. }
+            | Self::Change { .. }
+            | Self::NotAPatch { .. }
+            | Self::Occupied { .. } => ErrorKind::Usage,
+            Self::NotInTree { .. }
+            | Self::NoSource { .. }
+            | Self::NoVersion { .. }
+            | Self::NoProgram { .. } => ErrorKind::CannotHere,
+            _ => ErrorKind::Failed,
+        }
+    }
+}
+
+pub(super) fn read_failed(path: &Path) -> impl Fn(io::Error) -> ModuleBuildError {
+    move |source| ModuleBuildError::Read {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+pub(super) fn write_failed(path: &Path) -> impl Fn(io::Error) -> ModuleBuildError {
+    move |source| ModuleBuildError::Write {
+        path: path.to_owned(),
+        source,
+    }
+}
