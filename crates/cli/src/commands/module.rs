@@ -136,8 +136,8 @@ fn describe(built: &BuiltModule, release: &str, out: &mut dyn Write) -> anyhow::
     if !built.has_btf {
         writeln!(
             out,
-            "no BTF      pahole is not installed, so that `--clock functions` can't time the \
-             module's functions; run `sudo apt-get install dwarves`"
+            "no BTF      `--clock functions` can't time the module's functions: pahole is not \
+             installed (`sudo apt-get install dwarves`), or can't use the kernel's types"
         )?;
     }
     Ok(())

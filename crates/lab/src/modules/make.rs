@@ -152,7 +152,7 @@ impl<'a> Maker<'a> {
         let top = path.join(top.strip_prefix(&self.source.store).unwrap_or(&top));
         let work = top.join("source");
         copy(self.folder, &work)?;
-        let mut headers = Headers::new(self.source, self.kernel, &top.join("kbuild"))?;
+        let mut headers = Headers::new(self.source, &top.join("kbuild"))?;
         let files = change::apply(
             changes,
             &Work {
@@ -195,6 +195,7 @@ impl<'a> Maker<'a> {
                 output: what_failed(&finished.output, &work),
             });
         }
+        self.add_btf(&module)?;
         let mut command = child::command("strip");
         command.arg("--strip-debug").arg(&module);
         run_well("strip", command, self.cancel)?;
@@ -204,6 +205,25 @@ impl<'a> Maker<'a> {
             elf,
             files,
         })
+    }
+}
+
+impl Maker<'_> {
+    /// Give a module type information (BTF), from its debugging information, if the program for
+    /// it is there. The kernel's own build does it as well, with programs that packages of
+    /// headers lack.
+    fn add_btf(&self, module: &Path) -> Result<(), ModuleBuildError> {
+        if !is_installed(BTF_PROGRAM) {
+            return Ok(());
+        }
+        let mut command = child::command(BTF_PROGRAM);
+        command
+            .args(["-J", "--btf_gen_floats", "--btf_base"])
+            .arg(self.kernel.vmlinux())
+            .arg(module)
+            .env("LLVM_OBJCOPY", "objcopy");
+        // A module without it is as good otherwise, and it is said which has none.
+        run(BTF_PROGRAM, command, self.cancel).map(drop)
     }
 }
 
@@ -222,11 +242,7 @@ pub(super) struct Headers {
 impl Headers {
     /// Packages of headers expect to be in `/usr/src`: make a folder whose Makefile names the
     /// place where they are.
-    fn new(
-        source: &Source,
-        kernel: &KernelEntry,
-        into: &Path,
-    ) -> Result<Headers, ModuleBuildError> {
+    fn new(source: &Source, into: &Path) -> Result<Headers, ModuleBuildError> {
         let copy = into.with_file_name("common");
         let Some(root) = &source.root else {
             return Ok(Headers {
@@ -250,12 +266,6 @@ impl Headers {
             copy,
         };
         headers.point_to(headers.common.as_deref())?;
-        // Modules get type information where the kernel's own is.
-        if is_installed(BTF_PROGRAM) {
-            let link = into.join("vmlinux");
-            let vmlinux = fs::canonicalize(kernel.vmlinux()).map_err(read_failed(&link))?;
-            symlink(vmlinux, &link).map_err(write_failed(&link))?;
-        }
         Ok(headers)
     }
 
