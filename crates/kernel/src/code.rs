@@ -146,8 +146,8 @@ struct Function {
 #[derive(Debug)]
 struct Named {
     name: String,
-    /// The section that it stands for, where it is no symbol of its own.
-    of_section: Option<SectionIndex>,
+    /// The section and offset that it stands for, where its name says nothing.
+    place: Option<(SectionIndex, u64)>,
 }
 
 /// What is where in a module.
@@ -163,12 +163,14 @@ impl<'a> Places<'a> {
         let mut symbols = HashMap::new();
         for symbol in file.symbols() {
             let name = symbol.name().unwrap_or_default().to_owned();
+            // Labels of the compiler's are numbered throughout the file.
+            let is_label = symbol.kind() == SymbolKind::Section || name.starts_with(".L");
             let named = Named {
                 name: name.clone(),
-                of_section: match symbol.kind() {
-                    SymbolKind::Section => symbol.section_index(),
-                    _ => None,
-                },
+                place: symbol
+                    .section_index()
+                    .filter(|_| is_label)
+                    .map(|section| (section, symbol.address())),
             };
             symbols.insert(symbol.index(), named);
             if let (SymbolKind::Text, Some(section), 1..) =
@@ -213,9 +215,13 @@ impl<'a> Places<'a> {
         let Some((name, data)) = self.sections.get(&section) else {
             return format!("section {}", section.0);
         };
-        // Where a string is depends on all other strings.
+        let rest = data.get(offset as usize..).unwrap_or_default();
+        // Where a constant is depends on all others: what it is, counts.
+        if let Some((_, size)) = name.split_once(".cst") {
+            let size = size.parse().unwrap_or_default();
+            return format!("{:02x?}", rest.get(..size));
+        }
         if name.contains(".str") {
-            let rest = data.get(offset as usize..).unwrap_or_default();
             let end = rest
                 .iter()
                 .position(|byte| *byte == 0)
@@ -274,7 +280,7 @@ fn target(relocation: &Relocation, places: &Places<'_>) -> String {
     match places.symbols.get(&index) {
         // The addend of one relative to the next instruction has the field's size in it.
         Some(Named {
-            of_section: Some(section),
+            place: Some((section, address)),
             ..
         }) => {
             // Relative to the next instruction: the addend has the field's size in it.
@@ -284,7 +290,8 @@ fn target(relocation: &Relocation, places: &Places<'_>) -> String {
                 }
                 _ => 0,
             };
-            places.describe(*section, (addend + relative).max(0) as u64)
+            let offset = *address as i64 + addend + relative;
+            places.describe(*section, offset.max(0) as u64)
         }
         Some(Named { name, .. }) => format!("{name}{addend:+}"),
         None => format!("symbol {}{addend:+}", index.0),

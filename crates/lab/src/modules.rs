@@ -117,6 +117,7 @@ impl ModuleBuilder {
         let own = tree.require(name)?;
         let place = make::place_of(&own.path, tree.root())?;
         let own = code_of(&own.read()?, "the kernel's own module")?;
+        change::check(&request.changes)?;
         make::check_programs(&request.changes)?;
 
         let mut source = Source::prepare(&self.folder, kernel, &self.cancel, &mut |at| {

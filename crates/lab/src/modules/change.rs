@@ -33,6 +33,22 @@ pub(super) struct Work<'a> {
     pub(super) cancel: &'a AtomicBool,
 }
 
+/// Check that changes can be read, before anything is built.
+pub(super) fn check(changes: &[Change]) -> Result<(), ModuleBuildError> {
+    for change in changes {
+        match change {
+            Change::Patch(path) if names_in(&text_of(path)?).is_empty() => {
+                return Err(ModuleBuildError::NotAPatch {
+                    path: path.to_owned(),
+                });
+            }
+            Change::Patch(_) => {}
+            Change::Cocci(path) => drop(text_of(path)?),
+        }
+    }
+    Ok(())
+}
+
 /// Apply changes, in order; the files that they change are returned, as seen from the top of
 /// the source.
 pub(super) fn apply(
@@ -67,11 +83,6 @@ fn patch(
 ) -> Result<Vec<PathBuf>, ModuleBuildError> {
     let text = text_of(path)?;
     let names = names_in(&text);
-    if names.is_empty() {
-        return Err(ModuleBuildError::NotAPatch {
-            path: path.to_owned(),
-        });
-    }
     let mut files = Vec::new();
     let mut strip = None;
     for name in &names {

@@ -401,7 +401,7 @@ fn what_failed(output: &str, work: &Path) -> String {
     let prefix = format!("{}/", work.display());
     let is_error = |line: &&str| {
         let line = line.to_ascii_lowercase();
-        (line.contains("error") || line.contains("not found")) && !line.starts_with("make[")
+        (line.contains("error") || line.contains("not found")) && !line.starts_with("make")
     };
     let mut lines: Vec<String> = output
         .lines()

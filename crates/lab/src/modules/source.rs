@@ -273,14 +273,20 @@ fn fetch(
             .into_iter()
             .filter(|name| name.starts_with("linux-headers-") || name.starts_with("linux-kbuild-")),
     );
-    let mut debs = Vec::new();
-    for package in packages.into_iter().chain([source_package(version)]) {
+    packages.push(source_package(version));
+    // All of them, before the first is fetched.
+    let mut offers = Vec::new();
+    for package in packages {
         let offer =
             apt::offer_of(&package, version)?.ok_or_else(|| ModuleBuildError::NoVersion {
                 package: package.clone(),
                 version: version.to_owned(),
             })?;
-        debs.push(apt::download(&package, &offer, &fetched, cancel, progress)?);
+        offers.push((package, offer));
+    }
+    let mut debs = Vec::new();
+    for (package, offer) in &offers {
+        debs.push(apt::download(package, offer, &fetched, cancel, progress)?);
     }
     progress(Progress::Unpacking);
     let cancelled = || cancel.load(Ordering::Relaxed);
