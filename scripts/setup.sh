@@ -52,6 +52,9 @@ needs() {
 			dpdk-testpmd dpdk-dev
 			ping iputils-ping
 			iperf3 iperf3
+			patch patch
+			pahole dwarves
+			spatch coccinelle
 			curl curl
 			ip iproute2
 			ethtool ethtool

@@ -1,0 +1,178 @@
+//! Modules built from the source of a guest's kernel: the packages are fetched from Debian's
+//! archive where apt can.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{Place, skip};
+use netplumb_kernel::code;
+use netplumb_lab::vm::kernels::KernelEntry;
+
+/// The kernel, and a module of it as its package has it; none, with a skip, where modules
+/// can't be built.
+fn kernel(place: &Place, module: &str) -> Option<KernelEntry> {
+    let kernel = match common::kernel() {
+        Ok(kernel) => kernel,
+        Err(why) => {
+            skip(&why);
+            return None;
+        }
+    };
+    let built = place.run(&format!("module build {module} -o tried.ko"));
+    match built.status.code() {
+        Some(0) => Some(kernel),
+        // No apt, no compiler, or the archive has a newer version by now.
+        Some(3) => {
+            skip(built.stderr.trim());
+            None
+        }
+        _ => panic!("{built:#?}"),
+    }
+}
+
+/// The source of the module, as the program keeps it.
+fn source(kernel: &KernelEntry, file: &str) -> PathBuf {
+    let kept = common::cache()
+        .join("sources")
+        .join(&kernel.hash)
+        .join("folders");
+    kept.join("drivers-net-usb")
+        .join("drivers/net/usb")
+        .join(file)
+}
+
+/// A patch of a file, by `diff`.
+fn write_patch(place: &Path, original: &Path, change: impl Fn(&str) -> String) -> PathBuf {
+    let text = fs::read_to_string(original).unwrap();
+    let changed = change(&text);
+    assert_ne!(text, changed);
+    let (file, patch) = (place.join("changed.c"), place.join("change.patch"));
+    fs::write(&file, changed).unwrap();
+    let names = ["a", "b"].map(|side| format!("{side}/drivers/net/usb/usbnet.c"));
+    let output = std::process::Command::new("diff")
+        .args(["-u", "--label", &names[0], "--label", &names[1]])
+        .args([original, &file])
+        .output()
+        .unwrap();
+    fs::write(&patch, output.stdout).unwrap();
+    patch
+}
+
+/// Check that the unmodified source gives the code of the kernel's own module, that a patch
+/// changes the function that it is about and no other, and that one which does not apply,
+/// does not compile or is none is refused, with nothing written and nothing left behind.
+#[test]
+fn unmodified_and_patched() {
+    let place = Place::new();
+    let Some(kernel) = kernel(&place, "usbnet") else {
+        return;
+    };
+    let own = kernel
+        .module_tree()
+        .unwrap()
+        .require("usbnet")
+        .unwrap()
+        .read()
+        .unwrap();
+    let built = fs::read(place.path("tried.ko")).unwrap();
+    let (own, built) = (code::code(&own).unwrap(), code::code(&built).unwrap());
+    let difference = code::compare(&own, &built);
+    assert!(difference.is_empty(), "{difference:#?}");
+    assert_eq!(own.text_bytes, built.text_bytes);
+
+    let original = source(&kernel, "usbnet.c");
+    let patch = write_patch(&place.path(""), &original, |text| {
+        text.replace("clear_bit(EVENT_RX_KILL, &dev->flags);", "")
+    });
+    let patched = place.run("module build usbnet --patch change.patch -o patched.ko");
+    assert!(patched.status.success(), "{patched:#?}");
+    assert!(
+        patched.stdout.contains("drivers/net/usb/usbnet.c"),
+        "{patched:#?}"
+    );
+    let changed = code::code(&fs::read(place.path("patched.ko")).unwrap()).unwrap();
+    let names: Vec<String> = code::compare(&built, &changed)
+        .functions
+        .into_iter()
+        .map(|function| function.name)
+        .collect();
+    assert_eq!(names, ["usbnet_bh", "usbnet_open", "usbnet_open.cold"]);
+
+    let cocci = "@@\nexpression e;\n@@\n- clear_bit(EVENT_RX_KILL, e);\n";
+    fs::write(place.path("change.cocci"), cocci).unwrap();
+    let matched = place.run("module build usbnet --cocci change.cocci -o matched.ko");
+    if matched.status.code() == Some(3) {
+        skip(matched.stderr.trim());
+    } else {
+        assert!(matched.status.success(), "{matched:#?}");
+        let matched = code::code(&fs::read(place.path("matched.ko")).unwrap()).unwrap();
+        assert!(code::compare(&changed, &matched).is_empty());
+        fs::write(place.path("change.cocci"), cocci.replace("KILL", "NONE")).unwrap();
+        let nothing = place.run("module build usbnet --cocci change.cocci -o refused.ko");
+        assert_eq!(nothing.status.code(), Some(1), "{nothing:#?}");
+        assert!(
+            nothing.stderr.contains("matches nothing in usbnet.c"),
+            "{nothing:#?}"
+        );
+    }
+
+    for (text, code, says) in [
+        ("no patch at all\n".to_owned(), 2, "not a patch"),
+        (
+            fs::read_to_string(&patch)
+                .unwrap()
+                .replace("clear_bit(EVENT", "clear_bet(EVENT"),
+            1,
+            "does not apply",
+        ),
+        (
+            "--- a/net/core/dev.c\n+++ b/net/core/dev.c\n@@ -1 +1 @@\n-a\n+b\n".into(),
+            1,
+            "net/core/dev.c",
+        ),
+    ] {
+        fs::write(&patch, text).unwrap();
+        let refused = place.run("module build usbnet --patch change.patch -o refused.ko");
+        assert_eq!(refused.status.code(), Some(code), "{refused:#?}");
+        assert!(refused.stderr.contains(says), "{refused:#?}");
+        assert!(!place.path("refused.ko").exists());
+    }
+    write_patch(&place.path(""), &original, |text| {
+        text.replacen("clear_bit(EVENT_RX_KILL", "clear_nothing(EVENT_RX_KILL", 1)
+    });
+    let broken = place.run("module build usbnet --patch change.patch -o refused.ko");
+    assert_eq!(broken.status.code(), Some(1), "{broken:#?}");
+    assert!(broken.stderr.contains("clear_nothing"), "{broken:#?}");
+    let left = fs::read_dir(common::cache().join("sources")).unwrap();
+    let left: Vec<String> = left
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with(".adding"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Check that a module which is none, or built into the kernel, is refused, and that a file
+/// which is no module is not written over.
+#[test]
+fn refused() {
+    let place = Place::new();
+    if common::kernel().is_err() {
+        return skip("no kernel");
+    }
+    for (name, says) in [("usbnt", "usbnet"), ("ipv6", "built into the kernel")] {
+        let refused = place.run(&format!("module build {name}"));
+        assert_eq!(refused.status.code(), Some(2), "{refused:#?}");
+        assert!(refused.stderr.contains(says), "{refused:#?}");
+    }
+    fs::write(place.path("notes.ko"), "notes").unwrap();
+    let refused = place.run("module build usbnet -o notes.ko");
+    if refused.status.code() == Some(3) {
+        return skip(refused.stderr.trim());
+    }
+    assert_eq!(refused.status.code(), Some(2), "{refused:#?}");
+    assert_eq!(fs::read(place.path("notes.ko")).unwrap(), b"notes");
+}
