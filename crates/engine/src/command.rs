@@ -22,6 +22,7 @@ use netplumb_model::symbol::is_part;
 use netplumb_model::timing::{INSTRUCTIONS, TimingSpec};
 
 use crate::error::EngineError;
+use crate::extras;
 use crate::origin::{Boot, Origin};
 use crate::plan::Plan;
 use crate::run::{Options, Progress, Save};
@@ -217,13 +218,14 @@ impl CommandRun {
         let qemu = trial::find_qemu().map_err(VmError::QemuMissing)?;
         let kernel = store.find(&self.kernel)?;
         keeper.keep()?;
-        let (modules, mut made) = modules(&kernel.module_tree()?, &self.modules)?;
+        let guests = plan.guests();
+        // One arm is one guest.
+        let (tree, _) = extras::module_tree(&kernel, &guests[0])?;
+        let (modules, mut made) = modules(&tree, &self.modules)?;
         if let Some(bytes) = &self.stdin {
             made.push((STDIN.into(), 0o600, bytes.clone()));
         }
-        let guests = plan.guests();
         let boot = Boot {
-            // One arm is one guest.
             guest: &guests[0],
             kernel: &kernel,
             options,

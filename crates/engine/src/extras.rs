@@ -17,16 +17,17 @@ use netplumb_model::timing::INSTRUCTIONS;
 use crate::error::EngineError;
 use crate::plan::GuestPlan;
 
-/// The kernel's modules, with the replaced one.
+/// The kernel's modules, some replaced by those of the user, and the names of the latter.
 pub(crate) fn module_tree(
     kernel: &KernelEntry,
     guest: &GuestPlan,
-) -> Result<ModuleTree, EngineError> {
+) -> Result<(ModuleTree, Vec<String>), EngineError> {
     let mut tree = kernel.module_tree()?;
-    if !guest.module.is_empty() {
-        tree.replace(Path::new(&guest.module), &kernel.release)?;
+    let mut own = Vec::new();
+    for module in &guest.own_modules {
+        own.push(tree.replace(Path::new(module), &kernel.release)?);
     }
-    Ok(tree)
+    Ok((tree, own))
 }
 
 /// Modules to load in addition to those of the machine.
@@ -51,11 +52,6 @@ pub(crate) fn modules<'g>(
         modules.push("bridge");
     }
     modules.extend(qdiscs(guest, kernel, tree)?);
-    if !guest.module.is_empty() {
-        let name = Path::new(&guest.module).file_name().unwrap_or_default();
-        let name = name.to_str().unwrap_or_default();
-        modules.push(name.split_once(".ko").map_or(name, |(stem, _)| stem));
-    }
     Ok(modules)
 }
 
@@ -66,7 +62,7 @@ pub(crate) fn modules<'g>(
 pub(crate) fn check(kernel: &KernelEntry, guest: &GuestPlan) -> Result<(), EngineError> {
     if guest.qdisc {
         archives(guest)?;
-        qdiscs(guest, kernel, &module_tree(kernel, guest)?)?;
+        qdiscs(guest, kernel, &module_tree(kernel, guest)?.0)?;
     }
     Ok(())
 }

@@ -147,8 +147,9 @@ impl Boot<'_> {
     pub(crate) fn initramfs(&self, machine: &Machine) -> Result<Vec<u8>, EngineError> {
         let init =
             std::fs::read(&self.options.init).map_err(EngineError::host("read our own binary"))?;
-        let tree = extras::module_tree(self.kernel, self.guest)?;
-        let more = extras::modules(self.guest, self.kernel, &tree)?;
+        let (tree, own) = extras::module_tree(self.kernel, self.guest)?;
+        let mut more = extras::modules(self.guest, self.kernel, &tree)?;
+        more.extend(own.iter().map(String::as_str));
         let needed = tree.resolve(&[machine.link_modules(), more.clone()].concat())?;
         // Without a driver for the agent's port, the guest uses the serial port.
         let modules = tree
@@ -205,9 +206,11 @@ impl Boot<'_> {
         for (_, archive) in extras::archives(self.guest)? {
             key.add("files", &archive);
         }
-        if !self.guest.module.is_empty() {
-            let path = Path::new(&self.guest.module);
-            key.add_content("own module", &content(path, "read the module")?);
+        for module in &self.guest.own_modules {
+            key.add_content(
+                "own module",
+                &content(Path::new(module), "read the module")?,
+            );
         }
         for word in machine.description() {
             key.add("machine", word.as_bytes());

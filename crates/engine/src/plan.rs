@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use netplumb_model::class::Link;
-use netplumb_model::experiment::{Experiment, Qdisc, Ruleset, Scan};
+use netplumb_model::experiment::{Experiment, Qdisc, Ruleset, Scan, files};
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Arm, Made, MadeBy};
 
@@ -44,8 +44,8 @@ pub struct GuestPlan {
     pub qdisc: bool,
     /// See [`GuestPlan::qdisc`].
     pub qdisc_modules: BTreeSet<String>,
-    /// File of a module to load instead of the kernel's; empty for the kernel's.
-    pub module: String,
+    /// Files of modules to load instead of the kernel's.
+    pub own_modules: Vec<String>,
     /// The seed of random numbers.
     pub seed: u32,
     /// The type of link.
@@ -124,7 +124,7 @@ impl Plan {
                 more_modules: Vec::new(),
                 qdisc: qdisc.is_some(),
                 qdisc_modules: qdisc.and_then(|q| q.module()).into_iter().collect(),
-                module: knob("module"),
+                own_modules: files(&knob("module")).map(str::to_owned).collect(),
                 seed: arm.read("seed").unwrap_or(1),
                 link: arm.link,
                 forward: arm.forward,

@@ -28,6 +28,7 @@ pub use error::{ExperimentError, Key};
 pub use figure::{Figure, Marked, number_of};
 pub use knobs::{
     Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, Offload, Recorded, Said, Takes, Vary,
+    files, of_files,
 };
 pub use nft::{Hook, Looks, MAX_RULESET_BYTES, NeverMatching, Nft, Ruleset, TABLE};
 pub use old::current;

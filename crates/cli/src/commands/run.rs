@@ -8,7 +8,9 @@ use clap::Args;
 use netplumb_instruments::instrument::Instrument;
 use netplumb_instruments::registry;
 use netplumb_kernel::layers::LAYERS;
-use netplumb_model::experiment::{Experiment, ExperimentError, Kind, MAX_RULESET_BYTES, Nft};
+use netplumb_model::experiment::{
+    Experiment, ExperimentError, Kind, MAX_RULESET_BYTES, Nft, files as files_of, of_files,
+};
 use netplumb_report::printable;
 
 use crate::args::page::PageArgs;
@@ -121,18 +123,22 @@ fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
     if let Some(recorded) = &mut experiment.functions.recorded {
         *recorded = folder.join(&*recorded).display().to_string();
     }
-    for module in experiment.modules_mut().filter(|m| !m.is_empty()) {
-        let file = std::path::absolute(folder.join(&*module))?;
-        let there = std::fs::metadata(&file)
-            .with_context(|| format!("{}: can't read the module", file.display()))?;
-        if !there.is_file() {
-            let why = format!(
-                "{}: not a regular file, which a module has to be",
-                file.display()
-            );
-            return Err(WrongKey::usage("module", why).into());
+    for modules in experiment.modules_mut() {
+        let mut files = Vec::new();
+        for module in files_of(modules) {
+            let file = std::path::absolute(folder.join(module))?;
+            let there = std::fs::metadata(&file)
+                .with_context(|| format!("{}: can't read the module", file.display()))?;
+            if !there.is_file() {
+                let why = format!(
+                    "{}: not a regular file, which a module has to be",
+                    file.display()
+                );
+                return Err(WrongKey::usage("module", why).into());
+            }
+            files.push(file.display().to_string());
         }
-        *module = file.display().to_string();
+        *modules = of_files(&files).map_err(|why| WrongKey::usage("module", why))?;
     }
     Ok(())
 }

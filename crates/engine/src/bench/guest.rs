@@ -112,7 +112,7 @@ fn plan(kernel: &str, with_nft: bool) -> GuestPlan {
         more_modules: MODULES.to_vec(),
         qdisc: false,
         qdisc_modules: Default::default(),
-        module: String::new(),
+        own_modules: Vec::new(),
         seed: 1,
         link: Link::Veth,
         forward: false,

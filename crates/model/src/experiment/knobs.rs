@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 pub use declared::{Default as KnobDefault, Flag, KNOBS, Knob, Recorded, Said};
-pub use level::{Bytes, Level, Takes};
+pub use level::{Bytes, Level, Takes, files, of_files};
 
 use super::nft::Nft;
 use super::{Kind, Lab, qdisc};
@@ -92,11 +92,14 @@ fn said(key: &Key, level: &Level) -> String {
         Said::As(name) => format!("{name}={text}"),
         Said::Below => format!("{}={text}", key.below),
         Said::OrOwn(name) => {
-            let last = match name {
-                "module" => text.rsplit('/').next().unwrap_or(text),
-                _ => text,
+            let last = match key.knob().takes {
+                Takes::Files => level::files(text)
+                    .map(|file| file.rsplit('/').next().unwrap_or(file))
+                    .collect::<Vec<_>>()
+                    .join("+"),
+                _ => text.clone(),
             };
-            format!("{name}={}", if last.is_empty() { "own" } else { last })
+            format!("{name}={}", if last.is_empty() { "own" } else { &last })
         }
     }
 }

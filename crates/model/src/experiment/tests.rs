@@ -694,3 +694,24 @@ fn declarations_of_knobs() {
         );
     }
 }
+
+/// Check that a level of `module` may be a list of files, which is written as one again, and
+/// that of each the last component is in the arm's name.
+#[test]
+fn lists_of_modules() {
+    let text = "name = \"x\"\n[workload]\nkind = \"packets\"\n[vary]\n\
+                module = [\"\", \"a/b.ko\", [\"a/b.ko\", \"c.ko\"]]\n";
+    let experiment = Experiment::parse(text).unwrap();
+    let names: Vec<String> = experiment.arms().into_iter().map(|arm| arm.name).collect();
+    assert_eq!(names, ["module=own", "module=b.ko", "module=b.ko+c.ko"]);
+    let again = Experiment::parse(&toml::to_string(&experiment).unwrap()).unwrap();
+    assert_eq!(again.vary, experiment.vary);
+    let level = experiment.arms()[2].knobs["module"].clone();
+    assert_eq!(files(&level).collect::<Vec<_>>(), ["a/b.ko", "c.ko"]);
+    for odd in ["\"a,b.ko\"", "[[\"a,b.ko\"]]", "[1]"] {
+        let text = text.replace("\"a/b.ko\", [", &format!("{odd}, ["));
+        assert!(Experiment::parse(&text).is_err(), "{odd}");
+    }
+    let fixed = "name = \"x\"\n[workload]\nkind = \"packets\"\n[knobs]\nlink = [\"lo\"]\n";
+    assert!(Experiment::parse(fixed).is_err());
+}

@@ -80,7 +80,7 @@ pub enum Said {
     As(&'static str),
     /// `KEY=LEVEL`, for a table.
     Below,
-    /// `NAME=LEVEL`, with `own` for an empty level; of a path, the last component.
+    /// `NAME=LEVEL`, with `own` for an empty level; of paths, the last components.
     OrOwn(&'static str),
     /// The title of the rules.
     Rules,
@@ -348,13 +348,13 @@ pub const KNOBS: &[Knob] = &[
     },
     Knob {
         key: "module",
-        takes: STRING,
+        takes: Takes::Files,
         default: Default::Told("the kernel's"),
         labs: VM,
-        workloads: PACKETS,
+        workloads: LINKS,
         said: Said::OrOwn("module"),
         turn: 1,
-        help: "file of a module, relative to the experiment's directory, which replaces the kernel's module of that name",
+        help: "file of a module, relative to the experiment's directory, to load instead of the kernel's module of that name; or a list of files",
         ..SWITCH
     },
     Knob {

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::level::{ReadLevel, unknown_word};
+use super::level::{ReadLevel, files, unknown_word};
 use super::{KNOBS, Key, Knobs, Level, Takes, Vary};
 
 /// The keys that a file may have, for serde to list.
@@ -41,6 +41,9 @@ fn written(key: &Key, level: &Level) -> toml::Value {
         Level::Rules(rules) => rules.as_toml(),
         Level::Text(text) => match text.parse::<i64>() {
             Ok(number) if key.knob().takes.has_numbers() => number.into(),
+            _ if matches!(key.knob().takes, Takes::Files) && files(text).count() > 1 => {
+                files(text).collect::<Vec<_>>().into()
+            }
             _ => text.as_str().into(),
         },
     }

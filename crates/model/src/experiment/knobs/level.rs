@@ -73,6 +73,8 @@ pub enum Takes {
         /// Its normal form, or what is wrong with it.
         parse: fn(&str) -> Result<String, String>,
     },
+    /// A file, or in a file of experiments a list of them; separated by commas in a recording.
+    Files,
     /// nftables rules.
     Rules,
     /// A table of switches with these names.
@@ -119,6 +121,7 @@ impl Takes {
             Takes::Number { .. } => "integer",
             Takes::Bytes => "bytes",
             Takes::Text { what, .. } => what,
+            Takes::Files => "file, or list of files",
             Takes::Rules => "rules",
             Takes::Switches { .. } | Takes::Settings => "table",
         }
@@ -155,7 +158,7 @@ impl Takes {
                     file: None,
                 }));
             }
-            Takes::Settings => text.to_string(),
+            Takes::Settings | Takes::Files => text.to_string(),
         };
         Ok(Level::Text(text))
     }
@@ -222,7 +225,30 @@ impl<'de> serde::de::DeserializeSeed<'de> for ReadLevel {
     }
 }
 
-impl serde::de::Visitor<'_> for ReadLevel {
+/// What separates the files of one level.
+const BETWEEN_FILES: char = ',';
+
+/// The files of a level of [`Takes::Files`].
+pub fn files(level: &str) -> impl Iterator<Item = &str> {
+    level.split(BETWEEN_FILES).filter(|file| !file.is_empty())
+}
+
+/// A level of [`Takes::Files`].
+///
+/// # Errors
+/// A name contains a comma.
+pub fn of_files<S: AsRef<str>>(files: &[S]) -> Result<String, String> {
+    let names: Vec<&str> = files.iter().map(S::as_ref).collect();
+    match names.iter().find(|name| name.contains(BETWEEN_FILES)) {
+        Some(name) => Err(format!(
+            "invalid file name `{}`; expected a name without commas",
+            cut(name, 80)
+        )),
+        None => Ok(names.join(",")),
+    }
+}
+
+impl<'de> serde::de::Visitor<'de> for ReadLevel {
     type Value = Level;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -232,6 +258,7 @@ impl serde::de::Visitor<'_> for ReadLevel {
             Takes::Number { .. } => "a whole number",
             Takes::Bytes => "a number of bytes, like 1500 or \"64K\"",
             Takes::Text { what, .. } => return write!(f, "a {what}"),
+            Takes::Files => "a file, or a list of files",
             Takes::Rules => "rules",
             Takes::Settings => "a string, like \"1\"",
         })
@@ -244,6 +271,17 @@ impl serde::de::Visitor<'_> for ReadLevel {
             }
             _ => Err(E::invalid_type(Unexpected::Bool(on), &self)),
         }
+    }
+
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Level, A::Error> {
+        let Takes::Files = self.0 else {
+            return Err(A::Error::invalid_type(Unexpected::Seq, &self));
+        };
+        let mut files = Vec::new();
+        while let Some(file) = list.next_element::<String>()? {
+            files.push(file);
+        }
+        of_files(&files).map(Level::Text).map_err(A::Error::custom)
     }
 
     fn visit_i64<E: Error>(self, n: i64) -> Result<Level, E> {
@@ -269,6 +307,7 @@ impl serde::de::Visitor<'_> for ReadLevel {
                 false => Err(E::custom(unknown_word(what, text, words))),
             },
             Takes::Number { .. } => Err(E::invalid_type(Unexpected::Str(text), &self)),
+            Takes::Files => of_files(&[text]).map(Level::Text).map_err(E::custom),
             takes => takes.parse(text).map_err(E::custom),
         }
     }
