@@ -317,6 +317,27 @@ pub const OWN_TIME: Declared = Declared::new("functions", "own time", "ns", Kind
 /// Instructions of the kernel, or of a command.
 pub const INSTRUCTIONS: Declared =
     Declared::new("exact", "instructions", "instructions", Kind::Count).exactly();
+/// Instructions of a guest's kernel, by samples: each was as likely to be sampled as any other.
+pub const SAMPLED: Declared =
+    Declared::new("samples", "sampled", "instructions", Kind::Count).sampled();
+/// The same by samples as a timer would take them: one that falls where interrupts are off waits
+/// until they are on again.
+pub const DEFERRED: Declared =
+    Declared::new("samples", "deferred", "instructions", Kind::Count).sampled();
+/// The share of the kernel's instructions that ran with interrupts off, in a block as a whole and
+/// in each direction.
+pub const INTERRUPTS_OFF: Declared = Declared::new(
+    "samples",
+    "interrupts off",
+    "instructions/instruction",
+    Kind::Share,
+)
+.by_label("direction");
+/// Instructions from one sample to the next, on average.
+pub const SAMPLE_PERIOD: Declared =
+    Declared::new("samples", "sample period", "instructions", Kind::Count);
+/// Where the random numbers of a block's samples began.
+pub const SAMPLE_SEED: Declared = Declared::new("samples", "sample seed", "seed", Kind::Count);
 /// CPU time, by sampling.
 pub const CPU_TIME: Declared = Declared::new("samples", "CPU time", "ns", Kind::Duration).sampled();
 

@@ -111,7 +111,7 @@ fn compare(args: &DiffArgs, sides: Sides<'_>, pairs: Pairs) -> anyhow::Result<Ex
         let after = chosen(sides.after, clock)?;
         return compare_parts(args, sides, [&before, &after], pairs);
     }
-    let own = [sides.before, sides.after].map(Recording::instruments);
+    let own = [sides.before, sides.after].map(Recording::parts);
     let one_each = own.iter().all(|own| own.len() < 2);
     let rates = own_shapes(sides).contains(&Shape::Rates);
     if one_each || rates {

@@ -72,7 +72,10 @@ pub(crate) fn write(
         return put(args, &html::render(&page));
     }
     if let [_, _, ..] = recording.instruments()[..] {
-        return Err(part::several(&recording.instruments()));
+        return Err(part::several(&recording.parts()));
+    }
+    if let [first, _, ..] = recording.parts()[..] {
+        return write(args, &recording.part(first), directions, arms);
     }
     if shape(recording) == Shape::Times {
         let views = super::times::asked(recording, directions, arms)?;

@@ -1,4 +1,4 @@
-//! The part of a recording that one instrument measured.
+//! The part of a recording that one instrument measured, or one of its quantities.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ pub(crate) fn chosen<'r>(
     recording: &'r Recording,
     clock: &str,
 ) -> anyhow::Result<Cow<'r, Recording>> {
-    let instruments = recording.instruments();
+    let instruments = recording.parts();
     match instruments.contains(&clock) {
         true => Ok(recording.part(clock)),
         false => Err(Usage(format!(

@@ -1,18 +1,54 @@
-//! The part of one instrument in a recording of several.
+//! The part of one instrument in a recording of several, and of one quantity of several.
 
 use std::borrow::Cow;
 
 use super::{Block, Recording, env};
-use crate::quantity::{Of, Scalar};
+use crate::quantity::{Of, Quantity, QuantityId, Scalar};
 
 impl Recording {
-    /// The part of one instrument, as a recording: its blocks and those without instrument, with
-    /// everything that belongs to them. The recording itself if there is no other instrument.
-    pub fn part(&self, instrument: &str) -> Cow<'_, Recording> {
-        let is_of = |block: &Block| block.instrument.is_empty() || block.instrument == instrument;
-        if matches!(self.instruments()[..], [] | [_]) {
+    /// The parts that there are, each a recording of its own: one for each instrument, of the
+    /// first quantity that its costs are of, followed by one for each further quantity, by that
+    /// one's name.
+    pub fn parts(&self) -> Vec<&str> {
+        let further = self.further();
+        let mut parts = Vec::new();
+        for instrument in self.instruments() {
+            parts.push(instrument);
+            let of = further.iter().filter(|(_, q)| q.instrument == instrument);
+            parts.extend(of.map(|(_, quantity)| quantity.name.as_str()));
+        }
+        parts
+    }
+
+    /// The quantities that costs of a block are of beside its first one.
+    fn further(&self) -> Vec<(QuantityId, &Quantity)> {
+        let mut further: Vec<(QuantityId, &Quantity)> = Vec::new();
+        for total in self.blocks.iter().flat_map(|b| b.totals.iter().skip(1)) {
+            let known = further.iter().any(|(id, _)| *id == total.quantity);
+            if let Some(quantity) = self.quantities.get(total.quantity as usize)
+                && !known
+            {
+                further.push((total.quantity, quantity));
+            }
+        }
+        further
+    }
+
+    /// A part by its name, as a recording: the blocks of an instrument and those without instrument,
+    /// with everything that belongs to them. The recording itself if there is no other part.
+    pub fn part(&self, name: &str) -> Cow<'_, Recording> {
+        if matches!(self.parts()[..], [] | [_]) {
             return Cow::Borrowed(self);
         }
+        let further = self.further();
+        let named = further.iter().find(|(_, q)| q.name == name);
+        let instrument = named.map_or(name, |(_, quantity)| &quantity.instrument);
+        let is_of = |block: &Block| block.instrument.is_empty() || block.instrument == instrument;
+        // Of the quantities of a block, the one that was asked for or the first.
+        let has = |quantity: QuantityId| match named {
+            Some((id, _)) => quantity == *id,
+            None => !further.iter().any(|(id, _)| *id == quantity),
+        };
         let mut part = self.without_blocks();
         part.environment
             .insert(env::CLOCK.into(), instrument.into());
@@ -37,6 +73,10 @@ impl Recording {
             };
         }
         take!(costs);
+        part.costs.retain(|cost| has(cost.quantity));
+        for block in &mut part.blocks {
+            block.totals.retain(|total| has(total.quantity));
+        }
         take!(spans);
         take!(hops);
         take!(line_costs);
@@ -100,9 +140,59 @@ impl Recording {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::class::{Context, Direction};
     use crate::quantity::Item;
-    use crate::recording::Ledger;
-    use crate::timing::{DELIVERED, FOLLOWED};
+    use crate::recording::{Cost, Ledger, Total};
+    use crate::timing::{DEFERRED, DELIVERED, FOLLOWED, INSTRUCTIONS, SAMPLED};
+
+    /// Check that where the costs of a block are of two quantities, each is a part, and that
+    /// their costs are not mixed.
+    #[test]
+    fn two_quantities() {
+        let mut recording = Recording::default();
+        let of = [recording.quantity(&SAMPLED), recording.quantity(&DEFERRED)];
+        for (number, instrument) in (0..).zip(["exact", "samples"]) {
+            let mut quantities = of.to_vec();
+            if instrument == "exact" {
+                quantities = vec![recording.quantity(&INSTRUCTIONS)];
+            }
+            let total = |quantity: &QuantityId| Total {
+                quantity: *quantity,
+                kernel: 5,
+                user: 0,
+            };
+            recording.blocks.push(Block {
+                arm: 0,
+                instrument: instrument.into(),
+                index: 0,
+                ledger: Ledger::default(),
+                totals: quantities.iter().map(total).collect(),
+                entered: 0,
+                returned: 0,
+                duration_ns: 0,
+            });
+            recording
+                .costs
+                .extend(quantities.iter().map(|quantity| Cost {
+                    block: number,
+                    quantity: *quantity,
+                    direction: Direction::Tx,
+                    context: Context::Task,
+                    node: 0,
+                    calls: 1,
+                    own: 5,
+                }));
+        }
+        assert_eq!(recording.instruments(), ["exact", "samples"]);
+        assert_eq!(recording.parts(), ["exact", "samples", "deferred"]);
+        for (name, quantity) in [("samples", of[0]), ("deferred", of[1])] {
+            let part = recording.part(name);
+            assert_eq!(part.parts(), ["samples"]);
+            assert_eq!((part.costs.len(), part.costs[0].quantity), (1, quantity));
+            assert_eq!(part.blocks[0].total().quantity, quantity);
+        }
+        assert_eq!(recording.part("exact").costs.len(), 1);
+    }
 
     /// Check that a part has the blocks of one instrument and those without, with everything that
     /// belongs to them under new indices, and that a recording of one instrument is its own part.

@@ -16,14 +16,6 @@ pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
     }
     for (row, block) in (0..).zip(&recording.blocks) {
         let arm = &recording.arms[block.arm as usize];
-        // Reports add up the costs of a block: with several quantities they would add instructions
-        // to nanoseconds.
-        if block.totals.len() > 1 {
-            return Err(format!(
-                "table total, block {row}: it has costs of {} quantities",
-                block.totals.len()
-            ));
-        }
         for total in &block.totals {
             let (own, calls) = sums.remove(&(row, total.quantity)).unwrap_or_default();
             let quantity = &recording.quantities[total.quantity as usize];
