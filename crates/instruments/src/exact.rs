@@ -10,7 +10,9 @@ mod account;
 mod block;
 mod frame;
 mod image;
+mod interrupts;
 mod plugin;
+mod sample;
 mod scope;
 mod stack;
 mod stream;
@@ -23,11 +25,13 @@ pub use image::{
     Image, ImageError, ImageFunction, Images, Line, Lines, LinesError, build_id, debug_link,
     debug_link_checksum, has_lines, lines, page_hash, readable,
 };
+pub use interrupts::Change;
 pub use plugin::{PLUGIN, describe_refusal, qemu_args};
+pub use sample::Sampling;
 pub use stream::{Mark, Record, StreamError, StreamReader};
 pub use tree::{Symbol, Tree, TreeNode, UNKNOWN};
 pub use user::{FIRST_SYMBOL as FIRST_USER_SYMBOL, NO_FILE, UNKNOWN_CODE, UserCode, UserSymbol};
-pub use window::{Counted, RanCode, Window};
+pub use window::{Counted, RanCode, Sampled, SampledCost, Window};
 
 use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;

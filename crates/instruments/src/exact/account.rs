@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use super::block::Block;
 use super::frame::Flow;
 use super::image::Images;
+use super::sample::{Sampler, Sampling};
 use super::stack::{Task, stack_id};
 use super::stream::{Kind, Mark, Record};
 use super::tree::{Symbol, Tree, UNKNOWN};
@@ -43,6 +44,8 @@ pub struct Losses {
     pub insns_without_file: u64,
     /// Windows that were open when the stream ended.
     pub windows_cut: u64,
+    /// Where samples are drawn: `popf` of which it is not known what it did.
+    pub unknown_flags: u64,
 }
 
 /// A block of which it is not known yet whether it ran to its end.
@@ -75,6 +78,8 @@ pub struct Accountant<'a> {
     unaddressed: bool,
     /// Where a command is measured.
     user: Option<Box<User>>,
+    /// Where samples are drawn.
+    sampler: Option<Box<Sampler>>,
 }
 
 impl<'a> Accountant<'a> {
@@ -100,7 +105,15 @@ impl<'a> Accountant<'a> {
             losses: Losses::default(),
             unaddressed: false,
             user: None,
+            sampler: None,
         }
+    }
+
+    /// The same, with samples.
+    #[must_use]
+    pub fn sampling(mut self, sampling: Option<&Sampling>) -> Self {
+        self.sampler = sampling.map(|sampling| Box::new(Sampler::new(sampling)));
+        self
     }
 
     /// An accountant for a command whose code is in these files: user code counts,
@@ -125,7 +138,11 @@ impl<'a> Accountant<'a> {
 
     /// What could not be followed so far.
     pub fn losses(&self) -> Losses {
-        self.losses
+        let sampler = self.sampler.as_ref();
+        Losses {
+            unknown_flags: sampler.map_or(0, |s| s.interrupts.unknown),
+            ..self.losses
+        }
     }
 
     /// Take one record. A window that it closes is returned.
@@ -136,12 +153,14 @@ impl<'a> Accountant<'a> {
                 address,
                 kind,
                 sizes,
+                changes,
             } => {
                 let index = id as usize;
                 if self.blocks.len() <= index {
                     self.blocks.resize(index + 1, None);
                 }
-                self.blocks[index] = Some(Block::new(self.symbols, address, kind, &sizes));
+                let block = Block::new(self.symbols, address, kind, &sizes, changes);
+                self.blocks[index] = Some(block);
             }
             Record::UserBlock {
                 id,
@@ -188,6 +207,12 @@ impl<'a> Accountant<'a> {
                 self.settle();
                 self.pop_to(0, true);
                 self.flow = Flow::User;
+                if let Some(sampler) = &mut self.sampler {
+                    sampler.user();
+                    if sampler.has_drawn() {
+                        self.sample_user();
+                    }
+                }
             }
             Record::Mark(mark, user_insns) => {
                 self.settle();
@@ -209,13 +234,22 @@ impl<'a> Accountant<'a> {
                 }
                 // Counts of a window that never closed are dropped.
                 self.take_user_code();
+                let mut samples = Vec::new();
+                if let Some(sampler) = &mut self.sampler {
+                    sampler.open();
+                    samples.resize_with(sampler.seeds(), Default::default);
+                }
                 self.window = Some(OpenWindow {
                     user_insns_before: user_insns,
+                    samples,
                     ..OpenWindow::default()
                 });
             }
             Mark::WindowEnd => {
                 self.window_number += 1;
+                if let Some(sampler) = &mut self.sampler {
+                    sampler.close();
+                }
                 let code = self.take_user_code();
                 return self.window.take().map(|open| open.close(user_insns, code));
             }
@@ -260,6 +294,7 @@ impl<'a> Accountant<'a> {
         if let Some(window) = &mut self.window {
             window.kernel_insns += u64::from(left);
         }
+        let mut first = 0;
         for (n, segment) in block.segments.iter().enumerate() {
             if n > 0 && left == 0 {
                 break;
@@ -279,7 +314,15 @@ impl<'a> Accountant<'a> {
             if segment.symbol == UNKNOWN {
                 self.losses.insns_without_symbol += u64::from(insns);
             }
-            self.charge(insns, u32::from(entered));
+            let mut off = 0;
+            if let Some(sampler) = &mut self.sampler {
+                off = sampler.run(first, insns, &block.changes);
+                first += insns;
+                if sampler.has_drawn() {
+                    self.sample(self.current.frames.len());
+                }
+            }
+            self.charge(insns, u32::from(entered), off);
         }
     }
 

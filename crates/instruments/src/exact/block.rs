@@ -2,6 +2,7 @@
 
 use netplumb_kernel::kallsyms::SymbolTable;
 
+use super::interrupts::Change;
 use super::stream::Kind;
 use super::tree::{Symbol, UNKNOWN};
 use super::user::{User, UserCode};
@@ -25,6 +26,8 @@ pub(super) struct Block {
     pub(super) start: u64,
     /// The address after its last instruction: where a call returns to.
     pub(super) end: u64,
+    /// Instructions of the kernel that change whether interrupts come, by their numbers.
+    pub(super) changes: Box<[(u16, Change)]>,
     /// It is user code.
     pub(super) user: bool,
     /// ... that is in none of the files.
@@ -96,14 +99,24 @@ impl Block {
     }
 
     /// A block of the kernel.
-    pub(super) fn new(symbols: &SymbolTable, address: u64, kind: Kind, sizes: &[u8]) -> Block {
-        Block::cut(address, kind, sizes, |at| match symbols.lookup_index(at) {
+    pub(super) fn new(
+        symbols: &SymbolTable,
+        address: u64,
+        kind: Kind,
+        sizes: &[u8],
+        changes: Vec<(u16, Change)>,
+    ) -> Block {
+        let find = |at| match symbols.lookup_index(at) {
             Some(index) => {
                 let symbol = &symbols.symbols()[index];
                 (index as Symbol, symbol.addr, symbol.addr + symbol.size)
             }
             None => (UNKNOWN, at, at + 1),
-        })
+        };
+        Block {
+            changes: changes.into(),
+            ..Block::cut(address, kind, sizes, find)
+        }
     }
 
     /// Cut at the borders of functions, which `find` tells by an address: symbol,
@@ -142,6 +155,7 @@ impl Block {
             kind,
             start: address,
             end: at,
+            changes: Box::default(),
             user: false,
             nowhere: false,
             starts: None,

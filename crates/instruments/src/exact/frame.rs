@@ -7,6 +7,7 @@
 use netplumb_model::class::Context;
 use netplumb_model::recording::NodeId;
 
+use super::interrupts::Before;
 use super::tree::Symbol;
 
 /// How control came to where it is.
@@ -31,8 +32,8 @@ pub(super) enum Why {
     Called { sp: u64, returns_to: u64 },
     /// Jumped to from the frame below, and ends with it.
     Jumped,
-    /// The kernel was entered, and interrupted this flow.
-    Entered { interrupted: Flow },
+    /// The kernel was entered, and interrupted this flow, in which interrupts came or did not.
+    Entered { interrupted: Flow, before: Before },
     /// It was there before we looked.
     Found,
 }

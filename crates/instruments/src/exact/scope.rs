@@ -11,12 +11,15 @@ use netplumb_model::class::{Context, Direction, Softirq};
 use netplumb_model::recording::NodeId;
 
 use super::frame::Tag;
+use super::sample::Drawn;
 
 /// Instructions in a scope, of which it is not known yet whose they are.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Event {
     pub(super) node: NodeId,
     pub(super) insns: u32,
+    /// Of these, those with interrupts off, where that is followed.
+    pub(super) off: u32,
     pub(super) calls: u32,
     pub(super) tag: Tag,
     /// The packet being handled, or the next one.
@@ -40,6 +43,8 @@ pub(super) enum Of {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scope {
     pub(super) events: Vec<Event>,
+    /// Samples of the same, each with what was sampled.
+    pub(super) samples: Vec<(Event, Drawn)>,
     /// For each packet handled, the rules it met.
     pub(super) packets: Vec<u32>,
     /// Those that the current packet has met.
@@ -51,13 +56,18 @@ pub(super) struct Scope {
     pub(super) softirq_direction: Option<Direction>,
 }
 
-/// A scope has ended: give what it did to whom it belongs. The direction of the
-/// first thing that it did is returned, which an interrupt around it inherits.
-pub(super) fn resolve(
-    scope: &Scope,
-    rules: &PathRules,
-    add: &mut dyn FnMut(Direction, Context, &Event),
-) -> Direction {
+/// Takes an event with whose it is; or of a sample, what was sampled.
+pub(super) type Add<'a> = dyn FnMut(Direction, Context, &Event, Option<&Drawn>) + 'a;
+
+/// A scope has ended: give what it did, and its samples, to whom they belong. The direction of
+/// the first thing that it did is returned, which an interrupt around it inherits.
+pub(super) fn resolve(scope: &Scope, rules: &PathRules, add: &mut Add<'_>) -> Direction {
+    let sampled = (scope.samples.iter()).map(|(event, drawn)| (event, Some(drawn)));
+    let all = scope
+        .events
+        .iter()
+        .map(|event| (event, None))
+        .chain(sampled);
     if scope.of != Of::Softirqs {
         let direction = match (scope.timer, scope.of) {
             (true, _) => Direction::Other,
@@ -65,14 +75,14 @@ pub(super) fn resolve(
             (_, Of::Thread) => scope.softirq_direction.unwrap_or(Direction::Other),
             _ => scope.softirq_direction.unwrap_or(Direction::Rx),
         };
-        for event in &scope.events {
+        for (event, drawn) in all {
             let direction = if event.tag.completion && !scope.timer {
                 Direction::Tx
             } else {
                 direction
             };
             let context = event.tag.context.unwrap_or(Context::Hardirq);
-            add(direction, context, event);
+            add(direction, context, event, drawn);
         }
         return direction;
     }
@@ -114,7 +124,7 @@ pub(super) fn resolve(
         Softirq::NetTx => Direction::Tx,
         _ => Direction::Other,
     };
-    for event in &scope.events {
+    for (event, drawn) in all {
         let vector = match event.tag.context {
             Some(Context::Softirq(vector)) => vector,
             _ => main,
@@ -132,7 +142,7 @@ pub(super) fn resolve(
                 .unwrap_or(default),
             _ => Direction::Other,
         };
-        add(direction, Context::Softirq(vector), event);
+        add(direction, Context::Softirq(vector), event, drawn);
     }
     first
 }

@@ -2,6 +2,8 @@
 
 use std::io::{self, Read};
 
+use super::interrupts::Change;
+
 /// EXACT_STREAM_VERSION.
 const VERSION: u32 = 2;
 /// A block has at most 512 instructions of 15 bytes, and a size byte each.
@@ -85,6 +87,8 @@ pub enum Record {
         kind: Kind,
         /// Size of each instruction, bytes.
         sizes: Vec<u8>,
+        /// Those that change whether interrupts come, by their numbers.
+        changes: Vec<(u16, Change)>,
     },
     /// The code of a block of user mode.
     UserBlock {
@@ -278,7 +282,7 @@ impl<R: Read> StreamReader<R> {
                 "a block of {count} instructions"
             )));
         }
-        bytes.truncate(count);
+        let code = bytes.split_off(count);
         self.blocks += 1;
         let sizes = bytes;
         Ok(if user {
@@ -294,8 +298,24 @@ impl<R: Read> StreamReader<R> {
                 id,
                 address,
                 kind,
+                changes: changes(&sizes, &code),
                 sizes,
             }
         })
     }
+}
+
+/// The instructions of a block that change whether interrupts come.
+fn changes(sizes: &[u8], code: &[u8]) -> Vec<(u16, Change)> {
+    let mut rest = code;
+    let mut changes = Vec::new();
+    // A block has at most 512 instructions.
+    for (number, size) in (0..).zip(sizes) {
+        let Some((insn, after)) = rest.split_at_checked(usize::from(*size)) else {
+            break;
+        };
+        changes.extend(Change::of(insn).map(|change| (number, change)));
+        rest = after;
+    }
+    changes
 }

@@ -4,6 +4,7 @@ mod calls;
 mod losses;
 mod machine;
 mod random;
+mod samples;
 mod softirqs;
 mod stream;
 mod switches;

@@ -1,8 +1,12 @@
 //! The window of a block: what it costs while it is open.
 
+use std::collections::BTreeMap;
+
 use netplumb_model::class::{Context, Direction};
 use netplumb_model::recording::NodeId;
 use rustc_hash::FxHashMap;
+
+use super::sample::Drawn;
 
 /// One cost: whose, of what, how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +34,30 @@ pub struct RanCode {
     pub times: u64,
 }
 
+/// Samples of one function, reached in one way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SampledCost {
+    /// What was done with the packet.
+    pub direction: Direction,
+    /// Whose time it was.
+    pub context: Context,
+    /// The function, and how it was reached.
+    pub node: NodeId,
+    /// Samples that fell there.
+    pub fell: u64,
+    /// Samples that a timer would have taken there.
+    pub deferred: u64,
+}
+
+/// The samples of one seed in a window.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sampled {
+    /// In order of direction, context and node.
+    pub costs: Vec<SampledCost>,
+    /// Samples in user mode whose code is not counted: those that waited until then.
+    pub user: u64,
+}
+
 /// What one window held.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Window {
@@ -45,7 +73,14 @@ pub struct Window {
     pub returned: u64,
     /// Of a command: blocks of its code that is in files, by number.
     pub user_code: Vec<RanCode>,
+    /// Where it was sampled: by seed.
+    pub sampled: Vec<Sampled>,
+    /// Where it was sampled: instructions with interrupts off.
+    pub interrupts_off: BTreeMap<Direction, u64>,
 }
+
+/// Samples by what they are of, in both views.
+pub(super) type Samples = FxHashMap<(Direction, Context, NodeId), (u64, u64)>;
 
 /// Calls and instructions, by node.
 pub(super) type Slot = FxHashMap<NodeId, (u64, u64)>;
@@ -65,9 +100,41 @@ pub(super) struct OpenWindow {
     pub(super) user_insns: u64,
     pub(super) entered: u64,
     pub(super) returned: u64,
+    /// By seed: samples, and those in user mode.
+    pub(super) samples: Vec<(Samples, u64)>,
+    pub(super) interrupts_off: BTreeMap<Direction, u64>,
 }
 
 impl OpenWindow {
+    /// Add samples of a node.
+    pub(super) fn sample(
+        &mut self,
+        direction: Direction,
+        context: Context,
+        node: NodeId,
+        drawn: &Drawn,
+    ) {
+        if let Some((samples, _)) = self.samples.get_mut(usize::from(drawn.by)) {
+            let sum = samples.entry((direction, context, node)).or_default();
+            sum.0 += u64::from(drawn.fell);
+            sum.1 += u64::from(drawn.deferred);
+        }
+    }
+
+    /// Add samples in user mode.
+    pub(super) fn sample_user(&mut self, drawn: &Drawn) {
+        if let Some((_, user)) = self.samples.get_mut(usize::from(drawn.by)) {
+            *user += u64::from(drawn.deferred);
+        }
+    }
+
+    /// Add instructions with interrupts off.
+    pub(super) fn add_off(&mut self, direction: Direction, insns: u32) {
+        if insns > 0 {
+            *self.interrupts_off.entry(direction).or_default() += u64::from(insns);
+        }
+    }
+
     /// Add to the cost of a node.
     pub(super) fn add(
         &mut self,
@@ -122,8 +189,26 @@ impl OpenWindow {
             })
             .collect();
         costs.sort_unstable_by_key(|c| (c.direction, c.context, c.node));
+        let sampled = self.samples.into_iter().map(|(samples, user)| {
+            let samples = samples.into_iter();
+            let mut costs: Vec<SampledCost> = samples
+                .map(
+                    |((direction, context, node), (fell, deferred))| SampledCost {
+                        direction,
+                        context,
+                        node,
+                        fell,
+                        deferred,
+                    },
+                )
+                .collect();
+            costs.sort_unstable_by_key(|c| (c.direction, c.context, c.node));
+            Sampled { costs, user }
+        });
         Window {
             costs,
+            sampled: sampled.collect(),
+            interrupts_off: self.interrupts_off,
             kernel_insns: self.kernel_insns,
             user_insns: user_insns.saturating_sub(self.user_insns_before),
             entered: self.entered,

@@ -4,11 +4,83 @@ use std::mem;
 
 use netplumb_model::class::{Context, Direction};
 
+use netplumb_model::recording::NodeId;
+
+use super::super::frame::Tag;
 use super::super::scope::{Event, Of, Scope, resolve};
 use super::Accountant;
 
 impl Accountant<'_> {
-    pub(super) fn charge(&mut self, insns: u32, calls: u32) {
+    /// Whose the code of a frame is that is in no scope.
+    fn owner(&self, tag: Tag) -> (Direction, Context) {
+        let context = tag.context.unwrap_or(Context::OtherTask);
+        let direction = match context {
+            _ if self.user.is_some() => Direction::Run,
+            Context::Task => self.current.doing.unwrap_or(Direction::Other),
+            _ => Direction::Other,
+        };
+        (direction, context)
+    }
+
+    /// Samples were drawn in the frame at this depth, the first of which is 1.
+    pub(super) fn sample(&mut self, depth: usize) {
+        let frame = depth.checked_sub(1);
+        let Some(frame) = frame.and_then(|n| self.current.frames.get(n)) else {
+            // User code was interrupted again before it went on.
+            return match self.thread_top() {
+                Some(node) => self.sample_user_code(node),
+                None => self.sample_user(),
+            };
+        };
+        let (node, tag) = (frame.node, frame.tag);
+        let (direction, context) = self.owner(tag);
+        let Some(sampler) = &mut self.sampler else {
+            return;
+        };
+        match (self.current.scopes.last_mut(), &mut self.window) {
+            (Some(scope), Some(_)) => {
+                let event = Event {
+                    node,
+                    insns: 0,
+                    off: 0,
+                    calls: 0,
+                    tag,
+                    packet: scope.packets.len() as u32,
+                };
+                sampler.take(|drawn| scope.samples.push((event, drawn)));
+            }
+            (None, Some(window)) => {
+                sampler.take(|drawn| window.sample(direction, context, node, &drawn));
+            }
+            (_, None) => sampler.take(drop),
+        }
+    }
+
+    /// Samples were drawn in user code that is not counted.
+    pub(super) fn sample_user(&mut self) {
+        if let Some(sampler) = &mut self.sampler {
+            let window = &mut self.window;
+            sampler.take(|drawn| {
+                if let Some(window) = window {
+                    window.sample_user(&drawn);
+                }
+            });
+        }
+    }
+
+    /// Samples were drawn in user code that is.
+    pub(super) fn sample_user_code(&mut self, node: NodeId) {
+        let context = match self.current.workload {
+            true => Context::Task,
+            false => Context::OtherTask,
+        };
+        if let (Some(sampler), Some(window)) = (&mut self.sampler, &mut self.window) {
+            sampler.take(|drawn| window.sample(Direction::Run, context, node, &drawn));
+        }
+    }
+
+    /// `off` are those of the instructions with interrupts off.
+    pub(super) fn charge(&mut self, insns: u32, calls: u32, off: u32) {
         if self.window.is_none() {
             return;
         }
@@ -25,26 +97,24 @@ impl Accountant<'_> {
                 && last.tag == tag
             {
                 last.insns += insns;
+                last.off += off;
                 last.calls += calls;
                 return;
             }
             scope.events.push(Event {
                 node,
                 insns,
+                off,
                 calls,
                 tag,
                 packet,
             });
             return;
         }
-        let context = tag.context.unwrap_or(Context::OtherTask);
-        let direction = match context {
-            _ if self.user.is_some() => Direction::Run,
-            Context::Task => self.current.doing.unwrap_or(Direction::Other),
-            _ => Direction::Other,
-        };
+        let (direction, context) = self.owner(tag);
         if let Some(window) = &mut self.window {
             window.add(direction, context, node, calls, insns);
+            window.add_off(direction, off);
         }
     }
 
@@ -52,12 +122,21 @@ impl Accountant<'_> {
     pub(super) fn end_scope(&mut self, scope: &Scope, around: Option<usize>) {
         let window = &mut self.window;
         let run = self.user.is_some();
-        let direction = resolve(scope, self.rules, &mut |direction, context, event| {
-            if let Some(window) = window {
+        let direction = resolve(
+            scope,
+            self.rules,
+            &mut |direction, context, event, drawn| {
+                let Some(window) = window else { return };
                 let direction = if run { Direction::Run } else { direction };
-                window.add(direction, context, event.node, event.calls, event.insns);
-            }
-        });
+                match drawn {
+                    Some(drawn) => window.sample(direction, context, event.node, drawn),
+                    None => {
+                        window.add(direction, context, event.node, event.calls, event.insns);
+                        window.add_off(direction, event.off);
+                    }
+                }
+            },
+        );
         if let Some(outer) = around.and_then(|n| self.current.scopes.get_mut(n))
             && outer.of != Of::Softirqs
             && scope.of == Of::Softirqs
@@ -73,6 +152,7 @@ impl Accountant<'_> {
             let scope = &mut self.current.scopes[index];
             let done = Scope {
                 events: mem::take(&mut scope.events),
+                samples: mem::take(&mut scope.samples),
                 ..scope.clone()
             };
             self.end_scope(&done, index.checked_sub(1));

@@ -6,6 +6,7 @@ use netplumb_model::class::Context;
 
 use super::super::block::Segment;
 use super::super::frame::{Flow, Frame, Tag, Why, jumped_from};
+use super::super::interrupts::Before;
 use super::super::scope::{Of, Scope};
 use super::super::stack::{Task, stack_id};
 use super::super::tree::Symbol;
@@ -34,14 +35,14 @@ impl Accountant<'_> {
                 if flow == Flow::User {
                     self.pop_to(0, true);
                 }
-                self.push(symbol, Why::Entered { interrupted: flow });
+                self.enter(symbol, flow);
                 return true;
             }
         }
         match flow {
             Flow::User => {
                 self.pop_to(0, true);
-                self.push(symbol, Why::Entered { interrupted: flow });
+                self.enter(symbol, flow);
                 true
             }
             Flow::Call { sp, returns_to } => {
@@ -64,6 +65,31 @@ impl Accountant<'_> {
             }
             Flow::Sequential | Flow::Iret => self.on(symbol),
         }
+    }
+
+    /// Enter the kernel, or an interrupt of it.
+    fn enter(&mut self, symbol: Symbol, flow: Flow) {
+        let mut before = Before::default();
+        if let Some(sampler) = &mut self.sampler {
+            let lands = sampler.lands_before_entry();
+            before = sampler.enter(flow == Flow::User);
+            if lands {
+                let frames = &self.current.frames;
+                // What has returned, and is not popped yet.
+                let returned = frames.iter().rposition(
+                    |f| matches!((f.why, flow), (Why::Called { sp, .. }, Flow::Ret { sp: read }) if sp == read),
+                );
+                self.sample(returned.unwrap_or(frames.len()));
+            }
+        }
+        let interrupted = flow;
+        self.push(
+            symbol,
+            Why::Entered {
+                interrupted,
+                before,
+            },
+        );
     }
 
     /// Without a call: the same function, the one that jumped here, or a jump.
@@ -93,13 +119,20 @@ impl Accountant<'_> {
             .frames
             .iter()
             .rposition(|f| matches!(f.why, Why::Entered { .. }));
-        let Some(at) = entered else {
+        let found = entered.and_then(|at| match self.current.frames[at].why {
+            Why::Entered {
+                interrupted,
+                before,
+            } => Some((at, interrupted, before)),
+            _ => None,
+        });
+        if let Some(sampler) = &mut self.sampler {
+            let before = found.map(|(_, _, before)| before);
+            sampler.interrupts.leave(before);
+        }
+        let Some((at, interrupted, _)) = found else {
             self.pop_to(0, false);
             return Flow::Sequential;
-        };
-        let interrupted = match self.current.frames[at].why {
-            Why::Entered { interrupted } => interrupted,
-            _ => Flow::Sequential,
         };
         self.pop_to(at, true);
         interrupted

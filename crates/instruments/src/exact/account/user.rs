@@ -23,6 +23,9 @@ impl Accountant<'_> {
         self.settle();
         self.settle_scopes();
         let open = self.window.take()?;
+        if let Some(sampler) = &mut self.sampler {
+            sampler.close();
+        }
         self.losses.windows_cut += 1;
         let user_insns = open.user_insns_before + open.user_insns;
         let code = self.take_user_code();
@@ -162,6 +165,9 @@ impl Accountant<'_> {
             self.pop_to(0, true);
         }
         self.flow = Flow::User;
+        if let Some(sampler) = &mut self.sampler {
+            sampler.user();
+        }
         self.begin_program(block);
         let insns = running.ran.unwrap_or(block.insns);
         if let Some(window) = &mut self.window {
@@ -371,6 +377,12 @@ impl Accountant<'_> {
         };
         if let Some(window) = &mut self.window {
             window.add(Direction::Run, context, node, calls, insns);
+        }
+        if let Some(sampler) = &mut self.sampler {
+            sampler.run(0, insns, &[]);
+            if sampler.has_drawn() {
+                self.sample_user_code(node);
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A machine without code: what it executes is what a test says.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use netplumb_kernel::kallsyms::SymbolTable;
@@ -8,8 +8,8 @@ use netplumb_kernel::path_rules::PathRules;
 
 use super::super::stream::Kind;
 use super::super::{
-    Accountant, FIRST_USER_SYMBOL, Image, ImageFunction, Images, Losses, Mark, Record, UNKNOWN,
-    Window,
+    Accountant, Change, FIRST_USER_SYMBOL, Image, ImageFunction, Images, Losses, Mark, Record,
+    Sampling, UNKNOWN, Window,
 };
 
 /// Every instruction is so long.
@@ -88,11 +88,14 @@ pub(super) fn symbols() -> SymbolTable {
     SymbolTable::parse(text.as_bytes()).unwrap()
 }
 
+/// What tells blocks apart: address, instructions, how they end, and what they change.
+type Code = (u64, u32, u32, Vec<(u16, u8)>);
+
 /// Made of blocks that a test names by what they do.
 pub(super) struct Machine<'a> {
     symbols: &'a SymbolTable,
     accountant: Accountant<'a>,
-    ids: HashMap<(u64, u32, u32), u32>,
+    ids: HashMap<Code, u32>,
     windows: Vec<Window>,
     user_insns: u64,
     /// Kernel instructions since the window opened, and in the last block.
@@ -143,12 +146,21 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// The same, with samples.
+    pub(super) fn sampling(self, sampling: &Sampling) -> Self {
+        Machine {
+            accountant: self.accountant.sampling(Some(sampling)),
+            ..self
+        }
+    }
+
     /// Execute user code: in a file, by its number, at an address that is the file's
     /// own but for where it is mapped.
     pub(super) fn user_at(&mut self, file: u64, address: u64, insns: u32, kind: Kind) {
         let mapped = 0x7f00_0000_0000 + (file << 32) + address;
         let next = self.ids.len() as u32;
-        let id = *self.ids.entry((mapped, insns, kind as u32)).or_insert(next);
+        let code = (mapped, insns, kind as u32, Vec::new());
+        let id = *self.ids.entry(code).or_insert(next);
         if id == next {
             self.take(Record::UserBlock {
                 id,
@@ -234,17 +246,28 @@ impl<'a> Machine<'a> {
 
     /// Execute a block at an address.
     pub(super) fn at(&mut self, address: u64, insns: u32, kind: Kind) {
+        self.at_with(address, insns, kind, &[]);
+    }
+
+    /// The same, where instructions change whether interrupts come.
+    pub(super) fn at_with(
+        &mut self,
+        address: u64,
+        insns: u32,
+        kind: Kind,
+        changes: &[(u16, Change)],
+    ) {
         let next = self.ids.len() as u32;
-        let id = *self
-            .ids
-            .entry((address, insns, kind as u32))
-            .or_insert(next);
+        let changed = changes.iter().map(|(n, change)| (*n, *change as u8));
+        let code = (address, insns, kind as u32, changed.collect());
+        let id = *self.ids.entry(code).or_insert(next);
         if id == next {
             self.take(Record::Block {
                 id,
                 address,
                 kind,
                 sizes: vec![INSN_BYTES as u8; insns as usize],
+                changes: changes.to_vec(),
             });
         }
         self.take(Record::Exec(id));
@@ -259,6 +282,11 @@ impl<'a> Machine<'a> {
     /// Instructions that fall through or jump.
     pub(super) fn jump(&mut self, name: &str, offset: u64, insns: u32) {
         self.in_function(name, offset, insns, Kind::Other);
+    }
+
+    /// The same, where one of them changes whether interrupts come.
+    pub(super) fn changes(&mut self, name: &str, offset: u64, insns: u32, change: (u16, Change)) {
+        self.at_with(self.address(name) + offset, insns, Kind::Other, &[change]);
     }
 
     /// Instructions, the last a call that stores its return address at `sp`.
@@ -308,6 +336,25 @@ impl<'a> Machine<'a> {
     pub(super) fn window(&mut self) -> Window {
         assert_eq!(self.windows.len(), 1);
         self.windows.remove(0)
+    }
+
+    /// The samples of a seed by function: where they fell, and where a timer would have taken them.
+    pub(super) fn sampled(&self, window: &Window, seed: usize) -> BTreeMap<String, (u64, u64)> {
+        let nodes = self.accountant.tree().nodes();
+        let mut sums: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+        for cost in &window.costs {
+            let symbol = nodes[cost.node as usize].symbol;
+            let name = self.symbols.symbols()[symbol as usize].name.clone();
+            sums.entry(name).or_default();
+        }
+        for cost in &window.sampled[seed].costs {
+            let symbol = nodes[cost.node as usize].symbol;
+            let name = &self.symbols.symbols()[symbol as usize].name;
+            let sum = sums.entry(name.clone()).or_default();
+            sum.0 += cost.fell;
+            sum.1 += cost.deferred;
+        }
+        sums
     }
 
     pub(super) fn losses(&self) -> Losses {

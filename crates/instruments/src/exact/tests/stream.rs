@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 use super::super::stream::Kind;
-use super::super::{Mark, Record, StreamError, StreamReader};
+use super::super::{Change, Mark, Record, StreamError, StreamReader};
 
 const HELLO: u32 = 0x8100_0002;
 
@@ -55,6 +55,7 @@ fn everything() -> (Vec<u32>, Vec<Record>) {
             address: 0xffff_ffff_8100_0010,
             kind,
             sizes: vec![1, 2, 3],
+            changes: Vec::new(),
         });
     }
     words.extend([4, 0x8300_0002]);
@@ -268,5 +269,23 @@ fn noise() {
             });
         }
         let _ = read(&bytes(&words));
+    }
+}
+
+/// Check that instructions that change whether interrupts come are found, by their numbers, and
+/// that what only looks like one within another is not.
+#[test]
+fn changes_of_blocks() {
+    // nop; mov $0xfb,%al; cli; sti; popf: sizes 1, 2, 1, 1, 1.
+    let code = [1, 2, 1, 1, 1, 0x90, 0xb0, 0xfb, 0xfa, 0xfb, 0x9d, 0];
+    let mut words = vec![HELLO, 0x8200_0007, 0, 0x8100_0010, 0xffff_ffff, 5];
+    let four = code.chunks(4).map(|b| [b[0], b[1], b[2], b[3]]);
+    words.extend(four.map(u32::from_le_bytes));
+    match read(&bytes(&words)).unwrap().as_slice() {
+        [Record::Block { changes, .. }] => assert_eq!(
+            changes,
+            &[(2, Change::Off), (3, Change::On), (4, Change::Restore)]
+        ),
+        other => panic!("{other:?}"),
     }
 }
