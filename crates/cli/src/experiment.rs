@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use netplumb_engine::live::{LivePlan, Source};
 use netplumb_model::experiment::{Experiment, Kind, Lab};
 
-use crate::args::live::{EXACT, FUNCTIONS};
+use crate::args::live::FUNCTIONS;
 use crate::exit::{Usage, WrongKey};
 use crate::rights;
 pub(crate) use how::{How, Shown};
@@ -48,8 +48,7 @@ pub(crate) fn run(
         );
         return frames::run(&plan, &guests, &experiment.name, &how, cache);
     }
-    let counts = asked.is_empty() || asked.iter().any(|i| i.name() == EXACT);
-    instruments::check_options(experiment, lab == Lab::Vm && counts, &how.options)?;
+    instruments::check_options(experiment, &asked, &how.options)?;
     if lab == Lab::Vm {
         return guests::run(experiment, &asked, &how, cache);
     }

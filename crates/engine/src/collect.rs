@@ -6,15 +6,18 @@
 use std::collections::HashMap;
 
 use netplumb_instruments::exact::{
-    FIRST_USER_SYMBOL, Symbol, TreeNode, UNKNOWN, UserSymbol, Window,
+    FIRST_USER_SYMBOL, Sampling, Symbol, TreeNode, UNKNOWN, UserSymbol, Window,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::{APPLICATION, LayerRules};
+use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::{
     Block, Cost, Function, FunctionId, Ledger, Node, NodeId, Recording, Total,
 };
 use netplumb_model::symbol::base_name;
-use netplumb_model::timing::INSTRUCTIONS;
+use netplumb_model::timing::{
+    DEFERRED, INSTRUCTIONS, INTERRUPTS_OFF, SAMPLE_PERIOD, SAMPLE_SEED, SAMPLED,
+};
 
 use crate::index::{Index, add_costs, known};
 
@@ -103,6 +106,97 @@ impl Translation {
             duration_ns: 0,
         });
         add_costs(recording, costs);
+    }
+}
+
+/// The share of the whole block in [`INTERRUPTS_OFF`], beside those of directions.
+const ALL_DIRECTIONS: &str = "all";
+
+impl Translation {
+    /// Add the samples of a window: a block for each seed, with both views.
+    pub(crate) fn add_samples(
+        &self,
+        recording: &mut Recording,
+        arm: u32,
+        index: u32,
+        window: &Window,
+        ledger: &Ledger,
+        sampling: &Sampling,
+    ) {
+        let quantities = [recording.quantity(&SAMPLED), recording.quantity(&DEFERRED)];
+        let calls = window.costs.iter();
+        let calls = calls.map(|cost| (self.nodes[cost.node as usize], cost.calls));
+        let ledger = with_netfilter(recording, calls, ledger.clone());
+        let period = sampling.period;
+        recording.set(&SAMPLE_PERIOD, Item::ONLY, period as f64);
+        let first = index * sampling.seeds.len() as u32;
+        for ((index, seed), sampled) in (first..).zip(&sampling.seeds).zip(&window.sampled) {
+            let block = recording.blocks.len() as u32;
+            let sum = |of: fn(&(u64, u64)) -> u64| {
+                let each = sampled.costs.iter().map(|c| (c.fell, c.deferred));
+                each.map(|both| of(&both)).sum::<u64>() * period
+            };
+            let [fell, deferred] = quantities;
+            let totals = vec![
+                Total {
+                    quantity: fell,
+                    kernel: sum(|c| c.0),
+                    user: 0,
+                },
+                Total {
+                    quantity: deferred,
+                    kernel: sum(|c| c.1),
+                    user: sampled.user * period,
+                },
+            ];
+            recording.blocks.push(Block {
+                arm,
+                instrument: SAMPLED.instrument.into(),
+                index,
+                ledger: ledger.clone(),
+                totals,
+                entered: 0,
+                returned: 0,
+                duration_ns: 0,
+            });
+            for quantity in quantities {
+                let costs = sampled.costs.iter().map(|cost| {
+                    let samples = if quantity == fell {
+                        cost.fell
+                    } else {
+                        cost.deferred
+                    };
+                    Cost {
+                        block,
+                        quantity,
+                        direction: cost.direction,
+                        context: cost.context,
+                        node: self.nodes[cost.node as usize],
+                        calls: samples,
+                        own: samples * period,
+                    }
+                });
+                add_costs(recording, costs.filter(|cost| cost.calls > 0));
+            }
+            recording.add(Of::Block(block), &SAMPLE_SEED, Item::ONLY, *seed as f64);
+            add_interrupts_off(recording, block, window);
+        }
+    }
+}
+
+/// Add which share of a window's instructions ran with interrupts off.
+fn add_interrupts_off(recording: &mut Recording, block: u32, window: &Window) {
+    let mut add = |label: &str, off: u64, of: u64| {
+        if of > 0 {
+            let share = off as f64 / of as f64;
+            recording.add(Of::Block(block), &INTERRUPTS_OFF, Item::label(label), share);
+        }
+    };
+    let all = window.interrupts_off.values().sum();
+    add(ALL_DIRECTIONS, all, window.kernel_insns);
+    for (direction, off) in &window.interrupts_off {
+        let own = window.costs.iter().filter(|c| c.direction == *direction);
+        add(direction.as_str(), *off, own.map(|c| c.insns).sum());
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+use netplumb_instruments::exact::Sampling;
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
 use netplumb_lab::bundle::Bundle;
@@ -19,7 +20,7 @@ use netplumb_model::loss::Loss;
 use netplumb_model::message::{CommandEnd, CommandPlan, Output, Reply, Request, RunPlan};
 use netplumb_model::recording::{Arm, Recording};
 use netplumb_model::symbol::is_part;
-use netplumb_model::timing::{INSTRUCTIONS, TimingSpec};
+use netplumb_model::timing::{INSTRUCTIONS, SAMPLED, TimingSpec};
 
 use crate::error::EngineError;
 use crate::extras;
@@ -73,7 +74,11 @@ pub struct CommandRun {
     pub blocks: u32,
     /// Maximum number of bytes kept of each output stream.
     pub output_bytes: u64,
-    /// The settings of an instrument that measures time; without, instructions are counted.
+    /// Whether its instructions are counted.
+    pub exact: bool,
+    /// Whether and how samples are drawn of them, from the same guest.
+    pub sampling: Option<Sampling>,
+    /// The settings of an instrument that measures time; without, instructions are counted or sampled.
     pub timed: Option<TimingSpec>,
 }
 
@@ -98,8 +103,9 @@ pub fn run_command(
         .environment
         .insert("command.warmup".into(), run.warmup.to_string());
     recording.complete = false;
+    let names = run.counted();
     let name = match &run.timed {
-        None => INSTRUCTIONS.instrument,
+        None => names.first().copied().unwrap_or_default(),
         Some(spec) => &spec.instrument,
     };
     let mut keeper = Keeper::new(recording, save, &options.cancel);
@@ -164,6 +170,13 @@ struct Base {
 }
 
 impl CommandRun {
+    /// Those of its instruments that the plugin's stream gives.
+    fn counted(&self) -> Vec<&'static str> {
+        let exact = self.exact.then_some(INSTRUCTIONS.instrument);
+        let samples = self.sampling.as_ref().map(|_| SAMPLED.instrument);
+        exact.into_iter().chain(samples).collect()
+    }
+
     /// The arm of the command.
     fn arm(&self) -> Arm {
         let mut knobs = BTreeMap::from([

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope};
 
+use netplumb_instruments::exact::Sampling;
 use netplumb_kernel::layers::LayerRules;
 use netplumb_lab::vm::kernels::{KernelEntry, KernelStore};
 use netplumb_lab::vm::process::{Extra, VmError};
@@ -16,7 +17,7 @@ use netplumb_model::experiment::Load;
 use netplumb_model::message::{Reply, Request, RunPlan, TimedBlock};
 use netplumb_model::quantity::Of;
 use netplumb_model::recording::{Arm, Block, Recording, env};
-use netplumb_model::timing::{INSTRUCTIONS, QEMU_PEAK, TimingSpec};
+use netplumb_model::timing::{INSTRUCTIONS, QEMU_PEAK, SAMPLED, TimingSpec};
 
 use crate::collect::Translation;
 use crate::error::EngineError;
@@ -39,6 +40,8 @@ pub struct GuestRun {
     pub plan: Plan,
     /// Whether all instructions are counted.
     pub exact: bool,
+    /// Whether and how samples are drawn of them, from the same guests.
+    pub sampling: Option<Sampling>,
     /// Instruments that measure time, each in guests of its own.
     pub timed: Vec<TimingSpec>,
     /// Maximum number of packets per second; not with counted instructions.
@@ -57,6 +60,7 @@ impl GuestRun {
         GuestRun {
             plan,
             exact: true,
+            sampling: None,
             timed: Vec::new(),
             rate_pps: None,
             stream: false,
@@ -65,22 +69,30 @@ impl GuestRun {
         }
     }
 
-    /// The names of instruments, by their numbers in turns.
-    fn names(&self) -> Vec<&str> {
+    /// Those of its instruments that the plugin's stream gives.
+    fn counted(&self) -> Vec<&str> {
         let exact = self.exact.then_some(INSTRUCTIONS.instrument);
+        let samples = self.sampling.as_ref().map(|_| SAMPLED.instrument);
+        exact.into_iter().chain(samples).collect()
+    }
+
+    /// The instruments, by their numbers in turns: those that have a turn together are named by
+    /// the first.
+    fn names(&self) -> Vec<&str> {
         let timed = self.timed.iter().map(|spec| spec.instrument.as_str());
-        exact.into_iter().chain(timed).collect()
+        self.counted().into_iter().take(1).chain(timed).collect()
     }
 
     /// Whether this instrument's blocks are paired with blocks without: those of one instrument for
     /// each arm.
     fn is_beside_bare(&self, by: usize) -> bool {
-        self.measure_cost && by == usize::from(self.exact) && self.spec(by).is_some()
+        let first = usize::from(!self.counted().is_empty());
+        self.measure_cost && by == first && self.spec(by).is_some()
     }
 
-    /// The settings of an instrument, by number; none for counted instructions.
+    /// The settings of an instrument, by number; none for those that the plugin serves.
     fn spec(&self, by: usize) -> Option<&TimingSpec> {
-        let at = by.checked_sub(usize::from(self.exact))?;
+        let at = by.checked_sub(usize::from(!self.counted().is_empty()))?;
         self.timed.get(at)
     }
 }
@@ -109,7 +121,12 @@ pub fn run_in_guests(
     recording.complete = false;
     note_machine(recording, options);
     recording.environment.insert(env::LAB.into(), "vm".into());
-    note_instrument(recording, names.first().copied().unwrap_or_default());
+    let counts = !run.counted().is_empty();
+    note_instrument(
+        recording,
+        names.first().copied().unwrap_or_default(),
+        counts,
+    );
 
     let guests = plan.guests();
     // Looked up before the first boot, so that a wrong name is an error at once.
@@ -128,7 +145,7 @@ pub fn run_in_guests(
     if !done.is_empty() && kernels.first().is_some_and(other_kernel) {
         return Err(EngineError::OtherPlan("another kernel"));
     }
-    if !run.exact {
+    if !counts {
         for arm in 0..plan.arms.len() {
             extras::idle(recording, arm, load(run.stream), extras::GUEST_CPUS);
         }
@@ -281,7 +298,9 @@ impl Shared<'_> {
         (self.progress)(Progress::Arm(arm.name.clone()));
         let seen = match spec {
             None => {
-                let measured = measure(&origin, &plan, self.options, &|| self.one_over());
+                let sampling = self.run.sampling.as_ref();
+                let done = || self.one_over();
+                let measured = measure(&origin, &plan, sampling, self.options, &done);
                 Seen::Counted(Box::new(measured))
             }
             Some(spec) => {
@@ -395,12 +414,20 @@ impl Guests<'_, '_, '_> {
             let mut translation = Translation::default();
             let nodes = &measured.nodes;
             translation.add_nodes(recording, self.index, symbols, &options.layers, nodes);
+            let (run, arm) = (self.shared.run, turn.arm as u32);
             for (number, (window, ledger)) in turn.blocks.clone().zip(measured.blocks) {
-                translation.add_block(recording, turn.arm as u32, number, &window, ledger);
+                if let Some(sampling) = &run.sampling {
+                    translation.add_samples(recording, arm, number, &window, &ledger, sampling);
+                }
+                if run.exact {
+                    translation.add_block(recording, arm, number, &window, ledger);
+                }
             }
             extras::idle(recording, turn.arm, Load::OneAtATime, extras::GUEST_CPUS);
         }
-        add_losses(recording, &measured.losses);
+        for instrument in self.shared.run.counted() {
+            add_losses(recording, instrument, &measured.losses);
+        }
         recording.set_most(&QEMU_PEAK, measured.qemu_peak_bytes as f64);
         (measured.error).map_or(Ok(Ended::Measured), |error| self.ended_by(error))
     }

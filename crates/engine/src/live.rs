@@ -159,7 +159,7 @@ pub fn run_live(
         _ => LAB_NETNS,
     };
     let first = plan.specs.first().map(|spec| spec.instrument.as_str());
-    note_instrument(recording, first.unwrap_or_default());
+    note_instrument(recording, first.unwrap_or_default(), false);
     recording.environment.insert(env::LAB.into(), lab.into());
     recording.environment.extend(crate::facts::machine());
     // First delete what killed runs left behind.

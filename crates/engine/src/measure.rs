@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use netplumb_instruments::exact::{
-    self, Accountant, Losses, StreamError, StreamReader, TreeNode, Window,
+    self, Accountant, Losses, Sampling, StreamError, StreamReader, TreeNode, Window,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
@@ -48,15 +48,16 @@ pub(crate) struct Told {
     pub(crate) error: Option<StreamError>,
 }
 
-/// Measure an arm. `done` is called after each block.
+/// Measure an arm, and draw samples if asked to. `done` is called after each block.
 pub(crate) fn measure(
     origin: &Origin,
     plan: &RunPlan,
+    sampling: Option<&Sampling>,
     options: &Options,
     done: &(dyn Fn() + Sync),
 ) -> Measured {
     let mut measured = Measured::default();
-    if let Err(error) = try_measure(origin, plan, options, done, &mut measured) {
+    if let Err(error) = try_measure(origin, plan, sampling, options, done, &mut measured) {
         measured.error = Some(error);
     }
     measured
@@ -65,6 +66,7 @@ pub(crate) fn measure(
 fn try_measure(
     origin: &Origin,
     plan: &RunPlan,
+    sampling: Option<&Sampling>,
     options: &Options,
     done: &(dyn Fn() + Sync),
     measured: &mut Measured,
@@ -99,7 +101,7 @@ fn try_measure(
                 return Told::default();
             }
             match origin.table().or_else(|| late.get()) {
-                Some(symbols) => follow(spooled, symbols, done),
+                Some(symbols) => follow(spooled, symbols, sampling, done),
                 None => Told::default(),
             }
         });
@@ -186,10 +188,15 @@ fn untold_ledger(packets: u32) -> Ledger {
 }
 
 /// Read windows from a stream, up to its end.
-pub(crate) fn follow(stream: impl Read, symbols: &SymbolTable, done: &dyn Fn()) -> Told {
+pub(crate) fn follow(
+    stream: impl Read,
+    symbols: &SymbolTable,
+    sampling: Option<&Sampling>,
+    done: &dyn Fn(),
+) -> Told {
     let rules = PathRules::built_in();
     let mut reader = StreamReader::new(stream);
-    let mut accountant = Accountant::new(symbols, &rules);
+    let mut accountant = Accountant::new(symbols, &rules).sampling(sampling);
     let mut told = Told::default();
     loop {
         match reader.next() {

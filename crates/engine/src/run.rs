@@ -9,8 +9,9 @@ use netplumb_lab::cancel::Cancel;
 use netplumb_lab::vm::{link, machine};
 use netplumb_model::class::Link;
 use netplumb_model::loss::Loss;
+use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Recording, env};
-use netplumb_model::timing::INSTRUCTIONS;
+use netplumb_model::timing::{INSTRUCTIONS, SAMPLED};
 
 /// This program, which is its guests' init as well.
 pub const OWN_BINARY: &str = "/proc/self/exe";
@@ -71,12 +72,15 @@ pub(crate) fn note_machine(recording: &mut Recording, options: &Options) {
     fact("vm.memory_mib", machine::MEMORY_MIB.to_string());
 }
 
-/// Add the instrument, or the first of several.
-pub(crate) fn note_instrument(recording: &mut Recording, name: &str) {
-    let unit = match name == INSTRUCTIONS.instrument {
-        true => INSTRUCTIONS.unit,
-        false => "nanoseconds",
-    };
+/// What the plugin's stream gives: all instructions, and samples of them.
+pub(crate) const COUNTED: [&Declared; 2] = [&INSTRUCTIONS, &SAMPLED];
+
+/// Add the instrument, or the first of several; `counted` if by the plugin.
+pub(crate) fn note_instrument(recording: &mut Recording, name: &str, counted: bool) {
+    let quantity = COUNTED.into_iter().find(|q| q.instrument == name);
+    let unit = quantity
+        .filter(|_| counted)
+        .map_or("nanoseconds", |q| q.unit);
     let facts = &mut recording.environment;
     facts.insert(env::CLOCK.into(), name.into());
     facts.insert(env::UNIT.into(), unit.into());
@@ -91,7 +95,8 @@ pub(crate) fn note_clock(recording: &mut Recording, link: Link, options: &Option
     }
 }
 
-pub(crate) fn add_losses(recording: &mut Recording, losses: &Losses) {
+/// Add what an instrument lost that the plugin's stream gives.
+pub(crate) fn add_losses(recording: &mut Recording, instrument: &str, losses: &Losses) {
     for (cause, count, meaning) in [
         (
             "returns without a call",
@@ -119,7 +124,14 @@ pub(crate) fn add_losses(recording: &mut Recording, losses: &Losses) {
             "deeper than a kernel stack can be: inclusive costs are truncated",
         ),
     ] {
-        let loss = Loss::new(cause, count, meaning);
-        recording.add_loss(INSTRUCTIONS.instrument, loss);
+        recording.add_loss(instrument, Loss::new(cause, count, meaning));
+    }
+    if instrument == SAMPLED.instrument {
+        let loss = Loss::new(
+            "popf without a cli",
+            losses.unknown_flags,
+            "whether it enabled interrupts is unknown: samples are deferred as if it did not",
+        );
+        recording.add_loss(instrument, loss);
     }
 }

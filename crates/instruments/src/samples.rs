@@ -1,5 +1,9 @@
 //! The `samples` instrument: where CPU time goes, by what each CPU does every so often.
 //!
+//! In a guest of the vm lab nothing is sampled: its samples are drawn on the host, from the stream
+//! that `exact` counts (`exact/sample.rs`), and are of instructions. What follows is of kernels
+//! that run natively.
+//!
 //! It is on any kernel that has perf's clock, and puts no probe on any packet. A sample
 //! stands for the time since the one before it; what is sampled while packets are handled
 //! is theirs, sent or received, and the rest has the name of the task, softirq or interrupt
@@ -20,7 +24,8 @@ use netplumb_model::class::{Context, Direction};
 use netplumb_model::experiment::Lab;
 use netplumb_model::quantity::{Declared, Figure, Kind};
 use netplumb_model::timing::{
-    Attached, CPU_TIME, Costs, Met, NodeCost, PERIOD, Roles, TimingSpec, Window,
+    Attached, CPU_TIME, Costs, DEFERRED, INTERRUPTS_OFF, Met, NodeCost, PERIOD, Roles,
+    SAMPLE_PERIOD, SAMPLE_SEED, SAMPLED, TimingSpec, Window,
 };
 use netplumb_sys::cpus;
 
@@ -47,21 +52,26 @@ struct Declaration;
 
 impl Instrument for Declaration {
     fn about(&self) -> &'static str {
-        "CPU time of every kernel function, by samples of what CPUs do"
+        "CPU time of every kernel function, by samples; in the vm lab, instructions"
     }
 
     fn quantities(&self) -> &'static [Declared] {
-        const ALL: &[Declared] = &[CPU_TIME, PERIOD, TAKEN];
+        const ALL: &[Declared] = &[
+            CPU_TIME,
+            PERIOD,
+            TAKEN,
+            SAMPLED,
+            DEFERRED,
+            INTERRUPTS_OFF,
+            SAMPLE_PERIOD,
+            SAMPLE_SEED,
+        ];
         ALL
     }
 
     fn unavailable(&self, lab: Lab) -> Option<(&'static str, &'static str)> {
         match lab {
-            Lab::Vm => Some((
-                "a guest's clock counts instructions, not time",
-                "use --clock exact, or --lab netns",
-            )),
-            Lab::Netns => None,
+            Lab::Vm | Lab::Netns => None,
             Lab::Host => Some((
                 "it can't tell work on packets from other work",
                 "use --lab netns",
@@ -69,8 +79,14 @@ impl Instrument for Declaration {
         }
     }
 
-    fn works(&self, _: Lab, tried: &Tried<'_>) -> Availability {
-        by_clock(tried)
+    fn works(&self, lab: Lab, tried: &Tried<'_>) -> Availability {
+        match (lab, tried.verdict("qemu-plugin")) {
+            (Lab::Vm, no @ Availability::No { .. }) => no,
+            (Lab::Vm, _) => Availability::yes(
+                "of instructions, unbiased and as a timer would take them; needs no root and no KVM",
+            ),
+            _ => by_clock(tried),
+        }
     }
 
     fn attach(&self, spec: &TimingSpec, _: &Layers<'_>) -> Result<Box<dyn Live>, LiveError> {

@@ -12,6 +12,7 @@ mod knobs;
 mod nft;
 mod old;
 mod qdisc;
+mod samples;
 mod scan;
 mod time;
 mod within;
@@ -33,6 +34,7 @@ pub use knobs::{
 pub use nft::{Hook, Looks, MAX_RULESET_BYTES, NeverMatching, Nft, Ruleset, TABLE};
 pub use old::current;
 pub use qdisc::Qdisc;
+pub use samples::Samples;
 pub use scan::Scan;
 pub use time::{Share, Time};
 pub use within::Within;
@@ -40,6 +42,7 @@ pub use workload::{Blocks, Filter, Functions, Nics, PACKETS, Probes, Workload};
 
 use crate::class::{Family, Link, Proto, words};
 use crate::recording::{Arm, Recording};
+use crate::timing::SAMPLED;
 
 words! {
     /// Where the packets run.
@@ -114,6 +117,9 @@ pub struct Experiment {
     /// Limits of measurement overhead.
     #[serde(default)]
     pub probes: Probes,
+    /// How samples are drawn in guests.
+    #[serde(default, skip_serializing_if = "Samples::is_empty")]
+    pub samples: Samples,
     /// Interfaces of this machine to send frames over.
     #[serde(default)]
     pub nics: Option<Nics>,
@@ -319,6 +325,7 @@ impl Experiment {
         self.workload.check(self.lab)?;
         self.blocks.check(self.lab, &self.workload)?;
         self.functions.check()?;
+        self.check_samples()?;
         check_name(&self.name)?;
         if self.instruments.as_ref().is_some_and(Vec::is_empty) {
             return Err((
@@ -344,6 +351,27 @@ impl Experiment {
             }
         }
         self.check_claims()
+    }
+
+    fn check_samples(&self) -> Result<(), Mistake> {
+        let within = Mistake::within("samples", 0);
+        self.samples.check().map_err(|wrong| within(wrong.into()))?;
+        let mut named = self.instruments.iter().flatten();
+        if self.samples.is_empty() {
+            return Ok(());
+        }
+        if self.lab != Lab::Vm || self.workload.kind == Kind::Frames {
+            let why = "[samples] is for guests: it needs lab = \"vm\", and is not supported by \
+                       workloads of kind frames";
+            return Err(("samples", why.to_string()).into());
+        }
+        match named.any(|name| name == SAMPLED.instrument) {
+            true => Ok(()),
+            false => {
+                let why = "[samples] needs instrument `samples`";
+                Err(("samples", why.to_string()).into())
+            }
+        }
     }
 
     fn check_arms(&self) -> Result<(), Mistake> {

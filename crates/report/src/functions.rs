@@ -13,6 +13,7 @@ use crate::lines::of_class;
 use crate::number::{counted, percent};
 use crate::page::{PageColumn, PageRow};
 use crate::table::{Column, Room, Table, Value};
+use crate::times::rounded;
 use crate::view::View;
 
 /// Letters of modules and layers, which are a word.
@@ -152,7 +153,14 @@ fn varying<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
             .digits(3),
         Column::figure("95% interval", |r: &Row<'a>| {
             let ends = r.mean().and_then(|m| Some((m.low?, m.high?)));
-            ends.map_or(Value::Missing, |(low, high)| Value::NsRange(low, high))
+            match ends {
+                Some((low, high)) if r.class.quantity.unit == "ns" => Value::NsRange(low, high),
+                Some((low, high)) => {
+                    let text = format!("{} to {}", rounded(low), rounded(high));
+                    Value::Told(text, Some(high - low))
+                }
+                None => Value::Missing,
+            }
         })
         .hint("of self, by how much blocks differ")
         .unit(quantity.unit.clone())

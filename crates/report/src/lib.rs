@@ -23,6 +23,7 @@ mod per;
 pub mod pprof;
 mod profile;
 pub mod rates;
+pub mod sampled;
 pub mod scalars;
 pub mod scan;
 pub mod seeds;

@@ -10,7 +10,7 @@ use crate::summary::arm_heading;
 use crate::summary::{label, several_arms, split, summary};
 use crate::table::{Column, Room, Table, Value};
 use crate::text::continued;
-use crate::times::ns_range;
+use crate::times::{ns_range, rounded};
 use crate::view::View;
 use crate::{footer, functions, layers, trust};
 
@@ -130,7 +130,10 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
 fn interval(class: &ClassView<'_>) -> String {
     let mean = class.mean(&class.by_block).filter(|_| !class.is_exact());
     match mean.and_then(|m| Some((m.low?, m.high?))) {
-        Some((low, high)) => format!("; 95% interval {}", ns_range(low, high)),
+        Some((low, high)) if class.quantity.unit == "ns" => {
+            format!("; 95% interval {}", ns_range(low, high))
+        }
+        Some((low, high)) => format!("; 95% interval {} to {}", rounded(low), rounded(high)),
         None => String::new(),
     }
 }

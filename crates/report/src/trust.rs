@@ -2,12 +2,14 @@
 //! missing from them.
 
 pub(crate) mod common;
+mod sampled;
 mod varying;
 
 use std::collections::BTreeMap;
 
 use netplumb_model::class::Proto;
 use netplumb_model::recording::{Recording, env};
+use netplumb_model::timing::{DEFERRED, SAMPLED};
 
 use common::{ledger, levels, lost};
 
@@ -24,6 +26,9 @@ pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
         return times::trust::footer(recording, &times::classes(recording));
     }
     if let Some(quantity) = varying(recording) {
+        if quantity.is(&SAMPLED) || quantity.is(&DEFERRED) {
+            return sampled::footer(recording, &quantity, classes);
+        }
         return varying::footer(recording, &quantity, classes);
     }
     let fact = |key: &str| printable(recording.environment.get(key).map_or("?", |v| v), 120);

@@ -6,8 +6,8 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use netplumb_instruments::instrument::Instrument;
 use netplumb_instruments::registry;
-use netplumb_model::experiment::{Lab, Share, Time};
-use netplumb_model::timing::{INSTRUCTIONS, OWN_TIME, STAGE_TIME};
+use netplumb_model::experiment::{Lab, Samples, Share, Time};
+use netplumb_model::timing::{INSTRUCTIONS, OWN_TIME, SAMPLED, STAGE_TIME};
 
 /// An instrument by its name; none for `auto`.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +39,13 @@ pub(crate) struct LiveArgs {
     /// Instruments to measure with, as a comma-separated list; each measures in blocks of its own
     #[arg(long, value_parser = AskedClock::parser(), value_name = "CLOCK", value_delimiter = ',', default_value = AUTO)]
     pub(crate) clock: Vec<AskedClock>,
+    /// In guests, average number of instructions from one sample to the next [default: 1000]
+    #[arg(long, value_name = "INSNS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) sample_period: Option<u64>,
+    /// Random seeds of samples in guests, comma-separated; the same run is sampled with each
+    /// [default: 1]
+    #[arg(long, value_name = "SEED", value_delimiter = ',')]
+    pub(crate) sample_seed: Vec<u32>,
     /// Total measuring time, like 10s or 500ms [default: 5s; with a command, until it exits]
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Time>,
@@ -99,13 +106,22 @@ impl LiveArgs {
     /// Whether an instrument that measures time was requested.
     pub(crate) fn wanted(&self) -> bool {
         let named = self.clock.iter().filter_map(|clock| clock.0);
-        self.lab != Lab::Vm || named.into_iter().any(|i| i.name() != EXACT)
+        let counts = |name: &str| [EXACT, SAMPLES].contains(&name);
+        self.lab != Lab::Vm || named.into_iter().any(|i| !counts(i.name()))
     }
 
     /// Whether an instrument of this name was requested.
     pub(crate) fn asks(&self, name: &str) -> bool {
         self.instruments()
             .is_some_and(|all| all.iter().any(|one| one == name))
+    }
+
+    /// How samples are drawn in guests.
+    pub(crate) fn samples(&self) -> Samples {
+        Samples {
+            period: self.sample_period,
+            seeds: self.sample_seed.iter().copied().map(u64::from).collect(),
+        }
     }
 
     /// The instruments by name; none if plumb chooses.
@@ -122,6 +138,7 @@ impl LiveArgs {
 pub(crate) const EXACT: &str = INSTRUCTIONS.instrument;
 pub(crate) const FUNCTIONS: &str = OWN_TIME.instrument;
 pub(crate) const STAGES: &str = STAGE_TIME.instrument;
+pub(crate) const SAMPLES: &str = SAMPLED.instrument;
 
 /// Labs by name, each with a line of help.
 fn lab() -> impl TypedValueParser<Value = Lab> {

@@ -14,7 +14,7 @@ use netplumb_model::experiment::{
 
 use crate::args::command::CommandArgs;
 use crate::args::knobs::{KnobArgs, OfPackets};
-use crate::args::live::{EXACT, LiveArgs};
+use crate::args::live::{EXACT, LiveArgs, SAMPLES};
 use crate::args::page::PageArgs;
 use crate::args::run::RunOptions;
 use crate::args::show::ShowArgs;
@@ -163,6 +163,7 @@ impl PathArgs {
                 measure_cost: live.measure_cost,
                 one_packet: live.one_packet,
             },
+            samples: live.samples(),
             knobs,
             vary,
             ..Experiment::default()
@@ -228,6 +229,14 @@ pub(crate) fn run(args: PathArgs, cache: &Path) -> anyhow::Result<ExitCode> {
             "--qdisc can't be used with --lab host, which changes no interface; use --lab netns, or \
              set it with tc"
                 .into(),
+        )
+        .into());
+    }
+    let samples = args.live.samples();
+    let sampled = args.live.lab == Lab::Vm && args.live.asks(SAMPLES);
+    if !samples.is_empty() && !sampled {
+        return Err(Usage(
+            "--sample-period and --sample-seed need --clock samples in the vm lab".into(),
         )
         .into());
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use netplumb_engine::{CommandRun, run_command};
+use netplumb_instruments::exact::Sampling;
 use netplumb_lab::bundle::{Bundle, Host, companions};
 use netplumb_model::class::{Family, Link};
 use netplumb_model::experiment::{Experiment, Workload};
@@ -39,7 +40,11 @@ pub(super) struct Machine {
     /// Connections that the guest opens before it, as a warm-up.
     pub(super) warmup: u32,
     pub(super) blocks: u32,
-    /// What is timed, if instructions are not counted.
+    /// Whether instructions are counted.
+    pub(super) exact: bool,
+    /// Whether and how samples are drawn of them.
+    pub(super) sampling: Option<Sampling>,
+    /// What is timed, if they are not.
     pub(super) timed: Option<TimingSpec>,
 }
 
@@ -149,6 +154,8 @@ fn prepare(workload: &Workload, stdin: bool, machine: Machine) -> anyhow::Result
         warmup: machine.warmup,
         blocks: machine.blocks,
         output_bytes: OUTPUT_BYTES,
+        exact: machine.exact,
+        sampling: machine.sampling,
         timed: machine.timed,
     })
 }

@@ -7,14 +7,16 @@ use netplumb_engine::GuestRun;
 use netplumb_instruments::instrument::Instrument;
 use netplumb_model::experiment::{Experiment, Key, Kind};
 
+use super::command::Machine;
 use super::how::{How, finish};
-use super::instruments::{check_exact, specs};
+use super::instruments::{check_counting, specs};
 use super::{command, cost, lower};
-use crate::args::live::EXACT;
+use crate::args::live::{EXACT, SAMPLES};
 use crate::exit::WrongKey;
 use crate::recorder::record;
 
-/// Measure in guests, with `exact`, other instruments, or both, each in guests of its own.
+/// Measure in guests: with `exact`, `samples` of the same guests, other instruments, each in guests
+/// of its own, or several of these.
 ///
 /// # Errors
 /// The measurement failed.
@@ -25,37 +27,44 @@ pub(super) fn run(
     cache: &Path,
 ) -> anyhow::Result<ExitCode> {
     let exact = asked.is_empty() || asked.iter().any(|i| i.name() == EXACT);
+    let samples = asked.iter().any(|i| i.name() == SAMPLES);
     let others: Vec<_> = asked
         .iter()
         .copied()
-        .filter(|i| i.name() != EXACT)
+        .filter(|i| ![EXACT, SAMPLES].contains(&i.name()))
         .collect();
     let timed = specs(experiment, &others)?;
+    let sampling = samples.then(|| lower::sampling(experiment));
+    for (name, counts) in [(EXACT, exact), (SAMPLES, samples)] {
+        if counts {
+            check_counting(experiment, name)?;
+        }
+    }
     if experiment.workload.kind == Kind::Command {
-        return match (exact, timed.as_slice()) {
-            (true, []) => {
-                check_exact(experiment)?;
-                command::run(experiment, lower::machine(experiment, None)?, how, cache)
-            }
-            (false, [spec]) => {
-                let machine = lower::machine(experiment, Some(spec.clone()))?;
-                command::run(experiment, machine, how, cache)
-            }
+        let timed = match (exact || samples, timed.as_slice()) {
+            (true, []) => None,
+            (false, [spec]) => Some(spec.clone()),
             _ => {
-                let why = "only one instrument at a time can measure a command";
-                Err(WrongKey::cannot_here("instruments", why).into())
+                let why =
+                    "only one instrument at a time can measure a command, or exact and samples";
+                return Err(WrongKey::cannot_here("instruments", why).into());
             }
         };
-    }
-    if exact {
-        check_exact(experiment)?;
+        let machine = Machine {
+            exact,
+            sampling,
+            timed,
+            ..lower::machine(experiment)?
+        };
+        return command::run(experiment, machine, how, cache);
     }
     if !timed.is_empty() && experiment.blocks.seeds() > 1 {
-        let why = "seeds can only be used with instrument `exact` alone";
+        let why = "seeds can only be used with instruments `exact` and `samples`";
         return Err(WrongKey::usage(Key::of("blocks", "seeds"), why).into());
     }
     let run = GuestRun {
         exact,
+        sampling,
         timed,
         ..lower::guests(experiment)
     };

@@ -6,7 +6,7 @@ use netplumb_model::experiment::{Experiment, Filter, Functions, Key, Kind, Lab, 
 use netplumb_model::timing::TimingSpec;
 
 use super::spec::spec;
-use crate::args::live::{EXACT, FUNCTIONS, STAGES};
+use crate::args::live::{EXACT, FUNCTIONS, SAMPLES, STAGES};
 use crate::args::run::RunOptions;
 use crate::exit::{Usage, WrongKey};
 
@@ -33,7 +33,13 @@ pub(super) fn chosen(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn
             Kind::Frames => {
                 let looks_on = [EXACT, registry::BESIDE_RATES.name()].contains(&name.as_str());
                 let why = "expected `rates` for a workload of frames, optionally with `exact` or `samples`";
-                match found.unavailable(lab).filter(|_| looks_on && name != EXACT) {
+                // Those of guests are of packets that plumb sends, not of frames.
+                let of_guests = (lab == Lab::Vm && name == SAMPLES).then_some((
+                    "it can't sample the CPUs of a guest that forwards frames",
+                    "use --lab netns",
+                ));
+                let never = found.unavailable(lab).or(of_guests);
+                match never.filter(|_| looks_on && name != EXACT) {
                     Some((why, remedy)) => Some(cannot_in(name, lab, why, remedy)),
                     None => (found.is_clock() && !looks_on).then_some(why.to_string()),
                 }
@@ -82,10 +88,12 @@ pub(super) fn specs(
 /// Check for options of guests, or of counting, where there are none.
 pub(super) fn check_options(
     experiment: &Experiment,
-    counts: bool,
+    asked: &[&'static dyn Instrument],
     options: &RunOptions,
 ) -> anyhow::Result<()> {
     let guests = experiment.lab == Lab::Vm;
+    let asks = |name: &str| asked.iter().any(|i| i.name() == name);
+    let counts = guests && (asked.is_empty() || asks(EXACT));
     let again = "only counts of `exact` can be resumed; measure again, into another file with \
                  --output";
     let counting = "it is for instrument `exact` in the vm lab";
@@ -93,7 +101,11 @@ pub(super) fn check_options(
         ("--quick", options.quick && !guests, counting),
         ("--cold", options.cold && !guests, counting),
         ("--jobs", options.jobs.is_some() && !guests, counting),
-        ("--resume", options.resume && !counts, again),
+        (
+            "--resume",
+            options.resume && (!counts || asks(SAMPLES)),
+            again,
+        ),
         (
             "--seeds",
             experiment.blocks.seeds() > 1 && !counts,
@@ -111,8 +123,8 @@ pub(super) fn check_options(
     Ok(())
 }
 
-/// Check for what only instruments that measure time support.
-pub(super) fn check_exact(experiment: &Experiment) -> anyhow::Result<()> {
+/// Check for what only instruments that measure time support, and not this one.
+pub(super) fn check_counting(experiment: &Experiment, instrument: &str) -> anyhow::Result<()> {
     let Experiment {
         workload,
         blocks,
@@ -144,7 +156,9 @@ pub(super) fn check_exact(experiment: &Experiment) -> anyhow::Result<()> {
     ];
     match asked.into_iter().find(|(.., asked)| *asked) {
         Some((said, key, _)) => {
-            let why = "is not supported by instrument `exact`; use functions or stages";
+            let why = format!(
+                "is not supported by instrument `{instrument}` in the vm lab; use functions or stages"
+            );
             Err(WrongKey::usage(key, format!("{said} {why}")).into())
         }
         None => Ok(()),

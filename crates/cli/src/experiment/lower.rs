@@ -5,13 +5,13 @@ use std::time::Duration;
 use netplumb_engine::bench::{BenchPlan, Nics};
 use netplumb_engine::live::{PacketPlan, Source, TrafficPlan};
 use netplumb_engine::{GuestRun, Plan};
+use netplumb_instruments::exact::Sampling;
 use netplumb_instruments::instrument::Instrument;
 use netplumb_instruments::registry;
 use netplumb_model::bench::BenchArm;
 use netplumb_model::class::Link;
 use netplumb_model::experiment::{Experiment, Kind, Lab};
 use netplumb_model::recording::Arm;
-use netplumb_model::timing::TimingSpec;
 
 use super::command::Machine;
 use super::frames::Guests;
@@ -91,11 +91,16 @@ pub(super) fn guests(experiment: &Experiment) -> GuestRun {
     }
 }
 
-/// The guest of a command, and the settings of an instrument that measures time.
-pub(super) fn machine(
-    experiment: &Experiment,
-    timed: Option<TimingSpec>,
-) -> anyhow::Result<Machine> {
+/// How samples are drawn in guests.
+pub(super) fn sampling(experiment: &Experiment) -> Sampling {
+    Sampling {
+        period: experiment.samples.period(),
+        seeds: experiment.samples.seeds(),
+    }
+}
+
+/// The guest of a command, where nothing is measured yet.
+pub(super) fn machine(experiment: &Experiment) -> anyhow::Result<Machine> {
     let arm = one_arm(experiment)?;
     let fixed = ["mtu_bytes", "bridge", "queues", "offload"];
     let set = |key: &str| arm.knobs.contains_key(key) || arm.table(key).next().is_some();
@@ -115,7 +120,9 @@ pub(super) fn machine(
             .collect(),
         warmup: experiment.workload.connections.unwrap_or(CONNECTIONS),
         blocks: experiment.block_count(),
-        timed,
+        exact: false,
+        sampling: None,
+        timed: None,
     })
 }
 

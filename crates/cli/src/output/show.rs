@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use netplumb_model::class::Direction;
 use netplumb_model::recording::Recording;
 use netplumb_report::printable;
+use netplumb_report::sampled;
 use netplumb_report::shape::{Shape, shape};
 
-use super::print::print;
+use super::print::{columns, print};
 use super::{costs, formats, part, rates, times};
 use crate::args::show::ShowArgs;
 
@@ -34,22 +35,26 @@ pub(crate) fn show(
         return rates::show(recording, args.bench_format());
     }
     args.check_for_others()?;
-    let instruments = recording.instruments();
-    let [_, _, ..] = instruments[..] else {
+    let parts = recording.parts();
+    let [first, _, ..] = parts[..] else {
         return part_of(recording, args, directions);
     };
     if args.for_programs() || args.formats.wanted() {
-        return Err(part::several(&instruments));
+        return match recording.instruments()[..] {
+            // Its first quantity; the others by --clock.
+            [_] => part_of(&recording.part(first), args, directions),
+            _ => Err(part::several(&parts)),
+        };
     }
-    for (number, instrument) in instruments.iter().enumerate() {
+    for (number, part) in parts.iter().enumerate() {
         let rule = if number == 0 { "" } else { "\n" };
-        print(&format!(
-            "{rule}Instrument {}\n\n",
-            printable(instrument, 80)
-        ))?;
-        part_of(&recording.part(instrument), args, directions)?;
+        print(&format!("{rule}Instrument {}\n\n", printable(part, 80)))?;
+        part_of(&recording.part(part), args, directions)?;
     }
-    Ok(ExitCode::SUCCESS)
+    match sampled::render(recording, directions, &args.arm, columns()) {
+        Some(text) => print(&format!("\n{text}")),
+        None => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// Print the part of one instrument.

@@ -179,7 +179,7 @@ impl Alone for Counting<'_> {
                 translation.add_block(recording, arm, block, window, ledger);
             }
         }
-        add_losses(recording, &counted.told.losses);
+        add_losses(recording, INSTRUCTIONS.instrument, &counted.told.losses);
         Ok(match counted.cannot {
             Some(why) => Ended::CannotHere(in_guest(&why)),
             None => Ended::Measured,
@@ -206,7 +206,7 @@ fn count(origin: &Origin, plan: CountPlan, options: &Options) -> Result<Counted,
         let reader = scope.spawn(move || {
             let spooled = spool(stream);
             match (symbols_ready.recv(), late.get()) {
-                (Ok(()), Some(symbols)) => follow(spooled, symbols, &|| {}),
+                (Ok(()), Some(symbols)) => follow(spooled, symbols, None, &|| {}),
                 _ => Told::default(),
             }
         });

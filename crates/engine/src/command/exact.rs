@@ -8,7 +8,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use netplumb_instruments::exact::{
-    Accountant, Images, Losses, StreamError, StreamReader, TreeNode, UserCode, UserSymbol, Window,
+    Accountant, Images, Losses, Sampling, StreamError, StreamReader, TreeNode, UserCode,
+    UserSymbol, Window,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::path_rules::PathRules;
@@ -17,7 +18,7 @@ use netplumb_lab::vm::process::Guest;
 use netplumb_model::loss::Loss;
 use netplumb_model::message::{Reply, Request};
 use netplumb_model::recording::Ledger;
-use netplumb_model::timing::{INSTRUCTIONS, QEMU_PEAK};
+use netplumb_model::timing::QEMU_PEAK;
 
 use super::{Base, CommandRun, Said, add_command_losses, facts, runs, watched};
 use crate::collect::Translation;
@@ -44,7 +45,12 @@ pub(super) fn measure(
     let recording = &mut *keeper.recording;
     recording.arms = vec![arm.clone()];
     note_machine(recording, options);
-    note_instrument(recording, INSTRUCTIONS.instrument);
+    let counted = run.counted();
+    note_instrument(
+        recording,
+        counted.first().copied().unwrap_or_default(),
+        true,
+    );
     note_clock(recording, run.link, options);
     let Base {
         origin,
@@ -82,13 +88,14 @@ pub(super) fn measure(
         let (ready, begin) = channel::<(SymbolTable, Images)>();
         let known = symbols;
         let blocks = run.blocks;
+        let sampling = run.sampling.as_ref();
         let reader = scope.spawn(move || {
             // The guest ended before the symbols were ready.
             let Ok((late, images)) = begin.recv() else {
                 return (Told::default(), None);
             };
             let symbols = known.unwrap_or(&late);
-            let told = follow(stream, symbols, images, &|n| {
+            let told = follow(stream, symbols, images, sampling, &|n| {
                 progress(Progress::Blocks(n.min(blocks), blocks));
             });
             (told, known.is_none().then_some(late))
@@ -127,24 +134,33 @@ pub(super) fn measure(
         let user_symbols = told.user_symbols;
         translation.set_user(user_symbols.clone());
         translation.add_nodes(recording, &mut index, symbols, &options.layers, &told.nodes);
-        for (number, window) in (0..).zip(&told.windows) {
-            translation.add_block(recording, 0, number, window, one_run());
+        if let Some(sampling) = &run.sampling {
+            for (number, window) in (0..).zip(&told.windows) {
+                translation.add_samples(recording, 0, number, window, &one_run(), sampling);
+            }
         }
-        let ran = Ran {
-            symbols: &user_symbols,
-            code: &told.code,
-            windows: &told.windows,
-        };
-        debug_info::add_lines(
-            recording,
-            &translation,
-            &ran,
-            &run.bundle,
-            &paths,
-            &options.cancel,
-        );
+        if run.exact {
+            for (number, window) in (0..).zip(&told.windows) {
+                translation.add_block(recording, 0, number, window, one_run());
+            }
+            let ran = Ran {
+                symbols: &user_symbols,
+                code: &told.code,
+                windows: &told.windows,
+            };
+            debug_info::add_lines(
+                recording,
+                &translation,
+                &ran,
+                &run.bundle,
+                &paths,
+                &options.cancel,
+            );
+        }
     }
-    add_losses(recording, &told.losses);
+    for instrument in &counted {
+        add_losses(recording, instrument, &told.losses);
+    }
     for (cause, count, meaning) in [
         (
             "call paths merged",
@@ -157,10 +173,13 @@ pub(super) fn measure(
             "generated at run time, or in a file that was not copied into the guest: they are in [unknown]",
         ),
     ] {
-        recording.add_loss(INSTRUCTIONS.instrument, Loss::new(cause, count, meaning));
+        for instrument in &counted {
+            recording.add_loss(instrument, Loss::new(cause, count, meaning));
+        }
     }
-    let by = INSTRUCTIONS.instrument;
-    add_command_losses(recording, by, told.losses.windows_cut, said.ends);
+    for instrument in &counted {
+        add_command_losses(recording, instrument, told.losses.windows_cut, said.ends);
+    }
     let (got, wanted) = (told.windows.len(), said.ends.len());
     match (outcome, told.error) {
         (Ok(()), _) if got >= wanted => Ok(()),
@@ -191,10 +210,16 @@ struct Told {
     error: Option<StreamError>,
 }
 
-fn follow(stream: File, symbols: &SymbolTable, images: Images, done: &dyn Fn(u32)) -> Told {
+fn follow(
+    stream: File,
+    symbols: &SymbolTable,
+    images: Images,
+    sampling: Option<&Sampling>,
+    done: &dyn Fn(u32),
+) -> Told {
     let rules = PathRules::built_in();
     let mut reader = StreamReader::new(stream);
-    let mut accountant = Accountant::of_command(symbols, &rules, images);
+    let mut accountant = Accountant::of_command(symbols, &rules, images).sampling(sampling);
     let mut told = Told::default();
     loop {
         match reader.next() {

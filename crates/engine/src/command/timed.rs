@@ -31,7 +31,7 @@ pub(super) fn measure(
     let arm = run.arm();
     let recording = &mut *keeper.recording;
     note_machine(recording, options);
-    note_instrument(recording, &spec.instrument);
+    note_instrument(recording, &spec.instrument, false);
     recording.environment.insert(env::LAB.into(), "vm".into());
     note_clock(recording, run.link, options);
     let Base {

@@ -111,7 +111,7 @@ fn blocks(recording: &Recording, classes: &[ClassView<'_>]) -> String {
 }
 
 /// What the intervals are of.
-fn intervals(classes: &[ClassView<'_>]) -> Option<String> {
+pub(super) fn intervals(classes: &[ClassView<'_>]) -> Option<String> {
     let few = classes.iter().filter(|c| c.blocks.len() < 2).count();
     let told = classes.len() - few;
     let mut line = String::from(
@@ -125,7 +125,7 @@ fn intervals(classes: &[ClassView<'_>]) -> Option<String> {
 }
 
 /// Work in the windows that is no packet's.
-fn apart(classes: &[ClassView<'_>]) -> Option<String> {
+pub(super) fn apart(classes: &[ClassView<'_>]) -> Option<String> {
     let mut arms: Vec<usize> = classes.iter().map(|c| c.arm).collect();
     arms.sort_unstable();
     arms.dedup();

@@ -189,7 +189,7 @@ fn of_clock(args: &PathArgs) -> Clashes {
     ]
 }
 
-/// Check that `exact` alone has no options of instruments that measure time.
+/// Check that instruments that count instructions have no options of those that measure time.
 ///
 /// # Errors
 /// The option, and what to do instead.
@@ -216,8 +216,10 @@ pub(crate) fn check_exact(args: &PathArgs) -> anyhow::Result<()> {
     ];
     match asked.iter().find(|(_, asked)| *asked) {
         Some((option, _)) => Err(Usage(format!(
-            "{option} can't be used with instrument `exact`: add --lab netns, --lab host or --clock \
-             functions"
+            "{option} can't be used with instrument `{}`: add --lab netns, --lab host or --clock \
+             functions",
+            live.instruments()
+                .map_or_else(|| EXACT.into(), |names| names.join(", "))
         ))
         .into()),
         None => Ok(()),

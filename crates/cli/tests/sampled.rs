@@ -1,0 +1,348 @@
+//! `samples` in guests: drawn from the exact stream, so that they can be held against it; and,
+//! as a timer would take them, against a timer in such a guest.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use common::{Place, prints};
+use netplumb_model::quantity::{Declared, Of, QuantityId};
+use netplumb_model::recording::{Cost, Recording};
+use netplumb_model::timing::{DEFERRED, INSTRUCTIONS, INTERRUPTS_OFF, SAMPLE_SEED, SAMPLED};
+use netplumb_report::sampled::interval;
+
+fn number(recording: &Recording, of: &Declared) -> QuantityId {
+    let at = recording.quantities.iter().position(|q| q.is(of));
+    at.unwrap() as QuantityId
+}
+
+/// Sums by arm and function.
+type Sums = BTreeMap<(u32, u32), u64>;
+
+fn sums<'r>(recording: &'r Recording, costs: impl Iterator<Item = &'r Cost>) -> Sums {
+    let mut sums = Sums::new();
+    for cost in costs {
+        let arm = recording.blocks[cost.block as usize].arm;
+        let function = recording.nodes[cost.node as usize].function;
+        *sums.entry((arm, function)).or_default() += cost.own;
+    }
+    sums
+}
+
+/// What an arm has in all.
+fn whole(sums: &Sums, arm: u32) -> u64 {
+    sums.range((arm, 0)..=(arm, u32::MAX)).map(|(_, n)| n).sum()
+}
+
+/// The seed of each block of samples.
+fn seeds(recording: &Recording) -> BTreeMap<u32, u64> {
+    let of = recording.scalars_of(&SAMPLE_SEED);
+    of.filter_map(|scalar| match scalar.of {
+        Of::Block(block) => Some((block, scalar.value as u64)),
+        _ => None,
+    })
+    .collect()
+}
+
+const PERIOD: u64 = 200;
+
+/// Check that samples are unbiased: for 19 of 20 seeds the exact shares of at least 93 % of the
+/// functions lie in the 95 % interval of their samples. That no sample is lost where a timer
+/// would take it later, that another run gives the very same ones, and that they change nothing
+/// of what is counted.
+#[test]
+fn shares_are_unbiased() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let seeds_asked: Vec<String> = (1..=20).map(|n| n.to_string()).collect();
+    let both = format!(
+        "path -q --jobs 1 --proto udp,tcp,raw --clock exact,samples --sample-period {PERIOD} --sample-seed {}",
+        seeds_asked.join(",")
+    );
+    place.run(&format!("{both} -o first.plumb")).code(0);
+    place.run(&format!("{both} -o again.plumb")).code(0);
+    place
+        .run("path -q --proto udp,tcp,raw -o bare.plumb")
+        .code(0);
+    let first = place.recording("first.plumb");
+    let again = place.recording("again.plumb");
+    // They are too many to be printed.
+    assert!(first.costs == again.costs);
+    assert!(first.blocks == again.blocks);
+    let counted = |r: &Recording| {
+        let part = r.part(INSTRUCTIONS.instrument);
+        let of = sums(&part, part.costs.iter());
+        let named = of.into_iter().map(|((arm, function), insns)| {
+            let function = &part.functions[function as usize];
+            (arm, function.name.clone(), function.module.clone(), insns)
+        });
+        let mut named: Vec<_> = named.collect();
+        named.sort_unstable();
+        named
+    };
+    assert_eq!(counted(&first), counted(&place.recording("bare.plumb")));
+
+    for block in first
+        .blocks
+        .iter()
+        .filter(|b| b.instrument == SAMPLED.instrument)
+    {
+        let [fell, deferred] = block.totals[..] else {
+            panic!("{block:?}");
+        };
+        assert!(fell.kernel > 0);
+        assert_eq!(fell.kernel, deferred.kernel + deferred.user);
+    }
+    let [exact, sampled] = [&INSTRUCTIONS, &SAMPLED].map(|of| number(&first, of));
+    let executed = sums(&first, first.costs.iter().filter(|c| c.quantity == exact));
+    let seed_of = seeds(&first);
+    let mut good = 0;
+    for seed in 1..=20 {
+        let of_seed = |c: &&Cost| c.quantity == sampled && seed_of[&c.block] == seed;
+        let fell = sums(&first, first.costs.iter().filter(of_seed));
+        let covered = executed.iter().filter(|((arm, function), insns)| {
+            let share = **insns as f64 / whole(&executed, *arm) as f64;
+            let hits = fell.get(&(*arm, *function)).copied().unwrap_or(0) / PERIOD;
+            let (low, high) = interval(hits, whole(&fell, *arm) / PERIOD);
+            (low..=high).contains(&share)
+        });
+        let covered = covered.count() as f64 / executed.len() as f64;
+        println!("seed {seed}: {covered:.4} of {} functions", executed.len());
+        good += u32::from(covered >= 0.93);
+    }
+    assert!(good >= 19, "{good} of 20 seeds");
+}
+
+/// Check that samples alone are shown with what a timer would make of them, in every format, and
+/// compared like other costs.
+#[test]
+fn outputs() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let ran = place.run("path -q --clock samples --sample-seed 1 -o one.plumb");
+    ran.code(0);
+    let words = [
+        "Instrument samples",
+        "Instrument deferred",
+        "interrupts off",
+        "What a timer",
+    ];
+    prints(&ran, &words);
+    place
+        .run("path -q --clock samples --sample-seed 2 -o two.plumb")
+        .code(0);
+    let recording = place.recording("one.plumb");
+    assert!(recording.scalars_of(&INTERRUPTS_OFF).count() > 0);
+    assert_eq!(recording.parts(), [SAMPLED.instrument, DEFERRED.name]);
+    for clock in ["", "--clock samples", "--clock deferred"] {
+        for format in [
+            "--json",
+            "--csv",
+            "--folded -",
+            "--callgrind -",
+            "--html x.html",
+        ] {
+            place
+                .run(&format!("report one.plumb {clock} {format}"))
+                .code(0);
+        }
+        place
+            .run(&format!("diff one.plumb two.plumb {clock}"))
+            .code(0);
+    }
+    place
+        .run("path --lab netns --clock samples --sample-period 5")
+        .code(2)
+        .says(&["vm lab"]);
+    place.nothing_runs();
+}
+
+/// Check that an experiment file samples guests, beside what is counted and what is timed in
+/// others, and that one that can't is refused with its line.
+#[test]
+fn experiments() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    let file = "name = \"sampled\"\ninstruments = [\"exact\", \"samples\", \"stages\"]\n\
+                [workload]\npackets = 20\n[blocks]\ncount = 2\n[samples]\nperiod = 50\nseeds = [7, 8]\n";
+    place.write("sampled.toml", file);
+    place.run("run -q sampled.toml -o x.plumb").code(0);
+    let recording = place.recording("x.plumb");
+    assert_eq!(
+        recording.parts(),
+        ["exact", "samples", "deferred", "stages"]
+    );
+    let of = |name: &str| {
+        let blocks = recording.blocks.iter();
+        blocks.filter(|b| b.instrument == name).count()
+    };
+    assert_eq!((of("exact"), of("samples")), (2, 4));
+    let used: Vec<u64> = seeds(&recording).into_values().collect();
+    assert_eq!(used, [7, 8, 7, 8]);
+    for (text, why) in [
+        ("[samples]\nperiod = 5\n", "needs instrument `samples`"),
+        (
+            "instruments = [\"samples\"]\n[samples]\nperiod = 0\n",
+            "invalid period `0`",
+        ),
+        (
+            "instruments = [\"samples\"]\n[samples]\nseeds = [1, 1]\n",
+            "given twice",
+        ),
+        (
+            "lab = \"netns\"\ninstruments = [\"samples\"]\n[samples]\nperiod = 5\n",
+            "vm",
+        ),
+    ] {
+        place.write("wrong.toml", format!("name = \"x\"\n{text}"));
+        place.run("run wrong.toml").code(2).says(&["line ", why]);
+    }
+}
+
+/// Sends datagrams to another process and waits for each to come back; if asked to, sampled by
+/// the kernel's timer, and every address that it saw is printed.
+const ECHO: &str = r#"
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define PAGES 256
+int main(int argc, char **argv) {
+	long period = atol(argv[1]), n = atol(argv[2]);
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof a;
+	int s = socket(AF_INET, SOCK_DGRAM, 0), c = socket(AF_INET, SOCK_DGRAM, 0), fd = -1;
+	char *ring = 0, b[64] = "";
+	if (bind(s, (void *)&a, sizeof a) || getsockname(s, (void *)&a, &size)) return 1;
+	if (connect(c, (void *)&a, sizeof a)) return 1;
+	if (!fork()) {
+		for (long i = 0; i < n; i++) {
+			struct sockaddr_in from; socklen_t z = sizeof from;
+			ssize_t got = recvfrom(s, b, sizeof b, 0, (void *)&from, &z);
+			sendto(s, b, got, 0, (void *)&from, z);
+		}
+		_exit(0);
+	}
+	if (period) {
+		struct perf_event_attr e = { .size = sizeof e, .type = PERF_TYPE_SOFTWARE,
+			.config = PERF_COUNT_SW_CPU_CLOCK, .sample_period = period,
+			.sample_type = PERF_SAMPLE_IP, .exclude_user = 1, .disabled = 1 };
+		fd = syscall(SYS_perf_event_open, &e, -1, 0, -1, 0);
+		if (fd < 0) { perror("perf_event_open"); return 3; }
+		ring = mmap(0, (1 + PAGES) * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (ring == MAP_FAILED) return 3;
+		ioctl(fd, PERF_EVENT_IOC_ENABLE, 0);
+	}
+	for (long i = 0; i < n; i++) { send(c, b, 32, 0); recv(c, b, sizeof b, 0); }
+	if (period) {
+		struct perf_event_mmap_page *p = (void *)ring;
+		ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
+		for (unsigned long at = 0; at < p->data_head; ) {
+			struct perf_event_header *h = (void *)(ring + 4096 + at % (PAGES * 4096));
+			if (h->type == PERF_RECORD_SAMPLE) printf("%llx\n", *(unsigned long long *)(h + 1));
+			at += h->size;
+		}
+	}
+	wait(0);
+	return 0;
+}
+"#;
+
+/// Within so many percentage points of a timer's samples.
+const POINTS: f64 = 5.0;
+/// Of so many functions that the timer blames most.
+const BLAMED: usize = 8;
+
+/// Check that samples as a timer would take them are those that one takes: the kernel's
+/// `cpu-clock` in such a guest, by two periods.
+#[test]
+fn a_timer_agrees() {
+    if !common::has_guests() {
+        return;
+    }
+    let place = Place::new();
+    place.write("echo.c", ECHO);
+    let built = Command::new("cc")
+        .args(["-O1", "-static", "-o", "echo", "echo.c"])
+        .current_dir(place.path("."))
+        .status();
+    if !built.is_ok_and(|status| status.success()) {
+        netplumb_testkit::skip("no C compiler with perf's header");
+        return;
+    }
+    place
+        .run("path -q --clock exact,samples --sample-period 100 -o model.plumb -- ./echo 0 4000")
+        .code(0);
+    let model = place.recording("model.plumb");
+    let kernel = |function: u32| model.functions[function as usize].address >> 63 == 1;
+    let shares = |of: &Declared| {
+        let of = number(&model, of);
+        let mut sums = sums(&model, model.costs.iter().filter(|c| c.quantity == of));
+        sums.retain(|(_, function), _| kernel(*function));
+        let all = whole(&sums, 0) as f64;
+        let share = |((_, function), n): ((u32, u32), u64)| {
+            let name = model.functions[function as usize].name.clone();
+            (name, 100.0 * n as f64 / all)
+        };
+        sums.into_iter().map(share).collect::<BTreeMap<_, _>>()
+    };
+    let [exact, deferred] = [&INSTRUCTIONS, &DEFERRED].map(shares);
+    let name_of = |address: u64| {
+        let covers = |f: &&netplumb_model::recording::Function| {
+            address.wrapping_sub(f.address) < f.size_bytes
+        };
+        let found = model.functions.iter().find(covers);
+        found.map_or("(other)", |f| f.name.as_str())
+    };
+    for period in [40_009, 100_003] {
+        let ran = place.run(&format!("path -q -o timer.plumb -- ./echo {period} 20000"));
+        ran.code(0);
+        let addresses = ran
+            .stdout
+            .lines()
+            .map_while(|l| u64::from_str_radix(l, 16).ok());
+        let mut timer: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut all = 0.0;
+        for address in addresses {
+            *timer.entry(name_of(address)).or_default() += 1.0;
+            all += 1.0;
+        }
+        assert!(all > 1_000.0, "{all} samples");
+        let mut blamed: Vec<(&str, f64)> = timer.into_iter().collect();
+        blamed.sort_by(|a, b| b.1.total_cmp(&a.1));
+        println!("every {period} ns, {all} samples: timer, deferred, exact");
+        for (name, hits) in blamed.iter().take(BLAMED) {
+            let of = |shares: &BTreeMap<String, f64>| shares.get(*name).copied().unwrap_or(0.0);
+            let (timer, ours, executed) = (100.0 * hits / all, of(&deferred), of(&exact));
+            println!("{name:<34} {timer:5.1} {ours:5.1} {executed:5.1}");
+        }
+        for (name, hits) in blamed
+            .iter()
+            .take(BLAMED)
+            .filter(|(name, _)| *name != "(other)")
+        {
+            let (timer, ours) = (
+                100.0 * hits / all,
+                deferred.get(*name).copied().unwrap_or(0.0),
+            );
+            assert!((timer - ours).abs() < POINTS, "{name}: {timer}, not {ours}");
+        }
+    }
+}
