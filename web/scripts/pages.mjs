@@ -33,7 +33,7 @@ const LAYERS = [
 /** An empty page. */
 export function emptyPage(more = {}) {
   return {
-    schema: 1, diff: false, title: "A page", question: "", headline: [], warnings: [], unit: "instructions",
+    schema: 2, diff: false, title: "A page", question: "", headline: [], warnings: [], unit: "instructions",
     facts: [], trust: [], claims: [], functions: [], classes: [], ...more,
   };
 }
@@ -42,6 +42,30 @@ export function emptyPage(more = {}) {
 const COLUMNS = ["function", "layer", "module", "self", "share", "inclusive", "inclusive_share", "calls"].map((key) => ({
   key, title: key, hint: "", own: true,
 }));
+
+/** The columns of a comparison's: the same before and after. */
+const CHANGED = [
+  ["name", "function"], ["before", "before"], ["after", "after"], ["difference", "change"], ["percent", "%"],
+  ["inclusive_difference", "incl. change"], ["of", "layer"], ["module", "module"],
+].map(([key, title]) => ({ key, title, hint: "", own: true }));
+
+/** A page with a line for each class, as a report has it. */
+export function summed(page) {
+  const words = (key) => ({ key, title: key, hint: "", words: true });
+  const figure = (key, title) => ({ key, title, hint: "" });
+  const cell = (value) => ({ text: Number.isFinite(value) ? value.toFixed(1) : "-", value });
+  const sum = (group, key, packets) => group.contexts.flatMap((tree) => tree[key]).reduce((all, one) => all + one, 0) / (packets || 1);
+  const rows = page.classes.map((group) => {
+    const after = sum(group, "self_insns", group.packets);
+    const before = sum(group, "self_insns_before", group.packets_before);
+    const named = [group.class, group.arm].map((text) => ({ text, value: null }));
+    return [...named, ...(page.diff ? [cell(before), cell(after), cell(after - before)] : [cell(after)])];
+  });
+  const figures = page.diff
+    ? [figure("before", "before"), figure("after", "after"), figure("difference", "change")]
+    : [figure("cost", "instructions")];
+  return { ...page, summary: { caption: "Every arm and class", columns: [words("class"), words("arm"), ...figures], rows } };
+}
 
 /** A class with nothing in it but these trees. */
 export function classOf(more) {
@@ -105,6 +129,8 @@ export function comparisonOf(report) {
   for (const group of page.classes) {
     group.arm = `${group.arm} \u2192 ${group.arm}`;
     group.packets_before = group.packets;
+    group.columns = CHANGED;
+    group.layers = null;
     for (const tree of group.contexts) {
       tree.calls_before = tree.calls.slice();
       tree.self_insns_before = tree.self_insns.slice();
@@ -128,5 +154,5 @@ export function comparisonOf(report) {
       group.moves = [{ from: 1, to: 2, insns_per_packet: 12.5, why: "inlined into its caller" }];
     }
   }
-  return page;
+  return summed(page);
 }

@@ -3,12 +3,13 @@ import { barList, MOST_ROWS, NAME_LETTERS } from "./barlist";
 import { cascade, changeSteps, waterfall } from "./bars";
 import { chartFigure, looks } from "./chart";
 import { order, toneOf } from "./colour";
-import type { Page, PageBoth, PageCompared } from "./data";
+import type { Page, PageCompared, PageTable } from "./data";
 import { h } from "./dom";
 import { changePercent, cost, ns, ratioPercent, short } from "./number";
 import { rateBars } from "./rates";
 import { stacked, type Part, type Row } from "./stacked";
-import { look, parts as stagesOf, wholeOf } from "./times";
+import { cellOf, figureOf } from "./table";
+import { look, meanOf, parts as stagesOf, wholeOf } from "./times";
 import { titleOf, type Glance } from "./tree";
 
 /** Charts, or waterfalls, that stand side by side. */
@@ -93,7 +94,7 @@ function budget(page: Page, all: Glance[], open: (index: number) => void): HTMLE
       name: titleOf(g.group),
       figures: [ns(wholeOf(times))],
       open: () => open(g.index),
-      parts: stagesOf(times).map((stage, i): Part => ({ name: stage.name, value: stage.mean_ns, text: ns(stage.mean_ns), look: { class: look(stage, i), style: {} } })),
+      parts: stagesOf(times).map((stage, i): Part => ({ name: stage.name, value: meanOf(times, stage), text: ns(meanOf(times, stage)), look: { class: look(stage, i), style: {} } })),
     })),
   });
 }
@@ -115,8 +116,8 @@ function changes(page: Page, all: Glance[], open: (index: number) => void): HTML
   if (found.length > SIDE_BY_SIDE) {
     return [sorted[0].picture(), changeList(page, sorted, open)];
   }
-  const both = all.filter((g) => (g.group.times?.both ?? []).length > 0);
-  return [...sorted.map((change) => change.picture()), ...both.map((g) => bothBars(g, g.group.times?.both ?? []))].slice(0, SIDE_BY_SIDE);
+  const both = all.flatMap((g) => (g.group.times?.both ? [bothBars(g, g.group.times.both)] : []));
+  return [...sorted.map((change) => change.picture()), ...both].slice(0, SIDE_BY_SIDE);
 }
 
 /** Its waterfall: by stages with their verdicts, or by layers. */
@@ -125,12 +126,15 @@ function changeOf(page: Page, g: Glance): Change | null {
   const rows = g.group.times?.compared ?? [];
   const total = rows.find((row) => row.what === "whole");
   const stages = rows.filter((row) => row.what === "stage");
-  const note = total ? verdictOf(total) : "";
+  const columns = g.group.times?.columns ?? [];
+  const figure = (row: PageCompared, key: string): number => figureOf(columns, row.cells, key);
+  const text = (row: PageCompared, key: string): string => cellOf(columns, row.cells, key).text;
+  const note = total ? verdictOf(total, text(total, "verdict")) : "";
   if (total && stages.length > 0) {
-    const parts = stages.map((row) => ({ name: row.name, before: row.before_ns, after: row.after_ns, sure: row.way !== "" }));
-    const steps = changeSteps(total.before_ns, total.after_ns, parts, ns);
+    const parts = stages.map((row) => ({ name: text(row, "name"), before: figure(row, "before"), after: figure(row, "after"), sure: row.way !== "" }));
+    const steps = changeSteps(figure(total, "before"), figure(total, "after"), parts, ns);
     return {
-      g, before: total.before_ns, after: total.after_ns, sure: total.way !== "",
+      g, before: figure(total, "before"), after: figure(total, "after"), sure: total.way !== "",
       picture: () => cascade(steps, "stages, ns; pale: may be chance", true, { title, note, show: ns }),
     };
   }
@@ -139,14 +143,14 @@ function changeOf(page: Page, g: Glance): Change | null {
     return { g, before: g.before, after: g.after, sure: total ? total.way !== "" : true, picture: () => waterfall(g, true, { title, note, show }) };
   }
   if (total) {
-    const steps = changeSteps(total.before_ns, total.after_ns, [], ns);
-    return { g, before: total.before_ns, after: total.after_ns, sure: total.way !== "", picture: () => cascade(steps, "ns", true, { title, note, show: ns }) };
+    const steps = changeSteps(figure(total, "before"), figure(total, "after"), [], ns);
+    return { g, before: figure(total, "before"), after: figure(total, "after"), sure: total.way !== "", picture: () => cascade(steps, "ns", true, { title, note, show: ns }) };
   }
   return null;
 }
 
-const verdictOf = (row: PageCompared): string =>
-  short(row.verdict, NAME_LETTERS) + (row.ratio ? `, ${ratioPercent(row.ratio[0])} (${ratioPercent(row.ratio[1])} to ${ratioPercent(row.ratio[2])})` : "");
+const verdictOf = (row: PageCompared, verdict: string): string =>
+  short(verdict, NAME_LETTERS) + (row.ratio ? `, ${ratioPercent(row.ratio[0])} (${ratioPercent(row.ratio[1])} to ${ratioPercent(row.ratio[2])})` : "");
 
 /** Every class with its change, the largest first. */
 function changeList(page: Page, all: Change[], open: (index: number) => void): HTMLElement {
@@ -170,14 +174,19 @@ function changeList(page: Page, all: Change[], open: (index: number) => void): H
 }
 
 /** Functions on two instruments, each as a share of the largest. */
-function bothBars(g: Glance, rows: PageBoth[]): HTMLElement {
-  const shown = [...rows].sort((a, b) => b.ns - a.ns).slice(0, MOST_BOTH);
-  const most = [0, 1].map((clock) => Math.max(...shown.map((row) => (clock === 0 ? row.insns : row.ns)), 1e-9));
+function bothBars(g: Glance, both: PageTable): HTMLElement {
+  const all = both.rows.map((cells) => ({
+    name: cellOf(both.columns, cells, "name").text,
+    insns: figureOf(both.columns, cells, "self_insns"),
+    ns: figureOf(both.columns, cells, "self_ns"),
+  }));
+  const shown = [...all].sort((a, b) => b.ns - a.ns).slice(0, MOST_BOTH);
+  const most = [Math.max(...shown.map((row) => row.insns), 1e-9), Math.max(...shown.map((row) => row.ns), 1e-9)];
   return barList({
     kind: "both",
     caption: [
       h("strong", {}, short(titleOf(g.group), NAME_LETTERS)),
-      `: own instructions above own ns, per ${g.group.per}; each as long as its share of the largest${rows.length > shown.length ? `; ${shown.length} of ${rows.length} functions` : ""}`,
+      `: own instructions above own ns, per ${g.group.per}; each as long as its share of the largest${all.length > shown.length ? `; ${shown.length} of ${all.length} functions` : ""}`,
     ],
     rows: shown.map((row) => ({
       name: row.name,

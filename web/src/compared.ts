@@ -1,15 +1,11 @@
 /** Times of two sides, compared: a verdict for each quantity, with its interval drawn. */
-import type { PageBoth, PageClass, PageColumn, PageCompared, PageTimes } from "./data";
-import { h, s, section, type Child } from "./dom";
+import type { PageClass, PageColumn, PageCompared, PageTable, PageTimes } from "./data";
+import { h, s, type Child } from "./dom";
 import { ratioPercent, short } from "./number";
-import { columnsOf, declared, table, type Column } from "./table";
-import { titleOf, type Glance } from "./tree";
+import { cellOf, columnsOf, plain, table, type Keyed } from "./table";
+import type { Glance } from "./tree";
 
 const NAME_LETTERS = 60;
-/** On the first screen there is no room for all columns. */
-const FIRST_SCREEN = ["name", "before", "after", "difference", "change", "interval", "drawn", "verdict"];
-
-type Keyed = Column<PageCompared> & { key: string };
 
 /** Where ratios are drawn: as far from no change as the farthest end, to both sides. */
 export function reach(rows: PageCompared[]): number {
@@ -40,40 +36,29 @@ function drawn(row: PageCompared, most: number): Child {
 }
 
 /** The columns that the report declares, with what the page draws in them. */
-function columns(declaredOnes: PageColumn[], rows: PageCompared[]): Keyed[] {
+function columns(declared: PageColumn[], rows: PageCompared[]): Keyed<PageCompared>[] {
   const most = reach(rows);
-  const cells = columnsOf<PageCompared>(declaredOnes.filter((column) => !column.own), (r) => r.cells);
-  let at = 0;
-  return declaredOnes.map((column): Keyed => {
-    const key = column.key ?? "";
-    if (column.own) {
-      return { key, ...declared(column), value: () => "", show: (r) => drawn(r, most) };
-    }
-    const plain = cells[at++];
-    switch (key) {
-      case "name":
-        return { key, ...plain, value: (r) => r.name, show: (r) => h("span", { class: r.what === "function" ? "code" : "", title: r.name.length > NAME_LETTERS ? short(r.name, 400) : null }, short(r.name, NAME_LETTERS)), class: "name" };
-      case "difference":
-        return { key, ...plain, show: (r) => h("span", { class: r.way }, plain.show?.(r)) };
-      case "verdict":
-        return { key, ...plain, show: (r) => h("strong", { class: r.way || "dim" }, short(r.verdict, 40)) };
-      default:
-        return { key, ...plain };
-    }
+  const text = (r: PageCompared, key: string): string => cellOf(declared, r.cells, key).text;
+  const named = (r: PageCompared): HTMLElement =>
+    h("span", { class: r.what === "function" ? "code" : "", title: text(r, "name").length > NAME_LETTERS ? short(text(r, "name"), 400) : null }, short(text(r, "name"), NAME_LETTERS));
+  return columnsOf<PageCompared>(declared, (r) => r.cells, {
+    name: { show: named, class: "name" },
+    difference: { show: (r) => h("span", { class: r.way }, text(r, "difference")) },
+    verdict: { show: (r) => h("strong", { class: r.way || "dim" }, short(text(r, "verdict"), 40)) },
+    drawn: { value: () => "", show: (r) => drawn(r, most) },
   });
 }
 
-/** One line for each class: its whole. */
-export function verdicts(glances: Glance[], current: () => number, open: (index: number) => void): HTMLElement {
-  const rows = glances.flatMap((g) => {
-    const whole = g.group.times?.compared.find((row) => row.what === "whole");
-    return whole ? [{ ...whole, name: titleOf(g.group), index: g.index }] : [];
-  });
-  type Row = PageCompared & { index: number };
-  const all = columns(glances[0]?.group.times?.columns ?? [], rows).filter((column) => FIRST_SCREEN.includes(column.key)) as Column<Row>[];
-  all[0] = { title: "class", value: (r) => r.name, show: (r) => h("button", { type: "button", class: "link", onclick: () => open(r.index) }, short(r.name, 80)) };
-  const body = table<Row>({ caption: "Every class, ns; the whole way, or all functions that both sides timed", columns: all, rows, sort: -1, limit: 40, current: (r) => r.index === current() });
-  return section("classes", "Arms and classes", body);
+/** The whole of a class that has verdicts. */
+export const wholeOf = (g: Glance): PageCompared | undefined => g.group.times?.compared.find((row) => row.what === "whole");
+
+/** Its interval in the table of all classes. */
+export function interval(all: Glance[]): (g: Glance) => Child {
+  const most = reach(all.flatMap((g) => wholeOf(g) ?? []));
+  return (g) => {
+    const whole = wholeOf(g);
+    return whole ? drawn(whole, most) : null;
+  };
 }
 
 /** The rows of a class, those that differ first. */
@@ -96,7 +81,7 @@ export function comparedPart(group: PageClass, times: PageTimes): HTMLElement {
       ? table({
           caption: `Functions of ${group.class}, own ns per ${group.per}: means of blocks; ${differ.length} of ${functions.length} differ`,
           columns: columns(times.columns ?? [], functions), rows: [...ordered, ...(stages.length > 0 ? [] : wholes)], sort: -1, limit: 40,
-          filter: (row) => `${row.name} ${row.cells[1]?.text ?? ""} ${row.verdict}`,
+          filter: (row) => ["name", "of", "verdict"].map((key) => cellOf(times.columns ?? [], row.cells, key).text).join(" "),
           rowClass: (row) => (row.what === "whole" ? "whole" : ""),
         })
       : null,
@@ -106,11 +91,6 @@ export function comparedPart(group: PageClass, times: PageTimes): HTMLElement {
 }
 
 /** Functions that two instruments saw. */
-export function bothPart(group: PageClass, times: PageTimes): HTMLElement {
-  const cells = columnsOf<PageBoth>(times.columns ?? [], (r) => r.cells);
-  cells[0] = { ...cells[0], show: (r) => h("span", { class: "code" }, short(r.name, NAME_LETTERS)), class: "name" };
-  return table<PageBoth>({
-    caption: `Functions of ${group.class} that both instruments saw, per ${group.per}; own time includes functions below that were not timed`,
-    columns: cells, rows: times.both, sort: 5, limit: 50, filter: (r) => r.name,
-  });
+export function bothPart(both: PageTable): HTMLElement {
+  return plain(both, { sort: both.columns.findIndex((column) => column.key === "self_ns"), limit: 50, filter: (row) => row[0]?.text ?? "" });
 }

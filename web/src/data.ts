@@ -6,7 +6,7 @@
 import { short } from "./number";
 
 /** The schema that this page reads. */
-export const SCHEMA = 1;
+export const SCHEMA = 2;
 
 export interface Page {
   schema: number;
@@ -21,6 +21,7 @@ export interface Page {
   claims: PageClaim[];
   figures: PageChart[];
   functions: PageFunction[];
+  summary?: PageTable | null;
   classes: PageClass[];
   timed?: PageTimed | null;
   bench?: PageBench | null;
@@ -59,6 +60,8 @@ export interface PageColumn {
   title: string;
   hint: string;
   unit?: string;
+  /** Whether it is of names: code. */
+  code?: boolean;
   /** Whether it is of words, not figures. */
   words?: boolean;
   /** Whether it is drawn here, as by summing up over the tree that is shown; rows have no cell of it then. */
@@ -70,6 +73,13 @@ export interface PageCell {
   value: number | null;
 }
 
+/** A table that is drawn as it is: by row, a cell for each column that is not drawn here. */
+export interface PageTable {
+  caption: string;
+  columns: PageColumn[];
+  rows: PageCell[][];
+}
+
 /** The row of a function: a cell for each column that is not from the tree. */
 export interface PageRow {
   function: number;
@@ -77,10 +87,8 @@ export interface PageRow {
 }
 
 export interface PageLatency {
-  title: string;
+  table: PageTable;
   note: string;
-  columns: string[];
-  arms: { name: string; packets: number; ns: (number | null)[] }[];
 }
 
 /** A note of the footer: what it is about, in a word, and what there is to say. */
@@ -97,7 +105,8 @@ export interface PageCosts {
   unit: string;
   paths: string[];
   parts: { name: string; layer: string; each: number[] }[];
-  functions: { name: string; layer: string; each: number[] }[];
+  layers: PageTable;
+  functions: PageTable;
 }
 
 export interface PageChart {
@@ -171,6 +180,7 @@ export interface PageClass {
   packets: number;
   packets_before: number;
   contexts: PageTree[];
+  layers?: PageTable | null;
   published: PagePublished | null;
   moves: PageMove[];
   columns?: PageColumn[];
@@ -180,36 +190,20 @@ export interface PageClass {
 }
 
 export interface PageTimed {
-  calibration: PageCalibration[];
   packets: PageLedger[];
-  seen: PageCount[];
-  drops: PageCount[];
-  losses: PageCount[];
-  refused: [string, string][];
-}
-
-export interface PageCalibration {
-  mechanism: string;
-  functions: number;
-  cpu: string;
-  arguments: number;
-  bias_ns: number;
-  pair_ns: number;
-  uncertainty_ns: number;
+  seen: PageTable;
+  drops: PageTable;
+  calibration: PageTable;
+  losses: PageTable;
+  unwatched: PageTable;
 }
 
 export interface PageLedger {
   arm: string;
   offered: number;
   delivered: number;
-  dropped: PageCount[];
+  dropped: [string, number][];
   closes: boolean;
-}
-
-export interface PageCount {
-  what: string;
-  count: number;
-  means: string;
 }
 
 export interface PageTimes {
@@ -219,7 +213,7 @@ export interface PageTimes {
   stages: PageStage[];
   open: string;
   compared: PageCompared[];
-  both: PageBoth[];
+  both?: PageTable | null;
   /** Of what is compared. */
   columns?: PageColumn[];
   stage_columns?: PageColumn[];
@@ -232,8 +226,6 @@ export type Bucket = [number, number];
 export interface PageTimedFunction {
   function: number;
   small: boolean;
-  self_ns: number;
-  percentiles_ns: (number | null)[];
   shift_ns: number;
   buckets: Bucket[];
   cells: PageCell[];
@@ -242,29 +234,14 @@ export interface PageTimedFunction {
 export interface PageStage {
   name: string;
   kind: string;
-  packets: number;
-  passed_over: number;
-  mean_ns: number;
-  percentiles_ns: (number | null)[];
   buckets: Bucket[];
   cells: PageCell[];
 }
 
 export interface PageCompared {
   what: string;
-  name: string;
-  before_ns: number;
-  after_ns: number;
   ratio: [number, number, number] | null;
-  verdict: string;
   way: string;
-  cells: PageCell[];
-}
-
-export interface PageBoth {
-  name: string;
-  insns: number;
-  ns: number;
   cells: PageCell[];
 }
 

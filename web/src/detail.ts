@@ -1,5 +1,5 @@
 /** Everything about one arm and class. */
-import type { Page, PageClass, PageTimes } from "./data";
+import type { Page, PageCell, PageClass, PageTable, PageTimes } from "./data";
 import { functionBars, waterfall } from "./bars";
 import { order } from "./colour";
 import { bothPart, comparedPart } from "./compared";
@@ -9,7 +9,7 @@ import { callGraph } from "./graph";
 import { changeCell } from "./classes";
 import type { Icicle } from "./icicle";
 import { changePercent, cost, ns, pathEnd, percent, share, short } from "./number";
-import { columnsOf, declared, table, type Column } from "./table";
+import { cellOf, columnsOf, plain, table, type Drawn } from "./table";
 import { stagesPart, timedFunctions } from "./times";
 import { sums, titleOf, treeOf, type FunctionSum, type Glance, type Tree } from "./tree";
 
@@ -48,7 +48,7 @@ export function detail(page: Page, glance: Glance, drawn: boolean): Detail {
     { class: "detail" },
     title,
     ...timed,
-    section("layers", "Layers", drawn ? layerTable(page, glance) : h("div", { class: "columns bars-columns" }, waterfall(glance, page.diff, { show: page.unit === "ns" ? ns : cost }), layerTable(page, glance))),
+    section("layers", "Layers", drawn ? layerTable(page, group.layers) : h("div", { class: "columns bars-columns" }, waterfall(glance, page.diff, { show: page.unit === "ns" ? ns : cost }), layerTable(page, group.layers))),
     // Percentiles come before who called whom.
     times && !page.diff ? section("functions", "Functions", timedFunctions(page, group, times)) : null,
     // What changed has verdicts above, where it is of times.
@@ -69,8 +69,8 @@ function timedParts(group: PageClass, times: PageTimes): HTMLElement[] {
   if (times.compared.length > 0) {
     out.push(section("verdicts", "What changed", comparedPart(group, times)));
   }
-  if (times.both.length > 0) {
-    out.push(section("verdicts", "What both instruments saw", bothPart(group, times)));
+  if (times.both) {
+    out.push(section("verdicts", "What both instruments saw", bothPart(times.both)));
   }
   return out;
 }
@@ -93,36 +93,19 @@ function barsPart(tree: Tree, glance: Glance, functions: FunctionSum[], pick: (f
   return h("div", {}, h("div", { class: "tools" }, field("Of", select)), holder);
 }
 
-interface LayerRow {
-  layer: string;
-  after: number;
-  before: number;
+function layerTable(page: Page, of: PageTable | null | undefined): HTMLElement | null {
+  if (!of) {
+    return null;
+  }
+  const key = page.diff ? "difference" : "self";
+  const columns = columnsOf<PageCell[]>(of.columns, (row) => row, {
+    difference: { show: (row) => changed(cellOf(of.columns, row, "difference")) },
+  });
+  return plain(of, { columns, sort: columns.findIndex((column) => column.key === key), bySize: page.diff });
 }
 
-function layerTable(page: Page, glance: Glance): HTMLElement {
-  const rows: LayerRow[] = [...glance.layers].map(([layer, [after, before]]) => ({ layer, after, before }));
-  const columns: Column<LayerRow>[] = [{ title: "layer", value: (r) => r.layer, show: (r) => short(r.layer, 40) }];
-  if (page.diff) {
-    columns.push(
-      { title: "before", value: (r) => r.before, show: (r) => cost(r.before) },
-      { title: "after", value: (r) => r.after, show: (r) => cost(r.after) },
-      { title: "change", value: (r) => r.after - r.before, show: (r) => changeCell(r.before, r.after) },
-      { title: "%", value: (r) => ratio(r.before, r.after), show: (r) => changePercent(r.before, r.after) },
-    );
-  } else {
-    columns.push(
-      { title: "self", value: (r) => r.after, show: (r) => cost(r.after) },
-      { title: "share %", value: (r) => share(r.after, glance.after), show: (r) => percent(share(r.after, glance.after)) },
-    );
-  }
-  return table({
-    caption: `Layers of ${glance.group.class}, ${page.unit || "cost"} per ${glance.group.per}`,
-    columns,
-    rows: rows.filter((r) => r.after > 0 || r.before > 0),
-    sort: page.diff ? 3 : 1,
-    bySize: page.diff,
-  });
-}
+/** A change as it is told, in its colour. */
+const changed = (cell: PageCell): HTMLElement => h("span", { class: (cell.value ?? 0) < 0 ? "less" : (cell.value ?? 0) > 0 ? "more" : "" }, cell.text);
 
 const ratio = (before: number, after: number): number =>
   before > 0 ? ((after - before) * 100) / before : after > 0 ? Number.POSITIVE_INFINITY : 0;
@@ -146,73 +129,55 @@ function sourceCell(source: string | null): HTMLElement | null {
 }
 
 /** What the table of functions sums up over the tree that is shown, by the keys of the report's columns. */
-function fromTree(page: Page, tree: Tree, pick: (fn: number) => void): Record<string, Omit<Column<FunctionSum>, "title">> {
-  const after = (n: number): number => n / tree.packets;
-  const whole = after(tree.inclusive[0]);
-  const about = (f: FunctionSum) => page.functions[f.fn];
-  const figure = page.unit === "ns" ? ns : cost;
-  const part = (of: (f: FunctionSum) => number): Omit<Column<FunctionSum>, "title"> => ({
-    value: (f) => share(after(of(f)), whole),
-    show: (f) => percent(share(after(of(f)), whole)),
-  });
-  return {
-    function: { value: (f) => about(f).name, show: (f) => functionCell(page, f.fn, pick), class: "name" },
-    layer: { value: (f) => about(f).layer, show: (f) => short(about(f).layer, 24) },
-    module: { value: (f) => about(f).module ?? "", show: (f) => short(about(f).module ?? "", 24) },
-    source: { value: (f) => about(f).source ?? "", show: (f) => sourceCell(about(f).source) },
-    self: { value: (f) => after(f.self), show: (f) => figure(after(f.self)) },
-    share: part((f) => f.self),
-    inclusive: { value: (f) => after(f.inclusive), show: (f) => figure(after(f.inclusive)) },
-    inclusive_share: part((f) => f.inclusive),
-    calls: { value: (f) => after(f.calls), show: (f) => cost(after(f.calls)) },
-  };
-}
-
-/** The columns of a class's functions, as the report declares them. */
-function declaredColumns(page: Page, group: PageClass, tree: Tree, functions: FunctionSum[], pick: (fn: number) => void): Column<FunctionSum>[] {
-  const sums = fromTree(page, tree, pick);
-  const rows = new Map((group.rows ?? []).map((row) => [row.function, row.cells]));
-  const columns = group.columns ?? [];
-  const cells = columnsOf<FunctionSum>(columns.filter((c) => !c.own), (f) => rows.get(f.fn) ?? []);
-  return columns.flatMap((column) => {
-    const own = column.own ? sums[column.key ?? ""] : cells.shift();
-    // Where nothing is known, there is no column.
-    return own && (column.key !== "source" || functions.some((f) => own.value(f) !== "")) ? [{ ...own, ...declared(column) }] : [];
-  });
-}
-
-function changedColumns(page: Page, tree: Tree, functions: FunctionSum[], pick: (fn: number) => void): Column<FunctionSum>[] {
+function fromTree(page: Page, tree: Tree, pick: (fn: number) => void): Record<string, Drawn<FunctionSum>> {
   const after = (n: number): number => n / tree.packets;
   const before = (n: number): number => n / tree.packetsBefore;
-  const { function: name, layer, module, source } = fromTree(page, tree, pick);
+  const whole = after(tree.inclusive[0]);
+  const about = (f: FunctionSum) => page.functions[f.fn];
+  const show = page.unit === "ns" ? ns : cost;
+  const figure = (of: (f: FunctionSum) => number, told = show): Drawn<FunctionSum> => ({ value: of, show: (f) => told(of(f)) });
+  const part = (of: (f: FunctionSum) => number): Drawn<FunctionSum> => figure((f) => share(after(of(f)), whole), percent);
+  const difference = (of: (f: FunctionSum) => [number, number]): Drawn<FunctionSum> => ({ value: (f) => of(f)[1] - of(f)[0], show: (f) => changeCell(...of(f)) });
   const self = (f: FunctionSum): [number, number] => [before(f.selfBefore), after(f.self)];
-  const incl = (f: FunctionSum): [number, number] => [before(f.inclusiveBefore), after(f.inclusive)];
-  return [
-    { title: "function", ...name },
-    { title: "layer", ...layer },
-    { title: "module", ...module },
-    ...(functions.some((f) => page.functions[f.fn].source) ? [{ title: "source", hint: "where it is defined", ...source }] : []),
-    { title: "before", hint: "self", value: (f) => self(f)[0], show: (f) => cost(self(f)[0]) },
-    { title: "after", hint: "self", value: (f) => self(f)[1], show: (f) => cost(self(f)[1]) },
-    { title: "change", hint: "of self", value: (f) => self(f)[1] - self(f)[0], show: (f) => changeCell(...self(f)) },
-    { title: "%", hint: "of self", value: (f) => ratio(...self(f)), show: (f) => changePercent(...self(f)) },
-    { title: "incl. before", value: (f) => incl(f)[0], show: (f) => cost(incl(f)[0]) },
-    { title: "incl. after", value: (f) => incl(f)[1], show: (f) => cost(incl(f)[1]) },
-    { title: "incl. change", value: (f) => incl(f)[1] - incl(f)[0], show: (f) => changeCell(...incl(f)) },
-    { title: "calls before", value: (f) => before(f.callsBefore), show: (f) => cost(before(f.callsBefore)) },
-    { title: "calls after", value: (f) => after(f.calls), show: (f) => cost(after(f.calls)) },
-  ];
+  const inclusive = (f: FunctionSum): [number, number] => [before(f.inclusiveBefore), after(f.inclusive)];
+  const name: Drawn<FunctionSum> = { value: (f) => about(f).name, show: (f) => functionCell(page, f.fn, pick), class: "name" };
+  const layer: Drawn<FunctionSum> = { value: (f) => about(f).layer, show: (f) => short(about(f).layer, 24) };
+  return {
+    function: name,
+    layer,
+    module: { value: (f) => about(f).module ?? "", show: (f) => short(about(f).module ?? "", 24) },
+    source: { value: (f) => about(f).source ?? "", show: (f) => sourceCell(about(f).source) },
+    self: figure((f) => after(f.self)),
+    share: part((f) => f.self),
+    inclusive: figure((f) => after(f.inclusive)),
+    inclusive_share: part((f) => f.inclusive),
+    calls: figure((f) => after(f.calls), cost),
+    // Of a comparison.
+    name,
+    of: layer,
+    before: figure((f) => self(f)[0]),
+    after: figure((f) => self(f)[1]),
+    difference: difference(self),
+    percent: { value: (f) => ratio(...self(f)), show: (f) => changePercent(...self(f)) },
+    inclusive_before: figure((f) => inclusive(f)[0]),
+    inclusive_after: figure((f) => inclusive(f)[1]),
+    inclusive_difference: difference(inclusive),
+    calls_before: figure((f) => before(f.callsBefore), cost),
+    calls_after: figure((f) => after(f.calls), cost),
+  };
 }
 
 function functionTable(page: Page, group: PageClass, tree: Tree, functions: FunctionSum[], pick: (fn: number) => void): HTMLElement {
   const about = (f: FunctionSum) => page.functions[f.fn];
-  const columns = page.diff ? changedColumns(page, tree, functions, pick) : declaredColumns(page, group, tree, functions, pick);
-  const sorted = columns.findIndex((column) => column.title === (page.diff ? "change" : "self"));
+  const rows = new Map((group.rows ?? []).map((row) => [row.function, row.cells]));
+  const all = columnsOf<FunctionSum>(group.columns ?? [], (f) => rows.get(f.fn) ?? [], fromTree(page, tree, pick));
+  // Where nothing is known, there is no column.
+  const columns = all.filter((column) => column.key !== "source" || functions.some((f) => column.value(f) !== ""));
   return table({
     caption: `Functions, ${page.unit || "cost"} per ${group.per}`,
     columns,
     rows: functions,
-    sort: sorted,
+    sort: columns.findIndex((column) => column.key === (page.diff ? "difference" : "self")),
     bySize: page.diff,
     filter: (f) => `${about(f).name} ${about(f).was ?? ""} ${about(f).layer} ${about(f).module ?? ""} ${about(f).source ?? ""}`,
     limit: 50,

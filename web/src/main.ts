@@ -5,14 +5,13 @@ import { answer, chartsOf, isWaterfall } from "./answer";
 import { benches } from "./bench";
 import { chartFigure, looks } from "./chart";
 import { summary } from "./classes";
-import { verdicts } from "./compared";
 import { decode, type Page } from "./data";
 import { detail, type Detail } from "./detail";
 import { choice, field, h, section, unfoldAll } from "./dom";
 import { folds } from "./facts";
 import { claims, overview } from "./head";
 import { short } from "./number";
-import { beside as besideTimes, ways } from "./times";
+import { beside as besideTimes } from "./times";
 import { glances, titleOf } from "./tree";
 
 const PARTS: [string, string][] = [
@@ -85,23 +84,8 @@ function build(page: Page): void {
   };
   const links = PARTS.map(([id, title]): [string, HTMLElement] => [id, h("a", { href: `#${id}`, onclick: (event: Event) => jump(event, id) }, title)]);
   const nav = h("nav", { "aria-label": "Parts" });
-  const table = glance();
-
-  /** All classes in one table, if there is anything to say of them. */
-  function glance(): HTMLElement | null {
-    const go = (index: number): void => open(index, true);
-    if (all.length === 0 || all.some((g) => (g.group.times?.both ?? []).length > 0)) {
-      return null;
-    }
-    if (all.every((g) => g.group.times?.compared.some((row) => row.what === "whole"))) {
-      return verdicts(all, () => current, go);
-    }
-    if (all.every((g) => (g.group.times?.stages ?? []).length > 0)) {
-      return ways(page, all, () => current, go);
-    }
-    const instructions = all.every((g) => !g.group.times);
-    return instructions || all.every((g) => g.group.contexts.length > 0) ? summary(page, all, () => current, go) : null;
-  }
+  // All classes in one table, if there is anything to say of them together.
+  const table = page.summary && all.length > 0 ? summary(page, page.summary, all, () => current, (index) => open(index, true)) : null;
 
   function open(index: number, go: boolean): void {
     current = index;

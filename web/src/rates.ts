@@ -1,9 +1,9 @@
 /** The rates of a bench's arms: bars with their intervals and losses, a table, footnotes; and latencies. */
 import type { PageArm, PageLatency, PageRates } from "./data";
 import { h } from "./dom";
-import { ns, plural, short, thousands } from "./number";
+import { plural, short } from "./number";
 import { amount } from "./plot";
-import { columnsOf, table, type Column } from "./table";
+import { columnsOf, plain, table } from "./table";
 
 const NAME_LETTERS = 60;
 const MARK_LETTERS = 120;
@@ -85,11 +85,7 @@ function filterOf(arms: PageArm[], rows: HTMLElement[]): HTMLElement {
 
 /** All arms as a table, and what there is to say of some. */
 export function rateTable(rates: PageRates): HTMLElement {
-  const columns: Column<PageArm>[] = [
-    { title: "arm", value: (arm) => arm.name, show: (arm) => short(arm.name, NAME_LETTERS), class: "name" },
-    ...columnsOf<PageArm>(rates.columns, (arm) => arm.cells),
-    { title: "note", value: (arm) => arm.mark, show: (arm) => short(arm.mark, MARK_LETTERS), class: "note" },
-  ];
+  const columns = columnsOf<PageArm>(rates.columns, (arm) => arm.cells, { arm: { class: "name" }, note: { class: "note" } });
   return h(
     "div",
     {},
@@ -114,21 +110,5 @@ export function rateTable(rates: PageRates): HTMLElement {
 
 /** How long packets took: percentiles, and what is in them. */
 export function latencyPart(latency: PageLatency): HTMLElement {
-  type Row = PageLatency["arms"][number];
-  return h(
-    "div",
-    {},
-    table<Row>({
-      caption: short(latency.title, 200),
-      columns: [
-        { title: "arm", value: (row) => row.name, show: (row) => short(row.name, NAME_LETTERS), class: "name" },
-        { title: "packets", value: (row) => row.packets, show: (row) => thousands(row.packets) },
-        ...latency.columns.map((title, at): Column<Row> => ({ title: short(title, 20), value: (row) => row.ns[at] ?? Number.NaN, show: (row) => ns(row.ns[at]) })),
-      ],
-      rows: latency.arms,
-      sort: -1,
-      limit: 200,
-    }),
-    h("p", { class: "note" }, short(latency.note, 800)),
-  );
+  return h("div", {}, plain(latency.table, { limit: 200 }), h("p", { class: "note" }, short(latency.note, 800)));
 }

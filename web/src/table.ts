@@ -1,5 +1,5 @@
 /** Tables that sort, filter, and copy as CSV. */
-import type { PageCell, PageColumn } from "./data";
+import type { PageCell, PageColumn, PageTable } from "./data";
 import { plural, short, thousands } from "./number";
 import { copy, field, h, type Child } from "./dom";
 
@@ -33,19 +33,60 @@ export interface Options<Row> {
 const TITLE_LETTERS = 40;
 const HINT_LETTERS = 200;
 const CELL_LETTERS = 60;
+const WORDS_LETTERS = 400;
+const CAPTION_LETTERS = 200;
 
-/** What the report says of a column. */
-export function declared(column: PageColumn): { title: string; hint: string } {
-  return { title: short(column.title, TITLE_LETTERS), hint: short(column.hint, HINT_LETTERS) };
+/** The cell of a row in the column of a key. */
+export function cellOf(columns: PageColumn[], cells: PageCell[], key: string): PageCell {
+  const at = columns.filter((column) => !column.own).findIndex((column) => column.key === key);
+  return cells[at] ?? { text: "", value: null };
 }
 
-/** Columns that the report declares, of rows that have its cells. */
-export function columnsOf<Row>(columns: PageColumn[], cells: (row: Row) => PageCell[]): Column<Row>[] {
-  return columns.map((column, at): Column<Row> => ({
-    ...declared(column),
-    value: (row) => (column.words ? (cells(row)[at]?.text ?? "") : (cells(row)[at]?.value ?? Number.NaN)),
-    show: (row) => short(cells(row)[at]?.text ?? "", CELL_LETTERS),
-  }));
+/** The figure there; 0 where there is none. */
+export const figureOf = (columns: PageColumn[], cells: PageCell[], key: string): number => cellOf(columns, cells, key).value ?? 0;
+
+/** What is drawn here of a column: without its title and hint, which are the report's. */
+export type Drawn<Row> = Omit<Column<Row>, "title" | "hint">;
+
+/**
+ * The columns that the report declares, of rows that have its cells. What a column has in `drawn`, by its key, is
+ * drawn here: it replaces its cells, or a part of how they are shown. A column that is drawn here alone and has
+ * nothing there is left out.
+ */
+export function columnsOf<Row>(columns: PageColumn[], cells: (row: Row) => PageCell[], drawn: Record<string, Partial<Drawn<Row>> | undefined> = {}): Keyed<Row>[] {
+  let next = 0;
+  return columns.flatMap((column): Keyed<Row>[] => {
+    const key = column.key ?? "";
+    const own = drawn[key];
+    const said = { key, title: short(column.title, TITLE_LETTERS), hint: short(column.hint, HINT_LETTERS) };
+    if (column.own) {
+      return own?.value ? [{ ...said, ...own, value: own.value }] : [];
+    }
+    const at = next++;
+    const text = (row: Row): string => cells(row)[at]?.text ?? "";
+    const shown = (row: Row): string => short(text(row), column.words ? WORDS_LETTERS : CELL_LETTERS);
+    return [{
+      ...said,
+      value: (row) => (column.words ? text(row) : (cells(row)[at]?.value ?? Number.NaN)),
+      show: (row) => (column.code ? h("span", { class: "code" }, shown(row)) : shown(row)),
+      ...(column.code ? { class: "name" } : {}),
+      ...own,
+    }];
+  });
+}
+
+/** A column that is known by a key. */
+export type Keyed<Row> = Column<Row> & { key: string };
+
+/** A table that the report declares, drawn as it is. */
+export function plain(of: PageTable, options: Partial<Options<PageCell[]>> = {}): HTMLElement {
+  return table<PageCell[]>({
+    caption: short(of.caption, CAPTION_LETTERS),
+    columns: columnsOf<PageCell[]>(of.columns, (row) => row),
+    rows: of.rows,
+    sort: -1,
+    ...options,
+  });
 }
 
 /** One cell for a spreadsheet: never a formula. */

@@ -394,17 +394,13 @@ export interface Glance {
   before: number;
   /** By layer, for each packet, after and before. */
   layers: Map<string, [number, number]>;
-  topFunction: number;
-  topSelf: number;
 }
 
 /** Every class at a glance. */
 export function glances(page: Page): Glance[] {
-  const sum = new Float64Array(page.functions.length);
   return page.classes.map((group, index) => {
     const packets = group.packets || 1;
     const packetsBefore = group.packets_before || 1;
-    sum.fill(0);
     const layers = new Map<string, [number, number]>();
     let after = 0;
     let before = 0;
@@ -423,11 +419,9 @@ export function glances(page: Page): Glance[] {
         const insns = tree.self_insns[row];
         after += insns;
         add(fn, insns, 0);
-        sum[fn] += page.diff ? 0 : insns;
         if (page.diff) {
           before += tree.self_insns_before[row];
           add(fn, tree.self_insns_before[row], 1);
-          sum[fn] += insns / packets - tree.self_insns_before[row] / packetsBefore;
         }
       }
     }
@@ -435,18 +429,10 @@ export function glances(page: Page): Glance[] {
       pair[0] /= packets;
       pair[1] /= packetsBefore;
     }
-    let topFunction = -1;
-    for (let fn = 0; fn < sum.length; fn++) {
-      if (sum[fn] !== 0 && (topFunction < 0 || Math.abs(sum[fn]) > Math.abs(sum[topFunction]))) {
-        topFunction = fn;
-      }
-    }
-    const top = topFunction < 0 ? 0 : sum[topFunction];
     return {
-      index, group, layers, topFunction,
+      index, group, layers,
       after: after / packets,
       before: before / packetsBefore,
-      topSelf: page.diff ? top : top / packets,
     };
   });
 }

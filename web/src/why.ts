@@ -4,9 +4,7 @@ import { order, toneOf } from "./colour";
 import { h } from "./dom";
 import { cost, short } from "./number";
 import { stacked } from "./stacked";
-import { table, type Column } from "./table";
-
-const NAME_LETTERS = 60;
+import { plain } from "./table";
 
 type Part = PageCosts["parts"][number];
 
@@ -42,42 +40,8 @@ export function costsFigure(costs: PageCosts): HTMLElement {
     })),
   });
   figure.append(
-    h("details", {}, h("summary", {}, "By layer"), layers(costs, parts)),
-    h("details", {}, h("summary", {}, "By function"), functions(costs)),
+    h("details", {}, h("summary", {}, "By layer"), plain(costs.layers)),
+    h("details", {}, h("summary", {}, "By function"), plain(costs.functions, { filter: (row) => `${row[0]?.text} ${row[1]?.text}`, limit: 30 })),
   );
   return figure;
-}
-
-function figures<Row extends { each: number[] }>(costs: PageCosts): Column<Row>[] {
-  return costs.paths.map((path, at) => ({
-    title: short(path, NAME_LETTERS),
-    hint: `${costs.unit} of each packet`,
-    value: (row: Row) => row.each[at] ?? 0,
-    show: (row: Row) => cost(row.each[at] ?? 0),
-  }));
-}
-
-function layers(costs: PageCosts, parts: Part[]): HTMLElement {
-  return table<Part>({
-    caption: `By layer, ${costs.unit} of each packet`,
-    columns: [{ title: "layer", value: (row) => row.name, show: (row) => short(row.name, NAME_LETTERS) }, ...figures<Part>(costs)],
-    rows: parts,
-    sort: -1,
-  });
-}
-
-function functions(costs: PageCosts): HTMLElement {
-  type Row = PageCosts["functions"][number];
-  return table<Row>({
-    caption: `By function, ${costs.unit} of each packet`,
-    columns: [
-      { title: "function", value: (row) => row.name, show: (row) => short(row.name, NAME_LETTERS) },
-      { title: "layer", value: (row) => row.layer, show: (row) => short(row.layer, NAME_LETTERS) },
-      ...figures<Row>(costs),
-    ],
-    rows: costs.functions,
-    sort: -1,
-    filter: (row) => `${row.name} ${row.layer}`,
-    limit: 30,
-  });
 }

@@ -375,4 +375,4 @@ fn one_sided(what: &str, side: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -75,8 +75,10 @@ fn noscript(page: &Page) -> String {
     );
     let rates = page.bench.iter().flat_map(|bench| &bench.rates.arms);
     for arm in rates.take(MOST_ARMS) {
-        let cells: Vec<&str> = arm.cells.iter().map(|cell| cell.text.as_str()).collect();
-        let line = format!("{}: {} {}", arm.name, cells.join(", "), arm.mark);
+        // The name comes first, and a note, if there is one, last.
+        let cells = arm.cells.iter().skip(1).map(|cell| cell.text.as_str());
+        let cells: Vec<&str> = cells.filter(|text| !text.is_empty()).collect();
+        let line = format!("{}: {}", arm.name, cells.join(", "));
         out.push_str(&format!(
             "<p>{}</p>",
             escaped(&printable(line.trim(), LINE_LETTERS))

@@ -2,6 +2,7 @@
 
 use crate::analysis::ClassView;
 use crate::functions::suffix;
+use crate::page::PageTable;
 use crate::table::{Column, Room, Shade, Table, Value};
 
 /// A layer is a word.
@@ -30,21 +31,25 @@ pub(crate) fn rows(class: &ClassView<'_>) -> Vec<Row> {
     layers.map(row).collect()
 }
 
-fn table(rows: Vec<Row>, sum: String) -> Table<'static, Row> {
+fn table(rows: Vec<Row>, sum: String, unit: &str) -> Table<'static, Row> {
     let columns = vec![
         Column::text("layer", |r: &Row| r.layer.clone())
             .hint("the part of the network stack")
             .json("layer")
             .people(0)
-            .letters(WORD_LETTERS),
+            .letters(WORD_LETTERS)
+            .page("layer"),
         Column::figure("self", |r: &Row| r.each.clone())
             .hint("of its functions, together")
-            .people(1),
+            .unit(unit.to_string())
+            .people(1)
+            .page("self"),
         Column::machine(|r: &Row| r.sum.clone()).json(sum),
         Column::figure("share", |r: &Row| Value::Share(r.share))
             .hint("of the path")
             .json("share")
-            .people(2),
+            .people(2)
+            .page("share"),
         Column::bars(|r: &Row| Value::Bar(r.share, Shade::Full)),
     ];
     Table::new(columns, rows)
@@ -58,10 +63,21 @@ pub(crate) fn terminal(rows: Vec<Row>, columns: usize) -> String {
         bar,
         ..Room::of(columns, 0)
     };
-    table(rows, String::new()).headless().terminal(room)
+    table(rows, String::new(), "").headless().terminal(room)
 }
 
 /// The layers of a class as JSON.
 pub(crate) fn json(class: &ClassView<'_>) -> Vec<Value> {
-    table(rows(class), suffix(&class.quantity)).json()
+    of_class(class).json()
+}
+
+/// The same for the page.
+pub(crate) fn page(class: &ClassView<'_>) -> PageTable {
+    let (unit, per) = (&class.quantity.unit, class.per.word());
+    of_class(class).page(&format!("Layers of {}, {unit} per {per}", class.class))
+}
+
+fn of_class(class: &ClassView<'_>) -> Table<'static, Row> {
+    let quantity = &class.quantity;
+    table(rows(class), suffix(quantity), &quantity.unit)
 }

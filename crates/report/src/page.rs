@@ -14,18 +14,14 @@ use serde::Serialize;
 use crate::footer::Note;
 
 pub use bench::{
-    PageArm, PageArmState, PageAxis, PageBench, PageChart, PageCostFunction, PageCostPart,
-    PageCosts, PageFlow, PageHop, PageLatency, PageLatencyArm, PageNote, PagePoint, PageRates,
-    PageSeries, PageSeriesKind,
+    PageArm, PageArmState, PageAxis, PageBench, PageChart, PageCostPart, PageCosts, PageFlow,
+    PageHop, PageLatency, PageNote, PagePoint, PageRates, PageSeries, PageSeriesKind,
 };
-pub use table::{PageCell, PageColumn, PageRow};
-pub use times::{
-    PageBoth, PageCalibration, PageCompared, PageCount, PageLedger, PageStage, PageTimed,
-    PageTimedFunction, PageTimes,
-};
+pub use table::{PageCell, PageColumn, PageRow, PageTable};
+pub use times::{PageCompared, PageLedger, PageStage, PageTimed, PageTimedFunction, PageTimes};
 
 /// Raised with any change that an older page could not read.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// Everything on a page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -56,7 +52,10 @@ pub struct Page {
     pub figures: Vec<PageChart>,
     /// Every function that a tree names, by index.
     pub functions: Vec<PageFunction>,
-    /// The tables: one for each arm and class.
+    /// A line for each class, in their order; nothing where these have nothing in common.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<PageTable>,
+    /// Each arm and class by itself.
     pub classes: Vec<PageClass>,
     /// Of recordings of times: what was counted beside them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,11 +122,14 @@ pub struct PageClass {
     pub packets_before: u64,
     /// The costs, one tree for each context.
     pub contexts: Vec<PageTree>,
+    /// Its layers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layers: Option<PageTable>,
     /// What somebody published for it.
     pub published: Option<PagePublished>,
     /// Of a comparison: cost that went from one function to another.
     pub moves: Vec<PageMove>,
-    /// The columns of the table of functions; none of a comparison.
+    /// The columns of the table of functions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<PageColumn>,
     /// What the table has that the trees don't tell.

@@ -1,10 +1,13 @@
 //! What classes are called, and a line for each: the whole at a glance.
 
+use std::collections::BTreeSet;
+
 use netplumb_model::class::{Link, Proto};
 use netplumb_model::recording::Arm;
 
 use crate::analysis::ClassView;
 use crate::number::{percent, printable};
+use crate::page::PageTable;
 use crate::table::{Column, Room, Table, Value};
 
 /// Names are cut to this.
@@ -66,6 +69,94 @@ pub fn summary(classes: &[ClassView<'_>], columns: usize) -> String {
     summary_table(classes, None).terminal(Room::of(columns, NAME_LIMIT))
 }
 
+/// What tells which class of which arm a row of the page is about. The arm has a column only
+/// where it says more than the protocol.
+pub(crate) fn class_columns<'r, R: 'r>(
+    arms: impl IntoIterator<Item = &'r Arm>,
+    of: impl Fn(&R) -> (&'r Arm, String) + Copy + 'r,
+) -> Vec<Column<'r, R>> {
+    let mut columns = vec![
+        Column::text("class", move |row: &R| of(row).1)
+            .hint("protocol and direction")
+            .page("class"),
+    ];
+    let named = |arm: &Arm| arm.name != arm.proto.as_str();
+    if arms.into_iter().any(named) {
+        let arm = Column::text("arm", move |row: &R| of(row).0.name.clone());
+        columns.push(arm.hint("one combination of settings").page("arm"));
+    }
+    columns
+}
+
+/// The page draws what a class is made of.
+pub(crate) fn drawn<'r, R>() -> Column<'r, R> {
+    Column::machine(|_: &R| Value::Absent)
+        .rank(3)
+        .page_own("drawn")
+}
+
+/// A line for each class of a recording, for its page.
+pub(crate) fn page(classes: &[ClassView<'_>]) -> Option<PageTable> {
+    type Row<'r> = &'r ClassView<'r>;
+    let first = classes.first()?;
+    let unit = printable(&first.quantity.unit, WORD_LIMIT);
+    let arms = || classes.iter().map(|c| c.arm());
+    let mut columns = class_columns(arms(), |c: &Row<'_>| {
+        (c.arm(), format!("{}{}", c.class, invalid(c)))
+    });
+    columns.push(
+        Column::figure(unit.clone(), |c: &Row<'_>| c.each(c.total))
+            .hint("per packet, run or second")
+            .unit(unit.clone())
+            .rank(2)
+            .page("cost"),
+    );
+    // A column in which every row is the same says nothing.
+    let per: BTreeSet<&str> = classes.iter().map(|c| c.per.word()).collect();
+    if per.len() > 1 {
+        let per = Column::text("per", |c: &Row<'_>| c.per.word().into());
+        columns.push(per.hint("what costs are divided by").rank(2).page("per"));
+    }
+    columns.extend([
+        drawn(),
+        Column::text("largest layer", |c: &Row<'_>| largest_layer(c))
+            .hint("with its own cost")
+            .rank(4)
+            .page("layer"),
+        Column::text("largest function", |c: &Row<'_>| largest_function(c))
+            .hint("with its own cost")
+            .rank(4)
+            .page("function"),
+    ]);
+    let count = arms().map(|a| &a.name).collect::<BTreeSet<_>>().len();
+    let several = match count {
+        1 => String::new(),
+        count => format!(", {count} arms"),
+    };
+    let each = match per.len() {
+        1 => format!("; {unit} per {}", first.per.word()),
+        _ => String::new(),
+    };
+    Some(Table::new(columns, classes).page(&format!("Every arm and class{several}{each}")))
+}
+
+/// "network 1,234.5".
+fn largest_layer(class: &ClassView<'_>) -> String {
+    let largest = class.layers.first();
+    largest.map_or_else(String::new, |(name, cost)| {
+        format!("{} {}", printable(name, 30), class.told(*cost))
+    })
+}
+
+/// "ip_rcv 123.4".
+fn largest_function(class: &ClassView<'_>) -> String {
+    let top = class.functions.first();
+    top.map_or("-".into(), |f| {
+        let name = printable(class.name(f.function), 32);
+        format!("{name} {}", class.told(f.self_insns))
+    })
+}
+
 /// A line for each class, with a layer that was asked for.
 pub(crate) fn summary_table<'r>(
     classes: &'r [ClassView<'r>],
@@ -119,19 +210,9 @@ pub(crate) fn summary_table<'r>(
         .letters(WORD_LIMIT)
         .people(3)
         .not_in_markdown(),
-        Column::text("largest layer", |class: &Row<'r>| {
-            let largest = class.layers.first();
-            largest.map_or_else(String::new, |(name, cost)| {
-                format!("{} {}", printable(name, 30), class.told(*cost))
-            })
-        })
-        .markdown_rank(2),
+        Column::text("largest layer", |class: &Row<'r>| largest_layer(class)).markdown_rank(2),
         Column::text("largest function", |class: &Row<'r>| {
-            let top = class.functions.first();
-            top.map_or("-".into(), |f| {
-                let name = printable(class.name(f.function), 32);
-                format!("{name} {}", class.told(f.self_insns))
-            })
+            largest_function(class)
         })
         .letters(NAME_LIMIT)
         .people(4)

@@ -269,6 +269,22 @@ impl<'t, R> Column<'t, R> {
         self
     }
 
+    /// The same, of a column that has a key of the page's.
+    pub(crate) fn drawn_by_page(mut self) -> Self {
+        self.page = self.page.map(|page| match page {
+            Page::Cell(key) | Page::Own(key) => Page::Own(key),
+        });
+        self
+    }
+
+    /// Not on the page, unless it is one of these there.
+    pub(crate) fn page_only(mut self, keys: &[&str]) -> Self {
+        self.page = self.page.filter(|page| match page {
+            Page::Cell(key) | Page::Own(key) => keys.contains(&&**key),
+        });
+        self
+    }
+
     /// For people, on terminals and in Markdown, in the order of `rank`.
     pub(crate) fn people(mut self, rank: u8) -> Self {
         self.terminal = Some(self.terminal.unwrap_or(0));

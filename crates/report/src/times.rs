@@ -3,6 +3,7 @@
 //! `analysis` makes of a recording what the renderings beside it show.
 
 pub mod analysis;
+mod beside;
 pub mod costs;
 mod gaps;
 pub mod json;

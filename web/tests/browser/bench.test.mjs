@@ -43,7 +43,7 @@ test("why", async (t) => {
   const whole = (at) => costs.parts.reduce((sum, p) => sum + p.each[at], 0);
   assert.ok(Math.abs(ends[0] / ends[1] - whole(0) / whole(1)) < 0.02, JSON.stringify(ends));
   await page.locator("#why details > summary", { hasText: "By function" }).click();
-  assert.equal(await page.locator("#why table:visible tbody tr").count(), costs.functions.length);
+  assert.equal(await page.locator("#why table:visible tbody tr").count(), costs.functions.rows.length);
   await page.locator("#why input:visible").fill("veth");
   assert.equal(await page.locator("#why table:visible tbody tr").count(), 1);
 });

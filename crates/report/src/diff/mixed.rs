@@ -115,33 +115,66 @@ type Seen<'a> = (&'a ClassBoth, &'a Both);
 
 /// The figures of both.
 fn of_both<'a>() -> Vec<Column<'a, Seen<'a>>> {
-    let figure = |title: &'static str, key: &'static str, of: fn(&Both) -> f64| {
-        Column::figure(title, move |(_, f): &Seen<'a>| Value::Number(of(f)))
-            .csv(key)
-            .digits(3)
-            .page(key)
-    };
-    let time = |title: &'static str, key: &'static str, of: fn(&Both) -> f64| {
-        Column::figure(title, move |(_, f): &Seen<'a>| Value::Ns(of(f)))
-            .csv(key)
-            .digits(3)
-            .page(key)
-    };
+    let figure =
+        |title: &'static str, key: &'static str, hint: &'static str, of: fn(&Both) -> f64| {
+            Column::figure(title, move |(_, f): &Seen<'a>| Value::Number(of(f)))
+                .hint(hint)
+                .csv(key)
+                .digits(3)
+                .page(key)
+        };
+    let time =
+        |title: &'static str, key: &'static str, hint: &'static str, of: fn(&Both) -> f64| {
+            Column::figure(title, move |(_, f): &Seen<'a>| Value::Ns(of(f)))
+                .hint(hint)
+                .unit("ns")
+                .csv(key)
+                .digits(3)
+                .page(key)
+        };
     vec![
         Column::machine(|(class, _): &Seen<'a>| Value::Text(class.class.to_string())).csv("class"),
         Column::code("function", |(_, f): &Seen<'a>| {
             Value::Name(f.name.clone(), None)
         })
+        .hint("its symbol")
         .csv("function")
         .people(0)
         .page("name"),
         Column::machine(|(class, _): &Seen<'a>| Value::Text(class.per.into())).csv("per"),
-        figure("calls", "calls", |f| f.calls).people(1),
-        figure("own insns", "self_insns", |f| f.self_insns).people(2),
-        figure("all insns", "inclusive_insns", |f| f.inclusive_insns).people(3),
-        figure("calls timed", "timed_calls", |f| f.timed_calls).people(4),
-        time("own ns", "self_ns", |f| f.self_ns).people(5),
-        time("all ns", "total_ns", |f| f.total_ns).people(6),
+        figure("calls", "calls", "as the exact side counted", |f| f.calls).people(1),
+        figure(
+            "own insns",
+            "self_insns",
+            "instructions of its own code",
+            |f| f.self_insns,
+        )
+        .people(2),
+        figure(
+            "all insns",
+            "inclusive_insns",
+            "instructions with all that it calls",
+            |f| f.inclusive_insns,
+        )
+        .people(3),
+        figure(
+            "calls timed",
+            "timed_calls",
+            "as the other side timed",
+            |f| f.timed_calls,
+        )
+        .people(4),
+        time(
+            "own ns",
+            "self_ns",
+            "in its own code, and below it what was not timed",
+            |f| f.self_ns,
+        )
+        .people(5),
+        time("all ns", "total_ns", "with all that it calls", |f| {
+            f.total_ns
+        })
+        .people(6),
         Column::figure("ns/insn", |(_, f): &Seen<'a>| {
             match f.inclusive_insns > 0.0 {
                 true => {
@@ -151,6 +184,7 @@ fn of_both<'a>() -> Vec<Column<'a, Seen<'a>>> {
                 false => Value::Missing,
             }
         })
+        .hint("of all that it calls")
         .people(7)
         .page("ratio"),
     ]

@@ -17,8 +17,8 @@ use crate::interval;
 use crate::lines;
 use crate::number::printable;
 use crate::page::{
-    Fact, Page, PageBoth, PageCell, PageClass, PageCompared, PageFunction, PageMove, PageTimed,
-    PageTimes, PageTree, SCHEMA,
+    Fact, Page, PageCell, PageClass, PageCompared, PageFunction, PageMove, PageTimed, PageTimes,
+    PageTree, SCHEMA,
 };
 use crate::shape::{Shape, shape};
 use crate::times::as_costs;
@@ -64,21 +64,17 @@ fn of_samples(diff: &Diff<'_>) -> Page {
         page.headline.insert(0, text.into());
     }
     page.classes.extend(diff.both.iter().map(|both| {
-        let table = mixed::table(both, 0);
-        let rows = both.functions.iter().zip(table.page_rows());
-        let row = |(f, cells): (&super::mixed::Both, _)| PageBoth {
-            name: f.name.clone(),
-            insns: f.self_insns,
-            ns: f.self_ns,
-            cells,
-        };
+        let caption = format!(
+            "Functions of {} that both instruments saw, per {}; own time includes functions below \
+             that were not timed",
+            both.class, both.per
+        );
         PageClass {
             class: both.class.to_string(),
             per: both.per.into(),
             sentence: format!("{}: what both instruments saw", words(both.class)),
             times: Some(PageTimes {
-                both: rows.map(row).collect(),
-                columns: table.page_columns(),
+                both: Some(mixed::table(both, 0).page(&caption)),
                 ..PageTimes::default()
             }),
             ..PageClass::default()
@@ -130,7 +126,10 @@ fn with_trees(diff: &Diff<'_>, trees: &Diff<'_>) -> Page {
         facts: facts(before, after),
         trust: trust(diff),
         functions,
-        classes: classes.map(|c| class(diff, c, of(c), &numbers)).collect(),
+        summary: table::summary(diff),
+        classes: classes
+            .map(|c| class(diff, trees, c, of(c), &numbers))
+            .collect(),
         ..Page::default()
     }
 }
@@ -184,22 +183,15 @@ fn functions(diff: &Diff<'_>) -> (Vec<PageFunction>, Vec<u32>) {
 
 fn class(
     diff: &Diff<'_>,
+    trees: &Diff<'_>,
     class: &ClassDiff,
     counted: Option<&ClassDiff>,
     numbers: &[u32],
 ) -> PageClass {
-    let was = &diff.sides.before.arms[class.arms.before].name;
-    let is = &diff.sides.after.arms[class.arms.after].name;
     let total = counted.and_then(|c| c.counted.as_ref()).map(|c| c.total);
     let moves = class.counted.iter().flat_map(|c| &c.moves);
     PageClass {
-        arm: printable(
-            &match was == is {
-                true => is.clone(),
-                false => format!("{was} → {is}"),
-            },
-            200,
-        ),
+        arm: printable(&table::arm(diff, class), 200),
         class: class.class(),
         per: class.per.into(),
         sentence: sentence(class),
@@ -209,6 +201,11 @@ fn class(
         contexts: counted.map_or_else(Vec::new, |c| {
             c.trees.iter().map(|t| tree(t, numbers)).collect()
         }),
+        layers: counted.map(|c| table::all_layers(trees, c)),
+        columns: match class.counted {
+            Some(_) => table::from_trees(diff),
+            None => Vec::new(),
+        },
         moves: moves
             .map(|m| PageMove {
                 from: numbers[m.from as usize],
@@ -250,17 +247,12 @@ fn compared(diff: &Diff<'_>, class: &ClassDiff) -> PageTimes {
 
 fn row(what: &str, row: &Row, cells: Vec<PageCell>) -> PageCompared {
     let sample = row.judged.statistically();
-    let finite = |value: f64| if value.is_finite() { value } else { 0.0 };
     PageCompared {
         what: what.into(),
-        name: printable(&row.name, 500),
-        before_ns: finite(row.judged.before()),
-        after_ns: finite(row.judged.after()),
         ratio: sample
             .and_then(|s| s.ratio)
             .map(|r| [r.value, r.low, r.high])
             .filter(|r| r.iter().all(|v| v.is_finite())),
-        verdict: row.judged.as_str().into(),
         way: match (row.judged.differs(), row.judged.is_worse()) {
             (false, _) => "",
             (true, false) => "less",

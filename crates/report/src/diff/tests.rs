@@ -4,6 +4,6 @@ mod build;
 mod labels;
 mod matching;
 mod properties;
-mod renderings;
+pub(crate) mod renderings;
 mod rules;
 mod same;

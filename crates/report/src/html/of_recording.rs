@@ -12,12 +12,12 @@ use super::figure::figure;
 use crate::analysis::{ClassView, NO_LAYER, unit};
 use crate::claims;
 use crate::conclusions;
+use crate::layers;
 use crate::lines;
 use crate::number::{counted, percent, printable};
 use crate::page::{Fact, Page, PageClass, PageFunction, PagePublished, PageTree, SCHEMA};
 use crate::per::Per;
-use crate::summary::label;
-use crate::summary::sent;
+use crate::summary::{self, label, sent};
 use crate::terminal::bottleneck;
 use crate::trust::footer;
 
@@ -57,6 +57,7 @@ pub fn report_page(
         }),
         figures: experiment.map_or_else(Vec::new, |experiment| figure(experiment, views)),
         functions: functions(recording),
+        summary: summary::page(views),
         classes: views
             .iter()
             .map(|view| page_class(view, &costs, experiment))
@@ -262,6 +263,7 @@ fn page_class(view: &ClassView<'_>, costs: &Costs, experiment: Option<&Experimen
             Per::Packet(_) | Per::Run(_) => None,
         },
         contexts,
+        layers: Some(layers::page(view)),
         published,
         columns,
         rows,

@@ -6,7 +6,7 @@ use netplumb_testkit::golden;
 
 use super::*;
 use crate::analysis::classes;
-use crate::page::{Fact, PageClass, PageFunction, PageMove, PageTree, SCHEMA};
+use crate::page::{Fact, PageCell, PageClass, PageFunction, PageMove, PageTable, PageTree, SCHEMA};
 use crate::tests::recording::{CONTROL, EXPERIMENT, HTML, LONG_LETTERS, small};
 
 fn page() -> Page {
@@ -181,8 +181,43 @@ fn the_page_of_a_comparison() {
         was: was.map(String::from),
         source: was.map(|_| "/src/net/ipv4/route.c:12".into()),
     };
+    // The columns are those of any comparison.
+    let like = crate::diff::tests::renderings::any_page();
+    let cell = |text: &str, value: f64| PageCell {
+        text: text.into(),
+        value: Some(value),
+    };
+    let words = |text: &str| PageCell {
+        text: text.into(),
+        value: None,
+    };
+    let figures = || {
+        [
+            cell("120", 120.0),
+            cell("106", 106.0),
+            cell("-14", -14.0),
+            cell("-11.7%", -11.7),
+        ]
+    };
+    let summary = like.summary.unwrap();
+    let mut row = vec![words("udp tx")];
+    row.extend(figures());
+    row.push(words("gone -30"));
+    let columns = summary.columns.into_iter().filter(|c| c.key != "arm");
+    let summary = PageTable {
+        columns: columns.collect(),
+        rows: vec![row],
+        ..summary
+    };
+    let mut row = vec![words("network")];
+    row.extend(figures());
+    let layers = PageTable {
+        rows: vec![row],
+        ..like.classes[0].layers.clone().unwrap()
+    };
     let page = Page {
         schema: SCHEMA,
+        summary: Some(summary),
         diff: true,
         title: "small: before and after".into(),
         headline: vec!["udp tx: 120 to 106 instructions per packet".into()],
@@ -215,6 +250,8 @@ fn the_page_of_a_comparison() {
                 calls_before: vec![200, 200, 0, 200],
                 self_insns_before: vec![10_000, 6_000, 0, 8_000],
             }],
+            layers: Some(layers),
+            columns: like.classes[0].columns.clone(),
             published: None,
             moves: vec![PageMove {
                 from: 1,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::table::{PageCell, PageColumn};
+use super::table::{PageCell, PageColumn, PageTable};
 
 /// Of a recording of benches.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -24,7 +24,7 @@ pub struct PageBench {
 pub struct PageRates {
     /// What is drawn.
     pub title: String,
-    /// Of the table, besides the arm's name.
+    /// Of the table.
     pub columns: Vec<PageColumn>,
     /// Those without a valid block first, then those that lost packets, the most first;
     /// then the others, the fastest first, and at last those that could not be here.
@@ -79,25 +79,10 @@ pub struct PageNote {
 /// How long packets took.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageLatency {
-    /// What was measured.
-    pub title: String,
+    /// Percentiles of each arm.
+    pub table: PageTable,
     /// What else is in these times than the path's.
     pub note: String,
-    /// What each percentile is called.
-    pub columns: Vec<String>,
-    /// The arms.
-    pub arms: Vec<PageLatencyArm>,
-}
-
-/// How long an arm's packets took.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct PageLatencyArm {
-    /// The arm.
-    pub name: String,
-    /// Packets whose time was taken.
-    pub packets: u64,
-    /// By column.
-    pub ns: Vec<Option<f64>>,
 }
 
 /// What a packet costs along paths, in one unit.
@@ -111,8 +96,10 @@ pub struct PageCosts {
     pub paths: Vec<String>,
     /// Layers of the path, and what is not the path's.
     pub parts: Vec<PageCostPart>,
+    /// The same as a table.
+    pub layers: PageTable,
     /// Functions of the paths, those that cost most first.
-    pub functions: Vec<PageCostFunction>,
+    pub functions: PageTable,
 }
 
 /// A part of what a packet costs.
@@ -121,17 +108,6 @@ pub struct PageCostPart {
     /// What it is called.
     pub name: String,
     /// The layer that it is; empty for what is not the path's.
-    pub layer: String,
-    /// By path.
-    pub each: Vec<f64>,
-}
-
-/// A function's own part.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct PageCostFunction {
-    /// Its symbol.
-    pub name: String,
-    /// Its layer.
     pub layer: String,
     /// By path.
     pub each: Vec<f64>,

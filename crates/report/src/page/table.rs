@@ -15,6 +15,9 @@ pub struct PageColumn {
     /// Of what it has so many; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub unit: String,
+    /// Whether it is of names: code.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub code: bool,
     /// Whether it is of words, not figures.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub words: bool,
@@ -39,4 +42,15 @@ pub struct PageRow {
     pub function: u32,
     /// A cell for each column that the page does not draw by itself.
     pub cells: Vec<PageCell>,
+}
+
+/// A table that the page draws as it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageTable {
+    /// What it shows.
+    pub caption: String,
+    /// Its columns.
+    pub columns: Vec<PageColumn>,
+    /// By row, a cell for each column that the page does not draw by itself.
+    pub rows: Vec<Vec<PageCell>>,
 }

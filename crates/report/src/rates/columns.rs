@@ -4,20 +4,38 @@
 use netplumb_model::bench::CpuUse;
 
 use super::ArmRates;
-use crate::number::rate;
+use crate::number::{printable, rate};
+use crate::page::PageArmState;
 use crate::table::{Column, Value};
+
+/// Letters of a note.
+const TEXT_LETTERS: usize = 600;
 
 /// A row.
 type Row<'r> = &'r ArmRates<'r>;
 
-/// In the order in which they stand; the arm's name comes before them.
+/// The arm's name: a heading says nothing of it on a terminal.
+pub(super) fn name<'r>() -> [Column<'r, Row<'r>>; 2] {
+    let name = |arm: &Row<'r>| Value::Name(arm.arm.name.clone(), None);
+    [
+        Column::code("", name).people(0),
+        Column::machine(name)
+            .title("arm")
+            .hint("one combination of settings")
+            .words()
+            .page("arm"),
+    ]
+}
+
+/// In the order in which they stand.
 pub(super) fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
     let column = |title: &'static str, cell: fn(&ArmRates<'_>) -> Value| {
         Column::figure(title, move |arm: &Row<'r>| cell(arm))
             .people(1)
             .page("")
     };
-    vec![
+    let mut columns = Vec::from(name());
+    columns.extend([
         column("packets/s", handled)
             .hint("dropped as asked, or through: the mean of the blocks that count"),
         column("95 % interval", interval).hint("of that mean, by how much blocks differ"),
@@ -30,7 +48,59 @@ pub(super) fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
         column("CPUs busy", busy).hint(
             "1 - (idle + iowait) / wall, all CPUs together; `?` where two ways of telling disagree",
         ),
-    ]
+        Column::machine(|arm: &Row<'r>| Value::Text(mark(arm)))
+            .title("note")
+            .hint("losses, doubts, or why there is no figure")
+            .words()
+            .rank(2)
+            .page("note"),
+    ]);
+    columns
+}
+
+/// What became of an arm.
+pub(super) fn state(arm: &ArmRates<'_>) -> PageArmState {
+    match (arm.valid.is_empty(), arm.invalid.is_empty()) {
+        (false, _) => PageArmState::Measured,
+        (true, false) => PageArmState::Invalid,
+        (true, true) => PageArmState::Absent,
+    }
+}
+
+/// The share of the packets that was lost: what rounds to nothing is nothing.
+pub(super) fn some_lost(arm: &ArmRates<'_>) -> f64 {
+    arm.lost().filter(|lost| *lost >= 1e-9).unwrap_or(0.0)
+}
+
+/// What is to be said beside an arm's figures; may be empty.
+pub(super) fn mark(arm: &ArmRates<'_>) -> String {
+    let why = |why: &str| printable(why, TEXT_LETTERS);
+    match state(arm) {
+        PageArmState::Invalid => {
+            let cause = arm.invalid.keys().next();
+            format!("invalid: {}", why(cause.map_or("", String::as_str)))
+        }
+        PageArmState::Absent => format!(
+            "not measured: {}",
+            why(arm.failed.unwrap_or("there is no block of it"))
+        ),
+        PageArmState::Measured => {
+            let mut marks = Vec::new();
+            let lost = some_lost(arm);
+            if lost > 0.0 {
+                marks.push(format!("{} lost", share(lost)));
+            }
+            if !arm.invalid.is_empty() {
+                let invalid: usize = arm.invalid.values().sum();
+                let all = invalid + arm.valid.len();
+                marks.push(format!("{invalid} of {all} blocks invalid"));
+            }
+            if arm.is_generator_bound() {
+                marks.push("generator-bound".into());
+            }
+            marks.join(", ")
+        }
+    }
 }
 
 fn handled(arm: &ArmRates<'_>) -> Value {

@@ -4,6 +4,9 @@ use netplumb_model::span::Times;
 use netplumb_stats::histogram;
 
 use super::ArmRates;
+use super::columns::name;
+use crate::number::thousands;
+use crate::table::{Column, Table, Value};
 
 /// What it is.
 pub(super) const HEADING: &str =
@@ -12,14 +15,43 @@ pub(super) const HEADING: &str =
 pub(super) const ABSENT: &str =
     "latency not measured: no program of ours on this path sees each packet";
 /// What each figure is called.
-pub(super) const TITLES: [&str; 5] = ["p50", "p90", "p99", "p99.9", "max"];
+const TITLES: [&str; 5] = ["p50", "p90", "p99", "p99.9", "max"];
 const SHARES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
 /// The figures.
-pub(super) fn percentiles(times: &Times) -> [Option<f64>; 5] {
+fn percentiles(times: &Times) -> [Option<f64>; 5] {
     let at = |share| histogram::quantile(&times.buckets, share, times.min_ns, times.max_ns);
     let [p50, p90, p99, p999] = SHARES.map(at);
     [p50, p90, p99, p999, Some(times.max_ns as f64)]
+}
+
+/// A line for each arm whose packets were timed.
+pub(super) fn table<'r>(arms: &[&'r ArmRates<'r>]) -> Table<'r, &'r ArmRates<'r>> {
+    type Row<'r> = &'r ArmRates<'r>;
+    let mut all = Vec::from(name());
+    all.push(
+        Column::figure("packets", |arm: &Row<'r>| {
+            let times = arm.latency();
+            times.map_or(Value::Missing, |times| Value::Count(times.count))
+        })
+        .hint("that were timed")
+        .people(1)
+        .page("packets"),
+    );
+    all.extend((0..).zip(TITLES).map(|(n, title): (usize, _)| {
+        Column::figure(title, move |arm: &Row<'r>| {
+            let ns = arm.latency().and_then(|times| percentiles(&times)[n]);
+            ns.map_or(Value::Missing, |ns| {
+                Value::Told(thousands(ns.round() as u64), Some(ns))
+            })
+        })
+        .hint("one-way latency")
+        .unit("ns")
+        .people(1)
+        .page(title)
+    }));
+    let arms = arms.iter().copied().filter(|arm| arm.latency().is_some());
+    Table::new(all, arms)
 }
 
 /// What these times have in them beside the path's.

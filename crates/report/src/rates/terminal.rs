@@ -10,6 +10,7 @@ use netplumb_model::recording::Recording;
 
 use super::{ArmRates, arms, explain, latency};
 use crate::number::printable;
+use crate::table::Room;
 use crate::text::continued;
 
 pub(super) use footer::footer;
@@ -46,7 +47,8 @@ pub fn render(recording: &Recording, columns: usize, all: bool) -> String {
         .collect();
     if !with_latency.is_empty() {
         out.push_str(&format!("\n{}\n", latency::HEADING));
-        out.push_str(&summary::latencies(&with_latency, columns));
+        let room = Room::of(columns, NAME_LIMIT);
+        out.push_str(&latency::table(&with_latency).flush().terminal(room));
     }
     let without: Vec<&str> = (shown.iter())
         .filter(|a| a.lacks_latency())

@@ -2,12 +2,23 @@
 
 use super::{Column, Kind, Page, Table, Value};
 use crate::number::printable;
-use crate::page::{PageCell, PageColumn};
+use crate::page::{PageCell, PageColumn, PageTable};
 
 /// Letters of a name, or of words.
 const NAME_LETTERS: usize = 500;
+/// And of a caption.
+const CAPTION_LETTERS: usize = 200;
 
 impl<R> Table<'_, R> {
+    /// The table, for the page to draw as it is.
+    pub(crate) fn page(&self, caption: &str) -> PageTable {
+        PageTable {
+            caption: printable(caption, CAPTION_LETTERS),
+            columns: self.page_columns(),
+            rows: self.page_rows(),
+        }
+    }
+
     /// The columns that the page has, as people see them from left to right.
     pub(crate) fn page_columns(&self) -> Vec<PageColumn> {
         let columns = self.placed(|c| c.page.is_some().then_some(c.rank));
@@ -33,6 +44,7 @@ fn column<R>(column: &Column<'_, R>) -> Option<PageColumn> {
         title: column.title.clone().into(),
         hint: column.hint.clone().into(),
         unit: column.unit.clone().into(),
+        code: column.kind == Kind::Code,
         words: column.kind != Kind::Figure,
         own,
     })
@@ -41,6 +53,11 @@ fn column<R>(column: &Column<'_, R>) -> Option<PageColumn> {
 fn cell(value: &Value) -> PageCell {
     PageCell {
         text: printable(&value.told(), NAME_LETTERS),
-        value: value.figure(),
+        value: value.figure().map(shortened),
     }
+}
+
+/// Nine digits are enough, and make a small file.
+fn shortened(figure: f64) -> f64 {
+    format!("{figure:.8e}").parse().unwrap_or(figure)
 }

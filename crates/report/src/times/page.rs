@@ -1,15 +1,14 @@
 //! The page of a recording of times: that of its costs, with percentiles, histograms,
-//! stages, and what was counted beside them.
+//! stages, and (in `beside`) what was counted beside them.
 
 use std::collections::BTreeMap;
 
 use netplumb_model::experiment::Experiment;
-use netplumb_model::quantity::Declared;
 use netplumb_model::recording::{Recording, env};
-use netplumb_model::span::{StageKind, Times};
-use netplumb_model::timing::{DROPPED, SEEN};
+use netplumb_model::span::StageKind;
 
-use super::analysis::{PERCENTILES, Per, Stage, TimedClass, TimedFunction, percentile};
+use super::analysis::{Per, Stage, TimedClass, TimedFunction};
+use super::beside::timed;
 use super::number::share;
 use super::terminal::{bottleneck, shown};
 use super::trust::footer;
@@ -18,15 +17,10 @@ use crate::analysis;
 use crate::diff;
 use crate::html::{functions, report_page};
 use crate::number::{counted, printable};
-use crate::page::{
-    Page, PageCalibration, PageCell, PageClass, PageCount, PageLedger, PageStage, PageTimed,
-    PageTimedFunction, PageTimes,
-};
-use crate::scalars::by_label;
+use crate::page::{Page, PageCell, PageClass, PageStage, PageTimedFunction, PageTimes};
 use crate::summary::sent;
 
 const NAME_LETTERS: usize = 500;
-const TEXT_LETTERS: usize = 400;
 /// So wide that no sentence is broken.
 const ONE_LINE: usize = usize::MAX;
 
@@ -102,6 +96,7 @@ pub fn page(
             counted(open, "class")
         ));
     }
+    page.summary = table::classes_page(&classes_shown);
     page.timed = Some(timed(recording));
     page
 }
@@ -200,7 +195,7 @@ fn times(class: &TimedClass<'_>, cells: Vec<Vec<PageCell>>) -> PageTimes {
         raw_ns: each(class.raw_ns),
         total_ns: each(class.total_ns),
         functions: (class.functions.iter().zip(cells))
-            .map(|(f, cells)| function(class, f, cells))
+            .map(|(f, cells)| function(f, cells))
             .collect(),
         stages: (class.stages.iter().zip(stage_cells))
             .map(|(s, cells)| stage(s, cells))
@@ -211,19 +206,10 @@ fn times(class: &TimedClass<'_>, cells: Vec<Vec<PageCell>>) -> PageTimes {
     }
 }
 
-fn function(
-    class: &TimedClass<'_>,
-    function: &TimedFunction,
-    cells: Vec<PageCell>,
-) -> PageTimedFunction {
-    let each = |sum: f64| hundredths(class.per.each(sum));
-    let [p50, p90, p99, p999] =
-        PERCENTILES.map(|(_, share)| function.percentile(share).map(hundredths));
+fn function(function: &TimedFunction, cells: Vec<PageCell>) -> PageTimedFunction {
     PageTimedFunction {
         function: function.function,
         small: function.too_small(),
-        self_ns: each(function.self_ns),
-        percentiles_ns: [p50, p90, p99, p999, Some(hundredths(function.max_ns()))],
         shift_ns: hundredths(function.shift_ns),
         buckets: function.times.buckets.clone(),
         cells,
@@ -231,103 +217,10 @@ fn function(
 }
 
 fn stage(stage: &Stage, cells: Vec<PageCell>) -> PageStage {
-    let times: &Times = &stage.times;
-    let [p50, p90, p99, p999] =
-        PERCENTILES.map(|(_, share)| percentile(times, share).map(hundredths));
-    let max = stage.max_ns();
     PageStage {
         name: printable(&stage.name, 80),
         kind: stage.kind.to_string(),
-        packets: times.count,
-        passed_over: stage.passed_over,
-        mean_ns: hundredths(stage.mean_ns()),
-        percentiles_ns: [p50, p90, p99, p999, max],
-        buckets: times.buckets.clone(),
+        buckets: stage.times.buckets.clone(),
         cells,
     }
-}
-
-/// What was counted beside the times.
-fn timed(recording: &Recording) -> PageTimed {
-    let counted = |quantity: &Declared| {
-        by_label(recording, quantity, |_| true)
-            .iter()
-            .map(|(name, sum)| count(name, *sum, ""))
-            .collect()
-    };
-    let mut refused: Vec<[String; 2]> = (recording.all_unwatched().into_iter())
-        .map(|(name, why)| [printable(name, 120), printable(why, TEXT_LETTERS)])
-        .collect();
-    refused.extend(recording.all_shed().into_iter().map(|name| {
-        [
-            printable(name, 120),
-            "left out to keep to the budget".into(),
-        ]
-    }));
-    PageTimed {
-        calibration: calibration(recording),
-        packets: ledgers(recording),
-        seen: counted(&SEEN),
-        drops: counted(&DROPPED),
-        losses: recording
-            .all_losses()
-            .map(|loss| count(&loss.cause, loss.count as f64, &loss.meaning))
-            .collect(),
-        refused,
-    }
-}
-
-fn count(what: &str, count: f64, means: &str) -> PageCount {
-    PageCount {
-        what: printable(what, 120),
-        count,
-        means: printable(means, TEXT_LETTERS),
-    }
-}
-
-fn calibration(recording: &Recording) -> Vec<PageCalibration> {
-    recording
-        .calibration
-        .iter()
-        .map(|c| {
-            let by = recording.attachments.iter();
-            let functions = by.filter(|a| (a.mechanism, a.arguments) == (c.mechanism, c.arguments));
-            PageCalibration {
-                mechanism: c.mechanism.to_string(),
-                functions: functions.count() as u64,
-                cpu: c.cpu.map_or("all".into(), |cpu| cpu.to_string()),
-                arguments: c.arguments,
-                bias_ns: hundredths(c.bias_ns),
-                pair_ns: hundredths(c.pair_ns),
-                uncertainty_ns: hundredths(c.uncertainty_ns),
-            }
-        })
-        .collect()
-}
-
-/// By arm: what the workload says of its own packets.
-fn ledgers(recording: &Recording) -> Vec<PageLedger> {
-    let arms = recording.arms.iter().enumerate();
-    arms.filter_map(|(n, arm)| {
-        let blocks = || recording.blocks.iter().filter(|b| b.arm as usize == n);
-        let sum = |of: fn(&netplumb_model::recording::Ledger) -> u64| {
-            blocks().fold(0, |sum: u64, b| sum.saturating_add(of(&b.ledger)))
-        };
-        let mut dropped: BTreeMap<&str, f64> = BTreeMap::new();
-        for (cause, count) in blocks().flat_map(|b| &b.ledger.dropped) {
-            *dropped.entry(cause).or_default() += *count as f64;
-        }
-        let ledger = PageLedger {
-            arm: printable(&arm.name, NAME_LETTERS),
-            offered: sum(|l| l.offered),
-            delivered: sum(|l| l.delivered),
-            dropped: dropped
-                .iter()
-                .map(|(cause, sum)| count(cause, *sum, ""))
-                .collect(),
-            closes: blocks().all(|b| b.ledger.closes()),
-        };
-        (ledger.offered > 0).then_some(ledger)
-    })
-    .collect()
 }

@@ -7,7 +7,8 @@ use super::ns;
 use super::number::share;
 use crate::analysis::NO_LAYER;
 use crate::number::{counted, printable};
-use crate::page::{PageCell, PageColumn};
+use crate::page::{PageCell, PageColumn, PageTable};
+use crate::summary::{class_columns, drawn};
 use crate::table::{Column, Room, Shade, Table, Value};
 use crate::view::View;
 
@@ -529,6 +530,76 @@ pub(super) fn page(class: &TimedClass<'_>) -> (Vec<PageColumn>, Vec<Vec<PageCell
 pub(super) fn stages_page(class: &TimedClass<'_>) -> (Vec<PageColumn>, Vec<Vec<PageCell>>) {
     let table = Table::new(stages(), rows_of_stages(class));
     (table.page_columns(), table.page_rows())
+}
+
+/// A line for each class, for the page; nothing where some have stages and some have not.
+pub(super) fn classes_page(classes: &[&TimedClass<'_>]) -> Option<PageTable> {
+    type Class<'a> = &'a TimedClass<'a>;
+    let staged = classes.iter().filter(|c| !c.stages.is_empty()).count();
+    if classes.is_empty() || staged != 0 && staged != classes.len() {
+        return None;
+    }
+    let mut columns = class_columns(classes.iter().map(|c| c.arm()), |c: &Class<'_>| {
+        (c.arm(), c.class.to_string())
+    });
+    let (caption, title, hint) = match staged > 0 {
+        true => (
+            "A packet's path, class by class; ns",
+            "mean",
+            "of a packet's path",
+        ),
+        false => (
+            "Every arm and class; ns",
+            "ns",
+            "own time of all functions, corrected; per packet, run or second",
+        ),
+    };
+    columns.push(
+        Column::figure(title, |c: &Class<'_>| match c.stages.is_empty() {
+            true => Value::Ns(c.per.each(c.total_ns)),
+            false => Value::Ns(c.whole_ns()),
+        })
+        .hint(hint)
+        .unit("ns")
+        .rank(2)
+        .page("cost"),
+    );
+    columns.push(drawn());
+    if staged > 0 {
+        let total = |c: &Class<'_>, share: f64| {
+            let total = c.stages.iter().find(|s| s.kind == StageKind::Total);
+            known(total.and_then(|s| percentile(&s.times, share)))
+        };
+        columns.extend(PERCENTILES.iter().map(|(name, share)| {
+            Column::figure(*name, move |c: &Class<'_>| total(c, *share))
+                .hint("of packets on the whole path")
+                .unit("ns")
+                .rank(4)
+                .page(*name)
+        }));
+    } else {
+        columns.extend([
+            Column::text("largest layer", |c: &Class<'_>| {
+                let largest = c.layers.first();
+                largest.map_or("-".into(), |(name, sum)| {
+                    format!("{name} {}", ns(c.per.each(*sum)))
+                })
+            })
+            .hint("with its own time")
+            .rank(4)
+            .page("layer"),
+            Column::text("largest function", |c: &Class<'_>| {
+                let largest = c.functions.first();
+                largest.map_or("-".into(), |f| {
+                    format!("{} {}", c.name(f.function), ns(c.per.each(f.self_ns)))
+                })
+            })
+            .hint("with its own time")
+            .rank(4)
+            .page("function"),
+        ]);
+    }
+    Some(Table::new(columns, classes.iter().copied()).page(caption))
 }
 
 /// Functions named that are too small to rank.

@@ -10,6 +10,7 @@ use netplumb_testkit::golden;
 use super::build::{Build, RX, arm, diff, paired};
 use crate::diff::arms::{ArmPair, Pairs};
 use crate::diff::{csv, json, markdown, of_arms, page, terminal};
+use crate::page::Page;
 use crate::tests::recording::{CONTROL, HTML, LONG_LETTERS};
 use crate::view::View;
 
@@ -146,6 +147,12 @@ fn cover_letter() {
     let text = markdown::render(&diff(&before, &after), 4);
     check("cover-letter.md", &text);
     assert!(!text.contains("<script"), "{text}");
+}
+
+/// A page of a comparison, whose columns others can use.
+pub(crate) fn any_page() -> Page {
+    let (before, after) = sides();
+    page::page(&diff(&before, &after))
 }
 
 /// Check the page's data: one tree of both sides, moves by index.

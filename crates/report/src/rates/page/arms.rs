@@ -6,10 +6,8 @@ use netplumb_model::bench::CpuUse;
 
 use super::{NAME_LETTERS, TEXT_LETTERS};
 use crate::number::{printable, thousands};
-use crate::page::{
-    PageArm, PageArmState, PageCell, PageLatency, PageLatencyArm, PageNote, PageRates,
-};
-use crate::rates::columns::{columns, share};
+use crate::page::{PageArm, PageArmState, PageCell, PageLatency, PageNote, PageRates};
+use crate::rates::columns::{columns, mark, some_lost, state};
 use crate::rates::{ArmRates, bound_share, latency};
 use crate::table::Table;
 
@@ -49,54 +47,18 @@ fn first(a: &PageArm, b: &PageArm) -> Ordering {
 
 fn of_arm(arm: &ArmRates<'_>) -> PageArm {
     let mean = arm.handled_pps();
-    // What rounds to nothing is nothing.
-    let lost = arm.lost().filter(|lost| *lost >= 1e-9).unwrap_or(0.0);
-    let state = match (&mean, arm.invalid.is_empty()) {
-        (Some(_), _) => PageArmState::Measured,
-        (None, false) => PageArmState::Invalid,
-        (None, true) => PageArmState::Absent,
-    };
     PageArm {
         name: printable(&arm.arm.name, NAME_LETTERS),
-        state,
+        state: state(arm),
         pps: mean.map(|m| m.value),
         low: mean.and_then(|m| m.low).map(|low| low.max(0.0)),
         high: mean.and_then(|m| m.high),
-        lost,
-        mark: mark(arm, state, lost),
+        lost: some_lost(arm),
+        mark: mark(arm),
         cells: Table::new(columns(), [arm])
             .page_rows()
             .pop()
             .unwrap_or_default(),
-    }
-}
-
-fn mark(arm: &ArmRates<'_>, state: PageArmState, lost: f64) -> String {
-    let why = |why: &str| printable(why, TEXT_LETTERS);
-    match state {
-        PageArmState::Invalid => {
-            let cause = arm.invalid.keys().next();
-            format!("invalid: {}", why(cause.map_or("", String::as_str)))
-        }
-        PageArmState::Absent => format!(
-            "not measured: {}",
-            why(arm.failed.unwrap_or("there is no block of it"))
-        ),
-        PageArmState::Measured => {
-            let mut marks = Vec::new();
-            if lost > 0.0 {
-                marks.push(format!("{} lost", share(lost)));
-            }
-            if !arm.invalid.is_empty() {
-                let invalid: usize = arm.invalid.values().sum();
-                let all = invalid + arm.valid.len();
-                marks.push(format!("{invalid} of {all} blocks invalid"));
-            }
-            if arm.is_generator_bound() {
-                marks.push("generator-bound".into());
-            }
-            marks.join(", ")
-        }
     }
 }
 
@@ -113,8 +75,8 @@ fn found(arm: &ArmRates<'_>) -> Vec<PageArm> {
             let rate = |pps: Option<f64>| pps.map_or("-".into(), crate::number::rate);
             let cell = |text: String, value: Option<f64>| PageCell { text, value };
             let (low, high) = (goal.lower_pps, goal.upper_pps);
+            let name = printable(&format!("{}, {lost} % lost", arm.arm.name), NAME_LETTERS);
             PageArm {
-                name: printable(&format!("{}, {lost} % lost", arm.arm.name), NAME_LETTERS),
                 state: match pps {
                     Some(_) => PageArmState::Measured,
                     None => PageArmState::Invalid,
@@ -123,14 +85,17 @@ fn found(arm: &ArmRates<'_>) -> Vec<PageArm> {
                 low,
                 high,
                 lost: 0.0,
-                mark,
                 cells: vec![
+                    cell(name.clone(), None),
                     cell(rate(pps), pps),
                     cell(format!("{} to {}", rate(low), rate(high)), None),
                     cell("-".into(), None),
                     cell(format!("{lost} % at most"), Some(lost / 100.0)),
                     cell("-".into(), None),
+                    cell(mark.clone(), None),
                 ],
+                name,
+                mark,
             }
         })
         .collect()
@@ -213,20 +178,9 @@ impl Notes {
 
 /// How long packets took, of those arms that say so.
 pub(super) fn latencies(arms: &[ArmRates<'_>]) -> Option<PageLatency> {
-    let stamped: Vec<_> = (arms.iter())
-        .filter_map(|arm| Some((arm, arm.latency()?)))
-        .collect();
-    let whose: Vec<&ArmRates<'_>> = stamped.iter().map(|(arm, _)| *arm).collect();
-    (!stamped.is_empty()).then(|| PageLatency {
-        title: latency::HEADING.into(),
-        note: latency::explained(&whose),
-        columns: latency::TITLES.map(String::from).into(),
-        arms: (stamped.iter())
-            .map(|(arm, times)| PageLatencyArm {
-                name: printable(&arm.arm.name, NAME_LETTERS),
-                packets: times.count,
-                ns: latency::percentiles(times).into(),
-            })
-            .collect(),
+    let arms: Vec<&ArmRates<'_>> = arms.iter().filter(|a| a.latency().is_some()).collect();
+    (!arms.is_empty()).then(|| PageLatency {
+        table: latency::table(&arms).page(latency::HEADING),
+        note: latency::explained(&arms),
     })
 }

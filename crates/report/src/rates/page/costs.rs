@@ -6,8 +6,9 @@ use netplumb_model::recording::Recording;
 
 use super::{NAME_LETTERS, TEXT_LETTERS};
 use crate::number::printable;
-use crate::page::{PageCostFunction, PageCostPart, PageCosts};
+use crate::page::{PageCostPart, PageCosts, PageTable};
 use crate::rates::explain::{Explained, Unit, explained, heading};
+use crate::table::{Column, Table, Value};
 
 /// Functions that the page has; those that cost little on every path are left out.
 const MOST_FUNCTIONS: usize = 300;
@@ -26,6 +27,7 @@ pub(super) fn costs(recording: &Recording) -> Vec<PageCosts> {
 }
 
 fn of_unit(recording: &Recording, unit: Unit, paths: &[&Explained]) -> PageCosts {
+    let title = printable(&heading(recording, unit), TEXT_LETTERS);
     let mut layers: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let mut functions: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
     for (at, path) in paths.iter().enumerate() {
@@ -43,43 +45,86 @@ fn of_unit(recording: &Recording, unit: Unit, paths: &[&Explained]) -> PageCosts
             each[at] += f.own;
         }
     }
-    let mut functions: Vec<PageCostFunction> = (functions.into_iter())
-        .map(|((name, layer), each)| PageCostFunction {
-            name: printable(name, NAME_LETTERS),
-            layer: printable(layer, NAME_LETTERS),
-            each,
-        })
+    let mut functions: Vec<PageCostPart> = (functions.into_iter())
+        .map(|((name, layer), each)| part(name, layer, each))
         .collect();
-    let most = |f: &PageCostFunction| f.each.iter().copied().fold(0.0, f64::max);
+    let most = |f: &PageCostPart| f.each.iter().copied().fold(0.0, f64::max);
     functions.sort_by(|a, b| most(b).total_cmp(&most(a)));
     functions.truncate(MOST_FUNCTIONS);
-    let of = |name: &str, of: fn(&Explained) -> f64| PageCostPart {
-        name: name.into(),
-        layer: String::new(),
-        each: paths.iter().map(|path| of(path)).collect(),
+    let of = |name: &str, of: fn(&Explained) -> f64| {
+        part(name, "", paths.iter().map(|path| of(path)).collect())
     };
     let others = [
         of("generator", |path| path.generator),
         of("no packet's", |path| path.other),
         of("user code", |path| path.user),
     ];
+    let parts: Vec<PageCostPart> = (layers.into_iter())
+        .map(|(layer, each)| part(layer, layer, each))
+        .chain(others)
+        .collect();
+    let unit = match unit {
+        Unit::Instructions => "instructions",
+        Unit::Nanoseconds => "ns",
+    };
+    let paths: Vec<String> = (paths.iter())
+        .map(|path| printable(&path.path, NAME_LETTERS))
+        .collect();
+    with_tables(title, unit, paths, parts, &functions)
+}
+
+/// With tables of the same.
+pub(super) fn with_tables(
+    title: String,
+    unit: &str,
+    paths: Vec<String>,
+    parts: Vec<PageCostPart>,
+    functions: &[PageCostPart],
+) -> PageCosts {
     PageCosts {
-        title: printable(&heading(recording, unit), TEXT_LETTERS),
-        unit: match unit {
-            Unit::Instructions => "instructions".into(),
-            Unit::Nanoseconds => "ns".into(),
-        },
-        paths: (paths.iter())
-            .map(|path| printable(&path.path, NAME_LETTERS))
-            .collect(),
-        parts: (layers.into_iter())
-            .map(|(layer, each)| PageCostPart {
-                name: printable(layer, NAME_LETTERS),
-                layer: printable(layer, NAME_LETTERS),
-                each,
-            })
-            .chain(others)
-            .collect(),
-        functions,
+        title,
+        layers: table(false, &paths, unit, &parts),
+        functions: table(true, &paths, unit, functions),
+        unit: unit.into(),
+        paths,
+        parts,
     }
+}
+
+pub(super) fn part(name: &str, layer: &str, each: Vec<f64>) -> PageCostPart {
+    PageCostPart {
+        name: printable(name, NAME_LETTERS),
+        layer: printable(layer, NAME_LETTERS),
+        each,
+    }
+}
+
+/// Layers or functions with a column for each path.
+fn table(functions: bool, paths: &[String], unit: &str, parts: &[PageCostPart]) -> PageTable {
+    type Row<'r> = &'r PageCostPart;
+    let mut columns = match functions {
+        true => vec![
+            Column::code("function", |r: &Row<'_>| Value::Name(r.name.clone(), None))
+                .hint("its symbol")
+                .page("function"),
+            Column::text("layer", |r: &Row<'_>| r.layer.clone())
+                .hint("the part of the network stack that it is in")
+                .page("layer"),
+        ],
+        false => vec![
+            Column::text("layer", |r: &Row<'_>| r.name.clone())
+                .hint("the part of the network stack, or what is not the path's")
+                .page("layer"),
+        ],
+    };
+    columns.extend(paths.iter().enumerate().map(|(at, path)| {
+        Column::figure(path.clone(), move |r: &Row<'_>| {
+            Value::Number(r.each.get(at).copied().unwrap_or(0.0))
+        })
+        .hint("own cost of each packet along the path")
+        .unit(unit.to_string())
+        .page("path")
+    }));
+    let by = if functions { "function" } else { "layer" };
+    Table::new(columns, parts).page(&format!("By {by}, {unit} of each packet"))
 }

@@ -5,13 +5,12 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Arm, Block, Ledger, Recording};
 use netplumb_testkit::golden;
 
+use super::costs::{part, with_tables};
 use super::*;
 use crate::html::render;
-use crate::page::{
-    PageArm, PageArmState, PageCell, PageColumn, PageCostFunction, PageCostPart, PageCosts,
-    PageLatency, PageLatencyArm, PageNote, PageRates,
-};
+use crate::page::{PageArm, PageArmState, PageCell, PageColumn, PageLatency, PageNote, PageRates};
 use crate::rates::tests::{block, recording};
+use crate::table::{Column, Table, Value};
 
 /// A page with something of everything: rates by cores with what is published, CPU by
 /// load on a scale of ratios, a ledger that adds up and one that does not.
@@ -116,24 +115,7 @@ fn sample() -> Page {
         },
         PageBench {
             rates: sample_rates(),
-            latency: Some(PageLatency {
-                title: "one-way latency, from when a packet was due to when it was received, ns"
-                    .into(),
-                note: "A frame waits until its batch is full.".into(),
-                columns: ["p50", "p99", "max"].map(String::from).into(),
-                arms: vec![
-                    PageLatencyArm {
-                        name: "xdp".into(),
-                        packets: 4_000,
-                        ns: vec![Some(1_850.0), Some(3_900.0), Some(61_000.0)],
-                    },
-                    PageLatencyArm {
-                        name: "nft-raw".into(),
-                        packets: 4_000,
-                        ns: vec![Some(9_200.0), None, Some(140_000.0)],
-                    },
-                ],
-            }),
+            latency: Some(sample_latency()),
             charts: vec![drop, cpu, sizes],
             flows: vec![
                 flow("nft-raw, 1 core, block 3", "", &[whole.clone(), last]),
@@ -143,35 +125,54 @@ fn sample() -> Page {
                     &[whole, lost],
                 ),
             ],
-            costs: vec![PageCosts {
-                title: "why: kernel instructions of each packet".into(),
-                unit: "instructions".into(),
-                paths: vec!["xdp".into(), "nft-raw".into()],
-                parts: [
+            costs: vec![with_tables(
+                "why: kernel instructions of each packet".into(),
+                "instructions",
+                vec!["xdp".into(), "nft-raw".into()],
+                [
                     ("driver", "driver", [131.0, 105.0]),
                     ("netfilter", "netfilter", [0.0, 526.5]),
                     ("bpf", "bpf", [124.0, 102.0]),
                     ("generator", "", [478.0, 1_092.0]),
                 ]
-                .map(|(name, layer, each)| PageCostPart {
-                    name: name.into(),
-                    layer: layer.into(),
-                    each: each.into(),
-                })
+                .map(|(name, layer, each)| part(name, layer, each.into()))
                 .into(),
-                functions: [
+                &[
                     ("nft_do_chain", "netfilter", [0.0, 372.0]),
                     ("veth_poll", "driver", [100.0, 95.0]),
                 ]
-                .map(|(name, layer, each)| PageCostFunction {
-                    name: name.into(),
-                    layer: layer.into(),
-                    each: each.into(),
-                })
-                .into(),
-            }],
+                .map(|(name, layer, each)| part(name, layer, each.into())),
+            )],
         },
     )
+}
+
+/// Latencies, of which one is not known.
+fn sample_latency() -> PageLatency {
+    type Row = (&'static str, u64, [Option<f64>; 3]);
+    let mut columns = vec![
+        Column::code("arm", |r: &Row| Value::Name(r.0.into(), None)).page("arm"),
+        Column::figure("packets", |r: &Row| Value::Count(r.1)).page("packets"),
+    ];
+    columns.extend(
+        (0..)
+            .zip(["p50", "p99", "max"])
+            .map(|(n, title): (usize, _)| {
+                Column::figure(title, move |r: &Row| {
+                    r.2[n].map_or(Value::Missing, Value::Ns)
+                })
+                .page(title)
+            }),
+    );
+    let rows: [Row; 2] = [
+        ("xdp", 4_000, [1_850.0, 3_900.0, 61_000.0].map(Some)),
+        ("nft-raw", 4_000, [Some(9_200.0), None, Some(140_000.0)]),
+    ];
+    PageLatency {
+        table: Table::new(columns, rows)
+            .page("one-way latency, from when a packet was due to when it was received, ns"),
+        note: "A frame waits until its batch is full.".into(),
+    }
 }
 
 /// Arms of every state, in their order.
@@ -193,11 +194,13 @@ fn sample_rates() -> PageRates {
         lost,
         mark: mark.into(),
         cells: vec![
+            cell(name, None),
             cell(
                 &pps.map_or("-".into(), |pps| format!("{:.2} M", pps / 1e6)),
                 pps,
             ),
             cell(&format!("{:.2} %", lost * 100.0), Some(lost)),
+            cell(mark, None),
         ],
     };
     let column = |title: &str, hint: &str| PageColumn {
@@ -205,9 +208,19 @@ fn sample_rates() -> PageRates {
         hint: hint.into(),
         ..PageColumn::default()
     };
+    let words = |title: &str| PageColumn {
+        title: title.into(),
+        words: true,
+        ..PageColumn::default()
+    };
     PageRates {
         title: "Packets handled each second, with the 95 % interval".into(),
-        columns: vec![column("packets/s", "handled"), column("lost", "of all")],
+        columns: vec![
+            words("arm"),
+            column("packets/s", "handled"),
+            column("lost", "of all"),
+            words("note"),
+        ],
         arms: vec![
             arm("bridge", None, 0.0, "invalid: rx0: 7 went missing"),
             arm("socket", Some(1.2e6), 0.803, "80.30 % lost"),
@@ -333,7 +346,7 @@ fn of_a_recording() {
         rates.notes
     );
     let latency = bench.latency.as_ref().unwrap();
-    assert_eq!(latency.arms[0].name, "xdp");
+    assert_eq!(latency.table.rows[0][0].text, "xdp");
     assert!(
         latency.note.contains("waits until its batch is full"),
         "{}",

@@ -1,10 +1,8 @@
 //! Tables of all arms of a bench.
 
 use super::NAME_LIMIT;
-use crate::number::thousands;
 use crate::rates::ArmRates;
 use crate::rates::columns::columns as of_rates;
-use crate::rates::latency::{TITLES, percentiles};
 use crate::table::bar;
 use crate::table::{Column, Room, Table, Value};
 
@@ -17,10 +15,6 @@ const BAR: usize = 20;
 /// A row.
 type Row<'r> = &'r ArmRates<'r>;
 
-fn name<'r>() -> Column<'r, Row<'r>> {
-    Column::code("", |arm: &Row<'r>| Value::Name(arm.arm.name.clone(), None)).people(0)
-}
-
 /// A line for each arm, those with losses and without a block that counts first.
 pub(super) fn rates<'r>(arms: &[Row<'r>], columns: usize) -> String {
     let mut arms = arms.to_vec();
@@ -30,8 +24,7 @@ pub(super) fn rates<'r>(arms: &[Row<'r>], columns: usize) -> String {
         .filter_map(|a| a.handled_pps())
         .map(|m| m.value)
         .fold(0.0, f64::max);
-    let mut all = vec![name()];
-    all.extend(of_rates());
+    let mut all = of_rates();
     if some_invalid {
         let valid = Column::figure("valid blocks", |arm: &Row<'r>| {
             Value::Told(valid_blocks(arm), None)
@@ -57,28 +50,4 @@ pub(super) fn rates<'r>(arms: &[Row<'r>], columns: usize) -> String {
 fn valid_blocks(arm: &ArmRates<'_>) -> String {
     let invalid: usize = arm.invalid.values().sum();
     format!("{} of {}", arm.valid.len(), arm.valid.len() + invalid)
-}
-
-/// How long packets took.
-pub(super) fn latencies<'r>(arms: &[Row<'r>], columns: usize) -> String {
-    let mut all = vec![
-        name(),
-        Column::figure("packets", |arm: &Row<'r>| {
-            let times = arm.latency();
-            times.map_or(Value::Missing, |times| Value::Count(times.count))
-        })
-        .people(1),
-    ];
-    all.extend((0..).zip(TITLES).map(|(n, title): (usize, _)| {
-        Column::figure(title, move |arm: &Row<'r>| {
-            let ns = arm.latency().and_then(|times| percentiles(&times)[n]);
-            ns.map_or(Value::Missing, |ns| {
-                Value::Told(thousands(ns.round() as u64), Some(ns))
-            })
-        })
-        .people(1)
-    }));
-    let arms = arms.iter().copied().filter(|arm| arm.latency().is_some());
-    let room = Room::of(columns, NAME_LIMIT);
-    Table::new(all, arms).flush().terminal(room)
 }

@@ -1,0 +1,150 @@
+//! A line of a table of a comparison, and what stands in its cells.
+
+use netplumb_model::class::Context;
+use netplumb_stats::judge;
+
+use crate::diff::exact::{Delta, PerPacket};
+use crate::diff::functions::Joint;
+use crate::diff::sentence::{figure, percent, ratio_percent, signed};
+use crate::diff::{Change, ClassDiff, Diff, Judged, Row};
+use crate::table::Value;
+
+/// What a line is of.
+pub(super) enum Of<'a> {
+    /// A row.
+    Row(&'a Row),
+    /// A function in one context: calls, own and inclusive.
+    Context(&'a Row, Context, [Change; 3]),
+    /// Several functions together.
+    Rest(String, Delta),
+}
+
+/// A line.
+pub(in crate::diff) struct Line<'a> {
+    pub(super) diff: &'a Diff<'a>,
+    pub(super) class: &'a ClassDiff,
+    /// `total`, `all functions`, `stage`, `function` ...
+    pub(super) kind: &'static str,
+    pub(super) of: Of<'a>,
+}
+
+impl<'a> Line<'a> {
+    pub(super) fn row(&self) -> Option<&'a Row> {
+        match self.of {
+            Of::Row(row) | Of::Context(row, ..) => Some(row),
+            Of::Rest(..) => None,
+        }
+    }
+
+    pub(super) fn judged(&self) -> Option<&'a Judged> {
+        Some(&self.row()?.judged)
+    }
+
+    pub(super) fn sample(&self) -> Option<&'a judge::Judged> {
+        self.judged()?.statistically()
+    }
+
+    /// Which function of either side it is.
+    pub(super) fn joint(&self) -> Option<&'a Joint> {
+        let counts = self.row()?.counts.as_ref()?;
+        self.diff.functions.joints.get(counts.function as usize)
+    }
+
+    /// Calls, own or inclusive.
+    pub(super) fn change(&self, which: usize) -> Option<Change> {
+        if let Of::Context(_, _, changes) = self.of {
+            return Some(changes[which]);
+        }
+        let counts = self.row()?.counts.as_ref()?;
+        Some([counts.calls, counts.own, counts.inclusive][which])
+    }
+
+    /// The sums that the line is about.
+    pub(super) fn sums(&self) -> Option<Change> {
+        match self.of {
+            Of::Context(_, _, changes) => Some(changes[1]),
+            _ => self.judged()?.exactly(),
+        }
+    }
+
+    pub(super) fn arm(&self, after: bool) -> Value {
+        let (sides, arms) = (self.diff.sides, self.class.arms);
+        Value::Text(match after {
+            false => sides.before.arms[arms.before].name.clone(),
+            true => sides.after.arms[arms.after].name.clone(),
+        })
+    }
+
+    /// A figure, in the class's unit.
+    pub(super) fn figure(&self, of: fn(&Judged) -> f64) -> Value {
+        let figure = self.judged().map_or(f64::NAN, of);
+        match (self.class.unit.as_str(), self.class.rates) {
+            ("ns", None) => Value::Ns(figure),
+            // A part of a nanosecond may be much of a rate.
+            _ => Value::Number(figure),
+        }
+    }
+
+    /// After less before, with its sign.
+    pub(super) fn difference(&self) -> Value {
+        let delta = self.row().map_or(f64::NAN, Row::delta);
+        let told = match self.class.unit.as_str() {
+            "ns" => Value::Ns(delta),
+            _ => Value::Number(delta),
+        };
+        let sign = if delta > 0.0 { "+" } else { "" };
+        Value::Told(format!("{sign}{}", told.told()), Some(delta))
+    }
+
+    /// One side as it is shown: exact figures to the last digit.
+    pub(super) fn side(&self, after: bool) -> Value {
+        if let Of::Rest(..) = self.of {
+            return told(String::new());
+        }
+        match (self.sums(), after) {
+            (Some(sums), false) => exactly(sums.before),
+            (Some(sums), true) => exactly(sums.after),
+            (None, false) => self.figure(Judged::before),
+            (None, true) => self.figure(Judged::after),
+        }
+    }
+
+    /// The change of exact costs.
+    pub(super) fn signed(&self) -> Value {
+        match (&self.of, self.sums()) {
+            (Of::Rest(_, delta), _) => Value::Told(signed(delta), Some(delta.value())),
+            (_, Some(sums)) => {
+                let delta = sums.delta();
+                Value::Told(signed(&delta), Some(delta.value()))
+            }
+            (_, None) => told(String::new()),
+        }
+    }
+
+    /// By how much, in percent; of a function that the other kernel's path does not have, that it
+    /// is new or gone.
+    pub(super) fn percent(&self) -> Value {
+        if let Some(sample) = self.sample() {
+            let ratio = sample.ratio.map(|ratio| ratio.value);
+            return ratio.map_or(Value::Missing, |r| Value::Told(ratio_percent(r), Some(r)));
+        }
+        let other_kernel = (self.class.counted.as_ref()).is_some_and(|c| !c.same_kernel);
+        told(match (self.joint().map(Joint::status), self.sums()) {
+            (Some(status @ ("gone" | "new")), _) if other_kernel => status.into(),
+            (_, Some(sums)) => return Value::Told(percent(&sums), sums.percent()),
+            (_, None) => String::new(),
+        })
+    }
+}
+
+pub(super) fn told(text: String) -> Value {
+    match text.is_empty() {
+        true => Value::Text(text),
+        false => Value::Told(text, None),
+    }
+}
+
+/// A figure to the last digit.
+fn exactly(side: PerPacket) -> Value {
+    Value::Told(figure(side), Some(side.value()))
+}
