@@ -367,7 +367,7 @@ fn csv_and_json() {
     let json = place.run("report good.plumb --json");
     json.code(0);
     let document: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
-    assert_eq!(document["schema"], 2);
+    assert_eq!(document["schema"], 3);
     assert_eq!(document["complete"], true);
     assert_eq!(document["blocks"].as_array().unwrap().len(), 2);
 
@@ -384,7 +384,7 @@ fn csv_and_json() {
             .filter(|r| r[class] == *of_json["class"].as_str().unwrap())
             .map(|r| r[insns].parse::<u64>().unwrap())
             .sum();
-        assert_eq!(sum, of_json["insns"]);
+        assert_eq!(sum, of_json["total"]);
     }
     place
         .run("report good.plumb --csv --json")

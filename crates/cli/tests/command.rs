@@ -167,7 +167,7 @@ fn lines() {
             .iter()
             .find(|f| f["name"] == "spin" && f["module"] == name)
             .unwrap();
-        assert_eq!(spin["self_insns"], 400_001, "{name}");
+        assert_eq!(spin["self"], 400_001, "{name}");
         let recording = place.recording("x.plumb");
         check_sums(&recording);
         assert!(recording.losses.is_empty(), "{:?}", recording.losses);
@@ -192,7 +192,7 @@ fn lines() {
         let defined = line_of(LOOPS, "void spin(long n)");
         assert_eq!(spin["source"], json!({"file": file, "line": defined}));
         // All of it is on one line, its return too.
-        let body = json!({"file": file, "line": defined + 1, "insns": 400_001});
+        let body = json!({"file": file, "line": defined + 1, "self": 400_001});
         assert_eq!(spin["lines"], json!([body]));
         let said = report("--lines");
         assert!(
@@ -205,8 +205,8 @@ fn lines() {
         // Those of every function of the program are all that it did.
         let main = functions.iter().find(|f| f["name"] == "main").unwrap();
         let of_lines = main["lines"].as_array().unwrap().iter();
-        let sum: u64 = of_lines.map(|l| l["insns"].as_u64().unwrap()).sum();
-        assert_eq!(main["self_insns"], sum, "{name}");
+        let sum: u64 = of_lines.map(|l| l["self"].as_u64().unwrap()).sum();
+        assert_eq!(main["self"], sum, "{name}");
     }
     place.nothing_runs();
 }

@@ -186,9 +186,9 @@ fn renderings() {
     let place = two();
     let json: serde_json::Value =
         serde_json::from_str(&place.run("diff a.plumb b.plumb --json").code(0).stdout).unwrap();
-    assert_eq!(json["schema"], 1);
+    assert_eq!(json["schema"], 2);
     assert_eq!(json["classes"][0]["verdict"], "worse");
-    assert_eq!(json["classes"][0]["insns"]["change_per_packet"], 16.0);
+    assert_eq!(json["classes"][0]["total"]["change_per_packet"], 16.0);
     let text = place
         .run("diff a.plumb b.plumb --csv")
         .code(0)

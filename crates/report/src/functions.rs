@@ -46,7 +46,7 @@ impl Row<'_> {
     }
 }
 
-/// What a quantity is called in keys: `insns`, `ns`.
+/// What a quantity is called in columns of CSV: `insns`, `ns`.
 pub(crate) fn suffix(quantity: &Quantity) -> String {
     match quantity.unit.as_str() {
         "instructions" => "insns".into(),
@@ -96,9 +96,11 @@ fn sums<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
     vec![
         Column::machine(|r: &Row<'a>| Value::Count(r.function.calls)).key(calls),
         Column::machine(|r: &Row<'a>| Value::Count(r.function.self_insns))
-            .key(format!("self_{of}")),
+            .csv(format!("self_{of}"))
+            .json("self"),
         Column::machine(|r: &Row<'a>| Value::Count(r.function.inclusive_insns))
-            .key(format!("inclusive_{of}")),
+            .csv(format!("inclusive_{of}"))
+            .json("inclusive"),
     ]
 }
 
@@ -143,13 +145,16 @@ fn varying<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
         Column::machine(|r: &Row<'a>| {
             Value::Number(r.class.per.each(r.function.self_insns as f64))
         })
-        .key(format!("self_{of}_each"))
+        .csv(format!("self_{of}_each"))
+        .json("self_each")
         .digits(3),
         Column::machine(move |r: &Row<'a>| end(r, |m| m.low))
-            .key(format!("self_{of}_low"))
+            .csv(format!("self_{of}_low"))
+            .json("self_low")
             .digits(3),
         Column::machine(move |r: &Row<'a>| end(r, |m| m.high))
-            .key(format!("self_{of}_high"))
+            .csv(format!("self_{of}_high"))
+            .json("self_high")
             .digits(3),
         Column::figure("95% interval", |r: &Row<'a>| {
             let ends = r.mean().and_then(|m| Some((m.low?, m.high?)));
@@ -172,7 +177,7 @@ fn varying<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
 }
 
 /// All columns: what is added here is in every table of functions.
-fn columns<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
+pub(crate) fn columns<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
     let mut columns = of_function();
     columns.extend(sums(quantity));
     match quantity.repeats {
@@ -230,7 +235,7 @@ fn lines(row: &Row<'_>) -> Value {
         Some(Value::object([
             ("file", file),
             ("line", line),
-            ("insns", insns),
+            ("self", insns),
         ]))
     });
     match lines.collect::<Vec<_>>() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use netplumb_model::experiment::Experiment;
 use netplumb_model::loss::Loss;
-use netplumb_model::quantity::Repeats;
+use netplumb_model::quantity::{Quantity, Repeats};
 use netplumb_model::recording::{Arm, Block, Recording};
 use netplumb_stats::welch::Mean;
 use serde::Serialize;
@@ -14,7 +14,6 @@ use crate::analysis::{ClassView, has_ancestor, other_work, quantity};
 use crate::claims::{self, Judged};
 use crate::conclusions::conclusion;
 use crate::footer::Note;
-use crate::functions::suffix;
 use crate::number::json_text;
 use crate::scalars::{self, NotesOut, ScalarOut};
 use crate::shape::{Shape, shape};
@@ -22,7 +21,7 @@ use crate::table::{Column, Table, Value};
 use crate::{functions, layers, trust};
 
 /// Version of the document.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// What every document of a recording has, whatever was measured.
 #[derive(Serialize)]
@@ -81,10 +80,27 @@ pub(crate) fn pretty(document: &impl Serialize) -> String {
 struct Document<'a> {
     #[serde(flatten)]
     common: Common<'a>,
+    quantity: QuantityOut,
     arms: &'a [Arm],
     blocks: Vec<Value>,
     classes: Vec<Value>,
     apart: Vec<Apart>,
+}
+
+/// What costs are of: keys of figures don't name it.
+#[derive(Serialize)]
+pub(crate) struct QuantityOut {
+    name: String,
+    unit: String,
+}
+
+impl From<&Quantity> for QuantityOut {
+    fn from(quantity: &Quantity) -> QuantityOut {
+        QuantityOut {
+            name: quantity.name.clone(),
+            unit: quantity.unit.clone(),
+        }
+    }
 }
 
 /// What happened in an arm's windows that was no packet's work.
@@ -104,6 +120,7 @@ pub fn render(
     let trust = trust::footer(recording, classes);
     pretty(&Document {
         common: Common::new(recording, experiment, claims, trust),
+        quantity: (&quantity(recording)).into(),
         arms: &recording.arms,
         blocks: blocks(recording),
         classes: self::classes(recording, classes),
@@ -124,7 +141,6 @@ fn named<K: ToString, V: Copy>(map: &BTreeMap<K, V>) -> BTreeMap<String, V> {
 /// of the clock's, is not told.
 fn blocks(recording: &Recording) -> Vec<Value> {
     let quantity = quantity(recording);
-    let of = suffix(&quantity);
     let exact = quantity.repeats == Repeats::Exactly;
     let ledger = |block: &&Block| {
         let dropped = block.ledger.dropped.iter();
@@ -140,8 +156,8 @@ fn blocks(recording: &Recording) -> Vec<Value> {
         Column::machine(|b: &&Block| Value::Count(b.index.into())).json("index"),
         Column::machine(ledger).json("ledger"),
         Column::machine(|b: &&Block| Value::Flag(b.ledger.closes())).json("valid"),
-        Column::machine(|b: &&Block| Value::Count(b.kernel())).json(format!("kernel_{of}")),
-        Column::machine(|b: &&Block| Value::Count(b.user())).json(format!("user_{of}")),
+        Column::machine(|b: &&Block| Value::Count(b.kernel())).json("kernel"),
+        Column::machine(|b: &&Block| Value::Count(b.user())).json("user"),
         Column::machine(|b: &&Block| Value::Count(b.entered)).json("entered"),
         Column::machine(|b: &&Block| Value::Count(b.returned)).json("returned"),
         Column::machine(|b: &&Block| match exact {
@@ -155,7 +171,6 @@ fn blocks(recording: &Recording) -> Vec<Value> {
 
 fn classes(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Value> {
     let quantity = quantity(recording);
-    let of = suffix(&quantity);
     let counts = |all: &[u64]| Value::List(all.iter().copied().map(Value::Count).collect());
     let contexts = |c: &ClassView<'_>| {
         let contexts = c.contexts.iter();
@@ -168,12 +183,11 @@ fn classes(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Value> {
         Column::machine(|c: &&ClassView<'_>| Value::Text(c.class.to_string())).json("class"),
         Column::machine(|c: &&ClassView<'_>| Value::Count(c.packets)).json("packets"),
     ];
-    let total = Column::machine(|c: &&ClassView<'_>| Value::Count(c.total)).json(of.clone());
+    let total = Column::machine(|c: &&ClassView<'_>| Value::Count(c.total)).json("total");
     match quantity.repeats {
         Repeats::Exactly => columns.extend([
             total,
-            Column::machine(|c: &&ClassView<'_>| Value::Each(c.total, c.packets))
-                .json(format!("{of}_per_packet")),
+            Column::machine(|c: &&ClassView<'_>| Value::Each(c.total, c.packets)).json("each"),
         ]),
         Repeats::Statistically => {
             let end = |c: &ClassView<'_>, end: fn(&Mean) -> Option<f64>| {
@@ -188,17 +202,14 @@ fn classes(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Value> {
                     .json("per_count"),
                 total,
                 Column::machine(|c: &&ClassView<'_>| Value::Number(c.per.each(c.total as f64)))
-                    .json(format!("{of}_each")),
-                Column::machine(move |c: &&ClassView<'_>| end(c, |m| m.low))
-                    .json(format!("{of}_each_low")),
-                Column::machine(move |c: &&ClassView<'_>| end(c, |m| m.high))
-                    .json(format!("{of}_each_high")),
+                    .json("each"),
+                Column::machine(move |c: &&ClassView<'_>| end(c, |m| m.low)).json("each_low"),
+                Column::machine(move |c: &&ClassView<'_>| end(c, |m| m.high)).json("each_high"),
             ]);
         }
     }
     columns.extend([
-        Column::machine(move |c: &&ClassView<'_>| counts(&c.by_block))
-            .json(format!("{of}_by_block")),
+        Column::machine(move |c: &&ClassView<'_>| counts(&c.by_block)).json("by_block"),
         Column::machine(move |c: &&ClassView<'_>| contexts(c)).json("contexts"),
         Column::machine(|c: &&ClassView<'_>| Value::List(layers::json(c))).json("layers"),
         Column::machine(|c: &&ClassView<'_>| Value::List(functions::json(c))).json("functions"),
@@ -232,8 +243,7 @@ fn edges(class: &ClassView<'_>) -> Vec<Value> {
         Column::machine(|e: &Edge<'_>| Value::words(e.0)).json("caller"),
         Column::machine(|e: &Edge<'_>| Value::Text(e.1.into())).json("callee"),
         Column::machine(|e: &Edge<'_>| Value::Count(e.2)).json(class.quantity.calls.title()),
-        Column::machine(|e: &Edge<'_>| Value::Count(e.3))
-            .json(format!("inclusive_{}", suffix(&class.quantity))),
+        Column::machine(|e: &Edge<'_>| Value::Count(e.3)).json("inclusive"),
     ];
     Table::new(columns, rows).json()
 }

@@ -1,7 +1,6 @@
 //! The table of a class's layers, whatever its costs are of.
 
 use crate::analysis::ClassView;
-use crate::functions::suffix;
 use crate::page::PageTable;
 use crate::table::{Column, Room, Shade, Table, Value};
 
@@ -31,8 +30,9 @@ pub(crate) fn rows(class: &ClassView<'_>) -> Vec<Row> {
     layers.map(row).collect()
 }
 
-fn table(rows: Vec<Row>, sum: String, unit: &str) -> Table<'static, Row> {
-    let columns = vec![
+/// Its columns, of costs in a unit.
+pub(crate) fn columns(unit: &str) -> Vec<Column<'static, Row>> {
+    vec![
         Column::text("layer", |r: &Row| r.layer.clone())
             .hint("the part of the network stack")
             .json("layer")
@@ -44,15 +44,18 @@ fn table(rows: Vec<Row>, sum: String, unit: &str) -> Table<'static, Row> {
             .unit(unit.to_string())
             .people(1)
             .page("self"),
-        Column::machine(|r: &Row| r.sum.clone()).json(sum),
+        Column::machine(|r: &Row| r.sum.clone()).json("self"),
         Column::figure("share", |r: &Row| Value::Share(r.share))
             .hint("of the path")
             .json("share")
             .people(2)
             .page("share"),
         Column::bars(|r: &Row| Value::Bar(r.share, Shade::Full)),
-    ];
-    Table::new(columns, rows)
+    ]
+}
+
+fn table(rows: Vec<Row>, unit: &str) -> Table<'static, Row> {
+    Table::new(columns(unit), rows)
 }
 
 /// For a terminal, with bars.
@@ -63,7 +66,7 @@ pub(crate) fn terminal(rows: Vec<Row>, columns: usize) -> String {
         bar,
         ..Room::of(columns, 0)
     };
-    table(rows, String::new(), "").headless().terminal(room)
+    table(rows, "").headless().terminal(room)
 }
 
 /// The layers of a class as JSON.
@@ -78,6 +81,5 @@ pub(crate) fn page(class: &ClassView<'_>) -> PageTable {
 }
 
 fn of_class(class: &ClassView<'_>) -> Table<'static, Row> {
-    let quantity = &class.quantity;
-    table(rows(class), suffix(quantity), &quantity.unit)
+    table(rows(class), &class.quantity.unit)
 }

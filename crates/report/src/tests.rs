@@ -565,12 +565,7 @@ fn calls_in_are_calls_out() {
                     .sum()
             };
             assert_eq!(sum("calls"), f["calls"], "{}", f["name"]);
-            assert_eq!(
-                sum("inclusive_insns"),
-                f["inclusive_insns"],
-                "{}",
-                f["name"]
-            );
+            assert_eq!(sum("inclusive"), f["inclusive"], "{}", f["name"]);
         }
     }
 }

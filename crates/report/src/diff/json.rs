@@ -14,17 +14,20 @@ use super::sentence::sentence;
 use super::terminal::is_bench;
 use super::trust::trust;
 use super::{Change, ClassDiff, Counted, Diff, Judge, Judged, table};
+use crate::analysis::quantity;
 use crate::footer::Note;
+use crate::json::QuantityOut;
 use crate::number::json_text;
 use crate::table::Value;
 
 /// Version of the document.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 #[derive(Serialize)]
 struct Document<'a> {
     schema: u32,
     document: &'static str,
+    quantity: QuantityOut,
     before: SideOut<'a>,
     after: SideOut<'a>,
     differences: &'a [Difference],
@@ -97,7 +100,7 @@ struct ClassOut<'a> {
     verdict: &'static str,
     verdict_detail: &'static str,
     packets: Both<u64>,
-    insns: ChangeOut,
+    total: ChangeOut,
     certain_change_per_packet: f64,
     smallest_change_seen_per_packet: Option<f64>,
     blocks: Both<BlocksOut>,
@@ -124,7 +127,7 @@ struct ChangeOut {
 
 #[derive(Serialize)]
 struct BlocksOut {
-    insns: Vec<u64>,
+    total: Vec<u64>,
     packets: Vec<u64>,
     apart: Vec<usize>,
 }
@@ -132,7 +135,8 @@ struct BlocksOut {
 #[derive(Serialize)]
 struct PartOut {
     name: String,
-    insns: ChangeOut,
+    #[serde(rename = "self")]
+    own: ChangeOut,
     #[serde(skip_serializing_if = "Option::is_none")]
     verdict: Option<&'static str>,
 }
@@ -141,7 +145,7 @@ struct PartOut {
 struct MoveOut<'a> {
     from: &'a str,
     to: &'a str,
-    insns_per_packet: f64,
+    per_packet: f64,
     why: &'a str,
 }
 
@@ -150,7 +154,7 @@ struct BranchOut<'a> {
     caller: Option<&'a str>,
     callee: &'a str,
     calls: ChangeOut,
-    inclusive_insns: ChangeOut,
+    inclusive: ChangeOut,
 }
 
 impl From<&Change> for ChangeOut {
@@ -167,7 +171,7 @@ impl From<&Change> for ChangeOut {
 impl From<&Spread> for BlocksOut {
     fn from(spread: &Spread) -> BlocksOut {
         BlocksOut {
-            insns: spread.blocks.iter().map(|b| b.sum).collect(),
+            total: spread.blocks.iter().map(|b| b.sum).collect(),
             packets: spread.blocks.iter().map(|b| b.packets).collect(),
             apart: spread.odd.clone(),
         }
@@ -220,6 +224,7 @@ fn exact(diff: &Diff<'_>) -> String {
     pretty(&Document {
         schema: SCHEMA,
         document: "diff",
+        quantity: (&quantity(diff.sides.after)).into(),
         before: side(diff.sides.before_name, diff.sides.before),
         after: side(diff.sides.after_name, diff.sides.after),
         differences: &diff.differences,
@@ -253,7 +258,7 @@ fn parts(rows: &[super::Row], verdicts: bool) -> Vec<PartOut> {
     let out = |row: &super::Row| match &row.judged {
         Judged::Exactly(change, verdict) => Some(PartOut {
             name: row.name.clone(),
-            insns: change.into(),
+            own: change.into(),
             verdict: verdicts.then_some(verdict.as_str()),
         }),
         Judged::Statistically(_) => None,
@@ -276,7 +281,7 @@ fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff, counted: &'a Counted)
             before: counted.total.before.packets,
             after: counted.total.after.packets,
         },
-        insns: (&counted.total).into(),
+        total: (&counted.total).into(),
         certain_change_per_packet: counted.certain.value(),
         smallest_change_seen_per_packet: counted.blind(),
         blocks: Both {
@@ -292,7 +297,7 @@ fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff, counted: &'a Counted)
             .map(|m| MoveOut {
                 from: name(m.from),
                 to: name(m.to),
-                insns_per_packet: m.insns_per_packet,
+                per_packet: m.insns_per_packet,
                 why: &m.why,
             })
             .collect(),
@@ -303,7 +308,7 @@ fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff, counted: &'a Counted)
                 caller: b.caller.map(name),
                 callee: name(b.callee),
                 calls: (&b.calls).into(),
-                inclusive_insns: (&b.inclusive_insns).into(),
+                inclusive: (&b.inclusive_insns).into(),
             })
             .collect(),
     }

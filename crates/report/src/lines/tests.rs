@@ -138,8 +138,8 @@ fn in_json() {
     assert_eq!(
         of("main")["lines"],
         serde_json::json!([
-            {"file": "/src/prog.c", "line": 11, "insns": 12},
-            {"file": "/src/prog.c", "line": 12, "insns": 8},
+            {"file": "/src/prog.c", "line": 11, "self": 12},
+            {"file": "/src/prog.c", "line": 12, "self": 8},
         ])
     );
     assert!(of("strlen").get("source").is_none() && of("strlen").get("lines").is_none());

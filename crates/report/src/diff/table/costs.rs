@@ -82,9 +82,14 @@ pub(super) fn exact<'a>() -> Columns<'a> {
         Column::machine(move |l: &Line<'a>| sum(l.sums(), false, true)).csv("packets_before"),
         Column::machine(move |l: &Line<'a>| sum(l.sums(), true, true)).csv("packets"),
     ]);
-    for (which, key) in [(0, "calls"), (1, "self_insns"), (2, "inclusive_insns")] {
+    let keys = [
+        (0, "calls", "calls"),
+        (1, "self", "self_insns"),
+        (2, "inclusive", "inclusive_insns"),
+    ];
+    for (which, json, key) in keys {
         columns.extend([
-            Column::machine(move |l: &Line<'a>| object(l.change(which))).json(key),
+            Column::machine(move |l: &Line<'a>| object(l.change(which))).json(json),
             Column::machine(move |l: &Line<'a>| sum(l.change(which), false, false))
                 .csv(format!("{key}_before")),
             Column::machine(move |l: &Line<'a>| sum(l.change(which), true, false)).csv(key),
@@ -151,8 +156,8 @@ fn contexts(row: &Row) -> Value {
         Value::object([
             ("context", Value::Text(context.to_string())),
             ("calls", object(Some(*calls))),
-            ("self_insns", object(Some(*own))),
-            ("inclusive_insns", object(Some(*inclusive))),
+            ("self", object(Some(*own))),
+            ("inclusive", object(Some(*inclusive))),
         ])
     };
     let counts = row.counts.iter();
