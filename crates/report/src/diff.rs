@@ -22,7 +22,7 @@ mod renames;
 mod row;
 pub mod sentence;
 mod side;
-mod table;
+pub(crate) mod table;
 pub mod terminal;
 pub mod tree;
 mod trust;

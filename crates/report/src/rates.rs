@@ -1,7 +1,7 @@
 //! Recordings of benches: packets a second by path, what became of every packet, and how
 //! busy CPUs were.
 
-mod columns;
+pub(crate) mod columns;
 pub mod csv;
 pub mod explain;
 pub mod json;

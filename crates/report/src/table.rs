@@ -10,6 +10,8 @@ mod csv;
 mod json;
 mod markdown;
 mod page;
+#[cfg(test)]
+pub(crate) mod reference;
 mod terminal;
 
 use std::borrow::Cow;

@@ -1,5 +1,6 @@
 //! Every rendering of one small recording that has something of everything.
 
+mod columns;
 mod outputs;
 pub(crate) mod recording;
 mod samples;

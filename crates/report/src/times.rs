@@ -11,7 +11,7 @@ pub mod markdown;
 mod number;
 pub mod openmetrics;
 pub mod page;
-mod table;
+pub(crate) mod table;
 pub mod terminal;
 pub mod trace;
 pub mod trust;

@@ -14,6 +14,8 @@ use line::{Line, Of};
 
 use super::sentence::subject;
 use super::{ClassDiff, Diff, Judge, Row, mixed};
+#[cfg(test)]
+use crate::table::reference::{Entry, entries};
 use crate::table::{Column, Room, Table, Value};
 use crate::view::View;
 
@@ -134,6 +136,23 @@ pub(super) fn functions<'a>(
     all.extend(lines(diff, class, "all functions", total));
     let shown = Shown::new(diff, "function", Some("layer"));
     (Table::new(shown.columns(), all), left)
+}
+
+/// The columns of functions and, of figures that vary, of stages.
+#[cfg(test)]
+pub(crate) fn declared(diff: &Diff<'_>) -> Vec<Vec<Entry>> {
+    let titles: &[_] = match diff.judge {
+        Judge::Exact => &[("function", "layer")],
+        Judge::Statistical => &[("function", "layer"), ("stage", "kind")],
+    };
+    let columns = |(title, of): &(&'static str, &'static str)| {
+        let mut columns = Shown::new(diff, title, Some(of)).columns();
+        if diff.judge == Judge::Exact {
+            columns.extend(costs::from_tree());
+        }
+        entries(&columns)
+    };
+    titles.iter().map(columns).collect()
 }
 
 /// The room for names on a terminal.

@@ -28,7 +28,7 @@ pub(super) fn name<'r>() -> [Column<'r, Row<'r>>; 2] {
 }
 
 /// In the order in which they stand.
-pub(super) fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
+pub(crate) fn columns<'r>() -> Vec<Column<'r, Row<'r>>> {
     let column = |title: &'static str, cell: fn(&ArmRates<'_>) -> Value| {
         Column::figure(title, move |arm: &Row<'r>| cell(arm))
             .people(1)

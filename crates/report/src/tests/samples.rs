@@ -59,7 +59,7 @@ fn parts() -> [Part; 14] {
 }
 
 /// Five blocks of UDP, sent and received, in the namespaces of this machine.
-fn samples() -> Recording {
+pub(super) fn samples() -> Recording {
     samples_scaled(&[])
 }
 

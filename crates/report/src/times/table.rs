@@ -32,7 +32,7 @@ enum Of<'a> {
 
 /// A row.
 #[derive(Clone, Copy)]
-pub(super) struct Row<'a> {
+pub(crate) struct Row<'a> {
     class: &'a TimedClass<'a>,
     of: Of<'a>,
     /// What shares are of.
@@ -227,7 +227,7 @@ fn of_name<'a>() -> Vec<Column<'a, Row<'a>>> {
 }
 
 /// The columns of functions, which CSV has of stages too.
-fn functions<'a>() -> Vec<Column<'a, Row<'a>>> {
+pub(crate) fn functions<'a>() -> Vec<Column<'a, Row<'a>>> {
     let mut columns = of_name();
     columns.extend([
         Column::machine(|r: &Row<'a>| {
@@ -336,9 +336,10 @@ fn functions<'a>() -> Vec<Column<'a, Row<'a>>> {
 }
 
 /// The columns of stages.
-fn stages<'a>() -> Vec<Column<'a, Row<'a>>> {
+pub(crate) fn stages<'a>() -> Vec<Column<'a, Row<'a>>> {
     let mut columns: Vec<Column<'a, Row<'a>>> = vec![
         Column::text("stage", |r: &Row<'a>| r.name().0.into())
+            .hint("a part of the path between two tracepoints")
             .json("name")
             .people(0)
             .letters(STAGE_LETTERS)
@@ -383,6 +384,7 @@ fn stages<'a>() -> Vec<Column<'a, Row<'a>>> {
             .people(4)
             .page("mean"),
         Column::figure("share", |r: &Row<'a>| Value::Share(r.share()))
+            .hint("of the whole path")
             .people(5)
             .page("share"),
         Column::machine(|_: &Row<'a>| Value::Absent)

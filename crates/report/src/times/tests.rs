@@ -1,6 +1,6 @@
 //! Every rendering of times of one small recording that has something of everything.
 
-mod comparing;
+pub(crate) mod comparing;
 mod outputs;
 pub(crate) mod recording;
 

@@ -100,7 +100,8 @@ impl<'a> Shown<'a> {
                 Value::Name(row.name.clone(), None)
             }
             (Of::Row(row) | Of::Context(row, ..), _) => Value::Text(row.name.clone()),
-        });
+        })
+        .hint("what is compared");
         let name = if is_code { name } else { name.words() };
         let csv = if exact { "function" } else { "name" };
         let name = name.csv(csv).json("name").people(0).page("name");
@@ -132,7 +133,11 @@ impl<'a> Shown<'a> {
         let of = self
             .of
             .map(|title| Column::text(title, of).letters(WORD_LETTERS));
-        columns.extend(of.map(|of| of.page("of")).map(|of| match exact {
+        let hint = match self.of {
+            Some("kind") => "work: a CPU processes the packet; wait: the packet is queued",
+            _ => "the part of the network stack that it is in",
+        };
+        columns.extend(of.map(|of| of.hint(hint).page("of")).map(|of| match exact {
             true => of.people(8).from(WIDE).markdown_rank(1),
             false => of.people(1).from(WIDER),
         }));
@@ -187,6 +192,7 @@ impl<'a> Shown<'a> {
             digits(
                 Column::figure(before, |l: &Line<'a>| l.figure(Judged::before))
                     .hint(hint)
+                    .unit(self.unit.to_string())
                     .key(self.key("before"))
                     .people(2)
                     .page("before"),
@@ -195,6 +201,7 @@ impl<'a> Shown<'a> {
             digits(
                 Column::figure("after", |l: &Line<'a>| l.figure(Judged::after))
                     .hint(hint)
+                    .unit(self.unit.to_string())
                     .key(self.key("after"))
                     .people(3)
                     .page("after"),
@@ -337,4 +344,5 @@ fn verdict<'a>() -> Column<'a, Line<'a>> {
     Column::text("verdict", |l: &Line<'a>| {
         l.judged().map_or_else(String::new, |j| j.as_str().into())
     })
+    .hint("whether it differs for certain, and which way")
 }

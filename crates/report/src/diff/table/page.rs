@@ -1,5 +1,7 @@
 //! The tables of a comparison that the page alone has.
 
+use std::collections::BTreeSet;
+
 use super::columns::{Columns, Shown};
 use super::costs::{costs, from_tree};
 use super::line::{Line, Of};
@@ -57,8 +59,10 @@ pub(in crate::diff) fn summary(diff: &Diff<'_>) -> Option<PageTable> {
                     .rank(6)
                     .page("function"),
             );
-            let unit = diff.classes.first().map_or("", |c| c.unit.as_str());
-            format!("Every arm and class; {unit}, self")
+            let of = |c: &ClassDiff| format!("; {} per {}", c.unit, c.per);
+            let all: BTreeSet<String> = diff.classes.iter().map(of).collect();
+            let of = all.first().filter(|_| all.len() == 1);
+            format!("Every arm and class{}", of.map_or("", |of| of))
         }
         Judge::Statistical => {
             let shown = Shown::new(diff, "class", None);

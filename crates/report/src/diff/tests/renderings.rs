@@ -9,8 +9,9 @@ use netplumb_testkit::golden;
 
 use super::build::{Build, RX, arm, diff, paired};
 use crate::diff::arms::{ArmPair, Pairs};
-use crate::diff::{csv, json, markdown, of_arms, page, terminal};
+use crate::diff::{csv, json, markdown, of_arms, page, table, terminal};
 use crate::page::Page;
+use crate::table::reference::Entry;
 use crate::tests::recording::{CONTROL, HTML, LONG_LETTERS};
 use crate::view::View;
 
@@ -153,6 +154,12 @@ fn cover_letter() {
 pub(crate) fn any_page() -> Page {
     let (before, after) = sides();
     page::page(&diff(&before, &after))
+}
+
+/// The columns of the same.
+pub(crate) fn any_columns() -> Vec<Vec<Entry>> {
+    let (before, after) = sides();
+    table::declared(&diff(&before, &after))
 }
 
 /// Check the page's data: one tree of both sides, moves by index.

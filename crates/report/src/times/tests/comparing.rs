@@ -10,7 +10,7 @@ use crate::diff::arms::{Pairs, pair};
 use crate::diff::{Diff, Row, Sides, compare, csv, json, markdown, page, terminal};
 use crate::page::Page;
 
-fn diff<'a>(before: &'a Recording, after: &'a Recording) -> Diff<'a> {
+pub(crate) fn diff<'a>(before: &'a Recording, after: &'a Recording) -> Diff<'a> {
     let all = |r: &Recording| (0..r.arms.len()).collect();
     let pairs: Pairs = pair((&before.arms, all(before)), (&after.arms, all(after)));
     let sides = Sides {

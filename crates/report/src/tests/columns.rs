@@ -1,0 +1,118 @@
+//! The reference of columns.
+
+use std::path::Path;
+
+use netplumb_model::quantity::Quantity;
+use netplumb_model::timing::INSTRUCTIONS;
+use netplumb_testkit::golden;
+
+use super::recording::small;
+use super::samples::samples;
+use crate::diff::table::declared;
+use crate::diff::tests::renderings::{any_columns, any_page};
+use crate::page::PageTable;
+use crate::table::reference::{Entry, entries, of_page};
+use crate::times::table as times;
+use crate::times::tests::comparing::diff;
+use crate::times::tests::recording::functions as of_functions;
+use crate::{analysis, functions, layers, rates, summary};
+
+const HEAD: &str = "# Columns of tables
+
+What stands in the tables of `plumb report` and `plumb diff`: the title and the unit of each column, what it means, and who
+shows it. Some are only there where a terminal is wide enough. The keys of CSV and JSON are those of [JSON and
+CSV](json.md), which has more than tables show. [Reading a table](../guide/reading.md) explains how to read them.
+";
+
+fn section(out: &mut String, title: &str, about: &str, entries: &[Entry]) {
+    out.push_str(&format!("\n## {title}\n\n{about}\n\n"));
+    out.push_str("| column | unit | meaning | shown |\n|---|---|---|---|\n");
+    for e in entries {
+        assert!(!e.hint.is_empty(), "{title}: no hint of {}", e.title);
+        let line = format!("| {} | {} | {} | {} |\n", e.title, e.unit, e.hint, e.shown);
+        out.push_str(&line);
+    }
+}
+
+/// Check that the reference of columns is what their declarations say, and that there is no
+/// column without a hint.
+#[test]
+fn the_reference_of_columns() {
+    let mut out = String::from(HEAD);
+    let exact: Quantity = (&INSTRUCTIONS).into();
+    let sampled = analysis::quantity(&samples());
+    let recording = small();
+    let views = analysis::classes(&recording);
+    let page = |table: &PageTable| of_page(&table.columns);
+    section(
+        &mut out,
+        "Classes",
+        "A line for each arm and class, at the top of a page.",
+        &page(&summary::page(&views).unwrap()),
+    );
+    section(
+        &mut out,
+        "Layers",
+        "What each layer costs, with its functions together.",
+        &entries(&layers::columns(&exact.unit)),
+    );
+    section(
+        &mut out,
+        "Functions: instructions",
+        "Functions by `exact`, the largest own cost first.",
+        &entries(&functions::columns(&exact)),
+    );
+    section(
+        &mut out,
+        "Functions: CPU time by samples",
+        "Functions by `samples`, and of any other cost that varies.",
+        &entries(&functions::columns(&sampled)),
+    );
+    section(
+        &mut out,
+        "Functions: times",
+        "Functions by `functions`; percentiles and `mean` are of a call.",
+        &entries(&times::functions()),
+    );
+    section(
+        &mut out,
+        "Stages",
+        "The stages of a packet's path, by `stages`.",
+        &entries(&times::stages()),
+    );
+    section(
+        &mut out,
+        "Rates",
+        "The arms of a bench.",
+        &entries(&rates::columns::columns()),
+    );
+    let compared = any_columns();
+    section(
+        &mut out,
+        "Comparison: exact costs",
+        "Functions of which instructions were counted, before and after, per packet.",
+        &compared[0],
+    );
+    let (before, after) = (of_functions(), of_functions());
+    let samples = declared(&diff(&before, &after));
+    section(
+        &mut out,
+        "Comparison: functions that vary",
+        "Functions judged by blocks, with intervals.",
+        &samples[0],
+    );
+    section(
+        &mut out,
+        "Comparison: stages",
+        "Stages judged by blocks.",
+        &samples[1],
+    );
+    section(
+        &mut out,
+        "Comparison: classes",
+        "A line for each class, at the top of the page of a comparison.",
+        &page(&any_page().summary.unwrap()),
+    );
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/columns.md");
+    golden(&path, &out);
+}
