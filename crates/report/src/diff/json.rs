@@ -11,9 +11,10 @@ use super::exact::Spread;
 use super::facts::Difference;
 use super::mixed::ClassBoth;
 use super::sentence::sentence;
+use super::table::object;
 use super::terminal::is_bench;
 use super::trust::trust;
-use super::{Change, ClassDiff, Counted, Diff, Judge, Judged, table};
+use super::{ClassDiff, Counted, Diff, Judge, Judged, table};
 use crate::analysis::quantity;
 use crate::footer::Note;
 use crate::json::QuantityOut;
@@ -100,15 +101,15 @@ struct ClassOut<'a> {
     verdict: &'static str,
     verdict_detail: &'static str,
     packets: Both<u64>,
-    total: ChangeOut,
+    total: Value,
     certain_change_per_packet: f64,
     smallest_change_seen_per_packet: Option<f64>,
     blocks: Both<BlocksOut>,
-    contexts: Vec<PartOut>,
-    layers: Vec<PartOut>,
+    contexts: Vec<Value>,
+    layers: Vec<Value>,
     functions: Vec<Value>,
-    moves: Vec<MoveOut<'a>>,
-    calls_changed: Vec<BranchOut<'a>>,
+    moves: Vec<Value>,
+    calls_changed: Vec<Value>,
 }
 
 #[derive(Serialize)]
@@ -118,54 +119,10 @@ struct Both<T> {
 }
 
 #[derive(Serialize)]
-struct ChangeOut {
-    before: u64,
-    after: u64,
-    change_per_packet: f64,
-    change_percent: Option<f64>,
-}
-
-#[derive(Serialize)]
 struct BlocksOut {
     total: Vec<u64>,
     packets: Vec<u64>,
     apart: Vec<usize>,
-}
-
-#[derive(Serialize)]
-struct PartOut {
-    name: String,
-    #[serde(rename = "self")]
-    own: ChangeOut,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    verdict: Option<&'static str>,
-}
-
-#[derive(Serialize)]
-struct MoveOut<'a> {
-    from: &'a str,
-    to: &'a str,
-    per_packet: f64,
-    why: &'a str,
-}
-
-#[derive(Serialize)]
-struct BranchOut<'a> {
-    caller: Option<&'a str>,
-    callee: &'a str,
-    calls: ChangeOut,
-    inclusive: ChangeOut,
-}
-
-impl From<&Change> for ChangeOut {
-    fn from(change: &Change) -> ChangeOut {
-        ChangeOut {
-            before: change.before.sum,
-            after: change.after.sum,
-            change_per_packet: change.delta().value(),
-            change_percent: change.percent(),
-        }
-    }
 }
 
 impl From<&Spread> for BlocksOut {
@@ -254,20 +211,23 @@ fn sample_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff) -> SampleOut<'a> {
 }
 
 /// Layers and contexts; the latter with their verdicts.
-fn parts(rows: &[super::Row], verdicts: bool) -> Vec<PartOut> {
+fn parts(rows: &[super::Row], verdicts: bool) -> Vec<Value> {
     let out = |row: &super::Row| match &row.judged {
-        Judged::Exactly(change, verdict) => Some(PartOut {
-            name: row.name.clone(),
-            own: change.into(),
-            verdict: verdicts.then_some(verdict.as_str()),
-        }),
+        Judged::Exactly(change, verdict) => {
+            let name = ("name", Value::Text(row.name.clone()));
+            let mut part = vec![name, ("self", object(Some(*change)))];
+            if verdicts {
+                part.push(("verdict", Value::Text(verdict.as_str().into())));
+            }
+            Some(Value::object(part))
+        }
         Judged::Statistically(_) => None,
     };
     rows.iter().filter_map(out).collect()
 }
 
 fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff, counted: &'a Counted) -> ClassOut<'a> {
-    let name = |id: u32| diff.functions.joints[id as usize].name.as_str();
+    let name = |id: u32| Value::Text(diff.functions.joints[id as usize].name.clone());
     ClassOut {
         class: class.after.to_string(),
         class_before: class.before.to_string(),
@@ -281,7 +241,7 @@ fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff, counted: &'a Counted)
             before: counted.total.before.packets,
             after: counted.total.after.packets,
         },
-        total: (&counted.total).into(),
+        total: object(Some(counted.total)),
         certain_change_per_packet: counted.certain.value(),
         smallest_change_seen_per_packet: counted.blind(),
         blocks: Both {
@@ -291,24 +251,24 @@ fn class_out<'a>(diff: &'a Diff<'_>, class: &'a ClassDiff, counted: &'a Counted)
         contexts: parts(&class.contexts, true),
         layers: parts(&class.layers, false),
         functions: table::json(diff, class, &class.functions),
-        moves: counted
-            .moves
-            .iter()
-            .map(|m| MoveOut {
-                from: name(m.from),
-                to: name(m.to),
-                per_packet: m.insns_per_packet,
-                why: &m.why,
+        moves: (counted.moves.iter())
+            .map(|m| {
+                Value::object([
+                    ("from", name(m.from)),
+                    ("to", name(m.to)),
+                    ("per_packet", Value::Number(m.insns_per_packet)),
+                    ("why", Value::Text(m.why.clone())),
+                ])
             })
             .collect(),
-        calls_changed: counted
-            .branches
-            .iter()
-            .map(|b| BranchOut {
-                caller: b.caller.map(name),
-                callee: name(b.callee),
-                calls: (&b.calls).into(),
-                inclusive: (&b.inclusive_insns).into(),
+        calls_changed: (counted.branches.iter())
+            .map(|b| {
+                Value::object([
+                    ("caller", b.caller.map_or(Value::Missing, name)),
+                    ("callee", name(b.callee)),
+                    ("calls", object(Some(b.calls))),
+                    ("inclusive", object(Some(b.inclusive_insns))),
+                ])
             })
             .collect(),
     }

@@ -6,6 +6,7 @@ mod costs;
 mod line;
 mod page;
 
+pub(super) use costs::object;
 pub(super) use page::{all_layers, arm, from_trees, rows, summary};
 
 use columns::{SAMPLE_NAME_LETTERS, Shown, WIDE, WITH_QUANTILES};

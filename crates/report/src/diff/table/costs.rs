@@ -126,7 +126,7 @@ pub(super) fn exact<'a>() -> Columns<'a> {
 }
 
 /// A change in JSON: sums as they were counted, and the difference.
-fn object(change: Option<Change>) -> Value {
+pub(in crate::diff) fn object(change: Option<Change>) -> Value {
     let Some(change) = change else {
         return Value::Missing;
     };
