@@ -31,7 +31,7 @@ fn idle(recording: &Recording, arm: usize) -> BTreeMap<String, Idle> {
 }
 
 /// Notes for a footer: what could not act, why, and in which arms where it could in others.
-/// What a scan tried is told by the scan.
+/// The scan reports what it tried.
 pub(crate) fn footer(recording: &Recording) -> Vec<Note> {
     const ARMS: usize = 4;
     let arms = 0..recording.arms.len();

@@ -2,7 +2,7 @@
 //!
 //! The page itself is built from `web/` and embedded. What goes into it here: the
 //! data, as base64 of gzip of JSON, which is made of letters that end no element;
-//! and escaped, its title and what a reader without scripts is told.
+//! and escaped, its title and the text for readers without scripts.
 
 mod figure;
 mod of_recording;

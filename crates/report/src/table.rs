@@ -32,7 +32,7 @@ pub(crate) enum Value {
     Text(String),
     /// A symbol, and the module that it is in.
     Name(String, Option<String>),
-    /// What a row sums up, by a word of ours.
+    /// The name of a row of sums.
     Sum(&'static str),
     /// Yes or no.
     Flag(bool),
@@ -42,13 +42,13 @@ pub(crate) enum Value {
     Number(f64),
     /// Nanoseconds.
     Ns(f64),
-    /// From so many nanoseconds to so many.
+    /// A range of nanoseconds.
     NsRange(f64, f64),
-    /// A sum, shared by so many packets.
+    /// A sum, and the number of packets that it is divided by.
     Each(u64, u64),
     /// A part of a whole, of 1.
     Share(f64),
-    /// A figure that people see as it is told here.
+    /// A figure with the text that people see.
     Told(String, Option<f64>),
     /// A part of a whole, of 1, drawn. Only on a terminal.
     Bar(f64, Shade),
@@ -116,7 +116,7 @@ impl Value {
     }
 }
 
-/// What stands in a column, by which it is aligned, and what it is for a reader of the page.
+/// What stands in a column: how it is aligned, and what the page shows it as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Names: code.
@@ -223,7 +223,7 @@ impl<'t, R> Column<'t, R> {
         self
     }
 
-    /// That it is of words, where people see it.
+    /// Aligned as words, where people see it.
     pub(crate) fn words(mut self) -> Self {
         self.kind = Kind::Text;
         self
@@ -235,7 +235,7 @@ impl<'t, R> Column<'t, R> {
         self
     }
 
-    /// Of what it has so many.
+    /// Its unit.
     pub(crate) fn unit(mut self, unit: impl Into<Cow<'static, str>>) -> Self {
         self.unit = unit.into();
         self

@@ -43,7 +43,7 @@ impl Level {
     }
 }
 
-/// What there is a level of, after its place in what is told.
+/// What has levels, after its place in the text.
 pub(super) type Key = (usize, String);
 
 /// What of an arm is not a knob, in words, and its knobs. Rules are called by their
@@ -85,7 +85,7 @@ impl Levels {
         self.0.get(what).cloned().unwrap_or_else(Level::not_set)
     }
 
-    /// What is in either, in the order in which it is told.
+    /// What is in either, in the order of the text.
     pub(super) fn keys<'l>(all: impl IntoIterator<Item = &'l Levels>) -> BTreeSet<Key> {
         let keys = all.into_iter().flat_map(|levels| levels.0.keys());
         keys.cloned().collect()

@@ -26,10 +26,10 @@ pub struct PageRates {
     pub title: String,
     /// Of the table.
     pub columns: Vec<PageColumn>,
-    /// Those without a valid block first, then those that lost packets, the most first;
-    /// then the others, the fastest first, and at last those that could not be here.
+    /// Arms without a valid block first, then those that lost packets, the most first,
+    /// then the others, the fastest first; arms that could not be measured are last.
     pub arms: Vec<PageArm>,
-    /// What there is to say of some of them.
+    /// Footnotes about some of them.
     pub notes: Vec<PageNote>,
 }
 
@@ -40,9 +40,9 @@ pub enum PageArmState {
     /// It has a rate.
     #[default]
     Measured,
-    /// None of its blocks counts.
+    /// It has no valid block.
     Invalid,
-    /// It could not be here.
+    /// It could not be measured.
     Absent,
 }
 
@@ -81,7 +81,7 @@ pub struct PageNote {
 pub struct PageLatency {
     /// Percentiles of each arm.
     pub table: PageTable,
-    /// What else is in these times than the path's.
+    /// What these times contain besides the path's own.
     pub note: String,
 }
 
@@ -182,14 +182,14 @@ pub struct PagePoint {
     pub label: String,
 }
 
-/// A ledger: packets from hop to hop, and where those went that did not get on.
+/// A ledger: packets from hop to hop, and the causes of those dropped.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageFlow {
     /// Its heading.
     pub title: String,
-    /// Why it is no measurement: empty of one that adds up.
+    /// Why it is invalid; empty if it balances.
     pub invalid: String,
-    /// The hops, in the order of the way.
+    /// The hops, in the order of the path.
     pub hops: Vec<PageHop>,
 }
 
@@ -198,12 +198,12 @@ pub struct PageFlow {
 pub struct PageHop {
     /// "generator to tx0".
     pub name: String,
-    /// Packets that came to it.
+    /// Packets that entered it.
     pub entered: u64,
     /// Packets that left it for the next one.
     pub left: u64,
-    /// Those that did not, by cause, the most first.
+    /// Packets dropped here, by cause, the most first.
     pub dropped: Vec<(String, u64)>,
-    /// Those of which nobody knows where they went; negative where more left than came.
+    /// Unaccounted: entered, but neither left nor dropped; negative where more left than entered.
     pub missing: i64,
 }

@@ -5,20 +5,20 @@ use serde::Serialize;
 /// A column, as it is declared.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageColumn {
-    /// What the data call it; empty where the page makes nothing of it by itself.
+    /// Its key, for what the page draws of it; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub key: String,
     /// Its heading.
     pub title: String,
     /// What it is.
     pub hint: String,
-    /// Of what it has so many; may be empty.
+    /// Its unit; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub unit: String,
-    /// Whether it is of names: code.
+    /// Whether it has names, shown as code.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub code: bool,
-    /// Whether it is of words, not figures.
+    /// Whether it has words, not figures.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub words: bool,
     /// Whether the page draws it by itself, and rows have no cell of it.
@@ -29,9 +29,9 @@ pub struct PageColumn {
 /// A cell.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PageCell {
-    /// As it is shown.
+    /// The text shown.
     pub text: String,
-    /// What it is sorted by; words by themselves.
+    /// The figure to sort by; none for words, which sort by their text.
     pub value: Option<f64>,
 }
 

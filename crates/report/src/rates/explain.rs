@@ -24,7 +24,7 @@ const NORMAL_95: f64 = 1.96;
 /// What is no packet's, in recordings that don't say what it is.
 const UNNAMED: &str = "not named";
 
-/// In what it is told what a packet costs.
+/// The unit of what a packet costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -125,7 +125,7 @@ pub struct Function {
     pub uncertainty: f64,
 }
 
-/// A part of what is no packet's.
+/// A part of the work for no packet.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OtherPart {
     /// What ran: "task cc1", "softirq timer".
@@ -199,7 +199,7 @@ pub struct Part {
     pub uncertainty: f64,
 }
 
-/// All paths of which it is told what a packet costs, in their order.
+/// All paths whose cost per packet is known, in their order.
 pub fn explained(recording: &Recording) -> Vec<Explained> {
     let rates = super::arms(recording);
     beside_rates(recording)

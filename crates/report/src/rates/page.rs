@@ -1,5 +1,4 @@
-//! The HTML page of benches, from plain values: whoever has a recording fills
-//! [`PageBench`], with these to make its parts.
+//! The HTML page of benches, and what its charts and flows are made with.
 
 mod arms;
 mod costs;
@@ -18,7 +17,7 @@ use crate::page::{
 
 const NAME_LETTERS: usize = 80;
 const TEXT_LETTERS: usize = 600;
-/// Causes of a hop that are told one by one; the others are added up.
+/// Causes of a hop that are listed; the others are added up.
 const MOST_CAUSES: usize = 8;
 
 /// What stands around the charts.

@@ -19,7 +19,7 @@ pub(super) use search::goals;
 
 /// Names of arms are cut to this.
 const NAME_LIMIT: usize = 44;
-/// Of arms that are told of together, so many are named.
+/// Arms that one line names.
 const NAMED: usize = 4;
 
 /// A bench: a table of its arms, those with losses first, and how they came about. Details

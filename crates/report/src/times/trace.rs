@@ -1,4 +1,4 @@
-//! Packets told one by one, as a trace for ui.perfetto.dev and chrome://tracing:
+//! Per-packet traces for ui.perfetto.dev and chrome://tracing:
 //! Chrome's trace event format, as JSON.
 //!
 //! A CPU is a process of the trace. Below it, each thread that ran there has a

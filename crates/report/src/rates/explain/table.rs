@@ -13,9 +13,9 @@ use crate::text::continued;
 
 /// Paths beside each other in a table.
 const BESIDE: usize = 7;
-/// Of what ran beside the packets, what is told by name.
+/// Other work that is listed by name.
 const OTHERS: usize = 5;
-/// Functions of a difference that are told by name.
+/// Functions of a difference that are listed by name.
 const TOLD: usize = 8;
 /// Names of arms and functions are cut to this.
 const NAME_LIMIT: usize = 60;

@@ -8,7 +8,7 @@ use crate::number::{plural, printable, thousands};
 use crate::rates::ArmRates;
 use crate::text::continued;
 
-/// So many arms are told of, unless all are asked for, and of each so many causes.
+/// Arms with details, unless `--all` is given, and causes of each.
 const ARMS: usize = 10;
 const CAUSES: usize = 3;
 
