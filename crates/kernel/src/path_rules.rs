@@ -42,6 +42,12 @@ pub struct Role {
     pub packet: bool,
     /// Finishes a transmission.
     pub completion: bool,
+    /// Polls a device for packets received and packets sent.
+    pub polls: bool,
+    /// Takes packets out of what was received, if there are any.
+    pub unpacks: bool,
+    /// Hands a transfer to the wire: no packet's work.
+    pub wire: bool,
     /// Is the action of a vector.
     pub vector: Option<Softirq>,
     /// Bits of the packet rules that it satisfies.
@@ -64,6 +70,9 @@ pub struct PathRules {
     new_task: GlobSet,
     packet: GlobSet,
     completion: GlobSet,
+    polls: GlobSet,
+    unpacks: GlobSet,
+    wire: GlobSet,
     vectors: BTreeMap<String, Softirq>,
     packet_is: Vec<(Direction, GlobSet)>,
     needed: Vec<Needed>,
@@ -108,6 +117,9 @@ struct File {
     new_task: Vec<String>,
     packet: Vec<String>,
     transmit_completion: Vec<String>,
+    polls: Vec<String>,
+    unpacks: Vec<String>,
+    wire: Vec<String>,
     vectors: BTreeMap<String, Softirq>,
     packet_is: Vec<PacketRule>,
 }
@@ -180,6 +192,9 @@ impl PathRules {
             new_task: globs(&file.new_task)?,
             packet: globs(&file.packet)?,
             completion: globs(&file.transmit_completion)?,
+            polls: globs(&file.polls)?,
+            unpacks: globs(&file.unpacks)?,
+            wire: globs(&file.wire)?,
             vectors: file.vectors,
             packet_is,
             needed,
@@ -208,6 +223,9 @@ impl PathRules {
             new_task: self.new_task.is_match(name),
             packet: self.packet.is_match(name),
             completion: self.completion.is_match(name),
+            polls: self.polls.is_match(name),
+            unpacks: self.unpacks.is_match(name),
+            wire: self.wire.is_match(name),
             vector: self.vectors.get(name).copied(),
             reaches,
         }
@@ -297,6 +315,9 @@ mod tests {
             "begin_new_exec",
             "copy_thread",
             "free_old_xmit_skbs",
+            "usbnet_bh",
+            "smsc95xx_rx_fixup",
+            "vhci_urb_enqueue",
         ] {
             let role = rules.role(name);
             assert_ne!(role, Role::default(), "{name}");

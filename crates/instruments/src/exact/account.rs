@@ -85,14 +85,18 @@ pub struct Accountant<'a> {
 impl<'a> Accountant<'a> {
     /// An accountant for a kernel with these symbols.
     pub fn new(symbols: &'a SymbolTable, rules: &'a PathRules) -> Self {
+        let roles = symbols.symbols().iter().map(|s| rules.role(&s.name));
+        let mut roles: Vec<Role> = roles.collect();
+        // Without such a wire, transfers are completed in the softirq that polls.
+        if !roles.iter().any(|role| role.wire) {
+            for role in &mut roles {
+                role.polls = false;
+            }
+        }
         Accountant {
             symbols,
             rules,
-            roles: symbols
-                .symbols()
-                .iter()
-                .map(|s| rules.role(&s.name))
-                .collect(),
+            roles,
             blocks: Vec::new(),
             tree: Tree::default(),
             current: Task::default(),

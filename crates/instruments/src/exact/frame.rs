@@ -47,6 +47,8 @@ pub(super) struct Tag {
     pub(super) in_packet: bool,
     /// Within the completion of a transmission.
     pub(super) completion: bool,
+    /// Within the wire: no packet's work, whatever it is done in.
+    pub(super) wire: bool,
 }
 
 /// The depth of the frame of `symbol` that the top one was jumped to from, directly or by way

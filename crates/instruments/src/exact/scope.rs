@@ -50,6 +50,10 @@ pub(super) struct Scope {
     /// Those that the current packet has met.
     pub(super) reached: u32,
     pub(super) of: Of,
+    /// It polled a device for packets received and sent.
+    pub(super) polls: bool,
+    /// It took apart what was received.
+    pub(super) unpacks: bool,
     /// It is the timer's interrupt.
     pub(super) timer: bool,
     /// What the softirqs that ran at its end did.
@@ -76,10 +80,10 @@ pub(super) fn resolve(scope: &Scope, rules: &PathRules, add: &mut Add<'_>) -> Di
             _ => scope.softirq_direction.unwrap_or(Direction::Rx),
         };
         for (event, drawn) in all {
-            let direction = if event.tag.completion && !scope.timer {
-                Direction::Tx
-            } else {
-                direction
+            let direction = match event.tag {
+                tag if tag.wire => Direction::Other,
+                tag if tag.completion && !scope.timer => Direction::Tx,
+                _ => direction,
             };
             let context = event.tag.context.unwrap_or(Context::Hardirq);
             add(direction, context, event, drawn);
@@ -112,7 +116,7 @@ pub(super) fn resolve(scope: &Scope, rules: &PathRules, add: &mut Add<'_>) -> Di
         .iter()
         .map(|reached| rules.direction(*reached))
         .collect();
-    let default = if completes {
+    let default = if completes || (scope.polls && !scope.unpacks) {
         Direction::Tx
     } else {
         Direction::Rx
@@ -130,6 +134,7 @@ pub(super) fn resolve(scope: &Scope, rules: &PathRules, add: &mut Add<'_>) -> Di
             _ => main,
         };
         let direction = match vector {
+            _ if event.tag.wire => Direction::Other,
             _ if event.tag.context.is_none() => first,
             Softirq::NetTx => Direction::Tx,
             Softirq::NetRx | Softirq::Tasklet | Softirq::Hi if event.tag.completion => {

@@ -16,6 +16,7 @@ impl Accountant<'_> {
         let context = tag.context.unwrap_or(Context::OtherTask);
         let direction = match context {
             _ if self.user.is_some() => Direction::Run,
+            _ if tag.wire => Direction::Other,
             Context::Task => self.current.doing.unwrap_or(Direction::Other),
             _ => Direction::Other,
         };

@@ -186,6 +186,7 @@ impl Accountant<'_> {
             context: Some(task),
             in_packet: false,
             completion: false,
+            wire: false,
         };
         let mut tag = below.map_or(base, |f| f.tag);
         let mut parent = match below {
@@ -202,6 +203,7 @@ impl Accountant<'_> {
                 context: Some(Context::Hardirq),
                 in_packet: false,
                 completion: false,
+                wire: false,
             };
             self.current.scopes.push(Scope {
                 of: Of::Interrupt,
@@ -216,6 +218,7 @@ impl Accountant<'_> {
                 context: None,
                 in_packet: false,
                 completion: false,
+                wire: false,
             };
             self.current.scopes.push(Scope::default());
         } else if role.threaded_interrupt && self.current.scopes.is_empty() {
@@ -238,8 +241,11 @@ impl Accountant<'_> {
                 scope.reached |= role.reaches;
             }
             tag.completion |= role.completion;
+            scope.polls |= role.polls;
+            scope.unpacks |= role.unpacks;
             scope.timer |= scope.of == Of::Interrupt && role.timer;
         }
+        tag.wire |= role.wire;
         let node = self.node(parent, symbol, why == Why::Jumped);
         let mut window = 0;
         if let Some(open) = &mut self.window {

@@ -159,6 +159,33 @@ fn transmit_completion() {
     );
 }
 
+/// Check that what hands a transfer to the wire is no packet's work, in a sender's system call
+/// and in a router's softirq.
+#[test]
+fn wire() {
+    sending(
+        |m| {
+            m.call("udp_sendmsg", 0, 3, 0xe00);
+            m.ret("vhci_urb_enqueue", 0, 10, 0xe00);
+            m.ret("udp_sendmsg", 12, 1, 0xf00);
+        },
+        &[
+            "tx task, entry_SYSCALL_64 > udp_sendmsg, 1, 4",
+            "other task, entry_SYSCALL_64 > udp_sendmsg > vhci_urb_enqueue, 1, 10",
+        ],
+    );
+    in_softirqs(
+        |m| napi(m, |m| packet(m, &["ip_forward", "vhci_urb_enqueue"])),
+        &[
+            "forward softirq:NET_RX, handle_softirqs, 1, 6",
+            "forward, N, 1, 5",
+            "forward, P, 1, 8",
+            "forward, P > ip_forward, 1, 10",
+            "other, P > vhci_urb_enqueue, 1, 10",
+        ],
+    );
+}
+
 /// Check that a poll that does nothing else is the sender's as a whole.
 #[test]
 fn poll_for_completions_only() {
@@ -168,6 +195,38 @@ fn poll_for_completions_only() {
             "tx softirq:NET_RX, handle_softirqs, 1, 6",
             "tx, N, 1, 5",
             "tx, N > free_old_xmit_skbs, 1, 8",
+        ],
+    );
+}
+
+/// Check that a poll for packets received and sent is the sender's if it receives nothing, and
+/// the receiver's if it does, even if no packet comes of it.
+#[test]
+fn poll_for_both() {
+    let poll = |m: &mut Machine<'_>, below: Option<&str>| {
+        m.call_only("net_rx_action", PACKET_SP);
+        if let Some(name) = below {
+            m.jump("usbnet_bh", 0, 3);
+            m.call_only("usbnet_bh", BELOW_SP);
+            m.ret(name, 0, 10, BELOW_SP);
+        }
+        m.ret("usbnet_bh", 32, 2, PACKET_SP);
+    };
+    in_softirqs(
+        |m| napi(m, |m| poll(m, None)),
+        &[
+            "tx softirq:NET_RX, handle_softirqs, 1, 6",
+            "tx, N, 1, 5",
+            "tx, N > usbnet_bh, 1, 2",
+        ],
+    );
+    in_softirqs(
+        |m| napi(m, |m| poll(m, Some("smsc95xx_rx_fixup"))),
+        &[
+            "rx softirq:NET_RX, handle_softirqs, 1, 6",
+            "rx, N, 1, 5",
+            "rx, N > usbnet_bh, 1, 6",
+            "rx, N > usbnet_bh > smsc95xx_rx_fixup, 1, 10",
         ],
     );
 }
