@@ -166,6 +166,16 @@ fn usb_net() {
 }
 
 #[test]
+fn smsc95xx() {
+    all_arms("smsc95xx");
+}
+
+#[test]
+fn cdc_ncm() {
+    all_arms("cdc-ncm");
+}
+
+#[test]
 fn e1000() {
     all_arms("e1000");
 }

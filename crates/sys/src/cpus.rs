@@ -45,9 +45,36 @@ pub fn pin(thread: i32, cpu: u32) -> io::Result<()> {
     }
 }
 
+/// Have a thread never preempt another when it wakes up (`SCHED_BATCH`): by its TID, or the
+/// current one (0).
+///
+/// # Errors
+/// There is no such thread, or it is not one that this process may change.
+pub fn never_preempt(thread: i32) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel reads the parameters, which outlive the call.
+    match unsafe { libc::sched_setscheduler(thread, libc::SCHED_BATCH, &raw const parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that a thread has another policy afterwards, and that an unknown one is an error.
+    #[test]
+    fn another_policy() {
+        let policy = std::thread::spawn(|| {
+            never_preempt(0).unwrap();
+            // SAFETY: takes a number alone.
+            unsafe { libc::sched_getscheduler(0) }
+        });
+        assert_eq!(policy.join().unwrap(), libc::SCHED_BATCH);
+        let error = never_preempt(i32::MAX).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ESRCH));
+    }
 
     /// Check the parsing of CPU lists.
     #[test]

@@ -132,7 +132,7 @@ fn rest(ports: Ports, rests: usize, alike: bool) -> io::Result<Vec<u8>> {
     Ok(requests)
 }
 
-fn log(text: &str) {
+pub(super) fn log(text: &str) {
     // If the console can't be written, there is no other way to report it.
     if let Ok(mut console) = OpenOptions::new().write(true).open("/dev/console") {
         let _ = writeln!(console, "netplumb: {text}");

@@ -5,8 +5,10 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use netplumb_model::class::Link;
+use netplumb_usb::{Ncm, Smsc95xx};
 
 use super::device::Device;
+use super::usb;
 use crate::netns::Nic;
 
 /// What a link takes of a guest.
@@ -46,7 +48,6 @@ pub(super) enum Plugged {
     /// Later, since QEMU can't save it: QEMU's device, and its bus.
     Late(&'static str, &'static str),
     /// By the guest's agent, which emulates it: QEMU knows nothing of it.
-    #[allow(dead_code, reason = "for links that the agent emulates, as tests do")]
     ByAgent,
 }
 
@@ -91,6 +92,22 @@ const USB_NET: NicModel = NicModel {
     icount_shift: 0,
 };
 
+/// In the guest itself, so that it can be saved, and a packet's way depends on nothing outside.
+const SMSC95XX: NicModel = NicModel {
+    plugged: Plugged::ByAgent,
+    controller: None,
+    // smsc drives the PHY.
+    modules: &["vhci_hcd", "smsc", "smsc95xx"],
+    icount_shift: 0,
+};
+
+const CDC_NCM: NicModel = NicModel {
+    plugged: Plugged::ByAgent,
+    controller: None,
+    modules: &["vhci_hcd", "cdc_ncm"],
+    icount_shift: 0,
+};
+
 /// A link without anything.
 const NOTHING: Parts = Parts {
     ends: None,
@@ -115,6 +132,16 @@ fn parts(link: Link) -> Parts {
         },
         Link::UsbNet => Parts {
             ends: Some([&USB_NET, &E1000]),
+            ..NOTHING
+        },
+        Link::Smsc95xx => Parts {
+            ends: Some([&SMSC95XX, &SMSC95XX]),
+            start: Some(|nics| usb::start(nics, |mac| Box::new(Smsc95xx::new(mac)))),
+            ..NOTHING
+        },
+        Link::CdcNcm => Parts {
+            ends: Some([&CDC_NCM, &CDC_NCM]),
+            start: Some(|nics| usb::start(nics, |mac| Box::new(Ncm::new(mac)))),
             ..NOTHING
         },
     }

@@ -92,6 +92,8 @@ links! {
             varies: Some("its controller polls by the clock"),
             ..NICS
         };
+        Smsc95xx = "smsc95xx", "two USB NICs of a guest (SMSC LAN9512), emulated in the guest", NICS;
+        CdcNcm = "cdc-ncm", "two USB NICs of a guest (CDC NCM), emulated in the guest", NICS;
     }
     observed {
         Any = "any", "any device: traffic of other programs on this machine", LinkFacts {
@@ -130,7 +132,7 @@ mod tests {
         assert_eq!(Link::listed(|link| !link.has_nics()), "lo and veth");
         assert_eq!(
             Link::listed(|link| link.declared().frames),
-            "veth, virtio-net, e1000 and usb-net"
+            "veth, virtio-net, e1000, usb-net, smsc95xx and cdc-ncm"
         );
         assert_eq!(Link::listed(|link| link == Link::Lo), "lo");
         assert!(Link::HELP.contains("`veth`: a veth pair; `virtio-net`"));
