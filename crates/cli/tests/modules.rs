@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use common::{Place, skip};
 use netplumb_kernel::code;
 use netplumb_lab::vm::kernels::KernelEntry;
+use netplumb_model::class::Direction;
+use netplumb_report::analysis::classes;
 
 /// The kernel, and a module of it as its package has it; none, with a skip, where modules
 /// can't be built.
@@ -175,4 +177,43 @@ fn refused() {
     }
     assert_eq!(refused.status.code(), Some(2), "{refused:#?}");
     assert_eq!(fs::read(place.path("notes.ko")).unwrap(), b"notes");
+}
+
+/// Check that a guest with the unmodified build executes what it executes with the kernel's own
+/// module, that two modules of one arm are both loaded, and that the report names the files.
+#[test]
+fn measured() {
+    let place = Place::new();
+    if kernel(&place, "usbnet").is_none() {
+        return;
+    }
+    let built = place.run("module build cdc_ether -o other.ko");
+    assert!(built.status.success(), "{built:#?}");
+    let experiment = "name = \"aa\"\nlab = \"vm\"\ninstruments = [\"exact\"]\n[workload]\n\
+                      kind = \"packets\"\npackets = 200\n[knobs]\nlink = \"usb-net\"\nproto = \
+                      \"udp\"\n[vary]\nmodule = [\"\", \"tried.ko\", [\"tried.ko\", \"other.ko\"]]\n";
+    fs::write(place.path("aa.toml"), experiment).unwrap();
+    let ran = place.run("run aa.toml -o aa.plumb --quiet");
+    assert!(ran.status.success(), "{ran:#?}");
+    let recording = place.recording("aa.plumb");
+    let names: Vec<&str> = recording.arms.iter().map(|arm| arm.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["module=own", "module=tried.ko", "module=tried.ko+other.ko"]
+    );
+    let classes = classes(&recording);
+    let each = |arm: usize, direction: Direction| {
+        let mut views = classes.iter();
+        let view = views
+            .find(|v| v.arm == arm && v.class.direction == direction)
+            .unwrap();
+        view.total as f64 / view.packets as f64
+    };
+    for arm in [1, 2] {
+        let sent = each(arm, Direction::Tx) - each(0, Direction::Tx);
+        assert!(sent.abs() < 0.5, "{arm}: {sent}");
+        // The controller polls by the clock: see docs/limits.md.
+        let received = each(arm, Direction::Rx) / each(0, Direction::Rx);
+        assert!((received - 1.0).abs() < 0.005, "{arm}: {received}");
+    }
 }

@@ -225,7 +225,7 @@ fn what_cannot_be_asked() {
     let place = Place::new();
     for (words, qdiscs, said) in [
         ("path --lab host", &["fq"][..], "--lab netns"),
-        ("path", &["fq", "fq"], "twice"),
+        ("path", &["fq", "fq"], "duplicate arm"),
         ("path", &["dev eth0 root fq"], "invalid qdisc name `dev`"),
         ("path", &["netem\ndelay"], "invalid character in qdisc"),
         ("path --qdisc-in router", &["fq"], "forward"),
