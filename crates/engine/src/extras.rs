@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use netplumb_kernel::config::{ConfigValue, KernelConfig};
-use netplumb_kernel::modules::ModuleTree;
+use netplumb_kernel::modules::{ModuleError, ModuleTree};
 use netplumb_lab::vm::files::{self, FilesError};
 use netplumb_lab::vm::kernels::KernelEntry;
 use netplumb_model::class::Direction;
@@ -25,7 +25,14 @@ pub(crate) fn module_tree(
     let mut tree = kernel.module_tree()?;
     let mut own = Vec::new();
     for module in &guest.own_modules {
-        own.push(tree.replace(Path::new(module), &kernel.release)?);
+        let name = tree.replace(Path::new(module), &kernel.release)?;
+        if own.contains(&name) {
+            return Err(EngineError::Module(ModuleError::WrongModule {
+                path: module.into(),
+                reason: format!("another file of the same arm is {name} as well"),
+            }));
+        }
+        own.push(name);
     }
     Ok((tree, own))
 }
@@ -60,9 +67,10 @@ pub(crate) fn modules<'g>(
 /// # Errors
 /// This machine or that kernel lacks something.
 pub(crate) fn check(kernel: &KernelEntry, guest: &GuestPlan) -> Result<(), EngineError> {
+    let (tree, _) = module_tree(kernel, guest)?;
     if guest.qdisc {
         archives(guest)?;
-        qdiscs(guest, kernel, &module_tree(kernel, guest)?.0)?;
+        qdiscs(guest, kernel, &tree)?;
     }
     Ok(())
 }

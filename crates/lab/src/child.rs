@@ -101,13 +101,30 @@ mod tests {
     /// Check that a program which is cancelled ends with what it started.
     #[test]
     fn cancelled() {
-        let cancelled = AtomicBool::new(true);
-        let begun = Instant::now();
-        assert!(
-            run(shell("sleep 100 & sleep 100"), &cancelled)
-                .unwrap()
-                .is_none()
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("started");
+        let script = format!(
+            "sleep 100 & echo $! > {0}.new; mv {0}.new {0}; wait",
+            file.display()
         );
-        assert!(begun.elapsed() < Duration::from_secs(50));
+        let cancel = AtomicBool::new(false);
+        let started = thread::scope(|scope| {
+            scope.spawn(|| assert!(run(shell(&script), &cancel).unwrap().is_none()));
+            while !file.exists() {
+                thread::sleep(PATIENCE);
+            }
+            cancel.store(true, Ordering::Relaxed);
+            std::fs::read_to_string(&file).unwrap()
+        });
+        let of_started = format!("/proc/{}/stat", started.trim());
+        let is_gone = || match std::fs::read_to_string(&of_started) {
+            Ok(text) => text.contains(") Z "),
+            Err(_) => true,
+        };
+        let begun = Instant::now();
+        while !is_gone() {
+            assert!(begun.elapsed() < Duration::from_secs(50));
+            thread::sleep(PATIENCE);
+        }
     }
 }

@@ -18,7 +18,9 @@ mod error;
 mod make;
 mod source;
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -31,6 +33,9 @@ pub use error::ModuleBuildError;
 use crate::vm::kernels::{KernelEntry, Progress};
 use make::Maker;
 use source::Source;
+
+/// The largest file that is read to see whether it is a module.
+const MODULE_MAX_BYTES: u64 = 1 << 30;
 
 /// What to build.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +123,8 @@ impl ModuleBuilder {
         let place = make::place_of(&own.path, tree.root())?;
         let own = code_of(&own.read()?, "the kernel's own module")?;
         change::check(&request.changes)?;
-        make::check_programs(&request.changes)?;
+        make::check_path(&self.folder)?;
+        let compiler = make::check_programs(&request.changes, kernel)?;
 
         let mut source = Source::prepare(&self.folder, kernel, &self.cancel, &mut |at| {
             progress(BuildProgress::Source(at));
@@ -126,7 +132,7 @@ impl ModuleBuilder {
         let folder = source.folder(&place, &self.cancel, &mut |at| {
             progress(BuildProgress::Source(at));
         })?;
-        let maker = Maker::new(&source, &place, &folder, kernel, &self.cancel)?;
+        let maker = Maker::new(&source, &place, &folder, kernel, &compiler, &self.cancel)?;
         progress(BuildProgress::Building { changed: false });
         let plain = maker.make(&[])?;
         let plain_code = code_of(&plain.elf, "the unmodified build")?;
@@ -148,7 +154,7 @@ impl ModuleBuilder {
             changed,
             files: built.files,
             compiler: maker.compiler().to_owned(),
-            compiler_of_kernel: source.compiler_of_kernel(),
+            compiler_of_kernel: make::compiler_of(kernel),
             has_btf: built.has_btf,
         })
     }
@@ -169,29 +175,42 @@ fn code_of(elf: &[u8], what: &str) -> Result<Code, ModuleBuildError> {
     })
 }
 
-/// Write a module to a file: a new one, or in place of another module.
+/// Check that a module can be written to a file: that it is a new one, or a module.
+///
+/// # Errors
+/// Something else is there.
+pub fn check_target(target: &Path) -> Result<(), ModuleBuildError> {
+    let occupied = || ModuleBuildError::Occupied {
+        path: target.to_owned(),
+    };
+    let metadata = match fs::metadata(target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        metadata => metadata.map_err(error::read_failed(target))?,
+    };
+    if !metadata.is_file() || metadata.len() > MODULE_MAX_BYTES {
+        return Err(occupied());
+    }
+    let there = fs::read(target).map_err(error::read_failed(target))?;
+    match there.is_empty() || code::code(&there).is_ok() {
+        true => Ok(()),
+        false => Err(occupied()),
+    }
+}
+
+/// Write a module to a file that [`check_target`] allows.
 ///
 /// # Errors
 /// Something else is there, or it can't be written.
 pub fn write_module(target: &Path, elf: &[u8]) -> Result<(), ModuleBuildError> {
+    check_target(target)?;
     let failed = error::write_failed(target);
-    match fs::read(target) {
-        Ok(there) if there.is_empty() || code::code(&there).is_ok() => {}
-        Ok(_) => {
-            return Err(ModuleBuildError::Occupied {
-                path: target.to_owned(),
-            });
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error::read_failed(target)(error)),
-    }
     let folder = match target.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     };
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(&failed)?;
-    std::io::Write::write_all(&mut file, elf).map_err(&failed)?;
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    file.write_all(elf).map_err(&failed)?;
+    let mode = Permissions::from_mode(0o644);
     file.as_file().set_permissions(mode).map_err(&failed)?;
     file.persist(target).map_err(|error| failed(error.error))?;
     Ok(())

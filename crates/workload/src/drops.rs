@@ -100,13 +100,22 @@ fn of_end(moved: &Drops) -> Drops {
     for cause in causes::CAUSES.iter().filter(|c| !c.includes.is_empty()) {
         let is_included =
             |name: &str| causes::of(name).is_some_and(|of| causes::is_among(of, cause.includes));
-        let included = causes.iter().filter(|(name, _)| is_included(name));
-        let mut known: u64 = included.map(|(_, n)| n).sum();
+        // By version of IP: packets of one are not those of the other.
+        let mut known: BTreeMap<Option<Family>, u64> = BTreeMap::new();
+        for (name, n) in causes.iter().filter(|(name, _)| is_included(name)) {
+            *known.entry(causes::family(name)).or_default() += n;
+        }
         let own = |name: &str| causes::of(name) == Some(cause);
-        for (_, n) in causes.iter_mut().filter(|(name, _)| own(name)) {
-            let again = known.min(*n);
-            known -= again;
-            *n -= again;
+        for (name, n) in causes.iter_mut().filter(|(name, _)| own(name)) {
+            let of_name = causes::family(name);
+            for (family, known) in &mut known {
+                if of_name.is_some() && family.is_some() && of_name != *family {
+                    continue;
+                }
+                let again = (*known).min(*n);
+                *known -= again;
+                *n -= again;
+            }
         }
     }
     causes.retain(|_, n| *n > 0);

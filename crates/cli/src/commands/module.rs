@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use netplumb_kernel::code::{Difference, FunctionDifference};
 use netplumb_lab::modules::{
-    BuildProgress, BuiltModule, Change, ModuleBuilder, ModuleRequest, write_module,
+    BuildProgress, BuiltModule, Change, ModuleBuilder, ModuleRequest, check_target, write_module,
 };
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_report::{printable, printable_lines};
@@ -59,6 +59,12 @@ pub(crate) fn run(command: ModuleCommand, cache: &Path) -> anyhow::Result<ExitCo
 
 fn build(args: &BuildArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     let begun = Instant::now();
+    let named = args.name.trim_end_matches(".ko").replace('-', "_");
+    let target = match &args.output {
+        Some(output) => output.clone(),
+        None => PathBuf::from(format!("{named}.ko")),
+    };
+    check_target(&target)?;
     let kernel = KernelStore::new(cache).find(&args.kernel)?;
     let cancel = signals::watch().context("can't watch for signals")?;
     let patches = args.patch.iter().cloned().map(Change::Patch);
@@ -83,10 +89,6 @@ fn build(args: &BuildArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         );
     steps.clear();
     let built = built?;
-    let target = match &args.output {
-        Some(output) => output.clone(),
-        None => PathBuf::from(format!("{}.ko", built.name)),
-    };
     write_module(&target, &built.elf)?;
     let mut out = Vec::new();
     describe(&built, &kernel.release, &mut out)?;

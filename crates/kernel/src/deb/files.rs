@@ -75,6 +75,12 @@ fn unpack(
         if !wanted(name) {
             return Ok(());
         }
+        if is_below_link(into, name) {
+            return Err(DebError::Escapes {
+                path: path.to_owned(),
+                name: name.display().to_string(),
+            });
+        }
         done.files += 1;
         match entry {
             Entry::File { executable, data } => {
@@ -86,7 +92,7 @@ fn unpack(
         Ok(())
     })?;
     for (name, target) in links {
-        if !stays_within(&name, &target) {
+        if !stays_within(&name, &target) || is_below_link(into, &name) {
             continue;
         }
         let at = into.join(&name);
@@ -95,6 +101,15 @@ fn unpack(
         symlink(&target, &at).map_err(failed)?;
     }
     Ok(done)
+}
+
+/// Whether a folder of a path is a symbolic link, of a package that was unpacked before, say.
+fn is_below_link(into: &Path, name: &Path) -> bool {
+    let mut folders = name.ancestors().skip(1);
+    folders.any(|folder| {
+        folder != Path::new("")
+            && fs::symlink_metadata(into.join(folder)).is_ok_and(|there| there.is_symlink())
+    })
 }
 
 /// Whether a link at that path leads to somewhere within the folder that the path is in. `..`

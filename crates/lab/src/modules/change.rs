@@ -143,7 +143,12 @@ fn patch(
     for file in &files {
         if let Some(common) = headers.writable(file)? {
             let (from, to) = (work.top.join(file), common.join(file));
-            fs::copy(&from, &to).map_err(write_failed(&to))?;
+            let done = match from.is_file() {
+                true => fs::copy(&from, &to).map(drop),
+                // The patch deletes it.
+                false => fs::remove_file(&to),
+            };
+            done.map_err(write_failed(&to))?;
         }
     }
     Ok(files)

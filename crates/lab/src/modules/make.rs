@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
+use netplumb_kernel::config::{ConfigValue, KernelConfig};
+
 use super::change::{self, Change, Work};
 use super::error::{ModuleBuildError, read_failed, write_failed};
 use super::source::Source;
@@ -14,6 +16,14 @@ use crate::child::{self, Finished};
 use crate::vm::kernels::KernelEntry;
 use crate::vm::kernels::stage::Stage;
 
+/// The compiler that a kernel was built with.
+const COMPILER: &str = "CC_VERSION_TEXT";
+/// The compiler of LLVM.
+const CLANG: &str = "clang";
+/// Variables of the environment that builds see.
+const ENVIRONMENT: [&str; 3] = ["PATH", "HOME", "TMPDIR"];
+/// What make takes for its own in paths.
+const NOT_IN_PATHS: [char; 7] = [' ', ':', '\t', '\n', '$', '#', '%'];
 /// Lines of a compiler's output that an error shows.
 const LINES_MAX: usize = 6;
 /// What gives modules their type information.
@@ -49,19 +59,56 @@ pub(super) fn place_of(file: &Path, root: &Path) -> Result<Place, ModuleBuildErr
     })
 }
 
-/// Check that the programs are there that builds need, whatever the kernel.
-pub(super) fn check_programs(changes: &[Change]) -> Result<(), ModuleBuildError> {
+/// Check that make can work below a folder.
+pub(super) fn check_path(store: &Path) -> Result<(), ModuleBuildError> {
+    fs::create_dir_all(store).map_err(write_failed(store))?;
+    let path = fs::canonicalize(store).map_err(read_failed(store))?;
+    match path.to_string_lossy().contains(NOT_IN_PATHS) {
+        true => Err(ModuleBuildError::PathForMake { path }),
+        false => Ok(()),
+    }
+}
+
+/// Check that the programs are there that a build needs; the compiler is returned.
+pub(super) fn check_programs(
+    changes: &[Change],
+    kernel: &KernelEntry,
+) -> Result<String, ModuleBuildError> {
     let of_changes = changes.iter().map(|change| match change {
         Change::Patch(_) => ("patch", "patch"),
         Change::Cocci(_) => ("spatch", "coccinelle"),
     });
+    let compiler = program_of(&compiler_of(kernel).unwrap_or_default());
     for (program, package) in [("make", "make"), ("strip", "binutils")]
         .into_iter()
+        .chain([(compiler.as_str(), compiler.as_str())])
         .chain(of_changes)
     {
         need(program, package)?;
     }
-    Ok(())
+    Ok(compiler)
+}
+
+/// The compiler that a kernel was built with, as its configuration has it.
+pub(super) fn compiler_of(kernel: &KernelEntry) -> Option<String> {
+    let text = fs::read_to_string(kernel.config()?).ok()?;
+    match KernelConfig::parse(&text).ok()?.get(COMPILER)? {
+        ConfigValue::Value(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// The program of a compiler that calls itself so: `gcc-12 (Debian 12.2.0-14) 12.2.0`,
+/// `x86_64-linux-gnu-gcc-12 ...`, `Debian clang version 16.0.6`.
+fn program_of(compiler: &str) -> String {
+    if compiler.contains(CLANG) {
+        return CLANG.to_owned();
+    }
+    let program = compiler.split_whitespace().next().unwrap_or("gcc");
+    let program = program
+        .rsplit_once("-gnu-")
+        .map_or(program, |(_, name)| name);
+    program.to_owned()
 }
 
 fn need(program: &str, package: &str) -> Result<(), ModuleBuildError> {
@@ -106,15 +153,9 @@ impl<'a> Maker<'a> {
         place: &'a Place,
         folder: &'a Path,
         kernel: &'a KernelEntry,
+        program: &str,
         cancel: &'a AtomicBool,
     ) -> Result<Self, ModuleBuildError> {
-        let of_kernel = source.compiler_of_kernel().unwrap_or_default();
-        let program = of_kernel.split_whitespace().next().unwrap_or("gcc");
-        // As a cross compiler calls itself: x86_64-linux-gnu-gcc-12.
-        let program = program
-            .rsplit_once("-gnu-")
-            .map_or(program, |(_, name)| name);
-        need(program, program)?;
         let mut command = child::command(program);
         command.arg("--version");
         let finished = run(program, command, cancel)?;
@@ -143,15 +184,11 @@ impl<'a> Maker<'a> {
         let stage = Stage::new(&self.source.store)?;
         let top = stage.entry();
         let path = fs::canonicalize(&self.source.store).map_err(read_failed(&self.source.store))?;
-        if path
-            .to_string_lossy()
-            .contains([' ', ':', '\t', '\n', '$', '#', '%'])
-        {
-            return Err(ModuleBuildError::PathForMake { path });
-        }
         let top = path.join(top.strip_prefix(&self.source.store).unwrap_or(&top));
         let work = top.join("source");
-        copy(self.folder, &work)?;
+        let of_module = work.join(&self.place.folder);
+        copy(&self.folder.join(&self.place.folder), &of_module)?;
+        self.source.copy_headers(self.place, self.folder, &work)?;
         let mut headers = Headers::new(self.source, &top.join("kbuild"))?;
         let files = change::apply(
             changes,
@@ -179,9 +216,15 @@ impl<'a> Maker<'a> {
             .arg(format!(
                 "KCFLAGS=-fmacro-prefix-map={prefix} -fdebug-prefix-map={prefix}"
             ))
-            .arg(&target)
-            .env_remove("MAKEFLAGS")
-            .env_remove("MAKELEVEL");
+            .arg(&target);
+        if self.compiler.contains(CLANG) {
+            command.arg("LLVM=1");
+        }
+        // Of the environment, kbuild takes ARCH, CROSS_COMPILE, KBUILD_OUTPUT and others.
+        command.env_clear().env("LC_ALL", "C");
+        for name in ENVIRONMENT {
+            command.envs(env::var_os(name).map(|value| (name, value)));
+        }
         let finished = run("make", command, self.cancel)?;
         let module = made.join(&target);
         if !finished.status.success() || !module.is_file() {
@@ -338,9 +381,12 @@ fn copy(from: &Path, into: &Path) -> Result<(), ModuleBuildError> {
         let entry = entry.map_err(read_failed(from))?;
         let (path, target) = (entry.path(), into.join(entry.file_name()));
         let kind = entry.file_type().map_err(read_failed(&path))?;
+        if !is_source(&path) {
+            continue;
+        }
         if kind.is_dir() {
             copy(&path, &target)?;
-        } else if kind.is_file() && is_source(&path) {
+        } else if kind.is_file() {
             fs::copy(&path, &target).map_err(write_failed(&target))?;
         }
     }
@@ -418,6 +464,22 @@ fn what_failed(output: &str, work: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Check that compilers are known by what they call themselves.
+    #[test]
+    fn compilers() {
+        for (text, program) in [
+            ("gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0", "gcc-12"),
+            (
+                "x86_64-linux-gnu-gcc-12 (Debian 12.2.0-14) 12.2.0",
+                "gcc-12",
+            ),
+            ("Debian clang version 16.0.6 (15~deb12u1)", "clang"),
+            ("", "gcc"),
+        ] {
+            assert_eq!(program_of(text), program, "{text}");
+        }
+    }
 
     /// Check that a module's folder is that of its file, and that one which did not come with
     /// the kernel has none.

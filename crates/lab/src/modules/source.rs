@@ -18,8 +18,6 @@ const HEADERS: &str = "usr/src";
 const ARCHIVE: &str = "source.tar.xz";
 /// Headers may include others, which may include others.
 const ROUNDS_MAX: usize = 4;
-/// What the compiler calls itself, in a kernel's configuration.
-const COMPILER: &str = "CONFIG_CC_VERSION_TEXT";
 
 /// Where a kernel's source is.
 #[derive(Debug)]
@@ -31,7 +29,6 @@ pub(super) struct Source {
     /// For what is made for a while.
     pub(super) store: PathBuf,
     kept: Kept,
-    config: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -57,7 +54,6 @@ impl Source {
                 root: None,
                 store: store.to_owned(),
                 kept: Kept::Tree(if has_source { source } else { tree.clone() }),
-                config: Some(tree.join(".config")),
                 headers: tree,
             });
         }
@@ -80,7 +76,6 @@ impl Source {
             .join(HEADERS)
             .join(format!("linux-headers-{}", kernel.release));
         Ok(Source {
-            config: Some(headers.join(".config")),
             headers,
             root: Some(root),
             store: store.to_owned(),
@@ -91,13 +86,30 @@ impl Source {
         })
     }
 
-    /// The compiler that the kernel was built by.
-    pub(super) fn compiler_of_kernel(&self) -> Option<String> {
-        let text = fs::read_to_string(self.config.as_ref()?).ok()?;
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(COMPILER)?.strip_prefix('='))?;
-        Some(line.trim_matches('"').to_owned())
+    /// Copy the headers that a module's folder includes from elsewhere in the source.
+    pub(super) fn copy_headers(
+        &self,
+        place: &Place,
+        from: &Path,
+        into: &Path,
+    ) -> Result<(), ModuleBuildError> {
+        for _ in 0..ROUNDS_MAX {
+            let missing = missing_headers(into, &place.folder)?;
+            let there = missing.iter().filter(|name| from.join(name).is_file());
+            let mut copied = 0;
+            for name in there {
+                let target = into.join(name);
+                if let Some(folder) = target.parent() {
+                    fs::create_dir_all(folder).map_err(write_failed(folder))?;
+                }
+                fs::copy(from.join(name), &target).map_err(write_failed(&target))?;
+                copied += 1;
+            }
+            if copied == 0 {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The module's folder in the source, with what it includes by a path from there: the

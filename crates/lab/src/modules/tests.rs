@@ -15,6 +15,13 @@ fn writes_over_modules_only() {
     let new = folder.path().join("x.ko");
     write_module(&new, b"elf").unwrap();
     assert_eq!(fs::read(&new).unwrap(), b"elf");
+    for device in ["/dev/null", "/dev/zero", "/"] {
+        let error = check_target(Path::new(device)).unwrap_err();
+        assert!(
+            matches!(error, ModuleBuildError::Occupied { .. }),
+            "{error}"
+        );
+    }
     let error = write_module(&folder.path().join("none/x.ko"), b"elf").unwrap_err();
     assert!(matches!(error, ModuleBuildError::Write { .. }), "{error}");
 }

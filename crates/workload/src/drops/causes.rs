@@ -52,6 +52,7 @@ impl Cause {
 }
 
 use Counter::{Device, One, Protocol};
+use netplumb_model::class::Family;
 
 /// Every cause. One that includes others comes after them (udp_queue_rcv_one_skb and
 /// __udp_queue_rcv_skb in net/ipv4/udp.c; ip_send_skb, net/ipv4/ip_output.c; ip6_forward,
@@ -166,7 +167,7 @@ pub(super) const CAUSES: &[Cause] = &[
         Device("rx_fifo_errors"),
         "the receive ring of the device was full",
     ),
-    row(Device("rx_errors"), "received with an error").includes(&["rx_fifo_errors"]),
+    row(Device("rx_errors"), "received with an error"),
     row(Device("rx_missed_errors"), "missed by the device"),
     row(Device("rx_dropped"), "dropped by the device on reception"),
     row(Device("tx_errors"), "not sent by the device"),
@@ -175,6 +176,17 @@ pub(super) const CAUSES: &[Cause] = &[
 ];
 /// What a device drops that was handed to it to be sent.
 pub(super) const TX_DROPPED: &str = "tx_dropped";
+
+/// The version of IP whose packets a counter counts; none for both.
+pub(super) fn family(counter: &str) -> Option<Family> {
+    match of(counter)?.counter {
+        Protocol(v4, v6) if v4 != v6 => Some(match counter.ends_with(v6) {
+            true => Family::V6,
+            false => Family::V4,
+        }),
+        _ => None,
+    }
+}
 
 /// The cause that a counter counts, which may begin with whose it is ("sender: tx0
 /// tx_dropped").
