@@ -318,7 +318,7 @@ fn as_root_unsafe_programs() {
     place.write("text.o", "no object");
     let Some(_turn) = turn() else { return };
     let said = [
-        "refused",
+        "rejected the program",
         "invalid access to packet",
         "data[23]",
         "unsafe.bpf.c:",

@@ -329,7 +329,7 @@ fn wrong_input() {
             p.flow_ports = 1;
             p.frames.flows = 2;
         }),
-        "have 10.99.0.2 among them",
+        "include the destination 10.99.0.2",
     );
     let v6 = |kind, size, stamped| {
         let mut plan = plan(kind, Family::V6, FrameSize::Bytes(size));
