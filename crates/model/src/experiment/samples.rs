@@ -9,8 +9,10 @@ type Wrong = (&'static str, String);
 const PERIOD: u64 = 1_000;
 /// Longer, and a block has none.
 const MAX_PERIOD: u64 = 1_000_000_000_000;
-/// Each seed has blocks of its own in the recording.
+/// Every seed costs a little time and memory.
 const MAX_SEEDS: usize = 1_000;
+/// A recording has seeds as floating-point numbers, which are exact up to here.
+const MAX_SEED: u64 = (1 << 53) - 1;
 
 /// How samples are drawn in guests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +20,7 @@ const MAX_SEEDS: usize = 1_000;
 pub struct Samples {
     /// Average number of instructions from one sample to the next.
     pub period: Option<u64>,
-    /// Random seeds; the same run is sampled with each.
+    /// Random seeds; the same run is sampled with each. Its costs are the mean over all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub seeds: Vec<u64>,
 }
@@ -59,6 +61,12 @@ impl Samples {
                 ),
             ));
         }
+        if let Some(seed) = seeds.iter().find(|seed| **seed > MAX_SEED) {
+            return Err((
+                "seeds",
+                format!("invalid seed `{seed}`; expected 0 to {MAX_SEED}"),
+            ));
+        }
         match (1..seeds.len()).find(|n| seeds[..*n].contains(&seeds[*n])) {
             Some(n) => Err(("seeds", format!("seed {} is given twice", seeds[n]))),
             None => Ok(()),
@@ -90,6 +98,9 @@ mod tests {
                 .1
                 .contains("twice")
         );
+        assert!(of(None, &[MAX_SEED]).check().is_ok());
+        let wrong = of(None, &[1, MAX_SEED + 1]).check().unwrap_err();
+        assert!(wrong.1.contains("invalid seed `9007199254740992`"));
         let many: Vec<u64> = (0..2_000).collect();
         assert!(of(None, &many).check().unwrap_err().1.contains("too many"));
     }
