@@ -3,20 +3,22 @@
 //! Several guests may contribute to one recording, each with a symbol table and
 //! a tree of its own; functions are the same if their name and module are.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use netplumb_instruments::exact::{
     FIRST_USER_SYMBOL, Sampling, Symbol, TreeNode, UNKNOWN, UserSymbol, Window,
 };
 use netplumb_kernel::kallsyms::SymbolTable;
 use netplumb_kernel::layers::{APPLICATION, LayerRules};
+use netplumb_model::class::{Context, Direction};
 use netplumb_model::quantity::{Item, Of};
 use netplumb_model::recording::{
     Block, Cost, Function, FunctionId, Ledger, Node, NodeId, Recording, Total,
 };
 use netplumb_model::symbol::base_name;
 use netplumb_model::timing::{
-    DEFERRED, INSTRUCTIONS, INTERRUPTS_OFF, SAMPLE_PERIOD, SAMPLE_SEED, SAMPLED,
+    DEFERRED, IN_KERNEL, INSTRUCTIONS, INTERRUPTS_OFF, SAMPLE_PERIOD, SAMPLE_SEED, SAMPLED,
+    USER_MODE,
 };
 
 use crate::index::{Index, add_costs, known};
@@ -109,95 +111,111 @@ impl Translation {
     }
 }
 
-/// The share of the whole block in [`INTERRUPTS_OFF`], beside those of directions.
-const ALL_DIRECTIONS: &str = "all";
-
 impl Translation {
-    /// Add the samples of a window: a block for each seed, with both views.
+    /// Add the samples of a window: one block, however many seeds there are. Its calls are the
+    /// samples of all of them, its costs the mean over seeds.
     pub(crate) fn add_samples(
         &self,
         recording: &mut Recording,
-        arm: u32,
-        index: u32,
+        known_to: &mut Index,
+        (arm, index): (u32, u32),
         window: &Window,
         ledger: &Ledger,
         sampling: &Sampling,
     ) {
-        let quantities = [recording.quantity(&SAMPLED), recording.quantity(&DEFERRED)];
         let calls = window.costs.iter();
         let calls = calls.map(|cost| (self.nodes[cost.node as usize], cost.calls));
         let ledger = with_netfilter(recording, calls, ledger.clone());
-        let period = sampling.period;
-        recording.set(&SAMPLE_PERIOD, Item::ONLY, period as f64);
-        let first = index * sampling.seeds.len() as u32;
-        for ((index, seed), sampled) in (first..).zip(&sampling.seeds).zip(&window.sampled) {
-            let block = recording.blocks.len() as u32;
-            let sum = |of: fn(&(u64, u64)) -> u64| {
-                let each = sampled.costs.iter().map(|c| (c.fell, c.deferred));
-                each.map(|both| of(&both)).sum::<u64>() * period
-            };
-            let [fell, deferred] = quantities;
-            let totals = vec![
-                Total {
-                    quantity: fell,
-                    kernel: sum(|c| c.0),
-                    user: 0,
-                },
-                Total {
-                    quantity: deferred,
-                    kernel: sum(|c| c.1),
-                    user: sampled.user * period,
-                },
-            ];
-            recording.blocks.push(Block {
-                arm,
-                instrument: SAMPLED.instrument.into(),
-                index,
-                ledger: ledger.clone(),
-                totals,
-                entered: 0,
-                returned: 0,
-                duration_ns: 0,
-            });
-            for quantity in quantities {
-                let costs = sampled.costs.iter().map(|cost| {
-                    let samples = if quantity == fell {
-                        cost.fell
-                    } else {
-                        cost.deferred
-                    };
-                    Cost {
-                        block,
-                        quantity,
-                        direction: cost.direction,
-                        context: cost.context,
-                        node: self.nodes[cost.node as usize],
-                        calls: samples,
-                        own: samples * period,
-                    }
-                });
-                add_costs(recording, costs.filter(|cost| cost.calls > 0));
+        recording.set(&SAMPLE_PERIOD, Item::ONLY, sampling.period as f64);
+        for (number, seed) in (0..).zip(&sampling.seeds) {
+            recording.set(&SAMPLE_SEED, Item::number(number), *seed as f64);
+        }
+        let block = recording.blocks.len() as u32;
+        let seeds = window.sampled.len().max(1) as u64;
+        let mean = |samples: u64| (samples * sampling.period + seeds / 2) / seeds;
+
+        let (mut fell, mut deferred, mut user) = (Sums::new(), Sums::new(), Sums::new());
+        for sampled in &window.sampled {
+            for cost in &sampled.costs {
+                let of = (cost.direction, cost.context, self.nodes[cost.node as usize]);
+                *fell.entry(of).or_default() += cost.fell;
+                *deferred.entry(of).or_default() += cost.deferred;
             }
-            recording.add(Of::Block(block), &SAMPLE_SEED, Item::ONLY, *seed as f64);
-            add_interrupts_off(recording, block, window);
+            for (&(direction, context), samples) in &sampled.user {
+                let node = user_mode(recording, known_to);
+                *user.entry((direction, context, node)).or_default() += samples;
+            }
+        }
+        // They are of the kernel's instructions, wherever they are taken.
+        deferred.extend(user);
+        let sum = |of: &Sums| of.values().map(|samples| mean(*samples)).sum();
+        let quantities = [recording.quantity(&SAMPLED), recording.quantity(&DEFERRED)];
+        let totals = vec![
+            Total {
+                quantity: quantities[0],
+                kernel: sum(&fell),
+                user: 0,
+            },
+            Total {
+                quantity: quantities[1],
+                kernel: sum(&deferred),
+                user: 0,
+            },
+        ];
+        recording.blocks.push(Block {
+            arm,
+            instrument: SAMPLED.instrument.into(),
+            index,
+            ledger,
+            totals,
+            entered: 0,
+            returned: 0,
+            duration_ns: 0,
+        });
+        for (quantity, sums) in quantities.into_iter().zip([fell, deferred]) {
+            let sums = sums.into_iter().filter(|(_, samples)| *samples > 0);
+            let costs = sums.map(|((direction, context, node), samples)| Cost {
+                block,
+                quantity,
+                direction,
+                context,
+                node,
+                calls: samples,
+                own: mean(samples),
+            });
+            recording.costs.extend(costs);
+        }
+        for (direction, insns) in &window.interrupts {
+            let mut add = |of, insns: u64| {
+                let item = Item::label(direction.as_str());
+                recording.add(Of::Block(block), of, item, insns as f64);
+            };
+            add(&INTERRUPTS_OFF, insns.off);
+            add(&IN_KERNEL, insns.all);
         }
     }
 }
 
-/// Add which share of a window's instructions ran with interrupts off.
-fn add_interrupts_off(recording: &mut Recording, block: u32, window: &Window) {
-    let mut add = |label: &str, off: u64, of: u64| {
-        if of > 0 {
-            let share = off as f64 / of as f64;
-            recording.add(Of::Block(block), &INTERRUPTS_OFF, Item::label(label), share);
-        }
+/// Samples by what they are of.
+type Sums = BTreeMap<(Direction, Context, NodeId), u64>;
+
+/// The node of samples in user mode.
+fn user_mode(recording: &mut Recording, index: &mut Index) -> NodeId {
+    let new = Function {
+        name: USER_MODE.into(),
+        module: None,
+        layer: Some(APPLICATION.into()),
+        address: 0,
+        size_bytes: 0,
+        source: None,
     };
-    let all = window.interrupts_off.values().sum();
-    add(ALL_DIRECTIONS, all, window.kernel_insns);
-    for (direction, off) in &window.interrupts_off {
-        let own = window.costs.iter().filter(|c| c.direction == *direction);
-        add(direction.as_str(), *off, own.map(|c| c.insns).sum());
-    }
+    let function = known(recording, index, new);
+    let new = Node {
+        parent: None,
+        function,
+        tail: false,
+    };
+    index.node(recording, new)
 }
 
 /// The function that runs netfilter hooks, and frees the packets that they drop
@@ -282,8 +300,7 @@ fn user_function(user: &[UserSymbol], symbol: Symbol) -> Option<Function> {
 
 #[cfg(test)]
 mod tests {
-    use netplumb_instruments::exact::Counted;
-    use netplumb_model::class::{Context, Direction};
+    use netplumb_instruments::exact::{Counted, Sampled, SampledCost, WithInterruptsOff};
 
     use super::*;
 
@@ -455,6 +472,71 @@ mod tests {
             .collect();
         assert_eq!(costs, [(0, 1, 10), (1, 5, 50)]);
         assert_eq!(recording.blocks[0].kernel(), 60);
+    }
+
+    /// Check that several seeds of one window are one block with one ledger, its costs their mean;
+    /// and that samples in user mode are costs of a timer's samples alone.
+    #[test]
+    fn seeds_are_averaged() {
+        let mut recording = Recording::default();
+        let mut index = Index::default();
+        let window = Window {
+            sampled: [10, 13]
+                .map(|fell| Sampled {
+                    costs: vec![SampledCost {
+                        direction: Direction::Tx,
+                        context: Context::Task,
+                        node: 0,
+                        fell,
+                        deferred: fell - 4,
+                    }],
+                    user: [((Direction::Tx, Context::Task), 4)].into(),
+                })
+                .to_vec(),
+            interrupts: [Direction::Tx, Direction::Rx]
+                .map(|direction| (direction, WithInterruptsOff { off: 0, all: 7 }))
+                .into(),
+            ..Window::default()
+        };
+        let symbols = SymbolTable::parse("1000 T send\n".as_bytes()).unwrap();
+        let layers = LayerRules::parse(LAYERS).unwrap();
+        let mut translation = Translation::default();
+        let nodes = [node(None, 0)];
+        translation.add_nodes(&mut recording, &mut index, &symbols, &layers, &nodes);
+        let ledger = Ledger {
+            offered: 1_000,
+            delivered: 1_000,
+            ..Ledger::default()
+        };
+        let sampling = Sampling {
+            period: 100,
+            seeds: vec![7, 8],
+        };
+        let at = (0, 0);
+        translation.add_samples(&mut recording, &mut index, at, &window, &ledger, &sampling);
+        let offered = recording.blocks.iter().map(|b| b.ledger.offered);
+        assert_eq!(offered.collect::<Vec<_>>(), [1_000]);
+        let costs = recording.costs.iter().map(|c| {
+            let function = recording.nodes[c.node as usize].function;
+            let name = recording.functions[function as usize].name.as_str();
+            (c.quantity, name, c.calls, c.own)
+        });
+        let [fell, deferred] = [0, 1].map(|n| recording.blocks[0].totals[n]);
+        assert_eq!(
+            costs.collect::<Vec<_>>(),
+            [
+                (fell.quantity, "send", 23, 1_150),
+                (deferred.quantity, "send", 15, 750),
+                (deferred.quantity, USER_MODE, 8, 400),
+            ]
+        );
+        assert_eq!((fell.kernel, fell.user), (1_150, 0));
+        assert_eq!((deferred.kernel, deferred.user), (1_150, 0));
+        let seeds = recording.scalars_of(&SAMPLE_SEED).map(|s| s.value);
+        assert_eq!(seeds.collect::<Vec<_>>(), [7.0, 8.0]);
+        // Directions without any are there too.
+        let off = recording.scalars_of(&INTERRUPTS_OFF).map(|s| s.value);
+        assert_eq!(off.collect::<Vec<_>>(), [0.0, 0.0]);
     }
 
     /// Check that code without a symbol gets a function with a name of its own.

@@ -417,7 +417,8 @@ impl Guests<'_, '_, '_> {
             let (run, arm) = (self.shared.run, turn.arm as u32);
             for (number, (window, ledger)) in turn.blocks.clone().zip(measured.blocks) {
                 if let Some(sampling) = &run.sampling {
-                    translation.add_samples(recording, arm, number, &window, &ledger, sampling);
+                    let at = (arm, number);
+                    translation.add_samples(recording, self.index, at, &window, &ledger, sampling);
                 }
                 if run.exact {
                     translation.add_block(recording, arm, number, &window, ledger);

@@ -31,7 +31,7 @@ pub use sample::Sampling;
 pub use stream::{Mark, Record, StreamError, StreamReader};
 pub use tree::{Symbol, Tree, TreeNode, UNKNOWN};
 pub use user::{FIRST_SYMBOL as FIRST_USER_SYMBOL, NO_FILE, UNKNOWN_CODE, UserCode, UserSymbol};
-pub use window::{Counted, RanCode, Sampled, SampledCost, Window};
+pub use window::{Counted, RanCode, Sampled, SampledCost, Window, WithInterruptsOff};
 
 use netplumb_model::capability::Availability;
 use netplumb_model::experiment::Lab;

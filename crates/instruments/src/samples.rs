@@ -24,7 +24,7 @@ use netplumb_model::class::{Context, Direction};
 use netplumb_model::experiment::Lab;
 use netplumb_model::quantity::{Declared, Figure, Kind};
 use netplumb_model::timing::{
-    Attached, CPU_TIME, Costs, DEFERRED, INTERRUPTS_OFF, Met, NodeCost, PERIOD, Roles,
+    Attached, CPU_TIME, Costs, DEFERRED, IN_KERNEL, INTERRUPTS_OFF, Met, NodeCost, PERIOD, Roles,
     SAMPLE_PERIOD, SAMPLE_SEED, SAMPLED, TimingSpec, Window,
 };
 use netplumb_sys::cpus;
@@ -63,6 +63,7 @@ impl Instrument for Declaration {
             SAMPLED,
             DEFERRED,
             INTERRUPTS_OFF,
+            IN_KERNEL,
             SAMPLE_PERIOD,
             SAMPLE_SEED,
         ];

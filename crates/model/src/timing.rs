@@ -324,20 +324,21 @@ pub const SAMPLED: Declared =
 /// until they are on again.
 pub const DEFERRED: Declared =
     Declared::new("samples", "deferred", "instructions", Kind::Count).sampled();
-/// The share of the kernel's instructions that ran with interrupts off, in a block as a whole and
-/// in each direction.
-pub const INTERRUPTS_OFF: Declared = Declared::new(
-    "samples",
-    "interrupts off",
-    "instructions/instruction",
-    Kind::Share,
-)
-.by_label("direction");
+/// The function of [`DEFERRED`] samples in user mode: those that fell in the kernel and waited until
+/// it was left.
+pub const USER_MODE: &str = "[user mode]";
+/// Instructions of the kernel that ran with interrupts off.
+pub const INTERRUPTS_OFF: Declared =
+    Declared::new("samples", "interrupts off", "instructions", Kind::Count).by_label("direction");
+/// All instructions of the kernel, of which [`INTERRUPTS_OFF`] are a part.
+pub const IN_KERNEL: Declared =
+    Declared::new("samples", "in the kernel", "instructions", Kind::Count).by_label("direction");
 /// Instructions from one sample to the next, on average.
 pub const SAMPLE_PERIOD: Declared =
     Declared::new("samples", "sample period", "instructions", Kind::Count);
-/// Where the random numbers of a block's samples began.
-pub const SAMPLE_SEED: Declared = Declared::new("samples", "sample seed", "seed", Kind::Count);
+/// The random seeds: the samples of a block are those of all, its costs the mean over seeds.
+pub const SAMPLE_SEED: Declared =
+    Declared::new("samples", "sample seed", "seed", Kind::Count).by_number("sampling");
 /// CPU time, by sampling.
 pub const CPU_TIME: Declared = Declared::new("samples", "CPU time", "ns", Kind::Duration).sampled();
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use netplumb_model::class::Direction;
 use netplumb_model::quantity::{Declared, QuantityId};
 use netplumb_model::recording::{Arm, Function, FunctionId, Recording};
-use netplumb_model::timing::{DEFERRED, INSTRUCTIONS, SAMPLED};
+use netplumb_model::timing::{DEFERRED, INSTRUCTIONS, SAMPLED, USER_MODE};
 
 use crate::number::{printable, thousands};
 use crate::table::{Column, Room, Table, Value};
@@ -200,6 +200,11 @@ pub fn blamed(beside: &Beside<'_>) -> Vec<String> {
     blamed.sort_by(|(_, a), (_, b)| b.off().total_cmp(&a.off()));
     let sentence = |(function, shares): &&Row<'_>| {
         let (timer, executed) = (shares.deferred * 100.0, shares.executed() * 100.0);
+        if function.name == USER_MODE {
+            return format!(
+                "A timer would charge {timer:.1}% of what the kernel executes to user mode."
+            );
+        }
         let name = printable(&function.name, 80);
         format!("A timer would charge {timer:.1}% to {name}; it executes {executed:.1}%.")
     };
@@ -283,7 +288,8 @@ mod tests {
             knobs: BTreeMap::new(),
             made: None,
         }];
-        for (id, name) in (0..).zip(["memset", "_raw_spin_unlock_irqrestore"]) {
+        let names = ["memset", "_raw_spin_unlock_irqrestore", USER_MODE];
+        for (id, name) in (0..).zip(names) {
             recording.functions.push(Function {
                 name: name.into(),
                 module: None,
@@ -299,9 +305,9 @@ mod tests {
             });
         }
         for (block, quantity, counts) in [
-            (0, of[0], [9_900, 100]),
-            (1, of[1], [990, 10]),
-            (1, of[2], [700, 300]),
+            (0, of[0], [9_900, 100, 0]),
+            (1, of[1], [990, 10, 0]),
+            (1, of[2], [600, 300, 100]),
         ] {
             recording
                 .costs
@@ -334,7 +340,10 @@ mod tests {
         assert_eq!((shares.sampled, shares.deferred), (0.01, 0.3));
         assert_eq!(
             blamed(&all[0]),
-            ["A timer would charge 30.0% to _raw_spin_unlock_irqrestore; it executes 1.0%."]
+            [
+                "A timer would charge 30.0% to _raw_spin_unlock_irqrestore; it executes 1.0%.",
+                "A timer would charge 10.0% of what the kernel executes to user mode.",
+            ]
         );
         let text = render(&recording, &[], &[], 110).unwrap();
         assert!(text.contains("1,000 samples"), "{text}");

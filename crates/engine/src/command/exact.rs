@@ -136,7 +136,8 @@ pub(super) fn measure(
         translation.add_nodes(recording, &mut index, symbols, &options.layers, &told.nodes);
         if let Some(sampling) = &run.sampling {
             for (number, window) in (0..).zip(&told.windows) {
-                translation.add_samples(recording, 0, number, window, &one_run(), sampling);
+                let (at, ledger) = ((0, number), one_run());
+                translation.add_samples(recording, &mut index, at, window, &ledger, sampling);
             }
         }
         if run.exact {

@@ -55,7 +55,7 @@ pub struct Sampled {
     /// In order of direction, context and node.
     pub costs: Vec<SampledCost>,
     /// Samples in user mode whose code is not counted: those that waited until then.
-    pub user: u64,
+    pub user: InUserMode,
 }
 
 /// What one window held.
@@ -75,9 +75,21 @@ pub struct Window {
     pub user_code: Vec<RanCode>,
     /// Where it was sampled: by seed.
     pub sampled: Vec<Sampled>,
-    /// Where it was sampled: instructions with interrupts off.
-    pub interrupts_off: BTreeMap<Direction, u64>,
+    /// Where it was sampled: the kernel's instructions.
+    pub interrupts: BTreeMap<Direction, WithInterruptsOff>,
 }
+
+/// Instructions of the kernel, and those of them with interrupts off.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WithInterruptsOff {
+    /// With interrupts off.
+    pub off: u64,
+    /// In all.
+    pub all: u64,
+}
+
+/// Those in user mode that waited until then.
+type InUserMode = BTreeMap<(Direction, Context), u64>;
 
 /// Samples by what they are of, in both views.
 pub(super) type Samples = FxHashMap<(Direction, Context, NodeId), (u64, u64)>;
@@ -101,8 +113,8 @@ pub(super) struct OpenWindow {
     pub(super) entered: u64,
     pub(super) returned: u64,
     /// By seed: samples, and those in user mode.
-    pub(super) samples: Vec<(Samples, u64)>,
-    pub(super) interrupts_off: BTreeMap<Direction, u64>,
+    pub(super) samples: Vec<(Samples, InUserMode)>,
+    pub(super) interrupts: BTreeMap<Direction, WithInterruptsOff>,
 }
 
 impl OpenWindow {
@@ -122,17 +134,17 @@ impl OpenWindow {
     }
 
     /// Add samples in user mode.
-    pub(super) fn sample_user(&mut self, drawn: &Drawn) {
+    pub(super) fn sample_user(&mut self, direction: Direction, context: Context, drawn: &Drawn) {
         if let Some((_, user)) = self.samples.get_mut(usize::from(drawn.by)) {
-            *user += u64::from(drawn.deferred);
+            *user.entry((direction, context)).or_default() += u64::from(drawn.deferred);
         }
     }
 
-    /// Add instructions with interrupts off.
-    pub(super) fn add_off(&mut self, direction: Direction, insns: u32) {
-        if insns > 0 {
-            *self.interrupts_off.entry(direction).or_default() += u64::from(insns);
-        }
+    /// Add instructions of the kernel, and how many of them ran with interrupts off.
+    pub(super) fn add_off(&mut self, direction: Direction, off: u32, all: u32) {
+        let sum = self.interrupts.entry(direction).or_default();
+        sum.off += u64::from(off);
+        sum.all += u64::from(all);
     }
 
     /// Add to the cost of a node.
@@ -208,7 +220,7 @@ impl OpenWindow {
         Window {
             costs,
             sampled: sampled.collect(),
-            interrupts_off: self.interrupts_off,
+            interrupts: self.interrupts,
             kernel_insns: self.kernel_insns,
             user_insns: user_insns.saturating_sub(self.user_insns_before),
             entered: self.entered,

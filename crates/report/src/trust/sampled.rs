@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use netplumb_model::quantity::Quantity;
+use netplumb_model::quantity::{Declared, Quantity, Scalar};
 use netplumb_model::recording::Recording;
-use netplumb_model::timing::{DEFERRED, INTERRUPTS_OFF, SAMPLE_PERIOD, SAMPLE_SEED};
+use netplumb_model::timing::{DEFERRED, IN_KERNEL, INTERRUPTS_OFF, SAMPLE_PERIOD, SAMPLE_SEED};
 
 use super::common::{kernel, ledger, lost};
 use super::layers;
@@ -12,7 +12,7 @@ use super::varying::{apart, intervals};
 use crate::acting;
 use crate::analysis::ClassView;
 use crate::footer::Note;
-use crate::number::thousands;
+use crate::number::{counted, thousands};
 use crate::scalars::of_run;
 
 /// Notes for under a result. `classes` are those that were shown.
@@ -30,11 +30,11 @@ pub(super) fn footer(
     if quantity.is(&DEFERRED) {
         clock.push_str(
             "; as a timer would take them: what falls where interrupts are off is charged to \
-             where they are enabled again",
+             where they are enabled again, [user mode] where that is behind the kernel",
         );
     }
     let mut notes = vec![Note::new("clock", clock), kernel(recording)];
-    notes.extend(interrupts(recording));
+    notes.extend(interrupts(recording, classes));
     notes.push(Note::new("samples", samples(recording)));
     if recording.blocks.iter().any(|b| b.ledger.offered > 0) {
         notes.push(ledger(recording));
@@ -43,33 +43,49 @@ pub(super) fn footer(
     notes.push(layers(classes, "cost"));
     notes.extend(apart(classes).map(|text| Note::new("apart", text)));
     notes.extend(acting::footer(recording));
-    notes.extend(lost(recording, "none: every sample has a stack"));
+    let nothing = match quantity.is(&DEFERRED) {
+        true => "none: every sample has a stack in the kernel, or is in user mode",
+        false => "none: every sample has a stack",
+    };
+    notes.extend(lost(recording, nothing));
     notes
 }
 
-/// How much ran where a timer can't see it: of all, then by direction.
-fn interrupts(recording: &Recording) -> Option<Note> {
-    let mut shares: BTreeMap<&str, (f64, u32)> = BTreeMap::new();
-    for scalar in recording.scalars_of(&INTERRUPTS_OFF) {
-        let of = shares.entry(scalar.item.label.as_deref()?).or_default();
-        of.0 += scalar.value;
-        of.1 += 1;
+/// How much ran where a timer can't see it, of the arms that were shown: in all, then by
+/// direction.
+fn interrupts(recording: &Recording, classes: &[ClassView<'_>]) -> Option<Note> {
+    let shown = |scalar: &&Scalar| {
+        let block = scalar
+            .block()
+            .and_then(|n| recording.blocks.get(n as usize));
+        let arm = block.map(|block| block.arm as usize);
+        classes.is_empty() || classes.iter().any(|class| Some(class.arm) == arm)
+    };
+    let sums = |of: &Declared| {
+        let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+        for scalar in recording.scalars_of(of).filter(shown) {
+            if let Some(direction) = scalar.item.label.as_deref() {
+                *sums.entry(direction).or_default() += scalar.value;
+            }
+        }
+        sums
+    };
+    let (off, ran) = (sums(&INTERRUPTS_OFF), sums(&IN_KERNEL));
+    let all: f64 = ran.values().sum();
+    if all <= 0.0 {
+        return None;
     }
-    let each = shares.iter();
-    let mut each: Vec<(&str, f64)> = each
-        .map(|(label, (sum, n))| (*label, sum * 100.0 / f64::from(*n)))
-        .collect();
-    let all = each.iter().position(|(label, _)| *label == "all")?;
-    let (_, all) = each.remove(all);
-    let each: Vec<String> = each
-        .iter()
-        .map(|(l, share)| format!("{l} {share:.1}%"))
-        .collect();
+    let each = ran.iter().filter(|(_, ran)| **ran > 0.0);
+    let each = each.map(|(direction, ran)| {
+        let share = off.get(direction).unwrap_or(&0.0) * 100.0 / ran;
+        format!("{direction} {share:.1}%")
+    });
     Some(Note::new(
         "irqs off",
         format!(
-            "{all:.1}% of the kernel's instructions ran with interrupts off ({})",
-            each.join(", ")
+            "{:.1}% of the kernel's instructions ran with interrupts off ({})",
+            off.values().sum::<f64>() * 100.0 / all,
+            each.collect::<Vec<_>>().join(", ")
         ),
     ))
 }
@@ -84,7 +100,48 @@ fn samples(recording: &Recording) -> String {
     seeds.dedup();
     let which = match seeds[..] {
         [one] => format!("seed {one}"),
-        _ => format!("{} seeds", seeds.len()),
+        _ => format!("{} seeds, costs are their mean", seeds.len()),
     };
-    format!("{} in {blocks} blocks, {which}", thousands(samples))
+    format!(
+        "{} in {}, {which}",
+        thousands(samples),
+        counted(blocks, "block")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use netplumb_model::quantity::{Item, Of};
+    use netplumb_model::recording::{Block, Ledger};
+
+    use super::*;
+
+    /// Check that the share with interrupts off is of all that ran, however long blocks are, and
+    /// that directions without any count.
+    #[test]
+    fn shares_of_sums() {
+        let mut recording = Recording::default();
+        for (block, [off, ran]) in (0..).zip([[90.0, 100.0], [0.0, 900.0]]) {
+            recording.blocks.push(Block {
+                arm: 0,
+                instrument: DEFERRED.instrument.into(),
+                index: block,
+                ledger: Ledger::default(),
+                totals: Vec::new(),
+                entered: 0,
+                returned: 0,
+                duration_ns: 0,
+            });
+            for (of, value) in [(&INTERRUPTS_OFF, off), (&IN_KERNEL, ran)] {
+                recording.add(Of::Block(block), of, Item::label("tx"), value);
+            }
+            for (of, value) in [(&INTERRUPTS_OFF, 0.0), (&IN_KERNEL, 1_000.0)] {
+                recording.add(Of::Block(block), of, Item::label("rx"), value);
+            }
+        }
+        assert_eq!(
+            interrupts(&recording, &[]).unwrap().text,
+            "3.0% of the kernel's instructions ran with interrupts off (rx 0.0%, tx 9.0%)"
+        );
+    }
 }

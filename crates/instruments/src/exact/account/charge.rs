@@ -57,13 +57,26 @@ impl Accountant<'_> {
         }
     }
 
+    /// Whose user code it is.
+    fn user_context(&self) -> Context {
+        match self.current.workload {
+            true => Context::Task,
+            false => Context::OtherTask,
+        }
+    }
+
     /// Samples were drawn in user code that is not counted.
     pub(super) fn sample_user(&mut self) {
+        let direction = match self.user {
+            Some(_) => Direction::Run,
+            None => self.current.doing.unwrap_or(Direction::Other),
+        };
+        let context = self.user_context();
         if let Some(sampler) = &mut self.sampler {
             let window = &mut self.window;
             sampler.take(|drawn| {
                 if let Some(window) = window {
-                    window.sample_user(&drawn);
+                    window.sample_user(direction, context, &drawn);
                 }
             });
         }
@@ -71,10 +84,7 @@ impl Accountant<'_> {
 
     /// Samples were drawn in user code that is.
     pub(super) fn sample_user_code(&mut self, node: NodeId) {
-        let context = match self.current.workload {
-            true => Context::Task,
-            false => Context::OtherTask,
-        };
+        let context = self.user_context();
         if let (Some(sampler), Some(window)) = (&mut self.sampler, &mut self.window) {
             sampler.take(|drawn| window.sample(Direction::Run, context, node, &drawn));
         }
@@ -115,7 +125,9 @@ impl Accountant<'_> {
         let (direction, context) = self.owner(tag);
         if let Some(window) = &mut self.window {
             window.add(direction, context, node, calls, insns);
-            window.add_off(direction, off);
+            if self.sampler.is_some() {
+                window.add_off(direction, off, insns);
+            }
         }
     }
 
@@ -123,6 +135,7 @@ impl Accountant<'_> {
     pub(super) fn end_scope(&mut self, scope: &Scope, around: Option<usize>) {
         let window = &mut self.window;
         let run = self.user.is_some();
+        let sampling = self.sampler.is_some();
         let direction = resolve(
             scope,
             self.rules,
@@ -133,7 +146,9 @@ impl Accountant<'_> {
                     Some(drawn) => window.sample(direction, context, event.node, drawn),
                     None => {
                         window.add(direction, context, event.node, event.calls, event.insns);
-                        window.add_off(direction, event.off);
+                        if sampling {
+                            window.add_off(direction, event.off, event.insns);
+                        }
                     }
                 }
             },

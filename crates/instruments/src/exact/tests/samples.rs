@@ -30,7 +30,10 @@ fn sampled(run: impl FnOnce(&mut Machine<'_>)) -> (Seen, u64) {
     let window = machine.window();
     machine.check_sums(&window);
     check(&window, 1);
-    (machine.sampled(&window, 0), window.sampled[0].user)
+    (
+        machine.sampled(&window, 0),
+        window.sampled[0].user.values().sum(),
+    )
 }
 
 /// Check that no sample is lost or taken twice, and that functions are sampled by what they ran.
@@ -39,7 +42,7 @@ fn check(window: &Window, period: u64) {
     for sampled in &window.sampled {
         let fell: u64 = sampled.costs.iter().map(|c| c.fell).sum();
         let deferred: u64 = sampled.costs.iter().map(|c| c.deferred).sum();
-        assert_eq!(fell, deferred + sampled.user);
+        assert_eq!(fell, deferred + sampled.user.values().sum::<u64>());
         for one in &sampled.costs {
             let of = |c: &&_| {
                 let c: &super::super::Counted = c;
@@ -286,8 +289,10 @@ fn softirqs() {
     let window = m.window();
     m.check_sums(&window);
     check(&window, 1);
-    let off: Vec<(String, u64)> = (window.interrupts_off.iter())
-        .map(|(direction, insns)| (direction.to_string(), *insns))
+    let ran: u64 = window.interrupts.values().map(|insns| insns.all).sum();
+    assert_eq!(ran, window.kernel_insns);
+    let off: Vec<(String, u64)> = (window.interrupts.iter())
+        .map(|(direction, insns)| (direction.to_string(), insns.off))
         .collect();
     assert_eq!(off, [("tx".to_string(), 4), ("forward".to_string(), 50)]);
 }
@@ -317,7 +322,7 @@ fn counts_are_the_same() {
     assert!(!with.sampled[0].costs.is_empty());
     let bare = Window {
         sampled: Vec::new(),
-        interrupts_off: BTreeMap::new(),
+        interrupts: BTreeMap::new(),
         ..with
     };
     assert_eq!(bare, run(None));
