@@ -7,7 +7,7 @@ use netplumb_model::class::{Class, Context, Direction, Proto};
 use netplumb_model::quantity::{Calls, Quantity, QuantityId, Repeats};
 use netplumb_model::recording::{Arm, Cost, FunctionId, NodeId, Recording};
 use netplumb_model::symbol::base_name;
-use netplumb_model::timing::INSTRUCTIONS;
+use netplumb_model::timing::{DEFERRED, INSTRUCTIONS, SAMPLED};
 use netplumb_stats::welch::Mean;
 
 use crate::number::{per_packet, printable};
@@ -395,6 +395,13 @@ pub(crate) fn quantity(recording: &Recording) -> Quantity {
 fn quantity_of(recording: &Recording, number: Option<QuantityId>) -> Quantity {
     let known = number.and_then(|n| recording.quantities.get(n as usize));
     known.cloned().unwrap_or_else(|| (&INSTRUCTIONS).into())
+}
+
+/// The name of a quantity that its unit does not tell: samples of instructions, of which a
+/// recording has two kinds.
+pub(crate) fn name_beside_unit(quantity: &Quantity) -> Option<&str> {
+    let sampled = [&SAMPLED, &DEFERRED].iter().any(|of| quantity.is(of));
+    sampled.then_some(&quantity.name)
 }
 
 /// What costs are in: instructions or nanoseconds.

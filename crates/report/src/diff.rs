@@ -32,10 +32,10 @@ use netplumb_model::class::{Class, Direction};
 use netplumb_model::experiment::Idle;
 use netplumb_model::recording::Recording;
 
-use crate::interval;
 use crate::number::printable;
 use crate::shape::{Shape, shape, varying};
 use crate::times::instrument;
+use crate::{analysis, interval};
 use arms::{ArmPair, Pairs};
 use exact::{Delta, Spread};
 use functions::Functions;
@@ -300,6 +300,14 @@ impl ClassDiff {
             sentence::subject(self),
             interval::remedy(self.apart)
         ))
+    }
+}
+
+impl Diff<'_> {
+    /// The name of the quantity that is compared, where the unit does not tell it.
+    fn quantity(&self) -> Option<String> {
+        let quantity = analysis::quantity(self.sides.after);
+        analysis::name_beside_unit(&quantity).map(String::from)
     }
 }
 

@@ -8,7 +8,7 @@ use netplumb_model::recording::{Function, SourceLine};
 use netplumb_model::timing::INSTRUCTIONS;
 use netplumb_stats::welch::Mean;
 
-use crate::analysis::{ClassView, FunctionView, NO_LAYER};
+use crate::analysis::{ClassView, FunctionView, NO_LAYER, name_beside_unit};
 use crate::lines::of_class;
 use crate::number::{counted, percent};
 use crate::page::{PageColumn, PageRow};
@@ -179,6 +179,12 @@ fn varying<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
 /// All columns: what is added here is in every table of functions.
 pub(crate) fn columns<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
     let mut columns = of_function();
+    if name_beside_unit(quantity).is_some() {
+        columns.push(
+            Column::machine(|r: &Row<'a>| Value::Text(r.class.quantity.name.clone()))
+                .csv("quantity"),
+        );
+    }
     columns.extend(sums(quantity));
     match quantity.repeats {
         Repeats::Statistically => columns.extend(varying(quantity)),

@@ -6,7 +6,7 @@
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
 
-use crate::analysis::{ClassView, quantity};
+use crate::analysis::{ClassView, name_beside_unit, quantity};
 use crate::summary::{cost, label, summary_table};
 use crate::table::{Column, Table, Value};
 use crate::text::{code, prose};
@@ -71,7 +71,8 @@ fn heading(
     let quantity = quantity(recording);
     let of = match (quantity.unit.as_str(), classes.first()) {
         ("instructions", class) => format!(
-            "Instructions per {}",
+            "Instructions{} per {}",
+            name_beside_unit(&quantity).map_or(String::new(), |name| format!(" ({name})")),
             class.map_or("packet", |c| c.per.word())
         ),
         (unit, class) => {

@@ -16,10 +16,14 @@ const TEXT: usize = 600;
 /// All of it; of functions, `top` for each class, 0 for all.
 pub fn render(diff: &Diff<'_>, top: usize) -> String {
     let [was, is] = [diff.sides.before_name, diff.sides.after_name].map(|n| prose(n, 200));
-    let what = match diff.classes.first() {
+    let what: String = match diff.classes.first() {
         Some(class) if class.counted.is_some() => "Instructions per packet".into(),
         Some(class) if class.unit != "ns" => prose(&class.unit, 40),
         _ => "Nanoseconds".into(),
+    };
+    let what = match diff.quantity() {
+        Some(name) => format!("{what} ({name})"),
+        None => what,
     };
     let mut out = match was == is {
         true => format!("### {what}: the arms of {is}\n\n"),

@@ -100,6 +100,13 @@ fn with_trees(diff: &Diff<'_>, trees: &Diff<'_>) -> Page {
     let mut warnings: Vec<String> = diff.differences.iter().map(ToString::to_string).collect();
     warnings.extend(diff.warnings.iter().cloned());
     let [was, is] = [diff.sides.before_name, diff.sides.after_name].map(|n| printable(n, 200));
+    let mut title = match was == is {
+        true => format!("The arms of {is}"),
+        false => format!("{was} → {is}"),
+    };
+    if let Some(name) = diff.quantity() {
+        title.push_str(&format!(" ({name})"));
+    }
     let (functions, numbers) = functions(trees);
     let of = |class: &ClassDiff| {
         let same =
@@ -115,10 +122,7 @@ fn with_trees(diff: &Diff<'_>, trees: &Diff<'_>) -> Page {
     Page {
         schema: SCHEMA,
         diff: true,
-        title: match was == is {
-            true => format!("The arms of {is}"),
-            false => format!("{was} → {is}"),
-        },
+        title,
         question: "What changed?".into(),
         headline,
         warnings,

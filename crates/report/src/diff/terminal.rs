@@ -84,6 +84,9 @@ pub fn head(diff: &Diff<'_>, columns: usize) -> String {
         line(&format!("before    {was}"), 10);
         line(&format!("after     {is}"), 10);
     }
+    if let Some(name) = diff.quantity() {
+        line(&format!("quantity  {name}"), 10);
+    }
     for difference in &diff.differences {
         line(&format!("differs   {difference}"), 10);
     }

@@ -9,7 +9,7 @@ use netplumb_model::quantity::Of;
 use netplumb_model::recording::{NodeId, Recording, env};
 
 use super::figure::figure;
-use crate::analysis::{ClassView, NO_LAYER, unit};
+use crate::analysis::{ClassView, NO_LAYER, name_beside_unit, quantity, unit};
 use crate::claims;
 use crate::conclusions;
 use crate::layers;
@@ -107,7 +107,11 @@ fn title(recording: &Recording, experiment: Option<&Experiment>) -> String {
         .map(|e| e.title.clone())
         .filter(|title| !title.trim().is_empty())
         .unwrap_or_else(name);
-    printable(text.trim(), NAME_LETTERS)
+    let mut title = printable(text.trim(), NAME_LETTERS);
+    if let Some(name) = name_beside_unit(&quantity(recording)) {
+        title.push_str(&format!(" ({})", printable(name, 80)));
+    }
+    title
 }
 
 fn headline(views: &[ClassView<'_>]) -> Vec<String> {

@@ -9,7 +9,7 @@ use netplumb_model::quantity::Item;
 use netplumb_model::recording::{
     Arm, Block, Cost, Function, Ledger, Node, NodeId, Recording, Total, env,
 };
-use netplumb_model::timing::{CPU_TIME, PERIOD};
+use netplumb_model::timing::{CPU_TIME, DEFERRED, PERIOD, SAMPLED};
 use netplumb_stats::judge::Verdict;
 use netplumb_testkit::golden;
 
@@ -311,4 +311,44 @@ fn planted_changes() {
     let found = compared(&one, &other);
     assert!(found.classes.iter().all(|c| c.changed().is_empty()));
     assert_eq!(found.classes[0].per, "second");
+}
+
+/// Check that where samples fell and where a timer would have taken them are told apart where
+/// their unit is the same.
+#[test]
+fn quantities_are_named() {
+    for of in [&SAMPLED, &DEFERRED] {
+        let mut recording = samples();
+        let number = recording.costs[0].quantity as usize;
+        recording.quantities[number] = of.into();
+        let views = classes(&recording);
+        let all = view(110);
+        let name = format!("({})", of.name);
+        let page: Page = html::report_page(&recording, &views, None);
+        assert!(page.title.ends_with(&name), "{}", page.title);
+        let text = markdown::render(&recording, &views, None, &all);
+        assert!(text.contains(&format!("Instructions {name} per")), "{text}");
+        let text = functions::csv(&views, None);
+        let mut reader = ::csv::Reader::from_reader(text.as_bytes());
+        let at = reader
+            .headers()
+            .unwrap()
+            .iter()
+            .position(|c| c == "quantity");
+        for row in reader.records() {
+            assert_eq!(&row.unwrap()[at.unwrap()], of.name);
+        }
+        let diff = compared(&recording, &recording);
+        let text = diff::terminal::render(&diff, &all);
+        assert!(text.contains(&format!("quantity  {}", of.name)), "{text}");
+        assert!(
+            diff::csv(&diff, None)
+                .lines()
+                .next()
+                .unwrap()
+                .contains("quantity")
+        );
+        assert!(diff::page::page(&diff).title.ends_with(&name));
+        assert!(diff::markdown::render(&diff, 0).contains(&name));
+    }
 }

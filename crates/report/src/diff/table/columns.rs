@@ -34,6 +34,8 @@ pub(super) struct Shown<'a> {
     /// What stands beside them: `layer`, `kind` of a stage, or nothing.
     of: Option<&'static str>,
     unit: &'a str,
+    /// The name of what is compared, where the unit does not tell it.
+    quantity: Option<String>,
 }
 
 impl<'a> Shown<'a> {
@@ -49,6 +51,7 @@ impl<'a> Shown<'a> {
             title,
             of,
             unit: first.map_or("ns", |c| &c.unit),
+            quantity: diff.quantity(),
         }
     }
 
@@ -65,6 +68,10 @@ impl<'a> Shown<'a> {
             false => arms(),
         };
         columns.extend(self.names());
+        if let Some(name) = self.quantity.clone() {
+            let name = move |_: &Line<'a>| Value::Text(name.clone());
+            columns.push(Column::machine(name).csv("quantity"));
+        }
         match self.judge {
             Judge::Exact => columns.extend(exact()),
             Judge::Statistical => columns.extend(self.sample()),
