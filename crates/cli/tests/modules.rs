@@ -27,7 +27,7 @@ fn kernel(place: &Place, module: &str) -> Option<KernelEntry> {
     let built = place.run(&format!("module build {module} -o tried.ko"));
     match built.status.code() {
         Some(0) => Some(kernel),
-        // No apt, no compiler, or the archive has a newer version by now.
+        // No apt, no compiler, or only another version in the archive.
         Some(3) => {
             skip(built.stderr.trim());
             None

@@ -15,7 +15,10 @@
 
 mod change;
 mod error;
+mod headers;
 mod make;
+mod place;
+mod program;
 mod source;
 
 use std::fs::{self, Permissions};
@@ -120,7 +123,7 @@ impl ModuleBuilder {
             });
         }
         let own = tree.require(name)?;
-        let place = make::place_of(&own.path, tree.root())?;
+        let place = place::place_of(&own.path, tree.root())?;
         let own = code_of(&own.read()?, "the kernel's own module")?;
         change::check(&request.changes)?;
         make::check_path(&self.folder)?;

@@ -6,7 +6,9 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use super::error::{ModuleBuildError, read_failed, write_failed};
-use super::make::{Headers, Place, run, run_well};
+use super::headers::Headers;
+use super::place::Place;
+use super::program::{run, run_well};
 use crate::child;
 
 /// The largest patch that is read.

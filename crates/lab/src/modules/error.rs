@@ -112,7 +112,7 @@ pub enum ModuleBuildError {
         /// The file.
         path: PathBuf,
     },
-    /// A patch changes what is not built.
+    /// A patch changes files that are not built.
     #[error(
         "{} changes {file}, which is not part of the module {module}: only files in {folder} and headers in include are built with it",
         path.display()

@@ -2,8 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
@@ -11,8 +10,11 @@ use netplumb_kernel::config::{ConfigValue, KernelConfig};
 
 use super::change::{self, Change, Work};
 use super::error::{ModuleBuildError, read_failed, write_failed};
+use super::headers::Headers;
+use super::place::Place;
+use super::program::{run, run_well};
 use super::source::Source;
-use crate::child::{self, Finished};
+use crate::child;
 use crate::vm::kernels::KernelEntry;
 use crate::vm::kernels::stage::Stage;
 
@@ -28,36 +30,6 @@ const NOT_IN_PATHS: [char; 7] = [' ', ':', '\t', '\n', '$', '#', '%'];
 const LINES_MAX: usize = 6;
 /// What gives modules their type information.
 const BTF_PROGRAM: &str = "pahole";
-
-/// Where a module is in the kernel's source.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
-    /// Its name, as the kernel shows it.
-    pub(super) name: String,
-    /// Its file, without `.ko`: as the name, but for `-`.
-    pub(super) stem: String,
-    /// Its folder: `drivers/net/usb`.
-    pub(super) folder: PathBuf,
-}
-
-/// Where a module's source is, by the place of its file among the kernel's.
-pub(super) fn place_of(file: &Path, root: &Path) -> Result<Place, ModuleBuildError> {
-    let not_in_tree = || ModuleBuildError::NotInTree {
-        path: file.to_owned(),
-    };
-    let inner = file.strip_prefix(root).map_err(|_| not_in_tree())?;
-    let inner = inner.strip_prefix("kernel").map_err(|_| not_in_tree())?;
-    let name = inner.file_name().and_then(|name| name.to_str());
-    let stem = name.and_then(|name| Some(name.split_once(".ko")?.0));
-    let (Some(stem), Some(folder)) = (stem, inner.parent()) else {
-        return Err(not_in_tree());
-    };
-    Ok(Place {
-        name: stem.replace('-', "_"),
-        stem: stem.to_owned(),
-        folder: folder.to_owned(),
-    })
-}
 
 /// Check that make can work below a folder.
 pub(super) fn check_path(store: &Path) -> Result<(), ModuleBuildError> {
@@ -270,110 +242,6 @@ impl Maker<'_> {
     }
 }
 
-/// The folder that make runs in: the kernel's headers as they are, or with some replaced.
-#[derive(Debug)]
-pub(super) struct Headers {
-    /// Where make runs.
-    build: PathBuf,
-    /// The folder of headers that do not depend on the configuration; none for a build
-    /// directory.
-    common: Option<PathBuf>,
-    /// Where a copy of it goes, if there has to be one.
-    copy: PathBuf,
-}
-
-impl Headers {
-    /// Packages of headers expect to be in `/usr/src`: make a folder whose Makefile names the
-    /// place where they are.
-    fn new(source: &Source, into: &Path) -> Result<Headers, ModuleBuildError> {
-        let copy = into.with_file_name("common");
-        let Some(root) = &source.root else {
-            return Ok(Headers {
-                build: source.headers.clone(),
-                common: None,
-                copy,
-            });
-        };
-        fs::create_dir_all(into).map_err(write_failed(into))?;
-        link_all(&source.headers, into, &["Makefile"])?;
-        let makefile = source.headers.join("Makefile");
-        let text = fs::read_to_string(&makefile).map_err(read_failed(&makefile))?;
-        let root = fs::canonicalize(root).map_err(read_failed(root))?;
-        let common = text
-            .split_whitespace()
-            .find_map(|word| word.strip_suffix("/Makefile")?.strip_prefix('/'))
-            .map(|path| root.join(path));
-        let headers = Headers {
-            build: into.to_owned(),
-            common,
-            copy,
-        };
-        headers.point_to(headers.common.as_deref())?;
-        Ok(headers)
-    }
-
-    fn point_to(&self, common: Option<&Path>) -> Result<(), ModuleBuildError> {
-        let Some(common) = common else {
-            return Ok(());
-        };
-        let makefile = self.build.join("Makefile");
-        let text = format!("include {}/Makefile\n", common.display());
-        fs::write(&makefile, text).map_err(write_failed(&makefile))
-    }
-
-    /// A file among the headers that a change may write to, if there is one of that name: from
-    /// then on the build uses a copy of all of them.
-    pub(super) fn writable(&mut self, name: &Path) -> Result<Option<PathBuf>, ModuleBuildError> {
-        let Some(common) = self.common.clone() else {
-            return Ok(None);
-        };
-        if !name.starts_with("include") || !common.join(name).is_file() {
-            return Ok(None);
-        }
-        if !self.copy.is_dir() {
-            link_tree(&common, &self.copy)?;
-            self.point_to(Some(&self.copy))?;
-        }
-        let file = self.copy.join(name);
-        let is_link = fs::symlink_metadata(&file).is_ok_and(|metadata| metadata.is_symlink());
-        if is_link {
-            fs::remove_file(&file).map_err(write_failed(&file))?;
-            fs::copy(common.join(name), &file).map_err(write_failed(&file))?;
-        }
-        Ok(Some(self.copy.clone()))
-    }
-}
-
-/// Link all that is in a folder, but for some.
-fn link_all(from: &Path, into: &Path, but: &[&str]) -> Result<(), ModuleBuildError> {
-    for entry in fs::read_dir(from).map_err(read_failed(from))? {
-        let entry = entry.map_err(read_failed(from))?;
-        let name = entry.file_name();
-        if but.iter().any(|but| *but == name) {
-            continue;
-        }
-        let path = fs::canonicalize(entry.path()).map_err(read_failed(&entry.path()))?;
-        symlink(path, into.join(&name)).map_err(write_failed(&into.join(&name)))?;
-    }
-    Ok(())
-}
-
-/// Folders as they are, with links to all files.
-fn link_tree(from: &Path, into: &Path) -> Result<(), ModuleBuildError> {
-    fs::create_dir_all(into).map_err(write_failed(into))?;
-    for entry in fs::read_dir(from).map_err(read_failed(from))? {
-        let entry = entry.map_err(read_failed(from))?;
-        let (path, target) = (entry.path(), into.join(entry.file_name()));
-        if entry.file_type().map_err(read_failed(&path))?.is_dir() {
-            link_tree(&path, &target)?;
-        } else {
-            let path = fs::canonicalize(&path).map_err(read_failed(&path))?;
-            symlink(path, &target).map_err(write_failed(&target))?;
-        }
-    }
-    Ok(())
-}
-
 /// Copy a folder, without what a build has left in it.
 fn copy(from: &Path, into: &Path) -> Result<(), ModuleBuildError> {
     fs::create_dir_all(into).map_err(write_failed(into))?;
@@ -403,43 +271,6 @@ fn is_source(path: &Path) -> bool {
             .any(|made| *made == ending)
     });
     !hidden && !made
-}
-
-/// Run a program, whatever it returns.
-pub(super) fn run(
-    program: &str,
-    command: std::process::Command,
-    cancel: &AtomicBool,
-) -> Result<Finished, ModuleBuildError> {
-    match child::run(command, cancel) {
-        Ok(Some(finished)) => Ok(finished),
-        Ok(None) => Err(ModuleBuildError::Interrupted),
-        Err(error) => Err(ModuleBuildError::Program {
-            program: program.to_owned(),
-            output: error.to_string(),
-        }),
-    }
-}
-
-/// Run a program that has to succeed.
-pub(super) fn run_well(
-    program: &str,
-    command: std::process::Command,
-    cancel: &AtomicBool,
-) -> Result<Finished, ModuleBuildError> {
-    let finished = run(program, command, cancel)?;
-    if finished.status.success() {
-        return Ok(finished);
-    }
-    Err(ModuleBuildError::Program {
-        program: program.to_owned(),
-        output: finished
-            .output
-            .lines()
-            .last()
-            .unwrap_or_default()
-            .to_owned(),
-    })
 }
 
 /// The lines of a build's output that say why it failed, with paths as in the source.
@@ -478,26 +309,6 @@ mod tests {
             ("", "gcc"),
         ] {
             assert_eq!(program_of(text), program, "{text}");
-        }
-    }
-
-    /// Check that a module's folder is that of its file, and that one which did not come with
-    /// the kernel has none.
-    #[test]
-    fn places() {
-        let root = Path::new("/k/modules");
-        let place = |file: &str| place_of(&root.join(file), root);
-        let found = place("kernel/sound/core/snd-pcm.ko.xz").unwrap();
-        assert_eq!(
-            (found.name.as_str(), found.stem.as_str()),
-            ("snd_pcm", "snd-pcm")
-        );
-        assert_eq!(found.folder, Path::new("sound/core"));
-        for odd in ["updates/x.ko", "kernel/drivers/x.o"] {
-            assert!(
-                matches!(place(odd), Err(ModuleBuildError::NotInTree { .. })),
-                "{odd}"
-            );
         }
     }
 

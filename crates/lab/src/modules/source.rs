@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use netplumb_kernel::deb;
 
 use super::error::{ModuleBuildError, read_failed, write_failed};
-use super::make::Place;
+use super::place::Place;
 use crate::vm::kernels::stage::Stage;
 use crate::vm::kernels::{KernelEntry, Progress, apt};
 
@@ -40,7 +40,7 @@ enum Kept {
 }
 
 impl Source {
-    /// Fetch what is not here yet.
+    /// Fetch the packages that are missing.
     pub(super) fn prepare(
         store: &Path,
         kernel: &KernelEntry,

@@ -1,6 +1,5 @@
 //! Devices of a guest, as values: QEMU's arguments, and their drivers.
 
-use super::link::{Controller, NicModel, Plugged};
 use crate::netns::Nic;
 
 /// A device of the guest.
@@ -18,7 +17,7 @@ pub enum Device {
         /// Descriptor, as above.
         fd: i32,
     },
-    /// A controller, for what hangs on it.
+    /// A host controller.
     Controller(&'static Controller),
     /// A NIC on a hub: NICs of one hub are wired to each other.
     Nic {
@@ -29,6 +28,39 @@ pub enum Device {
         /// Its address.
         nic: Nic,
     },
+}
+
+/// A kind of NIC.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NicModel {
+    /// How it gets into the guest.
+    pub(super) plugged: Plugged,
+    /// What it hangs on, beside the machine's PCI bus.
+    pub(super) controller: Option<&'static Controller>,
+    /// Modules that drive it.
+    pub(super) modules: &'static [&'static str],
+    /// Shift of the guest's clock with it: see [`super::link::icount_shift`].
+    pub(super) icount_shift: u8,
+}
+
+/// How a NIC gets into a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plugged {
+    /// It is there from the start: QEMU's device, with options.
+    AtStart(&'static str),
+    /// Later, since QEMU can't save it: QEMU's device, and its bus.
+    Late(&'static str, &'static str),
+    /// By the guest's agent, which emulates it: QEMU knows nothing of it.
+    ByAgent,
+}
+
+/// A controller.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// QEMU's device, with options.
+    pub(super) device: &'static str,
+    /// Modules that drive it.
+    pub(super) modules: &'static [&'static str],
 }
 
 /// Name of the agent's port, in QEMU and in the guest.

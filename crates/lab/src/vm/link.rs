@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use netplumb_model::class::Link;
 use netplumb_usb::{Ncm, Smsc95xx};
 
-use super::device::Device;
+use super::device::{Controller, Device, NicModel, Plugged};
 use super::usb;
 use crate::netns::Nic;
 
@@ -26,39 +26,6 @@ struct Parts {
 
 /// Starts what emulates NICs.
 type Start = fn(&[Nic]) -> io::Result<()>;
-
-/// A kind of NIC.
-#[derive(Debug, PartialEq, Eq)]
-pub struct NicModel {
-    /// How it gets into the guest.
-    pub(super) plugged: Plugged,
-    /// What it hangs on, beside the machine's PCI bus.
-    pub(super) controller: Option<&'static Controller>,
-    /// Modules that drive it.
-    pub(super) modules: &'static [&'static str],
-    /// Shift of the guest's clock with it: see [`icount_shift`].
-    icount_shift: u8,
-}
-
-/// How a NIC gets into a guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Plugged {
-    /// It is there from the start: QEMU's device, with options.
-    AtStart(&'static str),
-    /// Later, since QEMU can't save it: QEMU's device, and its bus.
-    Late(&'static str, &'static str),
-    /// By the guest's agent, which emulates it: QEMU knows nothing of it.
-    ByAgent,
-}
-
-/// A controller.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Controller {
-    /// QEMU's device, with options.
-    pub(super) device: &'static str,
-    /// Modules that drive it.
-    pub(super) modules: &'static [&'static str],
-}
 
 /// Over UHCI counts differed by tenths of a percent between boots.
 const XHCI: Controller = Controller {

@@ -9,9 +9,9 @@ mod page;
 pub(super) use costs::object;
 pub(super) use page::{all_layers, arm, from_trees, rows, summary};
 
-use columns::{SAMPLE_NAME_LETTERS, Shown, WIDE, WITH_QUANTILES};
+use columns::{SAMPLE_NAME_LETTERS, Shown, WITH_QUANTILES};
 use costs::costs;
-use line::{Line, Of};
+use line::{Line, Of, WIDE};
 
 use super::sentence::subject;
 use super::{ClassDiff, Diff, Judge, Row, mixed};

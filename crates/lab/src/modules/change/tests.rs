@@ -29,7 +29,7 @@ fn targets() {
     }
 }
 
-/// Check that the first reason of a patch that does not apply is told with its file.
+/// Check that the first reason why a patch does not apply is reported, with its file.
 #[test]
 fn reasons() {
     let hunk = "patching file drivers/x.c\nHunk #1 FAILED at 1407.\n1 out of 1 hunk FAILED\n";

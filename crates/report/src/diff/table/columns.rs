@@ -3,7 +3,7 @@
 use netplumb_stats::ratio::Interval;
 
 use super::costs::exact;
-use super::line::{Line, Of, told};
+use super::line::{Columns, Line, Of, WIDE, told};
 use crate::diff::functions::Joint;
 use crate::diff::sentence::{quantile, ratio_percent};
 use crate::diff::{Diff, Judge, Judged, QUANTILES};
@@ -11,9 +11,7 @@ use crate::interval;
 use crate::number::rate;
 use crate::table::{Column, Value};
 
-/// From here on there is room for every column of exact costs...
-pub(super) const WIDE: usize = 80;
-/// ...for layers and the smallest change of a sample...
+/// From here on there is room for layers and the smallest change of a sample...
 const WIDER: usize = 100;
 /// ...and for percentiles.
 pub(super) const WITH_QUANTILES: usize = 132;
@@ -21,8 +19,6 @@ pub(super) const WITH_QUANTILES: usize = 132;
 pub(super) const SAMPLE_NAME_LETTERS: [usize; 2] = [16, 40];
 /// A layer is a word.
 const WORD_LETTERS: usize = 16;
-
-pub(super) type Columns<'a> = Vec<Column<'a, Line<'a>>>;
 
 /// What a table is of, which decides on its columns.
 #[derive(Clone)]

@@ -2,8 +2,7 @@
 
 use netplumb_model::class::Context;
 
-use super::columns::{Columns, WIDE};
-use super::line::{Line, told};
+use super::line::{Columns, Line, WIDE, told};
 use crate::diff::sentence::{figure, signed};
 use crate::diff::{Change, Judged, Row};
 use crate::table::{Column, Value};

@@ -7,7 +7,13 @@ use crate::diff::exact::{Delta, PerPacket};
 use crate::diff::functions::Joint;
 use crate::diff::sentence::{figure, percent, ratio_percent, signed};
 use crate::diff::{Change, ClassDiff, Diff, Judged, Row};
-use crate::table::Value;
+use crate::table::{Column, Value};
+
+/// The width from which there is room for every column of exact costs.
+pub(super) const WIDE: usize = 80;
+
+/// Columns over rows of a comparison.
+pub(super) type Columns<'a> = Vec<Column<'a, Line<'a>>>;
 
 /// What a line is of.
 pub(super) enum Of<'a> {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::columns::{Columns, Shown};
+use super::columns::Shown;
 use super::costs::{costs, from_tree};
-use super::line::{Line, Of};
+use super::line::{Columns, Line, Of};
 use super::lines;
 use crate::diff::{ClassDiff, Diff, Judge, Row};
 use crate::page::{PageColumn, PageTable};
