@@ -43,13 +43,6 @@ fn seeds(recording: &Recording) -> Vec<u64> {
     of.map(|scalar| scalar.value as u64).collect()
 }
 
-/// What is the same in recordings of the same run.
-fn costs_of(recording: &Recording, of: &Declared) -> Vec<(u32, u64)> {
-    let of = number(recording, of);
-    let costs = recording.costs.iter().filter(|c| c.quantity == of);
-    costs.map(|c| (c.node, c.own)).collect()
-}
-
 const PERIOD: u64 = 200;
 
 /// Check that samples are unbiased: for 19 of 20 seeds the exact shares of at least 93 % of the
@@ -62,10 +55,13 @@ fn shares_are_unbiased() {
         return;
     }
     let place = Place::new();
+    // Of its own, so that no other test's states drive out the one that these runs start from.
+    let cache = common::own_cache();
+    let cache = cache.path().display();
     let both = |seeds: &str, file: &str| {
         let run = format!(
-            "path -q --proto udp,tcp,raw --clock exact,samples --sample-period {PERIOD} \
-             --sample-seed {seeds} -o {file}"
+            "path -q --cache {cache} --proto udp,tcp,raw --clock exact,samples --sample-period \
+             {PERIOD} --sample-seed {seeds} -o {file}"
         );
         place.run(&run).code(0);
         place.recording(file)
@@ -73,7 +69,9 @@ fn shares_are_unbiased() {
     let first = both("1", "first.plumb");
     let again = both("1", "again.plumb");
     place
-        .run("path -q --proto udp,tcp,raw -o bare.plumb")
+        .run(&format!(
+            "path -q --cache {cache} --proto udp,tcp,raw -o bare.plumb"
+        ))
         .code(0);
     // They are too many to be printed.
     assert!(first.costs == again.costs);
@@ -102,15 +100,17 @@ fn shares_are_unbiased() {
         assert!(fell.kernel > 0);
         assert_eq!(fell.kernel, deferred.kernel);
     }
-    let exact = number(&first, &INSTRUCTIONS);
-    let executed = sums(&first, first.costs.iter().filter(|c| c.quantity == exact));
     let mut good = 0;
     for seed in 1..=20 {
         let of_seed = match seed {
             1 => first.clone(),
             _ => both(&seed.to_string(), "seed.plumb"),
         };
-        assert!(costs_of(&of_seed, &INSTRUCTIONS) == costs_of(&first, &INSTRUCTIONS));
+        // By what this very run executed: the state that the runs start from may be made anew
+        // meanwhile, and boots may differ by some instructions (docs/limits.md).
+        let exact = number(&of_seed, &INSTRUCTIONS);
+        let costs = of_seed.costs.iter().filter(|c| c.quantity == exact);
+        let executed = sums(&of_seed, costs);
         let sampled = number(&of_seed, &SAMPLED);
         let costs = of_seed.costs.iter().filter(|c| c.quantity == sampled);
         let fell = sums(&of_seed, costs);
