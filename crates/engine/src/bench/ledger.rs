@@ -70,7 +70,7 @@ impl Way<'_> {
             hop.dropped.extend(lost.clone());
         }
         // What the path did not see, the kernel may have: but only what is missing, and not
-        // what the path has told by the same counter.
+        // what the path has counted by the same counter.
         let told = |cause: &str| path.lost.get(cause).copied().unwrap_or(0);
         let grown = drops::losses(grew).into_iter().map(|(cause, n)| {
             let n = n.saturating_sub(told(&cause));

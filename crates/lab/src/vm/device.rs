@@ -35,7 +35,7 @@ pub enum Device {
 pub struct NicModel {
     /// How it gets into the guest.
     pub(super) plugged: Plugged,
-    /// What it hangs on, beside the machine's PCI bus.
+    /// Its host controller, if it is not on the PCI bus.
     pub(super) controller: Option<&'static Controller>,
     /// Modules that drive it.
     pub(super) modules: &'static [&'static str],
