@@ -106,8 +106,8 @@ fn shares_are_unbiased() {
             1 => first.clone(),
             _ => both(&seed.to_string(), "seed.plumb"),
         };
-        // By what this very run executed: the state that the runs start from may be made anew
-        // meanwhile, and boots may differ by some instructions (docs/limits.md).
+        // By what this very run executed. That runs are equal is the matter of other tests, and
+        // of the first three runs here.
         let exact = number(&of_seed, &INSTRUCTIONS);
         let costs = of_seed.costs.iter().filter(|c| c.quantity == exact);
         let executed = sums(&of_seed, costs);
