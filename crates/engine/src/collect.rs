@@ -26,50 +26,90 @@ use crate::index::{Index, add_costs, known};
 /// The name of code that no symbol covers.
 pub(crate) const UNKNOWN_NAME: &str = "[unknown]";
 
+/// What a guest executed, in its own ids.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Executed<'a> {
+    /// The symbols of its kernel.
+    pub(crate) symbols: &'a SymbolTable,
+    /// The symbols of user code.
+    pub(crate) user: &'a [UserSymbol],
+    /// Its calling-context tree.
+    pub(crate) nodes: &'a [TreeNode],
+}
+
 /// Maps the ids of one guest to those of the recording.
 #[derive(Debug, Default)]
 pub(crate) struct Translation {
-    symbols: HashMap<Symbol, FunctionId>,
-    nodes: Vec<NodeId>,
-    user: Vec<UserSymbol>,
+    functions: HashMap<Symbol, FunctionId>,
+    nodes: HashMap<NodeId, NodeId>,
 }
 
 impl Translation {
-    /// The recording's id of a symbol of a node.
-    pub(crate) fn function(&self, symbol: Symbol) -> Option<FunctionId> {
-        self.symbols.get(&symbol).copied()
-    }
-
-    /// The symbols of user code that nodes may have.
-    pub(crate) fn set_user(&mut self, symbols: Vec<UserSymbol>) {
-        self.user = symbols;
-    }
-
-    /// Add nodes that the accountant has added.
-    pub(crate) fn add_nodes(
-        &mut self,
+    /// Add the nodes of a guest that have costs in windows, those above them, and their functions.
+    ///
+    /// They are in order of names: what the guest did outside its windows, which is not always the
+    /// same, has no effect on a recording.
+    pub(crate) fn add<'a>(
         recording: &mut Recording,
         index: &mut Index,
-        symbols: &SymbolTable,
+        executed: &Executed<'_>,
         layers: &LayerRules,
-        nodes: &[TreeNode],
-    ) {
-        for node in nodes {
-            let function = *self.symbols.entry(node.symbol).or_insert_with(|| {
-                let new = match user_function(&self.user, node.symbol) {
-                    Some(function) => function,
-                    None => kernel_function(symbols, layers, node.symbol),
-                };
-                known(recording, index, new)
-            });
+        windows: impl IntoIterator<Item = &'a Window>,
+    ) -> Translation {
+        let nodes = executed.nodes;
+        let mut functions: HashMap<Symbol, Function> = HashMap::new();
+        let mut children: HashMap<Option<NodeId>, Vec<NodeId>> = HashMap::new();
+        let mut found = vec![false; nodes.len()];
+        for mut node in windows.into_iter().flat_map(Window::nodes) {
+            while !std::mem::replace(&mut found[node as usize], true) {
+                let TreeNode { parent, symbol, .. } = nodes[node as usize];
+                (functions.entry(symbol)).or_insert_with(|| executed.function(layers, symbol));
+                children.entry(parent).or_default().push(node);
+                match parent {
+                    Some(parent) => node = parent,
+                    None => break,
+                }
+            }
+        }
+        let key = |node: &NodeId| {
+            let node = &nodes[*node as usize];
+            let function = &functions[&node.symbol];
+            (
+                &function.name,
+                &function.module,
+                function.address,
+                node.tail,
+            )
+        };
+        for of in children.values_mut() {
+            // The last one is the next.
+            of.sort_by(|a, b| key(b).cmp(&key(a)));
+        }
+        let mut added = Translation::default();
+        let mut next = children.remove(&None).unwrap_or_default();
+        while let Some(node) = next.pop() {
+            let TreeNode {
+                parent,
+                symbol,
+                tail,
+            } = nodes[node as usize];
+            let function = *(added.functions.entry(symbol))
+                .or_insert_with(|| known(recording, index, functions[&symbol].clone()));
             let new = Node {
                 // A parent comes before its children, so it is mapped already.
-                parent: node.parent.map(|p| self.nodes[p as usize]),
+                parent: parent.map(|parent| added.nodes[&parent]),
                 function,
-                tail: node.tail,
+                tail,
             };
-            self.nodes.push(index.node(recording, new));
+            added.nodes.insert(node, index.node(recording, new));
+            next.extend(children.remove(&Some(node)).unwrap_or_default());
         }
+        added
+    }
+
+    /// The recording's id of a symbol of a node with costs.
+    pub(crate) fn function(&self, symbol: Symbol) -> Option<FunctionId> {
+        self.functions.get(&symbol).copied()
     }
 
     /// Add a block and its costs.
@@ -88,7 +128,7 @@ impl Translation {
             quantity,
             direction: cost.direction,
             context: cost.context,
-            node: self.nodes[cost.node as usize],
+            node: self.nodes[&cost.node],
             calls: cost.calls,
             own: cost.insns,
         });
@@ -124,7 +164,7 @@ impl Translation {
         sampling: &Sampling,
     ) {
         let calls = window.costs.iter();
-        let calls = calls.map(|cost| (self.nodes[cost.node as usize], cost.calls));
+        let calls = calls.map(|cost| (self.nodes[&cost.node], cost.calls));
         let ledger = with_netfilter(recording, calls, ledger.clone());
         recording.set(&SAMPLE_PERIOD, Item::ONLY, sampling.period as f64);
         for (number, seed) in (0..).zip(&sampling.seeds) {
@@ -137,7 +177,7 @@ impl Translation {
         let (mut fell, mut deferred, mut user) = (Sums::new(), Sums::new(), Sums::new());
         for sampled in &window.sampled {
             for cost in &sampled.costs {
-                let of = (cost.direction, cost.context, self.nodes[cost.node as usize]);
+                let of = (cost.direction, cost.context, self.nodes[&cost.node]);
                 *fell.entry(of).or_default() += cost.fell;
                 *deferred.entry(of).or_default() += cost.deferred;
             }
@@ -285,6 +325,14 @@ pub(crate) fn kernel_function(
     }
 }
 
+impl Executed<'_> {
+    /// The function of a symbol.
+    fn function(&self, layers: &LayerRules, symbol: Symbol) -> Function {
+        user_function(self.user, symbol)
+            .unwrap_or_else(|| kernel_function(self.symbols, layers, symbol))
+    }
+}
+
 /// A function of user code: its file is its module.
 fn user_function(user: &[UserSymbol], symbol: Symbol) -> Option<Function> {
     let symbol = user.get(symbol.checked_sub(FIRST_USER_SYMBOL)? as usize)?;
@@ -386,16 +434,17 @@ mod tests {
     ) {
         let symbols = SymbolTable::parse(kallsyms.as_bytes()).unwrap();
         let layers = LayerRules::parse(LAYERS).unwrap();
-        let mut translation = Translation::default();
-        // In two parts, as they arrive.
-        let (first, rest) = nodes.split_at(1);
-        translation.add_nodes(recording, index, &symbols, &layers, first);
-        translation.add_nodes(recording, index, &symbols, &layers, rest);
         let window = Window {
             kernel_insns: costs.iter().map(|c| c.insns).sum(),
             costs,
             ..Window::default()
         };
+        let executed = Executed {
+            symbols: &symbols,
+            user: &[],
+            nodes,
+        };
+        let translation = Translation::add(recording, index, &executed, &layers, [&window]);
         translation.add_block(recording, 0, 0, &window, Ledger::default());
     }
 
@@ -453,6 +502,43 @@ mod tests {
         );
     }
 
+    /// Check that nodes without costs, and their order in the guest, leave no trace: a guest runs
+    /// more or less before its windows open.
+    #[test]
+    fn what_has_no_cost_is_not_recorded() {
+        let kallsyms = "1000 T send\n2000 T poll\n3000 T xmit\n4000 T open\n";
+        let recorded = |nodes: &[TreeNode], costs| {
+            let mut recording = Recording::default();
+            guest(
+                &mut recording,
+                &mut Index::default(),
+                kallsyms,
+                nodes,
+                costs,
+            );
+            recording
+        };
+        let some = recorded(
+            &[node(None, 0), node(Some(0), 1), node(Some(0), 2)],
+            vec![cost(1, 2, 20), cost(2, 3, 30)],
+        );
+        let other = recorded(
+            &[
+                node(None, 3),
+                node(None, 0),
+                node(Some(1), 2),
+                node(Some(1), 3),
+                node(Some(1), 1),
+                node(Some(0), 1),
+            ],
+            vec![cost(2, 3, 30), cost(4, 2, 20)],
+        );
+        assert_eq!(some, other);
+        let names = some.functions.iter().map(|f| f.name.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["send", "poll", "xmit"]);
+        assert_eq!((some.nodes.len(), some.costs.len()), (3, 2));
+    }
+
     /// Check that the costs of two static functions of one name, called from one place, are added
     /// up: a recording has room for one.
     #[test]
@@ -500,9 +586,13 @@ mod tests {
         };
         let symbols = SymbolTable::parse("1000 T send\n".as_bytes()).unwrap();
         let layers = LayerRules::parse(LAYERS).unwrap();
-        let mut translation = Translation::default();
-        let nodes = [node(None, 0)];
-        translation.add_nodes(&mut recording, &mut index, &symbols, &layers, &nodes);
+        let executed = Executed {
+            symbols: &symbols,
+            user: &[],
+            nodes: &[node(None, 0)],
+        };
+        let translation =
+            Translation::add(&mut recording, &mut index, &executed, &layers, [&window]);
         let ledger = Ledger {
             offered: 1_000,
             delivered: 1_000,

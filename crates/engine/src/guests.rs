@@ -19,7 +19,7 @@ use netplumb_model::quantity::Of;
 use netplumb_model::recording::{Arm, Block, Recording, env};
 use netplumb_model::timing::{INSTRUCTIONS, QEMU_PEAK, SAMPLED, TimingSpec};
 
-use crate::collect::Translation;
+use crate::collect::{Executed, Translation};
 use crate::error::EngineError;
 use crate::extras;
 use crate::gather::Gatherer;
@@ -411,9 +411,14 @@ impl Guests<'_, '_, '_> {
         extras::note(recording, turn.arm, &measured.notes);
         let options = self.shared.options;
         if let Some(symbols) = symbols {
-            let mut translation = Translation::default();
-            let nodes = &measured.nodes;
-            translation.add_nodes(recording, self.index, symbols, &options.layers, nodes);
+            let executed = Executed {
+                symbols,
+                user: &[],
+                nodes: &measured.nodes,
+            };
+            let windows = measured.blocks.iter().map(|(window, _)| window);
+            let translation =
+                Translation::add(recording, self.index, &executed, &options.layers, windows);
             let (run, arm) = (self.shared.run, turn.arm as u32);
             for (number, (window, ledger)) in turn.blocks.clone().zip(measured.blocks) {
                 if let Some(sampling) = &run.sampling {

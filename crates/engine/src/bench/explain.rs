@@ -14,7 +14,7 @@ use netplumb_model::recording::{Arm, Ledger, Recording, env};
 use netplumb_model::timing::INSTRUCTIONS;
 
 use super::guest::{GuestLab, in_guest};
-use crate::collect::Translation;
+use crate::collect::{Executed, Translation};
 use crate::error::EngineError;
 use crate::index::Index;
 use crate::measure::{Told, follow, spool, tap};
@@ -171,10 +171,14 @@ impl Alone for Counting<'_> {
             recording.environment.insert(key, value.clone());
         }
         if let Some(symbols) = counted.symbols.get() {
-            let mut translation = Translation::default();
-            let (nodes, layers) = (&counted.told.nodes, &self.options.layers);
-            translation.add_nodes(recording, self.index, symbols, layers, nodes);
-            let blocks = counted.told.windows.iter().zip(counted.ledgers);
+            let executed = Executed {
+                symbols,
+                user: &[],
+                nodes: &counted.told.nodes,
+            };
+            let (windows, layers) = (&counted.told.windows, &self.options.layers);
+            let translation = Translation::add(recording, self.index, &executed, layers, windows);
+            let blocks = windows.iter().zip(counted.ledgers);
             for (block, (window, ledger)) in turn.blocks.clone().zip(blocks) {
                 translation.add_block(recording, arm, block, window, ledger);
             }

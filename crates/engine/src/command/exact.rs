@@ -21,7 +21,7 @@ use netplumb_model::recording::Ledger;
 use netplumb_model::timing::QEMU_PEAK;
 
 use super::{Base, CommandRun, Said, add_command_losses, facts, runs, watched};
-use crate::collect::Translation;
+use crate::collect::{Executed, Translation};
 use crate::debug_info::{self, Ran};
 use crate::error::EngineError;
 use crate::index::Index;
@@ -130,24 +130,27 @@ pub(super) fn measure(
 
     if let Some(symbols) = symbols.or(late.as_ref()) {
         let mut index = Index::of(recording);
-        let mut translation = Translation::default();
-        let user_symbols = told.user_symbols;
-        translation.set_user(user_symbols.clone());
-        translation.add_nodes(recording, &mut index, symbols, &options.layers, &told.nodes);
+        let executed = Executed {
+            symbols,
+            user: &told.user_symbols,
+            nodes: &told.nodes,
+        };
+        let (windows, layers) = (&told.windows, &options.layers);
+        let translation = Translation::add(recording, &mut index, &executed, layers, windows);
         if let Some(sampling) = &run.sampling {
-            for (number, window) in (0..).zip(&told.windows) {
+            for (number, window) in (0..).zip(windows) {
                 let (at, ledger) = ((0, number), one_run());
                 translation.add_samples(recording, &mut index, at, window, &ledger, sampling);
             }
         }
         if run.exact {
-            for (number, window) in (0..).zip(&told.windows) {
+            for (number, window) in (0..).zip(windows) {
                 translation.add_block(recording, 0, number, window, one_run());
             }
             let ran = Ran {
-                symbols: &user_symbols,
+                symbols: &told.user_symbols,
                 code: &told.code,
-                windows: &told.windows,
+                windows,
             };
             debug_info::add_lines(
                 recording,

@@ -1,6 +1,8 @@
-use netplumb_instruments::exact::RanCode;
+use netplumb_instruments::exact::{Counted, RanCode};
+use netplumb_model::class::{Context, Direction};
 
 use super::*;
+use crate::collect::Executed;
 
 /// Check that the cost of a line is the number of its executed instructions, that of an interrupted
 /// block only those that ran, and that repetitions count for the last instruction.
@@ -27,35 +29,44 @@ fn lines_of_blocks() {
         ((1, 0x1c), line(3)),
         ((2, 0x14), line(9)),
     ]);
-    let mut translation = Translation::default();
-    translation.set_user(vec![UserSymbol {
-        name: "main".into(),
-        module: "x".into(),
-        address: 0x10,
-        size_bytes: 0x10,
-        image: Some(1),
-    }]);
-    let mut recording = Recording::default();
-    translation.add_nodes(
-        &mut recording,
-        &mut crate::index::Index::default(),
-        &netplumb_kernel::kallsyms::SymbolTable::default(),
-        &netplumb_kernel::layers::LayerRules::built_in(),
-        &[netplumb_instruments::exact::TreeNode {
+    let executed = Executed {
+        symbols: &netplumb_kernel::kallsyms::SymbolTable::default(),
+        user: &[UserSymbol {
+            name: "main".into(),
+            module: "x".into(),
+            address: 0x10,
+            size_bytes: 0x10,
+            image: Some(1),
+        }],
+        nodes: &[netplumb_instruments::exact::TreeNode {
             parent: None,
             symbol,
             tail: false,
         }],
-    );
+    };
     let ran = |insns, times| RanCode {
         block: 7,
         insns,
         times,
     };
     let window = Window {
+        costs: vec![Counted {
+            direction: Direction::Other,
+            context: Context::Task,
+            node: 0,
+            calls: 1,
+            insns: 1,
+        }],
         user_code: vec![ran(1, 5), ran(4, 10), ran(104, 2)],
         ..Window::default()
     };
+    let translation = Translation::add(
+        &mut Recording::default(),
+        &mut crate::index::Index::default(),
+        &executed,
+        &netplumb_kernel::layers::LayerRules::built_in(),
+        [&window],
+    );
     let costs = line_costs(&window, &code, &sources, &translation);
     let expected = [
         ((0, line(3)), 5 + 10 * 2 + 2 * (2 + 100)),

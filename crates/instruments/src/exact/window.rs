@@ -79,6 +79,15 @@ pub struct Window {
     pub interrupts: BTreeMap<Direction, WithInterruptsOff>,
 }
 
+impl Window {
+    /// The nodes that have costs or samples.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        let sampled = self.sampled.iter().flat_map(|seed| &seed.costs);
+        let costs = self.costs.iter().map(|cost| cost.node);
+        costs.chain(sampled.map(|cost| cost.node))
+    }
+}
+
 /// Instructions of the kernel, and those of them with interrupts off.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WithInterruptsOff {
