@@ -9,6 +9,7 @@ pub mod loss;
 pub mod message;
 pub mod quantity;
 pub mod recording;
+pub mod samples;
 pub mod span;
 pub mod symbol;
 pub mod text;

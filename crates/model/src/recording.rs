@@ -13,6 +13,7 @@ use crate::bench::Hop;
 use crate::class::{Family, Link, Proto};
 use crate::loss::Loss;
 use crate::quantity::{Declared, Figure, Item, Of, Quantity, QuantityId, Scalar};
+use crate::samples::{MAX_SAMPLES, Samples, Thread};
 use crate::span::{Call, Span, Stage};
 use crate::timing::{Calibration, Mechanism, Step};
 
@@ -45,6 +46,11 @@ pub struct Recording {
     pub nodes: Vec<Node>,
     /// Costs by node, block, direction and context.
     pub costs: Vec<Cost>,
+    /// Samples with their times, by block and quantity: `costs` has their sums, see
+    /// [`Recording::add_samples`].
+    pub samples: Vec<Samples>,
+    /// The threads that these were taken in.
+    pub threads: Vec<Thread>,
     /// Times from one event to the next: of functions, each in its calling context, and of the
     /// stages of a packet's path.
     pub spans: Vec<Span>,
@@ -353,6 +359,19 @@ impl Recording {
         let before = self.scalars_of(quantity).find(|s| s.of == Of::Run);
         let most = before.map_or(value, |s| s.value.max(value));
         self.set(quantity, Item::ONLY, most);
+    }
+
+    /// Add the samples of a quantity in a block, and the costs that they add up to. Nothing else adds
+    /// to the costs of that block and quantity: a file has the samples alone. Returns whether their
+    /// times are kept, for there may be [too many](MAX_SAMPLES).
+    pub fn add_samples(&mut self, samples: Samples) -> bool {
+        self.costs.extend(samples.costs());
+        let known: usize = self.samples.iter().map(Samples::len).sum();
+        let fits = known + samples.len() <= MAX_SAMPLES;
+        if fits && !samples.is_empty() {
+            self.samples.push(samples);
+        }
+        fits
     }
 
     /// The notes on an arm, to be added to.

@@ -102,6 +102,13 @@ fn ids(recording: &Recording) -> Result<(), String> {
             return Err(missing("cost", row, "node", cost.node));
         }
     }
+    // Their nodes, blocks and quantities are those of costs.
+    for (row, samples) in recording.samples.iter().enumerate() {
+        let mut all = samples.threads().iter();
+        if let Some(thread) = all.find(|id| !fits(**id, recording.threads.len())) {
+            return Err(missing("sample", row, "thread", *thread));
+        }
+    }
     for (row, cost) in recording.line_costs.iter().enumerate() {
         let functions = recording.functions.len();
         for (what, id, len) in [

@@ -13,6 +13,7 @@ mod open;
 mod output;
 mod read;
 mod row;
+mod samples;
 mod span;
 pub mod target;
 mod write;

@@ -16,7 +16,7 @@ use crate::error::{damaged, reading};
 use crate::row::{
     Wrong, count, each, get, known, name, name_if_any, numbered, of, rows, text, text_if_any, word,
 };
-use crate::{StoreError, VERSION, check, old, open, span};
+use crate::{StoreError, VERSION, check, old, open, samples, span};
 
 /// Read a recording.
 ///
@@ -110,6 +110,7 @@ fn load(c: &Connection, now: bool) -> Result<Recording, Wrong> {
     match now {
         true => {
             costs(c, &mut recording)?;
+            samples::load(c, &mut recording)?;
             scalars(c, &mut recording)?;
             hops(c, &mut recording)?;
             unwatched(c, &mut recording)?;

@@ -146,6 +146,25 @@ CREATE TABLE cost (
   PRIMARY KEY (block, quantity, direction, context, node)
 ) STRICT, WITHOUT ROWID;
 
+-- Threads that samples were taken in.
+CREATE TABLE thread (
+  id   INTEGER NOT NULL PRIMARY KEY,
+  pid  INTEGER NOT NULL,             -- 0: the idle task
+  tid  INTEGER NOT NULL,
+  name TEXT NOT NULL
+) STRICT;
+
+-- Single samples with their times, packed. What they add up to is not in cost.
+CREATE TABLE sample (
+  block    INTEGER NOT NULL REFERENCES block(id),
+  quantity INTEGER NOT NULL REFERENCES quantity(id),
+  chunk    INTEGER NOT NULL,         -- in the order of time, from 0
+  count    INTEGER NOT NULL,         -- of samples
+  begin_ns INTEGER NOT NULL,         -- time of the first, since the first block began
+  columns  BLOB NOT NULL,            -- see the reference
+  PRIMARY KEY (block, quantity, chunk)
+) STRICT;
+
 CREATE TABLE line_cost (
   block    INTEGER NOT NULL REFERENCES block(id),
   function INTEGER NOT NULL REFERENCES function(id),

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, params};
 
 use crate::error::writing;
 use crate::read::{DIAGNOSIS, FACT, FAILED, INERT, IRREGULAR};
-use crate::{APPLICATION_ID, Output, SCHEMA, StoreError, VERSION, span};
+use crate::{APPLICATION_ID, Output, SCHEMA, StoreError, VERSION, samples, span};
 
 /// Writes what is new in a recording.
 #[derive(Debug)]
@@ -32,6 +32,7 @@ struct Written {
     line_costs: usize,
     hops: usize,
     spans: span::Written,
+    samples: samples::Written,
 }
 
 impl Writer {
@@ -107,6 +108,7 @@ impl Written {
             line_costs: recording.line_costs.len(),
             hops: recording.hops.len(),
             spans: span::Written::of(recording),
+            samples: samples::Written::of(recording),
         }
     }
 }
@@ -240,7 +242,11 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
         put.execute(params![id, node.parent, node.function, node.tail])?;
     }
     let mut put = to.prepare("INSERT INTO cost VALUES (?, ?, ?, ?, ?, ?, ?)")?;
+    let summed = samples::summed(recording);
     for cost in recording.costs.iter().skip(before.costs) {
+        if summed.contains(&(cost.block, cost.quantity)) {
+            continue;
+        }
         put.execute(params![
             cost.block,
             cost.quantity,
@@ -264,6 +270,7 @@ fn add(to: &Transaction<'_>, recording: &Recording, before: Written) -> rusqlite
     scalars(to, recording)?;
     hops(to, recording, before.hops)?;
     span::add(to, recording, before.spans)?;
+    samples::add(to, recording, before.samples)?;
     let mut put = to.prepare("INSERT OR REPLACE INTO unwatched VALUES (?, ?, ?)")?;
     for (instrument, all) in &recording.unwatched {
         for (name, reason) in all {

@@ -74,6 +74,13 @@ impl Recording {
         }
         take!(costs);
         part.costs.retain(|cost| has(cost.quantity));
+        for samples in self.samples.iter().filter(|s| has(s.quantity)) {
+            if let Some(block) = number(samples.block) {
+                let mut samples = samples.clone();
+                samples.block = block;
+                part.samples.push(samples);
+            }
+        }
         for block in &mut part.blocks {
             block.totals.retain(|total| has(total.quantity));
         }
@@ -124,6 +131,7 @@ impl Recording {
             functions: self.functions.clone(),
             source_files: self.source_files.clone(),
             nodes: self.nodes.clone(),
+            threads: self.threads.clone(),
             attachments: self.attachments.clone(),
             calibration: self.calibration.clone(),
             steps: self.steps.clone(),
