@@ -429,6 +429,7 @@ fn send(guest: &mut Guest, packets: u32) -> Result<()> {
         offload: Default::default(),
         nft: None,
         qdisc: None,
+        from_device: None,
     };
     Ok(guest.ask(&Request::Run(plan), LIMIT, |_| Ok(()))?)
 }

@@ -16,10 +16,12 @@ use netplumb_instruments::live::Live;
 use netplumb_lab::netns::{Topology, TopologyPlan};
 use netplumb_lab::vm::guest::Handler;
 use netplumb_lab::vm::link;
-use netplumb_lab::vm::random;
+use netplumb_lab::vm::{random, usb};
+use netplumb_model::experiment::{FromDevice, RxFault};
 use netplumb_model::message::{Reply, Request, RunPlan};
-use netplumb_model::recording::env;
+use netplumb_model::recording::{Ledger, env};
 use netplumb_model::timing::TimingSpec;
+use netplumb_workload::device::{Device, FromDevices};
 use netplumb_workload::ends::Ends;
 use netplumb_workload::mark::{self, mark};
 use netplumb_workload::packets::Traffic;
@@ -157,22 +159,18 @@ impl Agent {
         let ends = self.ends(plan)?;
         // The random numbers drawn meanwhile depend on the programs that made the settings.
         random::renew().map_err(|e| format!("set the kernel's random numbers: {e}"))?;
-        let mut traffic =
-            Traffic::open(plan, ends).map_err(|e| format!("open {} sockets: {e}", plan.proto))?;
-        mark::<{ mark::ARM }>();
-        traffic.warm_up().map_err(|e| format!("warm-up: {e}"))?;
-        // Sent afterwards: a message between blocks would disturb them.
-        let mut ledgers = Vec::new();
-        let mut failed = None;
-        for index in 0..blocks {
-            match traffic.block() {
-                Ok(ledger) => ledgers.push(ledger),
-                Err(error) => {
-                    failed = Some(format!("block {index}: {error}"));
-                    break;
-                }
+        let opened = |e: io::Error| format!("open {} sockets: {e}", plan.proto);
+        let (ledgers, failed) = match plan.from_device {
+            None => {
+                let mut traffic = Traffic::open(plan, ends).map_err(opened)?;
+                measured(blocks, &mut traffic, Traffic::warm_up, Traffic::block)?
             }
-        }
+            Some(frames) => {
+                let nic = receiver().ok_or("no emulated device to receive frames")?;
+                let mut load = FromDevices::open(plan, frames, ends, &nic).map_err(opened)?;
+                measured(blocks, &mut load, FromDevices::warm_up, FromDevices::block)?
+            }
+        };
         if let Some(notes) = self.notes(plan) {
             reply(Reply::Facts(notes)).map_err(|e| e.to_string())?;
         }
@@ -180,6 +178,48 @@ impl Agent {
             reply(Reply::BlockDone { index, ledger }).map_err(|e| e.to_string())?;
         }
         failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Warm up, and run blocks: their ledgers, and what ended them early. They are sent afterwards, since
+/// a message between blocks would disturb them.
+fn measured<T>(
+    blocks: u32,
+    source: &mut T,
+    warm_up: impl Fn(&mut T) -> io::Result<()>,
+    block: impl Fn(&mut T) -> io::Result<Ledger>,
+) -> Result<(Vec<Ledger>, Option<String>), String> {
+    mark::<{ mark::ARM }>();
+    warm_up(source).map_err(|e| format!("warm-up: {e}"))?;
+    let mut ledgers = Vec::new();
+    for index in 0..blocks {
+        match block(source) {
+            Ok(ledger) => ledgers.push(ledger),
+            Err(error) => return Ok((ledgers, Some(format!("block {index}: {error}")))),
+        }
+    }
+    Ok((ledgers, None))
+}
+
+/// The receiver's device, the second of the first wire.
+fn receiver() -> Option<Emulated> {
+    usb::emulated(1).map(Emulated)
+}
+
+/// An emulated device, for the workload.
+struct Emulated(&'static usb::EmulatedNic);
+
+impl Device for Emulated {
+    fn mac(&self) -> [u8; 6] {
+        self.0.mac
+    }
+
+    fn hand(&self, bytes: &[u8], frames: FromDevice) -> io::Result<()> {
+        self.0.hand(bytes, frames)
+    }
+
+    fn taken(&self, fault: RxFault) -> u64 {
+        self.0.taken(fault)
     }
 }
 

@@ -442,6 +442,7 @@ fn preparation(plan: &RunPlan) -> RunPlan {
         offload: BTreeMap::new(),
         nft: None,
         qdisc: None,
+        from_device: None,
         ..plan.clone()
     }
 }

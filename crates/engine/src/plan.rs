@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use netplumb_model::class::Link;
-use netplumb_model::experiment::{Experiment, Qdisc, Ruleset, Scan, files};
+use netplumb_model::experiment::{Experiment, FromDevice, Qdisc, Ruleset, Scan, files};
 use netplumb_model::message::RunPlan;
 use netplumb_model::recording::{Arm, Made, MadeBy};
 
@@ -176,6 +176,7 @@ impl Plan {
                 .collect(),
             nft: Ruleset::of(arm),
             qdisc: Qdisc::of(arm),
+            from_device: FromDevice::of(arm),
         }
     }
 }

@@ -46,6 +46,10 @@ pub struct Role {
     pub polls: bool,
     /// Takes packets out of what was received, if there are any.
     pub unpacks: bool,
+    /// Hands a packet to the network stack.
+    pub hands_up: bool,
+    /// Finishes a transfer that was received, before the poll that takes packets out of it.
+    pub receive_completion: bool,
     /// Hands a transfer to the wire: no packet's work.
     pub wire: bool,
     /// Is the action of a vector.
@@ -72,6 +76,8 @@ pub struct PathRules {
     completion: GlobSet,
     polls: GlobSet,
     unpacks: GlobSet,
+    hands_up: GlobSet,
+    receive_completion: GlobSet,
     wire: GlobSet,
     vectors: BTreeMap<String, Softirq>,
     packet_is: Vec<(Direction, GlobSet)>,
@@ -119,6 +125,8 @@ struct File {
     transmit_completion: Vec<String>,
     polls: Vec<String>,
     unpacks: Vec<String>,
+    hands_up: Vec<String>,
+    receive_completion: Vec<String>,
     wire: Vec<String>,
     vectors: BTreeMap<String, Softirq>,
     packet_is: Vec<PacketRule>,
@@ -194,6 +202,8 @@ impl PathRules {
             completion: globs(&file.transmit_completion)?,
             polls: globs(&file.polls)?,
             unpacks: globs(&file.unpacks)?,
+            hands_up: globs(&file.hands_up)?,
+            receive_completion: globs(&file.receive_completion)?,
             wire: globs(&file.wire)?,
             vectors: file.vectors,
             packet_is,
@@ -225,6 +235,8 @@ impl PathRules {
             completion: self.completion.is_match(name),
             polls: self.polls.is_match(name),
             unpacks: self.unpacks.is_match(name),
+            hands_up: self.hands_up.is_match(name),
+            receive_completion: self.receive_completion.is_match(name),
             wire: self.wire.is_match(name),
             vector: self.vectors.get(name).copied(),
             reaches,
@@ -317,6 +329,8 @@ mod tests {
             "free_old_xmit_skbs",
             "usbnet_bh",
             "smsc95xx_rx_fixup",
+            "rx_complete",
+            "netif_rx_internal",
             "vhci_urb_enqueue",
         ] {
             let role = rules.role(name);

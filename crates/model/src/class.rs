@@ -115,6 +115,8 @@ words! {
     Echo = "echo",
     /// Reception of a TCP segment that carries nothing but an acknowledgement.
     Ack = "ack",
+    /// Reception of a frame that the driver drops, before the network stack has it.
+    Drop = "drop",
     /// All that happens while a command runs.
     Run = "run",
     /// In the window, but not for a packet: timers, other tasks, idle time.

@@ -6,6 +6,7 @@
 pub mod acting;
 mod arms;
 mod claim;
+mod device;
 mod error;
 mod figure;
 mod knobs;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use acting::{Idle, Load};
 pub use claim::{Claim, Published, Relation};
+pub use device::{FromDevice, RxFault, Sender};
 use error::Mistake;
 pub use error::{ExperimentError, Key};
 pub use figure::{Figure, Marked, number_of};
@@ -42,7 +44,7 @@ pub use workload::{Blocks, Filter, Functions, Nics, PACKETS, Probes, Workload};
 
 use crate::class::{Family, Link, Proto, words};
 use crate::recording::{Arm, Recording};
-use crate::timing::SAMPLED;
+use crate::timing::{INSTRUCTIONS, SAMPLED};
 
 words! {
     /// Where the packets run.
@@ -232,6 +234,10 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
             format!("queues is not supported by link {}; use veth", arm.link),
         ));
     }
+    match FromDevice::of(arm) {
+        Some(frames) => frames.check(arm)?,
+        None => device::check_without(arm)?,
+    }
     if let Some(ruleset) = Ruleset::of(arm) {
         ruleset.check(arm).map_err(|why| ("nft", why))?;
     }
@@ -403,6 +409,18 @@ impl Experiment {
             }
         }
         self.check_names(&arms)?;
+        let mut named = self.instruments.iter().flatten();
+        if let Some(arm) = arms.iter().find(|arm| FromDevice::of(arm).is_some())
+            && let Some(other) = named.find(|name| {
+                ![INSTRUCTIONS.instrument, SAMPLED.instrument].contains(&name.as_str())
+            })
+        {
+            let why = format!(
+                "sender = \"device\" is measured by `{}` and `{}`, not by `{other}`",
+                INSTRUCTIONS.instrument, SAMPLED.instrument
+            );
+            return Err(self.of_arm(arm, ("sender", why)));
+        }
         if self.workload.kind == Kind::Command && arms.len() > 1 {
             return Err((
                 "vary",

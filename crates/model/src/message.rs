@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::{BenchArm, Limit, Measured};
 use crate::class::{Family, Link, Proto};
-use crate::experiment::{Offload, Qdisc, Ruleset};
+use crate::experiment::{FromDevice, Offload, Qdisc, Ruleset};
 use crate::quantity::Figure;
 use crate::recording::Ledger;
 use crate::timing::{Attached, TimingSpec, Window};
 
 /// Raised with any change of the messages below: host and guest are one binary,
 /// but a saved guest may be older.
-pub const PROTOCOL_VERSION: u32 = 15;
+pub const PROTOCOL_VERSION: u32 = 16;
 
 /// A message from the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -327,4 +327,6 @@ pub struct RunPlan {
     pub nft: Option<Ruleset>,
     /// A qdisc.
     pub qdisc: Option<Qdisc>,
+    /// Whether the receiver's device sends, and what; none if a socket does.
+    pub from_device: Option<FromDevice>,
 }

@@ -6,7 +6,6 @@
 
 mod slot;
 
-use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -68,12 +67,12 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Give a load to a port that is connected with one. It begins at once, or behind those
+    /// Give a load to a port, besides what comes by its cable. It begins at once, or behind those
     /// given before; [`Counters`] say how far it is.
     ///
     /// # Errors
     ///
-    /// If the port or its device has no such loads, or the bus has stopped.
+    /// If the device has no such loads, or the bus has stopped.
     pub fn offer(&self, port: Port, load: Load) -> Result<(), LoadError> {
         let (answer, answered) = channel();
         self.send(Command::Offer(port, load, answer));
@@ -135,11 +134,10 @@ impl Bus {
         }
     }
 
-    /// Connect a device with loads, of which there are none yet. What it sends goes nowhere.
+    /// Plug in a cable of a device that is connected with no other: it has its loads alone, and
+    /// what it sends goes nowhere.
     pub fn load(&mut self, port: Port) {
-        let slot = &mut self.slots[port.0];
-        slot.behind = Behind::Loads(VecDeque::new());
-        slot.device.set_carrier(true);
+        self.slots[port.0].device.set_carrier(true);
     }
 
     /// For commands from other threads.
@@ -217,7 +215,7 @@ impl Bus {
                 Command::Carrier(port, up) => self.set_carrier(port.0, up),
                 Command::Offer(port, load, answer) => {
                     // Who asked waits for the answer, or is gone.
-                    let _ = answer.send(self.slots[port.0].offer(port.0, load));
+                    let _ = answer.send(self.slots[port.0].offer(load));
                     self.settle(port.0);
                 }
             }
@@ -315,7 +313,7 @@ impl Bus {
     fn settle(&mut self, port: usize) {
         let other = match self.slots[port].behind {
             Behind::Device(other) => Some(other),
-            Behind::Nothing | Behind::Loads(_) => None,
+            Behind::Nothing => None,
         };
         let mut is_moving = true;
         while is_moving {

@@ -245,9 +245,6 @@ pub enum LoadError {
     /// NTBs have no status word.
     #[error("unavailable: this device can't report {0:?} to its driver; use smsc95xx")]
     Fault(Fault),
-    /// The port is connected with another.
-    #[error("port {0} is not connected with a load")]
-    Connected(usize),
     /// The bus is no more.
     #[error("the emulated USB bus has stopped")]
     Stopped,

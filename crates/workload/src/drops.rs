@@ -27,6 +27,24 @@ pub fn read(namespace: BorrowedFd<'_>) -> io::Result<Drops> {
     Ok(of_loss(Counters::read(namespace)?.all()))
 }
 
+/// Read the loss counters of the devices of a namespace, those included that `/proc/net/dev` has
+/// only sums of: what is wrong with received frames.
+///
+/// # Errors
+/// The namespace can't be entered, or a query failed.
+pub fn of_devices(namespace: BorrowedFd<'_>) -> io::Result<Drops> {
+    inside(namespace, || {
+        let mut netlink = Netlink::open()?;
+        let mut counters = Drops::new();
+        for device in netlink.devices()? {
+            for (name, n) in netlink.statistics(&device.name)? {
+                counters.insert(format!("{} {name}", device.name), n);
+            }
+        }
+        Ok(of_loss(&counters))
+    })
+}
+
 /// Those that count losses.
 fn of_loss(counters: &Drops) -> Drops {
     let lost = counters

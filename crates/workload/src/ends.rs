@@ -9,8 +9,8 @@ use netplumb_sys::netns::inside;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Ports are fixed, so that hashes don't depend on random ports.
-const TX_PORT: u16 = 40_001;
-const RX_PORT: u16 = 40_002;
+pub(crate) const TX_PORT: u16 = 40_001;
+pub(crate) const RX_PORT: u16 = 40_002;
 /// Socket buffer, with room for any block.
 const BUFFER_BYTES: usize = 4 << 20;
 

@@ -1,5 +1,6 @@
 //! Senders and receivers of packets.
 
+pub mod device;
 pub mod drops;
 pub mod ends;
 mod first_use;

@@ -19,8 +19,8 @@ use crate::mark::{self, mark};
 
 /// Sleep between polls on links that deliver by interrupt, and their number before a packet counts
 /// as lost.
-const NAP: Duration = Duration::from_micros(200);
-const NAPS: u32 = 1_000;
+pub(crate) const NAP: Duration = Duration::from_micros(200);
+pub(crate) const NAPS: u32 = 1_000;
 /// The same for TCP.
 const TCP_NAPS: u32 = 25 * NAPS;
 /// The cause of packets in a qdisc at the end of a block.
@@ -31,7 +31,7 @@ const IN_FLIGHT: &str = "in a queueing discipline at the end of the block";
 const ALIGN_NS: i64 = 20_000_000;
 const PHASE_NS: i64 = 500_000;
 /// Maximum duration of a run: a tick at 250 Hz is 4 ms.
-const RUN_NS: i64 = 2_000_000;
+pub(crate) const RUN_NS: i64 = 2_000_000;
 
 /// Which counters are read in addition to those of protocols and devices.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +44,7 @@ pub(crate) struct Asked {
 #[derive(Debug)]
 pub struct Traffic<'a> {
     pub(crate) plan: &'a RunPlan,
-    ends: &'a Ends,
+    pub(crate) ends: &'a Ends,
     pub(crate) sockets: Sockets,
     pub(crate) message: Vec<u8>,
     buffer: Vec<u8>,
@@ -179,6 +179,13 @@ impl<'a> Traffic<'a> {
             for (cause, n) in found {
                 all.insert(format!("{end}: {cause}"), n);
             }
+        }
+        if self.plan.from_device.is_some() {
+            let found = drops::of_devices(self.ends.rx_namespace.as_fd())?;
+            let named = found
+                .into_iter()
+                .map(|(c, n)| (format!("receiver: {c}"), n));
+            all.extend(named);
         }
         if asked.queues {
             let dropped = self.sockets.dropped()?;
@@ -336,7 +343,7 @@ pub(crate) fn now_ns() -> i64 {
 }
 
 /// Sleep until the next run may begin; returns that time.
-fn align() -> i64 {
+pub(crate) fn align() -> i64 {
     let until_ns = (now_ns() / ALIGN_NS + 2) * ALIGN_NS + PHASE_NS;
     let until = libc::timespec {
         tv_sec: until_ns / 1_000_000_000,

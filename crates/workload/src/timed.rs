@@ -353,6 +353,7 @@ mod tests {
             offload: Default::default(),
             nft: None,
             qdisc: None,
+            from_device: None,
         }
     }
 

@@ -27,7 +27,7 @@ use check::{check, check_exact};
 pub(crate) struct PathArgs {
     #[command(flatten)]
     pub(crate) knobs: KnobArgs<OfPackets>,
-    /// Show only these directions: tx, rx, forward, echo, ack; comma-separated list
+    /// Show only these directions: tx, rx, forward, echo, ack, drop; comma-separated list
     #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
     pub(crate) direction: Vec<Direction>,
     /// Packets per block [default: 200; in the netns lab blocks have a duration instead]

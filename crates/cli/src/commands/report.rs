@@ -16,7 +16,7 @@ use crate::output::{page, part, show};
 pub(crate) struct ReportArgs {
     /// Recording to read
     file: PathBuf,
-    /// Show only these directions: tx, rx, forward, echo, ack; comma-separated list
+    /// Show only these directions: tx, rx, forward, echo, ack, drop; comma-separated list
     #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
     direction: Vec<Direction>,
     /// Show only what this instrument measured

@@ -11,6 +11,7 @@ use super::block::Block;
 use super::frame::Flow;
 use super::image::Images;
 use super::sample::{Sampler, Sampling};
+use super::scope::Scope;
 use super::stack::{Task, stack_id};
 use super::stream::{Kind, Mark, Record};
 use super::tree::{Symbol, Tree, UNKNOWN};
@@ -71,6 +72,8 @@ pub struct Accountant<'a> {
     flow: Flow,
     switching: bool,
     window: Option<OpenWindow>,
+    /// Completions of what was received, until a poll takes packets out of it.
+    completed: Vec<Scope>,
     /// Number of the open window, or of the next; frames remember it.
     window_number: u32,
     losses: Losses,
@@ -91,6 +94,7 @@ impl<'a> Accountant<'a> {
         if !roles.iter().any(|role| role.wire) {
             for role in &mut roles {
                 role.polls = false;
+                role.receive_completion = false;
             }
         }
         Accountant {
@@ -105,6 +109,7 @@ impl<'a> Accountant<'a> {
             flow: Flow::User,
             switching: false,
             window: None,
+            completed: Vec::new(),
             window_number: 1,
             losses: Losses::default(),
             unaddressed: false,
@@ -237,6 +242,7 @@ impl<'a> Accountant<'a> {
                     self.begin_run();
                 }
                 // Counts of a window that never closed are dropped.
+                self.completed.clear();
                 self.take_user_code();
                 let mut samples = Vec::new();
                 if let Some(sampler) = &mut self.sampler {
@@ -251,6 +257,7 @@ impl<'a> Accountant<'a> {
             }
             Mark::WindowEnd => {
                 self.window_number += 1;
+                self.end_completions(Direction::Rx);
                 if let Some(sampler) = &mut self.sampler {
                     sampler.close();
                 }

@@ -36,6 +36,9 @@ pub(super) enum Of {
     Interrupt,
     /// The handler of an interrupt, in a task of its own.
     Thread,
+    /// The completion of a transfer that was received, in a task: of the packets of the next run of
+    /// softirqs that polls.
+    Completion,
 }
 
 /// An interrupt, its handler in a thread, or a run of softirqs: what it did is known
@@ -54,6 +57,8 @@ pub(super) struct Scope {
     pub(super) polls: bool,
     /// It took apart what was received.
     pub(super) unpacks: bool,
+    /// It handed a packet to the network stack.
+    pub(super) hands_up: bool,
     /// It is the timer's interrupt.
     pub(super) timer: bool,
     /// What the softirqs that ran at its end did.
@@ -116,10 +121,11 @@ pub(super) fn resolve(scope: &Scope, rules: &PathRules, add: &mut Add<'_>) -> Di
         .iter()
         .map(|reached| rules.direction(*reached))
         .collect();
-    let default = if completes || (scope.polls && !scope.unpacks) {
-        Direction::Tx
-    } else {
-        Direction::Rx
+    let default = match scope.polls {
+        true if scope.unpacks && !scope.hands_up => Direction::Drop,
+        true if !scope.unpacks => Direction::Tx,
+        _ if completes => Direction::Tx,
+        _ => Direction::Rx,
     };
     let first = match main {
         Softirq::NetRx | Softirq::Tasklet | Softirq::Hi => {

@@ -18,4 +18,4 @@ pub mod random;
 mod rest;
 pub mod saved;
 pub mod trial;
-mod usb;
+pub mod usb;

@@ -25,6 +25,8 @@ pub struct LinkFacts {
     pub devices: Devices,
     /// Whether generated frames can be sent over it.
     pub frames: bool,
+    /// Whether its devices are emulated in the guest, and can send by themselves.
+    pub emulated: bool,
     /// Why two boots of the same system differ over it, if they do.
     pub varies: Option<&'static str>,
 }
@@ -71,7 +73,14 @@ macro_rules! links {
 const NICS: LinkFacts = LinkFacts {
     devices: Devices::Nics,
     frames: true,
+    emulated: false,
     varies: None,
+};
+
+/// The same, emulated in the guest.
+const EMULATED: LinkFacts = LinkFacts {
+    emulated: true,
+    ..NICS
 };
 
 links! {
@@ -79,11 +88,13 @@ links! {
         Lo = "lo", "the loopback device, both ends in one namespace", LinkFacts {
             devices: Devices::Loopback,
             frames: false,
+            emulated: false,
             varies: None,
         };
         Veth = "veth", "a veth pair", LinkFacts {
             devices: Devices::Pair,
             frames: true,
+            emulated: false,
             varies: None,
         };
         VirtioNet = "virtio-net", "two virtio-net NICs of a guest", NICS;
@@ -92,13 +103,14 @@ links! {
             varies: Some("its controller polls by the clock"),
             ..NICS
         };
-        Smsc95xx = "smsc95xx", "two USB NICs of a guest (SMSC LAN9512), emulated in the guest", NICS;
-        CdcNcm = "cdc-ncm", "two USB NICs of a guest (CDC NCM), emulated in the guest", NICS;
+        Smsc95xx = "smsc95xx", "two USB NICs of a guest (SMSC LAN9512), emulated in the guest", EMULATED;
+        CdcNcm = "cdc-ncm", "two USB NICs of a guest (CDC NCM), emulated in the guest", EMULATED;
     }
     observed {
         Any = "any", "any device: traffic of other programs on this machine", LinkFacts {
             devices: Devices::Any,
             frames: false,
+            emulated: false,
             varies: None,
         };
     }

@@ -68,6 +68,7 @@ pub fn words(class: Class) -> String {
         Direction::Forward => "forward",
         Direction::Echo => "echo",
         Direction::Ack => "ack",
+        Direction::Drop => "drop",
         Direction::Run => "run",
         Direction::Other => "other",
     };

@@ -14,7 +14,6 @@ use crate::wire::{Counters, Fifo, Frame, Kind, Load, LoadError, Refusal};
 pub(super) enum Behind {
     Nothing,
     Device(usize),
-    Loads(VecDeque<Load>),
 }
 
 /// A device, with the requests that it has not answered.
@@ -25,6 +24,8 @@ pub(super) struct Slot {
     pub(super) device: Box<dyn Device>,
     pub(super) configuration: u8,
     pub(super) behind: Behind,
+    /// What it receives besides.
+    pub(super) loads: VecDeque<Load>,
     pub(super) fifo: Fifo,
     pub(super) counters: Arc<Counters>,
     /// Requests for frames and for changes: their numbers, and bytes of their buffers.
@@ -48,6 +49,7 @@ impl Slot {
             device,
             configuration: 0,
             behind: Behind::Nothing,
+            loads: VecDeque::new(),
             fifo: Fifo::default(),
             counters: Arc::default(),
             bulk_in: VecDeque::new(),
@@ -165,11 +167,10 @@ impl Slot {
     /// there is no link.
     fn refill(&mut self) {
         while self.fifo.is_empty()
-            && let Behind::Loads(loads) = &mut self.behind
-            && let Some(load) = loads.front_mut()
+            && let Some(load) = self.loads.front_mut()
         {
             if load.is_done() {
-                loads.pop_front();
+                self.loads.pop_front();
                 continue;
             }
             let state = self.device.accepts(load.frame());
@@ -196,15 +197,12 @@ impl Slot {
         }
     }
 
-    pub(super) fn offer(&mut self, port: usize, load: Load) -> Result<(), LoadError> {
-        let Behind::Loads(loads) = &mut self.behind else {
-            return Err(LoadError::Connected(port));
-        };
+    pub(super) fn offer(&mut self, load: Load) -> Result<(), LoadError> {
         let fault = load.frame().fault;
         if !self.device.supports(fault) {
             return Err(LoadError::Fault(fault));
         }
-        loads.push_back(load);
+        self.loads.push_back(load);
         Ok(())
     }
 }

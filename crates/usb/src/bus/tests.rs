@@ -386,9 +386,6 @@ fn refuses_other_loads() {
     assert_eq!(of(1519), Err(LoadError::Frame(1519)));
     let load = Load::new(&frame(ONE, 60, 1), Fault::ErrorBit, 1).unwrap();
     assert!(load.clone().per_transfer(0).is_err());
-    let (served, _one, _other) = wired();
-    let error = served.handle.offer(served.ports[0], load.clone());
-    assert_eq!(error, Err(LoadError::Connected(0)));
     let (_host, first) = pair(Box::new(Ncm::new(ONE)));
     let served = Served::start(Bus::new().unwrap(), vec![first], false);
     assert_eq!(
@@ -399,6 +396,22 @@ fn refuses_other_loads() {
             .to_string(),
         "unavailable: this device can't report ErrorBit to its driver; use smsc95xx"
     );
+}
+
+/// Check that a device which is connected with another has loads besides, and the frames of both.
+#[test]
+fn load_beside_a_cable() {
+    let (served, mut one, mut other) = wired();
+    let load = Load::new(&frame(OTHER, 60, 7), Fault::BadSize, 2).unwrap();
+    served.handle.offer(served.ports[1], load).unwrap();
+    let out = one.send(&SmscDriver::tx_fixup(&frame(OTHER, 60, 1), None));
+    one.wait(out);
+    for _ in 0..3 {
+        let asked = other.ask(ROOM);
+        other.wait(asked);
+    }
+    served.wait(1, Kind::BadSize, 2);
+    served.wait(1, Kind::Good, 1);
 }
 
 /// Check that the same requests in the same order have the same answers, to the byte.

@@ -167,7 +167,10 @@ pub(super) const CAUSES: &[Cause] = &[
         Device("rx_fifo_errors"),
         "the receive ring of the device was full",
     ),
-    row(Device("rx_errors"), "received with an error"),
+    row(Device("rx_crc_errors"), "wrong check sequence"),
+    row(Device("rx_length_errors"), "wrong length"),
+    row(Device("rx_errors"), "received with an error")
+        .includes(&["rx_crc_errors", "rx_length_errors"]),
     row(Device("rx_missed_errors"), "missed by the device"),
     row(Device("rx_dropped"), "dropped by the device on reception"),
     row(Device("tx_errors"), "not sent by the device"),

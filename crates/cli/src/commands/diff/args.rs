@@ -20,7 +20,7 @@ pub(crate) struct DiffArgs {
     /// Compare only these protocols: raw, udp, tcp; comma-separated list
     #[arg(long, value_name = "PROTO", value_delimiter = ',')]
     pub(super) proto: Vec<Proto>,
-    /// Compare only these directions: tx, rx, forward, echo, ack; comma-separated list
+    /// Compare only these directions: tx, rx, forward, echo, ack, drop; comma-separated list
     #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
     pub(super) direction: Vec<Direction>,
     /// Show only this layer: syscall, socket, transport, network, ...

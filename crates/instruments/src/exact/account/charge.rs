@@ -17,6 +17,7 @@ impl Accountant<'_> {
         let direction = match context {
             _ if self.user.is_some() => Direction::Run,
             _ if tag.wire => Direction::Other,
+            _ if tag.completion => Direction::Tx,
             Context::Task => self.current.doing.unwrap_or(Direction::Other),
             _ => Direction::Other,
         };
@@ -132,11 +133,38 @@ impl Accountant<'_> {
     }
 
     /// A scope ends, or as much of it as there is; `around` is the one that it is in.
-    pub(super) fn end_scope(&mut self, scope: &Scope, around: Option<usize>) {
+    pub(super) fn end_scope(&mut self, scope: Scope, around: Option<usize>) {
+        if scope.of == Of::Completion {
+            self.completed.push(scope);
+            return;
+        }
+        let direction = self.end_known(&scope);
+        if scope.polls && scope.unpacks {
+            self.end_completions(direction);
+        }
+        if let Some(outer) = around.and_then(|n| self.current.scopes.get_mut(n))
+            && outer.of != Of::Softirqs
+            && scope.of == Of::Softirqs
+            && outer.softirq_direction.is_none()
+        {
+            outer.softirq_direction = Some(direction);
+        }
+    }
+
+    /// What was received became of this direction.
+    pub(super) fn end_completions(&mut self, direction: Direction) {
+        for mut scope in mem::take(&mut self.completed) {
+            scope.softirq_direction = Some(direction);
+            self.end_known(&scope);
+        }
+    }
+
+    /// Give what a scope did to whom it belongs; returns the direction of the first of it.
+    fn end_known(&mut self, scope: &Scope) -> Direction {
         let window = &mut self.window;
         let run = self.user.is_some();
         let sampling = self.sampler.is_some();
-        let direction = resolve(
+        resolve(
             scope,
             self.rules,
             &mut |direction, context, event, drawn| {
@@ -152,14 +180,7 @@ impl Accountant<'_> {
                     }
                 }
             },
-        );
-        if let Some(outer) = around.and_then(|n| self.current.scopes.get_mut(n))
-            && outer.of != Of::Softirqs
-            && scope.of == Of::Softirqs
-            && outer.softirq_direction.is_none()
-        {
-            outer.softirq_direction = Some(direction);
-        }
+        )
     }
 
     pub(super) fn settle_scopes(&mut self) {
@@ -171,7 +192,7 @@ impl Accountant<'_> {
                 samples: mem::take(&mut scope.samples),
                 ..scope.clone()
             };
-            self.end_scope(&done, index.checked_sub(1));
+            self.end_scope(done, index.checked_sub(1));
         }
     }
 }

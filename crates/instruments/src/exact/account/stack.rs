@@ -228,6 +228,12 @@ impl Accountant<'_> {
                 of: Of::Thread,
                 ..Scope::default()
             });
+        } else if role.receive_completion && self.current.scopes.is_empty() {
+            opens_scope = true;
+            self.current.scopes.push(Scope {
+                of: Of::Completion,
+                ..Scope::default()
+            });
         } else if let (Some(vector), None) = (role.vector, tag.context) {
             tag.context = Some(Context::Softirq(vector));
         }
@@ -240,11 +246,12 @@ impl Accountant<'_> {
             if tag.in_packet {
                 scope.reached |= role.reaches;
             }
-            tag.completion |= role.completion;
             scope.polls |= role.polls;
             scope.unpacks |= role.unpacks;
+            scope.hands_up |= role.hands_up;
             scope.timer |= scope.of == Of::Interrupt && role.timer;
         }
+        tag.completion |= role.completion;
         tag.wire |= role.wire;
         let node = self.node(parent, symbol, why == Why::Jumped);
         let mut window = 0;
@@ -285,7 +292,7 @@ impl Accountant<'_> {
                 && let Some(scope) = self.current.scopes.pop()
             {
                 let around = self.current.scopes.len().checked_sub(1);
-                self.end_scope(&scope, around);
+                self.end_scope(scope, around);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Softirqs and interrupts: to which packet their work is charged.
 
-use super::machine::Machine;
-use super::{costs, sending};
+use super::machine::{Machine, symbols};
+use super::{costs, in_window, sending};
 
 const VECTOR_SP: u64 = 0xa00;
 const PACKET_SP: u64 = 0x900;
@@ -199,21 +199,29 @@ fn poll_for_completions_only() {
     );
 }
 
-/// Check that a poll for packets received and sent is the sender's if it receives nothing, and
-/// the receiver's if it does, even if no packet comes of it.
+/// A poll for packets received and sent, in which these run one after the other.
+fn poll(m: &mut Machine<'_>, below: &[&str]) {
+    m.call_only("net_rx_action", PACKET_SP);
+    if !below.is_empty() {
+        m.jump("usbnet_bh", 0, 3);
+    }
+    for (n, name) in below.iter().enumerate() {
+        if n > 0 {
+            m.jump("usbnet_bh", 16, 1);
+        }
+        m.call_only("usbnet_bh", BELOW_SP);
+        m.ret(name, 0, 10, BELOW_SP);
+    }
+    m.ret("usbnet_bh", 32, 2, PACKET_SP);
+}
+
+/// Check that a poll for packets received and sent is the sender's if it receives nothing, the
+/// receiver's if it does and hands that on, even if no packet is handled in it, and that what it
+/// takes apart and doesn't hand on is dropped.
 #[test]
 fn poll_for_both() {
-    let poll = |m: &mut Machine<'_>, below: Option<&str>| {
-        m.call_only("net_rx_action", PACKET_SP);
-        if let Some(name) = below {
-            m.jump("usbnet_bh", 0, 3);
-            m.call_only("usbnet_bh", BELOW_SP);
-            m.ret(name, 0, 10, BELOW_SP);
-        }
-        m.ret("usbnet_bh", 32, 2, PACKET_SP);
-    };
     in_softirqs(
-        |m| napi(m, |m| poll(m, None)),
+        |m| napi(m, |m| poll(m, &[])),
         &[
             "tx softirq:NET_RX, handle_softirqs, 1, 6",
             "tx, N, 1, 5",
@@ -221,13 +229,65 @@ fn poll_for_both() {
         ],
     );
     in_softirqs(
-        |m| napi(m, |m| poll(m, Some("smsc95xx_rx_fixup"))),
+        |m| napi(m, |m| poll(m, &["smsc95xx_rx_fixup"])),
+        &[
+            "drop softirq:NET_RX, handle_softirqs, 1, 6",
+            "drop, N, 1, 5",
+            "drop, N > usbnet_bh, 1, 6",
+            "drop, N > usbnet_bh > smsc95xx_rx_fixup, 1, 10",
+        ],
+    );
+    in_softirqs(
+        |m| napi(m, |m| poll(m, &["smsc95xx_rx_fixup", "netif_rx_internal"])),
         &[
             "rx softirq:NET_RX, handle_softirqs, 1, 6",
             "rx, N, 1, 5",
-            "rx, N > usbnet_bh, 1, 6",
+            "rx, N > usbnet_bh, 1, 8",
             "rx, N > usbnet_bh > smsc95xx_rx_fixup, 1, 10",
+            "rx, N > usbnet_bh > netif_rx_internal, 1, 10",
         ],
+    );
+}
+
+/// Check that the completion of a transfer in a task is of what the next poll makes of it, and of
+/// the receiver without one; and that the completion of a transmission is the sender's there, too.
+#[test]
+fn completions_in_a_task() {
+    let complete = |m: &mut Machine<'_>, name: &str| {
+        m.call("schedule", 0, 3, 0x3f00);
+        m.ret(name, 0, 10, 0x3f00);
+        m.jump("schedule", 16, 1);
+    };
+    let of_completion = |run: &dyn Fn(&mut Machine<'_>), expected: &str| {
+        let symbols = symbols();
+        let (machine, window) = in_window(&symbols, |m| run(m));
+        let told = machine.told(&window);
+        let found: Vec<&String> = told.iter().filter(|t| t.contains("_complete")).collect();
+        assert_eq!(found, [expected]);
+    };
+    of_completion(
+        &|m| {
+            complete(m, "rx_complete");
+            m.call("schedule", 20, 2, 0x3e00);
+            softirq_run(m, 0x3e00, |m| {
+                napi(m, |m| poll(m, &["smsc95xx_rx_fixup"]));
+            });
+        },
+        "drop task, schedule > rx_complete, 1, 10",
+    );
+    of_completion(
+        &|m| {
+            complete(m, "rx_complete");
+            m.call("schedule", 20, 2, 0x3e00);
+            softirq_run(m, 0x3e00, |m| {
+                napi(m, |m| packet(m, &["ip_forward"]));
+            });
+        },
+        "rx task, schedule > rx_complete, 1, 10",
+    );
+    of_completion(
+        &|m| complete(m, "tx_complete"),
+        "tx task, schedule > tx_complete, 1, 10",
     );
 }
 

@@ -8,6 +8,7 @@ use crate::bench::{
     Bench, DataPath, Fault, FrameKind, FrameSize, LOOKUPS_MOST, rate_of, rate_word,
 };
 use crate::class::{Family, Link};
+use crate::experiment::device::{MAX_PER_TRANSFER, RxFault, Sender};
 use crate::experiment::within::Within;
 
 /// A knob.
@@ -105,6 +106,7 @@ const VM: &[Lab] = &[Lab::Vm];
 const OWN: &[Lab] = &[Lab::Vm, Lab::Netns];
 const ALL: &[Lab] = &[Lab::Vm, Lab::Netns, Lab::Host];
 
+const SINGLE: &[Kind] = &[Kind::Packets];
 const PACKETS: &[Kind] = &[Kind::Packets, Kind::Stream];
 const LINKS: &[Kind] = &[Kind::Packets, Kind::Stream, Kind::Command];
 const FRAMES: &[Kind] = &[Kind::Frames];
@@ -370,6 +372,51 @@ pub const KNOBS: &[Knob] = &[
         turn: 2,
         help: "seed of the guest's random numbers: hash keys, ports, layouts",
         ..SWITCH
+    },
+    Knob {
+        key: "sender",
+        flag: Flag::List("sender"),
+        takes: Takes::Word {
+            what: "sender",
+            words: Sender::WORDS,
+        },
+        default: Default::Level("socket"),
+        labs: VM,
+        workloads: SINGLE,
+        said: Said::As("sender"),
+        turn: 26,
+        help: "what sends: `socket`, at the other end of the link, or `device`, the emulated device of the receiver, which hands frames with UDP datagrams to its driver; for the links smsc95xx and cdc-ncm",
+        ..SWITCH
+    },
+    Knob {
+        key: "rx_fault",
+        flag: Flag::List("rx-fault"),
+        takes: Takes::Word {
+            what: "fault",
+            words: RxFault::WORDS,
+        },
+        default: Default::Level("none"),
+        labs: VM,
+        workloads: SINGLE,
+        said: Said::As("rx_fault"),
+        recorded: Recorded::IfSetWith("sender"),
+        turn: 27,
+        help: "what is wrong with the frames of `sender = \"device\"`, for which the driver drops them: `none`, `bad-size` (the driver refuses the transfer) or `error-bit` (the status says that the check sequence is wrong); for the link smsc95xx",
+    },
+    Knob {
+        key: "per_transfer",
+        flag: Flag::List("per-transfer"),
+        takes: Takes::Number {
+            least: 1,
+            most: MAX_PER_TRANSFER,
+        },
+        default: Default::Level("1"),
+        labs: VM,
+        workloads: SINGLE,
+        said: Said::As("per_transfer"),
+        recorded: Recorded::IfSetWith("sender"),
+        turn: 28,
+        help: "frames in each USB transfer of `sender = \"device\"`, 1 to 16",
     },
     Knob {
         key: "bench",

@@ -1,0 +1,146 @@
+//! What sends, if it is not a socket: the emulated device of the receiver, which hands its driver
+//! frames as if they had come by its cable.
+
+use serde::{Deserialize, Serialize};
+
+use crate::class::{Link, Proto, words};
+use crate::recording::Arm;
+
+words! {
+    /// What sends the packets of an arm.
+    Sender, "sender",
+    /// A socket, at the other end of the link.
+    Socket = "socket",
+    /// The device that receives: it hands frames to its driver.
+    Device = "device",
+}
+
+words! {
+    /// What is wrong with the frames that a device hands to its driver.
+    RxFault, "fault",
+    /// Nothing: the driver passes them on.
+    None = "none",
+    /// A length that no frame has: the driver refuses the transfer.
+    BadSize = "bad-size",
+    /// The bits of a wrong check sequence in the status that the device reports with each frame.
+    ErrorBit = "error-bit",
+}
+
+/// Most frames in a transfer: a LAN9512 holds some 20 KiB of them.
+pub(super) const MAX_PER_TRANSFER: u32 = 16;
+
+/// Check that an arm whose device does not send has none of its settings.
+pub(super) fn check_without(arm: &Arm) -> Result<(), (&'static str, String)> {
+    let is_fault = arm.read("rx_fault").unwrap_or(RxFault::None) != RxFault::None;
+    match is_fault {
+        true => Err(("rx_fault", "rx_fault needs sender = \"device\"".into())),
+        false => Ok(()),
+    }
+}
+
+/// Frames that a device hands to its driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FromDevice {
+    /// What is wrong with them.
+    pub fault: RxFault,
+    /// How many there are in one USB transfer.
+    pub per_transfer: u32,
+}
+
+impl FromDevice {
+    /// The frames of an arm, if its device sends.
+    pub fn of(arm: &Arm) -> Option<FromDevice> {
+        let sender = arm.read("sender").unwrap_or(Sender::Socket);
+        (sender == Sender::Device).then(|| FromDevice {
+            fault: arm.read("rx_fault").unwrap_or(RxFault::None),
+            per_transfer: arm.read("per_transfer").unwrap_or(1),
+        })
+    }
+
+    /// Check that the arm has such a device.
+    pub(super) fn check(self, arm: &Arm) -> Result<(), (&'static str, String)> {
+        if !arm.link.declared().emulated {
+            let links = Link::listed(|link| link.declared().emulated);
+            let why = format!(
+                "sender = \"device\" is not supported by link {}, only by {links}",
+                arm.link
+            );
+            return Err(("sender", why));
+        }
+        if arm.proto != Proto::Udp {
+            let why = format!("sender = \"device\" sends udp only, not {}", arm.proto);
+            return Err(("sender", why));
+        }
+        if arm.forward || arm.is_on("bridge") {
+            let why = "sender = \"device\" can't be used with forward or bridge";
+            return Err(("sender", why.into()));
+        }
+        if self.fault != RxFault::None && arm.link == Link::CdcNcm {
+            let why = "rx_fault is not supported by link cdc-ncm, whose transfers have no status \
+                       for each frame; use smsc95xx";
+            return Err(("rx_fault", why.into()));
+        }
+        if self.fault == RxFault::BadSize && self.per_transfer > 1 {
+            let why = "rx_fault = \"bad-size\" and per_transfer can't be used together: the driver \
+                       refuses a whole transfer";
+            return Err(("per_transfer", why.into()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::experiment::Experiment;
+
+    /// Check that what no device can send is refused with the reason, and the rest is taken.
+    #[test]
+    fn what_devices_send() {
+        let parse = |knobs: &str| {
+            let text = format!("name = \"x\"\n[knobs]\n{knobs}\n");
+            Experiment::parse(&text)
+                .map(drop)
+                .map_err(|e| e.to_string())
+        };
+        let device = "sender = \"device\"\nlink = \"smsc95xx\"\n";
+        for more in [
+            "",
+            "rx_fault = \"bad-size\"",
+            "rx_fault = \"error-bit\"\nper_transfer = 4",
+            "family = \"ipv6\"",
+        ] {
+            parse(&format!("{device}{more}")).unwrap();
+        }
+        parse("sender = \"device\"\nlink = \"cdc-ncm\"\nper_transfer = 16").unwrap();
+        for (knobs, why) in [
+            (
+                "sender = \"device\"",
+                "not supported by link veth, only by smsc95xx and cdc-ncm",
+            ),
+            ("rx_fault = \"bad-size\"", "rx_fault needs sender"),
+            (
+                "sender = \"device\"\nlink = \"cdc-ncm\"\nrx_fault = \"error-bit\"",
+                "rx_fault is not supported by link cdc-ncm",
+            ),
+            (
+                &format!("{device}proto = \"tcp\""),
+                "sends udp only, not tcp",
+            ),
+            (&format!("{device}forward = \"on\""), "forward or bridge"),
+            (&format!("{device}per_transfer = 17"), "expected 1 to 16"),
+            (
+                &format!("{device}rx_fault = \"bad-size\"\nper_transfer = 2"),
+                "refuses a whole transfer",
+            ),
+        ] {
+            let error = parse(knobs).unwrap_err();
+            assert!(error.contains(why), "{knobs}: {error}");
+        }
+        let timed = format!("name = \"x\"\ninstruments = [\"functions\"]\n[knobs]\n{device}");
+        let error = Experiment::parse(&timed).unwrap_err().to_string();
+        assert!(
+            error.contains("measured by `exact` and `samples`"),
+            "{error}"
+        );
+    }
+}
