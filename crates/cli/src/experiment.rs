@@ -8,6 +8,7 @@ mod how;
 mod instruments;
 mod live;
 mod lower;
+pub(crate) mod modules;
 mod spec;
 mod unseen;
 

@@ -4,7 +4,21 @@ use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use netplumb_lab::modules::BuildProgress;
 use netplumb_lab::vm::kernels::Progress;
+
+/// Show a step of building a module.
+pub(crate) fn building(steps: &mut Steps, name: &str, progress: BuildProgress) {
+    match progress {
+        BuildProgress::Source(progress) => steps.show(&progress),
+        BuildProgress::Building { changed: false } => {
+            steps.step(&format!("Building {name}"), None);
+        }
+        BuildProgress::Building { changed: true } => {
+            steps.step(&format!("Building {name} with the changes"), None);
+        }
+    }
+}
 
 /// Shows steps on standard error.
 pub(crate) struct Steps {

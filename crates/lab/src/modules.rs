@@ -8,6 +8,7 @@
 //! sources/HASH/headers/usr/src/...   the packages of headers, and kbuild's programs
 //!              source.tar.xz         the kernel's source, as the package has it
 //!              folders/linux-*/...   the folders of it that were needed so far
+//!              built/...             modules that experiments had built
 //! ```
 //!
 //! The module is built as it is first, and compared with the distribution's own: what then
@@ -16,6 +17,7 @@
 mod change;
 mod error;
 mod headers;
+mod kept;
 mod make;
 mod place;
 mod program;
@@ -32,6 +34,7 @@ use netplumb_kernel::code::{self, Code, Difference};
 
 pub use change::Change;
 pub use error::ModuleBuildError;
+pub use kept::KeptModule;
 
 use crate::vm::kernels::{KernelEntry, Progress};
 use make::Maker;

@@ -10,6 +10,7 @@ mod device;
 mod error;
 mod figure;
 mod knobs;
+mod module;
 mod nft;
 mod old;
 mod qdisc;
@@ -33,6 +34,7 @@ pub use knobs::{
     Bytes, Flag, KNOBS, Knob, KnobDefault, Knobs, Level, Offload, Recorded, Said, Takes, Vary,
     files, of_files,
 };
+pub use module::{Changed, Module};
 pub use nft::{Hook, Looks, MAX_RULESET_BYTES, NeverMatching, Nft, Ruleset, TABLE};
 pub use old::current;
 pub use qdisc::Qdisc;

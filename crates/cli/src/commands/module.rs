@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use netplumb_kernel::code::{Difference, FunctionDifference};
 use netplumb_lab::modules::{
-    BuildProgress, BuiltModule, Change, ModuleBuilder, ModuleRequest, check_target, write_module,
+    BuiltModule, Change, ModuleBuilder, ModuleRequest, check_target, write_module,
 };
 use netplumb_lab::vm::kernels::KernelStore;
 use netplumb_report::{printable, printable_lines};
@@ -17,7 +17,7 @@ use netplumb_report::{printable, printable_lines};
 use crate::output::columns::write_columns;
 use crate::output::print::print;
 use crate::signals;
-use crate::steps::Steps;
+use crate::steps::{Steps, building};
 
 /// How many functions that differ are listed.
 const FUNCTIONS_MAX: usize = 40;
@@ -75,18 +75,9 @@ fn build(args: &BuildArgs, cache: &Path) -> anyhow::Result<ExitCode> {
             .collect(),
     };
     let mut steps = Steps::new();
-    let built =
-        ModuleBuilder::new(cache, cancel).build(
-            &kernel,
-            &request,
-            &mut |progress| match progress {
-                BuildProgress::Source(progress) => steps.show(&progress),
-                BuildProgress::Building { changed: false } => steps.step("Building", None),
-                BuildProgress::Building { changed: true } => {
-                    steps.step("Building with the changes", None);
-                }
-            },
-        );
+    let built = ModuleBuilder::new(cache, cancel).build(&kernel, &request, &mut |progress| {
+        building(&mut steps, &args.name, progress);
+    });
     steps.clear();
     let built = built?;
     write_module(&target, &built.elf)?;

@@ -8,9 +8,7 @@ use clap::Args;
 use netplumb_instruments::instrument::Instrument;
 use netplumb_instruments::registry;
 use netplumb_kernel::layers::LAYERS;
-use netplumb_model::experiment::{
-    Experiment, ExperimentError, Kind, MAX_RULESET_BYTES, Nft, files as files_of, of_files,
-};
+use netplumb_model::experiment::{Experiment, ExperimentError, Kind, MAX_RULESET_BYTES, Nft};
 use netplumb_report::printable;
 
 use crate::args::page::PageArgs;
@@ -81,6 +79,7 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
         Err(error) => error,
     };
     read_files(&mut experiment, path).map_err(with_line)?;
+    experiment::modules::prepare(&mut experiment, folder_of(path), cache).map_err(with_line)?;
     if experiment.workload.kind == Kind::Frames {
         args.options.check_for_bench()?;
     }
@@ -105,12 +104,17 @@ pub(crate) fn run(args: RunArgs, cache: &Path) -> anyhow::Result<ExitCode> {
     experiment::run(&experiment, how, cache).map_err(with_line)
 }
 
-/// Read the files of knobs; their paths are relative to the experiment's directory.
-fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
-    let folder = match path.parent() {
+/// The experiment's directory.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
-    };
+    }
+}
+
+/// Read the files of knobs; their paths are relative to the experiment's directory.
+fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
+    let folder = folder_of(path);
     for nft in experiment.rulesets_mut() {
         let Nft::File(name) = nft else { continue };
         let file = below(folder, name)?;
@@ -122,23 +126,6 @@ fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
     }
     if let Some(recorded) = &mut experiment.functions.recorded {
         *recorded = folder.join(&*recorded).display().to_string();
-    }
-    for modules in experiment.modules_mut() {
-        let mut files = Vec::new();
-        for module in files_of(modules) {
-            let file = std::path::absolute(folder.join(module))?;
-            let there = std::fs::metadata(&file)
-                .with_context(|| format!("{}: can't read the module", file.display()))?;
-            if !there.is_file() {
-                let why = format!(
-                    "{}: not a regular file, which a module has to be",
-                    file.display()
-                );
-                return Err(WrongKey::usage("module", why).into());
-            }
-            files.push(file.display().to_string());
-        }
-        *modules = of_files(&files).map_err(|why| WrongKey::usage("module", why))?;
     }
     Ok(())
 }

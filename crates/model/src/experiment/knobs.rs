@@ -12,6 +12,7 @@ use std::str::FromStr;
 pub use declared::{Default as KnobDefault, Flag, KNOBS, Knob, Recorded, Said};
 pub use level::{Bytes, Level, Takes, files, of_files};
 
+use super::module::Module;
 use super::nft::Nft;
 use super::{Kind, Lab, qdisc};
 use crate::bench::BenchArm;
@@ -94,7 +95,7 @@ fn said(key: &Key, level: &Level) -> String {
         Said::OrOwn(name) => {
             let last = match key.knob().takes {
                 Takes::Files => level::files(text)
-                    .map(|file| file.rsplit('/').next().unwrap_or(file))
+                    .map(|file| Module::of(file).title())
                     .collect::<Vec<_>>()
                     .join("+"),
                 _ => text.clone(),

@@ -356,7 +356,7 @@ pub const KNOBS: &[Knob] = &[
         workloads: LINKS,
         said: Said::OrOwn("module"),
         turn: 1,
-        help: "file of a module, relative to the experiment's directory, to load instead of the kernel's module of that name; or a list of files",
+        help: "file of a module, relative to the experiment's directory, to load instead of the kernel's module of that name; or a module to be built, like `usbnet` or `usbnet+fix.patch`; or a list of these",
         ..SWITCH
     },
     Knob {

@@ -1,0 +1,101 @@
+//! Modules of an experiment: files, found relative to its directory, and those that are built for it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use netplumb_lab::modules::{Change, ModuleBuilder, ModuleRequest};
+use netplumb_lab::vm::kernels::KernelStore;
+use netplumb_model::experiment::{Changed, Experiment, Module, files as files_of, of_files};
+
+use crate::exit::WrongKey;
+use crate::signals;
+use crate::steps::{Steps, building};
+
+/// Let the experiment name its modules by their absolute paths; those that have to be built are
+/// built, unless they were before.
+///
+/// # Errors
+/// There is no such file, or a module can't be built.
+pub(crate) fn prepare(
+    experiment: &mut Experiment,
+    folder: &Path,
+    cache: &Path,
+) -> anyhow::Result<()> {
+    let arms = experiment.arms();
+    let kernels = arms.iter().filter_map(|arm| arm.knobs.get("kernel"));
+    let kernels: BTreeSet<String> = kernels.cloned().collect();
+    let builder = Builder {
+        kernels: &kernels,
+        cache,
+    };
+    for modules in experiment.modules_mut() {
+        let mut files = Vec::new();
+        for module in files_of(modules) {
+            let file = match Module::of(module) {
+                Module::File(file) => existing(folder, file)?,
+                Module::Built { name, changes } => builder.build(folder, name, &changes)?,
+            };
+            files.push(file.display().to_string());
+        }
+        *modules = of_files(&files).map_err(|why| WrongKey::usage("module", why))?;
+    }
+    Ok(())
+}
+
+/// The absolute path of a file.
+fn existing(folder: &Path, file: &str) -> anyhow::Result<PathBuf> {
+    let file = std::path::absolute(folder.join(file))?;
+    let there = std::fs::metadata(&file)
+        .with_context(|| format!("{}: can't read the module", file.display()))?;
+    match there.is_file() {
+        true => Ok(file),
+        false => {
+            let why = format!(
+                "{}: not a regular file, which a module has to be",
+                file.display()
+            );
+            Err(WrongKey::usage("module", why).into())
+        }
+    }
+}
+
+struct Builder<'a> {
+    kernels: &'a BTreeSet<String>,
+    cache: &'a Path,
+}
+
+impl Builder<'_> {
+    fn build(&self, folder: &Path, name: &str, changes: &[Changed<'_>]) -> anyhow::Result<PathBuf> {
+        let [kernel] = &self.kernels.iter().collect::<Vec<_>>()[..] else {
+            let why = "modules can be built for one kernel in an experiment; write an experiment \
+                       for each kernel, or build their files with `plumb module build`";
+            return Err(WrongKey::usage("module", why).into());
+        };
+        let kernel = KernelStore::new(self.cache).find(kernel)?;
+        let request = ModuleRequest {
+            name: name.into(),
+            changes: (changes.iter())
+                .map(|change| match change {
+                    Changed::Patch(file) => Change::Patch(folder.join(file)),
+                    Changed::Cocci(file) => Change::Cocci(folder.join(file)),
+                })
+                .collect(),
+        };
+        let cancel = signals::watch().context("can't watch for signals")?;
+        let mut steps = Steps::new();
+        let kept =
+            ModuleBuilder::new(self.cache, cancel).kept(&kernel, &request, &mut |progress| {
+                building(&mut steps, name, progress)
+            });
+        steps.clear();
+        let kept = kept?;
+        if !kept.unmodified_is_the_same {
+            eprintln!(
+                "plumb: {name}: the unmodified build is not the same code as the kernel's own module; \
+                 compare with module = \"{name}\", not with \"\""
+            );
+        }
+        Ok(kept.path)
+    }
+}
