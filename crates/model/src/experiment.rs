@@ -16,6 +16,7 @@ mod old;
 mod qdisc;
 mod samples;
 mod scan;
+mod shares;
 mod time;
 mod within;
 mod workload;
@@ -40,6 +41,7 @@ pub use old::current;
 pub use qdisc::Qdisc;
 pub use samples::Samples;
 pub use scan::Scan;
+pub use shares::{PublishedShare, Shares};
 pub use time::{Share, Time};
 pub use within::Within;
 pub use workload::{Blocks, Filter, Functions, Nics, PACKETS, Probes, Workload};
@@ -142,6 +144,9 @@ pub struct Experiment {
     /// Published results, for comparison.
     #[serde(default)]
     pub published: Vec<Published>,
+    /// Shares of functions, beside published ones.
+    #[serde(default)]
+    pub shares: Vec<Shares>,
     /// Figures.
     #[serde(default, rename = "figure")]
     pub figures: Vec<Figure>,
@@ -358,6 +363,7 @@ impl Experiment {
                 return Err(("scan", why.to_string()).into());
             }
         }
+        self.check_shares()?;
         self.check_claims()
     }
 

@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 
 use netplumb_model::class::Direction;
+use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_report::printable;
-use netplumb_report::sampled;
 use netplumb_report::shape::{Shape, shape};
+use netplumb_report::{sampled, shares};
 
 use super::print::{columns, print};
 use super::{costs, formats, part, rates, times};
@@ -37,7 +38,11 @@ pub(crate) fn show(
     args.check_for_others()?;
     let parts = recording.parts();
     let [first, _, ..] = parts[..] else {
-        return part_of(recording, args, directions);
+        let code = part_of(recording, args, directions)?;
+        if !(args.for_programs() || args.formats.wanted()) {
+            shares_of(recording)?;
+        }
+        return Ok(code);
     };
     if args.for_programs() || args.formats.wanted() {
         return match recording.instruments()[..] {
@@ -51,10 +56,22 @@ pub(crate) fn show(
         print(&format!("{rule}Instrument {}\n\n", printable(part, 80)))?;
         part_of(&recording.part(part), args, directions)?;
     }
-    match sampled::render(recording, directions, &args.arm, columns()) {
-        Some(text) => print(&format!("\n{text}")),
-        None => Ok(ExitCode::SUCCESS),
+    if let Some(text) = sampled::render(recording, directions, &args.arm, columns()) {
+        print(&format!("\n{text}"))?;
     }
+    shares_of(recording)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Print the shares that an experiment asks for.
+fn shares_of(recording: &Recording) -> anyhow::Result<()> {
+    // What can't be read was reported before.
+    let experiment = Experiment::of_recording(recording).ok().flatten();
+    let shares = experiment.and_then(|e| shares::render(recording, &e, columns()));
+    if let Some(text) = shares {
+        print(&format!("\n{text}"))?;
+    }
+    Ok(())
 }
 
 /// Print the part of one instrument.

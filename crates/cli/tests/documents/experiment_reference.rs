@@ -68,6 +68,7 @@ fn every_key_is_in_the_reference() {
         "vary",
         "arm",
         "published",
+        "shares",
         "figure",
         "claim",
         "scan",
@@ -90,6 +91,7 @@ fn every_key_is_in_the_reference() {
         ("## `[knobs]`", "[vary]"),
         ("## `[[arm]]`", "[[arm]]"),
         ("## `[[published]]`", "[[published]]"),
+        ("## `[[shares]]`", "[[shares]]"),
         ("## `[scan]`", "[scan]"),
     ] {
         let text = format!("name = \"x\"\n{section}\nno-such-key = 1\n");

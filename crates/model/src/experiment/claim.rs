@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::Mistake;
+use super::shares::check_chain;
 use super::{Experiment, Kind, Knobs};
 use crate::bench::DataPath;
 use crate::class::{Class, words};
@@ -183,6 +184,9 @@ claims! {
         /// The function, by its self cost; none for all.
         #[serde(default)]
         function: Option<String>,
+        /// Only what is below a function: names from the outermost inwards, separated by `;`.
+        #[serde(default)]
+        below: Option<String>,
         /// The stage; none for all.
         #[serde(default)]
         stage: Option<String>,
@@ -202,6 +206,9 @@ claims! {
         /// The function, by its self cost; none for all.
         #[serde(default)]
         function: Option<String>,
+        /// Only what is below a function: names from the outermost inwards, separated by `;`.
+        #[serde(default)]
+        below: Option<String>,
         /// The stage; none for all.
         #[serde(default)]
         stage: Option<String>,
@@ -234,6 +241,9 @@ claims! {
         /// The function, by its self cost; none for all.
         #[serde(default)]
         function: Option<String>,
+        /// Only what is below a function: names from the outermost inwards, separated by `;`.
+        #[serde(default)]
+        below: Option<String>,
         /// The stage; none for all.
         #[serde(default)]
         stage: Option<String>,
@@ -349,6 +359,16 @@ impl Claim {
         }
     }
 
+    /// The functions below which it looks.
+    fn below(&self) -> Option<&str> {
+        match self {
+            Claim::Compare { below, .. }
+            | Claim::Unchanged { below, .. }
+            | Claim::Ranking { below, .. } => below.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Check ratios and percentages.
     fn check_numbers(&self) -> Result<(), (&'static str, String)> {
         let ratio = match self {
@@ -424,6 +444,9 @@ impl Experiment {
             return Err(("classes", why.to_string()).into());
         }
         claim.check_numbers()?;
+        if let Some(below) = claim.below() {
+            check_chain("below", below)?;
+        }
         // The arms of a scan are unknown before its settings are listed.
         for name in claim.arms().into_iter().filter(|_| self.scan.is_none()) {
             if !arms.iter().any(|arm| arm.name == name) {

@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 
 use netplumb_model::class::{Class, Context, Softirq};
 use netplumb_model::experiment::{Claim, Relation};
-use netplumb_model::recording::Arm;
+use netplumb_model::recording::{Arm, NodeId};
+use netplumb_model::symbol::base_name;
 
 use super::fit::line;
 use super::{Answer, Outcome, find, holds, list, missing};
 use crate::acting;
 use crate::analysis::{ClassView, functions};
+use crate::chain;
 use crate::number::{counted, per_packet, printable, thousands};
 use crate::seeds;
 use lines::{linear, points};
@@ -28,15 +30,37 @@ const NAME_CHARACTERS: usize = 60;
 struct Part<'a> {
     layer: Option<&'a str>,
     function: Option<&'a str>,
+    below: Option<&'a str>,
 }
 
 impl Part<'_> {
     fn insns(&self, view: &ClassView<'_>) -> u64 {
+        if let Some(chain) = self.below {
+            return self.insns_below(view, chain);
+        }
         match (self.function, self.layer) {
             (Some(function), _) => functions(view).get(function).copied().unwrap_or(0),
             (None, Some(layer)) => view.layer_insns(layer),
             (None, None) => view.total,
         }
+    }
+
+    /// Below a chain of functions.
+    fn insns_below(&self, view: &ClassView<'_>, chain: &str) -> u64 {
+        let below = chain::below(view.recording, chain);
+        let is_part = |node: NodeId| {
+            let function = view.recording.nodes[node as usize].function;
+            match (self.function, self.layer) {
+                (Some(name), _) => base_name(view.name(function)) == name,
+                (None, Some(layer)) => view.layer(function) == layer,
+                (None, None) => true,
+            }
+        };
+        let nodes = view.nodes.iter();
+        nodes
+            .filter(|(node, _)| below[**node as usize] && is_part(**node))
+            .map(|(_, costs)| costs.self_insns)
+            .sum()
     }
 
     /// Without what interrupts and other softirqs do, which may differ with the moment:
@@ -46,17 +70,23 @@ impl Part<'_> {
             Part {
                 layer: None,
                 function: None,
+                below: None,
             } => steady(view),
             _ => self.insns(view),
         }
     }
 
-    /// After a class: "", " in nft_do_chain", " in the network layer".
+    /// After a class: "", " in nft_do_chain", " in the network layer", " below usbnet_bh".
     fn within(&self) -> String {
-        match (self.function, self.layer) {
+        let part = match (self.function, self.layer) {
             (Some(function), _) => format!(" in {}", printable(function, NAME_CHARACTERS)),
             (None, Some(layer)) => format!(" in the {} layer", printable(layer, NAME_CHARACTERS)),
             (None, None) => String::new(),
+        };
+        let below = self.below.map(chain::told).unwrap_or_default();
+        match below.is_empty() {
+            true => part,
+            false => format!("{part} below {}", printable(&below, NAME_CHARACTERS)),
         }
     }
 }
@@ -121,7 +151,7 @@ fn of_class(claim: &Claim, class: Class, classes: &[ClassView<'_>]) -> Result<Ou
             within_percent,
             ..
         } => {
-            let part = part(layer, function);
+            let part = part(layer, function, &None);
             let range = from.unwrap_or(i64::MIN)..=to.unwrap_or(i64::MAX);
             let mut points = points(class, &part, knob, arms, classes);
             points.retain(|point| range.contains(&point.x));
@@ -143,20 +173,28 @@ fn of_class(claim: &Claim, class: Class, classes: &[ClassView<'_>]) -> Result<Ou
             against,
             layer,
             function,
+            below,
             is,
             ..
         } => {
             let (one, other) = pair(class, arm, against.as_deref(), classes)?;
-            Ok(compare(class, &part(layer, function), one, other, *is))
+            Ok(compare(
+                class,
+                &part(layer, function, below),
+                one,
+                other,
+                *is,
+            ))
         }
         Claim::Unchanged {
             layer,
             function,
+            below,
             arms,
             ..
         } => unchanged(
             class,
-            &part(layer, function),
+            &part(layer, function, below),
             &of_arms(class, arms, classes).collect::<Vec<_>>(),
             &among(arms),
         ),
@@ -169,21 +207,27 @@ fn of_class(claim: &Claim, class: Class, classes: &[ClassView<'_>]) -> Result<Ou
         Claim::Ranking {
             layer,
             function,
+            below,
             arms,
             ..
         } => ranking(
             class,
-            &part(layer, function),
+            &part(layer, function, below),
             of_arms(class, arms, classes).collect(),
         ),
         _ => Err("this kind of claim is about one arm".into()),
     }
 }
 
-fn part<'a>(layer: &'a Option<String>, function: &'a Option<String>) -> Part<'a> {
+fn part<'a>(
+    layer: &'a Option<String>,
+    function: &'a Option<String>,
+    below: &'a Option<String>,
+) -> Part<'a> {
     Part {
         layer: layer.as_deref(),
         function: function.as_deref(),
+        below: below.as_deref(),
     }
 }
 

@@ -11,6 +11,7 @@ use netplumb_model::span::StageKind;
 use netplumb_model::symbol::base_name;
 use netplumb_model::timing::INSTRUCTIONS;
 
+use crate::chain;
 use crate::number::printable;
 use crate::number::rate;
 use crate::rates::{RATES, explain};
@@ -36,6 +37,8 @@ pub(crate) struct What<'w> {
     pub(crate) layer: Option<&'w str>,
     /// Of this function, its own.
     pub(crate) function: Option<&'w str>,
+    /// Only what is below this chain of functions.
+    pub(crate) below: Option<&'w str>,
     /// Of this stage.
     pub(crate) stage: Option<&'w str>,
 }
@@ -192,6 +195,9 @@ impl<'r> Samples<'r> {
         if !self.times.is_empty() {
             let mut views = self.times.iter();
             let view = views.find(|view| view.arm == arm && view.class == class);
+            if what.below.is_some() {
+                return Err("times are of functions, not of what is below them".into());
+            }
             return timed(view.ok_or_else(missing)?, what);
         }
         // Of a bench, blocks of another instrument have costs of another quantity.
@@ -220,6 +226,8 @@ impl<'r> Samples<'r> {
                 (None, None) => true,
             }
         };
+        let below = what.below.map(|chain| chain::below(self.recording, chain));
+        let is_below = |node: u32| (below.as_ref()).is_none_or(|is_below| is_below[node as usize]);
         let is_class = self.recording.arms[arm].proto == class.proto;
         let costs = self.recording.costs.iter();
         for cost in costs.filter(|cost| is_class && is_of(cost.quantity)) {
@@ -227,6 +235,7 @@ impl<'r> Samples<'r> {
             if let Some(sum) = sums.get_mut(&cost.block)
                 && cost.direction == class.direction
                 && is_part(node.function)
+                && is_below(cost.node)
             {
                 *sum += cost.own;
             }

@@ -68,39 +68,43 @@ fn of_arms(claim: &Claim, samples: &Samples<'_>) -> Found {
 
 /// What a claim is about, in a class.
 fn what(claim: &Claim, class: Option<Class>) -> What<'_> {
-    let (layer, function, stage) = match claim {
+    let (layer, function, below, stage) = match claim {
         Claim::Linear {
             layer,
             function,
             stage,
             ..
-        }
-        | Claim::Compare {
+        } => (layer, function, &None, stage),
+        Claim::Compare {
             layer,
             function,
+            below,
             stage,
             ..
         }
         | Claim::Unchanged {
             layer,
             function,
+            below,
             stage,
             ..
         }
         | Claim::Ranking {
             layer,
             function,
+            below,
             stage,
             ..
-        } => (layer.as_deref(), function.as_deref(), stage.as_deref()),
-        _ => (None, None, None),
+        } => (layer, function, below, stage),
+        _ => (&None, &None, &None, &None),
     };
     What {
         quantity: claim.quantity(),
         class,
-        layer,
-        function,
-        stage,
+        layer: layer.as_deref(),
+        function: function.as_deref(),
+        below: below.as_deref(),
+        stage: stage.as_deref(),
     }
 }
 

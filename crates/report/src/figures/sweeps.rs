@@ -46,6 +46,7 @@ pub fn series(experiment: &Experiment, figure: &Figure, recording: &Recording) -
         class: figure.class,
         layer: figure.layer.as_deref(),
         function: figure.function.as_deref(),
+        below: None,
         stage: None,
     };
     let mut all: Vec<Series> = Vec::new();

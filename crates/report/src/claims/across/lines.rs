@@ -56,7 +56,7 @@ pub(crate) fn drawn(claim: &Claim, classes: &[ClassView<'_>]) -> Vec<Drawn> {
     else {
         return Vec::new();
     };
-    let part = part(layer, function);
+    let part = part(layer, function, &None);
     let range = from.unwrap_or(i64::MIN)..=to.unwrap_or(i64::MAX);
     let of = |class: &Class| {
         let mut all = points(*class, &part, knob, arms, classes);
