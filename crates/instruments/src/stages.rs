@@ -175,7 +175,6 @@ impl Stages {
             let tracepoint = name.strip_prefix(PREFIX).unwrap_or(&name);
             let wanted = match tracepoint {
                 "sched_waking" | "napi_poll" => !has("sk_data_ready"),
-                "softirq_entry" => spec.one_packet > 0,
                 _ => true,
             };
             if wanted && !has(tracepoint) {

@@ -185,7 +185,8 @@ int BPF_PROG(stages_consume_skb, struct sk_buff *skb)
 	if (p) {
 		if (p->proto == STAGES_TCP)
 			return 0;
-		if (in_task(c)) {
+		/* Threaded NAPI frees what readers have deferred. */
+		if (in_task(c) && !in_kernel_thread()) {
 			/*
 			 * UDP copies without a tracepoint, and then frees:
 			 * until 6.18, which defers freeing (6471658dc66c "udp:
@@ -214,15 +215,28 @@ int BPF_PROG(stages_consume_skb, struct sk_buff *skb)
 	return 0;
 }
 
-/* The softirq of a CPU, for per-packet traces. */
+/* The softirq of a CPU, for per-packet traces and in_task(). */
 SEC("tp_btf/softirq_entry")
 int BPF_PROG(stages_softirq_entry, __u32 vector)
 {
 	struct stages_cpu *c;
 
 	c = begin(ctx);
+	if (!c)
+		return 0;
+	c->softirq = vector;
+	c->softirq_over = bpf_get_current_task();
+	return 0;
+}
+
+SEC("tp_btf/softirq_exit")
+int BPF_PROG(stages_softirq_exit)
+{
+	struct stages_cpu *c;
+
+	c = begin(ctx);
 	if (c)
-		c->softirq = vector;
+		c->softirq_over = 0;
 	return 0;
 }
 

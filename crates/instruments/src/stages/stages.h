@@ -300,6 +300,8 @@ struct stages_cpu {
 	__u32 segments_left;
 	/* The current or last softirq. */
 	__u32 softirq;
+	/* The task that a softirq has interrupted. */
+	__u64 softirq_over;
 	struct stages_packet parent;
 	/* For on_task_stack(), and for number(). */
 	__u64 context;

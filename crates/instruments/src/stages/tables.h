@@ -128,6 +128,7 @@ static __always_inline struct stages_cpu *begin(void *ctx)
 		c->current_head = 0;
 		c->gro_head = 0;
 		c->segments_left = 0;
+		c->softirq_over = 0;
 		c->depth = 0;
 		c->driving[0].skb = 0;
 	}
@@ -144,8 +145,14 @@ static __always_inline __u64 number(struct stages_cpu *c, const void *pointer)
 	return *(volatile __u64 *)&c->number;
 }
 
+/*
+ * Whether it is the task itself, and no softirq or interrupt. A softirq that
+ * interrupted user mode is on the task's stack, which was empty.
+ */
 static __always_inline int in_task(struct stages_cpu *c)
 {
+	if (c->softirq_over && c->softirq_over == bpf_get_current_task())
+		return 0;
 	return on_task_stack(*(volatile __u64 *)&c->context);
 }
 
