@@ -2,8 +2,7 @@
 //! afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,10 +16,6 @@ use netplumb_model::timing::INSTRUCTIONS;
 
 use crate::collect::Translation;
 
-/// Where debug files are.
-const DEBUG_FILES: &str = "/usr/lib/debug";
-/// Larger files are not read.
-const MAX_DEBUG_BYTES: u64 = 1 << 30;
 /// Maximum time to look up lines: those of a browser take a few seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -49,36 +44,13 @@ fn code(entry: &Entry) -> Option<Vec<u8>> {
     file.starts_with(b"\x7fELF").then_some(file)
 }
 
-/// The debug file of a file: by build ID, or by its debug link, in the directories where debuggers
-/// look for it.
+/// The debug file of an entry with this content.
 fn debug_file(entry: &Entry, file: &[u8]) -> Option<Vec<u8>> {
-    let by_id = exact::build_id(file).and_then(|id| {
-        let (folder, rest) = id.split_at_checked(2)?;
-        let folder = Path::new(DEBUG_FILES).join(".build-id").join(folder);
-        bounded(&folder.join(format!("{rest}.debug")))
-    });
-    by_id.or_else(|| {
-        let Kind::File { host, .. } = &entry.kind else {
-            return None;
-        };
-        let (name, checksum) = exact::debug_link(file)?;
-        let host = fs::canonicalize(host).ok()?;
-        let folder = host.parent()?;
-        let global = Path::new(DEBUG_FILES).join(folder.strip_prefix("/").ok()?);
-        [folder.to_path_buf(), folder.join(".debug"), global]
-            .iter()
-            .filter_map(|folder| bounded(&folder.join(&name)))
-            // The addresses of another build differ.
-            .find(|found| exact::debug_link_checksum(found) == checksum)
-    })
-}
-
-/// The contents of a file, unless it is too large or missing.
-fn bounded(path: &Path) -> Option<Vec<u8>> {
-    let found = fs::metadata(path).ok()?;
-    (found.is_file() && found.len() <= MAX_DEBUG_BYTES)
-        .then(|| fs::read(path).ok())
-        .flatten()
+    let host = match &entry.kind {
+        Kind::File { host, .. } => Some(host.as_path()),
+        _ => None,
+    };
+    exact::debug_file(host, file)
 }
 
 /// The executed code of a command.

@@ -9,7 +9,6 @@
 mod account;
 mod block;
 mod frame;
-mod image;
 mod interrupts;
 mod plugin;
 mod sample;
@@ -20,11 +19,11 @@ mod tree;
 mod user;
 mod window;
 
-pub use account::{Accountant, Losses};
-pub use image::{
-    Image, ImageError, ImageFunction, Images, Line, Lines, LinesError, build_id, debug_link,
-    debug_link_checksum, has_lines, lines, page_hash, readable,
+pub use crate::image::{
+    Image, ImageError, ImageFunction, Images, Line, Lines, LinesError, build_id, debug_file,
+    debug_link, debug_link_checksum, has_lines, lines, page_hash, readable,
 };
+pub use account::{Accountant, Losses};
 pub use interrupts::Change;
 pub use plugin::{PLUGIN, describe_refusal, qemu_args};
 pub use sample::Sampling;

@@ -4,6 +4,7 @@
 pub mod capability;
 pub mod exact;
 pub mod functions;
+pub mod image;
 pub mod instrument;
 pub mod live;
 mod own;

@@ -33,6 +33,7 @@ use crate::capability::Tried;
 use crate::instrument::{Instrument, Layers};
 use crate::live::{self, Live, LiveError};
 use owner::Tasks;
+pub use owner::context;
 use sampler::{PERIOD_NS, Sampled, Sampler, Seen};
 
 /// What the instrument is called.

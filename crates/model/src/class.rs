@@ -78,6 +78,8 @@ words! {
     Tcp = "tcp",
     /// A command, with all the packets that it sends and receives.
     Command = "command",
+    /// No packets: work of CPUs, whatever it is for.
+    Work = "work",
 }
 
 impl Proto {
@@ -86,6 +88,7 @@ impl Proto {
         match self {
             Proto::Raw | Proto::Udp | Proto::Tcp => "packet",
             Proto::Command => "run",
+            Proto::Work => "second",
         }
     }
 }
@@ -117,7 +120,7 @@ words! {
     Ack = "ack",
     /// Reception of a frame that the driver drops, before the network stack has it.
     Drop = "drop",
-    /// All that happens while a command runs.
+    /// All that happens while a command runs, or CPUs are sampled.
     Run = "run",
     /// In the window, but not for a packet: timers, other tasks, idle time.
     Other = "other",
@@ -216,7 +219,11 @@ pub struct Class {
 
 impl fmt::Display for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} {}", self.proto, self.direction))
+        match self.proto {
+            // It has no other direction.
+            Proto::Work => f.pad(Proto::Work.as_str()),
+            proto => f.pad(&format!("{proto} {}", self.direction)),
+        }
     }
 }
 
@@ -224,6 +231,12 @@ impl FromStr for Class {
     type Err = UnknownWord;
 
     fn from_str(s: &str) -> Result<Self, UnknownWord> {
+        if s == Proto::Work.as_str() {
+            return Ok(Class {
+                proto: Proto::Work,
+                direction: Direction::Run,
+            });
+        }
         let (proto, direction) = s.split_once(' ').unwrap_or((s, ""));
         Ok(Class {
             proto: proto.parse()?,
@@ -258,6 +271,9 @@ mod tests {
                     proto: p,
                     direction,
                 };
+                if p == Proto::Work && direction != Direction::Run {
+                    continue;
+                }
                 assert_eq!(class.to_string().parse(), Ok(class));
             }
         }
@@ -277,7 +293,7 @@ mod tests {
         let error = "sctp".parse::<Proto>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown protocol `sctp`; expected one of raw, udp, tcp, command"
+            "unknown protocol `sctp`; expected one of raw, udp, tcp, command, work"
         );
     }
 }

@@ -47,10 +47,10 @@ pub(crate) fn several_arms(classes: &[ClassView<'_>]) -> bool {
 /// The class, after the arm where that says more than the protocol.
 pub(crate) fn label(class: &ClassView<'_>) -> String {
     let arm = class.arm();
-    let label = if arm.name == arm.proto.as_str() || arm.proto == Proto::Command {
-        class.class.to_string()
-    } else {
-        format!("{}, {}", printable(&arm.name, 60), class.class)
+    let label = match arm.proto {
+        Proto::Work => printable(&class.quantity.name, WORD_LIMIT),
+        proto if proto == Proto::Command || arm.name == proto.as_str() => class.class.to_string(),
+        _ => format!("{}, {}", printable(&arm.name, 60), class.class),
     };
     label + invalid(class)
 }
@@ -245,6 +245,9 @@ pub(crate) fn arm_heading(arm: &Arm) -> String {
     if arm.proto == Proto::Command {
         return command_heading(arm);
     }
+    if arm.proto == Proto::Work {
+        return format!("Profile of {}\n", sent(arm));
+    }
     format!("{}: {}\n", printable(&arm.name, 80), sent(arm))
 }
 
@@ -252,6 +255,7 @@ pub(crate) fn arm_heading(arm: &Arm) -> String {
 pub(crate) fn sent(arm: &Arm) -> String {
     let mut text = match (arm.proto, arm.link) {
         (Proto::Command, _) => format!("{} over {}, {}", arm.name, arm.family, arm.link),
+        (Proto::Work, _) => printable(&arm.name, 200),
         // What other programs send, nobody made of one size.
         (_, Link::Any) => format!(
             "{} over {}, as other programs sent it",

@@ -142,6 +142,7 @@ fn interval(class: &ClassView<'_>) -> String {
 fn whole_of(class: &ClassView<'_>) -> &'static str {
     match class.class.proto {
         Proto::Command => "run",
+        Proto::Work => "time",
         Proto::Raw | Proto::Udp | Proto::Tcp => "path",
     }
 }

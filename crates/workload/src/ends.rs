@@ -120,7 +120,9 @@ impl Ends {
                 })
             }
             Proto::Tcp => self.tcp(),
-            Proto::Command => Err(io::Error::other("a command sends its own packets")),
+            Proto::Command | Proto::Work => {
+                Err(io::Error::other("a command sends its own packets"))
+            }
         }
     }
 

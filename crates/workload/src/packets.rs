@@ -207,7 +207,7 @@ impl<'a> Traffic<'a> {
         self.send()?;
         let mut left = match self.plan.proto {
             Proto::Tcp => self.message.len(),
-            Proto::Raw | Proto::Udp | Proto::Command => 1,
+            Proto::Raw | Proto::Udp | Proto::Command | Proto::Work => 1,
         };
         while left > 0 {
             if !wait_readable(self.sockets.rx.as_raw_fd(), self.patience())? {
@@ -217,7 +217,7 @@ impl<'a> Traffic<'a> {
             left = match self.plan.proto {
                 Proto::Tcp if got == 0 => return Ok(false),
                 Proto::Tcp => left.saturating_sub(got),
-                Proto::Raw | Proto::Udp | Proto::Command => 0,
+                Proto::Raw | Proto::Udp | Proto::Command | Proto::Work => 0,
             };
         }
         Ok(true)
@@ -228,7 +228,7 @@ impl<'a> Traffic<'a> {
     fn patience(&self) -> Patience {
         let naps = match self.plan.proto {
             Proto::Tcp => TCP_NAPS,
-            Proto::Raw | Proto::Udp | Proto::Command => NAPS,
+            Proto::Raw | Proto::Udp | Proto::Command | Proto::Work => NAPS,
         };
         match self.woken {
             true => Patience {

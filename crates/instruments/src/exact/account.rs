@@ -9,7 +9,6 @@ use rustc_hash::FxHashMap;
 
 use super::block::Block;
 use super::frame::Flow;
-use super::image::Images;
 use super::sample::{Sampler, Sampling};
 use super::scope::Scope;
 use super::stack::{Task, stack_id};
@@ -17,6 +16,7 @@ use super::stream::{Kind, Mark, Record};
 use super::tree::{Symbol, Tree, UNKNOWN};
 use super::user::{Birth, Part, User, UserSymbol};
 use super::window::{OpenWindow, Window};
+use crate::image::Images;
 
 mod charge;
 mod stack;

@@ -100,7 +100,7 @@ pub enum Record {
         kind: Kind,
         /// Size of each instruction, bytes.
         sizes: Vec<u8>,
-        /// Hash of the page that it begins in ([`super::image::page_hash`]); 0 if
+        /// Hash of the page that it begins in ([`crate::image::page_hash`]); 0 if
         /// that could not be read.
         page: u64,
     },

@@ -10,8 +10,8 @@ use netplumb_model::recording::{NodeId, THREAD_MODULE};
 use rustc_hash::FxHashMap;
 
 use super::frame::{Flow, Why};
-use super::image::{Images, Place, readable};
 use super::tree::Symbol;
+use crate::image::{Images, Place, readable};
 
 /// Symbols of user code are numbered from here.
 pub const FIRST_SYMBOL: Symbol = 1 << 30;

@@ -29,10 +29,10 @@ pub(super) fn raw(filter: &Filter) -> Result<RawFilter, LiveError> {
                 Proto::Raw => proto::RAW,
                 Proto::Udp => proto::UDP,
                 Proto::Tcp => proto::TCP,
-                Proto::Command => {
-                    return Err(LiveError::Asked(
-                        "invalid protocol `command` in a filter; use --pid".into(),
-                    ));
+                Proto::Command | Proto::Work => {
+                    return Err(LiveError::Asked(format!(
+                        "invalid protocol `{wanted}` in a filter; use --pid"
+                    )));
                 }
             };
     }

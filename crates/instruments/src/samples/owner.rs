@@ -177,6 +177,32 @@ impl Tasks {
     }
 }
 
+/// What the CPU was executing for: by the innermost softirq or interrupt that a stack is in.
+pub fn context(names: &[&str]) -> Context {
+    let begins = |name: &str, all: &[&str]| all.iter().any(|begins| name.starts_with(begins));
+    for (depth, name) in names.iter().enumerate() {
+        if PACKETS.contains(&base_name(name)) {
+            let sends = base_name(name) == "net_tx_action";
+            return Context::Softirq(if sends {
+                Softirq::NetTx
+            } else {
+                Softirq::NetRx
+            });
+        }
+        if begins(name, SOFTIRQS_RUN_BY) {
+            let called = names[..depth].iter().rev().find_map(|name| {
+                let found = SOFTIRQS.iter().find(|(begins, _)| name.starts_with(begins));
+                found.and_then(|(_, called)| called.to_uppercase().parse().ok())
+            });
+            return called.map_or(Context::Hardirq, Context::Softirq);
+        }
+        if begins(name, INTERRUPTS) {
+            return Context::Hardirq;
+        }
+    }
+    Context::Task
+}
+
 /// Which interrupt or softirq, other than those of packets, a stack is of, if it is of one.
 fn interrupt(names: &[&str]) -> Option<String> {
     let begins = |name: &&str| INTERRUPTS.iter().any(|begins| name.starts_with(begins));

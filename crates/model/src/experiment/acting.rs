@@ -166,7 +166,7 @@ impl Scene<'_> {
         };
         let above = match self.arm.proto {
             Proto::Tcp => 32,
-            Proto::Raw | Proto::Udp | Proto::Command => 8,
+            Proto::Raw | Proto::Udp | Proto::Command | Proto::Work => 8,
         };
         ip + above
     }

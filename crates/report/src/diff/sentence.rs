@@ -61,6 +61,7 @@ pub fn words(class: Class) -> String {
         Proto::Udp => "UDP",
         Proto::Tcp => "TCP",
         Proto::Command => "Command",
+        Proto::Work => return "CPU time".into(),
     };
     let direction = match class.direction {
         Direction::Tx => "send",

@@ -19,9 +19,9 @@ pub(super) fn add_up(recording: &Recording) -> Result<(), String> {
         for total in &block.totals {
             let (own, calls) = sums.remove(&(row, total.quantity)).unwrap_or_default();
             let quantity = &recording.quantities[total.quantity as usize];
-            // For a command, its own code has costs as well.
+            // For a command or a profile, user code has costs as well.
             let (expected, of) = match arm.proto {
-                Proto::Command => (total.kernel + total.user, "kernel and user"),
+                Proto::Command | Proto::Work => (total.kernel + total.user, "kernel and user"),
                 _ => (total.kernel, "kernel"),
             };
             if own != expected {

@@ -14,7 +14,7 @@ use object::{
     SectionFlags,
 };
 
-use super::{Image, ImageFunction, PAGE_BYTES, page_hash};
+use super::{Image, ImageFunction, PAGE_BYTES, Segment, page_hash};
 
 /// The unpacked symbols of `.gnu_debugdata` are seldom more than some MB.
 const MAX_DEBUGDATA_BYTES: u64 = 256 << 20;
@@ -38,16 +38,16 @@ pub fn build_id(file: &[u8]) -> Option<String> {
     Some(id.iter().map(|b| format!("{b:02x}")).collect())
 }
 
-/// A file's functions, and the address and hash of each page that holds code.
-pub(super) fn read(
-    name: &str,
-    file: &[u8],
-    debug: Option<&[u8]>,
-) -> Result<(Image, Vec<(u64, u64)>), ImageError> {
-    let elf = Elf::parse(file).map_err(|e| ImageError {
+fn parse<'data>(name: &str, file: &'data [u8]) -> Result<Elf<'data>, ImageError> {
+    Elf::parse(file).map_err(|e| ImageError {
         name: name.to_string(),
         why: e.to_string(),
-    })?;
+    })
+}
+
+/// A file's functions.
+pub(super) fn image(name: &str, file: &[u8], debug: Option<&[u8]>) -> Result<Image, ImageError> {
+    let elf = parse(name, file)?;
     let mut functions = Functions::default();
     let mut named = Vec::new();
     gather(&elf, &elf, &mut named);
@@ -70,15 +70,13 @@ pub(super) fn read(
     for (start, end) in frames {
         functions.fill(start, end, format!("[{start:#x}]"));
     }
-    Ok((
-        Image {
-            name: name.to_string(),
-            entry: elf.entry(),
-            program: is_program(&elf),
-            functions: functions.sorted(),
-        },
-        pages(&elf, file),
-    ))
+    Ok(Image {
+        name: name.to_string(),
+        entry: elf.entry(),
+        program: is_program(&elf),
+        functions: functions.sorted(),
+        segments: segments(&elf),
+    })
 }
 
 /// Whether a file is to be run: it has a fixed place, asks for an interpreter, or says that
@@ -301,21 +299,31 @@ fn frames(elf: &Elf<'_>) -> Vec<(u64, u64)> {
     frames
 }
 
-/// The pages of a file that are executed where it is mapped.
-fn pages(elf: &Elf<'_>, file: &[u8]) -> Vec<(u64, u64)> {
+/// The parts of a file that are executed where they are mapped.
+fn segments(elf: &Elf<'_>) -> Vec<Segment> {
     let endian = LittleEndian;
+    let all = elf.elf_program_headers().iter();
+    let executed = all.filter(|s| s.p_type(endian) == PT_LOAD && s.p_flags(endian).0 & PF_X.0 != 0);
+    let segment = |segment: &object::elf::ProgramHeader64<LittleEndian>| Segment {
+        offset: segment.p_offset(endian),
+        address: segment.p_vaddr(endian),
+        size_bytes: segment.p_filesz(endian),
+    };
+    executed.map(segment).collect()
+}
+
+/// The address and hash of each page that holds code.
+pub(super) fn pages(name: &str, file: &[u8]) -> Result<Vec<(u64, u64)>, ImageError> {
+    let elf = parse(name, file)?;
     let page = PAGE_BYTES as u64;
     let mut pages = Vec::new();
-    for segment in elf.elf_program_headers() {
-        if segment.p_type(endian) != PT_LOAD || segment.p_flags(endian).0 & PF_X.0 == 0 {
-            continue;
-        }
-        let into = segment.p_vaddr(endian) % page;
-        let first = segment.p_vaddr(endian) - into;
-        let Some(offset) = segment.p_offset(endian).checked_sub(into) else {
+    for segment in segments(&elf) {
+        let into = segment.address % page;
+        let first = segment.address - into;
+        let Some(offset) = segment.offset.checked_sub(into) else {
             continue;
         };
-        let count = (into + segment.p_filesz(endian).min(file.len() as u64)).div_ceil(page);
+        let count = (into + segment.size_bytes.min(file.len() as u64)).div_ceil(page);
         for n in 0..count {
             let Some(rest) = file.get((offset + n * page) as usize..) else {
                 break;
@@ -324,7 +332,7 @@ fn pages(elf: &Elf<'_>, file: &[u8]) -> Vec<(u64, u64)> {
             pages.push((first + n * page, page_hash(bytes)));
         }
     }
-    pages
+    Ok(pages)
 }
 
 #[cfg(test)]

@@ -5,10 +5,12 @@
 //! well. That says which file and where in it, whatever process runs it and at
 //! which address; nothing has to be asked of the guest's kernel.
 
+mod debug;
 mod elf;
 mod lines;
 mod names;
 
+pub use debug::debug_file;
 pub use elf::{ImageError, build_id};
 pub use lines::{Line, Lines, LinesError, debug_link, debug_link_checksum, has_lines, lines};
 pub use names::readable;
@@ -31,6 +33,17 @@ pub struct ImageFunction {
     pub name: String,
 }
 
+/// A part of a file that is mapped where it is executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Where in the file it begins.
+    pub offset: u64,
+    /// Its address, as the file itself speaks of it.
+    pub address: u64,
+    /// How much of it is in the file.
+    pub size_bytes: u64,
+}
+
 /// An ELF file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Image {
@@ -43,9 +56,28 @@ pub struct Image {
     pub program: bool,
     /// By address, none over another.
     pub functions: Vec<ImageFunction>,
+    /// Those with code.
+    pub segments: Vec<Segment>,
 }
 
 impl Image {
+    /// Read an ELF file, called `name`; `debug` is a file with its symbols, if there is one.
+    ///
+    /// # Errors
+    /// It is no ELF file, or makes no sense.
+    pub fn read(name: &str, file: &[u8], debug: Option<&[u8]>) -> Result<Image, ImageError> {
+        elf::image(name, file, debug)
+    }
+
+    /// The address of what is at an offset of the file, if code is there.
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
+        let within = |segment: &&Segment| {
+            (segment.offset..segment.offset.saturating_add(segment.size_bytes)).contains(&offset)
+        };
+        let segment = self.segments.iter().find(within)?;
+        Some((offset - segment.offset).wrapping_add(segment.address))
+    }
+
     /// The function at an address of the file.
     pub fn function(&self, address: u64) -> Option<usize> {
         let after = self.functions.partition_point(|f| f.start <= address);
@@ -56,11 +88,11 @@ impl Image {
 
 /// Where a block of code is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// Index of the image.
-    pub(super) image: u32,
+    pub(crate) image: u32,
     /// What to subtract from the guest's address for the file's.
-    pub(super) bias: u64,
+    pub(crate) bias: u64,
 }
 
 /// All files that a command's code may come from.
@@ -80,7 +112,8 @@ impl Images {
     /// # Errors
     /// It is no ELF file, or makes no sense.
     pub fn add(&mut self, name: &str, file: &[u8], debug: Option<&[u8]>) -> Result<(), ImageError> {
-        let (image, pages) = elf::read(name, file, debug)?;
+        let image = Image::read(name, file, debug)?;
+        let pages = elf::pages(name, file)?;
         let index = self.images.len() as u32;
         for (address, hash) in pages {
             self.pages.entry(hash).or_default().push((index, address));
@@ -91,7 +124,7 @@ impl Images {
 
     /// Add a file that a test made up, with its pages: addresses and hashes.
     #[cfg(test)]
-    pub(super) fn add_made(&mut self, image: Image, pages: &[(u64, u64)]) {
+    pub(crate) fn add_made(&mut self, image: Image, pages: &[(u64, u64)]) {
         let index = self.images.len() as u32;
         for (address, hash) in pages {
             self.pages.entry(*hash).or_default().push((index, *address));
@@ -105,7 +138,7 @@ impl Images {
     }
 
     /// Where the code at `address` comes from, in a page with this hash.
-    pub(super) fn place(&mut self, address: u64, page: u64) -> Option<Place> {
+    pub(crate) fn place(&mut self, address: u64, page: u64) -> Option<Place> {
         let start = address & !(PAGE_BYTES as u64 - 1);
         let of = |&(image, at): &(u32, u64)| Place {
             image,

@@ -2,7 +2,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::super::elf::read;
+use super::super::elf::image;
 use super::files::push;
 use super::*;
 
@@ -56,7 +56,7 @@ fn tool(folder: &Path, words: &[&str]) {
 
 /// First address, and all of them, of a function.
 fn addresses(file: &[u8], name: &str) -> (u64, Vec<u64>) {
-    let (image, _) = read("x", file, None).unwrap();
+    let image = image("x", file, None).unwrap();
     let function = image.functions.iter().find(|f| f.name == name).unwrap();
     (function.start, (function.start..function.end).collect())
 }

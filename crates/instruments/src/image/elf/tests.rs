@@ -29,10 +29,11 @@ fn what_a_compiler_makes() {
     };
     let whole = make(&[], "whole.so");
     let stripped = make(&["-s"], "stripped.so");
-    let (image, pages) = read("whole.so", &whole, None).unwrap();
+    let image = image("whole.so", &whole, None).unwrap();
+    let pages = pages("whole.so", &whole).unwrap();
     assert!(!image.program, "a library");
     let own = fs::read("/proc/self/exe").unwrap();
-    assert!(read("self", &own, None).unwrap().0.program);
+    assert!(super::image("self", &own, None).unwrap().program);
     let find = |image: &Image, name: &str| {
         image
             .functions
@@ -50,13 +51,13 @@ fn what_a_compiler_makes() {
             .any(|(a, _)| (*a..a + 4096).contains(&open.start))
     );
 
-    let (bare, _) = read("stripped.so", &stripped, None).unwrap();
+    let bare = super::image("stripped.so", &stripped, None).unwrap();
     assert_eq!(find(&bare, "open_to_all").end, open.end);
     let nameless = find(&bare, &format!("[{:#x}]", hidden.start));
     assert_eq!(nameless.end, hidden.end);
     find(&bare, "rand@plt");
     // Its symbols from elsewhere.
-    let (again, _) = read("stripped.so", &stripped, Some(&whole)).unwrap();
+    let again = super::image("stripped.so", &stripped, Some(&whole)).unwrap();
     assert_eq!(find(&again, "hidden"), hidden);
     for image in [&image, &bare, &again] {
         for pair in image.functions.windows(2) {
@@ -73,12 +74,12 @@ fn what_a_compiler_makes() {
 fn damage() {
     let whole = fs::read("/proc/self/exe").unwrap();
     for no_elf in [&b""[..], b"#!/bin/sh\n"] {
-        let error = read("x", no_elf, None).unwrap_err();
+        let error = image("x", no_elf, None).unwrap_err();
         assert_eq!(error.name, "x");
         assert!(!error.why.is_empty());
     }
     for cut in [64, 1000, 4096] {
-        if let Ok((image, _)) = read("x", &whole[..cut], None) {
+        if let Ok(image) = super::image("x", &whole[..cut], None) {
             assert!(image.functions.len() < 1000);
         }
     }
@@ -86,7 +87,7 @@ fn damage() {
     for n in (64..wild.len()).step_by(97) {
         wild[n] = wild[n].wrapping_mul(31).wrapping_add(7);
     }
-    let _ = read("x", &wild, None);
+    let _ = super::image("x", &wild, None);
 }
 
 /// Check that a symbol without a size ends where the next one begins, that a place is
