@@ -71,6 +71,8 @@ enum Command {
     Report(commands::report::ReportArgs),
     /// Compare two recordings, or the arms of one
     Diff(commands::diff::DiffArgs),
+    /// Make a recording of a perf.data file
+    Import(commands::import::ImportArgs),
     /// Check what this machine can measure, in each lab (vm, netns, host)
     Doctor(commands::doctor::DoctorArgs),
     /// Manage the kernels that guests boot
@@ -123,6 +125,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Report(_)
         | Command::Diff(_)
+        | Command::Import(_)
         | Command::Doctor(_)
         | Command::Kernel(_)
         | Command::Module(_)
@@ -135,6 +138,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Run(args) => commands::run::run(args, &cache),
         Command::Report(args) => commands::report::run(&args),
         Command::Diff(args) => commands::diff::run(&args),
+        Command::Import(args) => commands::import::run(&args),
         Command::Doctor(args) => commands::doctor::run(args, &cache),
         Command::Kernel(command) => commands::kernel::run(command, &cache),
         Command::Module(command) => commands::module::run(command, &cache),

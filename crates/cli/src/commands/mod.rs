@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod diff;
 pub(crate) mod doctor;
+pub(crate) mod import;
 pub(crate) mod kernel;
 pub(crate) mod manual;
 pub(crate) mod module;

@@ -1,0 +1,91 @@
+//! `plumb import`: a recording of another program's file.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use netplumb_import::{ImportError, Options, perf_data};
+use netplumb_model::recording::{Recording, env};
+use netplumb_model::samples::Samples;
+use netplumb_model::text::thousands;
+
+use netplumb_store::{Output, Writer};
+
+use crate::exit::Usage;
+
+/// Arguments of `plumb import`.
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// perf.data file, as written by `perf record`, compressed (-z) or not, or from a pipe (-o -)
+    #[arg(default_value = "perf.data")]
+    file: PathBuf,
+    /// Recording to write [default: the file's name with .plumb]; an existing one is renamed to NAME.plumb.old
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Blocks of equal time that it is cut into: what intervals and comparisons go by
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    blocks: u32,
+    /// Names of the kernel's functions: a copy of /proc/kallsyms of the machine that was sampled
+    /// [default: perf's cache, or this machine's if it is the same kernel]
+    #[arg(long, value_name = "FILE")]
+    kallsyms: Option<PathBuf>,
+    /// Root directory of the files of the machine that was sampled [default: /]
+    #[arg(long, value_name = "DIR")]
+    symfs: Option<PathBuf>,
+}
+
+/// Read, and write the recording.
+///
+/// # Errors
+/// The file is not a perf.data file, or has no samples; the recording can't be written.
+pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<ExitCode> {
+    if let Some(root) = args.symfs.as_ref().filter(|root| !root.is_dir()) {
+        return Err(Usage(format!("--symfs {}: no such directory", root.display())).into());
+    }
+    let path = match &args.output {
+        Some(path) => path.clone(),
+        None => default_output(&args.file),
+    };
+    // What was imported before is not to be lost for a file that can't be.
+    let output = Output::claim(&path)?;
+    let options = Options {
+        blocks: args.blocks,
+        kallsyms: args.kallsyms.clone(),
+        symfs: args.symfs.clone(),
+        cache: std::env::home_dir().map(|home| home.join(".debug")),
+    };
+    let mut recording = perf_data(&args.file, &options).map_err(|error| match error {
+        error @ ImportError::Kallsyms { .. } => Usage(error.to_string()).into(),
+        error => anyhow::Error::from(error),
+    })?;
+    let own = [
+        (env::PLUMB, env!("CARGO_PKG_VERSION").to_string()),
+        (env::ARGV, std::env::args().collect::<Vec<_>>().join(" ")),
+    ];
+    for (key, value) in own {
+        recording.environment.insert(key.into(), value);
+    }
+    let writer = Writer::begin(output, &recording)?;
+    eprintln!("{}", summary(&recording, &path));
+    if let Some(kept) = writer.kept() {
+        eprintln!("renamed the existing recording to {}", kept.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// In the working directory, whatever the file's.
+fn default_output(file: &Path) -> PathBuf {
+    let name = file.file_name().map_or("perf".as_ref(), Path::new);
+    name.with_extension("plumb")
+}
+
+fn summary(recording: &Recording, path: &Path) -> String {
+    let samples: usize = recording.samples.iter().map(Samples::len).sum();
+    format!(
+        "imported {} samples of {} functions in {}",
+        thousands(samples as u64),
+        thousands(recording.functions.len() as u64),
+        path.display()
+    )
+}

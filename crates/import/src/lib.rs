@@ -1,0 +1,168 @@
+//! Makes recordings of the files of other programs: of perf's `perf.data`.
+//!
+//! A file is read from begin to end, once, and never as a whole: [`stream`](mod@stream) finds its
+//! records, and refuses what makes no sense; `linux-perf-data` sorts and parses them;
+//! [`gather`](mod@gather) keeps samples and the places in code that their stacks are made of;
+//! [`names`](mod@names) gives these names when all is read; and [`slices`](mod@slices) cuts it into
+//! blocks.
+
+mod events;
+mod facts;
+mod frames;
+mod gather;
+mod mapped;
+mod names;
+mod slices;
+mod spaces;
+mod stream;
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use netplumb_model::recording::Recording;
+
+/// What to import, and what to find names by.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The blocks that the recording is cut into.
+    pub blocks: u32,
+    /// A copy of `/proc/kallsyms` of the machine that was measured.
+    pub kallsyms: Option<PathBuf>,
+    /// The root directory of its files.
+    pub symfs: Option<PathBuf>,
+    /// perf's cache of files: `~/.debug`.
+    pub cache: Option<PathBuf>,
+}
+
+/// Why a file can't be imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// It can't be opened or read.
+    #[error("can't read {}: {source}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is another kind of file.
+    #[error("{}: not a perf.data file; expected one by `perf record`", .0.display())]
+    NotPerfData(PathBuf),
+    /// It is one that is not supported.
+    #[error("{}: unsupported perf.data: {what}; {remedy}", .path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: String,
+        /// What to do instead.
+        remedy: &'static str,
+    },
+    /// Its beginning makes no sense.
+    #[error("{}: damaged perf.data ({why}); record it again", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// Nothing was sampled.
+    #[error("{}: no samples in it{}; record for longer, or with -a", .path.display(), .cut)]
+    Empty {
+        /// The file.
+        path: PathBuf,
+        /// How it was cut short, if it was.
+        cut: &'static str,
+    },
+    /// What to find names by can't be used.
+    #[error("--kallsyms {}: {why}", .path.display())]
+    Kallsyms {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// The samples of a perf.data file, as a recording.
+///
+/// # Errors
+/// It can't be read, is something else, or has no samples. A file that was cut short is no error:
+/// the recording says so.
+pub fn perf_data(path: &Path, options: &Options) -> Result<Recording, ImportError> {
+    let unreadable = |source: io::Error| ImportError::Unreadable {
+        path: path.into(),
+        source,
+    };
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    if metadata.is_dir() {
+        return Err(unreadable(io::ErrorKind::IsADirectory.into()));
+    }
+    // Checked first, since it takes no time.
+    let kallsyms = options.kallsyms.as_deref().map(names::given).transpose()?;
+    let file = File::open(path).map_err(unreadable)?;
+    let bytes = metadata.is_file().then_some(metadata.len());
+    let gathered = read(BufReader::with_capacity(1 << 18, file), bytes, path)?;
+    slices::recording(gathered, options, kallsyms, path)
+}
+
+fn read(
+    reader: BufReader<File>,
+    bytes: Option<u64>,
+    path: &Path,
+) -> Result<gather::Gathered, ImportError> {
+    let (stream, facts) = stream::open(reader, bytes).map_err(|wrong| wrong.of(path))?;
+    let gathered = gather::gather(stream, &facts).map_err(|wrong| wrong.of(path))?;
+    match gathered.samples() {
+        0 => Err(ImportError::Empty {
+            path: path.into(),
+            cut: match gathered.facts.cut {
+                true => " (it is cut short)",
+                false => "",
+            },
+        }),
+        _ => Ok(gathered),
+    }
+}
+
+/// What is wrong with a file.
+#[derive(Debug)]
+enum Wrong {
+    Io(io::Error),
+    NotPerfData,
+    Unsupported(String, &'static str),
+    Damaged(String),
+}
+
+impl Wrong {
+    fn of(self, path: &Path) -> ImportError {
+        let path = path.to_path_buf();
+        match self {
+            Wrong::Io(source) => ImportError::Unreadable { path, source },
+            Wrong::NotPerfData => ImportError::NotPerfData(path),
+            Wrong::Unsupported(what, remedy) => ImportError::Unsupported { path, what, remedy },
+            Wrong::Damaged(why) => ImportError::Damaged { path, why },
+        }
+    }
+}
+
+impl From<io::Error> for Wrong {
+    fn from(error: io::Error) -> Wrong {
+        Wrong::Io(error)
+    }
+}
+
+/// As many bytes as there are, up to the length of `into`.
+fn fill(reader: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < into.len() {
+        match reader.read(&mut into[filled..]) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,448 @@
+//! Gives places names: by the kernel's symbols, and by the files that were mapped.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use netplumb_instruments::image::{Image, build_id, debug_file, readable};
+use netplumb_kernel::kallsyms::SymbolTable;
+use netplumb_kernel::layers::{APPLICATION, LayerRules};
+use netplumb_model::recording::{Function, FunctionId, THREAD_MODULE};
+use rustc_hash::FxHashMap;
+
+use crate::frames::Place;
+use crate::gather::Gathered;
+use crate::mapped::Mapped;
+use crate::{ImportError, Options};
+
+/// Code that has no name, not even its address.
+const UNKNOWN: &str = "[unknown]";
+/// The module of code that nothing was mapped at.
+const NO_FILE: &str = "(no file)";
+/// Symbols of this machine's kernel.
+const KALLSYMS: &str = "/proc/kallsyms";
+const RELEASE: &str = "/proc/sys/kernel/osrelease";
+const NOTES: &str = "/sys/kernel/notes";
+/// What perf's cache, and its list of build IDs, call the kernel.
+const KERNEL: &str = "[kernel.kallsyms]";
+/// Larger files are not read: their code has no names.
+const MAX_FILE_BYTES: u64 = 512 << 20;
+const MAX_KALLSYMS_BYTES: u64 = 256 << 20;
+/// Functions that are only known by their address; of more, all are one.
+const MAX_NAMELESS: usize = 20_000;
+
+/// Functions, and which of them each place is in.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    pub(crate) functions: Vec<Function>,
+    /// By the places' numbers.
+    pub(crate) of: Vec<FunctionId>,
+    /// By the places' numbers: whether only its address is known.
+    pub(crate) nameless: Vec<bool>,
+    /// Where the kernel's symbols come from, if there are any.
+    pub(crate) kernel: Option<String>,
+    /// Files that are not those that were mapped.
+    pub(crate) changed: u64,
+    /// Files that aren't there, or can't be read.
+    pub(crate) missing: u64,
+}
+
+/// The kernel's symbols.
+#[derive(Debug)]
+pub(crate) struct Symbols {
+    table: SymbolTable,
+    from: String,
+    /// What to subtract from an address.
+    shift: u64,
+}
+
+/// A copy of `/proc/kallsyms` that was given.
+pub(crate) fn given(path: &Path) -> Result<Symbols, ImportError> {
+    let wrong = |why: String| ImportError::Kallsyms {
+        path: path.into(),
+        why,
+    };
+    let text = bounded(path, MAX_KALLSYMS_BYTES).map_err(|e| wrong(e.to_string()))?;
+    let table = SymbolTable::parse(&text).map_err(|e| wrong(e.to_string()))?;
+    Ok(Symbols {
+        table,
+        from: path.display().to_string(),
+        shift: 0,
+    })
+}
+
+/// Give all places names.
+pub(crate) fn names(all: &Gathered, options: &Options, given: Option<Symbols>) -> Named {
+    let mut naming = Naming {
+        named: Named::default(),
+        by_key: FxHashMap::default(),
+        layers: LayerRules::built_in(),
+        nameless: 0,
+    };
+    let kernel = match given {
+        Some(symbols) => at_reference(symbols, all),
+        None => found(all, options),
+    };
+    naming.named.kernel = kernel.as_ref().map(|symbols| symbols.from.clone());
+    naming.named.of = vec![0; all.places.len()];
+    naming.named.nameless = vec![false; all.places.len()];
+    let mut by_file: BTreeMap<u32, Vec<(usize, u64)>> = BTreeMap::new();
+    for (number, place) in all.places.iter().enumerate() {
+        let function = match *place {
+            Place::File(file, offset) => {
+                by_file.entry(file).or_default().push((number, offset));
+                continue;
+            }
+            Place::Thread(name) => naming.thread(all, name),
+            Place::Kernel(address) => match named(kernel.as_ref(), address) {
+                Some((index, symbols)) => naming.kernel(index, symbols),
+                None => {
+                    naming.named.nameless[number] = true;
+                    naming.kernel_address(all, address)
+                }
+            },
+            // What is taken for a caller in code without frame pointers is any number.
+            Place::Nowhere => {
+                naming.named.nameless[number] = true;
+                naming.unknown(Some(NO_FILE.into()), Some(APPLICATION))
+            }
+            Place::Elsewhere => naming.function(Key::Elsewhere, || Function {
+                name: "[guest or hypervisor]".into(),
+                ..nowhere()
+            }),
+        };
+        naming.named.of[number] = function;
+    }
+    drop(kernel);
+    // One file at a time: they may be large.
+    for (file, places) in by_file {
+        naming.file(all, options, file, &places);
+    }
+    naming.named
+}
+
+/// The symbol at an address of the kernel.
+fn named(symbols: Option<&Symbols>, address: u64) -> Option<(usize, &Symbols)> {
+    let symbols = symbols?;
+    let index = symbols
+        .table
+        .lookup_index(address.wrapping_sub(symbols.shift))?;
+    // Modules of another boot are elsewhere.
+    let module = &symbols.table.symbols()[index].module;
+    (symbols.shift == 0 || module.is_none()).then_some((index, symbols))
+}
+
+/// Symbols of the kernel that was measured: from perf's cache, or this machine's if it is the same
+/// kernel.
+fn found(all: &Gathered, options: &Options) -> Option<Symbols> {
+    let id = all.facts.build_ids.get(KERNEL);
+    let cached = options.cache.as_ref().zip(id).and_then(|(cache, id)| {
+        let path = cache.join(KERNEL).join(id).join("kallsyms");
+        let text = bounded(&path, MAX_KALLSYMS_BYTES).ok()?;
+        Some(Symbols {
+            table: SymbolTable::parse(&text).ok()?,
+            from: path.display().to_string(),
+            shift: 0,
+        })
+    });
+    if let Some(symbols) = cached {
+        return at_reference(symbols, all);
+    }
+    let own_release = fs::read_to_string(RELEASE).ok()?;
+    let same_release = all
+        .facts
+        .release()
+        .map(|release| release == own_release.trim());
+    let same_arch = all
+        .facts
+        .arch()
+        .is_none_or(|arch| arch == std::env::consts::ARCH);
+    let own_id = fs::read(NOTES).ok().and_then(|notes| gnu_build_id(&notes));
+    let same_id = id.zip(own_id).is_none_or(|(id, own)| *id == own);
+    if same_release == Some(false) || !same_arch || !same_id {
+        return None;
+    }
+    let text = bounded(Path::new(KALLSYMS), MAX_KALLSYMS_BYTES).ok()?;
+    let symbols = Symbols {
+        table: SymbolTable::parse(&text).ok()?,
+        from: KALLSYMS.into(),
+        shift: 0,
+    };
+    let symbols = at_reference(symbols, all)?;
+    // Without its name, it is the same if it is in the same place.
+    (same_release == Some(true) || (symbols.shift == 0 && all.reference.is_some()))
+        .then_some(symbols)
+}
+
+/// Symbols moved to where the kernel was that was measured; none if they are another kernel's.
+fn at_reference(symbols: Symbols, all: &Gathered) -> Option<Symbols> {
+    let Some((name, address)) = &all.reference else {
+        return Some(symbols);
+    };
+    let own = symbols.table.by_name(name).first()?.addr;
+    Some(Symbols {
+        shift: address.wrapping_sub(own),
+        ..symbols
+    })
+}
+
+/// The build ID among the notes of a kernel.
+fn gnu_build_id(mut notes: &[u8]) -> Option<String> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    let word = |at: usize, notes: &[u8]| {
+        let bytes = notes.get(at..at + 4)?.try_into().ok()?;
+        Some(u32::from_ne_bytes(bytes))
+    };
+    loop {
+        let (name, desc) = (word(0, notes)? as usize, word(4, notes)? as usize);
+        let desc_at = 12 + name.checked_next_multiple_of(4)?;
+        let end = desc_at.checked_add(desc.checked_next_multiple_of(4)?)?;
+        if word(8, notes)? == NT_GNU_BUILD_ID && notes.get(12..16)? == b"GNU\0" {
+            let id = notes.get(desc_at..desc_at + desc)?;
+            return Some(id.iter().map(|byte| format!("{byte:02x}")).collect());
+        }
+        notes = notes.get(end..)?;
+    }
+}
+
+/// What makes a function one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Thread(u32),
+    Kernel(usize),
+    File(u32, usize),
+    Address(Option<String>, u64),
+    Unknown(Option<String>),
+    Elsewhere,
+}
+
+struct Naming {
+    named: Named,
+    by_key: FxHashMap<Key, FunctionId>,
+    layers: LayerRules,
+    nameless: usize,
+}
+
+impl Naming {
+    fn function(&mut self, key: Key, make: impl FnOnce() -> Function) -> FunctionId {
+        if let Some(id) = self.by_key.get(&key) {
+            return *id;
+        }
+        let id = self.named.functions.len() as FunctionId;
+        self.named.functions.push(make());
+        self.by_key.insert(key, id);
+        id
+    }
+
+    fn thread(&mut self, all: &Gathered, name: u32) -> FunctionId {
+        self.function(Key::Thread(name), || Function {
+            name: all.names.get(name as usize).cloned().unwrap_or_default(),
+            module: Some(THREAD_MODULE.into()),
+            layer: Some(APPLICATION.into()),
+            ..nowhere()
+        })
+    }
+
+    fn kernel(&mut self, index: usize, symbols: &Symbols) -> FunctionId {
+        if let Some(id) = self.by_key.get(&Key::Kernel(index)) {
+            return *id;
+        }
+        let symbol = &symbols.table.symbols()[index];
+        let layer = self.layers.layer(&symbol.name, symbol.module.as_deref());
+        let new = Function {
+            name: symbol.name.clone(),
+            module: symbol.module.clone(),
+            layer: layer.map(String::from),
+            address: symbol.addr.wrapping_add(symbols.shift),
+            size_bytes: symbol.size,
+            source: None,
+        };
+        self.function(Key::Kernel(index), || new)
+    }
+
+    /// Code of the kernel without a symbol, by its mapping.
+    fn kernel_address(&mut self, all: &Gathered, address: u64) -> FunctionId {
+        let mapped = all
+            .kernel
+            .iter()
+            .rev()
+            .find(|m| (m.start..m.end).contains(&address));
+        let path = mapped.and_then(|m| all.files.get(m.file as usize));
+        let module = path.filter(|path| *path != KERNEL).map(|path| {
+            let base = base_name(path);
+            let stem = base.split_once(".ko").map_or(base, |(stem, _)| stem);
+            let bare = stem.trim_start_matches('[').trim_end_matches(']');
+            // As the kernel calls it.
+            bare.replace('-', "_")
+        });
+        self.nameless(module, None, address)
+    }
+
+    /// All code of a module of which not even the addresses are told apart.
+    fn unknown(&mut self, module: Option<String>, layer: Option<&str>) -> FunctionId {
+        self.function(Key::Unknown(module.clone()), || Function {
+            name: UNKNOWN.into(),
+            module,
+            layer: layer.map(String::from),
+            ..nowhere()
+        })
+    }
+
+    /// A function that is only known by an address in it.
+    fn nameless(&mut self, module: Option<String>, layer: Option<&str>, at: u64) -> FunctionId {
+        let layer = layer.map(String::from);
+        let key = Key::Address(module.clone(), at);
+        if self.nameless == MAX_NAMELESS && !self.by_key.contains_key(&key) {
+            return self.unknown(module, layer.as_deref());
+        }
+        let before = self.named.functions.len();
+        let id = self.function(key, || Function {
+            name: format!("[{at:#x}]"),
+            module,
+            layer,
+            address: at,
+            ..nowhere()
+        });
+        self.nameless += self.named.functions.len() - before;
+        id
+    }
+
+    /// The places in a file.
+    fn file(&mut self, all: &Gathered, options: &Options, file: u32, places: &[(usize, u64)]) {
+        let path = all.files.get(file as usize).map_or("", String::as_str);
+        let bare = path.trim_end_matches(" (deleted)");
+        let name = match bare {
+            "//anon" | "" => "[anon]",
+            bare => base_name(bare),
+        };
+        let image = self.image(all, options, bare, name);
+        for (number, offset) in places {
+            let at = image.as_ref().and_then(|image| {
+                let address = image.address_of(*offset)?;
+                Some((image, image.function(address)?))
+            });
+            self.named.of[*number] = match at {
+                Some((image, index)) => self.function(Key::File(file, index), || {
+                    let function = &image.functions[index];
+                    Function {
+                        name: readable(&function.name),
+                        module: Some(name.into()),
+                        layer: Some(APPLICATION.into()),
+                        address: function.start,
+                        size_bytes: function.end - function.start,
+                        source: None,
+                    }
+                }),
+                None => {
+                    self.named.nameless[*number] = true;
+                    self.nameless(Some(name.into()), Some(APPLICATION), *offset)
+                }
+            };
+        }
+    }
+
+    /// A file that was mapped, if it is there and the same.
+    fn image(
+        &mut self,
+        all: &Gathered,
+        options: &Options,
+        path: &str,
+        name: &str,
+    ) -> Option<Image> {
+        if !path.starts_with('/') || path.starts_with("//") {
+            return None;
+        }
+        let id = all.facts.build_ids.get(path);
+        let mut candidates: Vec<PathBuf> = Vec::new();
+        match &options.symfs {
+            Some(root) => candidates.push(root.join(path.trim_start_matches('/'))),
+            None => candidates.push(path.into()),
+        }
+        let cached = options.cache.as_ref().zip(id).and_then(|(cache, id)| {
+            let (folder, rest) = id.split_at_checked(2)?;
+            Some(cache.join(".build-id").join(folder).join(rest).join("elf"))
+        });
+        candidates.extend(cached);
+        let mut changed = false;
+        for candidate in &candidates {
+            let Ok(file) = Mapped::open(candidate, MAX_FILE_BYTES) else {
+                continue;
+            };
+            let bytes = file.bytes();
+            if let Some(id) = id
+                && build_id(bytes).is_some_and(|found| found != *id)
+            {
+                changed = true;
+                continue;
+            }
+            let debug = debug_file(Some(candidate), bytes);
+            match Image::read(name, bytes, debug.as_deref()) {
+                Ok(image) => return Some(image),
+                Err(_) => continue,
+            }
+        }
+        match changed {
+            true => self.named.changed += 1,
+            false => self.named.missing += 1,
+        }
+        None
+    }
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn nowhere() -> Function {
+    Function {
+        name: String::new(),
+        module: None,
+        layer: None,
+        address: 0,
+        size_bytes: 0,
+        source: None,
+    }
+}
+
+/// The contents of a file; a pipe, a device and a file that is too large are none.
+fn bounded(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
+    use std::io::{Error, Read};
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(Error::other("not a file"));
+    }
+    let mut bytes = Vec::with_capacity(metadata.len().min(most) as usize);
+    fs::File::open(path)?
+        .take(most + 1)
+        .read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > most {
+        true => Err(Error::other(format!("more than {most} bytes"))),
+        false => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check that a build ID is found among other notes, and that cut ones have none.
+    #[test]
+    fn notes() {
+        let note = |kind: u32, desc: &[u8]| {
+            let mut note = Vec::new();
+            for word in [4, desc.len() as u32, kind] {
+                note.extend_from_slice(&word.to_ne_bytes());
+            }
+            note.extend_from_slice(b"GNU\0");
+            note.extend_from_slice(desc);
+            note.resize(note.len().next_multiple_of(4), 0);
+            note
+        };
+        let mut notes = note(1, &[1, 2, 3]);
+        notes.extend(note(3, &[0xab, 0xcd, 0xef, 0x01, 0x23]));
+        assert_eq!(gnu_build_id(&notes).as_deref(), Some("abcdef0123"));
+        assert_eq!(gnu_build_id(&notes[..notes.len() - 4]), None);
+        assert_eq!(gnu_build_id(&notes[..20]), None);
+        assert_eq!(gnu_build_id(&[0xff; 64]), None);
+    }
+}
