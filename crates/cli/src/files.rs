@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -13,6 +13,22 @@ use netplumb_report::printable;
 use netplumb_store::target::{Contents, Target, TargetError};
 
 use crate::exit::Usage;
+
+/// The path of a file of an experiment, which has to be below its directory, with symbolic links
+/// resolved; none of one that is not. An experiment by someone else, run as root, must not be able
+/// to name any file.
+///
+/// # Errors
+/// There is no such file.
+pub(crate) fn below(folder: &Path, name: &str) -> io::Result<Option<PathBuf>> {
+    let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    if !Path::new(name).components().all(plain) {
+        return Ok(None);
+    }
+    let real = folder.join(name).canonicalize()?;
+    let is_below = real.starts_with(folder.canonicalize()?);
+    Ok(is_below.then_some(real))
+}
 
 /// The target of an output that is not a recording.
 #[derive(Debug)]

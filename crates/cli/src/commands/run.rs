@@ -1,6 +1,6 @@
 //! `plumb run`: run an experiment file, and check its claims.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -117,7 +117,21 @@ fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
     let folder = folder_of(path);
     for nft in experiment.rulesets_mut() {
         let Nft::File(name) = nft else { continue };
-        let file = below(folder, name)?;
+        let wrong = || {
+            let why = format!(
+                "invalid nft file `{}`; expected a file below the experiment's directory",
+                printable(name, 200)
+            );
+            WrongKey::usage("nft", why)
+        };
+        let file = files::below(folder, name)
+            .with_context(|| {
+                format!(
+                    "{}: can't read the nftables rules",
+                    folder.join(&*name).display()
+                )
+            })?
+            .ok_or_else(wrong)?;
         let rules = files::read_text(&file, MAX_RULESET_BYTES, "a file of nftables rules")?;
         *nft = Nft::Text {
             rules,
@@ -128,28 +142,4 @@ fn read_files(experiment: &mut Experiment, path: &Path) -> anyhow::Result<()> {
         *recorded = folder.join(&*recorded).display().to_string();
     }
     Ok(())
-}
-
-/// The path of a file of rules, which has to be below the experiment's directory, with symbolic
-/// links resolved: its text goes into the recording, and an experiment by someone else, run as
-/// root, must not be able to read any file.
-fn below(folder: &Path, name: &str) -> anyhow::Result<PathBuf> {
-    let file = folder.join(name);
-    let outside = || {
-        let why = format!(
-            "invalid nft file `{}`; expected a file below the experiment's directory",
-            printable(name, 200)
-        );
-        WrongKey::usage("nft", why)
-    };
-    let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-    if !Path::new(name).components().all(plain) {
-        return Err(outside().into());
-    }
-    let failed = || format!("{}: can't read the nftables rules", file.display());
-    let real = file.canonicalize().with_context(failed)?;
-    if !real.starts_with(folder.canonicalize().with_context(failed)?) {
-        return Err(outside().into());
-    }
-    Ok(real)
 }

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use netplumb_lab::modules::{Change, ModuleBuilder, ModuleRequest};
+use netplumb_lab::modules::ModuleBuilder;
 use netplumb_lab::vm::kernels::KernelStore;
-use netplumb_model::experiment::{Changed, Experiment, Module, files as files_of, of_files};
+use netplumb_model::experiment::{Experiment, Module, files as files_of, of_files};
+use netplumb_report::printable;
 
 use crate::exit::WrongKey;
+use crate::files;
 use crate::signals;
 use crate::steps::{Steps, building};
 
@@ -34,7 +36,7 @@ pub(crate) fn prepare(
         for module in files_of(modules) {
             let file = match Module::of(module) {
                 Module::File(file) => existing(folder, file)?,
-                Module::Built { name, changes } => builder.build(folder, name, &changes)?,
+                Module::Built { name, patches } => builder.build(folder, name, &patches)?,
             };
             files.push(file.display().to_string());
         }
@@ -60,32 +62,40 @@ fn existing(folder: &Path, file: &str) -> anyhow::Result<PathBuf> {
     }
 }
 
+/// The path of a patch: below the experiment's directory, for its text goes into what is built.
+fn existing_patch(folder: &Path, patch: &str) -> anyhow::Result<PathBuf> {
+    let found = files::below(folder, patch)
+        .with_context(|| format!("{}: can't read the patch", printable(patch, 200)))?;
+    found.ok_or_else(|| {
+        let why = format!(
+            "invalid patch `{}`; expected a file below the experiment's directory",
+            printable(patch, 200)
+        );
+        WrongKey::usage("module", why).into()
+    })
+}
+
 struct Builder<'a> {
     kernels: &'a BTreeSet<String>,
     cache: &'a Path,
 }
 
 impl Builder<'_> {
-    fn build(&self, folder: &Path, name: &str, changes: &[Changed<'_>]) -> anyhow::Result<PathBuf> {
+    fn build(&self, folder: &Path, name: &str, patches: &[&str]) -> anyhow::Result<PathBuf> {
         let [kernel] = &self.kernels.iter().collect::<Vec<_>>()[..] else {
             let why = "modules can be built for one kernel in an experiment; write an experiment \
                        for each kernel, or build their files with `plumb module build`";
             return Err(WrongKey::usage("module", why).into());
         };
         let kernel = KernelStore::new(self.cache).find(kernel)?;
-        let request = ModuleRequest {
-            name: name.into(),
-            changes: (changes.iter())
-                .map(|change| match change {
-                    Changed::Patch(file) => Change::Patch(folder.join(file)),
-                    Changed::Cocci(file) => Change::Cocci(folder.join(file)),
-                })
-                .collect(),
-        };
+        let patches: Vec<PathBuf> = (patches.iter())
+            .map(|patch| existing_patch(folder, patch))
+            .collect::<anyhow::Result<_>>()?;
+        let patches: Vec<&Path> = patches.iter().map(PathBuf::as_path).collect();
         let cancel = signals::watch().context("can't watch for signals")?;
         let mut steps = Steps::new();
         let kept =
-            ModuleBuilder::new(self.cache, cancel).kept(&kernel, &request, &mut |progress| {
+            ModuleBuilder::new(self.cache, cancel).kept(&kernel, name, &patches, &mut |progress| {
                 building(&mut steps, name, progress)
             });
         steps.clear();

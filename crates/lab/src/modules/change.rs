@@ -124,6 +124,8 @@ fn patch(
     let mut command = child::command("patch");
     command
         .args([
+            // Others can name programs.
+            "--unified",
             "--forward",
             "--batch",
             "--no-backup-if-mismatch",
@@ -154,6 +156,33 @@ fn patch(
         }
     }
     Ok(files)
+}
+
+/// The text of a patch that changes C files and nothing else: no file that a build runs, no link,
+/// and no name but those of the files.
+pub(super) fn of_c_files(path: &Path) -> Result<String, ModuleBuildError> {
+    let text = text_of(path)?;
+    let is_c = |name: &str| {
+        // patch has rules of its own for names with spaces and quotes.
+        let name = name.split('\t').next().unwrap_or_default();
+        let is_plain = !name.contains(|c: char| c.is_whitespace() || "\"\\".contains(c));
+        is_plain && (name == "/dev/null" || name.ends_with(".c") || name.ends_with(".h"))
+    };
+    let other = |line: &&str| match line.split_once(' ') {
+        Some(("---" | "+++", name)) => !is_c(name),
+        Some(("Index:" | "Prereq:" | "rename" | "copy" | "GIT", _)) => true,
+        Some(("new" | "old" | "deleted", rest)) => {
+            rest.contains("mode ") && !rest.ends_with("100644")
+        }
+        _ => false,
+    };
+    match text.lines().find(other) {
+        Some(line) => Err(ModuleBuildError::NotC {
+            path: path.to_owned(),
+            line: line.chars().take(80).collect(),
+        }),
+        None => Ok(text),
+    }
 }
 
 /// The files that a patch names, as it writes them.

@@ -112,6 +112,17 @@ pub enum ModuleBuildError {
         /// The file.
         path: PathBuf,
     },
+    /// A patch of an experiment changes other than C files.
+    #[error(
+        "{} changes more than C files (`{line}`), which a module that an experiment has built can't: build it with `plumb module build --patch`, and give the file to the experiment",
+        path.display()
+    )]
+    NotC {
+        /// The patch.
+        path: PathBuf,
+        /// The line that says so.
+        line: String,
+    },
     /// A patch changes files that are not built.
     #[error(
         "{} changes {file}, which is not part of the module {module}: only files in {folder} and headers in include are built with it",
@@ -187,6 +198,7 @@ impl ModuleBuildError {
             | Self::BuiltIn { .. }
             | Self::Change { .. }
             | Self::NotAPatch { .. }
+            | Self::NotC { .. }
             | Self::Occupied { .. } => ErrorKind::Usage,
             Self::NotInTree { .. }
             | Self::NoSource { .. }

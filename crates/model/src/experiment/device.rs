@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::class::{Link, Proto, words};
+use crate::class::{Family, Link, Proto, words};
 use crate::recording::Arm;
 
 words! {
@@ -38,6 +38,10 @@ pub(super) fn check_without(arm: &Arm) -> Result<(), (&'static str, String)> {
     }
 }
 
+/// Payload of a datagram that fills a frame: 1,500 bytes less 20 of IPv4 and 8 of UDP; the header of
+/// IPv6 is 20 bytes longer.
+const MAX_PAYLOAD_BYTES: u32 = 1_472;
+
 /// Frames that a device hands to its driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FromDevice {
@@ -70,6 +74,15 @@ impl FromDevice {
         if arm.proto != Proto::Udp {
             let why = format!("sender = \"device\" sends udp only, not {}", arm.proto);
             return Err(("sender", why));
+        }
+        let most = MAX_PAYLOAD_BYTES - if arm.family == Family::V6 { 20 } else { 0 };
+        if arm.size_bytes > most {
+            let why = format!(
+                "invalid size_bytes `{}`; expected at most {most} over {} with sender = \"device\": \
+                 one frame",
+                arm.size_bytes, arm.family
+            );
+            return Err(("size_bytes", why));
         }
         if arm.forward || arm.is_on("bridge") {
             let why = "sender = \"device\" can't be used with forward or bridge";
@@ -107,7 +120,8 @@ mod tests {
             "",
             "rx_fault = \"bad-size\"",
             "rx_fault = \"error-bit\"\nper_transfer = 4",
-            "family = \"ipv6\"",
+            "family = \"ipv6\"\nsize_bytes = 1452",
+            "size_bytes = 1472",
         ] {
             parse(&format!("{device}{more}")).unwrap();
         }
@@ -127,6 +141,10 @@ mod tests {
                 "sends udp only, not tcp",
             ),
             (&format!("{device}forward = \"on\""), "forward or bridge"),
+            (
+                &format!("{device}family = \"ipv6\"\nsize_bytes = 1453"),
+                "at most 1452 over ipv6",
+            ),
             (&format!("{device}per_transfer = 17"), "expected 1 to 16"),
             (
                 &format!("{device}rx_fault = \"bad-size\"\nper_transfer = 2"),

@@ -1,8 +1,7 @@
 //! What a level of the knob `module` names: a file, or a module to be built.
 
-/// Ends of the names of changes to a module's source.
+/// Ends of the names of patches.
 const PATCHES: [&str; 2] = [".patch", ".diff"];
-const COCCI: &str = ".cocci";
 
 /// What separates a module's name and changes to its source.
 const BETWEEN: char = '+';
@@ -16,31 +15,13 @@ pub enum Module<'a> {
     Built {
         /// Its name, like `usbnet`.
         name: &'a str,
-        /// Changes to its source, in this order.
-        changes: Vec<Changed<'a>>,
+        /// Patches of its source, in this order.
+        patches: Vec<&'a str>,
     },
 }
 
-/// A file with changes to a module's source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Changed<'a> {
-    /// A patch.
-    Patch(&'a str),
-    /// A semantic patch.
-    Cocci(&'a str),
-}
-
-impl<'a> Changed<'a> {
-    /// The file.
-    pub fn file(self) -> &'a str {
-        match self {
-            Changed::Patch(file) | Changed::Cocci(file) => file,
-        }
-    }
-}
-
 impl Module<'_> {
-    /// From one file of a level: `usbnet`, or `usbnet+fix.patch` with changes, is to be built.
+    /// From one file of a level: `usbnet`, or `usbnet+fix.patch` with patches, is to be built.
     /// Anything else is a file: that of a module has a `.` or a `/` in its name.
     pub fn of(text: &str) -> Module<'_> {
         let mut parts = text.split(BETWEEN);
@@ -49,28 +30,24 @@ impl Module<'_> {
         if name.is_empty() || !name.chars().all(fits) {
             return Module::File(text);
         }
-        let changed = |file| match file {
-            file if PATCHES.iter().any(|end| str::ends_with(file, end)) => {
-                Some(Changed::Patch(file))
-            }
-            file if str::ends_with(file, COCCI) => Some(Changed::Cocci(file)),
-            _ => None,
-        };
-        match parts.map(changed).collect() {
-            Some(changes) => Module::Built { name, changes },
-            None => Module::File(text),
+        let patches: Vec<&str> = parts.collect();
+        let is_patch = |file: &&str| PATCHES.iter().any(|end| file.ends_with(end));
+        match patches.iter().all(is_patch) {
+            true => Module::Built { name, patches },
+            false => Module::File(text),
         }
     }
 
-    /// What it is called: the file's name; of one to be built, its own and those of the changes.
+    /// What it is called: the file's name; of one to be built, that of the file that it is built
+    /// to, after the module and the patches.
     pub fn title(&self) -> String {
         let last = |file: &str| file.rsplit('/').next().unwrap_or(file).to_string();
         match self {
             Module::File(file) => last(file),
-            Module::Built { name, changes } => {
-                let changes = changes.iter().map(|change| last(change.file()));
-                let all: Vec<String> = std::iter::once((*name).into()).chain(changes).collect();
-                all.join("+")
+            Module::Built { name, patches } => {
+                let patches = patches.iter().map(|file| last(file));
+                let all: Vec<String> = std::iter::once((*name).into()).chain(patches).collect();
+                all.join("+") + ".ko"
             }
         }
     }
@@ -83,19 +60,29 @@ mod tests {
     /// Check that what is to be built is told from a file, and what both are called.
     #[test]
     fn files_and_builds() {
-        let built = |name, changes: &[Changed<'static>]| Module::Built {
+        let built = |name, patches: &[&'static str]| Module::Built {
             name,
-            changes: changes.to_vec(),
+            patches: patches.to_vec(),
         };
         assert_eq!(Module::of("usbnet"), built("usbnet", &[]));
-        let two = [Changed::Patch("sub/a.patch"), Changed::Cocci("b.cocci")];
-        let of_two = Module::of("snd-pcm+sub/a.patch+b.cocci");
-        assert_eq!(of_two, built("snd-pcm", &two));
-        assert_eq!(of_two.title(), "snd-pcm+a.patch+b.cocci");
-        for file in ["usbnet.ko", "./usbnet", "a/usbnet+x.patch", "usbnet+x", ""] {
+        let of_two = Module::of("snd-pcm+sub/a.patch+b.diff");
+        assert_eq!(of_two, built("snd-pcm", &["sub/a.patch", "b.diff"]));
+        assert_eq!(of_two.title(), "snd-pcm+a.patch+b.diff.ko");
+        for file in [
+            "usbnet.ko",
+            "./usbnet",
+            "a/usbnet+x.patch",
+            "usbnet+x.cocci",
+            "",
+        ] {
             assert_eq!(Module::of(file), Module::File(file), "{file}");
         }
         // What was built is in a file of the same name, so that arms are called the same.
-        assert_eq!(Module::of("/c/k/usbnet+a.patch").title(), "usbnet+a.patch");
+        let file = "/c/k/usbnet+a.patch.ko";
+        assert_eq!(Module::of(file), Module::File(file));
+        assert_eq!(
+            Module::of(file).title(),
+            Module::of("usbnet+a.patch").title()
+        );
     }
 }

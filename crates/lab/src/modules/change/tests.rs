@@ -50,3 +50,33 @@ fn makefiles() {
     let objects: Vec<String> = objects(text, "asix").into_iter().collect();
     assert_eq!(objects, ["asix_devices.o", "common.o", "more.o"]);
 }
+
+/// Check that a patch of C files is taken, and that nothing else is in one: no Makefile by either
+/// name, no renaming, no link, no script.
+#[test]
+fn patches_of_c_files() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("x.patch");
+    let of = |text: &str| {
+        fs::write(&path, text).unwrap();
+        of_c_files(&path).map_err(|error| error.to_string())
+    };
+    let plain = "usbnet: return\n\ndiff --git a/x.c b/x.c\nindex 12..34 100644\n--- a/x.c\n+++ b/x.c\t2026\n\
+                 @@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/new.h\n@@ -0,0 +1 @@\n+a\n";
+    assert_eq!(of(plain).unwrap(), plain);
+    for line in [
+        "--- a/Makefile",
+        "+++ b/Kbuild",
+        "--- \"a/x.c\"",
+        "--- a/Makefile x.c",
+        "Index: Makefile",
+        "rename to Makefile",
+        "copy to Makefile",
+        "new file mode 120000",
+        "new mode 100755",
+        "GIT binary patch",
+    ] {
+        let error = of(&format!("{plain}{line}\n")).unwrap_err();
+        assert!(error.contains(&format!("(`{line}`)")), "{error}");
+    }
+}
