@@ -90,6 +90,7 @@ install: ## install plumb below PREFIX (/usr/local)
 	$(PLUMB) completions fish >$(FISH_COMPLETIONS)/plumb.fish
 	install -d $(DESTDIR)$(PREFIX)/share/netplumb/experiments
 	install -m 644 experiments/*.toml $(DESTDIR)$(PREFIX)/share/netplumb/experiments
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/netplumb/experiments/usbnet-review experiments/usbnet-review/*.patch
 	install -d $(DESTDIR)$(PREFIX)/share/doc/netplumb/LICENSES
 	install -m 644 LICENSES/* $(DESTDIR)$(PREFIX)/share/doc/netplumb/LICENSES
 

@@ -59,13 +59,21 @@ fn steady(recording: &Recording, arm: &str) -> BTreeMap<(Direction, String), u64
     sums
 }
 
+/// Every experiment that comes with the program; there are patches besides.
+fn experiments() -> Vec<PathBuf> {
+    let entries = fs::read_dir(shipped("")).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .filter(|path| path.extension().is_some_and(|end| end == "toml"))
+        .collect()
+}
+
 /// Check that every experiment that comes with the program is well-formed, named after
 /// its file, asks something, and ends in a conclusion or a scan's sentence.
 #[test]
 fn shipped_files() {
     let mut names = Vec::new();
-    for entry in fs::read_dir(shipped("")).unwrap() {
-        let path = entry.unwrap().path();
+    for path in experiments() {
         let text = fs::read_to_string(&path).unwrap();
         let experiment = Experiment::parse(&text).unwrap_or_else(|e| panic!("{path:?}: {e}"));
         experiment.check_layers(&text, LAYERS).unwrap();
@@ -94,6 +102,7 @@ fn shipped_files() {
             "nft-rules",
             "packet-size",
             "sysctl-scan",
+            "usbnet-review",
             "veth-queues",
             "veth-times",
             "xdp-paper"
@@ -242,8 +251,7 @@ fn shipped_experiments_twice() {
     }
     let place = Place::new();
     let mut compared = 0;
-    for entry in fs::read_dir(shipped("")).unwrap() {
-        let path = entry.unwrap().path();
+    for path in experiments() {
         let text = fs::read_to_string(&path).unwrap();
         let experiment = Experiment::parse(&text).unwrap();
         let counts = experiment.lab == Lab::Vm && experiment.workload.kind == Kind::Packets;
