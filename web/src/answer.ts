@@ -5,7 +5,7 @@ import { chartFigure, looks } from "./chart";
 import { order, toneOf } from "./colour";
 import type { Page, PageCompared, PageTable } from "./data";
 import { h } from "./dom";
-import { changePercent, cost, ns, ratioPercent, short } from "./number";
+import { changePercent, cost, ns, ratioPercent, short, unitOf } from "./number";
 import { rateBars } from "./rates";
 import { stacked, type Part, type Row } from "./stacked";
 import { cellOf, figureOf } from "./table";
@@ -76,7 +76,7 @@ function whole(page: Page, all: Glance[], open: (index: number) => void, beside:
       parts: layers.map(([layer, [after]]): Part => ({ name: layer, value: after, text: show(after), look: { class: "", style: toneOf(layer) } })),
     };
   });
-  return [stacked({ caption: [`Layers of each class, ${page.unit || "cost"} per ${perOf(all)}`], rows, labels: true })];
+  return [stacked({ caption: [`Layers of each class, ${unitOf(page.unit || "cost", perOf(all))}`], rows, labels: true })];
 }
 
 const perOf = (all: Glance[]): string => [...new Set(all.map((g) => g.group.per))].join(" or ");

@@ -1,7 +1,7 @@
 /** Times of two sides, compared: a verdict for each quantity, with its interval drawn. */
 import type { PageClass, PageColumn, PageCompared, PageTable, PageTimes } from "./data";
 import { h, s, type Child } from "./dom";
-import { ratioPercent, short } from "./number";
+import { ratioPercent, short, unitOf } from "./number";
 import { cellOf, columnsOf, plain, table, type Keyed } from "./table";
 import type { Glance } from "./tree";
 
@@ -62,7 +62,7 @@ export function interval(all: Glance[]): (g: Glance) => Child {
 }
 
 /** The rows of a class, those that differ first. */
-export function comparedPart(group: PageClass, times: PageTimes): HTMLElement {
+export function comparedPart(group: PageClass, times: PageTimes, unit: string): HTMLElement {
   const of = (what: string): PageCompared[] => times.compared.filter((row) => row.what === what);
   const [wholes, stages, functions] = [of("whole"), of("stage"), of("function")];
   const differ = functions.filter((row) => row.way !== "");
@@ -79,7 +79,7 @@ export function comparedPart(group: PageClass, times: PageTimes): HTMLElement {
       : null,
     functions.length > 0
       ? table({
-          caption: `Functions of ${group.class}, own ns per ${group.per}: means of blocks; ${differ.length} of ${functions.length} differ`,
+          caption: `Functions of ${group.class}, own ${unitOf(unit, group.per)}: means of blocks; ${differ.length} of ${functions.length} differ`,
           columns: columns(times.columns ?? [], functions), rows: [...ordered, ...(stages.length > 0 ? [] : wholes)], sort: -1, limit: 40,
           filter: (row) => ["name", "of", "verdict"].map((key) => cellOf(times.columns ?? [], row.cells, key).text).join(" "),
           rowClass: (row) => (row.what === "whole" ? "whole" : ""),

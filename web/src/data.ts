@@ -23,8 +23,15 @@ export interface Page {
   functions: PageFunction[];
   summary?: PageTable | null;
   classes: PageClass[];
+  sampled?: PageSampled[];
   timed?: PageTimed | null;
   bench?: PageBench | null;
+}
+
+/** What a timer's samples would be of an arm, beside what it executed. */
+export interface PageSampled {
+  table: PageTable;
+  blamed: string[];
 }
 
 export interface PageBench {

@@ -2,13 +2,14 @@
 import type { Page, PageCell, PageClass, PageTable, PageTimes } from "./data";
 import { functionBars, waterfall } from "./bars";
 import { order } from "./colour";
+import { callText } from "./calltext";
 import { bothPart, comparedPart } from "./compared";
 import { choice, field, h, section } from "./dom";
 import { frames } from "./frames";
 import { callGraph } from "./graph";
 import { changeCell } from "./classes";
 import type { Icicle } from "./icicle";
-import { changePercent, cost, ns, pathEnd, percent, share, short } from "./number";
+import { changePercent, cost, ns, pathEnd, percent, share, short, unitOf } from "./number";
 import { cellOf, columnsOf, plain, table, type Drawn } from "./table";
 import { stagesPart, timedFunctions } from "./times";
 import { sums, titleOf, treeOf, type FunctionSum, type Glance, type Tree } from "./tree";
@@ -31,7 +32,7 @@ export function detail(page: Page, glance: Glance, drawn: boolean): Detail {
     h("p", { class: "sentence" }, short(group.sentence, 2000)),
   );
   const times = group.times ?? null;
-  const timed = times ? timedParts(group, times) : [];
+  const timed = times ? timedParts(group, times, page.unit || "cost") : [];
   if (times && group.contexts.length === 0) {
     const functions = times.functions.length > 0 ? section("functions", "Functions", timedFunctions(page, group, times)) : null;
     return { element: h("div", { class: "detail" }, title, ...timed, functions), icicle: null };
@@ -55,19 +56,20 @@ export function detail(page: Page, glance: Glance, drawn: boolean): Detail {
     times && page.diff ? null : section("bars", page.diff ? "What changed most" : "Functions by share", page.diff ? changes(page, tree, all.functions, group.moves, pick) : barsPart(tree, glance, all.functions, pick)),
     section("frames", "Calling contexts", shown.element),
     section("graph", "Call graph", callGraph(tree, all, page.diff, pick)),
+    section("calltext", page.diff ? "Call graphs, before and after" : "Call graph as text", callText(tree, page.diff, page.unit)),
     times ? null : section("functions", "Functions", functionTable(page, group, tree, all.functions, pick)),
   );
   return { element, icicle: shown.icicle };
 }
 
 /** What a class of times has beside its calls. */
-function timedParts(group: PageClass, times: PageTimes): HTMLElement[] {
+function timedParts(group: PageClass, times: PageTimes, unit: string): HTMLElement[] {
   const out: HTMLElement[] = [];
   if (times.stages.length > 0) {
     out.push(section("stages", "Stages", stagesPart(group, times)));
   }
   if (times.compared.length > 0) {
-    out.push(section("verdicts", "What changed", comparedPart(group, times)));
+    out.push(section("verdicts", "What changed", comparedPart(group, times, unit)));
   }
   if (times.both) {
     out.push(section("verdicts", "What both instruments saw", bothPart(times.both)));
@@ -174,7 +176,7 @@ function functionTable(page: Page, group: PageClass, tree: Tree, functions: Func
   // Where nothing is known, there is no column.
   const columns = all.filter((column) => column.key !== "source" || functions.some((f) => column.value(f) !== ""));
   return table({
-    caption: `Functions, ${page.unit || "cost"} per ${group.per}`,
+    caption: `Functions, ${unitOf(page.unit || "cost", group.per)}`,
     columns,
     rows: functions,
     sort: columns.findIndex((column) => column.key === (page.diff ? "difference" : "self")),

@@ -11,13 +11,14 @@ import { choice, field, h, section, unfoldAll } from "./dom";
 import { folds } from "./facts";
 import { claims, overview } from "./head";
 import { short } from "./number";
+import { sampledPart } from "./sampled";
 import { beside as besideTimes } from "./times";
 import { glances, titleOf } from "./tree";
 
 const PARTS: [string, string][] = [
   ["overview", "Overview"], ["figures", "Figures"], ["claims", "Claims"], ["measured", "Measured"], ["classes", "Classes"], ["stages", "Stages"], ["verdicts", "Changes"], ["layers", "Layers"],
-  ["bars", "Shares"], ["frames", "Contexts"], ["graph", "Call graph"], ["functions", "Functions"], ["ledger", "Ledger"],
-  ["probes", "Losses"], ["rates", "Rates"], ["latency", "Latency"], ["why", "Why"], ["flows", "Where packets went"],
+  ["bars", "Shares"], ["frames", "Contexts"], ["graph", "Call graph"], ["calltext", "Call graph as text"], ["functions", "Functions"], ["ledger", "Ledger"],
+  ["probes", "Losses"], ["sampled", "Samples and a timer"], ["rates", "Rates"], ["latency", "Latency"], ["why", "Why"], ["flows", "Where packets went"],
 ];
 
 /** The class that the address asks for (`#class=3`), or the first. */
@@ -120,6 +121,7 @@ function build(page: Page): void {
     table,
     ...(page.bench ? benches(page.bench, page.figures.length === 0) : []),
     holder,
+    sampledPart(page.sampled ?? []),
     ...(page.timed && !page.diff ? besideTimes(page.timed) : []),
   );
   const app = document.getElementById("app") as HTMLElement;

@@ -12,6 +12,11 @@ export function plural(n: number, one: string): string {
   return `${thousands(n)} ${one}${n === 1 ? "" : "s"}`;
 }
 
+/** What costs are: percentages are of samples, all else of a packet, run or second. */
+export function unitOf(unit: string, per: string): string {
+  return unit === "percent" ? "percent of samples" : `${unit} per ${per}`;
+}
+
 /** A cost for each packet: whole where it is, else to one decimal, or to two below ten. */
 export function cost(value: number): string {
   if (!Number.isFinite(value)) {

@@ -1,5 +1,6 @@
 //! The arguments that several commands share. They import no command, and run nothing.
 
+pub(crate) mod below;
 pub(crate) mod command;
 pub(crate) mod formats;
 pub(crate) mod knobs;

@@ -1,10 +1,11 @@
 //! Prints recordings, and writes them for other programs. It imports no command.
 
+pub(crate) mod below;
 mod browser;
 pub(crate) mod columns;
 mod costs;
-mod focus;
 mod formats;
+mod named;
 pub(crate) mod page;
 pub(crate) mod part;
 pub(crate) mod print;

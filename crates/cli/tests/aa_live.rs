@@ -20,16 +20,17 @@ const TRIES: usize = 5;
 /// One at a time: what one does is the other's noise.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Whether stages can be measured here; prints a note if not.
-fn has_stages(place: &Place) -> bool {
+/// Whether an instrument can measure here; prints a note if not.
+fn has(place: &Place, clock: &str) -> bool {
     // SAFETY: takes nothing, and always succeeds.
     if unsafe { libc::geteuid() } != 0 {
         skip("not root: no network namespaces and no BPF programs");
         return false;
     }
-    let ran = place.run("path --lab netns --clock stages --duration 100ms --blocks 1 -o s.plumb");
+    let words = "path --lab netns --duration 100ms --blocks 1 -o s.plumb --clock";
+    let ran = place.run(&format!("{words} {clock}"));
     if ran.status.code() == Some(3) {
-        skip(&format!("no stages here: {}", ran.stderr.trim()));
+        skip(&format!("no {clock} here: {}", ran.stderr.trim()));
         return false;
     }
     ran.code(0);
@@ -47,9 +48,13 @@ fn diff(place: &Place, recording: &str) -> Value {
 fn differs(diff: &Value) -> Vec<String> {
     let mut all = Vec::new();
     for class in diff["times"].as_array().unwrap() {
-        let stages = class["stages"].as_array().unwrap();
-        assert!(stages.len() > 3, "{class}");
-        for part in stages.iter().chain([&class["whole"]]) {
+        let parts = |key: &str| class[key].as_array().unwrap().iter();
+        assert!(
+            parts("stages").chain(parts("functions")).count() > 3,
+            "{class}"
+        );
+        let all_parts = parts("stages").chain(parts("functions"));
+        for part in all_parts.chain([&class["whole"]]) {
             if part["verdict"] != "no_difference_seen" {
                 let word = |value: &Value| value.as_str().unwrap_or_default().to_string();
                 let (class, name) = (word(&class["class_before"]), word(&part["name"]));
@@ -64,16 +69,28 @@ fn differs(diff: &Value) -> Vec<String> {
 /// Check that of the same against the same nothing differs, but in one try of twenty.
 #[test]
 fn as_root_the_same_against_the_same() {
+    same_against_same("stages", "--duration 1s --blocks 8");
+}
+
+/// Check that the same is so of samples, with all their functions.
+#[test]
+fn as_root_the_same_samples() {
+    same_against_same("samples", "--duration 2s --blocks 8");
+}
+
+fn same_against_same(clock: &str, how: &str) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
-    if !has_stages(&place) {
+    if !has(&place, clock) {
         return;
     }
     let (mut alike, mut told) = (0, String::new());
     let tries = netplumb_testkit::tries(TRIES);
     for n in 0..tries {
-        let words = "path --lab netns --clock stages --size 10,11 --duration 1s --blocks 8";
-        place.run(&format!("{words} -o {n}.plumb")).code(0);
+        let words = "path --lab netns --size 10,11 --clock";
+        place
+            .run(&format!("{words} {clock} {how} -o {n}.plumb"))
+            .code(0);
         let diff = diff(&place, &format!("{n}.plumb"));
         assert_eq!(diff["times"].as_array().unwrap().len(), 2, "{diff}");
         let differs = differs(&diff);
@@ -96,7 +113,7 @@ fn as_root_the_same_against_the_same() {
 fn as_root_more_bytes_are_slower() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new();
-    if !has_stages(&place) {
+    if !has(&place, "stages") {
         return;
     }
     let words = "path --lab netns --clock stages --link lo --size 10,60000 --duration 2s";

@@ -212,6 +212,94 @@ fn renderings() {
     place.run("diff a.plumb b.plumb --csv --json").code(2);
 }
 
+/// Check that below a function each side is that function and what it calls, in every format; that the
+/// graphs of both sides stand beside each other; and that a name that is not there is an error with
+/// similar ones.
+#[test]
+fn below() {
+    let place = two();
+    let ran = place.run("diff a.plumb b.plumb --below nft_do_chain");
+    let sentence =
+        "UDP send: nft_do_chain takes 16 more instructions per packet (+16.0%): 100 \u{2192} 116";
+    prints(
+        ran.code(0),
+        &[
+            sentence,
+            "below     nft_do_chain",
+            "9.09% of all in the windows",
+        ],
+    );
+    assert!(!ran.stdout.contains(" send "), "{}", ran.stdout);
+    let ran = place.run("diff a.plumb b.plumb --below send --tree");
+    let lines = [
+        "100.00% 100.00%       1,100      1,116        +16            1    send",
+        "9.09%  10.39%         100        116        +16            1      nft_do_chain",
+    ];
+    prints(ran.code(0), &lines);
+    for format in ["--json", "--csv", "--markdown", "--html d.html"] {
+        place
+            .run(&format!(
+                "diff a.plumb b.plumb --below nft_do_chain {format}"
+            ))
+            .code(0);
+    }
+    let report = "report b.plumb --below nft_do_chain";
+    let ran = place.run(report);
+    prints(
+        ran.code(0),
+        &[
+            "udp tx below nft_do_chain  116 instructions per packet",
+            "per call",
+        ],
+    );
+    let folded = place.run(&format!("{report} --folded"));
+    prints(folded.code(0), &["udp;udp_tx;task;nft_do_chain 116000\n"]);
+    for format in [
+        "--callgrind",
+        "--pprof p",
+        "--speedscope",
+        "--svg",
+        "--json",
+        "--csv",
+        "--markdown",
+        "--tree",
+        "--html r.html",
+    ] {
+        place.run(&format!("{report} {format}")).code(0);
+    }
+    let json = place.run(&format!("{report} --json"));
+    let json: serde_json::Value = serde_json::from_str(&json.code(0).stdout).unwrap();
+    assert_eq!(json["environment"]["part.below"], "nft_do_chain");
+    assert_eq!(
+        json["classes"][0]["functions"][0]["calls_per_root_call"],
+        1.0
+    );
+    for command in ["report a.plumb", "diff a.plumb b.plumb"] {
+        place
+            .run(&format!("{command} --below nft_do_chian"))
+            .code(2)
+            .says(&[
+                "a.plumb",
+                "no such function",
+                "nft_do_chian",
+                "nft_do_chain, send",
+            ]);
+    }
+    let chain = place.run("report b.plumb --below send;nft_do_chain");
+    prints(
+        chain.code(0),
+        &["udp tx below nft_do_chain below send  116 instructions"],
+    );
+    place
+        .run("report a.plumb --below nft_do_chain;send")
+        .code(2)
+        .says(&["no call of send below nft_do_chain"]);
+    place
+        .run("report a.plumb --below send --lines send")
+        .code(2)
+        .says(&["--below can't be used with --lines"]);
+}
+
 /// Check that arms of one file are compared, by name, by words they have in
 /// common, and by themselves; and that `plumb report` does so too.
 #[test]

@@ -8,10 +8,12 @@ mod common;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use common::{Place, prints};
+use common::{Place, prints, tell};
 use netplumb_model::quantity::{Declared, QuantityId};
 use netplumb_model::recording::{Cost, Recording};
 use netplumb_model::timing::{DEFERRED, INSTRUCTIONS, INTERRUPTS_OFF, SAMPLE_SEED, SAMPLED};
+use netplumb_report::diff::arms::pair;
+use netplumb_report::diff::{Sides, compare};
 use netplumb_report::sampled::interval;
 
 fn number(recording: &Recording, of: &Declared) -> QuantityId {
@@ -41,6 +43,25 @@ fn whole(sums: &Sums, arm: u32) -> u64 {
 fn seeds(recording: &Recording) -> Vec<u64> {
     let of = recording.scalars_of(&SAMPLE_SEED);
     of.map(|scalar| scalar.value as u64).collect()
+}
+
+/// The functions of which samples differ, if there are any.
+fn differs(before: &Recording, after: &Recording) -> Option<String> {
+    let parts = [before, after].map(|r| r.part(SAMPLED.instrument));
+    let sides = Sides {
+        before: &parts[0],
+        after: &parts[1],
+        before_name: "before",
+        after_name: "after",
+    };
+    let all = |r: &Recording| (0..r.arms.len()).collect();
+    let pairs = pair((&before.arms, all(before)), (&after.arms, all(after)));
+    let diff = compare(sides, &pairs, &[]);
+    assert!(diff.warnings.is_empty(), "{:?}", diff.warnings);
+    assert!(diff.classes.len() >= 6);
+    let changed = diff.classes.iter().flat_map(|class| class.changed());
+    let names: Vec<&str> = changed.map(|row| row.name.as_str()).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 const PERIOD: u64 = 200;
@@ -95,7 +116,8 @@ fn shares_are_unbiased() {
         assert!(fell.kernel > 0);
         assert_eq!(fell.kernel, deferred.kernel);
     }
-    let mut good = 0;
+    let (mut good, mut flagged) = (0, Vec::new());
+    let mut before = first.clone();
     for seed in 1..=20 {
         let of_seed = match seed {
             1 => first.clone(),
@@ -117,8 +139,17 @@ fn shares_are_unbiased() {
         let covered = covered.count() as f64 / executed.len() as f64;
         println!("seed {seed}: {covered:.4} of {} functions", executed.len());
         good += u32::from(covered >= 0.93);
+        // The same against the same: what seeds make is no change.
+        let after = if seed == 20 { &first } else { &of_seed };
+        flagged.extend(differs(&before, after).map(|names| format!("seed {seed}: {names}")));
+        before = of_seed;
     }
     assert!(good >= 19, "{good} of 20 seeds");
+    tell(&format!(
+        "{} of 20 A/A pairs flagged: {flagged:?}",
+        flagged.len()
+    ));
+    assert!(flagged.len() <= 1, "{flagged:?}");
 
     // All of them at once: the samples of each, over the same packets.
     let all: Vec<String> = (1..=20).map(|n| n.to_string()).collect();

@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod capability;
+pub mod chain;
 pub mod class;
 pub mod experiment;
 pub mod loss;

@@ -17,6 +17,7 @@ use crate::samples::{MAX_SAMPLES, Samples, Thread};
 use crate::span::{Call, Span, Stage};
 use crate::timing::{Calibration, Mechanism, Step};
 
+mod below;
 mod part;
 
 pub use crate::tree::{
@@ -130,6 +131,8 @@ pub mod env {
     pub const TC_FILES: &str = "files.tc";
     /// Number of random seeds per arm.
     pub const SEEDS: &str = "plumb.seeds";
+    /// Of a part of a recording: the function below which it is. No file has it.
+    pub const BELOW: &str = "part.below";
 }
 
 /// One combination of knob levels.

@@ -84,7 +84,7 @@ fn main() {
     let started = Instant::now();
     let views = classes(&recording);
     let analysed = started.elapsed();
-    let page = html::report_page(&recording, &views, None);
+    let page = html::report_page(&recording, &views, None, &[]);
     let text = html::render(&page);
     println!(
         "HTML page, {FRAMES} frames: {:.2} s (analysis {:.2} s; asked: 1 s), {:.0} kB",

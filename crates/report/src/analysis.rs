@@ -53,6 +53,8 @@ pub struct ClassView<'a> {
     pub functions: Vec<FunctionView>,
     /// By node: calls, self, inclusive.
     pub nodes: BTreeMap<NodeId, NodeView>,
+    /// Of the part below a function: how often that was called from elsewhere.
+    pub root_calls: Option<u64>,
     /// Of costs that vary: what each function itself cost in each block.
     pub(crate) spread: BTreeMap<FunctionId, Vec<u64>>,
 }
@@ -209,7 +211,14 @@ impl ClassView<'_> {
     }
 }
 
-/// Every arm and direction that has packets of its own: `other` is left out.
+/// Whether costs of a direction are a class to be shown. What is for no packet is not, except where
+/// one function's costs are asked for: all of them.
+pub(crate) fn is_class(recording: &Recording, direction: Direction) -> bool {
+    direction != Direction::Other || recording.root().is_some()
+}
+
+/// Every arm and direction that has packets of its own: `other` is left out, except below a
+/// function.
 pub fn classes(recording: &Recording) -> Vec<ClassView<'_>> {
     let mut views = Vec::new();
     // A scan has hundreds of arms: each is to be handed its own costs only.
@@ -222,7 +231,7 @@ pub fn classes(recording: &Recording) -> Vec<ClassView<'_>> {
     }
     for (arm, costs) in costs.iter().enumerate() {
         for &direction in Direction::ALL {
-            if direction == Direction::Other {
+            if !is_class(recording, direction) {
                 continue;
             }
             let view = class_of(recording, arm, direction, costs);
@@ -327,6 +336,13 @@ fn class_of<'a>(
         contexts,
         layers,
         functions,
+        root_calls: recording.root().map(|_| {
+            let roots = nodes.iter().filter(|(id, _)| {
+                let node = recording.nodes[**id as usize];
+                node.parent.is_none()
+            });
+            roots.map(|(_, node)| node.calls).sum()
+        }),
         nodes,
         spread,
     }

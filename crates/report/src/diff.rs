@@ -6,7 +6,8 @@
 //! what shows them knows both.
 
 pub mod arms;
-mod blocks;
+pub(crate) mod blocks;
+mod calls;
 mod counts;
 pub mod exact;
 pub mod facts;
@@ -28,13 +29,15 @@ pub mod tree;
 mod trust;
 mod within;
 
+use std::borrow::Cow;
+
 use netplumb_model::class::{Class, Direction};
 use netplumb_model::experiment::Idle;
 use netplumb_model::recording::Recording;
 
 use crate::number::printable;
 use crate::shape::{Shape, shape, varying};
-use crate::times::instrument;
+use crate::times::{as_costs, instrument};
 use crate::{analysis, interval};
 use arms::{ArmPair, Pairs};
 use exact::{Delta, Spread};
@@ -135,6 +138,8 @@ pub struct ClassDiff {
     pub after: Class,
     /// What distinguishes its arms from other pairs ("link lo → veth; 1024 bytes"); may be empty.
     pub label: String,
+    /// The function below which it is, if it is not all of its arms.
+    pub root: Option<String>,
     /// Settings in which the arms differ and that had no effect in either.
     pub idle: Vec<Idle>,
     /// Whether the arms differ in nothing else.
@@ -143,6 +148,8 @@ pub struct ClassDiff {
     pub per: &'static str,
     /// The unit of all figures.
     pub unit: String,
+    /// Whether these are numbers of samples, of which counting alone makes an error.
+    pub sampled: bool,
     /// All functions that both sides measured; none per call.
     pub total: Option<Row>,
     /// The path from its first stage to its last, where there are stages.
@@ -199,6 +206,19 @@ impl Counted {
 }
 
 impl ClassDiff {
+    /// Whether its figures are percentages of samples.
+    pub(crate) fn is_share(&self) -> bool {
+        self.unit == blocks::PERCENT
+    }
+
+    /// What its figures are: "ns per packet", "percent of samples".
+    pub(crate) fn of(&self) -> String {
+        match self.is_share() {
+            true => format!("{} of samples", self.unit),
+            false => format!("{} per {}", printable(&self.unit, 40), self.per),
+        }
+    }
+
     /// The one figure of the class: the whole path, or all functions.
     pub fn whole(&self) -> Option<&Row> {
         self.way.as_ref().or(self.total.as_ref())
@@ -375,6 +395,44 @@ fn compare_by<'a>(
     }
     diff.unpaired.extend(alone);
     diff
+}
+
+/// The same comparison with the call trees of both sides, which those that judge by blocks don't need:
+/// judged as exact costs are, for `show` to take the trees from.
+fn with_trees<R>(diff: &Diff<'_>, show: impl FnOnce(&Diff<'_>) -> R) -> R {
+    if diff.judge == Judge::Exact {
+        return show(diff);
+    }
+    let costs = |recording| match shape(recording) {
+        Shape::Times => Cow::Owned(as_costs(recording)),
+        Shape::Costs | Shape::Rates => Cow::Borrowed(recording),
+    };
+    let (before, after) = (costs(diff.sides.before), costs(diff.sides.after));
+    let same = std::ptr::eq(diff.sides.before, diff.sides.after);
+    let sides = Sides {
+        before: &before,
+        after: if same { &before } else { &after },
+        ..diff.sides
+    };
+    let mut pairs = Pairs::default();
+    for class in &diff.classes {
+        if !pairs.pairs.contains(&class.arms) {
+            pairs.pairs.push(class.arms);
+        }
+    }
+    show(&compare_by(Judge::Exact, sides, &pairs, &[]))
+}
+
+/// The class of a comparison with trees that is the same as one without.
+fn tree_of<'d>(trees: &'d Diff<'_>, class: &ClassDiff) -> Option<&'d ClassDiff> {
+    let same =
+        |c: &&ClassDiff| (c.arms, c.before, c.after) == (class.arms, class.before, class.after);
+    // Sums of windows of unlike length can't be subtracted.
+    trees
+        .classes
+        .iter()
+        .find(same)
+        .filter(|_| class.per != "call")
 }
 
 /// That only one side has something.

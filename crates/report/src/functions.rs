@@ -132,6 +132,19 @@ fn each<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
     ]
 }
 
+/// Of the part below a function: calls of each of that one's.
+fn per_root<'a>() -> Column<'a, Row<'a>> {
+    Column::figure("per call", |r: &Row<'a>| match r.class.root_calls {
+        Some(roots) if roots > 0 => Value::Each(r.function.calls, roots),
+        _ => Value::Missing,
+    })
+    .hint("calls in each call of the function that the tree is below")
+    .key("calls_per_root_call")
+    .digits(4)
+    .people(10)
+    .page("per_call")
+}
+
 /// By how much that varies, of what does.
 fn varying<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
     let of = suffix(quantity);
@@ -176,8 +189,9 @@ fn varying<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
     ]
 }
 
-/// All columns: what is added here is in every table of functions.
-pub(crate) fn columns<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
+/// All columns, of all of a recording or the part below a function: what is added here is in every
+/// table of functions.
+pub(crate) fn columns<'a>(quantity: &Quantity, below: bool) -> Vec<Column<'a, Row<'a>>> {
     let mut columns = of_function();
     if name_beside_unit(quantity).is_some() {
         columns.push(
@@ -195,6 +209,8 @@ pub(crate) fn columns<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
         ),
     }
     columns.extend(each(quantity));
+    // Samples are no calls.
+    columns.extend((below && quantity.calls == Calls::Entries).then(per_root));
     columns.extend([
         Column::figure("share", |r: &Row<'a>| {
             Value::Share(r.function.self_insns as f64 / r.whole.max(1) as f64)
@@ -221,6 +237,10 @@ pub(crate) fn columns<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
         Column::machine(|r: &Row<'a>| Value::Count(r.class.invalid as u64)).csv("invalid_blocks"),
     ]);
     columns
+}
+
+fn columns_of<'a>(class: &ClassView<'_>) -> Vec<Column<'a, Row<'a>>> {
+    columns(&class.quantity, class.root_calls.is_some())
 }
 
 /// Where a function is defined.
@@ -269,8 +289,9 @@ pub fn csv(classes: &[ClassView<'_>], layer: Option<&str>) -> String {
     let quantity = classes
         .first()
         .map_or_else(|| (&INSTRUCTIONS).into(), |c| c.quantity.clone());
+    let below = classes.iter().any(|c| c.root_calls.is_some());
     let rows = classes.iter().flat_map(|c| rows(c, layer, c.total));
-    Table::new(columns(&quantity), rows).csv()
+    Table::new(columns(&quantity, below), rows).csv()
 }
 
 /// The functions of a class as JSON.
@@ -280,7 +301,7 @@ pub(crate) fn json<'a>(class: &'a ClassView<'a>) -> Vec<Value> {
         row.lines = lines.remove(&row.function.function).unwrap_or_default();
         row
     });
-    Table::new(columns(&class.quantity), rows).json()
+    Table::new(columns_of(class), rows).json()
 }
 
 /// The first functions of a class, or of a layer of it, and what the others come to.
@@ -298,7 +319,7 @@ fn first<'a>(class: &'a ClassView<'a>, view: &'a View) -> First<'a> {
     let rest = all.split_off(top.min(all.len()));
     let cost: u64 = rest.iter().map(|r| r.function.self_insns).sum();
     First {
-        table: Table::new(columns(&class.quantity), all),
+        table: Table::new(columns_of(class), all),
         rest: (!rest.is_empty()).then(|| (rest.len(), class.told(cost), percent(cost, whole))),
     }
 }
@@ -337,7 +358,7 @@ pub(crate) fn markdown(class: &ClassView<'_>, view: &View, out: &mut String) {
 
 /// The table of a class's functions on the page: its columns, and what its trees don't tell.
 pub(crate) fn page(class: &ClassView<'_>) -> (Vec<PageColumn>, Vec<PageRow>) {
-    let table = Table::new(columns(&class.quantity), rows(class, None, class.total));
+    let table = Table::new(columns_of(class), rows(class, None, class.total));
     let rows = table.page_rows().into_iter().zip(&class.functions);
     let rows = rows.filter(|(cells, _)| !cells.is_empty());
     let rows = rows.map(|(cells, function)| PageRow {

@@ -15,6 +15,7 @@ use crate::claims::{self, Judged};
 use crate::conclusions::conclusion;
 use crate::footer::Note;
 use crate::number::json_text;
+use crate::sampled::{self, Beside};
 use crate::scalars::{self, NotesOut, ScalarOut};
 use crate::shape::{Shape, shape};
 use crate::table::{Column, Table, Value};
@@ -85,6 +86,9 @@ struct Document<'a> {
     blocks: Vec<Value>,
     classes: Vec<Value>,
     apart: Vec<Apart>,
+    /// What a timer would see of each arm, where guests were sampled.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sampled: Vec<Value>,
 }
 
 /// What costs are of: keys of figures don't name it.
@@ -110,11 +114,12 @@ struct Apart {
     contexts: BTreeMap<String, u64>,
 }
 
-/// The document, pretty-printed.
+/// The document, pretty-printed; with what was sampled of guests.
 pub fn render(
     recording: &Recording,
     classes: &[ClassView<'_>],
     experiment: Option<&Experiment>,
+    beside: &[Beside<'_>],
 ) -> String {
     let claims = experiment.map_or_else(Vec::new, |e| claims::judge(e, classes));
     let trust = trust::footer(recording, classes);
@@ -130,6 +135,7 @@ pub fn render(
                 contexts: named(&other_work(recording, arm)),
             })
             .collect(),
+        sampled: sampled::json(beside),
     })
 }
 

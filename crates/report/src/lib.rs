@@ -4,7 +4,6 @@ mod acting;
 pub mod analysis;
 pub mod callgrind;
 pub mod capability;
-mod chain;
 pub mod claims;
 pub mod conclusions;
 pub mod diff;

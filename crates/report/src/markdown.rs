@@ -7,6 +7,7 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
 
 use crate::analysis::{ClassView, name_beside_unit, quantity};
+use crate::sampled::{self, Beside};
 use crate::summary::{cost, label, summary_table};
 use crate::table::{Column, Table, Value};
 use crate::text::{code, prose};
@@ -21,12 +22,14 @@ const MAX_CLASSES: usize = 12;
 /// Classes whose layers are.
 const MAX_LAYERED: usize = 96;
 
-/// The report of some classes. `view` has the layer and how many functions.
+/// The report of some classes, and what was sampled of guests. `view` has the layer and how many
+/// functions.
 pub fn render(
     recording: &Recording,
     classes: &[ClassView<'_>],
     experiment: Option<&Experiment>,
     view: &View,
+    beside: &[Beside<'_>],
 ) -> String {
     let layer = view.layer.as_deref();
     let mut out = heading(recording, classes, experiment);
@@ -45,6 +48,7 @@ pub fn render(
             functions(class, view, &mut out);
         }
     }
+    sampled::markdown(beside, &mut out);
     let judged = experiment.map_or_else(Vec::new, |e| claims::judge(e, classes));
     conclusions::markdown(experiment, &judged, &mut out);
     out.push_str("## How it was measured\n\n");
@@ -68,6 +72,8 @@ fn heading(
         out.push_str(&format!("{}\n\n", prose(question, 2_000)));
     }
     let release = recording.environment.get(env::KERNEL);
+    let below = recording.root();
+    let below = below.map_or_else(String::new, |root| format!(" below {}", code(root, 80)));
     let quantity = quantity(recording);
     let of = match (quantity.unit.as_str(), classes.first()) {
         ("instructions", class) => format!(
@@ -84,7 +90,7 @@ fn heading(
         }
     };
     out.push_str(&format!(
-        "{of}, Linux {}.\n\n",
+        "{of}{below}, Linux {}.\n\n",
         code(release.map_or("?", |r| r), 80)
     ));
     out

@@ -57,12 +57,24 @@ pub struct Page {
     pub summary: Option<PageTable>,
     /// Each arm and class by itself.
     pub classes: Vec<PageClass>,
+    /// Of samples of guests: what a timer would see, for each arm.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sampled: Vec<PageSampled>,
     /// Of recordings of times: what was counted beside them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timed: Option<PageTimed>,
     /// Of recordings of benches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bench: Option<PageBench>,
+}
+
+/// What a timer's samples would be of an arm, beside what it executed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PageSampled {
+    /// Functions.
+    pub table: PageTable,
+    /// What a timer would blame, in sentences.
+    pub blamed: Vec<String>,
 }
 
 /// One fact of the environment.

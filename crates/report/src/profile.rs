@@ -254,7 +254,7 @@ pub(crate) fn tame(name: &str) -> String {
 /// Under which conditions it was measured, a line for each: what decides the
 /// figures, not all that is known, since readers print it above every table.
 pub(crate) fn conditions(recording: &Recording) -> Vec<String> {
-    const KEYS: [&str; 11] = [
+    const KEYS: [&str; 12] = [
         env::NAME,
         env::UNIT,
         env::QUICK,
@@ -266,6 +266,7 @@ pub(crate) fn conditions(recording: &Recording) -> Vec<String> {
         env::CPU,
         env::REP,
         env::PLUMB,
+        env::BELOW,
     ];
     KEYS.iter()
         .filter_map(|key| {

@@ -8,12 +8,18 @@ use netplumb_model::quantity::{Declared, QuantityId};
 use netplumb_model::recording::{Arm, Function, FunctionId, Recording};
 use netplumb_model::timing::{DEFERRED, INSTRUCTIONS, SAMPLED, USER_MODE};
 
+use crate::analysis::quantity;
 use crate::number::{printable, thousands};
+use crate::page::PageSampled;
+#[cfg(test)]
+use crate::table::reference::{Entry, entries};
 use crate::table::{Column, Room, Table, Value};
-use crate::text::continued;
+use crate::text::{continued, prose};
 
 /// Functions that are listed.
 const ROWS: usize = 15;
+/// And on the page.
+const MOST: usize = 200;
 /// Functions that are named for what a timer charges them.
 const BLAMED: usize = 5;
 /// By so much a timer has to be off, of all samples, for a function to be named.
@@ -55,6 +61,8 @@ impl Shares {
 pub struct Beside<'a> {
     /// The arm.
     pub arm: &'a Arm,
+    /// The directions that are counted; all, if none is named.
+    pub directions: Vec<Direction>,
     /// How many samples there are.
     pub samples: u64,
     /// Its functions.
@@ -95,9 +103,13 @@ fn sums(recording: &Recording, of: QuantityId, arm: usize, directions: &[Directi
     sums
 }
 
-/// The arms of a recording that were sampled in guests, in some directions or in all, with what
-/// was in no packet's path.
-pub fn beside<'a>(recording: &'a Recording, directions: &[Direction]) -> Vec<Beside<'a>> {
+/// The arms of a recording that were sampled in guests: those of these names, or all; in some
+/// directions, or in all with what was in no packet's path.
+pub fn beside<'a>(
+    recording: &'a Recording,
+    directions: &[Direction],
+    arms: &[String],
+) -> Vec<Beside<'a>> {
     let number = |of: &Declared| {
         let at = recording.quantities.iter().position(|q| q.is(of));
         at.map(|at| at as QuantityId)
@@ -135,8 +147,10 @@ pub fn beside<'a>(recording: &'a Recording, directions: &[Direction]) -> Vec<Bes
         functions.sort_by(|(a, one), (b, other)| {
             most(other).total_cmp(&most(one)).then(a.name.cmp(&b.name))
         });
-        (samples > 0).then_some(Beside {
+        let is_asked = arms.is_empty() || arms.contains(&data.name);
+        (is_asked && samples > 0).then(|| Beside {
             arm: data,
+            directions: directions.to_vec(),
             samples,
             functions,
         })
@@ -149,6 +163,16 @@ pub fn beside<'a>(recording: &'a Recording, directions: &[Direction]) -> Vec<Bes
         .collect()
 }
 
+/// Of what was sampled, that which is to be shown with a part of the recording: all with samples,
+/// nothing with any other part.
+pub fn of_part<'b, 'a>(part: &Recording, all: &'b [Beside<'a>]) -> &'b [Beside<'a>] {
+    let quantity = quantity(part);
+    match quantity.is(&SAMPLED) || quantity.is(&DEFERRED) {
+        true => all,
+        false => &[],
+    }
+}
+
 type Row<'a> = (&'a Function, Shares);
 
 /// The columns, each declared once.
@@ -157,7 +181,11 @@ fn columns<'a>(exact: bool) -> Vec<Column<'a, Row<'a>>> {
         Column::code("function", |(f, _): &Row<'a>| {
             Value::Name(f.name.clone(), f.module.clone())
         })
-        .people(0),
+        .hint("its symbol, and the module that it is in")
+        .json("name")
+        .people(0)
+        .page("function"),
+        Column::machine(|(f, _): &Row<'a>| Value::words(f.module.as_deref())).json("module"),
     ];
     if exact {
         columns.push(
@@ -165,13 +193,17 @@ fn columns<'a>(exact: bool) -> Vec<Column<'a, Row<'a>>> {
                 s.exact.map_or(Value::Missing, Value::Share)
             })
             .hint("what it executed")
-            .people(1),
+            .json("exact")
+            .people(1)
+            .page("exact"),
         );
     }
     columns.extend([
         Column::figure("samples", |(_, s): &Row<'a>| Value::Share(s.sampled))
             .hint("its share of the samples")
-            .people(2),
+            .json("samples")
+            .people(2)
+            .page("samples"),
         Column::figure("95% interval", |(_, s): &Row<'a>| {
             let (low, high) = s.interval;
             let text = format!("{:.1}% to {:.1}%", low * 100.0, high * 100.0);
@@ -179,15 +211,22 @@ fn columns<'a>(exact: bool) -> Vec<Column<'a, Row<'a>>> {
         })
         .hint("of that share")
         .people(3)
-        .from(WIDE),
+        .from(WIDE)
+        .page("interval"),
+        Column::machine(|(_, s): &Row<'a>| Value::Number(s.interval.0)).json("samples_low"),
+        Column::machine(|(_, s): &Row<'a>| Value::Number(s.interval.1)).json("samples_high"),
         Column::figure("timer", |(_, s): &Row<'a>| Value::Share(s.deferred))
             .hint("its share where samples wait until interrupts are enabled")
-            .people(4),
+            .json("timer")
+            .people(4)
+            .page("timer"),
         Column::figure("off by", |(_, s): &Row<'a>| {
             Value::Told(format!("{:+.1}", s.off() * 100.0), Some(s.off()))
         })
         .hint("percentage points by which a timer is off")
-        .people(5),
+        .json("off_by")
+        .people(5)
+        .page("off_by"),
     ]);
     columns
 }
@@ -211,37 +250,43 @@ pub fn blamed(beside: &Beside<'_>) -> Vec<String> {
     blamed.iter().take(BLAMED).map(sentence).collect()
 }
 
-/// What was counted, sampled, and would be sampled by a timer, side by side. None where nothing
-/// was sampled in guests.
-pub fn render(
-    recording: &Recording,
-    directions: &[Direction],
-    arms: &[String],
-    width: usize,
-) -> Option<String> {
-    let mut all = beside(recording, directions);
-    all.retain(|beside| arms.is_empty() || arms.contains(&beside.arm.name));
-    let mut out = String::new();
-    for beside in &all {
-        let exact = beside.functions.iter().any(|(_, s)| s.exact.is_some());
-        let whose = match directions {
+impl<'a> Beside<'a> {
+    fn is_counted(&self) -> bool {
+        self.functions.iter().any(|(_, s)| s.exact.is_some())
+    }
+
+    /// The first functions, or with 0 all.
+    fn table(&self, top: usize) -> Table<'a, Row<'a>> {
+        let top = if top == 0 { usize::MAX } else { top };
+        let rows = self.functions.iter().copied().take(top);
+        Table::new(columns(self.is_counted()), rows)
+    }
+
+    /// What it is about.
+    fn heading(&self) -> String {
+        let whose = match &self.directions[..] {
             [] => "all that was counted in the windows".to_string(),
-            some => some
-                .iter()
-                .map(|d| d.as_str())
-                .collect::<Vec<_>>()
-                .join(" and "),
+            some => {
+                let words: Vec<&str> = some.iter().map(|d| d.as_str()).collect();
+                words.join(" and ")
+            }
         };
-        let heading = format!(
+        format!(
             "What a timer would see of {} ({whose}; {} samples)",
-            printable(&beside.arm.name, 60),
-            thousands(beside.samples)
-        );
-        out.push_str(&continued(&heading, 2, width));
+            printable(&self.arm.name, 60),
+            thousands(self.samples)
+        )
+    }
+}
+
+/// What was counted, sampled, and would be sampled by a timer, side by side, for a terminal. None
+/// where nothing was sampled in guests.
+pub fn render(all: &[Beside<'_>], width: usize) -> Option<String> {
+    let mut out = String::new();
+    for beside in all {
+        out.push_str(&continued(&beside.heading(), 2, width));
         out.push('\n');
-        let rows = beside.functions.iter().copied().take(ROWS);
-        let table = Table::new(columns(exact), rows);
-        out.push_str(&table.terminal(Room::of(width, NAME_LETTERS)));
+        out.push_str(&beside.table(ROWS).terminal(Room::of(width, NAME_LETTERS)));
         for sentence in blamed(beside) {
             out.push_str(&continued(&format!("  {sentence}"), 2, width));
             out.push('\n');
@@ -250,10 +295,54 @@ pub fn render(
     (!all.is_empty()).then_some(out)
 }
 
+/// The same as Markdown.
+pub(crate) fn markdown(all: &[Beside<'_>], out: &mut String) {
+    for beside in all {
+        out.push_str(&format!("## {}\n\n", prose(&beside.heading(), 200)));
+        beside.table(ROWS).markdown(out);
+        for sentence in blamed(beside) {
+            out.push_str(&format!("- {}\n", prose(&sentence, 200)));
+        }
+        out.push('\n');
+    }
+}
+
+/// The same as JSON, with all functions.
+pub(crate) fn json(all: &[Beside<'_>]) -> Vec<Value> {
+    let one = |beside: &Beside<'_>| {
+        let directions = beside.directions.iter();
+        let directions = directions.map(|d| Value::Text(d.as_str().into()));
+        let sentences = blamed(beside).into_iter().map(Value::Text);
+        Value::object([
+            ("arm", Value::Text(beside.arm.name.clone())),
+            ("directions", Value::List(directions.collect())),
+            ("samples", Value::Count(beside.samples)),
+            ("functions", Value::List(beside.table(0).json())),
+            ("blamed", Value::List(sentences.collect())),
+        ])
+    };
+    all.iter().map(one).collect()
+}
+
+/// The same for the page.
+pub(crate) fn page(all: &[Beside<'_>]) -> Vec<PageSampled> {
+    let one = |beside: &Beside<'_>| PageSampled {
+        table: beside.table(MOST).page(&beside.heading()),
+        blamed: blamed(beside),
+    };
+    all.iter().map(one).collect()
+}
+
+/// The columns, for their reference.
+#[cfg(test)]
+pub(crate) fn declared() -> Vec<Entry> {
+    entries(&columns(true))
+}
+
 #[cfg(test)]
 mod tests {
     use netplumb_model::class::{Context, Family, Link, Proto};
-    use netplumb_model::recording::{Block, Cost, Ledger, Node};
+    use netplumb_model::recording::{Block, Cost, Ledger, Node, Total};
 
     use super::*;
 
@@ -321,19 +410,23 @@ mod tests {
                     own,
                 }));
         }
-        recording.blocks = ["exact", "samples"]
-            .map(|instrument| Block {
+        let total = |quantity: &QuantityId| Total {
+            quantity: *quantity,
+            ..Total::default()
+        };
+        recording.blocks = [("exact", &of[..1]), ("samples", &of[1..])]
+            .map(|(instrument, of)| Block {
                 arm: 0,
                 instrument: instrument.into(),
                 index: 0,
                 ledger: Ledger::default(),
-                totals: Vec::new(),
+                totals: of.iter().map(total).collect(),
                 entered: 0,
                 returned: 0,
                 duration_ns: 0,
             })
             .to_vec();
-        let all = beside(&recording, &[]);
+        let all = beside(&recording, &[], &[]);
         let (function, shares) = all[0].functions[1];
         assert_eq!(function.name, "_raw_spin_unlock_irqrestore");
         assert_eq!(shares.exact, Some(0.01));
@@ -345,9 +438,29 @@ mod tests {
                 "A timer would charge 10.0% of what the kernel executes to user mode.",
             ]
         );
-        let text = render(&recording, &[], &[], 110).unwrap();
+        let text = render(&all, 110).unwrap();
         assert!(text.contains("1,000 samples"), "{text}");
         assert!(text.contains("+29.0"), "{text}");
-        assert!(beside(&recording, &[Direction::Rx]).is_empty());
+        assert!(beside(&recording, &[Direction::Rx], &[]).is_empty());
+        assert!(beside(&recording, &[], &["tcp".into()]).is_empty());
+        assert_eq!(render(&[], 110), None);
+        // Everywhere else the same figures.
+        let mut text = String::new();
+        markdown(&all, &mut text);
+        assert!(text.contains("+29.0") && text.contains("30.0%"), "{text}");
+        assert!(text.contains("- A timer would charge 30.0%"), "{text}");
+        let document = serde_json::to_value(json(&all)).unwrap();
+        let function = &document[0]["functions"][1];
+        assert_eq!(function["name"], "_raw_spin_unlock_irqrestore");
+        assert_eq!(function["exact"], 0.01);
+        assert_eq!(function["timer"], 0.3);
+        assert!(function["samples_low"].as_f64().unwrap() < 0.01);
+        assert_eq!(document[0]["samples"], 1_000);
+        let page = page(&all);
+        assert_eq!(page[0].table.rows.len(), 3);
+        assert_eq!(page[0].blamed.len(), 2);
+        // With the tables of samples only.
+        assert_eq!(of_part(&recording.part("deferred"), &all).len(), 1);
+        assert!(of_part(&recording.part("exact"), &all).is_empty());
     }
 }

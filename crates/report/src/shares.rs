@@ -1,13 +1,13 @@
 //! Shares of functions with all that they call, by every instrument that has them, beside
 //! published ones: what was executed, what samples say, and what a timer's samples would.
 
+use netplumb_model::chain;
 use netplumb_model::class::Direction;
 use netplumb_model::experiment::{Experiment, Shares};
 use netplumb_model::quantity::Declared;
 use netplumb_model::recording::Recording;
 use netplumb_model::timing::{DEFERRED, INSTRUCTIONS, SAMPLED};
 
-use crate::chain;
 use crate::number::printable;
 use crate::sampled::interval;
 use crate::table::{Column, Room, Table, Value};

@@ -44,7 +44,8 @@ pub(crate) fn several_arms(classes: &[ClassView<'_>]) -> bool {
     })
 }
 
-/// The class, after the arm where that says more than the protocol.
+/// The class, after the arm where that says more than the protocol; and the function below which it
+/// is, if it is not all.
 pub(crate) fn label(class: &ClassView<'_>) -> String {
     let arm = class.arm();
     let label = match arm.proto {
@@ -52,7 +53,11 @@ pub(crate) fn label(class: &ClassView<'_>) -> String {
         proto if proto == Proto::Command || arm.name == proto.as_str() => class.class.to_string(),
         _ => format!("{}, {}", printable(&arm.name, 60), class.class),
     };
-    label + invalid(class)
+    let below = match class.recording.root() {
+        Some(root) => format!(" below {}", printable(root, NAME_LIMIT)),
+        None => String::new(),
+    };
+    label + &below + invalid(class)
 }
 
 /// What is to stand beside every figure of a class whose packets are not all accounted for.

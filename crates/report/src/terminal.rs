@@ -141,6 +141,7 @@ fn interval(class: &ClassView<'_>) -> String {
 /// What a class is the whole of.
 fn whole_of(class: &ClassView<'_>) -> &'static str {
     match class.class.proto {
+        _ if class.recording.root().is_some() => "subtree",
         Proto::Command => "run",
         Proto::Work => "time",
         Proto::Raw | Proto::Udp | Proto::Tcp => "path",

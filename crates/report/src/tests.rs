@@ -258,7 +258,7 @@ fn csv_rows() {
 #[test]
 fn json_document() {
     let recording = small();
-    let text = json::render(&recording, &classes(&recording), Some(&experiment()));
+    let text = json::render(&recording, &classes(&recording), Some(&experiment()), &[]);
     check("document.json", &text);
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(document["schema"], json::SCHEMA);
@@ -348,7 +348,7 @@ fn nothing_measured() {
         figures::render(&experiment(), &views);
         claims::render(&claims::judge(&experiment(), &views), 0);
         assert_eq!(functions::csv(&views, None).lines().count(), 1);
-        assert!(json::render(&recording, &views, None).contains("\"classes\": []"));
+        assert!(json::render(&recording, &views, None, &[]).contains("\"classes\": []"));
         for arm in 0..recording.arms.len() {
             let class = class(&recording, arm, Direction::Tx);
             assert_eq!(
@@ -552,7 +552,7 @@ fn calls_in_are_calls_out() {
         let all: u64 = class.functions.iter().map(|f| f.calls).sum();
         assert_eq!(called + roots, all);
     }
-    let text = json::render(&recording, &classes(&recording), None);
+    let text = json::render(&recording, &classes(&recording), None, &[]);
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     for class in document["classes"].as_array().unwrap() {
         for f in class["functions"].as_array().unwrap() {

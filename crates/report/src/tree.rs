@@ -12,15 +12,17 @@ use crate::table::{Column, Room, Table, Value};
 /// Deeper than any kernel stack; a recording from elsewhere can't make us recurse
 /// without end.
 const MAX_DEPTH: usize = 200;
-/// Names are cut to this.
+/// Names are cut to this...
 const NAME_LETTERS: usize = 60;
+/// ...and beside the figures of a tree to this.
+const LINE_LETTERS: usize = 52;
 
 /// The tree of a class, without what is below `min_percent` of it. With a layer,
 /// only its functions, each under the nearest caller that is also in it. Nodes of
 /// one function under one parent are one line.
 pub fn render(class: &ClassView<'_>, layer: Option<&str>, min_percent: f64) -> String {
     let calls = class.quantity.calls.title();
-    let mut out = format!("   inclusive       self {calls:>8}  function\n");
+    let mut out = format!("    share  inclusive       self {calls:>8}  function\n");
     let mut tree = TreeWriter {
         class,
         below: below(class),
@@ -121,12 +123,13 @@ impl TreeWriter<'_> {
             return;
         }
         out.push_str(&format!(
-            "  {:>10} {:>10} {:>8}  {}{}{}\n",
+            " {:>7.2}% {:>10} {:>10} {:>8}  {}{}{}\n",
+            percent(line.inclusive_insns, class.total),
             class.told(line.inclusive_insns),
             class.told(line.self_insns),
             class.calls(line.calls).told(),
             "  ".repeat(depth.min(40)),
-            printable(class.name(line.function), 60),
+            printable(class.name(line.function), LINE_LETTERS),
             if line.tail { " (jump)" } else { "" }
         ));
         let children: Vec<NodeId> = line

@@ -20,11 +20,44 @@ use crate::number::{per_packet, percent, printable, thousands};
 use crate::shape::{Shape, shape, varying};
 use crate::times;
 
+/// Letters of a name.
+const NAME_LETTERS: usize = 80;
+
 /// Notes for under a result. `classes` are those that were shown.
 pub fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
     if shape(recording) == Shape::Times {
         return times::trust::footer(recording, &times::classes(recording));
     }
+    let mut notes = of_costs(recording, classes);
+    // Below what the figures are.
+    notes.splice(1..1, below(recording));
+    notes
+}
+
+/// Of the part below a function: what it is, and how much of all that is.
+pub(crate) fn below(recording: &Recording) -> Option<Note> {
+    let root = printable(recording.root()?, NAME_LETTERS);
+    let quantity = recording.costs.first().map(|c| c.quantity);
+    let totals = recording.blocks.iter().flat_map(|b| &b.totals);
+    let totals = totals.filter(|t| Some(t.quantity) == quantity);
+    // Times of functions are no part of anything that was counted by itself.
+    let totals = totals.filter(|_| shape(recording) == Shape::Costs);
+    let all: u64 = totals.map(|t| t.kernel.saturating_add(t.user)).sum();
+    let part: u64 = recording.costs.iter().map(|c| c.own).sum();
+    let share = match all {
+        0 => String::new(),
+        all => format!(" ({:.2}% of all in the windows)", percent(part, all)),
+    };
+    Some(Note::new(
+        "below",
+        format!(
+            "only {root} and what it calls{share}: its outermost calls from everywhere, also for no \
+             packet (other), are one tree; shares are of that"
+        ),
+    ))
+}
+
+fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
     if let Some(quantity) = varying(recording) {
         if quantity.is(&SAMPLED) || quantity.is(&DEFERRED) {
             return sampled::footer(recording, &quantity, classes);

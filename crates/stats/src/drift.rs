@@ -19,7 +19,7 @@
 
 use statrs::function::gamma::digamma;
 
-use crate::welch::mean;
+use crate::welch::{mean, squared_error};
 
 /// Number of batches of a run, or one more; with less than twice as many blocks, each block is a
 /// batch. Longer batches reduce noise that is not drift; fewer batches give a poorer estimate.
@@ -103,9 +103,6 @@ fn side(values: &[f64]) -> Option<(f64, f64)> {
     let k = stretches.len() as f64;
     let squares: f64 = stretches.windows(2).map(|w| (w[1] - w[0]).powi(2)).sum();
     let neighbours = squares / (k - 1.0);
-    // For a walk with steps of variance one: the weight of a step in a mean is the share of blocks
-    // after it.
-    let within = |n: f64| (n - 1.0) * (2.0 * n - 1.0) / (6.0 * n);
     // Two batches with a step between them.
     let of_neighbours = 2.0 * within(width as f64) + 1.0;
     // Half of the step between the runs.
@@ -113,6 +110,12 @@ fn side(values: &[f64]) -> Option<(f64, f64)> {
     // Successive differences of noise share a term; those of a walk are more independent.
     let freedom = 2.0 * (k - 1.0).powi(2) / (3.0 * k - 4.0);
     Some((neighbours * of_mean / of_neighbours, freedom))
+}
+
+/// The variance of the mean of so many blocks about the first, of a walk with steps of variance one:
+/// the weight of a step is the share of blocks after it.
+pub(crate) fn within(blocks: f64) -> f64 {
+    (blocks - 1.0) * (2.0 * blocks - 1.0) / (6.0 * blocks)
 }
 
 /// Moderate the drift of many quantities towards a common one. Each comes with its size, since the
@@ -125,7 +128,7 @@ pub fn moderated(rows: &[Option<(Drift, f64)>]) -> Vec<Option<Drift>> {
         .map(|(drift, size)| (share(drift, *size), drift.freedom))
         .filter(|(share, _)| share.is_finite() && *share > 0.0)
         .collect();
-    let common = (known.len() >= LEAST_ROWS).then(|| prior(&known));
+    let common = (known.len() >= LEAST_ROWS).then(|| prior(&known, 0.0));
     rows.iter()
         .map(|row| {
             let (drift, size) = row.as_ref()?;
@@ -143,17 +146,20 @@ pub fn moderated(rows: &[Option<(Drift, f64)>]) -> Vec<Option<Drift>> {
         .collect()
 }
 
-/// The common variance, and its degrees of freedom.
-fn prior(known: &[(f64, f64)]) -> (f64, f64) {
+/// The common variance, and its degrees of freedom. They are fewer the more the variances differ beyond
+/// chance, by so many standard errors of that.
+pub(crate) fn prior(known: &[(f64, f64)], beyond: f64) -> (f64, f64) {
     let logs: Vec<f64> = known
         .iter()
         .map(|(variance, freedom)| variance.ln() - digamma(freedom / 2.0) + (freedom / 2.0).ln())
         .collect();
     let centre = mean(&logs);
-    let squares: f64 = logs.iter().map(|log| (log - centre).powi(2)).sum();
+    let squares: Vec<f64> = logs.iter().map(|log| (log - centre).powi(2)).collect();
+    let spread: f64 = squares.iter().sum::<f64>() / (logs.len() - 1) as f64;
+    let error = squared_error(&squares).unwrap_or(0.0).sqrt();
     let chance: Vec<f64> = known.iter().map(|(_, f)| trigamma(f / 2.0)).collect();
     // More than by chance for equal ones.
-    let more = squares / (logs.len() - 1) as f64 - mean(&chance);
+    let more = spread - mean(&chance) - beyond * error;
     let freedom = match more > 0.0 {
         true => (2.0 * trigamma_inverse(more)).min(MOST_FREEDOM),
         false => MOST_FREEDOM,

@@ -1,9 +1,10 @@
 //! Verdicts on many pairs of samples at once.
 
+use crate::counts::{Counted, Counting, Factor, Variance, variances};
 use crate::drift::{Drift, moderated};
 use crate::fdr::discoveries;
 use crate::ratio::{self, Interval};
-use crate::welch::{Difference, mean, squared_error};
+use crate::welch::{Difference, Mean, mean, reach, squared_error};
 
 /// The false discovery rate of differences. If nothing differs, this is how often a comparison
 /// reports any: one in fifty.
@@ -24,9 +25,21 @@ pub struct Pair {
     /// Whether the sides were not interleaved: then there may be drift between them, and blocks are
     /// in the order in which they were measured.
     pub apart: bool,
+    /// Of figures that are numbers of samples: how much these vary at least.
+    pub counting: Option<Counting>,
 }
 
 impl Pair {
+    /// What is counted, if that is known of all blocks.
+    fn counted(&self) -> Option<Counted<'_>> {
+        let counting = self.counting.as_ref().filter(|_| self.enough())?;
+        Some(Counted {
+            sides: [&self.before, &self.after],
+            counting,
+            apart: self.apart,
+        })
+    }
+
     /// Whether there are enough blocks for a verdict.
     fn enough(&self) -> bool {
         self.before.len().min(self.after.len()) >= MIN_BLOCKS
@@ -84,6 +97,8 @@ pub struct Judged {
     pub before: f64,
     /// Mean after.
     pub after: f64,
+    /// The 95 % interval of each mean; none of fewer than two blocks.
+    pub sides: [Option<(f64, f64)>; 2],
     /// Their ratio with its 95 % interval; none if `before` is 0, or a side has only one block.
     pub ratio: Option<Interval>,
     /// The p-value.
@@ -111,41 +126,36 @@ impl Judged {
 
 /// The tests of a pair.
 struct Tested {
-    /// The difference from the blocks.
+    /// The difference from the blocks, and of counts from what all pairs have in common.
     blocks: Difference,
-    /// The difference with drift, if the sides were not interleaved.
-    apart: Option<Apart>,
-}
-
-/// The difference with drift.
-struct Apart {
-    /// With the drift of this pair alone, for the interval.
-    own: Difference,
-    /// With the moderated drift of all pairs, for the verdict.
-    pooled: Difference,
+    /// Of counts: by how much the means vary.
+    variance: Option<Variance>,
+    /// With the moderated drift of all pairs, if the sides were not interleaved and drift is not in
+    /// `blocks`.
+    pooled: Option<Difference>,
+    /// With the variation of this pair alone, each with the level at which it has to be passed.
+    own: Vec<(Difference, f64)>,
 }
 
 impl Tested {
     /// The p-value.
     fn p(&self, scale: f64) -> f64 {
-        let pooled = self.apart.as_ref().map_or(0.0, |a| a.pooled.p(scale));
+        let pooled = self.pooled.map_or(0.0, |pooled| pooled.p(scale));
         self.blocks.p(scale).max(pooled)
     }
 
-    /// Whether its own drift explains it in at most [`FALSE_RATE`] of runs.
-    fn beyond_drift(&self, scale: f64) -> bool {
-        let own = self.apart.as_ref().map_or(0.0, |a| a.own.p(scale));
-        own <= FALSE_RATE
+    /// Whether its own variation explains it in few runs only.
+    fn beyond_own(&self, scale: f64) -> bool {
+        self.own.iter().all(|(own, level)| own.p(scale) <= *level)
     }
 
     /// The smallest difference that would pass all tests.
     fn smallest(&self, tested: usize) -> f64 {
         let level = FALSE_RATE / tested as f64;
-        let blocks = self.blocks.smallest(level);
-        self.apart.as_ref().map_or(blocks, |a| {
-            let own = a.own.smallest(FALSE_RATE);
-            blocks.max(a.pooled.smallest(level)).max(own)
-        })
+        let own = self.own.iter().map(|(own, level)| own.smallest(*level));
+        let pooled = self.pooled.map(|pooled| pooled.smallest(level));
+        let all = own.chain(pooled);
+        all.fold(self.blocks.smallest(level), f64::max)
     }
 }
 
@@ -159,25 +169,74 @@ fn tested(pairs: &[Pair]) -> Vec<Option<Tested>> {
             (pair.apart && pair.enough()).then_some((drift, size))
         })
         .collect();
+    let counted: Vec<Option<Counted<'_>>> = pairs.iter().map(Pair::counted).collect();
+    let variances = variances(&counted);
     pairs
         .iter()
-        .zip(drifts.iter().zip(moderated(&drifts)))
-        .map(|(pair, (own, pooled))| {
+        .zip(drifts.iter().zip(moderated(&drifts)).zip(variances))
+        .map(|(pair, ((own, pooled), variance))| {
             let blocks = pair
                 .enough()
                 .then(|| Difference::of(&pair.before, &pair.after, pair.shared))??;
-            let apart = own.zip(pooled).and_then(|((own, _), pooled)| {
-                Some(Apart {
-                    own: pair.widened(own).1?,
-                    pooled: Difference {
-                        freedom: pooled.freedom,
-                        ..pair.widened(pooled).1?
-                    },
+            if let Some(variance) = variance {
+                let shared = pair.shared[0].powi(2) + pair.shared[1].powi(2);
+                let by = |factor: Factor| Difference {
+                    value: blocks.value,
+                    error: (variance.squared(factor) + shared).sqrt(),
+                    freedom: factor.freedom,
+                };
+                let own = variance.own.iter().map(|(own, level)| (by(*own), *level));
+                return Some(Tested {
+                    blocks: by(variance.moderated),
+                    pooled: None,
+                    own: own.collect(),
+                    variance: Some(variance),
+                });
+            }
+            let own = own.and_then(|(own, _)| Some((pair.widened(own).1?, FALSE_RATE)));
+            let pooled = pooled.and_then(|pooled| {
+                Some(Difference {
+                    freedom: pooled.freedom,
+                    ..pair.widened(pooled).1?
                 })
             });
-            Some(Tested { blocks, apart })
+            Some(Tested {
+                blocks,
+                variance: None,
+                pooled,
+                own: own.into_iter().collect(),
+            })
         })
         .collect()
+}
+
+/// The interval on the ratio of a pair's means, and those of the means.
+fn intervals(
+    pair: &Pair,
+    variance: Option<&Variance>,
+) -> (Option<Interval>, [Option<(f64, f64)>; 2]) {
+    let blocks = [&pair.before, &pair.after];
+    if let Some(variance) = variance {
+        let squared = [0, 1].map(|side| variance.side(side) + pair.shared[side].powi(2));
+        let means = blocks.map(|blocks| mean(blocks));
+        let side = |side: usize| {
+            let reach = reach(variance.moderated.freedom)? * squared[side].sqrt();
+            Some(((means[side] - reach).max(0.0), means[side] + reach))
+        };
+        let freedom = variance.moderated.freedom;
+        let ratio = ratio::ratio_of_means((means[0], means[1]), squared, freedom);
+        return (ratio, [side(0), side(1)]);
+    }
+    let drift = Drift::of(&pair.before, &pair.after).filter(|_| pair.apart);
+    let (shared, freedom) = drift.map_or((pair.shared, f64::INFINITY), |drift| {
+        (pair.widened(drift).0, drift.freedom)
+    });
+    let ratio = ratio::ratio_of(&pair.before, &pair.after, shared, freedom);
+    let side = |blocks: &Vec<f64>| {
+        let mean = Mean::of(blocks)?;
+        Some((mean.low?, mean.high?))
+    };
+    (ratio, blocks.map(side))
 }
 
 /// Judge pairs together: of all reported differences, at most [`FALSE_RATE`] are false.
@@ -198,16 +257,12 @@ pub fn judge(pairs: &[Pair]) -> Vec<Judged> {
         .enumerate()
         .map(|(n, (pair, test))| {
             let (before, after) = (mean(&pair.before), mean(&pair.after));
-            let drift = Drift::of(&pair.before, &pair.after).filter(|_| pair.apart);
-            let (shared, freedom) = drift.map_or((pair.shared, f64::INFINITY), |drift| {
-                (pair.widened(drift).0, drift.freedom)
-            });
-            let ratio = ratio::ratio_of(&pair.before, &pair.after, shared, freedom);
+            let (ratio, sides) = intervals(pair, test.as_ref().and_then(|t| t.variance.as_ref()));
             // Test and interval have to agree.
             let outside = ratio.is_none_or(|r| r.low > 1.0 || r.high < 1.0);
             let verdict = match test {
                 None => Verdict::TooFew,
-                Some(test) if !found[n] || !outside || !test.beyond_drift(scale(pair)) => {
+                Some(test) if !found[n] || !outside || !test.beyond_own(scale(pair)) => {
                     Verdict::NoDifference
                 }
                 Some(test) if test.blocks.value < 0.0 => Verdict::Faster,
@@ -216,6 +271,7 @@ pub fn judge(pairs: &[Pair]) -> Vec<Judged> {
             Judged {
                 before,
                 after,
+                sides,
                 ratio,
                 p: if p[n].is_finite() { p[n] } else { 1.0 },
                 verdict,

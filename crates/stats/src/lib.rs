@@ -2,8 +2,10 @@
 //! Knows nothing of kernels or packets.
 //!
 //! The unit of every statistic is the block, one measured repetition: samples within a block share
-//! the state of the machine, so their number says nothing about their common error.
+//! the state of the machine, so their number says nothing about their common error. It says how small
+//! that can be at best.
 
+pub mod counts;
 pub mod drift;
 pub mod fdr;
 pub mod histogram;
@@ -12,5 +14,7 @@ pub mod ratio;
 pub mod search;
 pub mod welch;
 
+#[cfg(test)]
+mod sampled;
 #[cfg(test)]
 mod simulated;

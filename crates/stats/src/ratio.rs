@@ -74,12 +74,35 @@ pub(crate) fn ratio_of(
         let middle = (difference.freedom + least) / 2.0;
         tails(difference.value, difference.error, middle.min(freedom))
     };
-    let within = |ratio: f64| p(ratio) > OUTSIDE;
     // For an infinite ratio only the side before matters.
     let error = (squared_error(before)? + shared[0].powi(2)).sqrt();
     let most = before.len() as f64 - 1.0;
     let least = before.len().min(after.len()) as f64 - 1.0;
     let bounded = tails(was, error, ((most + least) / 2.0).min(freedom)) <= OUTSIDE;
+    Some(ends(value, bounded, p))
+}
+
+/// The interval on the ratio of two means of which the squares of the standard errors are known, with
+/// these degrees of freedom. None if the first mean is not positive.
+pub(crate) fn ratio_of_means(
+    (was, is): (f64, f64),
+    squared: [f64; 2],
+    freedom: f64,
+) -> Option<Interval> {
+    if was <= 0.0 || !was.is_finite() || !is.is_finite() {
+        return None;
+    }
+    let p = |ratio: f64| {
+        let error = (squared[0] * ratio * ratio + squared[1]).sqrt();
+        tails(is - was * ratio, error, freedom)
+    };
+    let bounded = tails(was, squared[0].sqrt(), freedom) <= OUTSIDE;
+    Some(ends((is / was).max(0.0), bounded, p))
+}
+
+/// The interval about a ratio, of which each has a p-value.
+fn ends(value: f64, bounded: bool, p: impl Fn(f64) -> f64) -> Interval {
+    let within = |ratio: f64| p(ratio) > OUTSIDE;
     let high = match bounded {
         true => {
             let mut step = value.max(NEAREST) / 2.0;
@@ -95,7 +118,7 @@ pub(crate) fn ratio_of(
         true => end(value, 0.0, &within),
         false => 0.0,
     };
-    Some(Interval { value, low, high })
+    Interval { value, low, high }
 }
 
 /// The two-sided p-value of a number of standard errors.

@@ -20,6 +20,13 @@ pub(crate) fn squared_error(values: &[f64]) -> Option<f64> {
     Some(squares / (values.len() - 1) as f64 / values.len() as f64)
 }
 
+/// Half the width of a 95 % interval in standard errors (Student's).
+pub(crate) fn reach(freedom: f64) -> Option<f64> {
+    const SIDE: f64 = 0.975;
+    let student = StudentsT::new(0.0, 1.0, freedom).ok()?;
+    Some(student.inverse_cdf(SIDE))
+}
+
 /// A mean with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mean {
@@ -37,15 +44,12 @@ impl Mean {
     /// The mean of values, with Student's interval. None without values. If no value is negative,
     /// as for rates and times, neither are the ends.
     pub fn of(values: &[f64]) -> Option<Mean> {
-        const SIDE: f64 = 0.975;
         if values.is_empty() {
             return None;
         }
         let value = mean(values);
-        let reach = squared_error(values).and_then(|squared| {
-            let student = StudentsT::new(0.0, 1.0, (values.len() - 1) as f64).ok()?;
-            Some(student.inverse_cdf(SIDE) * squared.sqrt())
-        });
+        let reach = squared_error(values)
+            .and_then(|squared| Some(reach((values.len() - 1) as f64)? * squared.sqrt()));
         Some(Mean {
             value,
             low: reach.map(|r| match values.iter().all(|v| *v >= 0.0) {

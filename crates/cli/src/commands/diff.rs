@@ -14,6 +14,7 @@ use netplumb_report::printable;
 use netplumb_report::shape::{Shape, shape};
 
 use crate::exit::Usage;
+use crate::output::below::below;
 use crate::output::page;
 use crate::output::part::{chosen, list};
 use crate::output::print::print;
@@ -37,6 +38,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     page::check(&args.page)?;
     let before = Asked::parse(&args.before);
     let recording = before.read()?;
+    let recording = below(&args.below, &recording, &before.name())?;
     let Some(after) = args.after.as_deref().map(Asked::parse) else {
         return within(args, &before, &recording);
     };
@@ -44,12 +46,13 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     let (before_name, after_name) = (before.name(), after.name());
     // Both are one file: compare its arms.
     let same = std::fs::canonicalize(&before.path).ok() == std::fs::canonicalize(&after.path).ok();
-    let other;
+    let (other, part);
     let later = if same {
-        &recording
+        &*recording
     } else {
         other = after.read()?;
-        &other
+        part = below(&args.below, &other, &after.name())?;
+        &*part
     };
     let right = after.arms(later)?;
     if same && left == right {

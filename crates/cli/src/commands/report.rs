@@ -1,15 +1,17 @@
 //! `plumb report`: the report of a recording.
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use netplumb_model::class::Direction;
 
+use crate::args::below::BelowArgs;
 use crate::args::page::PageArgs;
 use crate::args::show::ShowArgs;
-use crate::output::{page, part, show};
+use crate::exit::Usage;
+use crate::output::below::below;
+use crate::output::{page, show};
 
 /// Arguments of `plumb report`.
 #[derive(Debug, Args)]
@@ -23,6 +25,8 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "CLOCK")]
     clock: Option<String>,
     #[command(flatten)]
+    below: BelowArgs,
+    #[command(flatten)]
     show: ShowArgs,
     #[command(flatten)]
     page: PageArgs,
@@ -31,14 +35,19 @@ pub(crate) struct ReportArgs {
 /// Read and print; if a page is requested, only write that.
 ///
 /// # Errors
-/// The file is not a recording, or lacks a requested arm, instrument or direction.
+/// The file is not a recording, or lacks a requested arm, instrument, direction or function.
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     show::check(&args.show)?;
+    if args.below.below.is_some() && args.show.lines.is_some() {
+        return Err(Usage(
+            "--below can't be used with --lines: lines are counted for a function as a whole, \
+             wherever it was called from"
+                .into(),
+        )
+        .into());
+    }
     let recording = netplumb_store::read(&args.file)?;
-    let recording = match &args.clock {
-        Some(clock) => part::chosen(&recording, clock)?,
-        None => Cow::Borrowed(&recording),
-    };
+    let recording = below(&args.below, &recording, &args.file.display().to_string())?;
     if recording.blocks.is_empty() {
         eprintln!(
             "plumb: {}: the recording is empty: nothing was measured",
@@ -47,8 +56,15 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     if args.page.wanted() {
-        page::write(&args.page, &recording, &args.direction, &args.show.arm)?;
+        page::write(
+            &args.page,
+            &recording,
+            args.clock.as_deref(),
+            &args.direction,
+            &args.show.arm,
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
-    show::show(&recording, &args.show, &args.direction)
+    let clock = args.clock.as_deref();
+    show::show(&recording, clock, &args.show, &args.direction)
 }

@@ -114,7 +114,7 @@ fn finish(outcome: Outcome, format: RatesFormat, pages: &PageArgs) -> anyhow::Re
     let all = rates::arms(recording);
     if !recording.blocks.is_empty() || all.iter().any(|a| a.failed.is_some()) {
         rates_output::show(recording, format)?;
-        page::write(pages, recording, &[], &[])?;
+        page::write(pages, recording, None, &[], &[])?;
     }
     if let Some(error) = outcome.error {
         return Err(error);

@@ -83,8 +83,14 @@ pub(super) fn finish(outcome: Outcome, how: &How<'_>) -> anyhow::Result<ExitCode
     let shown = if outcome.recording.blocks.is_empty() {
         Ok(ExitCode::SUCCESS)
     } else {
-        show::show(&outcome.recording, show_args, directions).and_then(|code| {
-            page::write(how.page, &outcome.recording, directions, &show_args.arm)?;
+        show::show(&outcome.recording, None, show_args, directions).and_then(|code| {
+            page::write(
+                how.page,
+                &outcome.recording,
+                None,
+                directions,
+                &show_args.arm,
+            )?;
             Ok(code)
         })
     };

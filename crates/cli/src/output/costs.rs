@@ -6,24 +6,26 @@ use netplumb_model::class::Direction;
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_report::analysis::{ClassView, classes};
+use netplumb_report::sampled::Beside;
 use netplumb_report::view::View;
 use netplumb_report::{
     claims, conclusions, diff, figures, footer, functions, json, lines, printable, scan, seeds,
     summary, terminal, tree, trust,
 };
 
-use super::focus::around;
-use super::formats;
+use super::formats::{self, Shown};
+use super::named::around;
 use super::print::{columns, print};
 use crate::args::show::ShowArgs;
 use crate::exit::Usage;
 
-/// Print a recording of costs.
+/// Print a recording of costs, with what was sampled of guests.
 ///
 /// # Errors
 /// It lacks a requested arm, class or function.
 pub(super) fn show(
     recording: &Recording,
+    beside: &[Beside<'_>],
     args: &ShowArgs,
     directions: &[Direction],
 ) -> anyhow::Result<ExitCode> {
@@ -37,7 +39,14 @@ pub(super) fn show(
         columns,
     };
     let formats = &args.formats;
-    if formats::write(formats, recording, &views, experiment.as_ref(), &view, &[])? {
+    let of = Shown {
+        recording,
+        views: &views,
+        experiment: experiment.as_ref(),
+        times: &[],
+        beside,
+    };
+    if formats::write(formats, &of, &view)? {
         return Ok(ExitCode::SUCCESS);
     }
     let spread = seeds::render(recording, &views, columns);
@@ -46,7 +55,7 @@ pub(super) fn show(
         views = seeds::typical(&views);
     }
     let text = if args.json {
-        json::render(recording, &views, experiment.as_ref())
+        json::render(recording, &views, experiment.as_ref(), beside)
     } else if args.csv {
         functions::csv(&views, args.layer.as_deref())
     } else if let Some(name) = &args.focus {

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal};
 use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::{Recording, env};
 use netplumb_report::analysis::ClassView;
+use netplumb_report::sampled::Beside;
 use netplumb_report::shape::{Shape, shape};
 use netplumb_report::times::{self, TimedClass};
 use netplumb_report::view::View;
@@ -34,21 +35,35 @@ pub(super) fn check(args: &FormatArgs) -> anyhow::Result<()> {
     out.try_out()
 }
 
+/// What is written.
+pub(super) struct Shown<'a> {
+    /// The recording; one of times as costs.
+    pub(super) recording: &'a Recording,
+    /// Its classes that were asked for.
+    pub(super) views: &'a [ClassView<'a>],
+    /// Its experiment, if it has one.
+    pub(super) experiment: Option<&'a Experiment>,
+    /// The classes of a recording of times.
+    pub(super) times: &'a [TimedClass<'a>],
+    /// What was sampled of guests.
+    pub(super) beside: &'a [Beside<'a>],
+}
+
 /// Write the requested format; false if there is none.
 ///
 /// # Errors
 /// It can't be written.
-pub(super) fn write(
-    args: &FormatArgs,
-    recording: &Recording,
-    views: &[ClassView<'_>],
-    experiment: Option<&Experiment>,
-    view: &View,
-    times: &[TimedClass<'_>],
-) -> anyhow::Result<bool> {
+pub(super) fn write(args: &FormatArgs, of: &Shown<'_>, view: &View) -> anyhow::Result<bool> {
     let Some((format, out)) = args.chosen() else {
         return Ok(false);
     };
+    let Shown {
+        recording,
+        views,
+        experiment,
+        times,
+        beside,
+    } = *of;
     can_be(format, recording, views)?;
     let layer = view.layer.as_deref();
     let bytes = match format {
@@ -67,7 +82,9 @@ pub(super) fn write(
         Format::Markdown if shape(recording) == Shape::Times => {
             times::markdown::render(recording, times, experiment, view).into_bytes()
         }
-        Format::Markdown => markdown::render(recording, views, experiment, view).into_bytes(),
+        Format::Markdown => {
+            markdown::render(recording, views, experiment, view, beside).into_bytes()
+        }
         Format::OpenMetrics => times::openmetrics::render(recording, times).into_bytes(),
         Format::Perfetto => times::trace::render(recording).into_bytes(),
     };

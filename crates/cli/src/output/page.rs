@@ -1,5 +1,6 @@
 //! `--html` and `--open`: a recording, or a comparison, as a page.
 
+use std::borrow::Cow;
 use std::fs::Permissions;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +12,7 @@ use netplumb_model::experiment::Experiment;
 use netplumb_model::recording::Recording;
 use netplumb_report::html;
 use netplumb_report::shape::{Shape, shape};
-use netplumb_report::{rates, times};
+use netplumb_report::{rates, sampled, times};
 use tempfile::Builder;
 
 use super::browser::{browsers, open};
@@ -53,19 +54,23 @@ fn target(args: &PageArgs, out: &Path) -> anyhow::Result<Out> {
     Ok(target)
 }
 
-/// Write the page of a recording, and print its name.
+/// Write the page of a recording, or of a part of it, and print its name.
 ///
 /// # Errors
 /// It can't be written or opened, or the recording lacks a requested arm or instrument.
 pub(crate) fn write(
     args: &PageArgs,
     recording: &Recording,
+    clock: Option<&str>,
     directions: &[Direction],
     arms: &[String],
 ) -> anyhow::Result<()> {
     if !args.wanted() {
         return Ok(());
     }
+    let beside = sampled::beside(recording, directions, arms);
+    let chosen = part::of(recording, clock)?;
+    let recording = &*chosen;
     let experiment = Experiment::of_recording(recording)?;
     if shape(recording) == Shape::Rates {
         let page = rates::page::of_recording(recording, experiment.as_ref());
@@ -74,16 +79,20 @@ pub(crate) fn write(
     if let [_, _, ..] = recording.instruments()[..] {
         return Err(part::several(&recording.parts()));
     }
-    if let [first, _, ..] = recording.parts()[..] {
-        return write(args, &recording.part(first), directions, arms);
-    }
+    let parts = recording.parts();
+    let chosen = match parts[..] {
+        [first, _, ..] => recording.part(first),
+        _ => Cow::Borrowed(recording),
+    };
+    let recording = &*chosen;
     if shape(recording) == Shape::Times {
         let views = super::times::asked(recording, directions, arms)?;
         let page = times::page::page(recording, &views, experiment.as_ref());
         return put(args, &html::render(&page));
     }
     let views = shown_classes(recording, directions, arms)?;
-    let page = html::report_page(recording, &views, experiment.as_ref());
+    let beside = sampled::of_part(recording, &beside);
+    let page = html::report_page(recording, &views, experiment.as_ref(), beside);
     put(args, &html::render(&page))
 }
 

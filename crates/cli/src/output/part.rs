@@ -7,6 +7,20 @@ use netplumb_report::printable;
 
 use crate::exit::Usage;
 
+/// The part of a recording of an instrument or quantity, or all of it if none is named.
+///
+/// # Errors
+/// The recording has nothing of it.
+pub(crate) fn of<'r>(
+    recording: &'r Recording,
+    clock: Option<&str>,
+) -> anyhow::Result<Cow<'r, Recording>> {
+    match clock {
+        Some(clock) => chosen(recording, clock),
+        None => Ok(Cow::Borrowed(recording)),
+    }
+}
+
 /// The part of a recording that one instrument measured.
 ///
 /// # Errors

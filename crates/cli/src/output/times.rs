@@ -11,8 +11,8 @@ use netplumb_report::times::{TimedClass, as_costs, classes, csv, json, terminal}
 use netplumb_report::view::View;
 use netplumb_report::{analysis, claims, conclusions, printable, tree};
 
-use super::focus::around;
-use super::formats;
+use super::formats::{self, Shown};
+use super::named::around;
 use super::print::{columns, print};
 use crate::args::show::ShowArgs;
 use crate::exit::Usage;
@@ -45,7 +45,14 @@ pub(super) fn show(
         views.iter().any(is)
     });
     let formats = &args.formats;
-    if formats::write(formats, &costs, &stacks, experiment.as_ref(), &view, &views)? {
+    let of = Shown {
+        recording: &costs,
+        views: &stacks,
+        experiment: experiment.as_ref(),
+        times: &views,
+        beside: &[],
+    };
+    if formats::write(formats, &of, &view)? {
         return Ok(ExitCode::SUCCESS);
     }
     let text = if args.json {

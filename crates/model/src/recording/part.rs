@@ -121,7 +121,7 @@ impl Recording {
     }
 
     /// The recording without blocks and everything that belongs to them.
-    fn without_blocks(&self) -> Recording {
+    pub(super) fn without_blocks(&self) -> Recording {
         Recording {
             environment: self.environment.clone(),
             experiment_toml: self.experiment_toml.clone(),

@@ -4,6 +4,7 @@ mod lines;
 
 use std::collections::BTreeMap;
 
+use netplumb_model::chain;
 use netplumb_model::class::{Class, Context, Softirq};
 use netplumb_model::experiment::{Claim, Relation};
 use netplumb_model::recording::{Arm, NodeId};
@@ -13,7 +14,6 @@ use super::fit::line;
 use super::{Answer, Outcome, find, holds, list, missing};
 use crate::acting;
 use crate::analysis::{ClassView, functions};
-use crate::chain;
 use crate::number::{counted, per_packet, printable, thousands};
 use crate::seeds;
 use lines::{linear, points};

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use netplumb_model::bench::Measured;
+use netplumb_model::chain;
 use netplumb_model::class::Class;
 use netplumb_model::quantity::{Kind, Of, Repeats};
 use netplumb_model::recording::{Arm, Block, Recording};
@@ -11,7 +12,6 @@ use netplumb_model::span::StageKind;
 use netplumb_model::symbol::base_name;
 use netplumb_model::timing::INSTRUCTIONS;
 
-use crate::chain;
 use crate::number::printable;
 use crate::number::rate;
 use crate::rates::{RATES, explain};

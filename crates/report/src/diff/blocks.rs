@@ -19,10 +19,15 @@ use crate::number::printable;
 use crate::per::Per;
 use crate::shape::{Shape, shape};
 use crate::times::analysis::percentile;
-use side::{Part, Side, sides};
+use side::{Part, SAMPLE, Side, counting, sides};
 
 /// Half the width of a 95 % interval, in standard errors.
 const HALF_WIDTH: f64 = 1.96;
+
+/// The unit of shares.
+pub(super) const PERCENT: &str = "percent";
+/// From here on a share is all, but for rounding.
+const ALL_PERCENT: f64 = 99.999;
 
 /// What is judged together.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,7 +65,8 @@ pub(super) fn classes(
     for (pair, label) in paired.pairs.iter().zip(labels) {
         for &direction in Direction::ALL {
             let asked = directions.is_empty() || directions.contains(&direction);
-            if direction == Direction::Other || !asked {
+            let is_class = [sides.before, sides.after].map(|r| analysis::is_class(r, direction));
+            if is_class != [true; 2] || !asked {
                 continue;
             }
             let of = |all: &[Side<'_>], arm: usize| {
@@ -94,16 +100,19 @@ fn class(
     before: &Side<'_>,
     after: &Side<'_>,
 ) -> ClassDiff {
-    // Without packets that were counted, calls are compared.
+    // Without packets that were counted, calls are compared. Of samples, which are no calls, their
+    // shares: windows of one length are no load of one size.
+    let sampled = before.sample.is_some() && after.sample.is_some();
     let per = match (before.per, after.per) {
         (Per::Packet(_), Per::Packet(_)) | (Per::Run(_), Per::Run(_)) => before.per.word(),
-        // Samples are no calls.
+        _ if sampled => SAMPLE,
         (Per::Second(_), Per::Second(_)) if before.sees_all => before.per.word(),
         _ => "call",
     };
     let (idle, idle_alone) =
         acting::between((sides.before, arms.before), (sides.after, arms.after));
     let unit = match shape(sides.after) {
+        _ if per == SAMPLE => PERCENT.into(),
         Shape::Costs => analysis::quantity(sides.after).unit,
         Shape::Times | Shape::Rates => "ns".into(),
     };
@@ -112,10 +121,12 @@ fn class(
         before: before.class,
         after: after.class,
         label,
+        root: sides.after.root().map(Into::into),
         idle,
         idle_alone,
         per,
         unit,
+        sampled,
         total: None,
         way: None,
         contexts: Vec::new(),
@@ -124,7 +135,7 @@ fn class(
         stages: Vec::new(),
         one_side: Vec::new(),
         small: 0,
-        apart: facts::apart(sides, arms),
+        apart: facts::apart(sides, arms) && facts::drifts(sides),
         rates: None,
         counted: None,
         trees: Vec::new(),
@@ -159,6 +170,7 @@ fn stages(number: usize, class: &ClassDiff, before: &Side<'_>, after: &Side<'_>)
                 after: is,
                 shared: [0.0; 2],
                 apart: class.apart,
+                counting: None,
             },
         }
     };
@@ -195,6 +207,8 @@ fn functions(
         apart: class.apart,
         ..Pair::default()
     };
+    let sides_of = [before, after];
+    let mut whole = sides_of.map(|side| vec![0.0; side.per_by_block.len()]);
     let mut pending = Vec::new();
     for key in keys {
         let (a, b) = (was.get(&key).copied(), is.get(&key).copied());
@@ -220,6 +234,18 @@ fn functions(
             after: after.by_block(b, class.per),
             shared: [shared(before, a), shared(after, b)],
             apart: class.apart,
+            counting: {
+                let own = [(a, before), (b, after)].map(|(f, side)| match f {
+                    Some(f) => f.own_by_block.clone(),
+                    None => vec![0.0; side.per_by_block.len()],
+                });
+                for (whole, own) in whole.iter_mut().zip(&own) {
+                    for (whole, own) in whole.iter_mut().zip(own) {
+                        *whole += own;
+                    }
+                }
+                counting(sides_of, [&own[0], &own[1]], class.per)
+            },
         };
         sum(&mut total, &pair);
         if [a, b].iter().flatten().all(|f| f.small) {
@@ -241,7 +267,12 @@ fn functions(
             quantiles: QUANTILES.map(|(_, share)| quantile(share)),
         });
     }
-    if class.per != "call" && !total.before.is_empty() && !total.after.is_empty() {
+    total.counting = counting(sides_of, [&whole[0], &whole[1]], class.per);
+    // Of all samples there is nothing to say.
+    let is_all = |share: &f64| class.per == SAMPLE && *share > ALL_PERCENT;
+    let all = total.before.iter().chain(&total.after).all(is_all);
+    let none = total.before.is_empty() || total.after.is_empty();
+    if class.per != "call" && !none && !all {
         pending.push(Pending {
             class: number,
             family: Family::Total,

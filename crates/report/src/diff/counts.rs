@@ -18,7 +18,7 @@ use super::side::{Index, Side};
 use super::tree::unite;
 use super::{ClassDiff, Counted, Sides, facts, renames, sentence};
 use crate::acting;
-use crate::analysis::quantity;
+use crate::analysis::{is_class, quantity};
 
 /// Functions that branch on an address, a clock or a random number: their costs were seen to differ
 /// between boots of the same system, with equal blocks in each boot.
@@ -55,7 +55,8 @@ pub(super) fn classes(
         // All directions, asked for or not, say which function is which.
         let mut found = Vec::new();
         for &direction in Direction::ALL {
-            if direction == Direction::Other {
+            let is_class = [sides.before, sides.after].map(|r| is_class(r, direction));
+            if is_class != [true; 2] {
                 continue;
             }
             let asked = directions.is_empty() || directions.contains(&direction);
@@ -282,10 +283,12 @@ fn class(
         before: class(arm.0),
         after: class(arm.1),
         label: label.clone(),
+        root: sides.after.root().map(Into::into),
         idle,
         idle_alone,
         per: arm.1.proto.unit(),
         unit: quantity(sides.after).unit,
+        sampled: false,
         total: Some(Row::new("all", "", Judged::Exactly(total, whole))),
         way: None,
         contexts,

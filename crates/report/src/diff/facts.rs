@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 
 use netplumb_model::class::Link;
 use netplumb_model::recording::{Recording, env};
-use netplumb_model::timing::Mechanism;
+use netplumb_model::timing::{DEFERRED, Mechanism, SAMPLED};
 
 use super::arms::{ArmPair, differing};
 use super::{Diff, Judge, Sides};
+use crate::analysis::quantity;
 use crate::number::{counted, printable};
 use crate::shape::{Shape, shape};
 use crate::times::instrument;
@@ -262,6 +263,15 @@ pub(super) fn apart(sides: Sides<'_>, pair: ArmPair) -> bool {
         (Some(a), Some(b)) => a.1 < b.0 || b.1 < a.0,
         _ => true,
     }
+}
+
+/// Whether sides may drift: what a guest executes is the same whenever it runs.
+pub(super) fn drifts(sides: Sides<'_>) -> bool {
+    let guest = |r: &Recording| {
+        let quantity = quantity(r);
+        quantity.is(&SAMPLED) || quantity.is(&DEFERRED)
+    };
+    !guest(sides.before) || !guest(sides.after)
 }
 
 /// That the sides did not take turns, if they didn't.

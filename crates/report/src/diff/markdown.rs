@@ -18,11 +18,16 @@ pub fn render(diff: &Diff<'_>, top: usize) -> String {
     let [was, is] = [diff.sides.before_name, diff.sides.after_name].map(|n| prose(n, 200));
     let what: String = match diff.classes.first() {
         Some(class) if class.counted.is_some() => "Instructions per packet".into(),
+        Some(class) if class.is_share() => "Shares of samples".into(),
         Some(class) if class.unit != "ns" => prose(&class.unit, 40),
         _ => "Nanoseconds".into(),
     };
     let what = match diff.quantity() {
         Some(name) => format!("{what} ({name})"),
+        None => what,
+    };
+    let what = match diff.sides.after.root() {
+        Some(root) => format!("{what} below {}", code(root, 80)),
         None => what,
     };
     let mut out = match was == is {
@@ -93,7 +98,7 @@ fn details(diff: &Diff<'_>, class: &ClassDiff, top: usize, out: &mut String) {
             figure(counted.total.before),
             figure(counted.total.after)
         ),
-        None => format!(", {} per {}", html(&class.unit), class.per),
+        None => format!(", {}", html(&class.of())),
     };
     out.push_str(&format!(
         "<details><summary>{heading}{figures}</summary>\n\n"

@@ -1,17 +1,15 @@
 //! A comparison as the page's data: one tree of the union for each context, and every row with
 //! its verdict where blocks are a sample.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use netplumb_model::recording::{Recording, env};
 
-use super::arms::Pairs;
 use super::sentence::{sentence, words};
 use super::terminal::{left_out, two_clocks};
 use super::tree::{UnionNode, UnionTree};
 use super::trust::trust;
-use super::{ClassDiff, Diff, Judge, Row, Sides, compare_by, mixed, table};
+use super::{ClassDiff, Diff, Judge, Row, mixed, table, tree_of, with_trees};
 use crate::footer::Note;
 use crate::interval;
 use crate::lines;
@@ -20,13 +18,11 @@ use crate::page::{
     Fact, Page, PageCell, PageClass, PageCompared, PageFunction, PageMove, PageTimed, PageTimes,
     PageTree, SCHEMA,
 };
-use crate::shape::{Shape, shape};
-use crate::times::as_costs;
 
 /// What the page is given.
 pub fn page(diff: &Diff<'_>) -> Page {
     match diff.judge {
-        Judge::Exact => with_trees(diff, diff),
+        Judge::Exact => of_trees(diff, diff),
         Judge::Statistical => of_samples(diff),
     }
 }
@@ -34,25 +30,7 @@ pub fn page(diff: &Diff<'_>) -> Page {
 /// Of figures that vary. The trees are subtracted as those of instructions are; the verdicts are
 /// those of the blocks.
 fn of_samples(diff: &Diff<'_>) -> Page {
-    let costs = |recording| match shape(recording) {
-        Shape::Times => Cow::Owned(as_costs(recording)),
-        Shape::Costs | Shape::Rates => Cow::Borrowed(recording),
-    };
-    let (before, after) = (costs(diff.sides.before), costs(diff.sides.after));
-    let same = std::ptr::eq(diff.sides.before, diff.sides.after);
-    let sides = Sides {
-        before: &before,
-        after: if same { &before } else { &after },
-        ..diff.sides
-    };
-    let mut pairs = Pairs::default();
-    for class in &diff.classes {
-        if !pairs.pairs.contains(&class.arms) {
-            pairs.pairs.push(class.arms);
-        }
-    }
-    let trees = compare_by(Judge::Exact, sides, &pairs, &[]);
-    let mut page = with_trees(diff, &trees);
+    let mut page = with_trees(diff, |trees| of_trees(diff, trees));
     page.unit = diff.classes.first().map_or("ns".into(), |c| c.unit.clone());
     // When each began, and how long attaching took, is no difference of the sides.
     for fact in &mut page.facts {
@@ -92,7 +70,7 @@ fn of_samples(diff: &Diff<'_>) -> Page {
 }
 
 /// Everything, with the trees of a comparison that counted.
-fn with_trees(diff: &Diff<'_>, trees: &Diff<'_>) -> Page {
+fn of_trees(diff: &Diff<'_>, trees: &Diff<'_>) -> Page {
     let (before, after) = (trees.sides.before, trees.sides.after);
     let unit = after.environment.get(env::UNIT);
     let mut headline: Vec<String> = diff.classes.iter().map(sentence).collect();
@@ -104,20 +82,13 @@ fn with_trees(diff: &Diff<'_>, trees: &Diff<'_>) -> Page {
         true => format!("The arms of {is}"),
         false => format!("{was} → {is}"),
     };
+    if let Some(root) = after.root() {
+        title.push_str(&format!(" below {}", printable(root, 80)));
+    }
     if let Some(name) = diff.quantity() {
         title.push_str(&format!(" ({name})"));
     }
     let (functions, numbers) = functions(trees);
-    let of = |class: &ClassDiff| {
-        let same =
-            |c: &&ClassDiff| (c.arms, c.before, c.after) == (class.arms, class.before, class.after);
-        // Sums of windows of unlike length can't be subtracted.
-        trees
-            .classes
-            .iter()
-            .find(same)
-            .filter(|_| class.per != "call")
-    };
     let classes = diff.classes.iter();
     Page {
         schema: SCHEMA,
@@ -132,7 +103,7 @@ fn with_trees(diff: &Diff<'_>, trees: &Diff<'_>) -> Page {
         functions,
         summary: table::summary(diff),
         classes: classes
-            .map(|c| class(diff, trees, c, of(c), &numbers))
+            .map(|c| class(diff, trees, c, tree_of(trees, c), &numbers))
             .collect(),
         ..Page::default()
     }

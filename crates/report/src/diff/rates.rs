@@ -29,6 +29,7 @@ pub(super) fn classes(sides: Sides<'_>, paired: &Pairs) -> Vec<ClassDiff> {
             after: ns(is),
             shared: [0.0; 2],
             apart,
+            counting: None,
         })
         .collect();
     let class = |((arms, was, is), judged): (&(ArmPair, &ArmRates<'_>, &ArmRates<'_>), _)| {
@@ -50,9 +51,11 @@ pub(super) fn classes(sides: Sides<'_>, paired: &Pairs) -> Vec<ClassDiff> {
             way: Some(Row::new(&name, "", Judged::Statistically(judged))),
             label: name,
             idle,
+            root: None,
             idle_alone,
             per: "packet",
             unit: "ns".into(),
+            sampled: false,
             total: None,
             contexts: Vec::new(),
             layers: Vec::new(),

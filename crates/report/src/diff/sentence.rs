@@ -188,9 +188,20 @@ pub fn sentence_in(class: &ClassDiff, style: Style) -> String {
     format!("{outcome}{}", style.text(&idle, 600))
 }
 
+/// "usbnet_bh takes ", of the part below a function.
+fn takes(class: &ClassDiff, style: Style) -> String {
+    let root = class.root.as_deref();
+    root.map_or_else(String::new, |root| format!("{} takes ", style.name(root)))
+}
+
 /// Both figures, with their unit.
 fn figures(class: &ClassDiff, judged: &judge::Judged) -> String {
     match class.unit.as_str() {
+        _ if class.is_share() => format!(
+            "{} to {} of samples",
+            told_percent(judged.before),
+            told_percent(judged.after)
+        ),
         "ns" => ns_range(judged.before, judged.after),
         unit => format!(
             "{} to {} {}",
@@ -199,6 +210,22 @@ fn figures(class: &ClassDiff, judged: &judge::Judged) -> String {
             printable(unit, 40)
         ),
     }
+}
+
+/// A percentage of samples.
+pub(super) fn told_percent(percent: f64) -> String {
+    format!("{percent:.2}%")
+}
+
+/// The first two of some rows, with their shares.
+fn shares(rows: &[&Row], style: Style) -> String {
+    let one = |row: &&Row| {
+        let (was, is) = (row.judged.before(), row.judged.after());
+        let (was, is) = (told_percent(was), told_percent(is));
+        format!("{} ({was} \u{2192} {is})", style.name(&row.name))
+    };
+    let all: Vec<String> = rows.iter().take(2).map(one).collect();
+    all.join(" and ")
 }
 
 /// The first two of some rows.
@@ -225,6 +252,14 @@ fn of_samples(class: &ClassDiff, style: Style) -> String {
         .and_then(|w| Some((w, w.judged.statistically()?)))
     else {
         return match changed.len() {
+            0 if class.is_share() => {
+                format!("{subject}: no function's share of samples differs, as far as can be seen")
+            }
+            n if class.is_share() => format!(
+                "{subject}: the shares of {} differ, most of all {}",
+                counted(n, "function"),
+                shares(&changed, style)
+            ),
             0 => format!("{subject}: no function or stage differs per call, as far as can be seen"),
             n => format!(
                 "{subject}: {n} differ per call, most of all {}",
@@ -232,7 +267,15 @@ fn of_samples(class: &ClassDiff, style: Style) -> String {
             ),
         };
     };
-    let mut text = format!("{subject}: {} per {}, ", figures(class, judged), class.per);
+    let takes = takes(class, style);
+    let mut text = format!(
+        "{subject}: {takes}{}{}, ",
+        figures(class, judged),
+        match class.is_share() {
+            true => String::new(),
+            false => format!(" per {}", class.per),
+        }
+    );
     match judged.verdict {
         verdict @ (judge::Verdict::Faster | judge::Verdict::Slower) => {
             text.push_str(verdict.as_str());
@@ -284,20 +327,33 @@ fn of_counts(class: &ClassDiff, counted: &Counted, style: Style) -> String {
     let (was, is) = (figure(counted.total.before), figure(counted.total.after));
     let subject = style.text(&subject(class), 400);
     let (unit, per) = (printable(&class.unit, 40), class.per);
+    let takes = takes(class, style);
     let figures = match was == is {
-        true => format!("{subject}: {is} {unit} per {per}"),
-        false => format!("{subject}: {was} to {is} {unit} per {per}"),
+        true => format!("{subject}: {takes}{is} {unit} per {per}"),
+        false => format!("{subject}: {takes}{was} to {is} {unit} per {per}"),
     };
     let delta = counted.total.delta();
     let changed: Vec<(&Counts, &Row)> =
         class.counts().filter(|(_, r)| r.judged.differs()).collect();
     let name = |row: &Row| style.name(&row.name);
     if counted.verdict.differs() && counted.certain == delta {
+        let place = place(class, &delta, &changed, &name);
+        if class.root.is_some() {
+            let signed = signed(&delta);
+            let (more, size) = match signed.strip_prefix('-') {
+                Some(size) => ("fewer", size),
+                None => ("more", signed.trim_start_matches('+')),
+            };
+            let percent = percent(&counted.total);
+            return format!(
+                "{subject}: {takes}{size} {more} {unit} per {per} ({percent}): {was} \u{2192} {is}{place}"
+            );
+        }
         return format!(
             "{figures}, {} ({}){}",
             signed(&delta),
             percent(&counted.total),
-            place(class, &delta, &changed, &name)
+            place
         );
     }
     if counted.verdict.differs() {

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use netplumb_model::class::{Context, Direction};
+use netplumb_model::quantity::Calls;
 use netplumb_model::recording::{Cost, FunctionId, NodeId, Recording};
 
 use super::exact::{PerPacket, Spread};
+use crate::per::offered;
 
 /// Calls and instructions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,16 +61,27 @@ impl<'a> Index<'a> {
 }
 
 impl<'a> Side<'a> {
-    /// None where nothing of it was measured, or no packet was sent.
+    /// None where nothing of it was measured, or no packet was sent. Of samples without packets, a
+    /// hundredth of all of a block takes the place of a packet: figures are percentages.
     pub(super) fn new(index: &Index<'a>, arm: usize, direction: Direction) -> Option<Self> {
         let recording = index.recording;
         let costs = index.costs.get(&(arm, direction))?;
-        let blocks: Vec<u32> = (0..recording.blocks.len() as u32)
-            .filter(|b| {
-                let block = &recording.blocks[*b as usize];
-                block.arm as usize == arm && block.ledger.offered > 0
-            })
-            .collect();
+        let of_arm = |b: &u32| recording.blocks[*b as usize].arm as usize == arm;
+        let mut blocks: Vec<u32> = (0..recording.blocks.len() as u32).filter(of_arm).collect();
+        let by_share = costs.first().is_some_and(|cost| {
+            let quantity = recording.quantities.get(cost.quantity as usize);
+            let sampled = quantity.is_some_and(|q| q.calls == Calls::Samples);
+            sampled && offered(recording, &blocks) == 0
+        });
+        let hundredth = |b: &u32| {
+            let total = recording.blocks[*b as usize].total();
+            total.kernel.saturating_add(total.user) / 100
+        };
+        let offered = |b: &u32| match by_share {
+            true => hundredth(b),
+            false => recording.blocks[*b as usize].ledger.offered,
+        };
+        blocks.retain(|b| offered(b) > 0);
         let mut totals: BTreeMap<u32, u64> = blocks.iter().map(|b| (*b, 0)).collect();
         for cost in costs {
             if let Some(total) = totals.get_mut(&cost.block) {
@@ -78,7 +91,6 @@ impl<'a> Side<'a> {
         if totals.values().all(|t| *t == 0) {
             return None;
         }
-        let offered = |b: &u32| recording.blocks[*b as usize].ledger.offered;
         let total = Spread::of(
             totals
                 .iter()

@@ -147,7 +147,7 @@ pub(crate) fn declared(diff: &Diff<'_>) -> Vec<Vec<Entry>> {
         Judge::Statistical => &[("function", "layer"), ("stage", "kind")],
     };
     let columns = |(title, of): &(&'static str, &'static str)| {
-        let mut columns = Shown::new(diff, title, Some(of)).columns();
+        let mut columns = Shown::new(diff, title, Some(of)).in_full().columns();
         if diff.judge == Judge::Exact {
             columns.extend(costs::from_tree());
         }
@@ -158,7 +158,9 @@ pub(crate) fn declared(diff: &Diff<'_>) -> Vec<Vec<Entry>> {
 
 /// The room for names on a terminal.
 pub(super) fn room(diff: &Diff<'_>, view: &View) -> Room {
+    let below = diff.classes.iter().any(|c| c.root.is_some());
     let (beside, [least, most]) = match diff.judge {
+        Judge::Exact if below && view.columns >= costs::WIDER => (100, NAME_LETTERS),
         Judge::Exact if view.columns >= WIDE => (75, NAME_LETTERS),
         Judge::Exact => (42, NAME_LETTERS),
         Judge::Statistical if view.columns >= WITH_QUANTILES => (112, SAMPLE_NAME_LETTERS),

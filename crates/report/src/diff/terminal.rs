@@ -2,7 +2,7 @@
 
 use super::sentence::{Style, figure, sentence, signed, subject, told_apart, words};
 use super::trust::trust;
-use super::{ClassDiff, Counted, Diff, Judged, Verdict, mixed, table};
+use super::{ClassDiff, Counted, Diff, Judged, Verdict, calls, mixed, table, tree_of, with_trees};
 use crate::footer::{self, Note};
 use crate::number::{plural, printable};
 use crate::table::Room;
@@ -13,6 +13,8 @@ use crate::view::View;
 const MANY_NOTES: usize = 4;
 /// Names of what only one side measured.
 const ONE_SIDED: usize = 6;
+/// Calls of less than this are left out of graphs, in percent of either side.
+const SMALL_PERCENT: f64 = 0.5;
 /// Letters of a name where two instruments stand side by side.
 const NAME_LETTERS: usize = 40;
 
@@ -38,6 +40,18 @@ pub fn render(diff: &Diff<'_>, view: &View) -> String {
         }
         out.push('\n');
         out.push_str(&section(diff, class, view));
+    }
+    if view.tree && !is_bench(diff) {
+        with_trees(diff, |trees| {
+            for class in &diff.classes {
+                let Some(tree) = tree_of(trees, class) else {
+                    continue;
+                };
+                let heading = format!("\nCall graphs of {}, {}\n", subject(class), class.of());
+                out.push_str(&heading);
+                out.push_str(&calls::render(trees, tree, SMALL_PERCENT));
+            }
+        });
     }
     out.push('\n');
     out.push_str(&footer::terminal(&trust(diff), view.columns));
@@ -83,6 +97,13 @@ pub fn head(diff: &Diff<'_>, columns: usize) -> String {
     } else {
         line(&format!("before    {was}"), 10);
         line(&format!("after     {is}"), 10);
+    }
+    if let Some(root) = sides.after.root() {
+        let root = printable(root, 80);
+        line(
+            &format!("below     {root}, its outermost calls from everywhere"),
+            10,
+        );
     }
     if let Some(name) = diff.quantity() {
         line(&format!("quantity  {name}"), 10);

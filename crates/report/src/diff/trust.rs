@@ -6,14 +6,24 @@ use std::collections::BTreeSet;
 use netplumb_model::recording::{Recording, env};
 use netplumb_stats::judge::FALSE_RATE;
 
-use super::{ClassDiff, Counted, Diff, Judge};
+use super::{ClassDiff, Counted, Diff, Judge, facts};
 use crate::footer::Note;
 use crate::interval;
 use crate::number::{counted, printable, thousands};
 use crate::shape::{Shape, shape};
+use crate::trust;
 
 /// The notes of the footer.
 pub(super) fn trust(diff: &Diff<'_>) -> Vec<Note> {
+    let mut notes = of_all(diff);
+    for (recording, side) in [(diff.sides.before, "before"), (diff.sides.after, "after")] {
+        let note = trust::below(recording);
+        notes.extend(note.map(|note| Note::new("below", format!("{side}: {}", note.text))));
+    }
+    notes
+}
+
+fn of_all(diff: &Diff<'_>) -> Vec<Note> {
     match diff.judge {
         _ if !diff.one_clock => vec![Note::new(
             "clocks",
@@ -127,6 +137,15 @@ fn of_samples(diff: &Diff<'_>) -> Vec<Note> {
         // Nothing is subtracted from costs and rates.
         Shape::Costs | Shape::Rates => "",
     };
+    let sampled = diff.classes.iter().any(|c| c.sampled);
+    let (test, over) = match sampled {
+        true => (
+            "t-test over blocks, by how these vary, moderated by how those of all functions do and \
+             never less than counted samples vary by themselves",
+            "",
+        ),
+        false => ("Welch's test over blocks", ", over blocks"),
+    };
     let mut notes = vec![
         Note::new(
             "blocks",
@@ -139,16 +158,16 @@ fn of_samples(diff: &Diff<'_>) -> Vec<Note> {
         Note::new(
             "verdicts",
             format!(
-                "Welch's test over blocks, with at most {:.0}% of the differences found among all \
-                 {of} being false, and an interval that excludes no change",
+                "{test}, with at most {:.0}% of the differences found among all {of} being false, and \
+                 an interval that excludes no change",
                 FALSE_RATE * 100.0
             ),
         ),
         Note::new(
             "interval",
             format!(
-                "95% on the ratio of the means (Fieller's, over blocks); `and more` has no upper \
-                 end, and `any` neither end{corrections}"
+                "95% on the ratio of the means (Fieller's{over}); `and more` has no upper end, and \
+                 `any` neither end{corrections}"
             ),
         ),
         Note::new(
@@ -163,7 +182,26 @@ fn of_samples(diff: &Diff<'_>) -> Vec<Note> {
         let noise = interval::noise(judged, apart);
         notes.extend(noise.map(|text| Note::new("noise", text)));
     }
-    if diff.classes.iter().any(|c| c.apart) {
+    if diff.classes.iter().any(ClassDiff::is_share) {
+        notes.push(Note::new(
+            "shares",
+            "of all samples in a block's window, since nobody counted packets: neither its length nor \
+             how busy the machine was is in them; what takes less makes the shares of others larger",
+        ));
+    }
+    if sampled && !facts::drifts(diff.sides) {
+        notes.push(Note::new(
+            "drift",
+            "none: what a guest executes is the same whenever it runs",
+        ));
+    }
+    if sampled && diff.classes.iter().any(|c| c.apart) {
+        notes.push(Note::new(
+            "drift",
+            "sides that did not take turns differ only if they do by more than the halves of each \
+             make likely, of all functions together and of each; the interval includes it",
+        ));
+    } else if diff.classes.iter().any(|c| c.apart) {
         notes.push(Note::new(
             "drift",
             "sides that did not take turns differ only if they do by more than a random walk with the \

@@ -17,6 +17,7 @@ use crate::lines;
 use crate::number::{counted, percent, printable};
 use crate::page::{Fact, Page, PageClass, PageFunction, PagePublished, PageTree, SCHEMA};
 use crate::per::Per;
+use crate::sampled::{self, Beside};
 use crate::summary::{self, label, sent};
 use crate::terminal::bottleneck;
 use crate::trust::footer;
@@ -31,11 +32,13 @@ const MOST_SENTENCES: usize = 4;
 /// By arm and direction, and then by context: calls and own instructions of nodes.
 type Costs = HashMap<(usize, Direction), BTreeMap<Context, BTreeMap<NodeId, (u64, u64)>>>;
 
-/// The page of a recording: of those classes of it that are to be shown.
+/// The page of a recording: of those classes of it that are to be shown, and what was sampled of its
+/// guests.
 pub fn report_page(
     recording: &Recording,
     views: &[ClassView<'_>],
     experiment: Option<&Experiment>,
+    beside: &[Beside<'_>],
 ) -> Page {
     let costs = costs(recording);
     Page {
@@ -62,6 +65,7 @@ pub fn report_page(
             .iter()
             .map(|view| page_class(view, &costs, experiment))
             .collect(),
+        sampled: sampled::page(beside),
         timed: None,
         bench: None,
     }
@@ -108,6 +112,9 @@ fn title(recording: &Recording, experiment: Option<&Experiment>) -> String {
         .filter(|title| !title.trim().is_empty())
         .unwrap_or_else(name);
     let mut title = printable(text.trim(), NAME_LETTERS);
+    if let Some(root) = recording.root() {
+        title.push_str(&format!(" below {}", printable(root, 80)));
+    }
     if let Some(name) = name_beside_unit(&quantity(recording)) {
         title.push_str(&format!(" ({})", printable(name, 80)));
     }

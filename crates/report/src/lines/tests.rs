@@ -130,7 +130,7 @@ fn in_json() {
     let recording = recording(false);
     let views = [class(&recording, 0, Direction::Run)];
     let document: serde_json::Value =
-        serde_json::from_str(&json::render(&recording, &views, None)).unwrap();
+        serde_json::from_str(&json::render(&recording, &views, None, &[])).unwrap();
     let functions = document["classes"][0]["functions"].as_array().unwrap();
     let of = |name: &str| functions.iter().find(|f| f["name"] == name).unwrap();
     let source = |file: &str, line: u32| serde_json::json!({"file": file, "line": line});

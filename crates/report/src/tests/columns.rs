@@ -7,10 +7,11 @@ use netplumb_model::timing::INSTRUCTIONS;
 use netplumb_testkit::golden;
 
 use super::recording::small;
-use super::samples::samples;
+use super::samples::{compared as compared_samples, samples};
 use crate::diff::table::declared;
 use crate::diff::tests::renderings::{any_columns, any_page};
 use crate::page::PageTable;
+use crate::sampled::declared as entries_of_guests;
 use crate::table::reference::{Entry, entries, of_page};
 use crate::times::table as times;
 use crate::times::tests::comparing::diff;
@@ -60,13 +61,19 @@ fn the_reference_of_columns() {
         &mut out,
         "Functions: instructions",
         "Functions by `exact`, the largest own cost first.",
-        &entries(&functions::columns(&exact)),
+        &entries(&functions::columns(&exact, true)),
     );
     section(
         &mut out,
         "Functions: CPU time by samples",
         "Functions by `samples`, and of any other cost that varies.",
-        &entries(&functions::columns(&sampled)),
+        &entries(&functions::columns(&sampled, true)),
+    );
+    section(
+        &mut out,
+        "Functions: samples of a guest",
+        "What a timer would see of each arm, beside what it executed. In JSON they are in `sampled`.",
+        &entries_of_guests(),
     );
     section(
         &mut out,
@@ -94,18 +101,25 @@ fn the_reference_of_columns() {
         &compared[0],
     );
     let (before, after) = (of_functions(), of_functions());
-    let samples = declared(&diff(&before, &after));
+    let timed = declared(&diff(&before, &after));
     section(
         &mut out,
         "Comparison: functions that vary",
         "Functions judged by blocks, with intervals.",
-        &samples[0],
+        &timed[0],
+    );
+    let (before, after) = (self::samples(), self::samples());
+    section(
+        &mut out,
+        "Comparison: samples",
+        "Functions judged by the shares of samples in blocks, with an interval for either side.",
+        &declared(&compared_samples(&before, &after))[0],
     );
     section(
         &mut out,
         "Comparison: stages",
         "Stages judged by blocks.",
-        &samples[1],
+        &timed[1],
     );
     section(
         &mut out,

@@ -172,7 +172,7 @@ fn environment() -> BTreeMap<String, String> {
     facts.map(|(k, v)| (k.to_string(), v.to_string())).into()
 }
 
-fn compared<'a>(before: &'a Recording, after: &'a Recording) -> Diff<'a> {
+pub(super) fn compared<'a>(before: &'a Recording, after: &'a Recording) -> Diff<'a> {
     let all = |r: &Recording| (0..r.arms.len()).collect();
     let pairs = pair((&before.arms, all(before)), (&after.arms, all(after)));
     let sides = Sides {
@@ -218,10 +218,10 @@ fn as_shown() {
     }
     let documents = [
         ("functions.csv", functions::csv(&all, None)),
-        ("document.json", json::render(&recording, &all, None)),
+        ("document.json", json::render(&recording, &all, None, &[])),
         (
             "report.md",
-            markdown::render(&recording, &all, None, &view(100)),
+            markdown::render(&recording, &all, None, &view(100), &[]),
         ),
         ("callgrind.out", callgrind::render(&recording, &all)),
         ("stacks.folded", folded::render(&all)),
@@ -234,7 +234,7 @@ fn as_shown() {
     }
     check_page(
         "../page-samples.json",
-        &html::report_page(&recording, &all, None),
+        &html::report_page(&recording, &all, None, &[]),
     );
     assert!(!pprof::render(&recording, &all).is_empty());
     for text in shown {
@@ -306,11 +306,85 @@ fn planted_changes() {
     assert!(rx.changed().is_empty());
     // One sample in all blocks tells nothing.
     assert_eq!(rx.small, 1);
+}
 
-    let (one, other) = (of_others(), of_others());
+/// Check that where nobody counted packets shares of all samples are compared, user mode's among them, so
+/// that windows of another length are no change; and that a planted change is found.
+#[test]
+fn shares_are_compared() {
+    let (one, mut other) = (of_others(), of_others());
+    // Twice as long.
+    for cost in &mut other.costs {
+        (cost.calls, cost.own) = (2 * cost.calls, 2 * cost.own);
+    }
+    for total in other.blocks.iter_mut().flat_map(|b| &mut b.totals) {
+        (total.kernel, total.user) = (2 * total.kernel, 2 * total.user);
+    }
     let found = compared(&one, &other);
     assert!(found.classes.iter().all(|c| c.changed().is_empty()));
-    assert_eq!(found.classes[0].per, "second");
+    let class = &found.classes[0];
+    assert!(class.is_share() && class.sampled);
+    let all: f64 = (one.blocks.iter())
+        .map(|b| (b.kernel() + b.user()) as f64)
+        .sum();
+    let row = class.functions.iter().find(|r| r.name == "udp_sendmsg");
+    let judged = row.unwrap().judged.statistically().unwrap();
+    let own = 5.0 * 300.0 * PERIOD_NS as f64;
+    assert!(
+        (judged.before - 100.0 * own / all).abs() < 0.1,
+        "{judged:?}"
+    );
+    let [Some(before), Some(after)] = judged.sides else {
+        panic!("{judged:?}");
+    };
+    assert!(before.0 < judged.before && judged.before < before.1);
+    // Twice as many samples say more.
+    assert!(after.1 - after.0 < before.1 - before.0);
+    let text = diff::terminal::render(&found, &view(140));
+    assert!(
+        text.contains("95% before") && !text.contains("p50"),
+        "{text}"
+    );
+    assert!(
+        text.contains("of samples") && text.contains("shares"),
+        "{text}"
+    );
+    let page = diff::page::page(&found);
+    assert_eq!(page.unit, "percent");
+    assert!(page.classes.iter().all(|c| !c.contexts.is_empty()));
+
+    let mut after = samples_scaled(&[("ip_finish_output2", 1.5)]);
+    for block in &mut after.blocks {
+        block.ledger = Ledger::default();
+    }
+    let found = compared(&one, &after);
+    let changed = found.classes[0].changed();
+    let names: Vec<&str> = changed.iter().map(|r| r.name.as_str()).collect();
+    assert_eq!(names[0], "ip_finish_output2");
+    let text = diff::csv(&found, None);
+    assert!(
+        text.contains("before_percent") && text.contains(",sample,"),
+        "{text}"
+    );
+}
+
+/// Check that samples of guests are not told to drift, since guests execute the same at any time.
+#[test]
+fn guests_do_not_drift() {
+    let of_guest = || {
+        let mut recording = samples();
+        let number = recording.costs[0].quantity as usize;
+        recording.quantities[number] = (&SAMPLED).into();
+        recording
+    };
+    let (one, other) = (of_guest(), of_guest());
+    let found = compared(&one, &other);
+    assert!(found.warnings.is_empty(), "{:?}", found.warnings);
+    assert!(found.classes.iter().all(|c| !c.apart));
+    let text = diff::terminal::render(&found, &view(110));
+    assert!(!text.contains("beware"), "{text}");
+    let (one, other) = (samples(), samples());
+    assert!(!compared(&one, &other).warnings.is_empty());
 }
 
 /// Check that where samples fell and where a timer would have taken them are told apart where
@@ -324,9 +398,9 @@ fn quantities_are_named() {
         let views = classes(&recording);
         let all = view(110);
         let name = format!("({})", of.name);
-        let page: Page = html::report_page(&recording, &views, None);
+        let page: Page = html::report_page(&recording, &views, None, &[]);
         assert!(page.title.ends_with(&name), "{}", page.title);
-        let text = markdown::render(&recording, &views, None, &all);
+        let text = markdown::render(&recording, &views, None, &all, &[]);
         assert!(text.contains(&format!("Instructions {name} per")), "{text}");
         let text = functions::csv(&views, None);
         let mut reader = ::csv::Reader::from_reader(text.as_bytes());

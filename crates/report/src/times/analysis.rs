@@ -235,10 +235,14 @@ impl TimedClass<'_> {
     /// The class, after the arm where that says more than the protocol.
     pub(crate) fn label(&self) -> String {
         let arm = self.arm();
-        if arm.name == arm.proto.as_str() {
+        let label = if arm.name == arm.proto.as_str() {
             self.class.to_string()
         } else {
             format!("{}, {}", printable(&arm.name, 60), self.class)
+        };
+        match self.recording.root() {
+            Some(root) => format!("{label} below {}", printable(root, 60)),
+            None => label,
         }
     }
 

@@ -39,7 +39,7 @@ pub fn page(
             .iter()
             .any(|c| (c.arm, c.class.direction) == key)
     });
-    let mut page = report_page(&costs, &stacks, experiment);
+    let mut page = report_page(&costs, &stacks, experiment, &[]);
     page.unit = "ns".into();
     page.functions = functions(recording);
     // What was seen and dropped has tables of its own.

@@ -14,6 +14,7 @@ use crate::acting;
 use crate::footer::Note;
 use crate::number::{self, printable};
 use crate::scalars::{by_label, sum};
+use crate::trust::below;
 use crate::trust::common::{kernel, ledger, lost};
 
 /// So many names in a line.
@@ -33,7 +34,9 @@ pub fn footer(recording: &Recording, classes: &[TimedClass<'_>]) -> Vec<Note> {
              interrupted a call; figures without a unit are nanoseconds"
         }
     };
-    let mut notes = vec![Note::new("clock", clock), kernel(recording)];
+    let mut notes = vec![Note::new("clock", clock)];
+    notes.extend(below(recording));
+    notes.push(kernel(recording));
     notes.extend(probes(recording));
     notes.extend(correction(classes).map(|text| Note::new("corrected", text)));
     if recording.blocks.iter().any(|b| b.ledger.offered > 0) {

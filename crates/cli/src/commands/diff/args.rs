@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::Args;
 use netplumb_model::class::{Direction, Proto};
 
+use crate::args::below::BelowArgs;
 use crate::args::page::PageArgs;
 
 /// Arguments of `plumb diff`.
@@ -29,18 +30,23 @@ pub(crate) struct DiffArgs {
     /// Functions to list in each table; 0 for all
     #[arg(long, value_name = "N", default_value_t = 12)]
     pub(super) top: usize,
+    /// Show the call graphs of both sides
+    #[arg(long)]
+    pub(super) tree: bool,
     /// Print CSV, one row per class, context and function
-    #[arg(long, conflicts_with_all = ["json", "markdown"])]
+    #[arg(long, conflicts_with_all = ["json", "markdown", "tree"])]
     pub(super) csv: bool,
     /// Print JSON, with all differences
-    #[arg(long, conflicts_with = "markdown")]
+    #[arg(long, conflicts_with_all = ["markdown", "tree"])]
     pub(super) json: bool,
     /// Print Markdown, for a cover letter or a comment
-    #[arg(long)]
+    #[arg(long, conflicts_with = "tree")]
     pub(super) markdown: bool,
     /// Compare only what this instrument measured
     #[arg(long, value_name = "CLOCK")]
     pub(super) clock: Option<String>,
+    #[command(flatten)]
+    pub(super) below: BelowArgs,
     #[command(flatten)]
     pub(super) page: PageArgs,
     /// Exit with code 4 if any class got worse by more than LIMIT: 0.5%, 10insns or 10ns

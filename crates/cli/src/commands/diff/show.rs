@@ -45,7 +45,7 @@ pub(super) fn compare(
     let view = View {
         layer: args.layer.clone(),
         top: args.top,
-        tree: false,
+        tree: args.tree,
         columns: columns(),
     };
     let text = if args.json {

@@ -159,7 +159,7 @@ fn the_figure_of_a_line() {
     let text = "name = \"x\"\n[[claim]]\nkind = \"linear\"\nsays = \"?\"\nclasses = [\"udp tx\"]\n\
                 knob = \"nft.rules\"\nunit = \"rule\"\nfrom = 1\n";
     let experiment = Experiment::parse(text).unwrap();
-    let page = crate::html::report_page(&recording, &classes(&recording), Some(&experiment));
+    let page = crate::html::report_page(&recording, &classes(&recording), Some(&experiment), &[]);
     let [figure] = &page.figures[..] else {
         panic!("{:?}", page.figures)
     };
@@ -179,7 +179,7 @@ fn the_figure_of_a_line() {
     assert_eq!(line.name, "udp tx: 4,534 + 69 for each rule");
     assert_eq!(points(line), [(1.0, 4_603.0), (100.0, 11_434.0)]);
     let without = Experiment::parse("name = \"x\"\n").unwrap();
-    let page = crate::html::report_page(&recording, &classes(&recording), Some(&without));
+    let page = crate::html::report_page(&recording, &classes(&recording), Some(&without), &[]);
     assert!(page.figures.is_empty());
 }
 

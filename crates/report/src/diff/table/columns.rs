@@ -25,6 +25,10 @@ const WORD_LETTERS: usize = 16;
 pub(super) struct Shown<'a> {
     judge: Judge,
     rates: bool,
+    /// Whether figures are numbers of samples.
+    sampled: bool,
+    /// Whether it is of the part below a function.
+    below: bool,
     /// What names are of.
     title: &'static str,
     /// What stands beside them: `layer`, `kind` of a stage, or nothing.
@@ -44,11 +48,20 @@ impl<'a> Shown<'a> {
         Shown {
             judge: diff.judge,
             rates: first.is_some_and(|c| c.rates.is_some()),
+            sampled: first.is_some_and(|c| c.sampled),
+            below: first.is_some_and(|c| c.root.is_some()),
             title,
             of,
             unit: first.map_or("ns", |c| &c.unit),
             quantity: diff.quantity(),
         }
+    }
+
+    /// With those that only a part of a recording has.
+    #[cfg(test)]
+    pub(super) fn in_full(mut self) -> Shown<'a> {
+        self.below = true;
+        self
     }
 
     /// A key of a figure in the unit.
@@ -69,7 +82,7 @@ impl<'a> Shown<'a> {
             columns.push(Column::machine(name).csv("quantity"));
         }
         match self.judge {
-            Judge::Exact => columns.extend(exact()),
+            Judge::Exact => columns.extend(exact(self.below)),
             Judge::Statistical => columns.extend(self.sample()),
         }
         columns
@@ -211,6 +224,7 @@ impl<'a> Shown<'a> {
                 3,
             ),
         ]);
+        columns.extend(self.intervals());
         if !self.rates {
             let delta = |l: &Line<'a>| l.row().map_or(Value::Missing, |r| Value::Number(r.delta()));
             columns.push(Column::machine(delta).csv(self.key("change")).digits(3));
@@ -289,8 +303,42 @@ impl<'a> Shown<'a> {
                     })
                     .csv("interleaved"),
                 ]);
-                columns.extend(self.quantiles());
+                if !self.sampled {
+                    columns.extend(self.quantiles());
+                }
             }
+        }
+        columns
+    }
+
+    /// Of samples: how sure each side's figure is.
+    fn intervals(&self) -> Columns<'a> {
+        if !self.sampled {
+            return Vec::new();
+        }
+        let end = |l: &Line<'a>, after: bool, end: fn((f64, f64)) -> f64| {
+            let side = l.sample().and_then(|s| s.sides[usize::from(after)]);
+            side.map_or(Value::Missing, |ends| Value::Number(end(ends)))
+        };
+        let mut columns = Columns::new();
+        for (after, title, name) in [
+            (false, "95% before", "before"),
+            (true, "95% after", "after"),
+        ] {
+            columns.extend([
+                Column::figure(title, move |l: &Line<'a>| l.interval(after))
+                    .hint("the interval of that side's figure")
+                    .unit(self.unit.to_string())
+                    .people(if after { 3 } else { 2 })
+                    .from(WITH_QUANTILES)
+                    .page(format!("interval_{name}")),
+                Column::machine(move |l: &Line<'a>| end(l, after, |(low, _)| low))
+                    .key(self.key(&format!("{name}_low")))
+                    .digits(5),
+                Column::machine(move |l: &Line<'a>| end(l, after, |(_, high)| high))
+                    .key(self.key(&format!("{name}_high")))
+                    .digits(5),
+            ]);
         }
         columns
     }

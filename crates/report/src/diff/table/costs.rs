@@ -2,10 +2,14 @@
 
 use netplumb_model::class::Context;
 
-use super::line::{Columns, Line, WIDE, told};
+use super::line::{Columns, Line, WIDE, exactly, told};
+use crate::diff::exact::PerPacket;
 use crate::diff::sentence::{figure, signed};
 use crate::diff::{Change, Judged, Row};
 use crate::table::{Column, Value};
+
+/// And for inclusive costs.
+pub(super) const WIDER: usize = 104;
 
 /// Both sides of exact costs, and the change.
 pub(super) fn costs<'a>() -> Columns<'a> {
@@ -68,8 +72,27 @@ pub(super) fn from_tree<'a>() -> Columns<'a> {
     ]
 }
 
-/// The costs and calls of a function that were counted.
-pub(super) fn exact<'a>() -> Columns<'a> {
+/// What a function cost with all that it calls, before and after: below a function that is what
+/// one asks for.
+fn inclusive<'a>() -> Columns<'a> {
+    let side = |l: &Line<'a>, of: fn(Change) -> PerPacket| {
+        l.change(2).map_or(Value::Missing, |c| exactly(of(c)))
+    };
+    vec![
+        Column::figure("incl. before", move |l: &Line<'a>| side(l, |c| c.before))
+            .hint("with all that it calls, before")
+            .people(6)
+            .from(WIDER),
+        Column::figure("incl. after", move |l: &Line<'a>| side(l, |c| c.after))
+            .hint("with all that it calls, after")
+            .people(6)
+            .from(WIDER),
+    ]
+}
+
+/// The costs and calls of a function that were counted; of all of a recording, or the part below a
+/// function.
+pub(super) fn exact<'a>(below: bool) -> Columns<'a> {
     let sum = |change: Option<Change>, after: bool, packets: bool| {
         change.map_or(Value::Missing, |change| {
             let side = if after { change.after } else { change.before };
@@ -94,6 +117,7 @@ pub(super) fn exact<'a>() -> Columns<'a> {
             Column::machine(move |l: &Line<'a>| sum(l.change(which), true, false)).csv(key),
         ]);
     }
+    columns.extend(below.then(inclusive).into_iter().flatten());
     columns.extend([
         Column::figure("inclusive", |l: &Line<'a>| {
             told(l.change(2).map_or_else(String::new, |c| signed(&c.delta())))

@@ -5,9 +5,10 @@ use netplumb_stats::judge;
 
 use crate::diff::exact::{Delta, PerPacket};
 use crate::diff::functions::Joint;
-use crate::diff::sentence::{figure, percent, ratio_percent, signed};
+use crate::diff::sentence::{figure, percent, ratio_percent, signed, told_percent};
 use crate::diff::{Change, ClassDiff, Diff, Judged, Row};
 use crate::table::{Column, Value};
+use crate::times::rounded;
 
 /// The width from which there is room for every column of exact costs.
 pub(super) const WIDE: usize = 80;
@@ -85,16 +86,36 @@ impl<'a> Line<'a> {
     pub(super) fn figure(&self, of: fn(&Judged) -> f64) -> Value {
         let figure = self.judged().map_or(f64::NAN, of);
         match (self.class.unit.as_str(), self.class.rates) {
+            _ if self.class.is_share() => Value::Told(told_percent(figure), Some(figure)),
             ("ns", None) => Value::Ns(figure),
             // A part of a nanosecond may be much of a rate.
             _ => Value::Number(figure),
         }
     }
 
+    /// The 95 % interval of a side's mean.
+    pub(super) fn interval(&self, after: bool) -> Value {
+        let sides = self.sample().map(|sample| sample.sides);
+        let Some((low, high)) = sides.and_then(|sides| sides[usize::from(after)]) else {
+            return Value::Missing;
+        };
+        let text = match self.class.unit.as_str() {
+            _ if self.class.is_share() => {
+                format!("{low:.2} to {}", told_percent(high))
+            }
+            "ns" => return Value::NsRange(low, high),
+            _ => format!("{} to {}", rounded(low), rounded(high)),
+        };
+        Value::Told(text, Some(high - low))
+    }
+
     /// After less before, with its sign.
     pub(super) fn difference(&self) -> Value {
         let delta = self.row().map_or(f64::NAN, Row::delta);
         let told = match self.class.unit.as_str() {
+            _ if self.class.is_share() => {
+                return Value::Told(format!("{delta:+.2}"), Some(delta));
+            }
             "ns" => Value::Ns(delta),
             _ => Value::Number(delta),
         };
@@ -151,6 +172,6 @@ pub(super) fn told(text: String) -> Value {
 }
 
 /// A figure to the last digit.
-fn exactly(side: PerPacket) -> Value {
+pub(super) fn exactly(side: PerPacket) -> Value {
     Value::Told(figure(side), Some(side.value()))
 }

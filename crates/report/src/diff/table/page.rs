@@ -59,7 +59,7 @@ pub(in crate::diff) fn summary(diff: &Diff<'_>) -> Option<PageTable> {
                     .rank(6)
                     .page("function"),
             );
-            let of = |c: &ClassDiff| format!("; {} per {}", c.unit, c.per);
+            let of = |c: &ClassDiff| format!("; {}", c.of());
             let all: BTreeSet<String> = diff.classes.iter().map(of).collect();
             let of = all.first().filter(|_| all.len() == 1);
             format!("Every arm and class{}", of.map_or("", |of| of))
@@ -95,12 +95,7 @@ pub(in crate::diff) fn all_layers(diff: &Diff<'_>, class: &ClassDiff) -> PageTab
     let mut columns = Shown::new(diff, "layer", None).names();
     columns.extend(costs());
     let rows = lines(diff, class, "layer", &class.layers);
-    let caption = format!(
-        "Layers of {}, {} per {}",
-        class.class(),
-        class.unit,
-        class.per
-    );
+    let caption = format!("Layers of {}, {}", class.class(), class.of());
     Table::new(columns, rows).page(&caption)
 }
 

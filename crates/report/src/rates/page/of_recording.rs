@@ -54,7 +54,7 @@ pub fn of_recording(recording: &Recording, file: Option<&Experiment>) -> Page {
     };
     let text = |text: &str| printable(&text.trim().replace('\n', " "), TEXT_LETTERS);
     // Facts and warnings are those of any recording.
-    let plain = report_page(recording, &[], None);
+    let plain = report_page(recording, &[], None, &[]);
     let title = match file {
         Some(file) if !file.title.is_empty() => text(&file.title),
         Some(file) => text(&file.name),

@@ -216,7 +216,7 @@ fn units_of_other_formats() {
     assert!(speedscope.contains("\"nanoseconds\""));
     let svg = crate::svg::render(&costs, &stacks, None, None);
     assert!(svg.contains(" ns per packet") && !svg.contains("nstructions"));
-    let page = crate::html::report_page(&costs, &stacks, None);
+    let page = crate::html::report_page(&costs, &stacks, None, &[]);
     let page = serde_json::to_string(&page).unwrap();
     assert!(page.contains(" ns per packet") && !page.contains("instructions per"));
     assert!(!crate::pprof::render(&costs, &stacks).is_empty());

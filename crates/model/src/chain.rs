@@ -1,15 +1,15 @@
 //! What is below a function in the calling-context tree, or below a chain of functions.
 
-use netplumb_model::recording::Recording;
-use netplumb_model::symbol::base_name;
+use crate::recording::Recording;
+use crate::symbol::base_name;
 
 /// What separates the functions of a chain.
 const BETWEEN: char = ';';
 
 /// Of each node, whether it is the last function of a chain or below it: names from the outermost
 /// inwards, which need not call each other directly.
-pub(crate) fn below(recording: &Recording, chain: &str) -> Vec<bool> {
-    let chain: Vec<&str> = chain.split(BETWEEN).collect();
+pub fn below(recording: &Recording, chain: &str) -> Vec<bool> {
+    let chain: Vec<&str> = names(chain).map(base_name).collect();
     let mut met: Vec<usize> = Vec::with_capacity(recording.nodes.len());
     for node in &recording.nodes {
         // A parent's number is below its children's.
@@ -21,15 +21,20 @@ pub(crate) fn below(recording: &Recording, chain: &str) -> Vec<bool> {
     met.into_iter().map(|n| n == chain.len()).collect()
 }
 
+/// The functions of a chain, the outermost first.
+pub fn names(chain: &str) -> impl DoubleEndedIterator<Item = &str> {
+    chain.split(BETWEEN)
+}
+
 /// A chain in a sentence: "skb_dequeue below usbnet_bh".
-pub(crate) fn told(chain: &str) -> String {
-    let names: Vec<&str> = chain.split(BETWEEN).rev().collect();
+pub fn told(chain: &str) -> String {
+    let names: Vec<&str> = names(chain).rev().collect();
     names.join(" below ")
 }
 
 #[cfg(test)]
 mod tests {
-    use netplumb_model::recording::{Function, Node};
+    use crate::recording::{Function, Node};
 
     use super::*;
 
@@ -67,6 +72,7 @@ mod tests {
         assert_eq!(found("a"), [0, 1, 2, 3, 5]);
         assert_eq!(found("a;b"), [2, 3]);
         assert_eq!(found("b"), [2, 3, 4, 5]);
+        assert_eq!(found("a;b.part.0"), [2, 3]);
         assert_eq!(found("c;a"), [0; 0]);
         assert_eq!(told("a;b"), "b below a");
     }

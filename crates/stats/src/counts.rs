@@ -1,0 +1,323 @@
+//! Variation of counts: by how much two sides may differ where nothing does.
+//!
+//! A figure that is a number of samples varies at least as samples do that fall independently: by the
+//! square root of their number. That much is known without a single repetition. Real blocks vary
+//! by more, as a load does, and more so the functions that have many samples: the *dispersion*,
+//! variance over that of counting, is modelled as a constant and a part that grows with the
+//! number of samples, as that of negative binomial counts does.
+//!
+//! Three or five blocks are a poor estimate of a variance, and with hundreds of functions tested
+//! at once Student's t then has no power: with three blocks a side and a hundred functions, a
+//! change has to be 15 standard errors. So dispersions are moderated towards the model, which all
+//! functions together estimate well: Smyth (see `drift.rs`), as quasi-likelihood does it for counts of
+//! sequences (Lund, Nettleton, McCarthy and Smyth, Stat. Appl. Genet. Mol. Biol. 11 (2012)). A
+//! function that varies by far more than the others is judged by itself (Phipson, Lee, Majewski, Alexander
+//! and Smyth, Ann. Appl. Stat. 10 (2016)). None is taken to vary by less than counting does.
+//!
+//! Drift between runs that were not interleaved is estimated from how much the first half of each
+//! run differs from its second, beyond what counting explains.
+
+use crate::drift::{prior, within};
+use crate::welch::mean;
+
+/// Fewer samples in a block, and the spread of a function tells little of the common one.
+const MIN_SAMPLES: f64 = 5.0;
+/// Minimum number of functions to moderate dispersions.
+const MIN_FUNCTIONS: usize = 4;
+/// Rounds of weighted least squares, each with the weights of the one before.
+const ROUNDS: usize = 12;
+/// Chance that a function's own variation is this much above the common one.
+const OUTLIER: f64 = 0.01;
+/// A difference has to be beyond what a function's own blocks make in all but so many of runs, with so
+/// few degrees of freedom as these have...
+const OWN: f64 = 0.02;
+/// ...and its own halves, which are the poorest estimate.
+const OWN_HALVES: f64 = 0.1;
+/// Standard errors that are added to a drift that all functions estimate together.
+const SURE: f64 = 2.0;
+
+/// What is known of a quantity that is counted, whatever its blocks say.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Counting {
+    /// For each side, the variance of each block's figure from counting alone, if both sides are
+    /// the same.
+    pub variance: [Vec<f64>; 2],
+    /// Samples of a block, on average over both sides.
+    pub samples: f64,
+}
+
+/// The variance of a difference of means.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Variance {
+    /// For each side: the square of the standard error of its mean from counting alone.
+    counting: [f64; 2],
+    /// By how much more it varies, moderated by that of all others.
+    pub(crate) moderated: Factor,
+    /// The same of this one alone, each with the level at which it has to be passed.
+    pub(crate) own: Vec<(Factor, f64)>,
+}
+
+/// By how much something varies beyond counting.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Factor {
+    value: f64,
+    /// Degrees of freedom.
+    pub(crate) freedom: f64,
+}
+
+impl Variance {
+    /// The square of the standard error of a side's mean.
+    pub(crate) fn side(&self, side: usize) -> f64 {
+        self.counting[side] * self.moderated.value
+    }
+
+    /// The square of the standard error of the difference, by a factor.
+    pub(crate) fn squared(&self, factor: Factor) -> f64 {
+        (self.counting[0] + self.counting[1]) * factor.value
+    }
+}
+
+/// What is judged: the blocks of both sides, in the order in which they were measured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counted<'a> {
+    /// Both sides' figures by block.
+    pub(crate) sides: [&'a [f64]; 2],
+    pub(crate) counting: &'a Counting,
+    /// Whether the sides were not interleaved.
+    pub(crate) apart: bool,
+}
+
+/// An estimate of a variance, as a multiple of what counting alone makes.
+#[derive(Debug, Clone, Copy)]
+struct Estimate {
+    ratio: f64,
+    freedom: f64,
+}
+
+/// The variances of some quantities, estimated together. None where a side has fewer than two blocks,
+/// or nothing was counted.
+pub(crate) fn variances(all: &[Option<Counted<'_>>]) -> Vec<Option<Variance>> {
+    let of = |estimate: fn(&Counted<'_>) -> Option<Estimate>| -> Vec<Option<(f64, Estimate)>> {
+        let one = |c: &Option<Counted<'_>>| {
+            let counted = c.as_ref()?;
+            Some((counted.counting.samples, estimate(counted)?))
+        };
+        all.iter().map(one).collect()
+    };
+    let own = (of(spread), of(halves));
+    let spread = pooled(&own.0, 0.0);
+    let halves = pooled(&own.1, SURE);
+    let one = |n: usize| {
+        let counted = all[n].as_ref()?;
+        let counting = [0, 1].map(|side| counted.of_mean(side));
+        let each = counted.drift_of_counting() / (counting[0] + counting[1]);
+        let of_spread = |e: Estimate| Factor {
+            value: e.ratio.max(1.0),
+            freedom: e.freedom,
+        };
+        let of_halves = |e: Estimate| Factor {
+            value: 1.0 + (e.ratio - 1.0).max(0.0) * each,
+            freedom: e.freedom,
+        };
+        let by_spread = of_spread(spread[n]?);
+        let by_halves = halves[n].map(of_halves);
+        let drifts = by_halves.filter(|halves| halves.value > by_spread.value);
+        let alone = own.0[n].map(|(_, e)| (of_spread(e), OWN));
+        let halves = own.1[n].map(|(_, e)| (of_halves(e), OWN_HALVES));
+        Some(Variance {
+            counting,
+            moderated: drifts.unwrap_or(by_spread),
+            own: alone.into_iter().chain(halves).collect(),
+        })
+    };
+    (0..all.len()).map(one).collect()
+}
+
+impl Counted<'_> {
+    /// The square of the standard error of a side's mean from counting alone.
+    fn of_mean(&self, side: usize) -> f64 {
+        let blocks = self.sides[side].len().max(1) as f64;
+        mean(&self.counting.variance[side]) / blocks
+    }
+
+    /// What [`halves`] makes, on average, of blocks that vary by counting alone: as the square of the
+    /// standard error of the difference of a walk's means.
+    fn drift_of_counting(&self) -> f64 {
+        let of = |side: usize| {
+            let blocks = self.sides[side].len();
+            let half = Half::of(blocks);
+            let between = 2.0 * mean(&self.counting.variance[side]) / half.width as f64;
+            between * half.of_mean(blocks)
+        };
+        of(0) + of(1)
+    }
+}
+
+/// The dispersion of the blocks about their side's mean.
+fn spread(counted: &Counted<'_>) -> Option<Estimate> {
+    let (mut squares, mut freedom) = (0.0, 0.0);
+    for (values, variances) in counted.sides.iter().zip(&counted.counting.variance) {
+        if values.len() < 2 || values.len() != variances.len() {
+            return None;
+        }
+        let centre = mean(values);
+        for (value, variance) in values.iter().zip(variances) {
+            if *variance <= 0.0 {
+                return None;
+            }
+            squares += (value - centre).powi(2) / variance;
+        }
+        freedom += (values.len() - 1) as f64;
+    }
+    Some(Estimate {
+        ratio: squares / freedom,
+        freedom,
+    })
+}
+
+/// Halves of a run.
+struct Half {
+    width: usize,
+    /// Blocks between them.
+    gap: usize,
+}
+
+impl Half {
+    fn of(blocks: usize) -> Half {
+        Half {
+            width: (blocks / 2).max(1),
+            gap: if blocks > 1 { blocks % 2 } else { 0 },
+        }
+    }
+
+    /// The variance of a run's mean, and of half the step to the next run, over that of the
+    /// difference of its halves; of a random walk.
+    fn of_mean(&self, blocks: usize) -> f64 {
+        let steps = 2.0 * within(self.width as f64) + 1.0 + self.gap as f64;
+        (within(blocks as f64) + 0.5) / steps
+    }
+}
+
+/// By how much the first half of each run differs from the second, as a multiple of what counting
+/// makes of it.
+fn halves(counted: &Counted<'_>) -> Option<Estimate> {
+    if !counted.apart {
+        return None;
+    }
+    let (mut squares, mut freedom) = (0.0, 0.0);
+    for (values, variances) in counted.sides.iter().zip(&counted.counting.variance) {
+        if values.len() < 2 || values.len() != variances.len() {
+            return None;
+        }
+        let width = Half::of(values.len()).width;
+        let end = values.len() - width;
+        let between = mean(&values[end..]) - mean(&values[..width]);
+        let counting = (mean(&variances[end..]) + mean(&variances[..width])) / width as f64;
+        if counting <= 0.0 {
+            return None;
+        }
+        squares += between.powi(2) / counting;
+        freedom += 1.0;
+    }
+    Some(Estimate {
+        ratio: squares / freedom,
+        freedom,
+    })
+}
+
+/// Moderate estimates towards what they have in common, each with its number of samples. `sure` is how
+/// many standard errors are added to the common one.
+fn pooled(rows: &[Option<(f64, Estimate)>], sure: f64) -> Vec<Option<Estimate>> {
+    let known: Vec<(f64, Estimate)> = rows
+        .iter()
+        .flatten()
+        .filter(|(samples, e)| *samples >= MIN_SAMPLES && e.ratio > 0.0 && e.ratio.is_finite())
+        .copied()
+        .collect();
+    if known.len() < MIN_FUNCTIONS {
+        return rows.iter().map(|row| row.map(|(_, own)| own)).collect();
+    }
+    let model = Model::of(&known);
+    let relative: Vec<(f64, f64)> = (known.iter())
+        .map(|(samples, e)| (e.ratio / model.at(*samples), e.freedom))
+        .collect();
+    let (level, freedom) = prior(&relative, 1.0);
+    // Of the mean of that many estimates.
+    let of_all: f64 = relative.iter().map(|(_, freedom)| freedom).sum();
+    let level = level.max(1.0) * (1.0 + sure * (2.0 / of_all).sqrt());
+    rows.iter()
+        .map(|row| {
+            let (samples, own) = row.as_ref()?;
+            let common = level * model.at(*samples);
+            if own.ratio / common > far(own.freedom) {
+                return Some(*own);
+            }
+            let sum = freedom + own.freedom;
+            Some(Estimate {
+                ratio: (freedom * common + own.freedom * own.ratio) / sum,
+                freedom: sum,
+            })
+        })
+        .collect()
+}
+
+/// The ratio of an estimate to its true value that [`OUTLIER`] of them exceed (Wilson and Hilferty,
+/// Proc. Natl. Acad. Sci. USA 17 (1931)).
+fn far(freedom: f64) -> f64 {
+    use statrs::distribution::{ContinuousCDF, Normal};
+    let part = 2.0 / (9.0 * freedom);
+    (1.0 - part + Normal::standard().inverse_cdf(1.0 - OUTLIER) * part.sqrt()).powi(3)
+}
+
+/// A dispersion by the number of samples: `constant + slope * samples`.
+#[derive(Debug, Clone, Copy)]
+struct Model {
+    constant: f64,
+    slope: f64,
+}
+
+impl Model {
+    fn at(&self, samples: f64) -> f64 {
+        self.constant + self.slope * samples
+    }
+
+    /// By least squares, weighted as estimates of variances are: by the inverse square of what they
+    /// estimate. The constant is at least 1, and the slope is not negative.
+    fn of(known: &[(f64, Estimate)]) -> Model {
+        let mut model = Model {
+            constant: 1.0,
+            slope: 0.0,
+        };
+        for _ in 0..ROUNDS {
+            let (mut w, mut wx, mut wy, mut wxx, mut wxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
+            for (samples, e) in known {
+                let weight = e.freedom / model.at(*samples).powi(2);
+                // One that is far off is not to drag all others along.
+                let y = e.ratio.min(model.at(*samples) * far(e.freedom));
+                w += weight;
+                wx += weight * samples;
+                wy += weight * y;
+                wxx += weight * samples * samples;
+                wxy += weight * samples * y;
+            }
+            let divisor = w * wxx - wx * wx;
+            let slope = match divisor > 1e-12 * w * wxx {
+                true => (w * wxy - wx * wy) / divisor,
+                false => 0.0,
+            };
+            let constant = (wy - slope * wx) / w;
+            model = match (constant >= 1.0, slope >= 0.0) {
+                (true, true) => Model { constant, slope },
+                (true, false) | (false, false) => Model {
+                    constant: (wy / w).max(1.0),
+                    slope: 0.0,
+                },
+                (false, true) => Model {
+                    constant: 1.0,
+                    slope: ((wxy - wx) / wxx).max(0.0),
+                },
+            };
+        }
+        model
+    }
+}
