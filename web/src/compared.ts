@@ -20,7 +20,7 @@ function drawn(row: PageCompared, most: number): Child {
   if (!row.ratio) {
     return null;
   }
-  const wide = 130;
+  const wide = 84;
   const x = (ratio: number): number => {
     const at = Math.log(Math.max(ratio, 1e-3)) / most;
     return wide / 2 + Math.max(-1, Math.min(1, at)) * (wide / 2 - 4);
