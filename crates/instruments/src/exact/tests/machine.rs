@@ -143,6 +143,7 @@ impl<'a> Machine<'a> {
                     function("write@plt", 0x1400),
                     function("write", 0x1500),
                 ],
+                segments: Vec::new(),
             };
             images.add_made(image, &[(0x1000, 1 + n as u64)]);
         }
