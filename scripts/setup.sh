@@ -52,6 +52,7 @@ needs() {
 			dpdk-testpmd dpdk-dev
 			ping iputils-ping
 			iperf3 iperf3
+			perf linux-perf
 			patch patch
 			pahole dwarves
 			spatch coccinelle

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::bytes::{u32_at, u64_at};
+
 /// Numbers of features (HEADER_... in the kernel's tools/perf/util/header.h).
 const BUILD_ID: u32 = 2;
 const HOSTNAME: u32 = 3;
@@ -25,6 +27,12 @@ const BUILD_ID_SIZE_AT: usize = BUILD_ID_AT + 20;
 const BUILD_ID_HAS_SIZE: u16 = 1 << 15;
 const BUILD_ID_BYTES: usize = 20;
 
+/// Where the name of a symbol is that the kernel told of, and the bit that says it is gone
+/// (PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER).
+const SYMBOL_NAME: usize = 8 + 4 + 2 + 2;
+const SYMBOL_FLAGS: usize = 8 + 4 + 2;
+const SYMBOL_GONE: u16 = 1;
+
 /// What is known, and what was left out.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
@@ -33,6 +41,8 @@ pub(crate) struct Facts {
     pub(crate) build_ids: BTreeMap<String, String>,
     /// Names of events, by the IDs of their samples.
     pub(crate) events: BTreeMap<u64, String>,
+    /// Code that the kernel made, BPF programs for one, by its address: its size and name.
+    pub(crate) symbols: BTreeMap<u64, (u32, String)>,
     /// The file ends before it should.
     pub(crate) cut: bool,
     /// Why the rest of it was not read.
@@ -89,6 +99,22 @@ impl Facts {
             self.build_ids.insert(until_zero(name), hex(id));
             data = &data[size.max(BUILD_ID_NAME)..];
         }
+    }
+
+    /// Take a symbol that the kernel told of.
+    pub(crate) fn take_symbol(&mut self, body: &[u8]) {
+        let flags = body.get(SYMBOL_FLAGS..).and_then(|rest| rest.first_chunk());
+        let gone = flags.is_none_or(|flags| u16::from_le_bytes(*flags) & SYMBOL_GONE != 0);
+        if let Some(name) = body.get(SYMBOL_NAME..).filter(|_| !gone) {
+            let of = (u32_at(body, 8), until_zero(name));
+            self.symbols.insert(u64_at(body, 0), of);
+        }
+    }
+
+    /// The symbol at an address that the kernel told of: where it begins, its size and its name.
+    pub(crate) fn symbol(&self, address: u64) -> Option<(u64, u32, &str)> {
+        let (start, (bytes, name)) = self.symbols.range(..=address).next_back()?;
+        (address - start < u64::from(*bytes)).then_some((*start, *bytes, name))
     }
 
     /// The build ID of a file, by a record of its own or of its mapping.

@@ -6,6 +6,7 @@
 //! [`names`](mod@names) gives these names when all is read; and [`slices`](mod@slices) cuts it into
 //! blocks.
 
+mod bytes;
 mod events;
 mod facts;
 mod frames;
@@ -15,6 +16,7 @@ mod names;
 mod slices;
 mod spaces;
 mod stream;
+mod unpack;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -38,6 +40,9 @@ pub struct Options {
 /// Why a file can't be imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
+    /// It does not exist.
+    #[error("{}: no such file; record one with `perf record -a -g`", .0.display())]
+    Missing(PathBuf),
     /// It can't be opened or read.
     #[error("can't read {}: {source}", .path.display())]
     Unreadable {
@@ -91,9 +96,12 @@ pub enum ImportError {
 /// It can't be read, is something else, or has no samples. A file that was cut short is no error:
 /// the recording says so.
 pub fn perf_data(path: &Path, options: &Options) -> Result<Recording, ImportError> {
-    let unreadable = |source: io::Error| ImportError::Unreadable {
-        path: path.into(),
-        source,
+    let unreadable = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => ImportError::Missing(path.into()),
+        _ => ImportError::Unreadable {
+            path: path.into(),
+            source,
+        },
     };
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if metadata.is_dir() {

@@ -19,6 +19,8 @@ use crate::{ImportError, Options};
 const UNKNOWN: &str = "[unknown]";
 /// The module of code that nothing was mapped at.
 const NO_FILE: &str = "(no file)";
+/// The module of BPF programs, as /proc/kallsyms has it.
+const BPF: &str = "bpf";
 /// Symbols of this machine's kernel.
 const KALLSYMS: &str = "/proc/kallsyms";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
@@ -96,10 +98,13 @@ pub(crate) fn names(all: &Gathered, options: &Options, given: Option<Symbols>) -
             Place::Thread(name) => naming.thread(all, name),
             Place::Kernel(address) => match named(kernel.as_ref(), address) {
                 Some((index, symbols)) => naming.kernel(index, symbols),
-                None => {
-                    naming.named.nameless[number] = true;
-                    naming.kernel_address(all, address)
-                }
+                None => match all.facts.symbol(address) {
+                    Some((start, bytes, name)) => naming.made(start, bytes, name),
+                    None => {
+                        naming.named.nameless[number] = true;
+                        naming.kernel_address(all, address)
+                    }
+                },
             },
             // What is taken for a caller in code without frame pointers is any number.
             Place::Nowhere => {
@@ -210,6 +215,7 @@ fn gnu_build_id(mut notes: &[u8]) -> Option<String> {
 enum Key {
     Thread(u32),
     Kernel(usize),
+    Made(u64),
     File(u32, usize),
     Address(Option<String>, u64),
     Unknown(Option<String>),
@@ -258,6 +264,19 @@ impl Naming {
             source: None,
         };
         self.function(Key::Kernel(index), || new)
+    }
+
+    /// Code that the kernel made while it was sampled.
+    fn made(&mut self, start: u64, bytes: u32, name: &str) -> FunctionId {
+        let layer = self.layers.layer(name, Some(BPF)).map(String::from);
+        self.function(Key::Made(start), || Function {
+            name: name.into(),
+            module: Some(BPF.into()),
+            layer,
+            address: start,
+            size_bytes: u64::from(bytes),
+            source: None,
+        })
     }
 
     /// Code of the kernel without a symbol, by its mapping.

@@ -9,9 +9,9 @@ use std::cell::RefCell;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::rc::Rc;
 
-use ruzstd::decoding::FrameDecoder;
-
+use crate::bytes::{u32_at, u64_at};
 use crate::facts::Facts;
+use crate::unpack::Unpacker;
 use crate::{Wrong, fill};
 
 const MAGIC: &[u8; 8] = b"PERFILE2";
@@ -38,6 +38,7 @@ const SAMPLE: u32 = 9;
 const MMAP2: u32 = 10;
 const AUX: u32 = 11;
 const LOST_SAMPLES: u32 = 13;
+const KSYMBOL: u32 = 17;
 const HEADER_ATTR: u32 = 64;
 const TRACING_DATA: u32 = 66;
 const HEADER_BUILD_ID: u32 = 67;
@@ -65,10 +66,6 @@ const BUILD_ID_BYTES: u8 = 20;
 /// of compressed records are not used, for what is unpacked lags behind.
 const MAX_ROUND_BYTES: usize = 48 << 20;
 const COMPRESSED_ROUND_BYTES: usize = 12 << 20;
-/// The window of `zstd -22`.
-const MAX_WINDOW_BYTES: u64 = 128 << 20;
-/// An empty block, the last one, and a checksum: perf never ends what it compresses.
-const LAST_BLOCK: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 
 /// The bytes of a stream.
 #[derive(Debug)]
@@ -84,21 +81,6 @@ pub(crate) struct Stream<R> {
     record: Vec<u8>,
     facts: Rc<RefCell<Facts>>,
     ended: bool,
-}
-
-/// Unpacks records that were compressed, one after the other.
-struct Unpacker {
-    decoder: FrameDecoder,
-    packed: Vec<u8>,
-    records: Vec<u8>,
-}
-
-impl std::fmt::Debug for Unpacker {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Unpacker")
-            .field("packed", &self.packed.len())
-            .finish_non_exhaustive()
-    }
 }
 
 /// A section of a file.
@@ -409,6 +391,7 @@ impl<R: Read> Stream<R> {
                 self.facts.borrow_mut().take(2, &whole);
             }
             LOST_SAMPLES => self.facts.borrow_mut().lost_samples += u64_at(body, 0),
+            KSYMBOL => self.facts.borrow_mut().take_symbol(body),
             THROTTLE => self.facts.borrow_mut().throttled += 1,
             AUX => self.facts.borrow_mut().traces += 1,
             _ => {}
@@ -418,9 +401,8 @@ impl<R: Read> Stream<R> {
     /// Unpack more records. Returns whether that makes sense.
     fn unpack(&mut self, packed: &[u8]) -> bool {
         self.facts.borrow_mut().compressed += 1;
-        let mut unpacker = self.unpacker.take().unwrap_or_else(Unpacker::new);
-        unpacker.packed.extend_from_slice(packed);
-        let unpacked = unpacker.unpack();
+        let mut unpacker = self.unpacker.take().unwrap_or_default();
+        let unpacked = unpacker.unpack(packed);
         self.records(&mut unpacker.records);
         self.unpacker = Some(unpacker);
         if !unpacked {
@@ -432,9 +414,7 @@ impl<R: Read> Stream<R> {
     /// Unpack what the decoder holds back until it is told that there is no more.
     fn unpack_rest(&mut self) {
         if let Some(mut unpacker) = self.unpacker.take() {
-            unpacker.packed.clear();
-            unpacker.packed.extend_from_slice(&LAST_BLOCK);
-            unpacker.unpack();
+            unpacker.finish();
             self.records(&mut unpacker.records);
             if !unpacker.records.is_empty() {
                 self.facts.borrow_mut().cut = true;
@@ -475,42 +455,6 @@ impl<R: Read> Read for Stream<R> {
     }
 }
 
-impl Unpacker {
-    fn new() -> Unpacker {
-        let mut decoder = FrameDecoder::new();
-        decoder.set_max_window_size(MAX_WINDOW_BYTES);
-        Unpacker {
-            decoder,
-            packed: Vec::new(),
-            records: Vec::new(),
-        }
-    }
-
-    /// Unpack all whole blocks.
-    fn unpack(&mut self) -> bool {
-        let mut unpacked = vec![0; 1 << 17];
-        loop {
-            let Ok((taken, given)) = self.decoder.decode_from_to(&self.packed, &mut unpacked)
-            else {
-                return false;
-            };
-            self.packed.drain(..taken.min(self.packed.len()));
-            self.records.extend_from_slice(&unpacked[..given]);
-            if taken == 0 && given == 0 {
-                if self.packed.is_empty() || !self.decoder.is_finished() {
-                    return true;
-                }
-                // Another frame follows.
-                *self = Unpacker {
-                    packed: std::mem::take(&mut self.packed),
-                    records: std::mem::take(&mut self.records),
-                    ..Unpacker::new()
-                };
-            }
-        }
-    }
-}
-
 /// Type, `misc` and size of a record.
 fn parts(header: &[u8]) -> (u32, u16, usize) {
     let misc = u16::from_le_bytes([header[4], header[5]]);
@@ -524,15 +468,4 @@ fn header(kind: u32, misc: u16, body_bytes: usize) -> [u8; HEADER] {
     header[4..6].copy_from_slice(&misc.to_le_bytes());
     header[6..].copy_from_slice(&((HEADER + body_bytes) as u16).to_le_bytes());
     header
-}
-
-/// A number; what is missing is zero.
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let number = bytes.get(at..).and_then(|rest| rest.first_chunk());
-    number.copied().map_or(0, u64::from_le_bytes)
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let number = bytes.get(at..).and_then(|rest| rest.first_chunk());
-    number.copied().map_or(0, u32::from_le_bytes)
 }

@@ -1,0 +1,412 @@
+//! `plumb import`: files that perf wrote, and files that a test made up, whole and damaged.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "import/made.rs"]
+mod made;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use made::{IN_KERNEL, IN_USER, KALLSYMS, Made, TEXT};
+use netplumb_import::{Options, perf_data};
+use netplumb_model::class::{Context, Softirq};
+use netplumb_model::recording::Recording;
+use netplumb_testkit::skip;
+use tempfile::TempDir;
+
+fn plumb(folder: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_plumb"))
+        .args(words)
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Samples of two events: in the kernel below a program, in a softirq, and in the program.
+fn samples() -> Made {
+    let mut made = Made::new();
+    made.events.push((1, 2));
+    let kernel = |at: u64| TEXT + at;
+    for n in 0..40 {
+        let chain = [
+            IN_KERNEL,
+            kernel(0x3010),
+            kernel(0x2020),
+            kernel(0x1030),
+            IN_USER,
+            0x40_0123,
+            0x12,
+        ];
+        made.sample(0, 1_000 + n * 100, 250, &chain);
+    }
+    made.sample(0, 1_500, 50, &[IN_KERNEL, kernel(0x4004), kernel(0x1030)]);
+    made.sample(0, 1_600, 100, &[IN_USER, 0x40_0456]);
+    made.sample(1, 1_700, 3, &[IN_USER, 0x40_0456]);
+    made.lost(9);
+    made
+}
+
+fn options(folder: &Path) -> Options {
+    let kallsyms = folder.join("kallsyms");
+    fs::write(&kallsyms, KALLSYMS).unwrap();
+    Options {
+        blocks: 4,
+        kallsyms: Some(kallsyms),
+        symfs: None,
+        cache: None,
+    }
+}
+
+/// What was imported of these bytes.
+fn imported(folder: &TempDir, bytes: &[u8]) -> Recording {
+    let path = folder.path().join("x.data");
+    fs::write(&path, bytes).unwrap();
+    perf_data(&path, &options(folder.path())).unwrap()
+}
+
+/// Check that stacks have the names of the kernel's symbols, wherever it was loaded, that code
+/// without a name has its address, and that times, threads, contexts and losses are kept; whether
+/// it is a file or a stream.
+#[test]
+fn what_is_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = imported(&folder, &samples().file());
+    let pipe = imported(&folder, &samples().pipe());
+    assert_eq!(recording.samples, pipe.samples);
+    assert_eq!(
+        (&recording.costs, &recording.nodes),
+        (&pipe.costs, &pipe.nodes)
+    );
+    assert_eq!(recording.blocks.len(), 4);
+    let names: Vec<&str> = recording
+        .quantities
+        .iter()
+        .map(|q| q.name.as_str())
+        .collect();
+    assert_eq!(names, ["CPU time", "page-faults"]);
+    let total = |of: u32| {
+        let totals = recording.blocks.iter().flat_map(|b| &b.totals);
+        let of = totals.filter(|total| total.quantity == of);
+        of.fold((0, 0), |sum, t| (sum.0 + t.kernel, sum.1 + t.user))
+    };
+    assert_eq!((total(0), total(1)), ((40 * 250 + 50, 100), (0, 3)));
+    let stack = |mut node: u32| {
+        let mut stack = Vec::new();
+        loop {
+            let at = recording.nodes[node as usize];
+            stack.push(recording.functions[at.function as usize].name.as_str());
+            match at.parent {
+                Some(parent) => node = parent,
+                None => return stack,
+            }
+        }
+    };
+    let mut found = BTreeMap::new();
+    for cost in &recording.costs {
+        let of = found
+            .entry((stack(cost.node), cost.context))
+            .or_insert((0, 0));
+        *of = (of.0 + cost.calls, of.1 + cost.own);
+    }
+    let thread = "net\u{1b}[31m";
+    let call = [
+        "udp_sendmsg",
+        "do_syscall_64",
+        "entry_SYSCALL_64",
+        "[0x123]",
+        "[unknown]",
+        thread,
+    ];
+    let receive = ["net_rx_action", "entry_SYSCALL_64", thread];
+    let expected = BTreeMap::from([
+        ((call.to_vec(), Context::Task), (40, 10_000)),
+        (
+            (receive.to_vec(), Context::Softirq(Softirq::NetRx)),
+            (1, 50),
+        ),
+        ((vec!["[0x456]", thread], Context::Task), (2, 103)),
+    ]);
+    assert_eq!(found, expected);
+    let first = recording.samples[0].get(0).unwrap();
+    assert_eq!((first.time_ns, first.cpu, first.thread), (0, 1, 0));
+    assert_eq!(recording.threads[0].name, thread);
+    let losses: Vec<(&str, u64)> = recording
+        .all_losses()
+        .map(|l| (l.cause.as_str(), l.count))
+        .collect();
+    assert_eq!(
+        losses,
+        [
+            ("samples lost by perf record", 9),
+            ("samples of programs without a name", 2)
+        ]
+    );
+}
+
+/// Check that the command writes a recording that all reports and a comparison can be made of, that
+/// names of threads can't move the terminal's cursor, and that an earlier recording is kept.
+#[test]
+fn reports() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    options(at);
+    fs::write(at.join("a.data"), samples().file()).unwrap();
+    for _ in 0..2 {
+        let ran = plumb(at, &["import", "a.data", "--kallsyms", "kallsyms"]);
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        assert!(text(&ran.stderr).starts_with("imported 43 samples of 7 functions in a.plumb\n"));
+    }
+    assert!(at.join("a.plumb.old").exists());
+    let clock = ["--clock", "samples"];
+    for words in [
+        &["report", "a.plumb"][..],
+        &["report", "a.plumb", "--json"],
+        &["report", "a.plumb", "--clock", "page-faults", "--csv"],
+        &["report", "a.plumb", "--tree", clock[0], clock[1]],
+        &["report", "a.plumb", "--markdown", clock[0], clock[1]],
+        &["report", "a.plumb", "--callgrind", clock[0], clock[1]],
+        &["report", "a.plumb", "--pprof=pprof", clock[0], clock[1]],
+        &["report", "a.plumb", "--speedscope", clock[0], clock[1]],
+        &["report", "a.plumb", "--svg", clock[0], clock[1]],
+        &["report", "a.plumb", "--html", "a.html", clock[0], clock[1]],
+        &["diff", "a.plumb", "a.plumb.old", clock[0], clock[1]],
+    ] {
+        let ran = plumb(at, words);
+        assert!(ran.status.success(), "{words:?}: {}", text(&ran.stderr));
+        assert!(!text(&ran.stdout).contains('\u{1b}'), "{words:?}");
+    }
+    let ran = plumb(at, &["report", "a.plumb", "--folded", clock[0], clock[1]]);
+    let folded = text(&ran.stdout);
+    let line = folded
+        .lines()
+        .find(|line| line.contains("udp_sendmsg"))
+        .unwrap();
+    assert!(
+        line.ends_with("entry_SYSCALL_64;do_syscall_64;udp_sendmsg 10000"),
+        "{folded}"
+    );
+}
+
+/// Check that a file of another machine is imported with the addresses of its kernel, and says what
+/// names it would take.
+#[test]
+fn other_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut made = samples();
+    made.machine = Some(("aarch64", "6.1.0-arm64"));
+    let path = folder.path().join("x.data");
+    fs::write(&path, made.file()).unwrap();
+    let without = Options {
+        kallsyms: None,
+        ..options(folder.path())
+    };
+    let recording = perf_data(&path, &without).unwrap();
+    assert_eq!(recording.environment["kernel.release"], "6.1.0-arm64");
+    let name = format!("[{:#x}]", TEXT + 0x3010);
+    assert!(recording.functions.iter().any(|f| f.name == name));
+    let loss = recording
+        .all_losses()
+        .find(|loss| loss.count == 41)
+        .unwrap();
+    assert!(loss.meaning.contains("use --kallsyms"));
+}
+
+/// Check that what is no perf.data file, or has no samples, is refused in one line that says what
+/// to do, and that nothing is written then.
+#[test]
+fn refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let file = samples().file();
+    let mut swapped = file.clone();
+    swapped[..8].copy_from_slice(b"2ELIFREP");
+    for (bytes, why) in [
+        (
+            &b"hello"[..],
+            "not a perf.data file; expected one by `perf record`",
+        ),
+        (b"", "not a perf.data file"),
+        (&file[..50], "its header is cut short"),
+        (&file[..150], "its list of events makes no sense"),
+        (&swapped, "of a big-endian machine"),
+        (&Made::new().file(), "no samples in it; record for longer"),
+    ] {
+        fs::write(at.join("x.data"), bytes).unwrap();
+        let ran = plumb(at, &["import", "x.data"]);
+        let said = text(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(1), "{said}");
+        assert!(said.contains(why) && said.lines().count() == 1, "{said}");
+    }
+    for (words, why, code) in [
+        (&["import", "nosuch"][..], "nosuch", 1),
+        (
+            &["import", "x.data", "--kallsyms", "nosuch"],
+            "--kallsyms nosuch",
+            2,
+        ),
+        (
+            &["import", "x.data", "--symfs", "nosuch"],
+            "no such directory",
+            2,
+        ),
+        (&["import", "x.data", "--blocks", "0"], "invalid value", 2),
+        (
+            &["import", "x.data", "-o", "x.data"],
+            "is not a Netplumb recording",
+            2,
+        ),
+    ] {
+        let ran = plumb(at, words);
+        let said = text(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(code), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+    assert_eq!(fs::read_dir(at).unwrap().count(), 1);
+}
+
+/// Check that of a file that was cut short anywhere what is there is imported, and said to be cut,
+/// or it is refused; and that no damage makes it panic or take much memory.
+#[test]
+fn damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.data");
+    let options = options(folder.path());
+    let import = |bytes: &[u8]| {
+        fs::write(&path, bytes).unwrap();
+        perf_data(&path, &options)
+    };
+    for whole in [samples().file(), samples().pipe()] {
+        let all = import(&whole).unwrap().samples;
+        let all: usize = all.iter().map(|samples| samples.len()).sum();
+        let mut most = 0;
+        for part in 0..50 {
+            let cut = whole.len() * part / 50;
+            let Ok(recording) = import(&whole[..cut]) else {
+                continue;
+            };
+            let samples: usize = recording.samples.iter().map(|s| s.len()).sum();
+            assert!(samples < all && samples >= most, "cut at {cut}");
+            most = samples;
+            // A stream that ends after a record has nothing that would say so.
+            let said = recording
+                .all_losses()
+                .any(|loss| loss.cause.contains("ends in the middle"));
+            assert!(said || whole[8] == 16, "cut at {cut}");
+        }
+        assert!(most > all / 2);
+        // A generator of the same numbers in every run (Knuth's constants).
+        let mut state = 1_u64;
+        let mut random = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize
+        };
+        for _ in 0..2_000 {
+            let mut bytes = whole.clone();
+            for _ in 0..1 + random() % 8 {
+                // Mostly in the header and the first records, where lengths are.
+                let span = if random() % 2 == 0 { bytes.len() } else { 400 };
+                let at = random() % span.min(bytes.len());
+                bytes[at] = match random() % 3 {
+                    0 => 0xff,
+                    1 => 0,
+                    _ => random() as u8,
+                };
+            }
+            drop(import(&bytes));
+        }
+    }
+    let peak = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = peak
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
+    let kilobytes: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(kilobytes < 400 << 10, "{peak}");
+}
+
+/// Check that what perf records here is imported with as many samples as `perf script` prints, of
+/// each event and in each function: as a file, compressed, and as a stream.
+#[test]
+fn as_root_as_perf_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let load = "for n in 1 2 3 4 5 6 7 8 9; do ls -R /usr/include > /dev/null; done";
+    let events = "cpu-clock,page-faults";
+    for (name, flags) in [
+        ("file", "-o file.data"),
+        ("packed", "-z -o packed.data"),
+        ("pipe", "-o -"),
+    ] {
+        let mut words = vec!["record", "-q", "-F", "2000", "-g", "-e", events];
+        words.extend(flags.split(' '));
+        let perf = Command::new("perf")
+            .args(words)
+            .args(["--", "sh", "-c", load])
+            .current_dir(at)
+            .output();
+        let Ok(recorded) = perf else {
+            return skip("perf is not installed");
+        };
+        if !recorded.status.success() {
+            return skip("perf can't record here");
+        }
+        let data = format!("{name}.data");
+        if name == "pipe" {
+            fs::write(at.join(&data), &recorded.stdout).unwrap();
+        }
+        let script = Command::new("perf")
+            .args(["script", "-i", &data, "-F", "event,ip,sym", "-G"])
+            .current_dir(at)
+            .output()
+            .unwrap();
+        let mut theirs: BTreeMap<String, u64> = BTreeMap::new();
+        for line in text(&script.stdout).lines() {
+            let event = line.split(':').next().unwrap_or_default().trim();
+            if !event.is_empty() {
+                *theirs.entry(event.to_string()).or_default() += 1;
+            }
+        }
+        let recording = perf_data(
+            &at.join(&data),
+            &Options {
+                blocks: 5,
+                kallsyms: None,
+                symfs: None,
+                cache: None,
+            },
+        )
+        .unwrap();
+        let mut ours: BTreeMap<String, u64> = BTreeMap::new();
+        for samples in &recording.samples {
+            let quantity = &recording.quantities[samples.quantity as usize].name;
+            let event = if quantity == "CPU time" {
+                "cpu-clock"
+            } else {
+                quantity
+            };
+            *ours.entry(event.to_string()).or_default() += samples.len() as u64;
+        }
+        assert_eq!(ours, theirs, "{name}: {:?}", recording.losses);
+        let lost = recording
+            .all_losses()
+            .any(|loss| loss.cause.contains("make no sense"));
+        assert!(!lost, "{name}: {:?}", recording.losses);
+        netplumb_store::Writer::create(&at.join("x.plumb"))
+            .unwrap()
+            .save(&recording)
+            .unwrap();
+        assert_eq!(
+            netplumb_store::read(&at.join("x.plumb")).unwrap().samples,
+            recording.samples
+        );
+    }
+}

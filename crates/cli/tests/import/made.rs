@@ -1,0 +1,195 @@
+//! perf.data files that tests make up, laid out as tools/perf/Documentation/perf.data-file-format.txt
+//! and include/uapi/linux/perf_event.h say.
+
+/// PERF_SAMPLE_IP, TID, TIME, CALLCHAIN, CPU, PERIOD and IDENTIFIER.
+const SAMPLE_TYPE: u64 = 1 | 2 | 4 | 32 | 128 | 256 | 1 << 16;
+/// `sample_id_all`.
+const FLAGS: u64 = 1 << 18;
+const ATTR_BYTES: usize = 136;
+const HEADER_BYTES: u64 = 104;
+/// PERF_RECORD_MISC_KERNEL and _USER.
+pub(crate) const KERNEL: u16 = 1;
+pub(crate) const USER: u16 = 2;
+/// PERF_CONTEXT_KERNEL and _USER.
+pub(crate) const IN_KERNEL: u64 = -128_i64 as u64;
+pub(crate) const IN_USER: u64 = -512_i64 as u64;
+/// Where `_text` was, and what it has in [`KALLSYMS`].
+pub(crate) const TEXT: u64 = 0xffff_ffff_8120_0000;
+/// Names of the kernel's functions, as of another boot.
+pub(crate) const KALLSYMS: &str = "ffffffff81000000 T _text
+ffffffff81001000 T entry_SYSCALL_64
+ffffffff81002000 T do_syscall_64
+ffffffff81003000 T udp_sendmsg
+ffffffff81004000 T net_rx_action
+ffffffff81005000 D data
+";
+
+/// A file.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Made {
+    /// Type and configuration of events.
+    pub(crate) events: Vec<(u32, u64)>,
+    pub(crate) records: Vec<u8>,
+    /// `uname -m` and `uname -r`.
+    pub(crate) machine: Option<(&'static str, &'static str)>,
+}
+
+impl Made {
+    /// With cpu-clock, and a kernel and a program that are mapped.
+    pub(crate) fn new() -> Made {
+        let mut made = Made {
+            events: vec![(1, 0)],
+            ..Made::default()
+        };
+        made.map(
+            u32::MAX,
+            KERNEL,
+            (TEXT, 0x5000, TEXT),
+            "[kernel.kallsyms]_text",
+        );
+        made.comm(7, "net\u{1b}[31m");
+        made.map(7, USER, (0x40_0000, 0x1000, 0), "/nowhere/net");
+        made
+    }
+
+    pub(crate) fn record(&mut self, kind: u32, misc: u16, body: &[u8]) {
+        self.records.extend_from_slice(&kind.to_le_bytes());
+        self.records.extend_from_slice(&misc.to_le_bytes());
+        self.records
+            .extend_from_slice(&(8 + body.len() as u16).to_le_bytes());
+        self.records.extend_from_slice(body);
+    }
+
+    /// The end of each record that is no sample.
+    fn id(body: &mut Vec<u8>) {
+        for word in [0, 0, 0, 1_u64] {
+            body.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    pub(crate) fn map(&mut self, pid: u32, misc: u16, at: (u64, u64, u64), path: &str) {
+        let mut body: Vec<u8> = [pid, pid].iter().flat_map(|n| n.to_le_bytes()).collect();
+        for word in [at.0, at.1, at.2] {
+            body.extend_from_slice(&word.to_le_bytes());
+        }
+        text(&mut body, path);
+        Made::id(&mut body);
+        self.record(1, misc, &body);
+    }
+
+    pub(crate) fn comm(&mut self, pid: u32, name: &str) {
+        let mut body: Vec<u8> = [pid, pid].iter().flat_map(|n| n.to_le_bytes()).collect();
+        text(&mut body, name);
+        Made::id(&mut body);
+        self.record(3, 0, &body);
+    }
+
+    pub(crate) fn lost(&mut self, count: u64) {
+        let mut body: Vec<u8> = [1, count].iter().flat_map(|n| n.to_le_bytes()).collect();
+        Made::id(&mut body);
+        self.record(2, 0, &body);
+    }
+
+    /// A sample of an event by its number; `chain` is the innermost first.
+    pub(crate) fn sample(&mut self, event: u64, time_ns: u64, period: u64, chain: &[u64]) {
+        let misc = if chain.first() == Some(&IN_USER) {
+            USER
+        } else {
+            KERNEL
+        };
+        let mut body = Vec::new();
+        let ip = chain.get(1).copied().unwrap_or_default();
+        let task = 7_u64 | 7 << 32;
+        let words = [event + 1, ip, task, time_ns, 1, period, chain.len() as u64];
+        for word in words.iter().chain(chain) {
+            body.extend_from_slice(&word.to_le_bytes());
+        }
+        self.record(9, misc, &body);
+    }
+
+    fn attr(kind: u32, config: u64) -> Vec<u8> {
+        let mut attr = Vec::new();
+        attr.extend_from_slice(&kind.to_le_bytes());
+        attr.extend_from_slice(&(ATTR_BYTES as u32).to_le_bytes());
+        for word in [config, 1_000, SAMPLE_TYPE, 0, FLAGS] {
+            attr.extend_from_slice(&u64::to_le_bytes(word));
+        }
+        attr.resize(ATTR_BYTES, 0);
+        attr
+    }
+
+    /// As `perf record -o FILE` writes it.
+    pub(crate) fn file(&self) -> Vec<u8> {
+        let count = self.events.len() as u64;
+        let attrs_at = HEADER_BYTES + 8 * count;
+        let each = ATTR_BYTES as u64 + 16;
+        let data_at = attrs_at + each * count;
+        let mut file = b"PERFILE2".to_vec();
+        let features = [
+            self.machine.map(|m| (6, m.0)),
+            self.machine.map(|m| (4, m.1)),
+        ];
+        let mut features: Vec<(u32, &str)> = features.into_iter().flatten().collect();
+        features.sort_unstable();
+        let bits: u64 = features.iter().map(|(bit, _)| 1 << bit).sum();
+        let data_bytes = self.records.len() as u64;
+        let header = [
+            HEADER_BYTES,
+            each,
+            attrs_at,
+            each * count,
+            data_at,
+            data_bytes,
+            0,
+            0,
+        ];
+        for word in header.iter().chain(&[bits, 0, 0, 0]) {
+            file.extend_from_slice(&word.to_le_bytes());
+        }
+        for id in 1..=count {
+            file.extend_from_slice(&id.to_le_bytes());
+        }
+        for (n, (kind, config)) in (0..).zip(&self.events) {
+            file.extend(Made::attr(*kind, *config));
+            for word in [HEADER_BYTES + 8 * n, 8] {
+                file.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        file.extend_from_slice(&self.records);
+        let mut at = file.len() as u64 + 16 * features.len() as u64;
+        let mut contents = Vec::new();
+        for (_, value) in features {
+            let mut section = (value.len() as u32 + 1).to_le_bytes().to_vec();
+            section.extend_from_slice(value.as_bytes());
+            section.push(0);
+            for word in [at, section.len() as u64] {
+                file.extend_from_slice(&word.to_le_bytes());
+            }
+            at += section.len() as u64;
+            contents.extend(section);
+        }
+        file.extend(contents);
+        file
+    }
+
+    /// As `perf record -o -` writes it.
+    pub(crate) fn pipe(&self) -> Vec<u8> {
+        let mut head = Made::default();
+        for (n, (kind, config)) in (1_u64..).zip(&self.events) {
+            let mut body = Made::attr(*kind, *config);
+            body.extend_from_slice(&n.to_le_bytes());
+            head.record(64, 0, &body);
+        }
+        let mut pipe = b"PERFILE2".to_vec();
+        pipe.extend_from_slice(&16_u64.to_le_bytes());
+        pipe.extend(head.records);
+        pipe.extend_from_slice(&self.records);
+        pipe
+    }
+}
+
+/// A text, padded to a multiple of eight bytes.
+fn text(body: &mut Vec<u8>, text: &str) {
+    body.extend_from_slice(text.as_bytes());
+    body.resize((body.len() + 1).next_multiple_of(8), 0);
+}
