@@ -32,6 +32,14 @@ export interface Part {
 const weight = (tree: Tree, of: { inclusive: number; inclusiveBefore: number }): number =>
   Math.max(of.inclusive / tree.packets, of.inclusiveBefore / tree.packetsBefore);
 
+/**
+ * How much a call that is this share of the whole keeps its ends together. A whole number: with
+ * others, dagre's sums are off by rounding, and it looks for an edge that there is not.
+ */
+export function pull(share: number): number {
+  return Math.round(1 + 20 * share);
+}
+
 /** The part of the graph from a threshold on, less what is below collapsed functions. */
 export function part(tree: Tree, sums: Sums, threshold: number, collapsed: ReadonlySet<number>): Part {
   const least = (threshold / 100) * tree.width[0];
@@ -249,7 +257,7 @@ export function callGraph(tree: Tree, sums: Sums, diff: boolean, pick: (fn: numb
     for (const e of shownPart.edges) {
       if (e.from !== e.to) {
         graph.setEdge(String(e.from), String(e.to), {
-          width: edgeText(e).length * 6 + 4, height: 12, labelpos: "c", weight: 1 + 20 * (weight(tree, e) / (tree.width[0] || 1)),
+          width: edgeText(e).length * 6 + 4, height: 12, labelpos: "c", weight: pull(weight(tree, e) / (tree.width[0] || 1)),
         });
       }
     }

@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import { layout } from "@dagrejs/dagre";
+import { Graph } from "@dagrejs/graphlib";
 import { changeSteps, isFunction, isSuccessor, published, steps } from "../src/bars";
 import { byLoss } from "../src/bench";
 import { changeFill, order, tone } from "../src/colour";
-import { goodThreshold, MOST_NODES, part } from "../src/graph";
+import { goodThreshold, MOST_NODES, part, pull } from "../src/graph";
 import { longest, sent } from "../src/rates";
 import { compare, csv } from "../src/table";
 import { glances, sums, treeOf } from "../src/tree";
@@ -101,6 +103,31 @@ test("published functions", () => {
   assert.ok(said.some((text) => /its successor ip_route_input_noref is number/.test(text)), said.join("\n"));
   assert.ok(said.some((text) => /here it is in layer link/.test(text)), said.join("\n"));
   assert.ok(said.some((text) => /this kernel has no such function/.test(text)), said.join("\n"));
+});
+
+/** Check that calls of any share are laid out: with their shares as weights, dagre fails on these. */
+test("weights of calls", () => {
+  const calls: [string, string, number][] = [
+    ["a", "b", 6.391799479838908],
+    ["c", "d", 3.036268030684431],
+    ["c", "e", 5.146934317351983],
+    ["e", "f", 3.3223417097274304],
+    ["g", "e", 3.0026052818882176],
+  ];
+  const laidOut = (weight: (share: number) => number): void => {
+    const graph = new Graph({ directed: true });
+    graph.setGraph({ rankdir: "TB" });
+    graph.setDefaultEdgeLabel(() => ({}));
+    for (const name of ["a", "b", "c", "e", "g", "d", "f"]) {
+      graph.setNode(name, { width: 132, height: 38 });
+    }
+    for (const [from, to, times] of calls) {
+      graph.setEdge(from, to, { width: 40, height: 12, labelpos: "c", weight: weight((times - 1) / 20) });
+    }
+    layout(graph);
+  };
+  assert.throws(() => laidOut((share) => 1 + 20 * share));
+  laidOut(pull);
 });
 
 /** Check that the graph drops what is small, and what is below a folded function. */

@@ -18,8 +18,6 @@ use crate::names::{Named, Symbols, names};
 use crate::{ImportError, Options};
 
 /// Keys of the environment.
-const PERF: &str = "imported.perf";
-const COMMAND_LINE: &str = "imported.command_line";
 const HOST: &str = "imported.host";
 const ARCH: &str = "imported.arch";
 const CPU: &str = "imported.cpu";
@@ -248,6 +246,8 @@ fn add_quantity(recording: &mut Recording, mut quantity: Quantity) -> QuantityId
 fn environment(recording: &mut Recording, all: &Gathered, named: &Named, name: &str) {
     let facts = &all.facts;
     let text = |text: Option<&str>| text.map(String::from);
+    let perf = format!("perf {}", facts.perf().unwrap_or_default());
+    let perf = perf.trim_end().to_string();
     let sampled = all.events.iter().filter(|(_, samples)| !samples.is_empty());
     let events: Vec<&str> = sampled.map(|(event, _)| event.name.as_str()).collect();
     let entries = [
@@ -255,8 +255,8 @@ fn environment(recording: &mut Recording, all: &Gathered, named: &Named, name: &
         (env::LAB, Some("host".into())),
         (env::NAME, Some(name.to_string())),
         (env::KERNEL, text(facts.release())),
-        (PERF, text(facts.perf())),
-        (COMMAND_LINE, text(facts.command_line())),
+        (env::IMPORTED, Some(perf)),
+        (env::IMPORTED_LINE, text(facts.command_line())),
         (HOST, text(facts.host())),
         (ARCH, text(facts.arch())),
         (CPU, text(facts.cpu())),

@@ -129,6 +129,10 @@ pub mod env {
     pub const NFT_FILES: &str = "files.nft";
     /// The same of `tc`.
     pub const TC_FILES: &str = "files.tc";
+    /// The program whose file it was made of, with its version.
+    pub const IMPORTED: &str = "imported.from";
+    /// The command line of that program.
+    pub const IMPORTED_LINE: &str = "imported.command_line";
     /// Number of random seeds per arm.
     pub const SEEDS: &str = "plumb.seeds";
     /// Of a part of a recording: the function below which it is. No file has it.

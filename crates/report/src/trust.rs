@@ -2,6 +2,7 @@
 //! missing from them.
 
 pub(crate) mod common;
+mod imported;
 mod sampled;
 mod varying;
 
@@ -59,6 +60,9 @@ pub(crate) fn below(recording: &Recording) -> Option<Note> {
 
 fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
     if let Some(quantity) = varying(recording) {
+        if recording.environment.contains_key(env::IMPORTED) {
+            return imported::footer(recording, &quantity, classes);
+        }
         if quantity.is(&SAMPLED) || quantity.is(&DEFERRED) {
             return sampled::footer(recording, &quantity, classes);
         }

@@ -82,7 +82,7 @@ fn samples(recording: &Recording) -> String {
     )
 }
 
-fn blocks(recording: &Recording, classes: &[ClassView<'_>]) -> String {
+pub(super) fn blocks(recording: &Recording, classes: &[ClassView<'_>]) -> String {
     let counts = || classes.iter().map(|c| c.blocks.len());
     let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
     let count = match least == most {
