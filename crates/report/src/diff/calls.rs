@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use netplumb_model::quantity::Calls;
+
 use super::exact::{Delta, PerPacket};
 use super::sentence::{figure, signed};
 use super::tree::UnionTree;
 use super::{Change, ClassDiff, Diff};
+use crate::analysis::quantity;
 use crate::number::{self, printable};
 
 /// Names are cut to this.
@@ -22,13 +25,16 @@ pub(super) fn render(trees: &Diff<'_>, class: &ClassDiff, min_percent: f64) -> S
     let Some(counted) = &class.counted else {
         return String::new();
     };
-    let mut out = String::from(
-        "  share before   after      before      after     change        calls  function\n",
-    );
+    // Samples are no calls.
+    let sampled = quantity(trees.sides.after).calls == Calls::Samples;
+    let calls = if sampled { "" } else { "calls  " };
+    let mut out =
+        format!("  share before   after      before      after     change  {calls:>13}function\n");
     let mut writer = Writer {
         trees,
         packets: [counted.total.before.packets, counted.total.after.packets],
         total: counted.total,
+        sampled,
         min_percent,
         hidden: 0,
     };
@@ -48,6 +54,7 @@ struct Writer<'a> {
     trees: &'a Diff<'a>,
     packets: [u64; 2],
     total: Change,
+    sampled: bool,
     min_percent: f64,
     hidden: usize,
 }
@@ -95,9 +102,13 @@ impl Writer<'_> {
                 false => format!("{was} \u{2192} {is}"),
             }
         });
+        let calls = match self.sampled {
+            true => String::new(),
+            false => format!("{calls:>11}  "),
+        };
         let delta: Delta = change.delta();
         out.push_str(&format!(
-            "      {was:>6.2}% {is:>6.2}%  {:>10} {:>10} {:>10} {calls:>12}  {}{}\n",
+            "      {was:>6.2}% {is:>6.2}%  {:>10} {:>10} {:>10}  {calls}{}{}\n",
             figure(change.before),
             figure(change.after),
             signed(&delta),
