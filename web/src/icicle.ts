@@ -6,7 +6,7 @@
 import { changeFill, fillOf } from "./colour";
 import { h } from "./dom";
 import { short } from "./number";
-import { layerOf, nameOf, type Found, type Tree } from "./tree";
+import { certainOf, changeOf, layerOf, nameOf, type Found, type Tree } from "./tree";
 
 const ROW = 19;
 const FONT = 11.5;
@@ -78,8 +78,8 @@ export class Icicle {
     this.found = null;
     this.largest = { inclusive: 0, self: 0 };
     for (let row = 0; row < tree.size; row++) {
-      this.largest.inclusive = Math.max(this.largest.inclusive, Math.abs(this.change(row, "inclusive")));
-      this.largest.self = Math.max(this.largest.self, Math.abs(this.change(row, "self")));
+      this.largest.inclusive = Math.max(this.largest.inclusive, Math.abs(changeOf(tree, row, "inclusive")));
+      this.largest.self = Math.max(this.largest.self, Math.abs(changeOf(tree, row, "self")));
     }
     this.selected = 0;
     this.scroller.scrollTop = 0;
@@ -167,13 +167,6 @@ export class Icicle {
     }
   }
 
-  private change(row: number, of: "inclusive" | "self"): number {
-    const tree = this.tree;
-    return of === "inclusive"
-      ? tree.inclusive[row] / tree.packets - tree.inclusiveBefore[row] / tree.packetsBefore
-      : tree.self[row] / tree.packets - tree.selfBefore[row] / tree.packetsBefore;
-  }
-
   private fill(row: number, dark: boolean): string {
     if (this.colouring === "layer") {
       if (this.tree.fn[row] < 0) {
@@ -187,7 +180,7 @@ export class Icicle {
       }
       return fill;
     }
-    return changeFill(this.change(row, this.colouring) / (this.largest[this.colouring] || 1), dark);
+    return changeFill(certainOf(this.tree, row, this.colouring) / (this.largest[this.colouring] || 1), dark);
   }
 
   private paint(): void {

@@ -34,6 +34,8 @@ export interface Tree {
   /** What the costs are divided by, after and before. */
   packets: number;
   packetsBefore: number;
+  /** Of samples that are compared: what one counts for, before and after. */
+  sample: [number, number] | null;
   functions: PageFunction[];
 }
 
@@ -82,7 +84,45 @@ export function treeOf(page: Page, group: PageClass): Tree {
     base += count;
   });
   const names = group.contexts.map((context) => context.context);
-  return finish(rows, titleOf(group), names, group, page.functions);
+  return finish(rows, titleOf(group), names, group, page.functions, sampleOf(rows, group));
+}
+
+/** What a sample counts for on either side, where samples are compared: there both sides have intervals. */
+function sampleOf(rows: Columns, group: PageClass): [number, number] | null {
+  if (!group.times?.columns?.some((column) => column.key === "interval_before")) {
+    return null;
+  }
+  const sum = (all: Float64Array): number => all.reduce((a, b) => a + b, 0);
+  const each = (costs: Float64Array, samples: Float64Array): number => sum(costs) / (sum(samples) || 1);
+  return [each(rows.selfBefore, rows.callsBefore), each(rows.self, rows.calls)];
+}
+
+/** Standard errors of a change that samples make by themselves, up to which it has no colour... */
+const FAINT = 2;
+/** ...and from which it has all of it. */
+const CERTAIN = 4;
+
+/** A row's cost after and before, with its callees or its own. */
+function sidesOf(tree: Tree, row: number, of: "inclusive" | "self"): [number, number] {
+  return of === "inclusive" ? [tree.inclusive[row], tree.inclusiveBefore[row]] : [tree.self[row], tree.selfBefore[row]];
+}
+
+/** The change of that. */
+export function changeOf(tree: Tree, row: number, of: "inclusive" | "self"): number {
+  const [is, was] = sidesOf(tree, row, of);
+  return is / tree.packets - was / tree.packetsBefore;
+}
+
+/** The same as it is coloured: one that samples may make by themselves is faint. */
+export function certainOf(tree: Tree, row: number, of: "inclusive" | "self"): number {
+  const [is, was] = sidesOf(tree, row, of);
+  const change = changeOf(tree, row, of);
+  if (!tree.sample || change === 0) {
+    return change;
+  }
+  const [before, after] = tree.sample;
+  const error = Math.sqrt((was * before) / tree.packetsBefore ** 2 + (is * after) / tree.packets ** 2);
+  return change * Math.max(0, Math.min(1, (Math.abs(change) / error - FAINT) / (CERTAIN - FAINT)));
 }
 
 /** An arm and class in short: an arm that is named after its protocol adds nothing. */
@@ -96,6 +136,7 @@ function finish(
   contexts: string[],
   by: { packets: number; packets_before: number },
   functions: PageFunction[],
+  sample: [number, number] | null,
 ): Tree {
   const { parent, self, selfBefore } = rows;
   const size = parent.length;
@@ -144,7 +185,7 @@ function finish(
   }
   return {
     ...rows, size, depth, deepest, inclusive, inclusiveBefore, width, left, begin, children, contexts,
-    root, packets, packetsBefore, functions,
+    root, packets, packetsBefore, sample, functions,
   };
 }
 
@@ -312,7 +353,7 @@ export function callersOf(tree: Tree, fn: number): Tree {
     rows.selfBefore[end] += tree.inclusiveBefore[row];
   });
   const by = { packets: tree.packets, packets_before: tree.packetsBefore };
-  return finish(rows, "", tree.contexts, by, tree.functions);
+  return finish(rows, "", tree.contexts, by, tree.functions, tree.sample);
 }
 
 function hasAncestor(tree: Tree, row: number, fn: number): boolean {

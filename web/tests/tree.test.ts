@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { callersOf, glances, nameOf, search, sums, titleOf, treeOf, type Found, type Tree } from "../src/tree";
+import { callersOf, certainOf, changeOf, type Found, glances, nameOf, search, sums, titleOf, type Tree, treeOf } from "../src/tree";
 import type { Page } from "../src/data";
 import { fixture } from "./fixture";
 
@@ -116,4 +116,26 @@ test("titles", () => {
   const page = fixture("page.json");
   assert.equal(titleOf(page.classes[0]), "udp tx");
   assert.equal(titleOf({ ...page.classes[0], arm: "tso=off" }), "udp tx, tso=off");
+});
+
+/** Check that of samples a change that they may make by themselves has no colour, and a large one all of it. */
+test("changes of samples", () => {
+  const page = fixture("page-samples-diff.json");
+  const tree = treeOf(page, page.classes[0]);
+  assert.ok(tree.sample);
+  const named = (name: string): number => [...tree.fn].findIndex((fn) => fn >= 0 && tree.functions[fn].name === name);
+  const [grown, same] = [named("ip_finish_output2"), named("udp_sendmsg")];
+  const change = (row: number): number => changeOf(tree, row, "self");
+  assert.ok(change(grown) > 0);
+  assert.ok(Math.abs(certainOf(tree, grown, "self") - change(grown)) < 1e-9);
+  assert.equal(certainOf(tree, same, "self"), 0);
+  // A sample more or less is none.
+  tree.self[same] += tree.sample[1];
+  assert.ok(change(same) > 0);
+  assert.equal(certainOf(tree, same, "self"), 0);
+  // Counts are as they are.
+  const counted = fixture("page-diff.json");
+  const exact = treeOf(counted, counted.classes[0]);
+  assert.equal(exact.sample, null);
+  assert.equal(certainOf(exact, 0, "inclusive"), exact.inclusive[0] / exact.packets - exact.inclusiveBefore[0] / exact.packetsBefore);
 });
