@@ -260,6 +260,37 @@ fn an_arm_is_missing() {
     assert!(gone.finding.contains("no udp tx of gone"), "{gone:?}");
 }
 
+/// Check that a claim can be about what is below a function, whole or one function of it, and that
+/// an arm which has none of it costs nothing there.
+#[test]
+fn below_a_function() {
+    let mut recording = recording(RULES);
+    // The rules are evaluated below the send.
+    recording.nodes[1].parent = Some(0);
+    let of = |keys: &str| {
+        let claim = format!(
+            "kind = \"compare\"\nclasses = [\"udp tx\"]\narm = \"ten\"\nagainst = \"one\"\n{keys}"
+        );
+        judged(&recording, &claim).finding
+    };
+    assert_eq!(
+        of("below = \"udp_sendmsg\""),
+        "with ten instead of one, udp tx below udp_sendmsg costs 621 more (5,224 against 4,603, \
+         +13.5%)"
+    );
+    assert_eq!(
+        of("below = \"udp_sendmsg\"\nfunction = \"udp_sendmsg\""),
+        "with ten instead of one, udp tx in udp_sendmsg below udp_sendmsg costs the same (4,390)"
+    );
+    let inner = of("below = \"udp_sendmsg;nft_do_chain\"");
+    assert!(
+        inner.contains("below nft_do_chain below udp_sendmsg costs 621 more (834 against 213"),
+        "{inner}"
+    );
+    let nowhere = of("below = \"nft_do_chain;udp_sendmsg\"");
+    assert!(nowhere.contains("costs the same (0)"), "{nowhere}");
+}
+
 /// Check that repeats under other seeds make a spread, with the functions that hang on
 /// luck, and are no arms to a claim.
 #[test]
