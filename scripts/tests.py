@@ -36,6 +36,7 @@ ALONE = [
     "netplumb/leftovers",
     "netplumb/live",
     "netplumb/nics",
+    "netplumb/profile",
     "netplumb-engine/live",
     "netplumb-engine/stages",
     "netplumb-instruments",

@@ -11,6 +11,7 @@ fn asked(line: &str) -> Experiment {
     let words = std::iter::once("plumb").chain(line.split(' '));
     match Cli::try_parse_from(words).unwrap().command {
         Command::Path(args) => args.experiment().unwrap(),
+        Command::Profile(args) => args.experiment(),
         Command::Bench(command) => command.experiment().unwrap().unwrap(),
         _ => panic!("{line}: it asks for no experiment"),
     }
@@ -28,6 +29,10 @@ fn command_lines_are_experiments() {
         "path --lab host --proto tcp --port 80 --interface eth0 --duration 10s --one-packet",
         "path --lab host -- ping -c 1 192.0.2.1",
         "path --with data --peer nc --warmup 2 -- cat data",
+        "profile",
+        "profile --pid 1 --frequency 99 --duration 20s",
+        "profile --cgroup system.slice --user-stacks fp",
+        "profile --duration 5s --off-cpu --user-stacks dwarf -- make -j 4",
         "bench drop --path xdp,tc --cores 1,2 --queues 1,2 --rate 250k,max --latency",
         "bench drop --lab vm --link e1000 --kernel debian --twice",
         "bench forward --nic a --from b --to c --sink d --search --time 2s",

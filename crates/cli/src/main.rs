@@ -62,6 +62,8 @@ struct Cli {
 enum Command {
     /// Measure what a packet costs, function by function
     Path(Box<commands::path::PathArgs>),
+    /// Sample where CPU time goes: of all work, or of a process, a cgroup or a command
+    Profile(Box<commands::profile::ProfileArgs>),
     /// Measure packet rates by data path (XDP, tc, nftables, sockets, routing and others)
     #[command(subcommand)]
     Bench(commands::bench::BenchCommand),
@@ -120,7 +122,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
     };
     match &cli.command {
-        Command::Path(_) | Command::Bench(_) | Command::Run(_) => {
+        Command::Path(_) | Command::Profile(_) | Command::Bench(_) | Command::Run(_) => {
             memory::check()?;
         }
         Command::Report(_)
@@ -134,6 +136,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     }
     match cli.command {
         Command::Path(args) => commands::path::run(*args, &cache),
+        Command::Profile(args) => commands::profile::run(*args, &cache),
         Command::Bench(command) => commands::bench::run(command, &cache),
         Command::Run(args) => commands::run::run(args, &cache),
         Command::Report(args) => commands::report::run(&args),

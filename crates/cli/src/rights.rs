@@ -24,24 +24,46 @@ pub(crate) fn check(lab: Lab) -> Result<(), CannotHere> {
     }
 }
 
+/// Check that the process has the capabilities to sample CPUs.
+///
+/// # Errors
+/// The missing capabilities, and how to get them.
+pub(crate) fn check_to_sample() -> Result<(), CannotHere> {
+    let missing = lacking(&[(BPF, true), (PERFMON, true)], effective().unwrap_or(0));
+    match missing.as_slice() {
+        [] => Ok(()),
+        missing => Err(CannotHere(format!(
+            "sampling CPUs needs {}, which this process lacks: run it as root (sudo plumb \
+             profile ...), or grant the capabilities: sudo setcap \
+             cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog+ep $(command -v plumb)",
+            missing.join(", ")
+        ))),
+    }
+}
+
 fn effective() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     u64::from_str_radix(proc::field(&status, "CapEff")?, 16).ok()
 }
 
 fn missing(lab: Lab, effective: u64) -> Vec<&'static str> {
-    let has = |(number, _): (u32, &str)| effective >> number & 1 == 1;
     // As in the kernel: CAP_SYS_ADMIN implies these two.
     let mut needed = vec![(BPF, true), (PERFMON, true), (NET_ADMIN, false)];
     if lab == Lab::Netns {
         needed.push((SYS_ADMIN, false));
     }
-    let lacks = |(capability, implied): &((u32, &'static str), bool)| {
+    lacking(&needed, effective)
+}
+
+/// Those that are missing; some are implied by CAP_SYS_ADMIN.
+fn lacking(needed: &[((u32, &'static str), bool)], effective: u64) -> Vec<&'static str> {
+    let has = |(number, _): (u32, &str)| effective >> number & 1 == 1;
+    let lacks = |(capability, implied): &&((u32, &'static str), bool)| {
         let by_other = *implied && has(SYS_ADMIN);
         !has(*capability) && !by_other
     };
-    let lacking = needed.into_iter().filter(lacks);
-    lacking.map(|((_, name), _)| name).collect()
+    let lacking = needed.iter().filter(lacks);
+    lacking.map(|((_, name), _)| *name).collect()
 }
 
 fn message(lab: Lab, missing: &[&str]) -> String {

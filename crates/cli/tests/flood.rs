@@ -306,6 +306,7 @@ mod guest {
             },
             mechanism: None,
             one_packet: 0,
+            profile: None,
         };
         let mut live = attach(&spec, &|_, _| Some("network".into())).unwrap();
         for (name, why) in &live.attached().refused {

@@ -300,6 +300,7 @@ fn packets_are_told() {
     let names = ["udp_sendmsg", "ip_output", "ip_rcv", "udp_rcv"];
     let spec = TimingSpec {
         one_packet: 2,
+        profile: None,
         ..spec_of(&names)
     };
     let opinion = time_by(&plan, &options, spec).unwrap();

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use netplumb_instruments::functions::correct::correct;
-use netplumb_kernel::layers::LayerRules;
+use netplumb_kernel::layers::{APPLICATION, LayerRules};
 use netplumb_model::class::{Direction, Family, Proto};
 use netplumb_model::loss::Loss;
 use netplumb_model::quantity::{Declared, Item, Of};
 use netplumb_model::recording::{
     Attachment, Cost, Function, FunctionId, Node, NodeId, Recording, Total,
 };
+use netplumb_model::samples::{Sample, Samples, ThreadId};
 use netplumb_model::span::{Call, Span, SpanOf, Stage, Times};
 use netplumb_model::timing::{
     ATTACH, Attached, Costs, DROPPED, INTERRUPTIONS, OWN_CPU, PAUSED, SEEN, Step, Window,
@@ -142,7 +143,7 @@ impl Gatherer {
         let Some(&first) = blocks.first() else {
             return;
         };
-        if let Some(costs) = &window.costs {
+        for costs in &window.costs {
             self.add_costs(recording, index, first, costs);
         }
         for figure in &window.figures {
@@ -182,7 +183,10 @@ impl Gatherer {
         let quantity = recording.quantity_of(&new.quantity);
         let functions: Vec<FunctionId> = (new.functions.iter())
             .map(|met| {
-                let layer = self.layers.layer(&met.name, met.module.as_deref());
+                let layer = match met.user {
+                    true => Some(APPLICATION),
+                    false => self.layers.layer(&met.name, met.module.as_deref()),
+                };
                 let function = Function {
                     name: met.name.clone(),
                     module: met.module.clone(),
@@ -207,6 +211,25 @@ impl Gatherer {
             };
             nodes.push(index.node(recording, node));
         }
+        let threads: Vec<ThreadId> = (new.threads.iter())
+            .map(
+                |thread| match recording.threads.iter().rposition(|t| t == thread) {
+                    Some(known) => known as ThreadId,
+                    None => {
+                        recording.threads.push(thread.clone());
+                        recording.threads.len() as ThreadId - 1
+                    }
+                },
+            )
+            .collect();
+        let samples = new.samples.iter().filter_map(|sample| {
+            Some(Sample {
+                node: *nodes.get(sample.node as usize)?,
+                thread: *threads.get(sample.thread as usize)?,
+                ..*sample
+            })
+        });
+        let samples = Samples::new(block, quantity, samples);
         let costs = new.costs.iter().filter_map(|cost| {
             Some(Cost {
                 block,
@@ -218,7 +241,13 @@ impl Gatherer {
                 own: cost.own,
             })
         });
-        add_costs(recording, costs);
+        match samples.is_empty() {
+            // Of too many, the costs are kept.
+            false => {
+                recording.add_samples(samples);
+            }
+            true => add_costs(recording, costs),
+        }
         recording.blocks[block as usize].totals.push(Total {
             quantity,
             kernel: new.kernel,

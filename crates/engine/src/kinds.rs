@@ -87,7 +87,7 @@ fn kinds(window: &Window, asked: Option<Family>) -> BTreeSet<(Proto, Family)> {
         }
     }
     // Results without protocols are about all work.
-    let has_costs = |window: &Window| window.costs.as_ref().is_some_and(|c| !c.costs.is_empty());
+    let has_costs = |window: &Window| window.costs.iter().any(|c| !c.costs.is_empty());
     if kinds.is_empty() && has_costs(window) {
         kinds.insert((Proto::Command, asked.unwrap_or(Family::V4)));
     }

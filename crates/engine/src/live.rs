@@ -7,6 +7,7 @@
 mod child;
 mod packets;
 mod traffic;
+mod work;
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -22,6 +23,8 @@ use netplumb_model::recording::{Arm, Recording, env};
 use netplumb_model::timing::{Attached, TimingSpec, Window};
 
 pub use crate::outside::PROBES_OFF;
+
+pub use work::WorkPlan;
 
 use crate::error::EngineError;
 use crate::gather::Gatherer;
@@ -50,6 +53,8 @@ pub enum Source {
     Packets(PacketPlan),
     /// Other programs, observed in windows.
     Traffic(TrafficPlan),
+    /// None: work is sampled, whatever it is for.
+    Work(WorkPlan),
 }
 
 /// Packets that plumb sends.
@@ -155,7 +160,7 @@ pub fn run_live(
 ) -> Result<LiveEnd, EngineError> {
     recording.complete = false;
     let lab = match &plan.source {
-        Source::Traffic(TrafficPlan { within: None, .. }) => LAB_HOST,
+        Source::Traffic(TrafficPlan { within: None, .. }) | Source::Work(_) => LAB_HOST,
         _ => LAB_NETNS,
     };
     let first = plan.specs.first().map(|spec| spec.instrument.as_str());
@@ -186,6 +191,7 @@ pub fn run_live(
     let end = match &plan.source {
         Source::Packets(packets) => packets::run(packets, probes, &mut keeper),
         Source::Traffic(traffic) => traffic::run(traffic, probes, &mut keeper),
+        Source::Work(work) => work::run(work, probes, &mut keeper),
     }?;
     keeper.recording.complete = true;
     keeper.keep()?;
@@ -268,6 +274,14 @@ impl Probes<'_, '_> {
         match &mut self.attached {
             Some(probe) => Ok(Some(probe.live.close()?)),
             None => Ok(None),
+        }
+    }
+
+    /// Read what can't wait until the window is closed.
+    fn poll(&mut self) -> Result<(), EngineError> {
+        match &mut self.attached {
+            Some(probe) => Ok(probe.live.poll()?),
+            None => Ok(()),
         }
     }
 

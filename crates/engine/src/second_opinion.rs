@@ -102,6 +102,7 @@ pub fn spec_of(functions: &[&str]) -> TimingSpec {
         },
         mechanism: None,
         one_packet: 0,
+        profile: None,
     }
 }
 

@@ -150,6 +150,7 @@ fn spec() -> TimingSpec {
         selection: Selection::default(),
         mechanism: None,
         one_packet: 0,
+        profile: None,
     }
 }
 

@@ -101,6 +101,15 @@ pub trait Live: fmt::Debug {
     /// The kernel's maps can't be read.
     fn open(&mut self) -> Result<(), LiveError>;
 
+    /// Read what has been measured so far, if it can't wait until the window is closed; called
+    /// often.
+    ///
+    /// # Errors
+    /// It can't be read.
+    fn poll(&mut self) -> Result<(), LiveError> {
+        Ok(())
+    }
+
     /// Close the window and open the next one, without a gap if the instrument supports that.
     ///
     /// # Errors

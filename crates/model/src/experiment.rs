@@ -78,6 +78,8 @@ words! {
     Command = "command",
     /// The machine's own traffic.
     Traffic = "traffic",
+    /// The work of the machine's CPUs, whatever it is for.
+    Work = "work",
 }
 
 /// An experiment, checked.
@@ -193,7 +195,7 @@ pub fn check_arm(arm: &Arm) -> Result<(), (&'static str, String)> {
             ),
         ));
     }
-    if arm.proto == Proto::Command {
+    if matches!(arm.proto, Proto::Command | Proto::Work) {
         return Err((
             "proto",
             "command is not a protocol; use [workload] kind = \"command\", or `plumb path -- COMMAND`"
@@ -373,6 +375,20 @@ impl Experiment {
         let mut named = self.instruments.iter().flatten();
         if self.samples.is_empty() {
             return Ok(());
+        }
+        let of_work = self.samples.of_work();
+        if self.workload.kind == Kind::Work {
+            return match self.samples.of_guests() {
+                None => Ok(()),
+                Some(key) => {
+                    let why = format!("{key} is for guests: it needs lab = \"vm\"");
+                    Err(within((key, why).into()))
+                }
+            };
+        }
+        if let Some(key) = of_work {
+            let why = format!("{key} needs a workload of kind work");
+            return Err(within((key, why).into()));
         }
         if self.lab != Lab::Vm || self.workload.kind == Kind::Frames {
             let why = "[samples] is for guests: it needs lab = \"vm\", and is not supported by \
@@ -608,7 +624,7 @@ impl Experiment {
     /// Blocks of each arm.
     pub fn block_count(&self) -> u32 {
         let default = match (self.workload.kind, self.lab) {
-            (Kind::Command | Kind::Traffic, _) => 1,
+            (Kind::Command | Kind::Traffic | Kind::Work, _) => 1,
             (Kind::Frames, _) | (_, Lab::Vm) => 5,
             (_, Lab::Netns | Lab::Host) => 10,
         };

@@ -27,7 +27,7 @@ pub struct Thread {
 }
 
 /// One sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// When, in nanoseconds since the recording's first block began, on a monotonic clock.
     pub time_ns: u64,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::class::{Context, Direction, Family, Proto, words};
 use crate::loss::Loss;
 use crate::quantity::{Declared, Figure, Kind, Quantity};
+use crate::samples::{Sample, Thread};
 use crate::span::{StageKind, Times};
 
 words! {
@@ -82,6 +83,31 @@ pub enum Roles {
     Threads(String),
 }
 
+words! {
+    /// How the stacks of user code are found.
+    #[derive(Default)]
+    UserStacks, "kind of user stacks",
+    /// By frame pointers, in the kernel.
+    #[default]
+    FramePointers = "fp",
+    /// By the unwind tables of files, on a copy of the stack.
+    Dwarf = "dwarf",
+}
+
+/// How the work of CPUs is sampled, whatever it is for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProfileSpec {
+    /// Samples of a CPU in a second.
+    pub frequency_hz: u32,
+    /// Whether time off the CPU is measured as well.
+    pub off_cpu: bool,
+    /// How the stacks of user code are found.
+    pub user_stacks: UserStacks,
+    /// Of processes that this one starts from now on, and of those that they start; else of what
+    /// the filter says.
+    pub children: bool,
+}
+
 /// The settings of an instrument.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TimingSpec {
@@ -97,6 +123,8 @@ pub struct TimingSpec {
     pub mechanism: Option<Mechanism>,
     /// Number of packets to record step by step (per-packet traces).
     pub one_packet: u32,
+    /// Of a profile; without one, work on packets is told apart from other work.
+    pub profile: Option<ProfileSpec>,
 }
 
 /// A function in one calling context. A parent comes before its children.
@@ -119,8 +147,10 @@ pub struct TimedNode {
 pub struct Met {
     /// Its symbol.
     pub name: String,
-    /// Its module.
+    /// Its module; of user code, its file.
     pub module: Option<String>,
+    /// Whether it is user code.
+    pub user: bool,
     /// Its address; 0 if it has none.
     pub address: u64,
     /// Its size.
@@ -155,8 +185,13 @@ pub struct Costs {
     pub costs: Vec<NodeCost>,
     /// Their sum.
     pub kernel: u64,
-    /// Cost in user mode, which is not part of them.
+    /// Cost in user mode: of packets not part of them, of a profile what is not the kernel's.
     pub user: u64,
+    /// Single samples, which add up to the costs: of [`Costs::nodes`] and [`Costs::threads`], with
+    /// times since the first window began. None if they are not known.
+    pub samples: Vec<Sample>,
+    /// The threads of these.
+    pub threads: Vec<Thread>,
 }
 
 /// A function that is timed.
@@ -342,6 +377,35 @@ pub const SAMPLE_SEED: Declared =
 /// CPU time, by sampling.
 pub const CPU_TIME: Declared = Declared::new("samples", "CPU time", "ns", Kind::Duration).sampled();
 
+/// Time off the CPU, by the stack that was switched out: waiting, or runnable.
+pub const OFF_CPU: Declared = Declared::new("samples", "off-CPU", "ns", Kind::Duration).sampled();
+/// Samples of a CPU in a second, as asked for.
+pub const FREQUENCY: Declared = Declared::new("samples", "frequency", "samples/s", Kind::Rate);
+/// The same as reached: of a CPU that was sampled, whatever ran there.
+pub const REACHED: Declared = Declared::new("samples", "reached", "samples/s", Kind::Rate);
+/// Samples of idle CPUs, which are in no cost.
+pub const IDLE: Declared = Declared::new("samples", "idle", "samples", Kind::Count);
+/// Samples with a stack of user code.
+pub const USER_STACKS: Declared = Declared::new("samples", "user stacks", "samples", Kind::Count);
+/// Of these, those whose stack ends before a function that a thread begins with.
+pub const STACKS_CUT: Declared =
+    Declared::new("samples", "user stacks cut", "samples", Kind::Count);
+/// Samples in the kernel whose time is known.
+pub const ON_TIME: Declared = Declared::new("samples", "timed", "samples", Kind::Count);
+/// Of these, those that came late: what ran before had interrupts off, or the CPU itself did not
+/// run.
+pub const LATE: Declared = Declared::new("samples", "late", "samples", Kind::Count);
+/// Run time of the programs that take samples.
+pub const PROGRAMS: Declared = Declared::new("samples", "programs", "ns", Kind::Duration);
+/// CPU time of the process that reads samples.
+pub const READER: Declared = Declared::new("samples", "reader", "ns", Kind::Duration);
+/// Intervals off the CPU that began.
+pub const WAITS_BEGUN: Declared = Declared::new("samples", "waits begun", "waits", Kind::Count);
+/// Those that ended.
+pub const WAITS_ENDED: Declared = Declared::new("samples", "waits ended", "waits", Kind::Count);
+/// Those that had not ended when the window did.
+pub const WAITS_OPEN: Declared = Declared::new("samples", "waits open", "waits", Kind::Count);
+
 /// A path of packets through the places of [`Window::ledger`], whose names follow the protocol
 /// there.
 #[derive(Debug, Clone, Copy)]
@@ -411,8 +475,8 @@ pub struct Window {
     /// CPU time of the programs in the kernel, if it is counted, and of the process that reads
     /// their results.
     pub own_cpu_ns: u64,
-    /// Costs of functions, if the instrument measures costs and not times.
-    pub costs: Option<Costs>,
+    /// Costs of functions, by quantity, if the instrument measures costs and not times.
+    pub costs: Vec<Costs>,
     /// Single figures of the window.
     pub figures: Vec<Figure>,
 }

@@ -87,6 +87,41 @@ fn threads(class: &ClassView<'_>, view: &View) -> String {
     out
 }
 
+/// The functions with the largest cost in what they call.
+fn callers(class: &ClassView<'_>, view: &View) -> String {
+    const CALLERS: usize = 12;
+    let mut callers: Vec<_> = class
+        .functions
+        .iter()
+        .filter(|f| {
+            let function = &class.recording.functions[f.function as usize];
+            function.module.as_deref() != Some(THREAD_MODULE) && f.inclusive_insns > f.self_insns
+        })
+        .collect();
+    callers.sort_by_key(|f| (std::cmp::Reverse(f.inclusive_insns), class.name(f.function)));
+    let columns = vec![
+        Column::code("with what it calls", |f: &&FunctionView| {
+            let function = &class.recording.functions[f.function as usize];
+            Value::Name(function.name.clone(), function.module.clone())
+        })
+        .people(0),
+        Column::figure("inclusive", |f: &&FunctionView| {
+            class.each(f.inclusive_insns)
+        })
+        .people(1),
+        Column::figure("share", |f: &&FunctionView| {
+            Value::Share(f.inclusive_insns as f64 / class.total.max(1) as f64)
+        })
+        .people(2),
+    ];
+    let top = match view.top {
+        0 => callers.len(),
+        top => top.min(CALLERS),
+    };
+    let shown = callers.iter().copied().take(top);
+    Table::new(columns, shown).terminal(Room::of(view.columns, NAME_LIMIT))
+}
+
 fn class_section(class: &ClassView<'_>, view: &View) -> String {
     let heading = format!(
         "{}  {} per {} ({})",
@@ -100,8 +135,12 @@ fn class_section(class: &ClassView<'_>, view: &View) -> String {
     if view.layer.is_none() {
         out.push_str(&layers::terminal(layers::rows(class), view.columns));
         out.push('\n');
-        if class.class.proto == Proto::Command {
+        if matches!(class.class.proto, Proto::Command | Proto::Work) {
             out.push_str(&threads(class, view));
+            out.push('\n');
+        }
+        if class.class.proto == Proto::Work {
+            out.push_str(&callers(class, view));
             out.push('\n');
         }
     }

@@ -3,6 +3,7 @@
 
 pub(crate) mod common;
 mod imported;
+mod profiled;
 mod sampled;
 mod varying;
 
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 
 use netplumb_model::class::Proto;
 use netplumb_model::recording::{Recording, env};
-use netplumb_model::timing::{DEFERRED, SAMPLED};
+use netplumb_model::timing::{DEFERRED, FREQUENCY, SAMPLED};
 
 use common::{ledger, levels, lost};
 
@@ -18,6 +19,7 @@ use crate::acting;
 use crate::analysis::{ClassView, NO_LAYER, other_work};
 use crate::footer::Note;
 use crate::number::{per_packet, percent, printable, thousands};
+use crate::scalars::of_run;
 use crate::shape::{Shape, shape, varying};
 use crate::times;
 
@@ -65,6 +67,10 @@ fn of_costs(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
         }
         if quantity.is(&SAMPLED) || quantity.is(&DEFERRED) {
             return sampled::footer(recording, &quantity, classes);
+        }
+        // Of recordings of other programs less is known.
+        if of_run(recording, &FREQUENCY).is_some() {
+            return profiled::footer(recording, classes);
         }
         return varying::footer(recording, &quantity, classes);
     }

@@ -313,6 +313,7 @@ fn spec(functions: Option<&[&str]>) -> TimingSpec {
         },
         mechanism: None,
         one_packet: 0,
+        profile: None,
     }
 }
 

@@ -246,6 +246,7 @@ fn block(kind: Kind, topology: &Topology, sockets: &Sockets, folder: &Path) -> R
                 },
                 mechanism: None,
                 one_packet: 0,
+                profile: None,
             },
             &|_, _| None,
         )?;

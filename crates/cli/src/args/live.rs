@@ -121,6 +121,7 @@ impl LiveArgs {
         Samples {
             period: self.sample_period,
             seeds: self.sample_seed.iter().copied().map(u64::from).collect(),
+            ..Samples::default()
         }
     }
 

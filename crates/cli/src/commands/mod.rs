@@ -8,5 +8,6 @@ pub(crate) mod kernel;
 pub(crate) mod manual;
 pub(crate) mod module;
 pub(crate) mod path;
+pub(crate) mod profile;
 pub(crate) mod report;
 pub(crate) mod run;

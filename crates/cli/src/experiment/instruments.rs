@@ -44,6 +44,9 @@ pub(super) fn chosen(experiment: &Experiment) -> anyhow::Result<Vec<&'static dyn
                     None => (found.is_clock() && !looks_on).then_some(why.to_string()),
                 }
             }
+            Kind::Work => (name != SAMPLES).then(|| {
+                format!("invalid instrument `{name}`; expected `samples` for a workload of work")
+            }),
             _ if !found.is_clock() => Some(format!(
                 "instrument `{name}` needs a workload of kind frames; this one is of kind {kind}"
             )),

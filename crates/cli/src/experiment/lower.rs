@@ -1,9 +1,10 @@
 //! Makes the engine's plans from an experiment.
 
+use std::path::Path;
 use std::time::Duration;
 
 use netplumb_engine::bench::{BenchPlan, Nics};
-use netplumb_engine::live::{PacketPlan, Source, TrafficPlan};
+use netplumb_engine::live::{PacketPlan, Source, TrafficPlan, WorkPlan};
 use netplumb_engine::{GuestRun, Plan};
 use netplumb_instruments::exact::Sampling;
 use netplumb_instruments::instrument::Instrument;
@@ -16,6 +17,7 @@ use netplumb_model::recording::Arm;
 use super::command::Machine;
 use super::frames::Guests;
 use super::how::How;
+use super::spec;
 use crate::args::live::EXACT;
 use crate::exit::{Usage, WrongKey};
 
@@ -23,6 +25,11 @@ use crate::exit::{Usage, WrongKey};
 const DURATION: Duration = Duration::from_secs(5);
 /// Duration of a window of other traffic.
 const WINDOW: Duration = Duration::from_millis(500);
+/// A profile of some duration has as many windows, of a second or longer; a short one has the
+/// fewest.
+const WINDOWS: u32 = 20;
+const FEWEST_WINDOWS: u32 = 5;
+const SECOND: Duration = Duration::from_secs(1);
 /// Length of a block of frames, and of its warm-up.
 const FRAMES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(200));
 /// Connections that a guest opens before a command, as a warm-up.
@@ -31,6 +38,9 @@ const CONNECTIONS: u32 = 1;
 /// Where the packets on this machine come from.
 pub(super) fn source(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<Source> {
     let (workload, filter) = (&experiment.workload, &experiment.filter);
+    if workload.kind == Kind::Work {
+        return Ok(Source::Work(work(experiment, how)?));
+    }
     if let Kind::Traffic | Kind::Command = workload.kind {
         let within = match experiment.lab {
             Lab::Host => None,
@@ -72,6 +82,39 @@ pub(super) fn source(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<S
         stream: workload.kind == Kind::Stream,
         measure_cost: probes.measure_cost,
     }))
+}
+
+/// Work of this machine's CPUs, which is named after what it is of.
+fn work(experiment: &Experiment, how: &How<'_>) -> anyhow::Result<WorkPlan> {
+    let (workload, filter) = (&experiment.workload, &experiment.filter);
+    let cgroup = match &filter.cgroup {
+        Some(path) => Some(spec::cgroup(Path::new(path))?.0),
+        None => None,
+    };
+    let name = match (filter.pid, &filter.cgroup, &workload.command[..]) {
+        (Some(pid), ..) => {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+            format!("process {pid} ({})", name.unwrap_or_default().trim_end())
+        }
+        (_, Some(path), _) => format!("cgroup {path}"),
+        (.., []) => "all CPUs".into(),
+        (.., words) => words.join(" "),
+    };
+    let duration = workload.duration.map(|time| time.0);
+    let window = duration.map(|all| match all {
+        long if long >= WINDOWS * SECOND => long / WINDOWS,
+        short if short >= FEWEST_WINDOWS * SECOND => SECOND,
+        shorter => shorter / FEWEST_WINDOWS,
+    });
+    Ok(WorkPlan {
+        name,
+        duration,
+        window: workload.window.map(|time| time.0).or(window),
+        command: workload.command.clone(),
+        output_to_stderr: how.for_programs(),
+        pid: filter.pid,
+        cgroup,
+    })
 }
 
 fn one_arm(experiment: &Experiment) -> anyhow::Result<Arm> {

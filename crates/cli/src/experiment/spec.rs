@@ -1,13 +1,13 @@
 //! The settings of an instrument that measures time; names are looked up on this machine.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use netplumb_model::class::Proto;
-use netplumb_model::experiment::{Experiment, Key};
+use netplumb_model::experiment::{Experiment, Key, Kind};
 use netplumb_model::recording::Recording;
-use netplumb_model::timing::{Filter, Roles, Selection, TimingSpec};
+use netplumb_model::timing::{Filter, ProfileSpec, Roles, Selection, TimingSpec};
 use netplumb_report::printable;
 use netplumb_sys::netns::Namespace;
 
@@ -15,6 +15,8 @@ use crate::exit::WrongKey;
 
 /// Packets that are traced step by step.
 const TRACED_PACKETS: u32 = 1;
+/// Where cgroups usually are.
+const CGROUPS: &str = "/sys/fs/cgroup";
 /// Functions that are timed, by default.
 const MAX_FUNCTIONS: u32 = 100;
 
@@ -27,6 +29,8 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
         filter: asked,
         functions,
         probes,
+        workload,
+        samples,
         ..
     } = experiment;
     let mut filter = Filter {
@@ -62,7 +66,7 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
         return Err(WrongKey::usage(of_filter("pid"), why).into());
     }
     if let Some(path) = &asked.cgroup {
-        filter.cgroup = Some(cgroup(Path::new(path))?);
+        filter.cgroup = Some(cgroup(Path::new(path))?.1);
     }
     let recorded = match &functions.recorded {
         Some(path) => recorded(&netplumb_store::read(Path::new(path))?),
@@ -83,6 +87,12 @@ pub(super) fn spec(experiment: &Experiment, instrument: &str) -> anyhow::Result<
         },
         mechanism: None,
         one_packet: if probes.one_packet { TRACED_PACKETS } else { 0 },
+        profile: (workload.kind == Kind::Work).then(|| ProfileSpec {
+            frequency_hz: samples.frequency(),
+            off_cpu: samples.off_cpu,
+            user_stacks: samples.user_stacks.unwrap_or_default(),
+            children: !workload.command.is_empty(),
+        }),
     })
 }
 
@@ -116,24 +126,34 @@ fn namespace(name: &str) -> anyhow::Result<Namespace> {
     Ok(Namespace::find(name).map_err(failed)?)
 }
 
-/// The ID of a cgroup is the inode of its directory.
-fn cgroup(path: &Path) -> anyhow::Result<u64> {
+/// The directory of a cgroup of version 2, and its ID, which is the inode of that.
+pub(super) fn cgroup(path: &Path) -> anyhow::Result<(PathBuf, u64)> {
     let failed = |why: String| {
         let why = format!(
-            "--cgroup {}: {why}; expected a directory below /sys/fs/cgroup",
+            "--cgroup {}: {why}; expected a directory below {CGROUPS}",
             printable(&path.display().to_string(), 80)
         );
         WrongKey::usage(of_filter("cgroup"), why)
     };
     let full = match path.starts_with("/sys") {
         true => path.to_path_buf(),
-        false => Path::new("/sys/fs/cgroup").join(path.strip_prefix("/").unwrap_or(path)),
+        false => cgroups().join(path.strip_prefix("/").unwrap_or(path)),
     };
     let metadata = std::fs::metadata(&full).map_err(|e| failed(e.to_string()))?;
     if !full.join("cgroup.procs").exists() {
         return Err(failed("not a cgroup".into()).into());
     }
-    Ok(metadata.ino())
+    Ok((full, metadata.ino()))
+}
+
+/// Where cgroups of version 2 are: elsewhere if those of version 1 are there too.
+fn cgroups() -> PathBuf {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mut words = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>());
+    let found = words.find(|words| words.get(2) == Some(&"cgroup2"));
+    found.map_or(CGROUPS.into(), |words| words[1].into())
 }
 
 /// The functions of a recording, the most expensive first.

@@ -1,11 +1,16 @@
 //! The error of a run without packets.
 
 use netplumb_engine::EngineError;
-use netplumb_model::experiment::Experiment;
+use netplumb_model::experiment::{Experiment, Kind};
 
 /// The message that no packet was seen, and what to do about it.
 pub(super) fn nothing_seen(experiment: &Experiment) -> String {
     let filter = &experiment.filter;
+    if experiment.workload.kind == Kind::Work {
+        let why = "nothing of it ran on a CPU when one was sampled; sample longer with --duration \
+                   60s, or more often with --frequency 5000";
+        return format!("no samples: {why}");
+    }
     let mut filters: Vec<&str> = Vec::new();
     for (set, name) in [
         (!filter.proto.is_empty(), "--proto"),

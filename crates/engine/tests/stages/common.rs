@@ -86,6 +86,7 @@ pub(crate) fn spec(topology: &Topology, proto: Proto) -> TimingSpec {
         selection: Selection::default(),
         mechanism: None,
         one_packet: 0,
+        profile: None,
     }
 }
 

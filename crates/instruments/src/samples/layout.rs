@@ -8,10 +8,16 @@ mod made {
     include!(concat!(env!("OUT_DIR"), "/samples.rs"));
 }
 
-pub(super) use made::Key;
+/// Stacks that a map has room for.
+pub(super) use made::KEYS;
+pub(super) use made::{
+    Asleep, Config, Counts, KIND_COPY, KIND_STACK, KIND_TIME, KIND_WAIT, Known, REASON_BLOCKED,
+    REASON_IO, REASON_PREEMPTED, REASON_SLEEP, SCOPE_ALL, SCOPE_CGROUP, SCOPE_CHILDREN,
+    SCOPE_PROCESS, Stack, Time, Turn, USER_COPY, USER_FRAME_POINTERS, UserStack, Wait,
+};
 
-/// Stacks of the first table: those of the second have numbers from there on.
-pub(super) const STACKS: u32 = made::STACKS as u32;
+/// Of each half of a stack, at most.
+pub(super) const FRAMES: u32 = made::FRAMES as u32;
 /// For no task.
 pub(super) const IDLE: u32 = made::IDLE as u32;
 /// Of tasks of another namespace of pids.

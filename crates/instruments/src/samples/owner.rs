@@ -9,7 +9,7 @@ use netplumb_model::class::{Context, Direction, Softirq};
 use netplumb_model::symbol::base_name;
 use netplumb_model::timing::Roles;
 
-use super::sampler::{Sampled, Who};
+use super::arrived::{Place, Who};
 
 /// Functions below which all is done for packets, whatever task they are on top of.
 const PACKETS: &[&str] = &[
@@ -100,7 +100,7 @@ impl Tasks {
     }
 
     /// What a sample was of, and how many of its frames are of that; none if of nothing.
-    pub(super) fn owner(&self, sampled: &Sampled, names: &[&str]) -> Option<Owner> {
+    pub(super) fn owner(&self, sampled: &Place, names: &[&str]) -> Option<Owner> {
         let owner = |direction, context, frames| Owner {
             direction,
             context,
@@ -240,13 +240,15 @@ mod tests {
         tasks(Roles::Threads("frames-".into()))
     }
 
-    fn sampled(who: Who, name: &str) -> Sampled {
-        Sampled {
+    fn sampled(who: Who, name: &str) -> Place {
+        Place {
             who,
             name: name.into(),
             user: false,
-            stack: Vec::new(),
-            samples: 1,
+            hash: 0,
+            time_ns: 0,
+            kernel: Vec::new(),
+            frames: Vec::new(),
         }
     }
 
@@ -328,6 +330,31 @@ mod tests {
         ] {
             let found = tasks.owner(&sample, names).unwrap();
             assert_eq!((found.direction, found.frames), wanted, "{names:?}");
+        }
+    }
+
+    /// Check that the innermost softirq or interrupt is what the CPU was executing for.
+    #[test]
+    fn contexts() {
+        let receive = ["ip_rcv", "__napi_poll", "net_rx_action", "handle_softirqs"];
+        let timer = ["run_timer_softirq", "handle_softirqs", "irq_exit_rcu"];
+        let tick = [
+            "tick_nohz",
+            "sysvec_apic_timer_interrupt",
+            "handle_softirqs",
+        ];
+        for (names, wanted) in [
+            (&receive[..], "softirq:NET_RX"),
+            (&timer, "softirq:TIMER"),
+            (&tick, "hardirq"),
+            (
+                &["x", "irq_poll_softirq", "__do_softirq"],
+                "softirq:IRQ_POLL",
+            ),
+            (&["udp_sendmsg"], "task"),
+            (&[], "task"),
+        ] {
+            assert_eq!(context(names).to_string(), wanted, "{names:?}");
         }
     }
 

@@ -1,106 +1,176 @@
-//! What CPUs do, every so often (samples.bpf.c).
+//! The sampler: one BPF object, for packets' samples and for profiles alike.
 //!
-//! A timer of each CPU samples it. Code that keeps interrupts off is sampled when it lets
-//! them come again: what it took is charged to that place.
+//! Perf's clock runs a program on every CPU, which counts stacks by a hash of them in a map and
+//! tells a new stack by a ring once. Of two maps one is written to while the other is read: what
+//! was taken is what is counted and what is lost.
+//!
+//! Without an NMI, which only a performance monitoring unit has, a timer's interrupt waits where
+//! the kernel has interrupts off, and the sample is where it lets them come again: what it took is
+//! charged to that place.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::rc::Rc;
+use std::thread;
+use std::time::Duration;
 
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, RingBuffer, RingBufferBuilder};
 use libbpf_sys as sys;
 
-use netplumb_sys::bpf::{Opened, map};
+use netplumb_sys::bpf::{Opened, map, variables};
 use netplumb_sys::perf;
 use netplumb_sys::plain::Plain;
 
 use super::SAMPLES;
-use super::layout::{FOREIGN, IDLE, Key, STACKS};
+use super::arrived::Arrived;
+use super::layout::{Asleep, Config, Counts, Known, Turn};
 use crate::live::LiveError;
-use crate::own::Programs;
+use crate::own::{Programs, Totals, monotonic_ns};
 
-/// The program, compiled from samples/samples.bpf.c.
+/// The programs, compiled from samples/samples.bpf.c.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/samples.bpf.o"));
 
-/// Time between samples of a CPU, with no other period that it could beat with.
-pub(super) const PERIOD_NS: u64 = 499_979;
+/// Elements of a map that are read at once: more than any of its buckets has.
+const BATCH: u32 = 1_024;
+/// A program that has chosen a map ends within microseconds, unless its CPU is not run.
+const GRACE: Duration = Duration::from_millis(1);
+/// Copies of stacks need more room: two seconds of a CPU.
+const COPIES_RING_BYTES: u32 = 32 << 20;
+/// Sets how many stacks are told apart, for tests.
+const KEYS_VARIABLE: &str = "PLUMB_TEST_SAMPLES_KEYS";
 
-/// Who was on the CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Who {
-    /// Nobody: the idle task.
-    Idle,
-    /// A task of this process (thread group), by its number in our namespace.
-    Process(u32),
-    /// A task that has no number in our namespace.
-    Foreign,
+/// What makes samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// Perf's clock: a timer of each CPU.
+    CpuClock,
 }
 
-/// Samples that are alike.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Sampled {
-    /// Whose task was on the CPU; an interrupt may have been on top of it.
-    pub(super) who: Who,
-    /// The name of that task.
-    pub(super) name: String,
-    /// Whether it was user code.
-    pub(super) user: bool,
-    /// Addresses of the kernel's code, where it was first, who called that next; empty for
-    /// user code, and where the stack is not known.
-    pub(super) stack: Vec<u64>,
-    /// How many.
-    pub(super) samples: u64,
+impl Event {
+    /// What perf calls it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Event::CpuClock => "cpu-clock",
+        }
+    }
 }
 
-/// All samples of a window.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Seen {
-    /// By stack and task.
-    pub(super) all: Vec<Sampled>,
-    /// Those that there was no room for.
-    pub(super) lost: u64,
-    /// Of those in `all`, the ones in the kernel whose stack is not known.
-    pub(super) stackless: u64,
+/// How to sample.
+#[derive(Debug, Clone)]
+pub(super) struct Setup<'a> {
+    pub(super) cpus: &'a [u32],
+    pub(super) event: Event,
+    /// Time between samples of a CPU.
+    pub(super) period_ns: u64,
+    /// What the programs are told; their namespace is filled in.
+    pub(super) config: Config,
+    /// Whether user stacks are copied.
+    pub(super) copies: bool,
+    /// Programs that are loaded beside that of the clock.
+    pub(super) programs: Vec<&'a str>,
 }
 
 /// Samples CPUs once it has begun.
-#[derive(Debug)]
 pub(super) struct Sampler {
     cpus: Vec<u32>,
-    samples: MapHandle,
-    stacks: [MapHandle; 2],
-    lost: MapHandle,
-    // Before what they are links to.
+    event: Event,
+    period_ns: u64,
+    arrived: Rc<RefCell<Arrived>>,
+    // Before what they are links to, and read.
+    ring: RingBuffer<'static>,
     links: Vec<Link>,
+    known: [MapHandle; 2],
+    asleep: MapHandle,
+    turn: MapHandle,
+    turns: u64,
+    /// When this window began, and the one before.
+    windows_ns: [u64; 2],
     object: Object,
 }
 
+impl std::fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sampler")
+            .field("cpus", &self.cpus)
+            .field("event", &self.event)
+            .field("period_ns", &self.period_ns)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Sampler {
-    /// Load it, for these CPUs.
+    /// Load it.
     ///
     /// # Errors
     /// This user may not, or the kernel has no samples by clock.
-    pub(super) fn load(cpus: &[u32]) -> Result<Sampler, LiveError> {
+    pub(super) fn load(setup: &Setup<'_>) -> Result<Sampler, LiveError> {
+        let failed = || LiveError::programs(SAMPLES);
         let namespace = fs::metadata("/proc/self/ns/pid")
             .map_err(LiveError::system("read its PID namespace"))?;
-        let mut open = Opened::new(OBJECT).map_err(LiveError::programs(SAMPLES))?;
-        let settings = [namespace.dev(), namespace.ino()].map(u64::to_ne_bytes);
-        open.set_constants(settings.as_flattened())
-            .map_err(LiveError::programs(SAMPLES))?;
-        let object = open.load().map_err(LiveError::programs(SAMPLES))?;
-        // What can't be sampled is an error at once.
-        for cpu in cpus {
-            event(*cpu)?;
+        let mut open = Opened::new(OBJECT).map_err(failed())?;
+        let config = Config {
+            pidns_dev: namespace.dev(),
+            pidns_inode: namespace.ino(),
+            ..setup.config
+        };
+        open.set_constants(config.bytes()).map_err(failed())?;
+        let clock = match setup.copies {
+            true => CLOCK_WITH_COPIES,
+            false => CLOCK,
+        };
+        for mut program in open.progs_mut() {
+            let name = program.name().to_string_lossy().into_owned();
+            let wanted = name == clock || setup.programs.contains(&name.as_str());
+            program.set_autoload(wanted);
         }
+        let keys = std::env::var(KEYS_VARIABLE).ok();
+        if let Some(keys) = keys.and_then(|keys| keys.parse().ok()) {
+            let maps = open.maps_mut();
+            for mut map in maps.filter(|m| m.name().to_string_lossy().starts_with("known")) {
+                map.set_max_entries(keys)
+                    .map_err(LiveError::system("size a map"))?;
+            }
+        }
+        if setup.copies {
+            let mut maps = open.maps_mut();
+            if let Some(mut ring) = maps.find(|m| m.name().to_string_lossy() == "ring") {
+                ring.set_max_entries(COPIES_RING_BYTES)
+                    .map_err(LiveError::system("size a map"))?;
+            }
+        }
+        let object = open.load().map_err(failed())?;
+        // What can't be sampled is an error at once.
+        for cpu in setup.cpus {
+            event(setup.event, *cpu, setup.period_ns)?;
+        }
+        let arrived = Rc::new(RefCell::new(Arrived::default()));
+        let take = Rc::clone(&arrived);
+        let ring = map(&object, "ring").map_err(failed())?;
+        let mut builder = RingBufferBuilder::new();
+        let built = builder.add(&ring, move |bytes| {
+            take.borrow_mut().take(bytes);
+            0
+        });
+        let doing = "read the samples of CPUs";
+        built.map_err(LiveError::system(doing))?;
         Ok(Sampler {
-            cpus: cpus.to_vec(),
-            samples: map(&object, "samples").map_err(LiveError::programs(SAMPLES))?,
-            stacks: [
-                map(&object, "stacks").map_err(LiveError::programs(SAMPLES))?,
-                map(&object, "stacks_spilt").map_err(LiveError::programs(SAMPLES))?,
-            ],
-            lost: map(&object, ".bss").map_err(LiveError::programs(SAMPLES))?,
+            cpus: setup.cpus.to_vec(),
+            event: setup.event,
+            period_ns: setup.period_ns,
+            arrived,
+            ring: builder.build().map_err(LiveError::system(doing))?,
             links: Vec::new(),
+            known: [
+                map(&object, "known_even").map_err(failed())?,
+                map(&object, "known_odd").map_err(failed())?,
+            ],
+            asleep: map(&object, "asleep").map_err(failed())?,
+            turn: map(&object, ".data").map_err(failed())?,
+            turns: 0,
+            windows_ns: [0; 2],
             object,
         })
     }
@@ -108,11 +178,25 @@ impl Sampler {
     /// Sample from now on.
     ///
     /// # Errors
-    /// The kernel refuses the program on its clock.
+    /// The kernel refuses the programs.
     pub(super) fn begin(&mut self) -> Result<(), LiveError> {
+        self.windows_ns = [monotonic_ns(); 2];
+        self.tell_turn()?;
         for program in self.object.progs_mut() {
+            if !program.autoload() {
+                continue;
+            }
+            if ![CLOCK, CLOCK_WITH_COPIES]
+                .iter()
+                .any(|clock| program.name() == *clock)
+            {
+                let link = program.attach();
+                self.links
+                    .push(link.map_err(LiveError::system("attach to the scheduler"))?);
+                continue;
+            }
             for cpu in &self.cpus {
-                let event = event(*cpu)?;
+                let event = event(self.event, *cpu, self.period_ns)?;
                 let link = program.attach_perf_event(event.as_raw_fd());
                 self.links
                     .push(link.map_err(LiveError::system("sample CPUs"))?);
@@ -128,71 +212,100 @@ impl Sampler {
         self.links.clear();
     }
 
-    /// CPU time of the program so far, if the kernel counts it.
-    pub(super) fn run_ns(&self) -> u64 {
-        Programs::of(&self.object).totals().run_ns
+    /// CPU time of the programs so far, if the kernel counts it.
+    pub(super) fn totals(&self) -> Totals {
+        Programs::of(&self.object).totals()
     }
 
-    /// What was seen from when it began until it was stopped.
+    /// What the programs have counted so far.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub(super) fn counts(&self) -> Result<Counts, LiveError> {
+        let all =
+            variables::<Counts>(&self.object, ".bss").map_err(LiveError::programs(SAMPLES))?;
+        Ok(all.first().copied().unwrap_or_default())
+    }
+
+    /// What has arrived by the ring since this was asked last.
+    ///
+    /// # Errors
+    /// The ring can't be read.
+    pub(super) fn poll(&mut self) -> Result<Arrived, LiveError> {
+        let read = self.ring.consume();
+        read.map_err(LiveError::system("read the samples of CPUs"))?;
+        Ok(std::mem::take(&mut *self.arrived.borrow_mut()))
+    }
+
+    /// How often each stack was seen since this was asked last, by its hash. Its stack has arrived
+    /// before: the ring is to be polled afterwards. Whether a window ends here, or it is only to
+    /// make room, matters to those who are off the CPU.
     ///
     /// # Errors
     /// The maps can't be read.
-    pub(super) fn read(&mut self) -> Result<Seen, LiveError> {
-        self.stop();
+    pub(super) fn drain(&mut self, window: bool) -> Result<BTreeMap<u64, Known>, LiveError> {
+        let full = (self.turns & 1) as usize;
+        self.turns += 1;
+        if window {
+            self.windows_ns = [monotonic_ns(), self.windows_ns[0]];
+        }
+        self.tell_turn()?;
+        if !self.links.is_empty() {
+            thread::sleep(GRACE);
+        }
         let failed = || LiveError::system("read the samples of CPUs");
-        let mut out = Seen::default();
-        let keys: Vec<Vec<u8>> = self.samples.keys().collect();
-        for key in keys {
-            let value = self.samples.lookup(&key, MapFlags::ANY).map_err(failed())?;
-            let (Some(count), Some((stack, mut sampled))) =
-                (value.as_deref().and_then(number), parse(&key))
-            else {
-                continue;
-            };
-            sampled.samples = count;
-            if let Ok(id) = u32::try_from(stack) {
-                let (map, id) = match id.checked_sub(STACKS) {
-                    None => (&self.stacks[0], id),
-                    Some(id) => (&self.stacks[1], id),
-                };
-                let stack = (map.lookup(&id.to_ne_bytes(), MapFlags::ANY))
-                    .map_err(failed())?
-                    .unwrap_or_default();
-                let frames = stack.chunks_exact(8).filter_map(number);
-                sampled.stack = frames.take_while(|address| *address != 0).collect();
-            }
-            if !sampled.user && sampled.stack.is_empty() {
-                out.stackless += count;
-            }
-            out.all.push(sampled);
-            self.samples.delete(&key).map_err(failed())?;
-        }
-        // Else a table fills with stacks that nobody asks for any more.
-        for stacks in &self.stacks {
-            let ids: Vec<Vec<u8>> = stacks.keys().collect();
-            for id in ids {
-                stacks.delete(&id).map_err(failed())?;
+        let batch = self.known[full].lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+        let mut counted = BTreeMap::new();
+        for (key, value) in batch.map_err(failed())? {
+            let hash = key.try_into().map(u64::from_ne_bytes);
+            if let (Ok(hash), Some(known)) = (hash, Known::read(&value)) {
+                counted.insert(hash, known);
             }
         }
+        Ok(counted)
+    }
+
+    /// Tasks that are off the CPU since before this window began, and how long of the one before.
+    ///
+    /// # Errors
+    /// The map can't be read.
+    pub(super) fn asleep(&self) -> Result<Vec<(Asleep, u64)>, LiveError> {
+        let [now, before] = self.windows_ns;
+        let batch = self
+            .asleep
+            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+        let all = batch.map_err(LiveError::system("read which tasks wait"))?;
+        let all = all.filter_map(|(_, value)| Asleep::read(&value));
+        let of_before = all.filter(|asleep| asleep.begin_ns < now);
+        let waited = of_before.map(|asleep| (asleep, now - asleep.begin_ns.max(before)));
+        Ok(waited.collect())
+    }
+
+    fn tell_turn(&self) -> Result<(), LiveError> {
+        let turn = Turn {
+            map: self.turns,
+            window_ns: self.windows_ns[0],
+        };
         let zero = 0_u32.to_ne_bytes();
-        let lost = self.lost.lookup(&zero, MapFlags::ANY).map_err(failed())?;
-        out.lost = lost.as_deref().and_then(number).unwrap_or_default();
-        let none = vec![0; lost.map_or(0, |bytes| bytes.len())];
-        if out.lost > 0 {
-            (self.lost.update(&zero, &none, MapFlags::ANY)).map_err(failed())?;
-        }
-        Ok(out)
+        let told = self.turn.update(&zero, turn.bytes(), MapFlags::ANY);
+        told.map_err(LiveError::system("switch the maps of samples"))
     }
 }
 
-/// The clock of a CPU; it runs when a program is attached.
-fn event(cpu: u32) -> Result<OwnedFd, LiveError> {
-    let mut attr = sys::perf_event_attr {
-        type_: sys::PERF_TYPE_SOFTWARE,
-        config: u64::from(sys::PERF_COUNT_SW_CPU_CLOCK),
-        ..Default::default()
-    };
-    attr.__bindgen_anon_1.sample_period = PERIOD_NS;
+/// The program of the clock, without and with copies of user stacks.
+const CLOCK: &str = "samples_take";
+const CLOCK_WITH_COPIES: &str = "samples_take_copy";
+
+/// What samples a CPU; it runs when a program is attached.
+fn event(event: Event, cpu: u32, period_ns: u64) -> Result<OwnedFd, LiveError> {
+    let mut attr = sys::perf_event_attr::default();
+    match event {
+        Event::CpuClock => {
+            attr.type_ = sys::PERF_TYPE_SOFTWARE;
+            attr.config = u64::from(sys::PERF_COUNT_SW_CPU_CLOCK);
+        }
+    }
+    attr.__bindgen_anon_1.sample_period = period_ns;
     attr.set_disabled(1);
     perf::open(&mut attr, Some(cpu as i32)).map_err(|error| match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => LiveError::CannotRun {
@@ -205,89 +318,4 @@ fn event(cpu: u32) -> Result<OwnedFd, LiveError> {
         },
         _ => LiveError::system("sample CPUs")(error),
     })
-}
-
-/// What a key stands for: the stack's number, and the rest.
-fn parse(key: &[u8]) -> Option<(i32, Sampled)> {
-    let key = Key::read(key)?;
-    let name = key.name.split(|byte| *byte == 0).next();
-    let sampled = Sampled {
-        who: match key.tgid {
-            IDLE => Who::Idle,
-            FOREIGN => Who::Foreign,
-            tgid => Who::Process(tgid),
-        },
-        name: String::from_utf8_lossy(name.unwrap_or_default()).into_owned(),
-        user: key.user != 0,
-        stack: Vec::new(),
-        samples: 0,
-    };
-    Some((key.stack, sampled))
-}
-
-fn number(bytes: &[u8]) -> Option<u64> {
-    Some(u64::from_ne_bytes(bytes.get(..8)?.try_into().ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::{Duration, Instant};
-
-    use super::*;
-
-    /// Check what the key of the map means.
-    #[test]
-    fn keys() {
-        let mut key = Vec::new();
-        for number in [7_u32, 42, 0] {
-            key.extend(number.to_ne_bytes());
-        }
-        key.extend(*b"reader-1\0garbage");
-        let (stack, sampled) = parse(&key).unwrap();
-        assert_eq!((stack, sampled.who), (7, Who::Process(42)));
-        assert_eq!((sampled.name.as_str(), sampled.user), ("reader-1", false));
-        key[..4].copy_from_slice(&(-17_i32).to_ne_bytes());
-        key[4..8].copy_from_slice(&[0xff; 4]);
-        let (stack, sampled) = parse(&key).unwrap();
-        assert_eq!((stack, sampled.who), (-17, Who::Foreign));
-        assert!(parse(&key[..8]).is_none());
-    }
-
-    /// Check that what this very thread does is seen: in user code, and in the kernel with
-    /// the way there; and that the samples of all tasks are the time that went by.
-    #[test]
-    fn as_root_own_work() {
-        // SAFETY: takes nothing and cannot fail.
-        if unsafe { libc::geteuid() } != 0 {
-            netplumb_testkit::skip("not root");
-            return;
-        }
-        // SAFETY: takes nothing.
-        let cpu = unsafe { libc::sched_getcpu() } as u32;
-        netplumb_sys::cpus::pin(0, cpu as u32).unwrap();
-        let mut sampler = Sampler::load(&[cpu]).unwrap();
-        let begun = Instant::now();
-        sampler.begin().unwrap();
-        let mut zero = vec![0_u8; 1 << 20];
-        while begun.elapsed() < Duration::from_millis(400) {
-            use std::io::Read;
-            // Nearly all of it is in the kernel, clearing memory.
-            fs::File::open("/dev/zero")
-                .and_then(|mut f| f.read_exact(&mut zero))
-                .unwrap();
-        }
-        sampler.stop();
-        let samples = sampler.read().unwrap();
-        let elapsed_ns = begun.elapsed().as_nanos() as f64;
-        let own: Vec<&Sampled> = (samples.all.iter())
-            .filter(|s| s.who == Who::Process(std::process::id()))
-            .collect();
-        let deep = own.iter().filter(|s| !s.user && s.stack.len() > 2);
-        assert!(deep.map(|s| s.samples).sum::<u64>() > 0, "{samples:#?}");
-        let all: u64 = samples.all.iter().map(|s| s.samples).sum();
-        let share = (all * PERIOD_NS) as f64 / elapsed_ns;
-        // Never more than there was; fewer where the machine itself did not run.
-        assert!((0.2..1.05).contains(&share), "{share} of the time");
-        assert_eq!(samples.lost, 0);
-    }
 }

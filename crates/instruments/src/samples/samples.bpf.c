@@ -1,81 +1,527 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What a CPU does, every so often: samples by stack and task.
+ * What CPUs do, every so often, and where tasks wait: samples by stack and
+ * task.
+ *
+ * Stacks are counted in a map by a hash of our own: bpf_get_stackid() has a
+ * place for each hash of 32 bits, and mixes up those that share it. A stack
+ * that is new goes to the ring once; after that, only its count changes.
  */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
 
+#include "kernel/task.h"
 #include "samples.h"
 
-/* The namespace of pids of who asks. */
-const volatile __u64 pidns_dev = 0;
-const volatile __u64 pidns_inode = 0;
+const volatile struct samples_config config = {};
+
+struct known {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SAMPLES_KEYS);
+	__type(key, __u64);
+	__type(value, struct samples_known);
+};
+
+/* One is read and emptied while the other is written to. */
+struct known known_even SEC(".maps");
+struct known known_odd SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, SAMPLES_RING_BYTES);
+} ring SEC(".maps");
+
+struct scratch {
+	struct samples_stack stack;
+	__u64 frames[2 * SAMPLES_FRAMES + 2];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	/* Programs on top of each other: a clock's on that of a switch. */
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} scratches SEC(".maps");
+
+/* A user stack that is copied. */
+struct copy {
+	struct samples_user_stack head;
+	__u8 bytes[SAMPLES_STACK_BYTES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct copy);
+} copies SEC(".maps");
+
+/* Processes that are sampled, by their number in the first namespace. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SAMPLES_PROCESSES);
+	__type(key, __u32);
+	__type(value, __u32);
+} processes SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, SAMPLES_KEYS);
-	__type(key, struct samples_key);
-	__type(value, __u64);
-} samples SEC(".maps");
+	__uint(max_entries, SAMPLES_ASLEEP);
+	__type(key, __u32);
+	__type(value, struct samples_asleep);
+} asleep SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
-	__uint(max_entries, SAMPLES_STACKS);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, SAMPLES_FRAMES * sizeof(__u64));
-} stacks SEC(".maps");
+struct samples_counts counts;
+struct samples_turn turn SEC(".data");
 
-/*
- * For those whose place in `stacks` another stack has: in a table of another
- * size they rarely meet again.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
-	__uint(max_entries, SAMPLES_MORE_STACKS);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, SAMPLES_FRAMES * sizeof(__u64));
-} stacks_spilt SEC(".maps");
-
-/* Samples that the map had no room for. */
-__u64 samples_lost;
+#define ONE_MORE(what) __sync_fetch_and_add(&counts.what, 1)
 
 /* The lowest bits of %cs: the privilege. */
 #define USER_RPL 3
 
+static __always_inline void mix(__u64 *hash, __u64 *check, __u64 word)
+{
+	*hash = (*hash ^ word) * 0x9e3779b97f4a7c15;
+	*hash ^= *hash >> 29;
+	*check = ((*check << 7 | *check >> 57) + word) * 0xbf58476d1ce4e5b9;
+}
+
+static __always_inline void mix_name(__u64 *hash, __u64 *check, const char *name)
+{
+	const __u64 *words = (const __u64 *)name;
+
+	mix(hash, check, words[0]);
+	mix(hash, check, words[1]);
+}
+
+/* What the current task is called by those who ask. */
+static __always_inline void name_task(struct bpf_pidns_info *ids)
+{
+	__u64 own = bpf_get_current_pid_tgid();
+
+	ids->tgid = SAMPLES_IDLE;
+	ids->pid = 0;
+	if (own && bpf_get_ns_current_pid_tgid(config.pidns_dev,
+					       config.pidns_inode, ids,
+					       sizeof(*ids))) {
+		ids->tgid = SAMPLES_FOREIGN;
+		ids->pid = own;
+	}
+}
+
+static __always_inline _Bool is_in_cgroup(void)
+{
+	__u64 id;
+	int level;
+
+	for (level = 0; level < SAMPLES_CGROUPS; level++) {
+		id = bpf_get_current_ancestor_cgroup_id(level);
+		if (id == config.cgroup)
+			return 1;
+		if (!id)
+			break;
+	}
+	return 0;
+}
+
+/* Whether the current task is to be sampled. */
+static __always_inline _Bool is_asked(const struct bpf_pidns_info *ids)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	__u32 sampled = SAMPLES_STATE_SAMPLED, *state;
+
+	switch (config.scope) {
+	case SAMPLES_SCOPE_ALL:
+		return 1;
+	case SAMPLES_SCOPE_CGROUP:
+		return is_in_cgroup();
+	case SAMPLES_SCOPE_PROCESS:
+		if (ids->tgid == config.tgid) {
+			/* Its children are known by its other number. */
+			if (!bpf_map_lookup_elem(&processes, &tgid))
+				bpf_map_update_elem(&processes, &tgid,
+						    &sampled, BPF_ANY);
+			return 1;
+		}
+	}
+	state = bpf_map_lookup_elem(&processes, &tgid);
+	return state && *state == SAMPLES_STATE_SAMPLED;
+}
+
+static __always_inline struct samples_known *lookup(__u64 *hash)
+{
+	if (turn.map & 1)
+		return bpf_map_lookup_elem(&known_odd, hash);
+	return bpf_map_lookup_elem(&known_even, hash);
+}
+
+static __always_inline long insert(__u64 *hash, struct samples_known *new)
+{
+	if (turn.map & 1)
+		return bpf_map_update_elem(&known_odd, hash, new, BPF_NOEXIST);
+	return bpf_map_update_elem(&known_even, hash, new, BPF_NOEXIST);
+}
+
+/*
+ * Count, and say what `hash` stands for if nobody knows yet: `bytes` at
+ * `what`. Returns whether it was counted.
+ */
+static __always_inline _Bool count(__u64 hash, __u64 check, __u64 times,
+				   __u64 ns, const void *what, __u32 bytes)
+{
+	struct samples_known new = {}, *known = lookup(&hash);
+
+	if (!known) {
+		new.check = check;
+		new.count = times;
+		new.ns = ns;
+		/* What it stands for first: one that is known has been told. */
+		if (bpf_ringbuf_output(&ring, (void *)what, bytes,
+				       BPF_RB_NO_WAKEUP)) {
+			ONE_MORE(lost_ring);
+			return 0;
+		}
+		if (!insert(&hash, &new))
+			return 1;
+		/* Another CPU may have been first. */
+		known = lookup(&hash);
+		if (!known) {
+			ONE_MORE(lost_map);
+			return 0;
+		}
+	}
+	if (known->check != check) {
+		ONE_MORE(collided);
+		return 0;
+	}
+	__sync_fetch_and_add(&known->count, times);
+	if (ns)
+		__sync_fetch_and_add(&known->ns, ns);
+	return 1;
+}
+
+/*
+ * Fill in the stack of the current task, and what it hashes to. Returns how
+ * long it is, with what is before it.
+ */
+static __always_inline __u32 fill(void *ctx, struct scratch *to,
+				  const struct bpf_pidns_info *ids,
+				  _Bool in_user, __u32 frames, _Bool user,
+				  __u64 *check)
+{
+	struct samples_stack *s = &to->stack;
+	__u64 hash = 0x8e99d71a3d5f1c2b;
+	__u32 most = frames * sizeof(__u64), n, i;
+	long got = 0;
+
+	if (most > SAMPLES_FRAMES * sizeof(__u64))
+		most = SAMPLES_FRAMES * sizeof(__u64);
+	s->kind = SAMPLES_KIND_STACK;
+	s->tgid = ids->tgid;
+	s->tid = ids->pid;
+	s->in_user = in_user;
+	s->unused = 0;
+	__builtin_memset(s->name, 0, sizeof(s->name));
+	if (bpf_get_current_pid_tgid())
+		bpf_get_current_comm(s->name, sizeof(s->name));
+	if (!in_user)
+		got = bpf_get_stack(ctx, to->frames, most, 0);
+	n = got > 0 ? (__u32)got / sizeof(__u64) : 0;
+	n &= 0x7f;
+	s->kernel = n;
+	got = 0;
+	if (user && ids->tgid != SAMPLES_IDLE)
+		got = bpf_get_stack(ctx, to->frames + n, most,
+				    BPF_F_USER_STACK);
+	got = got > 0 ? ((__u32)got / sizeof(__u64)) & 0x7f : 0;
+	s->user = got;
+	/* As the verifier knows it: both are below 128. */
+	n += got;
+	*check = 0x5851f42d4c957f2d;
+	mix(&hash, check, (__u64)s->tgid << 32 | s->kernel << 16 | in_user);
+	mix_name(&hash, check, s->name);
+	for (i = 0; i < 2 * SAMPLES_FRAMES; i++) {
+		if (i >= n)
+			break;
+		mix(&hash, check, to->frames[i]);
+	}
+	s->hash = hash;
+	return sizeof(*s) + n * sizeof(__u64);
+}
+
+static __always_inline void tell_time(__u64 hash, __u64 now, __u32 tid)
+{
+	struct samples_time time = {
+		.kind = SAMPLES_KIND_TIME,
+		.hash = hash,
+		.time_ns = now,
+		.tid = tid,
+		.cpu = bpf_get_smp_processor_id(),
+	};
+
+	if (bpf_ringbuf_output(&ring, &time, sizeof(time), BPF_RB_NO_WAKEUP))
+		ONE_MORE(without_time);
+}
+
+/* A sample of the current task; returns its hash if it was counted. */
+static __always_inline __u64 take(struct bpf_perf_event_data *ctx, _Bool user,
+				  __u64 now)
+{
+	struct bpf_pidns_info ids = {};
+	_Bool in_user = (ctx->regs.cs & USER_RPL) == USER_RPL;
+	__u32 bytes, first = 0;
+	struct scratch *to;
+	__u64 check;
+
+	ONE_MORE(ticks);
+	name_task(&ids);
+	if (!is_asked(&ids))
+		return 0;
+	ONE_MORE(taken);
+	to = bpf_map_lookup_elem(&scratches, &first);
+	if (!to)
+		return 0;
+	bytes = fill(ctx, to, &ids, in_user, config.frames, user, &check);
+	if (to->stack.kernel >= config.frames || to->stack.user >= config.frames)
+		ONE_MORE(cut);
+	to->stack.time_ns = now;
+	if (bytes > sizeof(*to))
+		return 0;
+	if (!count(to->stack.hash, check, 1, ctx->sample_period, to, bytes))
+		return 0;
+	if (config.times)
+		tell_time(to->stack.hash, now, ids.pid);
+	return to->stack.hash;
+}
+
 SEC("perf_event")
 int samples_take(struct bpf_perf_event_data *ctx)
 {
-	struct samples_key key = {};
-	struct bpf_pidns_info ids = {};
-	__u64 one = 1, *n;
+	take(ctx, config.user == SAMPLES_USER_FRAME_POINTERS,
+	     bpf_ktime_get_ns());
+	return 0;
+}
 
-	key.stack = -1;
-	key.tgid = SAMPLES_IDLE;
-	key.user = (ctx->regs.cs & USER_RPL) == USER_RPL;
-	if (!key.user) {
-		key.stack = bpf_get_stackid(ctx, &stacks, 0);
-		if (key.stack < 0) {
-			key.stack = bpf_get_stackid(ctx, &stacks_spilt, 0);
-			if (key.stack >= 0)
-				key.stack += SAMPLES_STACKS;
-		}
+/* The same with a copy of the user stack, which has to be unwound. */
+SEC("perf_event")
+int samples_take_copy(struct bpf_perf_event_data *ctx)
+{
+	__u64 now = bpf_ktime_get_ns(), hash, at, bytes = 0;
+	struct task_struct *task;
+	struct pt_regs___of_task *regs;
+	__u32 first = 0, i;
+	struct copy *copy;
+
+	hash = take(ctx, 0, now);
+	if (!hash || !bpf_get_current_pid_tgid())
+		return 0;
+	copy = bpf_map_lookup_elem(&copies, &first);
+	if (!copy)
+		return 0;
+	task = bpf_get_current_task_btf();
+	if (task->flags & PF_KTHREAD)
+		return 0;
+	/* Where it left user mode, or was interrupted there. */
+	regs = (void *)bpf_task_pt_regs(task);
+	if ((BPF_CORE_READ(regs, cs) & USER_RPL) != USER_RPL)
+		return 0;
+	copy->head.kind = SAMPLES_KIND_COPY;
+	copy->head.tgid = 0;
+	copy->head.hash = hash;
+	copy->head.time_ns = now;
+	copy->head.ip = BPF_CORE_READ(regs, ip);
+	copy->head.sp = BPF_CORE_READ(regs, sp);
+	copy->head.bp = BPF_CORE_READ(regs, bp);
+	/* In pieces: the stack may end before all of it is read. */
+	at = copy->head.sp & ~(SAMPLES_PIECE_BYTES - 1ULL);
+	copy->head.from = at;
+	for (i = 0; i < SAMPLES_STACK_BYTES / SAMPLES_PIECE_BYTES; i++) {
+		if (bytes >= config.stack_bytes)
+			break;
+		if (bpf_probe_read_user(copy->bytes + i * SAMPLES_PIECE_BYTES,
+					SAMPLES_PIECE_BYTES,
+					(void *)(at + bytes)))
+			break;
+		bytes += SAMPLES_PIECE_BYTES;
 	}
-	if (bpf_get_current_pid_tgid()) {
-		key.tgid = SAMPLES_FOREIGN;
-		if (!bpf_get_ns_current_pid_tgid(pidns_dev, pidns_inode, &ids,
-						 sizeof(ids)))
-			key.tgid = ids.tgid;
-		bpf_get_current_comm(key.name, sizeof(key.name));
+	copy->head.bytes = bytes;
+	if (bytes > SAMPLES_STACK_BYTES)
+		return 0;
+	if (bpf_ringbuf_output(&ring, copy, sizeof(copy->head) + bytes,
+			       BPF_RB_NO_WAKEUP))
+		ONE_MORE(copies_lost);
+	return 0;
+}
+
+#define TASK_INTERRUPTIBLE 0x1
+#define TASK_UNINTERRUPTIBLE 0x2
+#define TASK_NOLOAD 0x400
+#define TASK_DEAD_OR_EXITING (0x10 | 0x20 | TASK_DEAD)
+
+/* Why a task goes off the CPU; 0 if it does not come back. */
+static __always_inline __u32 reason_of(struct task_struct *task, _Bool preempt)
+{
+	struct task_struct___before_5_14 *old = (void *)task;
+	__u64 state;
+
+	if (bpf_core_field_exists(task->__state))
+		state = BPF_CORE_READ(task, __state);
+	else
+		state = BPF_CORE_READ(old, state);
+	if (state & TASK_DEAD_OR_EXITING)
+		return 0;
+	if (preempt || !state)
+		return SAMPLES_REASON_PREEMPTED;
+	if (!(state & TASK_UNINTERRUPTIBLE) || state & TASK_NOLOAD)
+		return SAMPLES_REASON_SLEEP;
+	if (BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait))
+		return SAMPLES_REASON_IO;
+	return SAMPLES_REASON_BLOCKED;
+}
+
+static __always_inline void switch_out(void *ctx, struct task_struct *task,
+				       _Bool preempt, __u64 now)
+{
+	struct samples_asleep new = {};
+	struct bpf_pidns_info ids = {};
+	__u32 bytes, second = 1, tid;
+	struct scratch *to;
+
+	name_task(&ids);
+	if (ids.tgid == SAMPLES_IDLE || !is_asked(&ids))
+		return;
+	new.reason = reason_of(task, preempt);
+	if (!new.reason)
+		return;
+	to = bpf_map_lookup_elem(&scratches, &second);
+	if (!to)
+		return;
+	bytes = fill(ctx, to, &ids, 0, config.frames, config.user, &new.check);
+	to->stack.time_ns = now;
+	if (bytes > sizeof(*to))
+		return;
+	new.begin_ns = now;
+	new.hash = to->stack.hash;
+	tid = bpf_get_current_pid_tgid();
+	if (!count(new.hash, new.check, 0, 0, to, bytes) ||
+	    bpf_map_update_elem(&asleep, &tid, &new, BPF_ANY)) {
+		ONE_MORE(waits_dropped);
+		return;
 	}
-	n = bpf_map_lookup_elem(&samples, &key);
-	if (n)
-		__sync_fetch_and_add(n, 1);
-	else if (bpf_map_update_elem(&samples, &key, &one, BPF_NOEXIST)) {
-		/* Another CPU may have been first. */
-		n = bpf_map_lookup_elem(&samples, &key);
-		__sync_fetch_and_add(n ? n : &samples_lost, 1);
+	ONE_MORE(waits_begun);
+}
+
+static __always_inline void switch_in(struct task_struct *task, __u64 now)
+{
+	__u32 tid = BPF_CORE_READ(task, pid);
+	struct samples_asleep *was = bpf_map_lookup_elem(&asleep, &tid);
+	struct samples_wait wait = {};
+	__u64 hash, check, begin;
+
+	if (!was)
+		return;
+	hash = was->hash;
+	check = was->check;
+	mix(&hash, &check, was->reason);
+	mix(&hash, &check, was->waker);
+	wait.kind = SAMPLES_KIND_WAIT;
+	wait.reason = was->reason;
+	wait.hash = hash;
+	wait.stack = was->hash;
+	wait.waker = was->waker;
+	/* What was before belongs to the window before. */
+	begin = was->begin_ns > turn.window_ns ? was->begin_ns : turn.window_ns;
+	count(hash, check, 1, now > begin ? now - begin : 0, &wait,
+	      sizeof(wait));
+	bpf_map_delete_elem(&asleep, &tid);
+	ONE_MORE(waits_ended);
+}
+
+SEC("raw_tp/sched_switch")
+int samples_switch(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	switch_out(ctx, (void *)ctx->args[1], ctx->args[0], now);
+	switch_in((void *)ctx->args[2], now);
+	return 0;
+}
+
+/* Who wakes a task, and where it is. */
+SEC("raw_tp/sched_waking")
+int samples_waking(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = (void *)ctx->args[0];
+	__u32 tid = BPF_CORE_READ(task, pid), second = 1, bytes;
+	struct samples_asleep *was = bpf_map_lookup_elem(&asleep, &tid);
+	struct bpf_pidns_info ids = {};
+	struct scratch *to;
+	__u64 check;
+
+	if (!was || was->reason == SAMPLES_REASON_PREEMPTED)
+		return 0;
+	to = bpf_map_lookup_elem(&scratches, &second);
+	if (!to)
+		return 0;
+	name_task(&ids);
+	bytes = fill(ctx, to, &ids, 0, SAMPLES_WAKER_FRAMES, 0, &check);
+	to->stack.time_ns = bpf_ktime_get_ns();
+	if (bytes > sizeof(*to))
+		return 0;
+	if (count(to->stack.hash, check, 0, 0, to, bytes))
+		was->waker = to->stack.hash;
+	return 0;
+}
+
+/* Children belong to those who made them, as in perf. */
+SEC("raw_tp/sched_process_fork")
+int samples_fork(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *child = (void *)ctx->args[1];
+	__u32 tgid, state = SAMPLES_STATE_SAMPLED;
+	struct bpf_pidns_info ids = {};
+
+	name_task(&ids);
+	if (!is_asked(&ids)) {
+		if (config.scope != SAMPLES_SCOPE_CHILDREN ||
+		    ids.tgid != config.tgid)
+			return 0;
+		state = SAMPLES_STATE_BEFORE_EXEC;
 	}
+	tgid = BPF_CORE_READ(child, tgid);
+	/* A thread of who asks. */
+	if (tgid == bpf_get_current_pid_tgid() >> 32)
+		return 0;
+	if (bpf_map_update_elem(&processes, &tgid, &state, BPF_ANY))
+		ONE_MORE(processes_dropped);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exec")
+int samples_exec(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	__u32 *state = bpf_map_lookup_elem(&processes, &tgid);
+
+	if (state)
+		*state = SAMPLES_STATE_SAMPLED;
+	return 0;
+}
+
+/* The number of a process that is gone may become another's. */
+SEC("raw_tp/sched_process_exit")
+int samples_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = (void *)ctx->args[0];
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+
+	if (bpf_map_lookup_elem(&processes, &tgid) &&
+	    !BPF_CORE_READ(task, signal, live.counter))
+		bpf_map_delete_elem(&processes, &tgid);
 	return 0;
 }
 

@@ -1,29 +1,165 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the program and the Rust half (sampler.rs) share.
+ * What the programs and the Rust half (sampler.rs) share.
  */
 #ifndef NETPLUMB_SAMPLES_SAMPLES_H
 #define NETPLUMB_SAMPLES_SAMPLES_H
 
 #define SAMPLES_NAME 16 /* TASK_COMM_LEN */
 #define SAMPLES_KEYS 16384
-#define SAMPLES_STACKS 16384
-#define SAMPLES_MORE_STACKS 1024
-#define SAMPLES_FRAMES 64 /* Below kernel.perf_event_max_stack, which is 127. */
+#define SAMPLES_RING_BYTES 16777216
+#define SAMPLES_PROCESSES 16384
+#define SAMPLES_ASLEEP 32768
+/* Below each other, at most. */
+#define SAMPLES_CGROUPS 32
+/* Of each half of a stack: the default of kernel.perf_event_max_stack. */
+#define SAMPLES_FRAMES 127
+/* The most of a user stack that is copied to be unwound. */
+#define SAMPLES_STACK_BYTES 16384
+#define SAMPLES_PIECE_BYTES 1024
+/* Of the stack of who wakes a task: where it is, not how it got there. */
+#define SAMPLES_WAKER_FRAMES 24
 
 /* tgid: the idle task's, and that of a task of another namespace of pids. */
 #define SAMPLES_IDLE 0
 #define SAMPLES_FOREIGN 0xffffffff
 
-struct samples_key {
-	/*
-	 * In `stacks`; from SAMPLES_STACKS on, in `stacks_spilt`. Negative: an
-	 * errno, the stack is not known.
-	 */
-	__s32 stack;
+/* Whose user stacks are taken, and how. */
+enum samples_user {
+	SAMPLES_USER_NONE,
+	SAMPLES_USER_FRAME_POINTERS,
+	SAMPLES_USER_COPY,
+};
+
+/* Whose samples are taken. */
+enum samples_scope {
+	SAMPLES_SCOPE_ALL,
+	SAMPLES_SCOPE_PROCESS, /* With those that it makes. */
+	SAMPLES_SCOPE_CHILDREN, /* Of the process, not itself, from exec on. */
+	SAMPLES_SCOPE_CGROUP,
+};
+
+struct samples_config {
+	/* The namespace of pids of who asks. */
+	__u64 pidns_dev;
+	__u64 pidns_inode;
+	__u64 cgroup;
+	__u32 scope;
 	__u32 tgid;
-	__u32 user; /* Whether it was user code. */
+	__u32 user;
+	__u32 times; /* Whether each sample is reported with its time. */
+	__u32 frames; /* The most of each half of a stack. */
+	__u32 stack_bytes; /* The most of a user stack that is copied. */
+};
+
+/* What is in the ring. */
+enum samples_kind {
+	SAMPLES_KIND_STACK = 1,
+	SAMPLES_KIND_TIME,
+	SAMPLES_KIND_COPY,
+	SAMPLES_KIND_WAIT,
+};
+
+/* Why a task was off the CPU. */
+enum samples_reason {
+	SAMPLES_REASON_PREEMPTED = 1,
+	SAMPLES_REASON_SLEEP,
+	SAMPLES_REASON_IO,
+	SAMPLES_REASON_BLOCKED, /* Uninterruptible, and not for I/O. */
+};
+
+/*
+ * Who was on the CPU and where: what samples with the same hash share. The
+ * frames follow, `kernel` of them and `user` of them.
+ */
+struct samples_stack {
+	__u32 kind;
+	__u32 tgid;
+	__u64 hash;
+	__u64 time_ns;
+	__u32 tid;
+	__u16 kernel;
+	__u16 user;
+	__u32 in_user; /* Whether it was user code that was interrupted. */
+	__u32 unused;
 	char name[SAMPLES_NAME];
+};
+
+/* A copy of the user stack of a sample; its bytes follow. */
+struct samples_user_stack {
+	__u32 kind;
+	__u32 tgid;
+	__u64 hash; /* Of its sample. */
+	__u64 time_ns;
+	__u64 ip;
+	__u64 sp;
+	__u64 bp;
+	__u64 from; /* The address of the first byte. */
+	__u64 bytes;
+};
+
+/* A single sample. */
+struct samples_time {
+	__u32 kind;
+	__u32 tid;
+	__u64 hash;
+	__u64 time_ns;
+	__u32 cpu;
+	__u32 unused;
+};
+
+/* Of a process in the map of those that are sampled. */
+enum samples_state {
+	SAMPLES_STATE_SAMPLED = 1,
+	SAMPLES_STATE_BEFORE_EXEC,
+};
+
+/* Why and for whom tasks waited that were off the CPU at the same stack. */
+struct samples_wait {
+	__u32 kind;
+	__u32 reason;
+	__u64 hash;  /* Of this. */
+	__u64 stack; /* That of the stack. */
+	__u64 waker; /* That of who woke it; 0 if nobody did. */
+};
+
+/* How often, by hash. */
+struct samples_known {
+	__u64 check; /* A second hash of the same: else they are others. */
+	__u64 count;
+	__u64 ns; /* Of time off the CPU. */
+};
+
+/* A task that is off the CPU. */
+struct samples_asleep {
+	__u64 begin_ns;
+	__u64 hash;
+	__u64 check;
+	__u64 waker;
+	__u32 reason;
+	__u32 unused;
+};
+
+/* What the programs count, since they were loaded. */
+struct samples_counts {
+	__u64 ticks; /* Of the clock, whatever ran. */
+	__u64 taken;
+	__u64 lost_map;
+	__u64 lost_ring;
+	__u64 collided;
+	__u64 without_time;
+	__u64 cut; /* Stacks deeper than is read. */
+	__u64 waits_begun;
+	__u64 waits_ended;
+	__u64 waits_dropped; /* That there was no room for. */
+	__u64 copies_lost;
+	__u64 processes_dropped;
+};
+
+/* What this process sets while the programs run. */
+struct samples_turn {
+	__u64 map; /* Which of the two maps is written to. */
+	__u64 window_ns; /* When the window began. */
 };
 
 #endif

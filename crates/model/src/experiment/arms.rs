@@ -53,7 +53,7 @@ impl Experiment {
             let all = self.named_bench_arms().unwrap_or_default();
             return all.into_iter().map(|(arm, _)| arm).collect();
         }
-        if self.workload.kind == Kind::Traffic {
+        if matches!(self.workload.kind, Kind::Traffic | Kind::Work) {
             return Vec::new();
         }
         let mut arms = match self.has_arms() {

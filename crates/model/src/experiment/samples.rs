@@ -1,6 +1,8 @@
-//! How samples are drawn in guests.
+//! How samples are drawn in guests, and taken of this machine's work.
 
 use serde::{Deserialize, Serialize};
+
+use crate::timing::UserStacks;
 
 /// What is wrong with a key.
 type Wrong = (&'static str, String);
@@ -11,10 +13,14 @@ const PERIOD: u64 = 1_000;
 const MAX_PERIOD: u64 = 1_000_000_000_000;
 /// Every seed costs a little time and memory.
 const MAX_SEEDS: usize = 1_000;
+/// Samples of a CPU in a second, by default: no divisor of what else has a period.
+const FREQUENCY: u32 = 997;
+/// At a higher one, samples take more time than they stand for.
+const MAX_FREQUENCY: u32 = 20_000;
 /// A recording has seeds as floating-point numbers, which are exact up to here.
 const MAX_SEED: u64 = (1 << 53) - 1;
 
-/// How samples are drawn in guests.
+/// How samples are drawn in guests, and taken of this machine's work.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Samples {
@@ -23,6 +29,17 @@ pub struct Samples {
     /// Random seeds; the same run is sampled with each. Its costs are the mean over all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub seeds: Vec<u64>,
+    /// Of work: samples of a CPU in a second.
+    pub frequency: Option<u32>,
+    /// Of work: whether time off the CPU is measured as well.
+    #[serde(skip_serializing_if = "is_false")]
+    pub off_cpu: bool,
+    /// Of work: how the stacks of user code are found.
+    pub user_stacks: Option<UserStacks>,
+}
+
+fn is_false(on: &bool) -> bool {
+    !on
 }
 
 impl Samples {
@@ -44,7 +61,41 @@ impl Samples {
         }
     }
 
+    /// Samples of a CPU in a second.
+    pub fn frequency(&self) -> u32 {
+        self.frequency.unwrap_or(FREQUENCY)
+    }
+
+    /// A key that is set and only for work.
+    pub(super) fn of_work(&self) -> Option<&'static str> {
+        let keys = [
+            ("frequency", self.frequency.is_some()),
+            ("off_cpu", self.off_cpu),
+            ("user_stacks", self.user_stacks.is_some()),
+        ];
+        keys.iter().find(|(_, set)| *set).map(|(key, _)| *key)
+    }
+
+    /// A key that is set and only for guests.
+    pub(super) fn of_guests(&self) -> Option<&'static str> {
+        let keys = [
+            ("period", self.period.is_some()),
+            ("seeds", !self.seeds.is_empty()),
+        ];
+        keys.iter().find(|(_, set)| *set).map(|(key, _)| *key)
+    }
+
     pub(super) fn check(&self) -> Result<(), Wrong> {
+        let frequency = self.frequency.unwrap_or(FREQUENCY);
+        if !(1..=MAX_FREQUENCY).contains(&frequency) {
+            return Err((
+                "frequency",
+                format!(
+                    "invalid frequency `{frequency}`; expected 1 to {MAX_FREQUENCY} samples a \
+                     second"
+                ),
+            ));
+        }
         if let Some(period) = self.period.filter(|n| !(1..=MAX_PERIOD).contains(n)) {
             return Err((
                 "period",
@@ -84,6 +135,7 @@ mod tests {
         let of = |period: Option<u64>, seeds: &[u64]| Samples {
             period,
             seeds: seeds.to_vec(),
+            ..Samples::default()
         };
         assert_eq!(of(None, &[]).seeds(), [1]);
         assert_eq!(of(Some(77), &[]).period(), 77);

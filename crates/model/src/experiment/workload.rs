@@ -72,11 +72,13 @@ impl Workload {
         let labs: &[Lab] = match kind {
             Kind::Packets | Kind::Stream => &[Lab::Vm, Lab::Netns],
             Kind::Frames | Kind::Command => Lab::ALL,
-            Kind::Traffic => &[Lab::Host],
+            Kind::Traffic | Kind::Work => &[Lab::Host],
         };
         if !labs.contains(&lab) {
             let why = match kind {
-                Kind::Traffic => "a workload of kind traffic needs lab = \"host\"".into(),
+                Kind::Traffic | Kind::Work => {
+                    format!("a workload of kind {kind} needs lab = \"host\"")
+                }
                 _ => format!(
                     "a workload of kind {kind} is not supported by lab host; use lab = \"netns\" \
                      or \"vm\""
@@ -86,12 +88,13 @@ impl Workload {
         }
         let sends: &[Kind] = &[Kind::Packets, Kind::Stream];
         let runs: &[Kind] = &[Kind::Command];
-        let watches: &[Kind] = &[Kind::Traffic, Kind::Command];
+        let starts: &[Kind] = &[Kind::Command, Kind::Work];
+        let watches: &[Kind] = &[Kind::Traffic, Kind::Command, Kind::Work];
         for (key, given, kinds) in [
             ("packets", self.packets.is_some(), sends),
             ("warmup_packets", self.warmup_packets.is_some(), sends),
             ("rate", self.rate.is_some(), sends),
-            ("command", !self.command.is_empty(), runs),
+            ("command", !self.command.is_empty(), starts),
             ("with", !self.with.is_empty(), runs),
             ("peer", self.peer.is_some(), runs),
             ("connections", self.connections.is_some(), runs),

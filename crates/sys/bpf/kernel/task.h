@@ -5,10 +5,24 @@
 
 #include "kernel/core.h"
 
+/* The same as in skb.h, which need not be there as well. */
+struct task_threads {
+	int counter;
+};
+
+struct signal_struct {
+	/* Threads that have not ended: an atomic_t. */
+	struct task_threads live;
+} CO_RE;
+
 struct task_struct {
 	void *stack;
 	unsigned int flags;
 	int pid;
+	int tgid;
+	struct signal_struct *signal;
+	/* It waits for a disk or the like. */
+	unsigned int in_iowait : 1;
 	/* Since Linux 5.14, commit 2f064a59a11f. */
 	unsigned int __state;
 	/* With CONFIG_PREEMPT_RCU only. */
@@ -18,6 +32,14 @@ struct task_struct {
 /* As it was before that. */
 struct task_struct___before_5_14 {
 	long state;
+} CO_RE;
+
+/* What pt_regs has of a task in user mode (arch/x86/include/asm/ptrace.h). */
+struct pt_regs___of_task {
+	unsigned long bp;
+	unsigned long ip;
+	unsigned long cs;
+	unsigned long sp;
 } CO_RE;
 
 #define PF_KTHREAD 0x00200000

@@ -1,0 +1,195 @@
+//! What a sample costs, beside `perf record -g` at the same rate, alternating on the same flood of
+//! datagrams over loopback: `make bench`.
+//!
+//! 1. CPU time of the process that samples, per sample, as the kernel accounts it; of `plumb
+//!    profile` with the run time of its programs in the kernel, which interrupts run.
+//! 2. What the flood lost, per sample: all CPUs are busy with it, so datagrams that were not sent
+//!    are time that sampling took, interrupts included. It varies with what else the machine does.
+
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+use std::net::UdpSocket;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use serde_json::Value;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// How often each has a turn.
+const ROUNDS: usize = 5;
+/// Seconds of a turn.
+const SECONDS: u64 = 4;
+/// Samples of a CPU in a second.
+const RATE: &str = "997";
+
+/// Datagrams of all threads.
+static SENT: AtomicU64 = AtomicU64::new(0);
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// A turn.
+#[derive(Debug, Clone, Copy, Default)]
+struct Turn {
+    samples: f64,
+    cpu_us: f64,
+    datagrams_per_s: f64,
+}
+
+fn main() -> ExitCode {
+    // SAFETY: takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        println!("profile: skipped, as it takes root");
+        return ExitCode::SUCCESS;
+    }
+    match compare() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            // A tool that is not there is no failure of ours.
+            println!("profile: skipped: {error}");
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn compare() -> Result<bool> {
+    let cpus = thread::available_parallelism()?.get();
+    println!(
+        "\nCPU time of a sample, {RATE} a second of each of {cpus} CPUs, medians of {ROUNDS} \
+         alternating rounds of {SECONDS} s\n"
+    );
+    let floods: Vec<_> = (0..cpus).map(|_| thread::spawn(flood)).collect();
+    let folder = tempfile::tempdir()?;
+    let seconds = SECONDS.to_string();
+    let (mut base, mut ours, mut fps, mut dwarf) = (vec![], vec![], vec![], vec![]);
+    let mut outcome = Ok(());
+    for _ in 0..ROUNDS {
+        outcome = (|| {
+            base.push(turn(
+                folder.path(),
+                Command::new("sleep").arg(&seconds),
+                |_| Some((0.0, 0.0)),
+            )?);
+            for (turns, stacks) in [(&mut ours, "fp"), (&mut dwarf, "dwarf")] {
+                let mut command = Command::new(env!("CARGO_BIN_EXE_plumb"));
+                command
+                    .args(["profile", "-q", "--json", "--frequency", RATE])
+                    .args([
+                        "--user-stacks",
+                        stacks,
+                        "--duration",
+                        &format!("{SECONDS}s"),
+                    ]);
+                turns.push(turn(folder.path(), &mut command, of_plumb)?);
+            }
+            let mut perf = Command::new("perf");
+            perf.args([
+                "record",
+                "-g",
+                "-a",
+                "-e",
+                "cpu-clock",
+                "-F",
+                RATE,
+                "-o",
+                "perf.data",
+            ])
+            .args(["--", "sleep", &seconds]);
+            fps.push(turn(folder.path(), &mut perf, of_perf)?);
+            Ok(())
+        })();
+        if outcome.is_err() {
+            break;
+        }
+    }
+    STOP.store(true, Ordering::Relaxed);
+    for flood in floods {
+        let _ = flood.join();
+    }
+    outcome.map_err(|error: Box<dyn std::error::Error>| error)?;
+    let idle = median(base.iter().map(|turn| turn.datagrams_per_s));
+    let each = |name: &str, turns: &[Turn]| {
+        let cpu = median(turns.iter().map(|turn| turn.cpu_us / turn.samples));
+        let lost = median(turns.iter().map(|turn| {
+            let share = 1.0 - turn.datagrams_per_s / idle;
+            share * SECONDS as f64 * 1e6 * cpus as f64 / turn.samples
+        }));
+        let samples = median(turns.iter().map(|turn| turn.samples));
+        println!("  {name:<32}{cpu:>8.1} us{lost:>10.1} us lost{samples:>10.0} samples");
+        cpu
+    };
+    let own = each("plumb profile", &ours);
+    each("plumb profile, unwinding tables", &dwarf);
+    let perf = each("perf record -g", &fps);
+    Ok(own <= perf)
+}
+
+/// Send to itself, and receive.
+fn flood() {
+    let Ok(socket) = UdpSocket::bind("127.0.0.1:0") else {
+        return;
+    };
+    let Ok(to) = socket.local_addr() else { return };
+    let mut buffer = [0; 64];
+    while !STOP.load(Ordering::Relaxed) {
+        let sent = socket.send_to(&buffer[..10], to);
+        if sent.and_then(|_| socket.recv(&mut buffer)).is_ok() {
+            SENT.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Run a command beside the flood; `read` says how many samples it took, and what CPU time to add.
+fn turn(
+    folder: &std::path::Path,
+    command: &mut Command,
+    read: fn(&std::process::Output) -> Option<(f64, f64)>,
+) -> Result<Turn> {
+    let (sent, begun, cpu) = (SENT.load(Ordering::Relaxed), Instant::now(), children_us());
+    let done = command.current_dir(folder).stdin(Stdio::null()).output()?;
+    let (sent, cpu) = (SENT.load(Ordering::Relaxed) - sent, children_us() - cpu);
+    let took = begun.elapsed().as_secs_f64();
+    let (samples, more_us) =
+        read(&done).ok_or_else(|| String::from_utf8_lossy(&done.stderr).into_owned())?;
+    Ok(Turn {
+        samples,
+        cpu_us: cpu + more_us,
+        datagrams_per_s: sent as f64 / took,
+    })
+}
+
+/// CPU time of commands that have ended.
+fn children_us() -> f64 {
+    // SAFETY: a structure of integers, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure outlives the call.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+    let us = |time: libc::timeval| time.tv_sec as f64 * 1e6 + time.tv_usec as f64;
+    us(usage.ru_utime) + us(usage.ru_stime)
+}
+
+fn of_plumb(done: &std::process::Output) -> Option<(f64, f64)> {
+    let report: Value = serde_json::from_slice(&done.stdout).ok()?;
+    let sum = |quantity: &str| {
+        let all = report["scalars"].as_array()?.iter();
+        let of = all.filter(|s| s["instrument"] == "samples" && s["quantity"] == quantity);
+        Some(of.filter_map(|s| s["value"].as_f64()).sum::<f64>())
+    };
+    Some((sum("samples")? + sum("idle")?, sum("programs")? / 1e3))
+}
+
+/// "[ perf record: Captured and wrote 1.234 MB perf.data (12345 samples) ]"
+fn of_perf(done: &std::process::Output) -> Option<(f64, f64)> {
+    let said = String::from_utf8_lossy(&done.stderr);
+    let (before, _) = said.split_once(" samples)")?;
+    let (_, samples) = before.rsplit_once('(')?;
+    Some((samples.parse().ok()?, 0.0))
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,121 @@
+//! `plumb profile`: where CPU time goes, of all work or of a process, a cgroup or a command.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use netplumb_model::class::Direction;
+use netplumb_model::experiment::{Experiment, Filter, Kind, Lab, Samples, Time, Workload};
+use netplumb_model::timing::UserStacks;
+
+use crate::args::live::SAMPLES;
+use crate::args::page::PageArgs;
+use crate::args::run::RunOptions;
+use crate::args::show::ShowArgs;
+use crate::exit::Usage;
+use crate::experiment::{self, How, Shown};
+
+/// Arguments of `plumb profile`.
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArgs {
+    /// Only this process, and those that it starts from now on
+    #[arg(long, value_name = "PID", conflicts_with_all = ["cgroup", "command"])]
+    pid: Option<u32>,
+    /// Only tasks in this cgroup (version 2) and in those below it
+    #[arg(long, value_name = "PATH", conflicts_with = "command")]
+    cgroup: Option<PathBuf>,
+    /// Samples of each CPU per second [default: 997]
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    frequency: Option<u32>,
+    /// Measure time off the CPU as well: waiting, by the stack that waits and who ends it, or
+    /// runnable
+    #[arg(long)]
+    off_cpu: bool,
+    /// How stacks of programs are found: `fp` by frame pointers, `dwarf` by the unwind tables of
+    /// files, on copies of stacks [default: fp]
+    #[arg(long, value_name = "HOW", value_parser = user_stacks())]
+    user_stacks: Option<UserStacks>,
+    /// How long to sample, like 10s [default: until Ctrl-C, or until COMMAND or the process ends]
+    #[arg(long, value_name = "TIME")]
+    duration: Option<Time>,
+    #[command(flatten)]
+    show: ShowArgs,
+    #[command(flatten)]
+    page: PageArgs,
+    /// Recording to write [default: profile.plumb]; an existing one is renamed to
+    /// profile.plumb.old
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// File of layer rules that take precedence over the built-in ones
+    #[arg(long, value_name = "FILE")]
+    layers: Option<PathBuf>,
+    /// Don't print progress
+    #[arg(short, long)]
+    quiet: bool,
+    /// Command to run and sample, from its start to its end
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl ProfileArgs {
+    /// As an experiment.
+    pub(crate) fn experiment(&self) -> Experiment {
+        Experiment {
+            name: "profile".into(),
+            instruments: Some(vec![SAMPLES.into()]),
+            lab: Lab::Host,
+            layer: self.show.layer().map(String::from),
+            workload: Workload {
+                command: self.command.clone(),
+                duration: self.duration,
+                ..Workload::of(Kind::Work)
+            },
+            filter: Filter {
+                pid: self.pid,
+                cgroup: (self.cgroup.as_ref()).map(|path| path.display().to_string()),
+                ..Filter::default()
+            },
+            samples: Samples {
+                frequency: self.frequency,
+                off_cpu: self.off_cpu,
+                user_stacks: self.user_stacks,
+                ..Samples::default()
+            },
+            ..Experiment::default()
+        }
+    }
+}
+
+/// Kinds of user stacks, by name.
+fn user_stacks() -> impl TypedValueParser<Value = UserStacks> {
+    PossibleValuesParser::new(UserStacks::WORDS).map(|word| word.parse().unwrap_or_default())
+}
+
+/// Sample and show.
+///
+/// # Errors
+/// It can't be sampled here, or the run failed.
+pub(crate) fn run(args: ProfileArgs, cache: &Path) -> anyhow::Result<ExitCode> {
+    if args.duration.is_some_and(|time| time.0.is_zero()) {
+        return Err(Usage("invalid duration `0s`; expected like 10s or 500ms".into()).into());
+    }
+    let experiment = args.experiment();
+    let directions: [Direction; 0] = [];
+    let how = How {
+        text: "",
+        shown: Shown::Report(&args.show, &directions),
+        page: &args.page,
+        options: RunOptions {
+            output: args.output,
+            layers: args.layers,
+            quiet: args.quiet,
+            ..RunOptions::plain()
+        },
+        watch: false,
+        stdin: false,
+        yes_change: &[],
+        even_default_route: false,
+    };
+    experiment::run(&experiment, how, cache)
+}

@@ -1,0 +1,381 @@
+//! Work of this machine's CPUs, whatever it is for, window by window.
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netplumb_lab::vm::process::VmError;
+use netplumb_model::class::{Family, Link, Proto};
+use netplumb_model::quantity::{Item, Kind, Of, Quantity};
+use netplumb_model::recording::{Arm, Block, Cost, Ledger, Recording, Total};
+use netplumb_model::samples::{Sample, Samples};
+use netplumb_model::timing::{BUSY, Window};
+
+use super::child::Running;
+use super::{LiveEnd, LiveEvent, Probes};
+use crate::error::EngineError;
+use crate::index::add_costs;
+use crate::outside::Cpus;
+use crate::schedule::Turn;
+use crate::site::{self, Alone, Ended, Keeper, OneAtATime};
+
+/// Polling interval.
+const NAP: Duration = Duration::from_millis(10);
+/// The shortest window without a given duration; later ones are this part of what went by, so that
+/// hours have some hundred.
+const SHORTEST: Duration = Duration::from_millis(250);
+const PART: u32 = 10;
+/// A last window that is a smaller part of the one before belongs to that.
+const REST: f64 = 0.5;
+
+/// Work of CPUs.
+#[derive(Debug, Clone)]
+pub struct WorkPlan {
+    /// What it is of, as the name of the arm.
+    pub name: String,
+    /// Total duration; without, until the command exits, the process ends, or the run is stopped.
+    pub duration: Option<Duration>,
+    /// Duration of a window; without, they grow with what went by.
+    pub window: Option<Duration>,
+    /// The command to run meanwhile: its arguments.
+    pub command: Vec<String>,
+    /// Whether the command's standard output is redirected to standard error.
+    pub output_to_stderr: bool,
+    /// The process that it is of, which may end.
+    pub pid: Option<u32>,
+    /// The directory of the cgroup that it is of, which may be removed.
+    pub cgroup: Option<PathBuf>,
+}
+
+impl WorkPlan {
+    fn arm(&self) -> Arm {
+        Arm {
+            name: self.name.clone(),
+            proto: Proto::Work,
+            family: Family::V4,
+            link: Link::Any,
+            forward: false,
+            size_bytes: 0,
+            knobs: Default::default(),
+            made: None,
+        }
+    }
+}
+
+/// Sample, window by window.
+pub(super) fn run(
+    work: &WorkPlan,
+    mut probes: Probes<'_, '_>,
+    keeper: &mut Keeper<'_>,
+) -> Result<LiveEnd, EngineError> {
+    probes.attach(Some(0), &|spec| spec.clone(), keeper.recording)?;
+    probes.open()?;
+    let began = Instant::now();
+    let command = match work.command.is_empty() {
+        true => None,
+        false => {
+            let (words, output) = (&work.command, work.output_to_stderr);
+            let started = Running::start(words, None, &[], output);
+            Some(started.map_err(|source| EngineError::Command {
+                name: words[0].clone(),
+                source,
+            })?)
+        }
+    };
+    keeper.recording.arms = vec![work.arm()];
+    let windows = work.duration.and_then(|all| {
+        let number = all.as_nanos().div_ceil(work.window?.as_nanos().max(1));
+        u32::try_from(number).ok()
+    });
+    let tell = probes.tell;
+    let mut site = OneAtATime::new(Windows {
+        work,
+        probes,
+        began,
+        deadline: work.duration.map(|d| began + d),
+        command,
+        end: LiveEnd::default(),
+        gone: None,
+    });
+    let turns = (0..).map(|index| Turn {
+        arm: 0,
+        by: 0,
+        blocks: index..index + 1,
+    });
+    site::run(&mut site, turns, &[], keeper, &mut |recording, over| {
+        (tell.borrow_mut())(LiveEvent::Block(recording, over, windows));
+    })?;
+    let Windows {
+        mut end,
+        command,
+        gone,
+        ..
+    } = site.site;
+    if let Some(what) = gone {
+        (tell.borrow_mut())(LiveEvent::Note(what));
+    }
+    end.stopped = command.is_some() && end.command.is_none();
+    drop(command);
+    match keeper.recording.costs.is_empty() {
+        false => Ok(end),
+        true => Err(EngineError::NothingSeen {
+            command: end.command,
+        }),
+    }
+}
+
+/// The site: consecutive windows.
+struct Windows<'a, 't> {
+    work: &'a WorkPlan,
+    probes: Probes<'a, 't>,
+    began: Instant,
+    deadline: Option<Instant>,
+    command: Option<Running>,
+    end: LiveEnd,
+    /// What was sampled, and is there no more.
+    gone: Option<String>,
+}
+
+/// Why waiting ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Woken {
+    Time,
+    /// What is sampled has ended.
+    Ended,
+    Cancelled,
+}
+
+impl Alone for Windows<'_, '_> {
+    fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
+        let cpus = Cpus::read();
+        let opened = Instant::now();
+        let each = self.work.window.unwrap_or_else(|| {
+            let before = self.began.elapsed();
+            SHORTEST.max(before / PART)
+        });
+        let until = opened + each;
+        let until = self.deadline.map_or(until, |d| d.min(until));
+        let why = self.wait(until, keeper)?;
+        let last = match why {
+            Woken::Ended | Woken::Cancelled => true,
+            Woken::Time => self.deadline.is_some_and(|d| Instant::now() >= d),
+        };
+        let window = match last {
+            true => self.probes.close()?,
+            false => self.probes.turn()?,
+        };
+        let window = window.unwrap_or_default();
+        let busy = cpus.and_then(|cpus| cpus.busy_since());
+        self.add_window(&window, turn.blocks.start, busy, keeper.recording);
+        if last {
+            join_rest(keeper.recording);
+        }
+        // Without a duration that is how it ends.
+        let wanted = self.work.duration.is_none() && self.work.command.is_empty();
+        match why {
+            Woken::Cancelled if !wanted => Err(VmError::Interrupted.into()),
+            _ if last => Ok(Ended::Last),
+            _ => Ok(Ended::Measured),
+        }
+    }
+}
+
+impl Windows<'_, '_> {
+    /// Wait until a window is over, for any reason.
+    fn wait(&mut self, until: Instant, keeper: &Keeper<'_>) -> Result<Woken, EngineError> {
+        loop {
+            self.probes.poll()?;
+            if keeper.is_cancelled() {
+                return Ok(Woken::Cancelled);
+            }
+            if let Some(command) = &mut self.command {
+                let ended = command.ended();
+                let ended = ended.map_err(EngineError::host("wait for the command"))?;
+                if ended.is_some() {
+                    self.end.command = ended;
+                    return Ok(Woken::Ended);
+                }
+            }
+            if let Some(pid) = self.work.pid.filter(|pid| has_ended(*pid)) {
+                self.gone = Some(format!("process {pid} has ended"));
+                return Ok(Woken::Ended);
+            }
+            let cgroup = self.work.cgroup.as_ref().filter(|path| !path.exists());
+            if let Some(path) = cgroup {
+                self.gone = Some(format!("the cgroup {} was removed", path.display()));
+                return Ok(Woken::Ended);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Woken::Time);
+            }
+            thread::sleep(left.min(NAP));
+        }
+    }
+
+    fn add_window(
+        &mut self,
+        window: &Window,
+        index: u32,
+        busy: Option<f64>,
+        recording: &mut Recording,
+    ) {
+        recording.blocks.push(Block {
+            arm: 0,
+            instrument: self.probes.name().into(),
+            index,
+            ledger: Ledger::default(),
+            totals: Vec::new(),
+            entered: 0,
+            returned: 0,
+            duration_ns: window.duration_ns,
+        });
+        let block = recording.blocks.len() as u32 - 1;
+        self.probes.gather(recording, &[block], window);
+        if let Some(busy) = busy {
+            recording.add(Of::Block(block), &BUSY, Item::ONLY, busy);
+        }
+    }
+}
+
+/// Whether a process is gone, or nobody has asked yet how it ended.
+fn has_ended(pid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return true;
+    };
+    // The state comes after the name, which may contain anything.
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    matches!(state, Some('Z' | 'X'))
+}
+
+/// Add the last block to the one before if it is much shorter: where a command ends, or a run is
+/// stopped, is no repetition of what came before.
+fn join_rest(recording: &mut Recording) {
+    let [.., before, last] = &recording.blocks[..] else {
+        return;
+    };
+    if last.duration_ns as f64 >= before.duration_ns as f64 * REST {
+        return;
+    }
+    let to = recording.blocks.len() as u32 - 2;
+    let Some(last) = recording.blocks.pop() else {
+        return;
+    };
+    let block = &mut recording.blocks[to as usize];
+    block.duration_ns += last.duration_ns;
+    for total in last.totals {
+        match block
+            .totals
+            .iter_mut()
+            .find(|t| t.quantity == total.quantity)
+        {
+            Some(of) => {
+                of.kernel += total.kernel;
+                of.user += total.user;
+            }
+            None => block.totals.push(Total { ..total }),
+        }
+    }
+    let of_both = |block: u32| block >= to;
+    let (both, others): (Vec<Cost>, Vec<Cost>) =
+        (recording.costs.drain(..)).partition(|cost| of_both(cost.block));
+    recording.costs = others;
+    let quantities = 0..recording.quantities.len() as u32;
+    let (rest, kept) =
+        (recording.samples.drain(..)).partition(|samples: &Samples| of_both(samples.block));
+    recording.samples = kept;
+    let rest: Vec<Samples> = rest;
+    for quantity in quantities {
+        let of = rest.iter().filter(|samples| samples.quantity == quantity);
+        let singles: Vec<Sample> = of.flat_map(Samples::iter).collect();
+        let count = both
+            .iter()
+            .filter(|cost| cost.quantity == quantity)
+            .map(|cost| cost.calls);
+        // If all of them are known.
+        if !singles.is_empty() && count.sum::<u64>() == singles.len() as u64 {
+            recording.add_samples(Samples::new(to, quantity, singles));
+            continue;
+        }
+        let of = both.iter().filter(|cost| cost.quantity == quantity);
+        let of: Vec<Cost> = of.map(|cost| Cost { block: to, ..*cost }).collect();
+        add_costs(recording, of.into_iter());
+    }
+    let (ended, kept) =
+        (recording.scalars.drain(..)).partition(|scalar| scalar.block() == Some(to + 1));
+    recording.scalars = kept;
+    let ended: Vec<_> = ended;
+    for scalar in ended {
+        let quantity: Option<&Quantity> = recording.quantities.get(scalar.quantity as usize);
+        let adds_up = quantity.is_some_and(|q| matches!(q.kind, Kind::Count | Kind::Duration));
+        let same = recording.scalars.iter_mut().find(|s| {
+            s.block() == Some(to) && s.quantity == scalar.quantity && s.item == scalar.item
+        });
+        match same {
+            Some(same) if adds_up => same.value += scalar.value,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use netplumb_model::class::{Context, Direction};
+    use netplumb_model::timing::{CPU_TIME, REACHED, USER_STACKS};
+
+    use super::*;
+
+    fn block(recording: &mut Recording, duration_ns: u64, own: u64) {
+        let quantity = recording.quantity(&CPU_TIME);
+        let number = recording.blocks.len() as u32;
+        recording.blocks.push(Block {
+            arm: 0,
+            instrument: "samples".into(),
+            index: number,
+            ledger: Ledger::default(),
+            totals: vec![Total {
+                quantity,
+                kernel: own,
+                user: 0,
+            }],
+            entered: 0,
+            returned: 0,
+            duration_ns,
+        });
+        recording.costs.push(Cost {
+            block: number,
+            quantity,
+            direction: Direction::Run,
+            context: Context::Task,
+            node: 0,
+            calls: 1,
+            own,
+        });
+        recording.add(Of::Block(number), &USER_STACKS, Item::ONLY, 3.0);
+        recording.add(Of::Block(number), &REACHED, Item::ONLY, 997.0);
+    }
+
+    /// Check that a short rest is added to the block before, with its costs and counts and not its
+    /// rates, and that a long one is a block.
+    #[test]
+    fn rests() {
+        let mut recording = Recording::default();
+        for (duration_ns, own) in [(100, 5), (100, 6), (20, 2)] {
+            block(&mut recording, duration_ns, own);
+        }
+        join_rest(&mut recording);
+        let costs: Vec<(u32, u64)> = recording.costs.iter().map(|c| (c.block, c.own)).collect();
+        assert_eq!(costs, [(0, 5), (1, 8)]);
+        let durations: Vec<u64> = recording.blocks.iter().map(|b| b.duration_ns).collect();
+        assert_eq!(durations, [100, 120]);
+        assert_eq!(recording.blocks[1].totals[0].kernel, 8);
+        let values = |of| recording.scalars_of(of).map(|s| s.value);
+        assert_eq!(values(&USER_STACKS).collect::<Vec<_>>(), [3.0, 6.0]);
+        assert_eq!(values(&REACHED).collect::<Vec<_>>(), [997.0, 997.0]);
+        block(&mut recording, 90, 1);
+        join_rest(&mut recording);
+        assert_eq!(recording.blocks.len(), 3);
+    }
+}

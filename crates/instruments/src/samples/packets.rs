@@ -1,0 +1,270 @@
+//! Samples of CPUs that handle packets: whose work each is.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+
+use netplumb_kernel::kallsyms::SymbolTable;
+use netplumb_kernel::path_rules::PathRules;
+use netplumb_model::class::Direction;
+use netplumb_model::quantity::Figure;
+use netplumb_model::timing::{Attached, CPU_TIME, Costs, PERIOD, Roles, TimingSpec, Window};
+use netplumb_sys::cpus;
+
+use super::arrived::Place;
+use super::kernel::{self, Kernel};
+use super::layout::{Config, Counts, Known};
+use super::owner::Tasks;
+use super::sampler::{Event, Sampler, Setup};
+use super::tree::{Functions, Sum, Tree, nameless};
+use super::{TAKEN, UNKNOWN};
+use crate::live::{self, Live, LiveError};
+
+/// Time between samples of a CPU, with no other period that it could beat with.
+const PERIOD_NS: u64 = 499_979;
+/// Of a stack, at most: those of packets are not deeper.
+const FRAMES: u32 = 64;
+/// User code that has no name here.
+const USER_CODE: &str = "[user code]";
+
+/// CPUs that are sampled while a window is open.
+#[derive(Debug)]
+pub(super) struct Sampling {
+    sampler: Sampler,
+    roles: Roles,
+    rules: PathRules,
+    attached: Attached,
+    kernel: Kernel,
+    opened: Instant,
+    closed: Option<Instant>,
+    run_ns: u64,
+    counts: Counts,
+}
+
+impl Sampling {
+    pub(super) fn attach(spec: &TimingSpec) -> Result<Sampling, LiveError> {
+        let begun = Instant::now();
+        if spec.one_packet > 0 {
+            return Err(LiveError::Asked(
+                "`samples` does not follow packets; omit --one-packet".into(),
+            ));
+        }
+        let filter = &spec.filter;
+        let narrow = filter.port.is_some()
+            || filter.address.is_some()
+            || filter.interface.is_some()
+            || filter.pid.is_some()
+            || filter.cgroup.is_some();
+        if narrow {
+            return Err(LiveError::Asked(
+                "`samples` covers all work of the CPUs; omit filters of packets and tasks".into(),
+            ));
+        }
+        let cpus = cpus::online().map_err(LiveError::system("read which CPUs are online"))?;
+        let sampler = sampler(&cpus.into_iter().collect::<Vec<u32>>())?;
+        let attached = Attached {
+            attach_ns: begun.elapsed().as_nanos() as u64,
+            facts: BTreeMap::from([("sampled.event".into(), Event::CpuClock.name().into())]),
+            figures: vec![Figure::new(&PERIOD, PERIOD_NS as f64)],
+            ..Attached::default()
+        };
+        Ok(Sampling {
+            run_ns: sampler.totals().run_ns,
+            counts: sampler.counts()?,
+            sampler,
+            roles: spec.roles.clone(),
+            rules: PathRules::built_in(),
+            attached,
+            kernel: Kernel::default(),
+            opened: begun,
+            closed: None,
+        })
+    }
+}
+
+fn sampler(cpus: &[u32]) -> Result<Sampler, LiveError> {
+    Sampler::load(&Setup {
+        cpus,
+        event: Event::CpuClock,
+        period_ns: PERIOD_NS,
+        config: Config {
+            frames: FRAMES,
+            ..Config::default()
+        },
+        copies: false,
+        programs: Vec::new(),
+    })
+}
+
+impl Live for Sampling {
+    fn attached(&self) -> &Attached {
+        &self.attached
+    }
+
+    fn open(&mut self) -> Result<(), LiveError> {
+        self.closed = None;
+        self.run_ns = self.sampler.totals().run_ns;
+        self.counts = self.sampler.counts()?;
+        self.opened = Instant::now();
+        self.sampler.begin()
+    }
+
+    fn stop(&mut self) {
+        self.sampler.stop();
+        self.closed.get_or_insert_with(Instant::now);
+    }
+
+    fn close(&mut self) -> Result<Window, LiveError> {
+        self.stop();
+        let closed = self.closed.unwrap_or_else(Instant::now);
+        let seen = seen(&mut self.sampler)?;
+        let symbols = (self.kernel).symbols(seen.iter().flat_map(|(place, _)| &place.kernel))?;
+        // While those that it has started run yet.
+        let tasks = Tasks::now(&self.roles, &self.rules);
+        let mut charging = Charging::default();
+        for (place, known) in &seen {
+            charging.add(place, known, symbols, &tasks);
+        }
+        let taken: u64 = seen.iter().map(|(_, known)| known.count).sum();
+        let stackless = seen.iter().filter(|(p, _)| !p.user && p.kernel.is_empty());
+        let counts = self.sampler.counts()?;
+        let losses = [
+            (
+                "samples lost (buffer full)",
+                lost(&counts) - lost(&self.counts),
+                "their time is missing",
+            ),
+            (
+                "samples without a stack",
+                stackless.map(|(_, known)| known.count).sum(),
+                "their time is in [unknown]",
+            ),
+        ];
+        Ok(Window {
+            duration_ns: (closed - self.opened).as_nanos() as u64,
+            own_cpu_ns: (self.sampler.totals().run_ns).saturating_sub(self.run_ns),
+            figures: vec![Figure::new(&TAKEN, taken as f64)],
+            costs: vec![charging.costs()],
+            losses: live::losses(losses),
+            ..Window::default()
+        })
+    }
+}
+
+/// Samples that there was no room for, or whose hash is that of others.
+pub(super) fn lost(counts: &Counts) -> u64 {
+    counts.lost_map + counts.lost_ring + counts.collided
+}
+
+/// What was seen, once no more is sampled.
+fn seen(sampler: &mut Sampler) -> Result<Vec<(Place, Known)>, LiveError> {
+    let counted = sampler.drain(true)?;
+    let places = sampler.poll()?.places.into_iter();
+    let mut places: HashMap<u64, Place> = places.map(|place| (place.hash, place)).collect();
+    let counted = counted.into_iter();
+    let seen = counted.filter_map(|(hash, known)| Some((places.remove(&hash)?, known)));
+    Ok(seen.collect())
+}
+
+/// Charges samples to whose they are.
+#[derive(Debug, Default)]
+struct Charging {
+    functions: Functions,
+    tree: Tree,
+    kernel: u64,
+    user: u64,
+}
+
+impl Charging {
+    fn add(&mut self, place: &Place, known: &Known, symbols: &SymbolTable, tasks: &Tasks) {
+        let stack = kernel::found(symbols, &place.kernel);
+        let names: Vec<&str> = stack.iter().map(|at| kernel::name(symbols, *at)).collect();
+        let Some(owner) = tasks.owner(place, &names) else {
+            return;
+        };
+        let sum = Sum {
+            samples: known.count,
+            ns: known.count * PERIOD_NS,
+        };
+        if place.user && owner.direction == Direction::Rx {
+            self.user += sum.ns;
+            return;
+        }
+        let stack = &stack[..owner.frames.min(stack.len())];
+        let functions = match (place.user, stack) {
+            (true, _) => vec![nameless(USER_CODE)],
+            (false, []) => vec![nameless(UNKNOWN)],
+            (false, stack) => {
+                let met = |at: &Option<usize>| kernel::met(symbols, *at);
+                stack.iter().rev().map(met).collect()
+            }
+        };
+        let root = owner.other.as_deref().map(nameless);
+        let mut node = None;
+        for function in root.into_iter().chain(functions) {
+            let function = self.functions.number(function);
+            node = Some(self.tree.node(node, function));
+        }
+        if let Some(node) = node {
+            let to = (owner.direction, owner.context, node);
+            self.tree.charge(to, sum);
+        }
+        self.kernel += sum.ns;
+    }
+
+    fn costs(self) -> Costs {
+        let (tree, sums) = (self.tree, (self.kernel, self.user));
+        tree.costs(&self.functions, &CPU_TIME, sums)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use super::super::arrived::Who;
+    use super::*;
+
+    /// Check that what this very thread does is seen: in user code, and in the kernel with
+    /// the way there; and that the samples of all tasks are the time that went by.
+    #[test]
+    fn as_root_own_work() {
+        // SAFETY: takes nothing and cannot fail.
+        if unsafe { libc::geteuid() } != 0 {
+            netplumb_testkit::skip("not root");
+            return;
+        }
+        // SAFETY: takes nothing.
+        let cpu = unsafe { libc::sched_getcpu() } as u32;
+        netplumb_sys::cpus::pin(0, cpu).unwrap();
+        let mut sampler = sampler(&[cpu]).unwrap();
+        let begun = Instant::now();
+        sampler.begin().unwrap();
+        let mut zero = vec![0_u8; 1 << 20];
+        while begun.elapsed() < Duration::from_millis(400) {
+            use std::io::Read;
+            // Nearly all of it is in the kernel, clearing memory.
+            fs::File::open("/dev/zero")
+                .and_then(|mut f| f.read_exact(&mut zero))
+                .unwrap();
+        }
+        sampler.stop();
+        let all = seen(&mut sampler).unwrap();
+        let elapsed_ns = begun.elapsed().as_nanos() as f64;
+        let own: Vec<&(Place, Known)> = (all.iter())
+            .filter(|(place, _)| place.who == Who::Process(std::process::id()))
+            .collect();
+        let deep = own.iter().filter(|(p, _)| !p.user && p.kernel.len() > 2);
+        assert!(
+            deep.map(|(_, known)| known.count).sum::<u64>() > 0,
+            "{all:#?}"
+        );
+        let samples: u64 = all.iter().map(|(_, known)| known.count).sum();
+        let share = (samples * PERIOD_NS) as f64 / elapsed_ns;
+        // Never more than there was; fewer where the machine itself did not run.
+        assert!((0.2..1.05).contains(&share), "{share} of the time");
+        let counts = sampler.counts().unwrap();
+        assert_eq!(lost(&counts), 0);
+        assert_eq!(counts.taken, samples);
+    }
+}

@@ -1,0 +1,179 @@
+//! The footer under a profile: how it was sampled, what that took, and what its samples don't show.
+
+use netplumb_model::quantity::Declared;
+use netplumb_model::recording::{Block, Recording};
+use netplumb_model::timing::{
+    CPU_TIME, FREQUENCY, IDLE, LATE, OFF_CPU, ON_TIME, PROGRAMS, REACHED, READER, STACKS_CUT,
+    USER_STACKS, WAITS_BEGUN, WAITS_ENDED, WAITS_OPEN,
+};
+
+use super::common::{kernel, lost};
+use super::layers;
+use super::varying::{blocks, intervals};
+use crate::analysis::{ClassView, quantity};
+use crate::footer::Note;
+use crate::number::{printable, thousands};
+use crate::scalars::of_run;
+use crate::times::ns;
+
+/// From this share on, user stacks are said to be cut.
+const MUCH_CUT: f64 = 0.05;
+
+/// Notes for under a result. `classes` are those that were shown.
+pub(super) fn footer(recording: &Recording, classes: &[ClassView<'_>]) -> Vec<Note> {
+    let waits = quantity(recording).is(&OFF_CPU);
+    let clock = match waits {
+        true => OFF_CPU_CLOCK.into(),
+        false => clock(recording),
+    };
+    let mut notes = vec![Note::new("clock", clock), kernel(recording)];
+    match waits {
+        true => notes.push(ledger(recording)),
+        false => {
+            notes.push(Note::new("samples", samples(recording)));
+            notes.extend(late(recording));
+            notes.extend(stacks(recording));
+        }
+    }
+    let cost = cost(recording).filter(|_| !waits);
+    notes.extend(cost.map(|text| Note::new("cost", text)));
+    notes.push(Note::new("blocks", blocks(recording, classes)));
+    notes.extend(intervals(classes).map(|text| Note::new("interval", text)));
+    notes.push(layers(classes, "cost"));
+    notes.extend(lost(
+        recording,
+        "none: every sample has a stack, and there was room for all",
+    ));
+    notes
+}
+
+/// What time off the CPU is.
+const OFF_CPU_CLOCK: &str = "time off the CPU, from each switch of tasks to the next: [preempted] \
+    was runnable, [sleep] waited for something, [I/O] for a disk or the like, [blocked] for what \
+    can't be interrupted; one that was off the CPU before the first window is not there until it \
+    runs";
+
+/// Every wait that began has ended, or is open.
+fn ledger(recording: &Recording) -> Note {
+    let (begun, ended) = (sum(recording, &WAITS_BEGUN), sum(recording, &WAITS_ENDED));
+    let open = recording.scalars_of(&WAITS_OPEN).last();
+    let open = open.map_or(0.0, |scalar| scalar.value);
+    let closes = begun == ended + open;
+    let text = format!(
+        "{} begun = {} ended + {} still open, whose time counts until the end",
+        thousands(begun as u64),
+        thousands(ended as u64),
+        thousands(open as u64)
+    );
+    match closes {
+        true => Note::new("waits", text),
+        false => Note::warning("waits", format!("INVALID: {text}")),
+    }
+}
+
+/// A figure of blocks, summed.
+fn sum(recording: &Recording, of: &Declared) -> f64 {
+    let of_blocks = recording.scalars_of(of).filter(|s| s.block().is_some());
+    of_blocks.map(|scalar| scalar.value).sum()
+}
+
+fn clock(recording: &Recording) -> String {
+    let event = recording.environment.get("sampled.event");
+    format!(
+        "CPU time of the kernel and of programs, by samples of event {}; a sample stands for the \
+         time since the one before; a function that no sample found is in no table",
+        event.map_or("cpu-clock".into(), |event| printable(event, 40))
+    )
+}
+
+/// The rate, asked for and reached, and how many there are.
+fn samples(recording: &Recording) -> String {
+    let cost = |c: &&netplumb_model::recording::Cost| {
+        let quantity = recording.quantities.get(c.quantity as usize);
+        quantity.is_some_and(|q| q.is(&CPU_TIME))
+    };
+    let samples: u64 = recording.costs.iter().filter(cost).map(|c| c.calls).sum();
+    let mut text = thousands(samples);
+    let idle = sum(recording, &IDLE);
+    if idle > 0.0 {
+        text.push_str(&format!(", and {} of idle CPUs", thousands(idle as u64)));
+    }
+    let reached: Vec<f64> = recording.scalars_of(&REACHED).map(|s| s.value).collect();
+    if let Some(asked) = of_run(recording, &FREQUENCY)
+        && !reached.is_empty()
+    {
+        let mean = reached.iter().sum::<f64>() / reached.len() as f64;
+        text.push_str(&format!(
+            "; {asked:.0} a second asked for of each CPU, {mean:.0} reached"
+        ));
+    }
+    let of = |of: fn(&Block) -> u64| -> u64 { recording.blocks.iter().map(of).sum() };
+    let (kernel, user) = (of(Block::kernel), of(Block::user));
+    let all = (kernel + user).max(1) as f64;
+    text.push_str(&format!(
+        "; {:.1}% in the kernel, {:.1}% in programs",
+        kernel as f64 * 100.0 / all,
+        user as f64 * 100.0 / all
+    ));
+    text
+}
+
+/// The share that the clock does not see as it was.
+fn late(recording: &Recording) -> Option<Note> {
+    let (timed, late) = (sum(recording, &ON_TIME), sum(recording, &LATE));
+    (timed > 0.0).then(|| {
+        Note::new(
+            "irqs off",
+            format!(
+                "{:.1}% of the samples came more than 10 us late: interrupts were off until then, \
+                 or this CPU did not run; their time belongs to code before that which they found",
+                late * 100.0 / timed
+            ),
+        )
+    })
+}
+
+/// How many stacks of programs are not whole.
+fn stacks(recording: &Recording) -> Option<Note> {
+    let (all, cut) = (sum(recording, &USER_STACKS), sum(recording, &STACKS_CUT));
+    let how = recording.environment.get("sampled.user_stacks");
+    let how = match how.map(String::as_str) {
+        Some("dwarf") => "unwind tables",
+        _ => "frame pointers",
+    };
+    let share = cut / all.max(1.0);
+    (all > 0.0).then(|| {
+        let text = format!(
+            "of programs, by {how}: {:.1}% end before a function that a thread begins with",
+            share * 100.0
+        );
+        match share > MUCH_CUT {
+            true => Note::warning(
+                "stacks",
+                text + "; their callers are missing, or wrong (code without frame pointers, or \
+                        made at run time)",
+            ),
+            false => Note::new("stacks", text),
+        }
+    })
+}
+
+/// What it took.
+fn cost(recording: &Recording) -> Option<String> {
+    let (programs, reader) = (sum(recording, &PROGRAMS), sum(recording, &READER));
+    let samples: u64 = recording.costs.iter().map(|c| c.calls).sum();
+    let all = samples as f64 + sum(recording, &IDLE);
+    let told = |value: f64| match ns(value) {
+        long if long.ends_with('s') => long,
+        short => format!("{short} ns"),
+    };
+    (all > 0.0 && programs + reader > 0.0).then(|| {
+        format!(
+            "{} of CPU time per sample: {} in the kernel's programs, without the interrupts that \
+             run them, and {} in this process, which reads symbols and files as well",
+            told((programs + reader) / all),
+            told(programs / all),
+            told(reader / all)
+        )
+    })
+}
