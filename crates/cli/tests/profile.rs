@@ -47,10 +47,12 @@ __attribute__((noinline)) void doze(void)
 	struct timespec t = { 0, 50000000 };
 	nanosleep(&t, 0);
 }
+/* Who calls a function without a frame, as nanosleep is, is not in its stack. */
+__attribute__((noinline)) void nap(void) { doze(); }
 int main(void)
 {
 	for (int i = 0; i < 20; i++)
-		doze();
+		nap();
 	return 0;
 }
 "#;
@@ -179,8 +181,9 @@ fn sleeps() {
         found.map_or(0, |f| f.inclusive_insns) as f64 / 1e9
     };
     // Timers are not early; how late this machine is, nobody knows.
-    assert!((1.0..1.5).contains(&ns("doze")), "{} s", ns("doze"));
-    assert!((1.0..1.5).contains(&ns("[sleep]")), "{} s", ns("[sleep]"));
+    for name in ["nap", "[sleep]"] {
+        assert!((1.0..3.0).contains(&ns(name)), "{name}: {} s", ns(name));
+    }
     let sum = |of| recording.scalars_of(of).map(|s| s.value).sum::<f64>();
     let open = recording.scalars_of(&WAITS_OPEN).last().unwrap().value;
     assert_eq!(sum(&WAITS_BEGUN), sum(&WAITS_ENDED) + open);

@@ -95,6 +95,7 @@ pub(super) fn run(
         deadline: work.duration.map(|d| began + d),
         command,
         end: LiveEnd::default(),
+        held: None,
         gone: None,
     });
     let turns = (0..).map(|index| Turn {
@@ -132,6 +133,9 @@ struct Windows<'a, 't> {
     deadline: Option<Instant>,
     command: Option<Running>,
     end: LiveEnd,
+    /// The last window, and how many CPUs were busy. It is added with the next one: if that is the
+    /// last, and short, the two are one block, and a block that is saved does not change.
+    held: Option<(Window, Option<f64>)>,
     /// What was sampled, and is there no more.
     gone: Option<String>,
 }
@@ -146,7 +150,7 @@ enum Woken {
 }
 
 impl Alone for Windows<'_, '_> {
-    fn turn(&mut self, turn: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
+    fn turn(&mut self, _: &Turn, keeper: &mut Keeper<'_>) -> Result<Ended, EngineError> {
         let cpus = Cpus::read();
         let opened = Instant::now();
         let each = self.work.window.unwrap_or_else(|| {
@@ -161,14 +165,20 @@ impl Alone for Windows<'_, '_> {
             Woken::Time => self.deadline.is_some_and(|d| Instant::now() >= d),
         };
         let window = match last {
-            true => self.probes.close()?,
-            false => self.probes.turn()?,
+            true => self.probes.close(),
+            false => self.probes.turn(),
         };
-        let window = window.unwrap_or_default();
+        if let Some((window, busy)) = self.held.take() {
+            self.add_window(&window, busy, keeper.recording);
+        }
+        let window = window?.unwrap_or_default();
         let busy = cpus.and_then(|cpus| cpus.busy_since());
-        self.add_window(&window, turn.blocks.start, busy, keeper.recording);
-        if last {
-            join_rest(keeper.recording);
+        match last {
+            false => self.held = Some((window, busy)),
+            true => {
+                self.add_window(&window, busy, keeper.recording);
+                join_rest(keeper.recording);
+            }
         }
         // Without a duration that is how it ends.
         let wanted = self.work.duration.is_none() && self.work.command.is_empty();
@@ -213,17 +223,11 @@ impl Windows<'_, '_> {
         }
     }
 
-    fn add_window(
-        &mut self,
-        window: &Window,
-        index: u32,
-        busy: Option<f64>,
-        recording: &mut Recording,
-    ) {
+    fn add_window(&mut self, window: &Window, busy: Option<f64>, recording: &mut Recording) {
         recording.blocks.push(Block {
             arm: 0,
             instrument: self.probes.name().into(),
-            index,
+            index: recording.blocks.len() as u32,
             ledger: Ledger::default(),
             totals: Vec::new(),
             entered: 0,
