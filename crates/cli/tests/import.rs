@@ -161,7 +161,7 @@ fn reports() {
     for _ in 0..2 {
         let ran = plumb(at, &["import", "a.data", "--kallsyms", "kallsyms"]);
         assert!(ran.status.success(), "{}", text(&ran.stderr));
-        assert!(text(&ran.stderr).starts_with("imported 43 samples of 7 functions in a.plumb\n"));
+        assert!(text(&ran.stderr).starts_with("imported 43 samples of 8 functions in a.plumb\n"));
     }
     assert!(at.join("a.plumb.old").exists());
     let clock = ["--clock", "samples"];
@@ -309,7 +309,7 @@ fn damaged() {
                 .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize
         };
-        for _ in 0..2_000 {
+        for _ in 0..400 {
             let mut bytes = whole.clone();
             for _ in 0..1 + random() % 8 {
                 // Mostly in the header and the first records, where lengths are.
@@ -400,13 +400,11 @@ fn as_root_as_perf_has_it() {
             .all_losses()
             .any(|loss| loss.cause.contains("make no sense"));
         assert!(!lost, "{name}: {:?}", recording.losses);
-        netplumb_store::Writer::create(&at.join("x.plumb"))
-            .unwrap()
-            .save(&recording)
-            .unwrap();
-        assert_eq!(
-            netplumb_store::read(&at.join("x.plumb")).unwrap().samples,
-            recording.samples
-        );
+        let path = at.join("x.plumb");
+        let mut writer = netplumb_store::Writer::create(&path).unwrap();
+        writer.save(&recording).unwrap();
+        let read = netplumb_store::read(&path).unwrap();
+        // Of thousands of rows, nobody wants to see all.
+        assert!(read.samples == recording.samples && read.costs == recording.costs);
     }
 }

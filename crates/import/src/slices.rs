@@ -76,6 +76,9 @@ pub(crate) fn recording(
             add(&mut recording, &event, samples, &tree, window);
         }
     }
+    // As a file has them.
+    recording.samples.sort_by_key(|s| (s.block, s.quantity));
+    recording.costs.sort_by_key(|c| (c.block, c.quantity));
     Ok(recording)
 }
 
