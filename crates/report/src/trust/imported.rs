@@ -27,7 +27,13 @@ pub(super) fn footer(
     ];
     let line = recording.environment.get(env::IMPORTED_LINE);
     notes.extend(line.map(|line| Note::new("recorded", printable(line, LINE))));
-    notes.push(Note::new("blocks", blocks(recording, classes)));
+    notes.push(Note::new(
+        "blocks",
+        match quantity.unit.as_str() {
+            "ns" => blocks(recording, classes),
+            _ => slices(recording),
+        },
+    ));
     notes.extend(intervals(classes).map(|text| Note::new("interval", text)));
     notes.push(layers(classes, "cost"));
     notes.extend(lost(
@@ -47,6 +53,13 @@ fn clock(recording: &Recording, quantity: &Quantity) -> String {
         printable(&quantity.unit, NAME),
         printable(by, NAME)
     )
+}
+
+/// How the time was cut, for quantities that are not times.
+fn slices(recording: &Recording) -> String {
+    let ns: f64 = recording.blocks.iter().map(|b| b.duration_ns as f64).sum();
+    let count = recording.blocks.len();
+    format!("{count} of equal time, {:.1} s in all", ns / 1e9)
 }
 
 /// How many there are, and of what.
