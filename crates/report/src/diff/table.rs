@@ -147,8 +147,10 @@ pub(crate) fn declared(diff: &Diff<'_>) -> Vec<Vec<Entry>> {
         Judge::Statistical => &[("function", "layer"), ("stage", "kind")],
     };
     let columns = |(title, of): &(&'static str, &'static str)| {
-        let mut columns = Shown::new(diff, title, Some(of)).in_full().columns();
+        let mut columns = Shown::new(diff, title, Some(of)).columns();
         if diff.judge == Judge::Exact {
+            // Below a function.
+            columns.extend(costs::inclusive());
             columns.extend(costs::from_tree());
         }
         entries(&columns)
@@ -160,7 +162,8 @@ pub(crate) fn declared(diff: &Diff<'_>) -> Vec<Vec<Entry>> {
 pub(super) fn room(diff: &Diff<'_>, view: &View) -> Room {
     let below = diff.classes.iter().any(|c| c.root.is_some());
     let (beside, [least, most]) = match diff.judge {
-        Judge::Exact if below && view.columns >= costs::WIDER => (100, NAME_LETTERS),
+        Judge::Exact if below && view.columns >= WITH_QUANTILES => (92, NAME_LETTERS),
+        Judge::Exact if below && view.columns >= costs::WIDER => (82, NAME_LETTERS),
         Judge::Exact if view.columns >= WIDE => (75, NAME_LETTERS),
         Judge::Exact => (42, NAME_LETTERS),
         Judge::Statistical if view.columns >= WITH_QUANTILES => (112, SAMPLE_NAME_LETTERS),

@@ -57,13 +57,6 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// With those that only a part of a recording has.
-    #[cfg(test)]
-    pub(super) fn in_full(mut self) -> Shown<'a> {
-        self.below = true;
-        self
-    }
-
     /// A key of a figure in the unit.
     fn key(&self, name: &str) -> String {
         let clean = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
@@ -154,6 +147,8 @@ impl<'a> Shown<'a> {
             _ => "the part of the network stack that it is in",
         };
         columns.extend(of.map(|of| of.hint(hint).page("of")).map(|of| match exact {
+            // Inclusive costs take its place.
+            true if self.below => of.people(8).from(WITH_QUANTILES).markdown_rank(1),
             true => of.people(8).from(WIDE).markdown_rank(1),
             false => of.people(1).from(WIDER),
         }));

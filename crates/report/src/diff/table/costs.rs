@@ -74,9 +74,10 @@ pub(super) fn from_tree<'a>() -> Columns<'a> {
 
 /// What a function cost with all that it calls, before and after: below a function that is what
 /// one asks for.
-fn inclusive<'a>() -> Columns<'a> {
+pub(super) fn inclusive<'a>() -> Columns<'a> {
     let side = |l: &Line<'a>, of: fn(Change) -> PerPacket| {
-        l.change(2).map_or(Value::Missing, |c| exactly(of(c)))
+        let change = l.change(2);
+        change.map_or_else(|| told(String::new()), |c| exactly(of(c)))
     };
     vec![
         Column::figure("incl. before", move |l: &Line<'a>| side(l, |c| c.before))
