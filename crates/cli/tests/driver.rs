@@ -161,9 +161,9 @@ fn a_patch_to_usbnet() {
     let text = fs::read_to_string(shipped.with_extension("toml")).unwrap();
     let text = text
         .replace("packets = 1000", &format!("packets = {PACKETS}"))
-        .replace("count = 3", &format!("count = {BLOCKS}"))
+        .replace("count = 4", &format!("count = {BLOCKS}"))
         .replace("\"exact\", \"samples\"", "\"exact\"")
-        .replace("[samples]\nperiod = 250\n", "");
+        .replace("[samples]\nperiod = 300\n", "");
     place.write("x.toml", text);
     let first = place.run("run -q x.toml -o 1.plumb");
     // No apt, no compiler, or only another version in the archive.

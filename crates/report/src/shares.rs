@@ -312,7 +312,7 @@ mod tests {
         };
         let told = |within: &str| {
             let experiment = Experiment::parse(&text(within)).unwrap();
-            render(&recording, &experiment, 160).unwrap()
+            render(&recording, &experiment, 200).unwrap()
         };
         let below = told("within = \"usbnet_bh\"");
         for expected in [

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use netplumb_model::experiment::{Nft, Ruleset};
+use netplumb_model::experiment::{Module, Nft, Ruleset, files};
 use netplumb_model::recording::Arm;
 
 /// Two arms to compare, by index, and what tells them apart.
@@ -43,11 +43,17 @@ impl Level {
     }
 }
 
+/// Modules are called by the names of their files.
+fn modules(level: &str) -> String {
+    let titles: Vec<String> = files(level).map(|file| Module::of(file).title()).collect();
+    titles.join(" and ")
+}
+
 /// What has levels, after its place in the text.
 pub(super) type Key = (usize, String);
 
 /// What of an arm is not a knob, in words, and its knobs. Rules are called by their
-/// file or their text, and the defaults that come with them by nothing.
+/// file or their text, modules by their files, and the defaults that come with them by nothing.
 pub(super) struct Levels(BTreeMap<Key, Level>);
 
 impl Levels {
@@ -73,6 +79,10 @@ impl Levels {
                 ("nft", Some(nft)) => Level {
                     raw: value.clone(),
                     called: nft.title(),
+                },
+                ("module", _) => Level {
+                    raw: value.clone(),
+                    called: modules(value),
                 },
                 _ => Level::new(value),
             };
@@ -102,6 +112,7 @@ pub fn differing(before: &Arm, after: &Arm) -> Vec<(String, String, String)> {
             continue;
         }
         let other = match was.called == is.called {
+            true if key.1 == "module" => format!("{} (another file)", is.called),
             true => format!("{} (another text)", is.called),
             false => is.called,
         };

@@ -266,7 +266,10 @@ fn every_knob_is_judged() {
         "kernel",
         "mitigations",
         "module",
+        "per_transfer",
+        "rx_fault",
         "seed",
+        "sender",
     ];
     for knob in KNOBS {
         let of_packets = knob.workloads.contains(&Kind::Packets);

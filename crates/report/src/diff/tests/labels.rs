@@ -78,6 +78,30 @@ fn rules_are_one_level() {
     );
 }
 
+/// Check that modules are called by their files, wherever these are, and that two of one name are
+/// told to differ.
+#[test]
+fn modules_are_called_by_their_files() {
+    let recording = measured(arms(
+        "[[arm]]\nname = \"own\"\n[[arm]]\nname = \"one\"\nknobs.module = \"/a/usbnet.ko\"\n[[arm]]\n\
+         name = \"two\"\nknobs.module = [\"/b/usbnet.ko\", \"/b/smsc95xx+filter.patch.ko\"]\n",
+    ));
+    assert_eq!(
+        subjects(&recording),
+        [
+            "UDP send (module not set → usbnet.ko)",
+            "UDP send (module not set → usbnet.ko and smsc95xx+filter.patch.ko)",
+        ]
+    );
+    let again = |path: &str| {
+        let mut arm = recording.arms[1].clone();
+        arm.knobs.insert("module".into(), path.into());
+        arm
+    };
+    let differing = super::super::arms::differing(&again("/a/usbnet.ko"), &again("/b/usbnet.ko"));
+    assert_eq!(differing[0].2, "usbnet.ko (another file)");
+}
+
 /// A set of arms such as an experiment may have: some that nothing but their names tells
 /// apart, some with long or odd levels.
 fn any_arms(random: &mut Random) -> Vec<Arm> {
