@@ -48,6 +48,11 @@ pub struct WorkPlan {
 }
 
 impl WorkPlan {
+    /// Whether nothing else may end it.
+    fn ends_by_signal(&self) -> bool {
+        self.duration.is_none() && self.command.is_empty()
+    }
+
     fn arm(&self) -> Arm {
         Arm {
             name: self.name.clone(),
@@ -103,9 +108,14 @@ pub(super) fn run(
         by: 0,
         blocks: index..index + 1,
     });
-    site::run(&mut site, turns, &[], keeper, &mut |recording, over| {
+    let ran = site::run(&mut site, turns, &[], keeper, &mut |recording, over| {
         (tell.borrow_mut())(LiveEvent::Block(recording, over, windows));
-    })?;
+    });
+    match ran {
+        // Without a duration that is how it ends.
+        Err(EngineError::Vm(VmError::Interrupted)) if work.ends_by_signal() => {}
+        ran => ran?,
+    }
     let Windows {
         mut end,
         command,
@@ -180,10 +190,8 @@ impl Alone for Windows<'_, '_> {
                 join_rest(keeper.recording);
             }
         }
-        // Without a duration that is how it ends.
-        let wanted = self.work.duration.is_none() && self.work.command.is_empty();
         match why {
-            Woken::Cancelled if !wanted => Err(VmError::Interrupted.into()),
+            Woken::Cancelled if !self.work.ends_by_signal() => Err(VmError::Interrupted.into()),
             _ if last => Ok(Ended::Last),
             _ => Ok(Ended::Measured),
         }
