@@ -195,6 +195,11 @@ impl Gathering {
             return;
         }
         let weight = sample.period.unwrap_or(of.period);
+        let (time_ns, recorded) = (sample.timestamp.unwrap_or_default(), i64::MAX as u64);
+        if weight > recorded || time_ns > recorded {
+            self.counts.invalid += 1;
+            return;
+        }
         let (pid, tid) = (sample.pid.unwrap_or(-1), sample.tid.unwrap_or(-1));
         let mode = Mode::of(sample.cpu_mode);
         self.read_stack(sample.callchain, mode, sample.ip);
@@ -204,7 +209,7 @@ impl Gathering {
         self.counts.elsewhere += u64::from(mode == Mode::Elsewhere);
         self.samples += 1;
         let taken = Taken {
-            time_ns: sample.timestamp.unwrap_or_default(),
+            time_ns,
             weight,
             node,
             thread,

@@ -390,7 +390,10 @@ impl<R: Read> Stream<R> {
                 whole.extend_from_slice(body);
                 self.facts.borrow_mut().take(2, &whole);
             }
-            LOST_SAMPLES => self.facts.borrow_mut().lost_samples += u64_at(body, 0),
+            LOST_SAMPLES => {
+                let mut facts = self.facts.borrow_mut();
+                facts.lost_samples = facts.lost_samples.saturating_add(u64_at(body, 0));
+            }
             KSYMBOL => self.facts.borrow_mut().take_symbol(body),
             THROTTLE => self.facts.borrow_mut().throttled += 1,
             AUX => self.facts.borrow_mut().traces += 1,

@@ -10,6 +10,8 @@ const MAX_WINDOW_BYTES: u64 = 128 << 20;
 const LAST_BLOCK: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 /// Bytes that are unpacked at once.
 const STEP_BYTES: usize = 1 << 17;
+/// The most that one record is taken to be unpacked: 500 times its own size.
+const MAX_RECORD_BYTES: usize = 32 << 20;
 
 /// Unpacks one record after the other: what is compressed goes on from one to the next.
 pub(crate) struct Unpacker {
@@ -45,9 +47,13 @@ impl Unpacker {
     pub(crate) fn unpack(&mut self, packed: &[u8]) -> bool {
         self.packed.extend_from_slice(packed);
         let mut unpacked = vec![0; STEP_BYTES];
+        let most = self.records.len() + MAX_RECORD_BYTES;
         loop {
-            let Ok((taken, given)) = self.decoder.decode_from_to(&self.packed, &mut unpacked)
-            else {
+            if self.records.len() > most {
+                return false;
+            }
+            let next = &self.packed[..self.next_bytes()];
+            let Ok((taken, given)) = self.decoder.decode_from_to(next, &mut unpacked) else {
                 return false;
             };
             self.packed.drain(..taken.min(self.packed.len()));
@@ -64,6 +70,28 @@ impl Unpacker {
                 };
             }
         }
+    }
+
+    /// How much to hand to the decoder, which unpacks all that it gets before it returns any of it:
+    /// one block (RFC 8878, 3.1.1.2), or the beginning of a frame.
+    fn next_bytes(&self) -> usize {
+        /// Longer than the header of a frame.
+        const BEGINNING: usize = 32;
+        /// Behind the last block.
+        const CHECKSUM: usize = 4;
+        let all = self.packed.len();
+        let [a, b, c, ..] = self.packed[..] else {
+            return all;
+        };
+        if self.decoder.is_finished() {
+            return all.min(BEGINNING);
+        }
+        let header = u32::from_le_bytes([a, b, c, 0]);
+        let size = match header >> 1 & 3 {
+            1 => 1,
+            _ => (header >> 3) as usize,
+        };
+        all.min(3 + size + if header & 1 == 1 { CHECKSUM } else { 0 })
     }
 
     /// Unpack what the decoder holds back.
@@ -105,5 +133,21 @@ mod tests {
         unpacker.finish();
         assert!(!unpacker.records.is_empty() && text.starts_with(&unpacker.records));
         assert!(!Unpacker::default().unpack(b"no such thing, but long enough"));
+    }
+
+    /// Check that a record that says little, many times, is refused before it fills the memory.
+    #[test]
+    fn what_grows_too_large() {
+        // RFC 8878: magic number, no checksum or content size, a window of 1 MB; then blocks of one
+        // byte each, repeated 128 K times.
+        let mut packed = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 80];
+        let block = (STEP_BYTES as u32) << 3 | 1 << 1;
+        for _ in 0..16_000 {
+            packed.extend(&block.to_le_bytes()[..3]);
+            packed.push(0);
+        }
+        let mut unpacker = Unpacker::default();
+        assert!(!unpacker.unpack(&packed));
+        assert!(unpacker.records.len() <= MAX_RECORD_BYTES + 2 * STEP_BYTES);
     }
 }

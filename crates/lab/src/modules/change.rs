@@ -168,13 +168,24 @@ pub(super) fn of_c_files(path: &Path) -> Result<String, ModuleBuildError> {
         let is_plain = !name.contains(|c: char| c.is_whitespace() || "\"\\".contains(c));
         is_plain && (name == "/dev/null" || name.ends_with(".c") || name.ends_with(".h"))
     };
-    let other = |line: &&str| match line.split_once(' ') {
-        Some(("---" | "+++", name)) => !is_c(name),
-        Some(("Index:" | "Prereq:" | "rename" | "copy" | "GIT", _)) => true,
-        Some(("new" | "old" | "deleted", rest)) => {
-            rest.contains("mode ") && !rest.ends_with("100644")
+    let other = |line: &&str| {
+        // patch reads indented patches, too.
+        let header = line.trim_start_matches([' ', '\t', 'X']);
+        if header.len() < line.len() {
+            let heads = ["--- ", "+++ ", "*** ", "diff ", "Index:", "Prereq:"];
+            return heads.iter().any(|head| header.starts_with(head));
         }
-        _ => false,
+        match line.split_once(' ') {
+            Some(("---" | "+++", name)) => !is_c(name),
+            Some(("Index:" | "Prereq:", _)) => true,
+            Some(("rename" | "copy", rest)) => rest.starts_with("from ") || rest.starts_with("to "),
+            Some(("GIT", rest)) => rest.starts_with("binary"),
+            Some(("new" | "old" | "deleted", rest)) => {
+                (rest.starts_with("mode ") || rest.starts_with("file mode "))
+                    && !rest.ends_with("100644")
+            }
+            _ => false,
+        }
     };
     match text.lines().find(other) {
         Some(line) => Err(ModuleBuildError::NotC {

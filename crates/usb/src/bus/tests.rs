@@ -404,12 +404,12 @@ fn load_beside_a_cable() {
     let (served, mut one, mut other) = wired();
     let load = Load::new(&frame(OTHER, 60, 7), Fault::BadSize, 2).unwrap();
     served.handle.offer(served.ports[1], load).unwrap();
+    let asked = [other.ask(ROOM), other.ask(ROOM), other.ask(ROOM)];
+    other.wait(asked[0]);
+    other.wait(asked[1]);
     let out = one.send(&SmscDriver::tx_fixup(&frame(OTHER, 60, 1), None));
     one.wait(out);
-    for _ in 0..3 {
-        let asked = other.ask(ROOM);
-        other.wait(asked);
-    }
+    other.wait(asked[2]);
     served.wait(1, Kind::BadSize, 2);
     served.wait(1, Kind::Good, 1);
 }

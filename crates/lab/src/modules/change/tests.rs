@@ -52,7 +52,7 @@ fn makefiles() {
 }
 
 /// Check that a patch of C files is taken, and that nothing else is in one: no Makefile by either
-/// name, no renaming, no link, no script.
+/// name, no renaming, no link, no script; nor indented, as patch takes it.
 #[test]
 fn patches_of_c_files() {
     let folder = tempfile::TempDir::new().unwrap();
@@ -61,7 +61,7 @@ fn patches_of_c_files() {
         fs::write(&path, text).unwrap();
         of_c_files(&path).map_err(|error| error.to_string())
     };
-    let plain = "usbnet: return\n\ndiff --git a/x.c b/x.c\nindex 12..34 100644\n--- a/x.c\n+++ b/x.c\t2026\n\
+    let plain = "usbnet: return\n\ncopy nothing to a queue\n\ndiff --git a/x.c b/x.c\nindex 12..34 100644\n--- a/x.c\n+++ b/x.c\t2026\n\
                  @@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/new.h\n@@ -0,0 +1 @@\n+a\n";
     assert_eq!(of(plain).unwrap(), plain);
     for line in [
@@ -75,6 +75,8 @@ fn patches_of_c_files() {
         "new file mode 120000",
         "new mode 100755",
         "GIT binary patch",
+        " --- a/Makefile",
+        "X\t+++ b/Makefile",
     ] {
         let error = of(&format!("{plain}{line}\n")).unwrap_err();
         assert!(error.contains(&format!("(`{line}`)")), "{error}");
