@@ -1,9 +1,9 @@
 //! Makes recordings of the files of other programs: of perf's `perf.data`.
 //!
-//! A file is read from begin to end, once, and never as a whole: [`stream`](mod@stream) finds its
+//! A file is read from begin to end, once, and never as a whole: `stream` finds its
 //! records, and refuses what makes no sense; `linux-perf-data` sorts and parses them;
-//! [`gather`](mod@gather) keeps samples and the places in code that their stacks are made of;
-//! [`names`](mod@names) gives these names when all is read; and [`slices`](mod@slices) cuts it into
+//! `gather` keeps samples and the places in code that their stacks are made of;
+//! `names` gives these names when all is read; and `slices` cuts it into
 //! blocks.
 
 mod bytes;

@@ -90,7 +90,8 @@ static __always_inline void mix(__u64 *hash, __u64 *check, __u64 word)
 	*check = ((*check << 7 | *check >> 57) + word) * 0xbf58476d1ce4e5b9;
 }
 
-static __always_inline void mix_name(__u64 *hash, __u64 *check, const char *name)
+static __always_inline void mix_name(__u64 *hash, __u64 *check,
+				     const char *name)
 {
 	const __u64 *words = (const __u64 *)name;
 
@@ -105,9 +106,9 @@ static __always_inline void name_task(struct bpf_pidns_info *ids)
 
 	ids->tgid = SAMPLES_IDLE;
 	ids->pid = 0;
-	if (own && bpf_get_ns_current_pid_tgid(config.pidns_dev,
-					       config.pidns_inode, ids,
-					       sizeof(*ids))) {
+	if (own &&
+	    bpf_get_ns_current_pid_tgid(config.pidns_dev, config.pidns_inode,
+					ids, sizeof(*ids))) {
 		ids->tgid = SAMPLES_FOREIGN;
 		ids->pid = own;
 	}
@@ -143,8 +144,8 @@ static __always_inline _Bool is_asked(const struct bpf_pidns_info *ids)
 		if (ids->tgid == config.tgid) {
 			/* Its children are known by its other number. */
 			if (!bpf_map_lookup_elem(&processes, &tgid))
-				bpf_map_update_elem(&processes, &tgid,
-						    &sampled, BPF_ANY);
+				bpf_map_update_elem(&processes, &tgid, &sampled,
+						    BPF_ANY);
 			return 1;
 		}
 	}
@@ -286,7 +287,8 @@ static __always_inline __u64 take(struct bpf_perf_event_data *ctx, _Bool user,
 	if (!to)
 		return 0;
 	bytes = fill(ctx, to, &ids, in_user, config.frames, user, &check);
-	if (to->stack.kernel >= config.frames || to->stack.user >= config.frames)
+	if (to->stack.kernel >= config.frames ||
+	    to->stack.user >= config.frames)
 		ONE_MORE(cut);
 	to->stack.time_ns = now;
 	if (bytes > sizeof(*to))

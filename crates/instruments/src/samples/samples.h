@@ -34,7 +34,7 @@ enum samples_user {
 /* Whose samples are taken. */
 enum samples_scope {
 	SAMPLES_SCOPE_ALL,
-	SAMPLES_SCOPE_PROCESS, /* With those that it makes. */
+	SAMPLES_SCOPE_PROCESS,	/* With those that it makes. */
 	SAMPLES_SCOPE_CHILDREN, /* Of the process, not itself, from exec on. */
 	SAMPLES_SCOPE_CGROUP,
 };
@@ -47,8 +47,8 @@ struct samples_config {
 	__u32 scope;
 	__u32 tgid;
 	__u32 user;
-	__u32 times; /* Whether each sample is reported with its time. */
-	__u32 frames; /* The most of each half of a stack. */
+	__u32 times;	   /* Whether each sample is reported with its time. */
+	__u32 frames;	   /* The most of each half of a stack. */
 	__u32 stack_bytes; /* The most of a user stack that is copied. */
 };
 
@@ -158,7 +158,7 @@ struct samples_counts {
 
 /* What this process sets while the programs run. */
 struct samples_turn {
-	__u64 map; /* Which of the two maps is written to. */
+	__u64 map;	 /* Which of the two maps is written to. */
 	__u64 window_ns; /* When the window began. */
 };
 

@@ -7,7 +7,7 @@ use crate::chain;
 use crate::span::{Call, Span, SpanOf};
 
 impl Recording {
-    /// The recording below a function, or below a [chain](chain) of them: its outermost calls, in any
+    /// The recording below a function, or below a [`chain`] of them: its outermost calls, in any
     /// calling context, are one tree that begins with it. Calls and costs are as they were, so the
     /// calls of the root are those of the function, without those from itself. Several functions
     /// of the name have a tree each. Blocks keep their totals, of which the costs are a part now.
