@@ -382,15 +382,16 @@ impl Naming {
             Some(cache.join(".build-id").join(folder).join(rest).join("elf"))
         });
         candidates.extend(cached);
+        let is_here = options.symfs.is_some() || all.facts.arch() == Some(std::env::consts::ARCH);
         let mut changed = false;
         for candidate in &candidates {
             let Ok(file) = Mapped::open(candidate, MAX_FILE_BYTES) else {
                 continue;
             };
             let bytes = file.bytes();
-            if let Some(id) = id
-                && build_id(bytes).is_some_and(|found| found != *id)
-            {
+            let same = id.zip(build_id(bytes)).map(|(id, found)| found == *id);
+            // Without build IDs, it may be of another machine.
+            if !same.unwrap_or(is_here) {
                 changed = true;
                 continue;
             }

@@ -320,7 +320,11 @@ fn losses(recording: &mut Recording, all: &Gathered, named: &Named, nameless: &N
     let all = [
         (
             "samples lost by perf record",
-            counts.lost.saturating_add(facts.lost_samples),
+            // Since 6.1 perf counts samples, which are among the lost records.
+            match facts.lost_samples {
+                0 => counts.lost,
+                samples => samples,
+            },
             "they are missing; a lower -F or a larger -m loses fewer",
         ),
         (

@@ -132,7 +132,7 @@ fn each<'a>(quantity: &Quantity) -> Vec<Column<'a, Row<'a>>> {
     ]
 }
 
-/// Of the part below a function: calls of each of that one's.
+/// Of the part below a function: calls per call of that function.
 fn per_root<'a>() -> Column<'a, Row<'a>> {
     Column::figure("per call", |r: &Row<'a>| match r.class.root_calls {
         Some(roots) if roots > 0 => Value::Each(r.function.calls, roots),

@@ -54,8 +54,8 @@ pub(crate) fn below(recording: &Recording) -> Option<Note> {
     Some(Note::new(
         "below",
         format!(
-            "only {root} and what it calls{share}: its outermost calls from everywhere, also for no \
-             packet (other), are one tree; shares are of that"
+            "only {root} and what it calls{share}: its outermost calls from everywhere, including work \
+             for no packet (other), as one tree, which shares refer to"
         ),
     ))
 }

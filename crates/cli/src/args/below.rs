@@ -5,8 +5,8 @@ use clap::Args;
 /// Which part of the call graph.
 #[derive(Debug, Args)]
 pub(crate) struct BelowArgs {
-    /// Show only FUNCTION and what it calls: its calls from everywhere as one tree, with shares of
-    /// that and calls; "a;b" is b where a called it
+    /// Show only FUNCTION and what it calls, as one tree of its calls from everywhere, with shares
+    /// of the tree; "a;b" is b where a calls it, directly or not
     #[arg(long, value_name = "FUNCTION")]
     pub(crate) below: Option<String>,
 }

@@ -360,7 +360,7 @@ impl Claim {
     }
 
     /// The functions below which it looks.
-    fn below(&self) -> Option<&str> {
+    pub fn below(&self) -> Option<&str> {
         match self {
             Claim::Compare { below, .. }
             | Claim::Unchanged { below, .. }

@@ -91,6 +91,12 @@ impl Part<'_> {
     }
 }
 
+/// Why a chain that no call of a recording meets is no part of one.
+pub(super) fn nothing_below(chain: &str) -> String {
+    let chain = printable(&chain::told(chain), NAME_CHARACTERS);
+    format!("there are no calls of {chain} in the recording")
+}
+
 /// Instructions in the contexts that are the same in every run.
 pub(crate) fn steady(view: &ClassView<'_>) -> u64 {
     [Context::Task, Context::Softirq(Softirq::NetRx)]
@@ -100,6 +106,11 @@ pub(crate) fn steady(view: &ClassView<'_>) -> u64 {
 }
 
 pub(super) fn outcome(claim: &Claim, classes: &[ClassView<'_>]) -> Outcome {
+    if let (Some(chain), Some(view)) = (claim.below(), classes.first())
+        && !chain::below(view.recording, chain).contains(&true)
+    {
+        return Outcome::not_measured(nothing_below(chain));
+    }
     let mut outcomes = Vec::new();
     for class in claim.classes() {
         match of_class(claim, *class, classes) {

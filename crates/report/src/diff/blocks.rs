@@ -268,7 +268,7 @@ fn functions(
         });
     }
     total.counting = counting(sides_of, [&whole[0], &whole[1]], class.per);
-    // Of all samples there is nothing to say.
+    // All samples are 100 %: there is nothing to compare.
     let is_all = |share: &f64| class.per == SAMPLE && *share > ALL_PERCENT;
     let all = total.before.iter().chain(&total.after).all(is_all);
     let none = total.before.is_empty() || total.after.is_empty();

@@ -97,7 +97,7 @@ fn a_function_and_what_it_calls() {
     assert!(whole.classes.iter().all(|c| c.root.is_none()));
 }
 
-/// Check that every table and tree begins with the function, and has calls of each of its.
+/// Check that every table and tree begins with the function, and has calls per call of it.
 #[test]
 fn a_report() {
     let part = driver(false).below("usbnet_bh");
