@@ -554,7 +554,10 @@ fn files_without_an_end() {
     // Sparse: it takes no room.
     let huge = fs::File::create(place.path("huge")).unwrap();
     huge.set_len(1 << 40).unwrap();
-    place.write("module.toml", "name = \"x\"\n[knobs]\nmodule = \"pipe\"\n");
+    place.write(
+        "module.toml",
+        "name = \"x\"\n[knobs]\nmodule = \"./pipe\"\n",
+    );
     for (words, code, said) in [
         ("run /dev/zero", 2, &["/dev/zero", "a device"][..]),
         ("run huge", 2, &["huge", "1 MiB"]),

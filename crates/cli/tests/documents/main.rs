@@ -66,6 +66,7 @@ fn outputs_have_their_commands() {
         "make",
         "node",
         "npm",
+        "perf",
         "plumb",
         "rsvg-convert",
         "scripts/config",

@@ -9,7 +9,7 @@ use netplumb_model::class::{Family, Link, Proto};
 use netplumb_model::quantity::{Item, Kind, Of, Quantity};
 use netplumb_model::recording::{Arm, Block, Cost, Ledger, Recording, Total};
 use netplumb_model::samples::{Sample, Samples};
-use netplumb_model::timing::{BUSY, Window};
+use netplumb_model::timing::{BUSY, WAITS_OPEN, Window};
 
 use super::child::Running;
 use super::{LiveEnd, LiveEvent, Probes};
@@ -322,10 +322,13 @@ fn join_rest(recording: &mut Recording) {
     for scalar in ended {
         let quantity: Option<&Quantity> = recording.quantities.get(scalar.quantity as usize);
         let adds_up = quantity.is_some_and(|q| matches!(q.kind, Kind::Count | Kind::Duration));
+        // What is left at the end is not what was left before as well.
+        let is_left = quantity.is_some_and(|q| q.is(&WAITS_OPEN));
         let same = recording.scalars.iter_mut().find(|s| {
             s.block() == Some(to) && s.quantity == scalar.quantity && s.item == scalar.item
         });
         match same {
+            Some(same) if is_left => same.value = scalar.value,
             Some(same) if adds_up => same.value += scalar.value,
             _ => {}
         }
@@ -335,7 +338,7 @@ fn join_rest(recording: &mut Recording) {
 #[cfg(test)]
 mod tests {
     use netplumb_model::class::{Context, Direction};
-    use netplumb_model::timing::{CPU_TIME, REACHED, USER_STACKS};
+    use netplumb_model::timing::{CPU_TIME, REACHED, USER_STACKS, WAITS_OPEN};
 
     use super::*;
 
@@ -367,10 +370,11 @@ mod tests {
         });
         recording.add(Of::Block(number), &USER_STACKS, Item::ONLY, 3.0);
         recording.add(Of::Block(number), &REACHED, Item::ONLY, 997.0);
+        recording.add(Of::Block(number), &WAITS_OPEN, Item::ONLY, 5.0);
     }
 
     /// Check that a short rest is added to the block before, with its costs and counts and not its
-    /// rates, and that a long one is a block.
+    /// rates, nor what was left both times, and that a long one is a block.
     #[test]
     fn rests() {
         let mut recording = Recording::default();
@@ -386,6 +390,7 @@ mod tests {
         let values = |of| recording.scalars_of(of).map(|s| s.value);
         assert_eq!(values(&USER_STACKS).collect::<Vec<_>>(), [3.0, 6.0]);
         assert_eq!(values(&REACHED).collect::<Vec<_>>(), [997.0, 997.0]);
+        assert_eq!(values(&WAITS_OPEN).collect::<Vec<_>>(), [5.0, 5.0]);
         block(&mut recording, 90, 1);
         join_rest(&mut recording);
         assert_eq!(recording.blocks.len(), 3);

@@ -3,7 +3,8 @@
 use netplumb_sys::plain::Plain;
 
 use super::layout::{
-    FOREIGN, IDLE, KIND_COPY, KIND_STACK, KIND_TIME, KIND_WAIT, Stack, Time, UserStack, Wait,
+    Crossed, FOREIGN, IDLE, KIND_COPY, KIND_CROSSED, KIND_STACK, KIND_TIME, KIND_WAIT, Stack, Time,
+    UserStack, Wait,
 };
 
 /// Who was on the CPU.
@@ -57,6 +58,7 @@ pub(super) struct Arrived {
     pub(super) places: Vec<Place>,
     pub(super) times: Vec<Time>,
     pub(super) waits: Vec<Wait>,
+    pub(super) crossed: Vec<Crossed>,
     pub(super) copies: Vec<Copied>,
 }
 
@@ -69,6 +71,7 @@ impl Arrived {
             KIND_COPY => self.copies.extend(copied(bytes)),
             KIND_TIME => self.times.extend(Time::read(bytes)),
             KIND_WAIT => self.waits.extend(Wait::read(bytes)),
+            KIND_CROSSED => self.crossed.extend(Crossed::read(bytes)),
             _ => {}
         }
     }

@@ -11,9 +11,10 @@ mod made {
 /// Stacks that a map has room for.
 pub(super) use made::KEYS;
 pub(super) use made::{
-    Asleep, Config, Counts, KIND_COPY, KIND_STACK, KIND_TIME, KIND_WAIT, Known, REASON_BLOCKED,
-    REASON_IO, REASON_PREEMPTED, REASON_SLEEP, SCOPE_ALL, SCOPE_CGROUP, SCOPE_CHILDREN,
-    SCOPE_PROCESS, Stack, Time, Turn, USER_COPY, USER_FRAME_POINTERS, UserStack, Wait,
+    Asleep, Config, Counts, Crossed, KIND_COPY, KIND_CROSSED, KIND_STACK, KIND_TIME, KIND_WAIT,
+    Known, REASON_BLOCKED, REASON_IO, REASON_PREEMPTED, REASON_SLEEP, SCOPE_ALL, SCOPE_CGROUP,
+    SCOPE_CHILDREN, SCOPE_PROCESS, Stack, Time, Turn, USER_COPY, USER_FRAME_POINTERS, UserStack,
+    Wait,
 };
 
 /// Of each half of a stack, at most.

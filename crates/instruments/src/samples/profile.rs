@@ -3,7 +3,7 @@
 //! What a stack stands for is found out as soon as it arrives, while its process may still be
 //! there; how often it was seen, when a window is closed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use netplumb_kernel::kallsyms::SymbolTable;
@@ -25,9 +25,9 @@ use super::files::{Files, Within, unknown};
 use super::kernel::{self, Kernel};
 use super::late::late;
 use super::layout::{
-    Config, Counts, FRAMES, KEYS, Known, REASON_BLOCKED, REASON_IO, REASON_PREEMPTED, REASON_SLEEP,
-    SCOPE_ALL, SCOPE_CGROUP, SCOPE_CHILDREN, SCOPE_PROCESS, Time, USER_COPY, USER_FRAME_POINTERS,
-    Wait,
+    Config, Counts, Crossed, FRAMES, KEYS, Known, REASON_BLOCKED, REASON_IO, REASON_PREEMPTED,
+    REASON_SLEEP, SCOPE_ALL, SCOPE_CGROUP, SCOPE_CHILDREN, SCOPE_PROCESS, Time, USER_COPY,
+    USER_FRAME_POINTERS, Wait,
 };
 use super::owner::context;
 use super::sampler::{Event, Sampler, Setup};
@@ -80,6 +80,8 @@ pub(super) struct Profile {
     places: HashMap<u64, Found>,
     /// The same of waits.
     waits: HashMap<u64, Wait>,
+    /// Waits that went on as a window ended.
+    crossed: Vec<Crossed>,
     unwinders: Unwinders,
     /// User stacks that were unwound, by the hash of their samples: how often each.
     unwound: HashMap<u64, HashMap<Unwound, u64>>,
@@ -199,6 +201,7 @@ impl Profile {
             functions: Functions::default(),
             places: HashMap::new(),
             waits: HashMap::new(),
+            crossed: Vec::new(),
             unwinders: Unwinders::default(),
             unwound: HashMap::new(),
             counted: BTreeMap::new(),
@@ -234,6 +237,7 @@ impl Profile {
         let waits = arrived.waits.into_iter();
         self.waits.extend(waits.map(|wait| (wait.hash, wait)));
         self.times.extend(arrived.times);
+        self.crossed.extend(arrived.crossed);
         Ok(())
     }
 
@@ -393,17 +397,25 @@ impl Profile {
     fn window(&mut self) -> Result<Window, LiveError> {
         self.drain(true)?;
         let counted = std::mem::take(&mut self.counted);
-        let asleep = match self.off_cpu {
+        let mut asleep = match self.off_cpu {
             true => self.sampler.asleep()?,
             false => Vec::new(),
         };
         self.take()?;
+        let known: HashSet<(u32, u64)> = (asleep.iter())
+            .map(|wait| (wait.tid, wait.begin_ns))
+            .collect();
+        let unseen = std::mem::take(&mut self.crossed).into_iter();
+        asleep.extend(unseen.filter(|wait| {
+            let window_ns = self.sampler.window_ns();
+            wait.window_ns == window_ns && !known.contains(&(wait.tid, wait.begin_ns))
+        }));
         let now = Instant::now();
         let counts = self.sampler.counts()?;
         let mut charging = Charging::default();
         let of_waits = counted.keys().filter_map(|hash| self.waits.get(hash));
         let of_waits = of_waits.map(|wait| wait.stack);
-        let of_asleep = asleep.iter().map(|(wait, _)| wait.hash);
+        let of_asleep = asleep.iter().map(|wait| wait.stack);
         let stacks: BTreeSet<u64> = (counted.keys().copied())
             .chain(of_waits)
             .chain(of_asleep)
@@ -441,14 +453,14 @@ impl Profile {
                 (None, None) => charging.unknown += known.count,
             }
         }
-        for (wait, ns) in &asleep {
-            let of = (wait.hash, wait.waker, wait.reason);
-            let own = &named(&wait.hash).0;
+        for wait in &asleep {
+            let of = (wait.stack, wait.waker, wait.reason);
+            let own = &named(&wait.stack).0;
             waiting.add_wait(
                 &self.places,
                 own,
                 of,
-                (0, *ns),
+                (0, self.sampler.waited_ns(wait)),
                 symbols,
                 &mut self.functions,
             );

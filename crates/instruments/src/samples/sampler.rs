@@ -26,7 +26,7 @@ use netplumb_sys::plain::Plain;
 
 use super::SAMPLES;
 use super::arrived::Arrived;
-use super::layout::{Asleep, Config, Counts, Known, Turn};
+use super::layout::{Asleep, Config, Counts, Crossed, Known, Turn};
 use crate::live::LiveError;
 use crate::own::{Programs, Totals, monotonic_ns};
 
@@ -265,20 +265,42 @@ impl Sampler {
         Ok(counted)
     }
 
-    /// Tasks that are off the CPU since before this window began, and how long of the one before.
+    /// Tasks that are off the CPU since before this window began: as it was when the window before
+    /// was closed. One that has come back since then has [crossed](Crossed) that moment, and the
+    /// ring has told so: it is to be polled afterwards.
     ///
     /// # Errors
     /// The map can't be read.
-    pub(super) fn asleep(&self) -> Result<Vec<(Asleep, u64)>, LiveError> {
-        let [now, before] = self.windows_ns;
+    pub(super) fn asleep(&self) -> Result<Vec<Crossed>, LiveError> {
+        let window_ns = self.windows_ns[0];
         let batch = self
             .asleep
             .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
         let all = batch.map_err(LiveError::system("read which tasks wait"))?;
-        let all = all.filter_map(|(_, value)| Asleep::read(&value));
-        let of_before = all.filter(|asleep| asleep.begin_ns < now);
-        let waited = of_before.map(|asleep| (asleep, now - asleep.begin_ns.max(before)));
-        Ok(waited.collect())
+        let crossed = all.filter_map(|(tid, value)| {
+            let asleep = Asleep::read(&value)?;
+            Some(Crossed {
+                reason: asleep.reason,
+                stack: asleep.hash,
+                waker: asleep.waker,
+                begin_ns: asleep.begin_ns,
+                window_ns,
+                tid: u32::from_ne_bytes(tid.try_into().ok()?),
+                ..Crossed::default()
+            })
+        });
+        Ok(crossed.filter(|wait| wait.begin_ns < window_ns).collect())
+    }
+
+    /// When this window began.
+    pub(super) fn window_ns(&self) -> u64 {
+        self.windows_ns[0]
+    }
+
+    /// How long such a task was off the CPU in the window that has just been closed.
+    pub(super) fn waited_ns(&self, wait: &Crossed) -> u64 {
+        let since = wait.begin_ns.max(self.windows_ns[1]);
+        wait.window_ns.saturating_sub(since)
     }
 
     fn tell_turn(&self) -> Result<(), LiveError> {

@@ -417,6 +417,25 @@ static __always_inline void switch_out(void *ctx, struct task_struct *task,
 	ONE_MORE(waits_begun);
 }
 
+/* Before it is no more in the map. */
+static __always_inline void cross(const struct samples_asleep *was, __u32 tid,
+				  __u64 window_ns)
+{
+	struct samples_crossed crossed = {
+		.kind = SAMPLES_KIND_CROSSED,
+		.reason = was->reason,
+		.stack = was->hash,
+		.waker = was->waker,
+		.begin_ns = was->begin_ns,
+		.window_ns = window_ns,
+		.tid = tid,
+	};
+
+	if (bpf_ringbuf_output(&ring, &crossed, sizeof(crossed),
+			       BPF_RB_NO_WAKEUP))
+		ONE_MORE(waits_dropped);
+}
+
 static __always_inline void switch_in(struct task_struct *task, __u64 now)
 {
 	__u32 tid = BPF_CORE_READ(task, pid);
@@ -436,7 +455,11 @@ static __always_inline void switch_in(struct task_struct *task, __u64 now)
 	wait.stack = was->hash;
 	wait.waker = was->waker;
 	/* What was before belongs to the window before. */
-	begin = was->begin_ns > turn.window_ns ? was->begin_ns : turn.window_ns;
+	begin = turn.window_ns;
+	if (was->begin_ns >= begin)
+		begin = was->begin_ns;
+	else
+		cross(was, tid, begin);
 	count(hash, check, 1, now > begin ? now - begin : 0, &wait,
 	      sizeof(wait));
 	bpf_map_delete_elem(&asleep, &tid);

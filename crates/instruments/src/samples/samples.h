@@ -58,6 +58,7 @@ enum samples_kind {
 	SAMPLES_KIND_TIME,
 	SAMPLES_KIND_COPY,
 	SAMPLES_KIND_WAIT,
+	SAMPLES_KIND_CROSSED,
 };
 
 /* Why a task was off the CPU. */
@@ -121,6 +122,21 @@ struct samples_wait {
 	__u64 hash;  /* Of this. */
 	__u64 stack; /* That of the stack. */
 	__u64 waker; /* That of who woke it; 0 if nobody did. */
+};
+
+/*
+ * A wait from before the beginning of a window until after it. Who reads may
+ * have seen it in the map of those asleep, or come too late for that.
+ */
+struct samples_crossed {
+	__u32 kind;
+	__u32 reason;
+	__u64 stack;
+	__u64 waker;
+	__u64 begin_ns;
+	__u64 window_ns;
+	__u32 tid;
+	__u32 unused;
 };
 
 /* How often, by hash. */
