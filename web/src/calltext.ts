@@ -64,7 +64,7 @@ export function textOf(tree: Tree, lines: Line[]): string {
 
 /** The sides, with a choice of how much is left out. */
 export function callText(tree: Tree, diff: boolean, unit: string): HTMLElement {
-  const holder = h("div", { class: diff ? "calltext sides" : "calltext" });
+  const holder = h("div", { class: diff ? "calltext both" : "calltext" });
   // A function is found on the other side by pointing at it.
   const point = (row: string | undefined): void => {
     holder.querySelectorAll<HTMLElement>("li").forEach((item) => item.classList.toggle("pointed", row !== undefined && item.dataset.row === row));
